@@ -1,0 +1,1 @@
+"""Runtimes behind one seam: one file each."""

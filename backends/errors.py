@@ -1,0 +1,37 @@
+"""What can go wrong in a runtime.
+
+BackendError
+├── LoadFailed        the artefact cannot be loaded: the reason, in the runtime's own words
+├── ExecutionFailed   the runtime refused this batch; the instance is fine
+│   └── ModelError    the model itself answered one request with an error, and chose its code
+├── FaultyModel       the model broke the contract of its config (e.g. wrong leading dimension)
+└── InstanceDied      the process behind the instance is gone; every request of the batch is lost
+"""
+
+
+class BackendError(Exception):
+    """Base of everything `backends` raises; the message names the model and the version."""
+
+
+class LoadFailed(BackendError):
+    """The artefact cannot be loaded."""
+
+
+class ExecutionFailed(BackendError):
+    """The runtime refused a batch; the instance can take the next one."""
+
+
+class ModelError(ExecutionFailed):
+    """A model's own error for one request; `code` is Triton's name for it ("INVALID_ARG")."""
+
+    def __init__(self, message: str, code: str = "INTERNAL") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class FaultyModel(BackendError):
+    """The model did something its config rules out; nobody receives another request's rows."""
+
+
+class InstanceDied(BackendError):
+    """The instance's process is gone; it is restarted by its host."""

@@ -1,0 +1,158 @@
+"""An Instance whose process may die: the parent's side of a hosted model.
+
+A batch comes from a scheduler's thread; it goes into the current `Conversation`, and the results
+come back the same way. When its process dies, the batch fails at once, `ready` turns off, and a
+thread of its own starts the next process, sooner or later (`restart`).
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from backends.errors import InstanceDied, LoadFailed
+from backends.host.conversation import Conversation
+from backends.host.messages import Loaded
+from backends.host.process import Plan, Process
+from backends.host.restart import Backoff
+from backends.seam import Batch, Device, Outcome
+from repository.model import ModelConfig, ModelVersion
+
+_logger = logging.getLogger(__name__)
+_FINALIZE_SECS = 5.0
+
+
+class HostedInstance:
+    """One instance of `version` in a worker process of its own; implements `Instance`.
+
+    `load_timeout_secs` bounds every load, also after a death. `execute_timeout_secs` kills a
+    worker that executes one batch for longer; without it, an execution may take as long as it
+    likes. `pulse_timeout_secs`: an idle worker that answers no heartbeat for so long (stopped,
+    or hung in C code) is killed and restarted. `config` is the one the worker completed.
+    """
+
+    def __init__(
+        self,
+        version: ModelVersion,
+        device: Device,
+        name: str,
+        *,
+        load_timeout_secs: float = 600.0,
+        execute_timeout_secs: float | None = None,
+        pulse_timeout_secs: float = 15.0,
+    ) -> None:
+        """Spawn and load; blocks. Raises `LoadFailed` and leaves no process then."""
+        self.ready = False
+        self.changed: Callable[[], None] = lambda: None
+        self._plan = Plan(
+            version, device, name, load_timeout_secs, execute_timeout_secs, pulse_timeout_secs
+        )
+        self._backoff = Backoff()
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._current: Conversation | None = None
+        self._starting: Process | None = None
+        self._reviver: threading.Thread | None = None
+        try:
+            started, self._loaded = self._start()
+        except OSError as error:
+            raise LoadFailed(f"{self._plan.where}: no worker process: {error}") from error
+        self.config = ModelConfig.FromString(self._loaded.config)
+        self.device = self._loaded.device
+        self.cores = self._loaded.cores
+        if not self._install(started):
+            ending = started.process.ending()
+            started.close()
+            raise LoadFailed(f"{self._plan.where}: the worker process {ending} right after loading")
+
+    @property
+    def pid(self) -> int | None:
+        """The worker's process id; None while none is ready."""
+        current = self._current
+        return current.process.pid if current else None
+
+    def execute(self, batch: Batch) -> Outcome:
+        """Run one batch in the worker; see `backends.seam.Instance`. Waits without the GIL."""
+        current = self._current
+        if current is None:
+            raise InstanceDied(
+                f"{self._plan.where}: the worker process of instance '{self._plan.name}' has "
+                "died and is being restarted"
+            )
+        return current.execute(batch)
+
+    def close(self) -> None:
+        """Finalize the model and end its process: 5 s, then SIGTERM, then SIGKILL."""
+        self._closing.set()
+        with self._lock:
+            current, self._current, self.ready = self._current, None, False
+            starting, reviver = self._starting, self._reviver
+        if starting is not None:
+            starting.condemn("was closed while it loaded")
+        if current is not None:
+            current.finalize(_FINALIZE_SECS)
+            current.close()
+        if reviver is not None:
+            reviver.join()
+
+    def _start(self) -> tuple[Conversation, Loaded]:
+        """A loaded worker. Raises `LoadFailed` or `OSError`; nothing is left of it then."""
+        process = Process(self._plan, self._when_dead)
+        started = Conversation(self._plan, process)
+        with self._lock:
+            self._starting = process
+        try:
+            if self._closing.is_set():
+                raise LoadFailed(f"{self._plan.where} was closed while it loaded")
+            return started, started.load()
+        except BaseException:
+            process.condemn("could not load")
+            started.close()
+            raise
+        finally:
+            with self._lock:
+                self._starting = None
+
+    def _install(self, started: Conversation) -> bool:
+        """Make a loaded worker the current one; False when it is dead or unwanted by now."""
+        with self._lock:
+            if started.process.ended or self._closing.is_set():
+                return False
+            self._current, self.ready = started, True
+        self.changed()
+        return True
+
+    def _when_dead(self, process: Process) -> None:
+        """Called from the watching thread, once per process."""
+        with self._lock:
+            dead = self._current
+            if dead is None or process is not dead.process:
+                return  # never became ready, or is being closed: whoever did that cleans up
+            self._current, self.ready = None, False
+            self._reviver = threading.Thread(
+                target=self._revive, args=(dead,), name=f"revive {self._plan.name}", daemon=True
+            )
+            self._reviver.start()
+        self.changed()
+
+    def _revive(self, dead: Conversation) -> None:
+        """Bury the dead worker; start others until one is ready or the instance is closed."""
+        name, where = self._plan.name, self._plan.where
+        lived_secs = time.monotonic() - dead.process.started
+        ending = dead.process.ending()
+        _logger.error("%s: the worker process of instance '%s' %s", where, name, ending)
+        dead.close()
+        while not self._closing.wait(self._backoff.after(lived_secs)):
+            lived_secs = 0.0
+            try:
+                started, loaded = self._start()
+            except (LoadFailed, OSError) as error:
+                _logger.error("instance '%s' cannot be restarted: %s", name, error)
+                continue
+            if loaded.config != self._loaded.config:
+                _logger.error("%s completes its config differently than before", where)
+            elif self._install(started):
+                _logger.info("%s: instance '%s' is ready again", where, name)
+                return
+            started.process.condemn("is not wanted")
+            started.close()

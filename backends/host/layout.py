@@ -1,0 +1,145 @@
+"""How the tensors of a batch lie in a region: per name, the members' rows behind one another.
+
+So a runtime that wants one stacked array per input can look at the whole block as one
+(`merged`), and a model that wants each request's tensor gets a view per member (`unpack`).
+Numbers are bit-exact copies; a BYTES block is a table of uint32 lengths, then the bytes.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from backends.host.region import Outbox
+from backends.seam import Tensors
+from repository.tensors import BY_DTYPE, BY_NAME, Array
+
+_ALIGN_BYTES = 64
+
+Shape = tuple[int, ...]
+
+
+class Block(NamedTuple):
+    """One tensor of every member: its offset in the region, and the members' shapes in order
+    (None for a member that has no tensor of this name)."""
+
+    name: str
+    datatype: str
+    offset: int
+    shapes: tuple[Shape | None, ...]
+
+
+class _Piece(NamedTuple):
+    offset: int
+    source: Array
+
+
+def pack(members: Sequence[Tensors], outbox: Outbox) -> list[Block]:
+    """Write every member's tensors into the outbox's region, once.
+
+    BYTES elements must be `bytes`. Raises `ValueError` when members disagree about a tensor's
+    data type or a dtype is none of the protocol's.
+    """
+    names = members[0] if len(members) == 1 else dict.fromkeys(n for m in members for n in m)
+    blocks: list[Block] = []
+    pieces: list[_Piece] = []
+    end = 0
+    for name in names:
+        arrays = [member.get(name) for member in members]
+        start = -(-end // _ALIGN_BYTES) * _ALIGN_BYTES
+        datatype, end = _place(name, arrays, start, pieces)
+        shapes = tuple(None if array is None else array.shape for array in arrays)
+        blocks.append(Block(name, datatype, start, shapes))
+    region = outbox.reserve(end)
+    for offset, source in pieces:
+        there = np.ndarray(source.shape, source.dtype, region, offset)
+        there[...] = source
+    return blocks
+
+
+def unpack(blocks: Sequence[Block], count: int, region: Array) -> list[dict[str, Array]]:
+    """The tensors of `count` members, as views of `region` (BYTES are copied).
+
+    Raises `ValueError` or `TypeError` when the blocks do not fit the region.
+    """
+    members: list[dict[str, Array]] = [{} for _ in range(count)]
+    for name, datatype, start, shapes in blocks:
+        row = BY_NAME[datatype]
+        if not row.itemsize:
+            _unpack_bytes(name, shapes, members, region, start)
+            continue
+        offset = start
+        for member, shape in zip(members, shapes, strict=True):
+            if shape is None:
+                continue
+            member[name] = np.ndarray(shape, row.dtype, region, offset)
+            offset += member[name].nbytes
+    return members
+
+
+def merged(blocks: Sequence[Block]) -> list[Block] | None:
+    """The same blocks seen as one member with all the rows; None when the members' tensors
+    cannot be stacked (one lacks an input, or shapes behind the batch dimension differ)."""
+    stacked: list[Block] = []
+    for name, datatype, offset, shapes in blocks:
+        first = shapes[0]
+        if not first:
+            return None
+        rows = 0
+        for shape in shapes:
+            if not shape or shape[1:] != first[1:]:
+                return None
+            rows += shape[0]
+        stacked.append(Block(name, datatype, offset, ((rows, *first[1:]),)))
+    return stacked
+
+
+def _place(
+    name: str, arrays: Sequence[Array | None], start: int, pieces: list[_Piece]
+) -> tuple[str, int]:
+    """Plan one block at `start`; its data type and where it ends."""
+    present = [array for array in arrays if array is not None]
+    row = BY_DTYPE.get(present[0].dtype)
+    if row is None or any(array.dtype != row.dtype for array in present):
+        raise ValueError(f"tensor '{name}' has dtypes {[str(array.dtype) for array in present]}")
+    if not row.itemsize:
+        present = [_encode_bytes(present)]
+    for array in present:
+        if array.size:
+            pieces.append(_Piece(start, array))
+        start += array.nbytes
+    return row.name, start
+
+
+def _encode_bytes(arrays: Sequence[Array]) -> Array:
+    elements: list[bytes] = []
+    for array in arrays:
+        elements.extend(array.ravel().tolist())
+    lengths = np.fromiter(map(len, elements), np.dtype("<u4"), len(elements))
+    return np.frombuffer(lengths.tobytes() + b"".join(elements), np.uint8)
+
+
+def _unpack_bytes(
+    name: str,
+    shapes: Sequence[Shape | None],
+    members: Sequence[dict[str, Array]],
+    region: Array,
+    start: int,
+) -> None:
+    counts = [0 if shape is None else prod(shape) for shape in shapes]
+    lengths = np.ndarray((sum(counts),), "<u4", region, start)
+    ends = np.cumsum(lengths, dtype=np.int64).tolist()
+    start += lengths.nbytes
+    total = ends[-1] if ends else 0
+    if start + total > len(region):
+        raise ValueError(f"tensor '{name}' ends behind its region")
+    data = region[start : start + total].tobytes()
+    elements = np.empty(len(ends), np.object_)
+    elements[:] = [data[a:b] for a, b in pairwise((0, *ends))]
+    first = 0
+    for member, shape, count in zip(members, shapes, counts, strict=True):
+        if shape is not None:
+            member[name] = elements[first : first + count].reshape(shape)
+            first += count

@@ -1,0 +1,116 @@
+"""What a server and a worker say to each other: small typed messages, msgpack on the wire.
+
+Server: `Load` once, then `Execute` again and again, `Finalize` at the end. Worker: `Loaded` or
+`Failed`, then `Executed` or `Refused` to each `Execute`; it answers `Finalize` by exiting.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgpack
+
+from backends.host.layout import Block
+
+
+class Load(NamedTuple):
+    """Load this version on this device; paths as text, `config` a serialised ModelConfig."""
+
+    name: str
+    number: int
+    folder: str
+    path: str
+    config: bytes
+    digest: str
+    kind: str
+    device_index: int
+    threads: int
+
+
+class Loaded(NamedTuple):
+    """Loaded; `config` is the completed one, `cores` the core tokens an execution takes."""
+
+    config: bytes
+    device: str
+    cores: int
+
+
+class Failed(NamedTuple):
+    """Not loaded, and why, for the model's owner to read."""
+
+    text: str
+
+
+class Facts(NamedTuple):
+    """What a model may know of one request; `parameters` is JSON text, empty for none."""
+
+    id: str
+    correlation_id: int | str
+    parameters: str
+    wanted: tuple[str, ...]
+    timeout_us: int
+
+
+class Execute(NamedTuple):
+    """Run one batch; its tensors lie in the server's region."""
+
+    rows: tuple[int, ...]
+    batched: bool
+    members: tuple[Facts, ...]
+    blocks: tuple[Block, ...]
+
+
+class Executed(NamedTuple):
+    """One result per member: an error by index, or tensors in the worker's region.
+
+    `held`: user code still holds arrays that lie in the server's region.
+    """
+
+    errors: Mapping[int, "Trouble"]
+    blocks: tuple[Block, ...]
+    input_ns: int
+    infer_ns: int
+    output_ns: int
+    held: bool
+
+
+class Trouble(NamedTuple):
+    """An error: the name of its class in `backends.errors`, its text, and Triton's error code
+    where the model chose one."""
+
+    kind: str
+    text: str
+    code: str
+
+
+class Refused(NamedTuple):
+    """The whole batch failed."""
+
+    trouble: Trouble
+    held: bool
+
+
+class Finalize(NamedTuple):
+    """Give everything back and exit."""
+
+
+Message = Load | Loaded | Failed | Execute | Executed | Refused | Finalize
+
+_KINDS: tuple[type[Message], ...] = (Load, Loaded, Failed, Execute, Executed, Refused, Finalize)
+_TAGS: dict[type[Message], int] = {kind: tag for tag, kind in enumerate(_KINDS)}
+
+
+def encode(message: Message) -> bytes:
+    """The message as bytes; lone surrogates in client text survive."""
+    packed: bytes = msgpack.packb((_TAGS[type(message)], *message), unicode_errors="surrogatepass")
+    return packed
+
+
+def decode(payload: bytes) -> Message:
+    """The message in `payload`. Raises `ValueError`, `TypeError` or `IndexError` for anything
+    that is none."""
+    tag, *fields = msgpack.unpackb(
+        payload, use_list=False, unicode_errors="surrogatepass", strict_map_key=False
+    )
+    kind: Any = _KINDS[tag]
+    message: Message = kind(*fields)
+    return message

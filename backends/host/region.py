@@ -1,0 +1,92 @@
+"""Shared memory between a server and a worker: each side owns the region it writes.
+
+A region is an anonymous memfd: it has no name that could be guessed or left behind, and goes
+when the last mapping goes. Its size is sealed, so that a worker cannot shrink it under the
+server's feet (SIGBUS). A region that grew too small, or that the reader holds on to, is replaced
+by a new one, whose descriptor travels with the next message.
+"""
+
+import fcntl
+import mmap
+import os
+
+import numpy as np
+
+from repository.tensors import Array
+
+_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+_SMALLEST_BYTES = 64 * 1024
+
+
+class Outbox:
+    """The writing side. Regions double, so their size stays below twice the largest need."""
+
+    def __init__(self) -> None:
+        self._memory: mmap.mmap | None = None
+        self._bytes: Array = np.empty(0, np.uint8)
+        self._fd = -1
+
+    def reserve(self, size_bytes: int) -> Array:
+        """A writable uint8 array of at least `size_bytes`, shared with the reader; what an
+        earlier batch wrote is overwritten."""
+        if self._memory is None or size_bytes > len(self._bytes):
+            self._replace(max(_SMALLEST_BYTES, 1 << (size_bytes - 1).bit_length()))
+        return self._bytes
+
+    def take_fd(self) -> int:
+        """The descriptor of a region the reader has not seen, once, else -1; the caller closes
+        it after sending it."""
+        fd, self._fd = self._fd, -1
+        return fd
+
+    def forget(self) -> None:
+        """Give the region up to a reader that holds on to it; the next batch gets a new one."""
+        self.close()
+
+    def close(self) -> None:
+        """Unmap; the memory goes when the reader unmaps too."""
+        if self._fd >= 0:
+            os.close(self.take_fd())
+        self._bytes = np.empty(0, np.uint8)
+        self._memory = None
+
+    def _replace(self, size_bytes: int) -> None:
+        self.close()
+        fd = os.memfd_create("modelyard", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        try:
+            os.ftruncate(fd, size_bytes)
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
+            self._memory = mmap.mmap(fd, size_bytes)
+        except BaseException:
+            os.close(fd)
+            raise
+        self._bytes = np.frombuffer(self._memory, np.uint8)
+        self._fd = fd
+
+
+class Inbox:
+    """The reading side."""
+
+    def __init__(self) -> None:
+        self._memory: mmap.mmap | bytearray = bytearray()
+
+    def accept(self, fd: int) -> None:
+        """Map the region behind `fd` in place of the last one; closes `fd`.
+
+        Raises `ValueError` when it is not sealed as ours are.
+        """
+        try:
+            if fcntl.fcntl(fd, fcntl.F_GET_SEALS) & _SEALS != _SEALS:
+                raise ValueError("the shared memory is not sealed")
+            self._memory = mmap.mmap(fd, os.fstat(fd).st_size)
+        finally:
+            os.close(fd)
+
+    def view(self) -> Array:
+        """The region as a uint8 array of its own: every array cut from it has it as `base`, so
+        that its reference count tells whether anybody still holds one."""
+        return np.frombuffer(self._memory, np.uint8)
+
+    def close(self) -> None:
+        """Unmap, once the last view has gone."""
+        self._memory = bytearray()

@@ -1,0 +1,218 @@
+"""The child: loads one instance of one version and executes the batches it is sent.
+
+Started by `backends.host.process` as `main(channel fd, pulse fd, parent's pid)`. A batch comes in
+by message and shared memory; its results go back the same way.
+"""
+
+import ctypes
+import faulthandler
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter_ns
+from typing import Any
+
+from backends.errors import ExecutionFailed, FaultyModel, LoadFailed, ModelError
+from backends.host.channel import Channel
+from backends.host.layout import Block, merged, pack, unpack
+from backends.host.messages import (
+    Execute,
+    Executed,
+    Facts,
+    Failed,
+    Finalize,
+    Load,
+    Loaded,
+    Message,
+    Refused,
+    Trouble,
+    decode,
+    encode,
+)
+from backends.host.region import Inbox, Outbox
+from backends.registry import backend_of
+from backends.seam import Batch, Device, Instance, Outcome, Result, Tensors
+from backends.stacked import StackedInstance
+from repository.model import ModelConfig, ModelVersion
+from repository.tensors import Array
+
+_PR_SET_PDEATHSIG = 1
+_TEXT_LIMIT = 32 * 1024
+# The region's view and getrefcount's own argument.
+_UNHELD_REFERENCES = 2
+
+
+def main(channel_fd: int, pulse_fd: int, parent_pid: int) -> None:
+    """Serve until the server says `Finalize` or is gone."""
+    _die_with(parent_pid)
+    faulthandler.enable(all_threads=False)
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(message)s")
+    pulse = socket.socket(fileno=pulse_fd)
+    threading.Thread(target=_answer_pulses, args=(pulse,), name="pulse", daemon=True).start()
+    channel = Channel(socket.socket(fileno=channel_fd))
+    try:
+        instance = _load(channel)
+        if instance is not None:
+            _Serving(channel, instance).until_finalized()
+            instance.close()
+    except (EOFError, BrokenPipeError, ConnectionError):
+        os._exit(1)
+
+
+def _die_with(parent_pid: int) -> None:
+    """Die when the server does, however it dies."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent_pid:
+        os._exit(1)
+
+
+def _answer_pulses(pulse: socket.socket) -> None:
+    while beat := pulse.recv(64):
+        pulse.send(beat)
+
+
+def _load(channel: Channel) -> Instance | None:
+    request = decode(channel.receive().payload)
+    assert isinstance(request, Load)
+    try:
+        loaded = backend_of(ModelConfig.FromString(request.config).backend).load(
+            ModelVersion(
+                name=request.name,
+                number=request.number,
+                folder=Path(request.folder),
+                path=Path(request.path),
+                config=ModelConfig.FromString(request.config),
+                digest=request.digest,
+            ),
+            Device(request.kind, request.device_index, request.threads),
+            1,
+        )
+    except LoadFailed as error:
+        channel.send(encode(Failed(str(error)[:_TEXT_LIMIT])))
+        return None
+    instance = loaded.instances[0]
+    config = loaded.config.SerializeToString(deterministic=True)
+    channel.send(encode(Loaded(config, instance.device, instance.cores)))
+    return instance
+
+
+@dataclass(slots=True)
+class _Member:
+    """One request as this side of the wall knows it; a `backends.seam.Member`."""
+
+    id: str
+    correlation_id: int | str
+    parameters: Mapping[str, Any]
+    wanted: tuple[str, ...]
+    timeout_us: int
+    inputs: Tensors = field(default_factory=dict)
+
+
+class _Serving:
+    """The loop of a loaded worker."""
+
+    def __init__(self, channel: Channel, instance: Instance) -> None:
+        self._channel = channel
+        self._instance = instance
+        self._stacks = isinstance(instance, StackedInstance)
+        self._inbox = Inbox()
+        self._outbox = Outbox()
+
+    def until_finalized(self) -> None:
+        while True:
+            payload, fd = self._channel.receive()
+            if fd >= 0:
+                self._inbox.accept(fd)
+            message = decode(payload)
+            if isinstance(message, Finalize):
+                return
+            assert isinstance(message, Execute)
+            self._answer(self._serve(message))
+
+    def _answer(self, message: Message) -> None:
+        fd = self._outbox.take_fd()
+        try:
+            self._channel.send(encode(message), fd)
+        finally:
+            if fd >= 0:
+                os.close(fd)
+
+    def _serve(self, message: Execute) -> Message:
+        """Execute; afterwards nothing of ours refers to the server's region any more, so that
+        whatever still does is the model's."""
+        region = self._inbox.view()
+        try:
+            answer: Executed | Refused = self._execute(message, region)
+        except (ExecutionFailed, FaultyModel) as error:
+            answer = Refused(_trouble(error), held=False)
+        return answer._replace(held=sys.getrefcount(region) > _UNHELD_REFERENCES)
+
+    def _execute(self, message: Execute, region: Array) -> Executed:
+        started = perf_counter_ns()
+        members = [_member(Facts(*facts)) for facts in message.members]
+        outcome = self._run(message, members, region)
+        ended = perf_counter_ns()
+        errors: dict[int, Trouble] = {}
+        tensors: list[Tensors] = []
+        for index, result in enumerate(outcome.results):
+            if isinstance(result, Exception):
+                errors[index] = _trouble(result)
+                tensors.append({})
+            else:
+                tensors.append(result)
+        blocks = tuple(pack(tensors, self._outbox))
+        inside_ns = outcome.input_ns + outcome.infer_ns + outcome.output_ns
+        output_ns = outcome.output_ns + perf_counter_ns() - ended
+        input_ns = ended - started - inside_ns + outcome.input_ns
+        return Executed(errors, blocks, input_ns, outcome.infer_ns, output_ns, held=False)
+
+    def _run(self, message: Execute, members: list[_Member], region: Array) -> Outcome:
+        blocks = [Block(*block) for block in message.blocks]
+        if self._stacks and message.batched and len(members) > 1:
+            stacked = merged(blocks)
+            if stacked is not None:
+                try:
+                    return self._run_stacked(message, members, unpack(stacked, 1, region)[0])
+                except ExecutionFailed:
+                    del stacked  # refused together: the instance tries them one by one
+        for member, inputs in zip(members, unpack(blocks, len(members), region), strict=True):
+            member.inputs = inputs
+        return self._instance.execute(Batch(members, message.rows, message.batched))
+
+    def _run_stacked(self, message: Execute, members: list[_Member], inputs: Tensors) -> Outcome:
+        """The whole batch as one member, whose arrays are the region's own: nothing is copied."""
+        wanted = Batch(members, message.rows, True).wanted()
+        whole = _Member("", 0, {}, wanted, 0, inputs)
+        outcome = self._instance.execute(Batch((whole,), (sum(message.rows),), True))
+        outputs = outcome.results[0]
+        if isinstance(outputs, Exception):
+            raise outputs
+        return outcome._replace(results=_split(outputs, members, message.rows))
+
+
+def _split(outputs: Tensors, members: Sequence[_Member], rows: Sequence[int]) -> list[Result]:
+    results: list[Result] = []
+    start = 0
+    for member, count in zip(members, rows, strict=True):
+        names = member.wanted or outputs
+        results.append({name: outputs[name][start : start + count] for name in names})
+        start += count
+    return results
+
+
+def _member(facts: Facts) -> _Member:
+    parameters = json.loads(facts.parameters) if facts.parameters else {}
+    return _Member(facts.id, facts.correlation_id, parameters, facts.wanted, facts.timeout_us)
+
+
+def _trouble(error: Exception) -> Trouble:
+    code = error.code if isinstance(error, ModelError) else ""
+    return Trouble(type(error).__name__, str(error)[:_TEXT_LIMIT], code)

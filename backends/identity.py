@@ -1,0 +1,108 @@
+"""Identity: output k is input k, untouched; with a delay it stands in for a slow model.
+
+Its parameters are those of Triton's identity backend, so that Triton's own tests can use it.
+"""
+
+import time
+from collections.abc import Callable
+
+from tritonclient.grpc import model_config_pb2 as pb
+
+from backends.artefact import refuse
+from backends.seam import Batch, Device, Loaded, Outcome, Result, Tensors
+from repository.model import ModelConfig, ModelVersion
+
+
+class Identity:
+    """The backend `identity`; it has no file of its own."""
+
+    def complete(self, version: ModelVersion) -> ModelConfig:
+        """Each output mirrors the input of its place; INPUT0 → OUTPUT0, FP32 [-1], if unset."""
+        config = ModelConfig()
+        config.CopyFrom(version.config)
+        config.backend = "identity"
+        config.ClearField("platform")
+        if not config.input:
+            config.input.add(name="INPUT0", data_type=pb.TYPE_FP32, dims=[-1])
+        if not config.output:
+            for place, source in enumerate(config.input):
+                config.output.add(
+                    name=f"OUTPUT{place}", data_type=source.data_type, dims=source.dims
+                )
+        _check_pairs(version, config)
+        return config
+
+    def load(self, version: ModelVersion, device: Device, count: int) -> Loaded:
+        """`count` instances. `execute_delay_ms` sleeps before each answer, times the instance's
+        number when `instance_wise_delay_multiplier` is set, as Triton counts it."""
+        delay_ms = _whole(version, "execute_delay_ms")
+        multiplier = _whole(version, "instance_wise_delay_multiplier")
+        name = "cpu" if device.kind == "cpu" else f"{device.kind}:{device.index}"
+        delays = [delay_ms * max(multiplier * number, 1) / 1000 for number in range(count)]
+        return Loaded([IdentityInstance(version, name, delay) for delay in delays], version.config)
+
+
+def _check_pairs(version: ModelVersion, config: ModelConfig) -> None:
+    if len(config.output) > len(config.input):
+        refuse(
+            version,
+            f"identity gives back its inputs: {len(config.output)} outputs need as many inputs, "
+            f"but there are {len(config.input)}",
+        )
+    for source, target in zip(config.input, config.output, strict=False):
+        if source.data_type != target.data_type:
+            refuse(
+                version,
+                f"output '{target.name}' is {pb.DataType.Name(target.data_type)}, but identity "
+                f"gives back '{source.name}', which is {pb.DataType.Name(source.data_type)}",
+            )
+
+
+def _whole(version: ModelVersion, name: str) -> int:
+    parameters = version.config.parameters
+    text = parameters[name].string_value if name in parameters else "0"
+    if not text.isdecimal():
+        refuse(version, f"parameter {name} is '{text}'; it must be a whole number, 0 or more")
+    return int(text)
+
+
+class IdentityInstance:
+    """Hands each member's own arrays back: nothing is stacked, so nothing is split."""
+
+    def __init__(self, version: ModelVersion, device: str, delay_s: float) -> None:
+        self.device = device
+        self.cores = 0 if delay_s else 1
+        self.ready = True
+        self.changed: Callable[[], None] = lambda: None
+        self._delay_s = delay_s
+        config = version.config
+        self._pairs = tuple(
+            (target.name, source.name)
+            for source, target in zip(config.input, config.output, strict=False)
+        )
+        required = not any(tensor.optional for tensor in config.input)
+        self._single = self._pairs[0] if required and len(self._pairs) == 1 else None
+
+    def execute(self, batch: Batch) -> Outcome:
+        """Answer every member with its own inputs; an output whose optional input is absent is
+        absent too."""
+        started = time.perf_counter_ns()
+        if self._delay_s:
+            time.sleep(self._delay_s)
+        results: list[Result]
+        if self._single is not None:
+            target, source = self._single
+            results = [{target: member.inputs[source]} for member in batch.members]
+        else:
+            results = [self._answer(member.inputs, member.wanted) for member in batch.members]
+        return Outcome(results, 0, time.perf_counter_ns() - started, 0)
+
+    def _answer(self, inputs: Tensors, wanted: tuple[str, ...]) -> Tensors:
+        return {
+            target: inputs[source]
+            for target, source in self._pairs
+            if source in inputs and (not wanted or target in wanted)
+        }
+
+    def close(self) -> None:
+        self.ready = False

@@ -1,0 +1,47 @@
+"""Loading a version on a device: in this process, or in a worker process per instance."""
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
+
+from backends.errors import LoadFailed
+from backends.host.instance import HostedInstance
+from backends.registry import backend_of, runtime_of
+from backends.seam import Device, Loaded
+from repository.model import ModelVersion
+
+
+def load(version: ModelVersion, device: Device, count: int) -> Loaded:
+    """`count` instances of a version whose config names its backend, ready to execute.
+
+    Blocks; workers load in parallel. The config returned is the one the instances serve: a
+    python model completes its own. Raises `LoadFailed`; nothing is left behind then.
+    """
+    if not runtime_of(version.config.backend).hosted:
+        return backend_of(version.config.backend).load(version, device, count)
+    with ThreadPoolExecutor(count, "load-worker") as pool:
+        attempts = [
+            pool.submit(HostedInstance, version, device, f"{version.name}_{device.index}_{index}")
+            for index in range(count)
+        ]
+        wait_for(attempts)
+    try:
+        return _agreed(version, [attempt.result() for attempt in attempts])
+    except BaseException:
+        _close_loaded(attempts)
+        raise
+
+
+def _agreed(version: ModelVersion, instances: list[HostedInstance]) -> Loaded:
+    config = instances[0].config
+    if any(instance.config != config for instance in instances):
+        raise LoadFailed(
+            f"model '{version.name}' version {version.number}: auto_complete_config completes the "
+            "config differently in each instance; it must not depend on where it runs"
+        )
+    return Loaded(instances, config)
+
+
+def _close_loaded(attempts: list[Future[HostedInstance]]) -> None:
+    for attempt in attempts:
+        if attempt.exception() is None:
+            attempt.result().close()

@@ -1,0 +1,50 @@
+"""Every runtime there is: one line each. Nothing is imported before a model asks for it."""
+
+from importlib import import_module
+from typing import NamedTuple
+
+from backends.errors import LoadFailed
+from backends.seam import Backend
+
+
+class Runtime(NamedTuple):
+    """Where a backend is, and how its instances are placed unless the model's config says.
+
+    `hosted`: each instance lives in a worker process of its own (`backends.host`), because the
+    runtime holds the GIL, executes the repository's code, or must be able to die alone.
+    `per_core`: with `instance_group` unset on a CPU, one single-threaded instance per core;
+    otherwise one instance, with as many threads as there are cores.
+    """
+
+    target: str
+    hosted: bool
+    per_core: bool
+
+
+RUNTIMES: dict[str, Runtime] = {
+    "identity": Runtime("backends.identity:Identity", hosted=False, per_core=True),
+    "onnxruntime": Runtime("backends.onnx_runtime:OnnxRuntime", hosted=False, per_core=True),
+    "pytorch": Runtime("backends.pytorch:PyTorch", hosted=True, per_core=False),
+    "python": Runtime("backends.python_model:PythonModels", hosted=True, per_core=False),
+}
+
+PLATFORMS: dict[str, str] = {
+    "onnxruntime_onnx": "onnxruntime",
+    "pytorch_libtorch": "pytorch",
+}
+"""Triton's older `platform` names, and the backend each one means."""
+
+
+def runtime_of(backend: str) -> Runtime:
+    """The runtime a completed config's `backend` names; raises `LoadFailed` for an unknown one."""
+    runtime = RUNTIMES.get(backend)
+    if runtime is None:
+        raise LoadFailed(f"unknown backend '{backend}'; this server has: {', '.join(RUNTIMES)}")
+    return runtime
+
+
+def backend_of(backend: str) -> Backend:
+    """The backend itself, imported now."""
+    module, _, name = runtime_of(backend).target.partition(":")
+    made: Backend = getattr(import_module(module), name)()
+    return made

@@ -1,0 +1,134 @@
+"""The seam between scheduling and runtimes: Batch, Instance, Backend.
+
+A new runtime is one file with a `Backend`, and one line in `backends/registry.py`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from repository.model import ModelConfig, ModelVersion
+from repository.tensors import Array
+
+Tensors = Mapping[str, Array]
+
+
+class Member(Protocol):
+    """What a model may know of one request of its batch (no future, no clock)."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def parameters(self) -> Mapping[str, Any]: ...
+    @property
+    def inputs(self) -> Tensors: ...
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """Names of the outputs asked for; empty means all."""
+
+    @property
+    def correlation_id(self) -> int | str: ...
+    @property
+    def timeout_us(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The requests one execution serves; immutable, owned by the instance while it executes.
+
+    `rows[i]` is how many rows (leading dimension) `members[i]` brought; 1 each when the model
+    does not batch, and then there is exactly one member. `batched` says whether the model's
+    config has `max_batch_size` > 0, i.e. whether dimension 0 is the batch.
+    """
+
+    members: Sequence[Member]
+    rows: Sequence[int]
+    batched: bool
+
+    def wanted(self) -> tuple[str, ...]:
+        """The outputs at least one member wants; empty means all."""
+        names: dict[str, None] = {}
+        for member in self.members:
+            if not member.wanted:
+                return ()
+            names.update(dict.fromkeys(member.wanted))
+        return tuple(names)
+
+
+Result = Tensors | Exception
+"""What one request gets: its output tensors by name, or its own error."""
+
+
+class Outcome(NamedTuple):
+    """One execution: a Result per member, in order, and where the time went (nanoseconds)."""
+
+    results: Sequence[Result]
+    input_ns: int
+    infer_ns: int
+    output_ns: int
+
+
+class Instance(Protocol):
+    """One copy of a model that can execute one batch at a time.
+
+    `device`: "cpu" or "cuda:N". `cores`: core tokens an execution takes; 0 when it does not
+    compute on this machine's cores. `ready`: whether `execute` may be called now; an instance
+    whose process died turns it off, restarts itself and turns it on again. `changed`: set by the
+    owner, called from any thread after every change of `ready`.
+    """
+
+    device: str
+    cores: int
+    ready: bool
+    changed: Callable[[], None]
+
+    def execute(self, batch: Batch) -> Outcome:
+        """Run one batch; blocks; called by one thread at a time, always the same.
+
+        A problem of one request is that request's `Result`. Raises `ExecutionFailed`,
+        `FaultyModel` or `InstanceDied` when the whole batch is lost.
+        """
+
+    def close(self) -> None:
+        """Give everything back. Called once, never while executing; must not raise."""
+
+
+class StreamingInstance(Instance, Protocol):
+    """An instance of a decoupled model: zero or more responses per request."""
+
+    def stream(self, batch: Batch) -> Iterator[tuple[int, Result]]:
+        """Yield (index of the member, result) until every member has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """Where instances run: kind "cpu" or "cuda", the device's index, threads per execution."""
+
+    kind: str
+    index: int
+    threads: int
+
+
+class Loaded(NamedTuple):
+    """Instances ready to execute, and the config they serve (a python model completes its own)."""
+
+    instances: Sequence[Instance]
+    config: ModelConfig
+
+
+class Backend(Protocol):
+    """A runtime. `complete` runs in the checking subprocess, `load` in the serving one."""
+
+    def complete(self, version: ModelVersion) -> ModelConfig:
+        """The config with everything filled in that the artefact itself knows.
+
+        Pure with respect to the repository: reads the artefact, executes none of it. Fills
+        `backend`, `input`, `output`, `max_batch_size` where unset; raises `LoadFailed` where the
+        config as written contradicts the artefact, naming field, value and what the artefact has.
+        """
+
+    def load(self, version: ModelVersion, device: Device, count: int) -> Loaded:
+        """`count` instances on one device, ready to execute; they may share weights.
+
+        Blocks; called from a loading thread. Raises `LoadFailed`; leaves nothing behind then.
+        """

@@ -1,0 +1,109 @@
+"""`python -m benchmarks`: measures this server, its peers and the bare limits, in one table."""
+
+import argparse
+import json
+import signal
+import sys
+from collections.abc import Callable, Collection
+from pathlib import Path
+from types import FrameType
+
+from benchmarks import models
+from benchmarks.load import NoLoadGenerator, load_generator
+from benchmarks.process import PeerFailed
+from benchmarks.report import Report, as_json, markdown
+from benchmarks.rounds import Plan
+from benchmarks.scenarios import beside_images, cnn, footprint, identity
+from benchmarks.shots import WrongAnswer
+from benchmarks.targets import checks
+
+SCENARIOS = {
+    "identity": identity.measure,
+    "beside-images": beside_images.measure,
+    "cnn": cnn.measure,
+    "footprint": footprint.measure,
+}
+PEERS = ("modelyard", "mlserver", "asgi", "grpcio")
+
+
+def main() -> int:
+    """Run the scenarios asked for; 1 if a peer failed or answered wrongly, 2 without h2load."""
+    arguments = _parser().parse_args()
+    signal.signal(signal.SIGTERM, _leave)
+    try:
+        load_generator()
+    except NoLoadGenerator as reason:
+        print(reason, file=sys.stderr)
+        return 2
+    report = _measure(_plan(arguments), arguments.only)
+    found = checks(report)
+    text = markdown(report, found)
+    print(text)
+    if arguments.markdown:
+        arguments.markdown.write_text(text)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(as_json(report, found), indent=1))
+    return 1 if report.failures else 0
+
+
+def _measure(plan: Plan, names: list[str]) -> Report:
+    """A scenario that fails is reported and does not keep the others from being measured."""
+    models.ensure(plan.cache / "models")
+    report = Report()
+    for name in names:
+        try:
+            SCENARIOS[name](plan, report)
+        except (PeerFailed, WrongAnswer) as failure:
+            report.failures.append(f"{name}: {failure}")
+    return report
+
+
+def _plan(arguments: argparse.Namespace) -> Plan:
+    quick = arguments.quick
+    return Plan(
+        rounds=arguments.rounds or (1 if quick else 3),
+        duration_s=arguments.duration or (1.0 if quick else 3.0),
+        concurrencies=(8, 32) if quick else (1, 8, 32, 128),
+        image_concurrencies=(8, 32) if quick else (1, 8, 32),
+        cache=arguments.cache,
+        without=frozenset(arguments.without),
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    add = parser.add_argument
+    add("--quick", action="store_true", help="one short round at concurrency 8 and 32")
+    add("--only", type=_names(SCENARIOS), default=list(SCENARIOS), metavar="NAME,…",
+        help=f"scenarios to run: {', '.join(SCENARIOS)} (default: all)")  # fmt: skip
+    add("--without", type=_names(PEERS), default=[], metavar="NAME,…",
+        help=f"peers to leave out: {', '.join(PEERS)}")  # fmt: skip
+    add("--rounds", type=int, metavar="N", help="interleaved rounds to take medians of (3)")
+    add("--duration", type=float, metavar="S", help="seconds per measurement (3)")
+    add("--json", type=Path, metavar="FILE", help="write the results as data, too")
+    add("--markdown", type=Path, metavar="FILE", help="write the tables, too")
+    add("--cache", type=Path, default=Path(".cache"), metavar="DIR",
+        help="where models, logs and MLServer's environment are kept (.cache)")  # fmt: skip
+    return parser
+
+
+def _names(known: Collection[str]) -> Callable[[str], list[str]]:
+    """Read "a,b", refusing what is not known."""
+
+    def read(text: str) -> list[str]:
+        names = text.split(",")
+        for name in names:
+            if name not in known:
+                raise argparse.ArgumentTypeError(f"'{name}' is not one of {', '.join(known)}")
+        return names
+
+    return read
+
+
+def _leave(number: int, _: FrameType | None) -> None:
+    """Let SIGTERM unwind as an exception would, so that every peer is stopped."""
+    raise SystemExit(128 + number)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

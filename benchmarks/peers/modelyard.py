@@ -1,0 +1,39 @@
+"""This server itself, as its command line starts it."""
+
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmarks.peers.seam import Peer
+from benchmarks.process import free_addresses, is_http_ready, port_of, running
+
+NAME = "modelyard"
+READY_DEADLINE_S = 120.0
+
+
+@contextmanager
+def started(repository: Path, cache: Path) -> Iterator[Peer]:
+    """`modelyard serve` on one repository with no option but where things are.
+
+    Ready means /v2/health/ready, so every model is loaded. Raises `PeerFailed`.
+    """
+    rest, grpc, metrics, admin = free_addresses(4)
+    state = cache / "state" / port_of(rest)
+    command = [sys.executable, "-m", "server.cli", "serve", f"--model-repository={repository}"]
+    command += [f"--http-port={port_of(rest)}", f"--grpc-port={port_of(grpc)}"]
+    command += [f"--metrics-port={port_of(metrics)}", f"--admin-port={port_of(admin)}"]
+    command += [f"--state-dir={state}"]
+    log = cache / "logs" / f"modelyard_{repository.name}.log"
+    try:
+        with running(
+            NAME,
+            command,
+            log,
+            lambda: is_http_ready(rest, "/v2/health/ready"),
+            deadline_s=READY_DEADLINE_S,
+        ) as process:
+            yield Peer(NAME, process, rest, grpc, metrics)
+    finally:
+        shutil.rmtree(state, ignore_errors=True)

@@ -1,0 +1,108 @@
+"""What a run found, and how it is shown: one table, the figures, the targets, the notes."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from benchmarks.load import Sample
+from benchmarks.rounds import Row
+
+
+class Figure(NamedTuple):
+    """One number that is not a load: seconds, megabytes."""
+
+    name: str
+    value: float
+    unit: str
+
+
+class Check(NamedTuple):
+    """One target: what was measured, what was asked for; `met` is None when not measured."""
+
+    name: str
+    measured: str
+    target: str
+    met: bool | None
+
+
+@dataclass
+class Report:
+    """Everything measured so far. `notes`: who is missing and why; `failures`: what went wrong."""
+
+    rows: list[Row] = field(default_factory=list)
+    figures: list[Figure] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+    def find(self, scenario: str, peer: str, wire: str, concurrency: int) -> Sample | None:
+        """The medians of one contest, or None when it did not take place."""
+        for row in self.rows:
+            if row[:4] == (scenario, peer, wire, concurrency):
+                return row.sample
+        return None
+
+    def figure(self, name: str) -> float | None:
+        """A figure by its name, or None when it was not taken."""
+        return next((figure.value for figure in self.figures if figure.name == name), None)
+
+
+LOAD_HEAD = ("scenario", "peer", "wire", "conc.", "req/s", "p50 ms", "p99 ms", "CPU-µs/req")
+CHECK_HEAD = ("target", "measured", "asked for", "")
+
+
+def markdown(report: Report, checks: Sequence[Check]) -> str:
+    """The whole report; its tables are aligned, so that it reads as well in a terminal."""
+    parts = []
+    if report.rows:
+        parts.append(_table(LOAD_HEAD, (_load_cells(row) for row in report.rows)))
+    if report.figures:
+        cells = ((each.name, f"{each.value:.1f}", each.unit) for each in report.figures)
+        parts.append(_table(("memory and start-up", "measured", "unit"), cells))
+    parts.append(_table(CHECK_HEAD, (_check_cells(check) for check in checks)))
+    parts.extend(f"Not measured: {note}" for note in report.notes)
+    parts.extend(f"FAILED: {failure}" for failure in report.failures)
+    return "\n\n".join(parts) + "\n"
+
+
+def as_json(report: Report, checks: Sequence[Check]) -> dict[str, object]:
+    """The same as data; a number that makes no sense for a row is null."""
+    rows = [
+        {**row._asdict(), "sample": {k: _number(v) for k, v in row.sample._asdict().items()}}
+        for row in report.rows
+    ]
+    return {
+        "rows": rows,
+        "figures": [figure._asdict() for figure in report.figures],
+        "checks": [check._asdict() for check in checks],
+        "notes": report.notes,
+        "failures": report.failures,
+    }
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _load_cells(row: Row) -> tuple[str, ...]:
+    sample = row.sample
+    cpu = "–" if math.isnan(sample.cpu_us) else f"{sample.cpu_us:.0f}"
+    concurrency = str(row.concurrency) if row.concurrency else "–"
+    numbers = (f"{sample.per_second:.0f}", f"{sample.p50_ms:.2f}", f"{sample.p99_ms:.2f}", cpu)
+    return (row.scenario, row.peer, row.wire, concurrency, *numbers)
+
+
+def _check_cells(check: Check) -> tuple[str, ...]:
+    verdict = {True: "met", False: "MISSED", None: "not measured"}[check.met]
+    return (check.name, check.measured, check.target, verdict)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    cells = [tuple(head), *(tuple(row) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |"
+        for row in cells
+    ]
+    lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""What is measured: one file each, with a function from a Plan to what goes into the Report."""

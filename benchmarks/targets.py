@@ -1,0 +1,99 @@
+"""What the figures are held against: ratios between rows of the same run, and a few limits."""
+
+from collections.abc import Iterator
+
+from benchmarks.load import Sample
+from benchmarks.peers import asgi_echo, mlserver
+from benchmarks.report import Check, Report
+from benchmarks.scenarios import cnn, footprint, identity
+
+REST_CPU_US = 60.0
+OVER_MLSERVER = 7.0
+OF_GRPC_ECHO = 1.25
+OF_BARE_LOOP = 0.90
+JSON_EXTRA_MS = 9.0
+SMALL_MODEL_MB = 4.0
+NOISE = 1.2
+"""How much slower still counts as no slower, on machines that are noisy by a fifth."""
+
+
+def checks(report: Report) -> list[Check]:
+    """Every target, met, missed or not measured in this run."""
+    return [
+        *_rest_identity(report),
+        *_grpc_identity(report),
+        *_cnn_tensors(report),
+        *_cnn_json(report),
+        *_footprint(report),
+    ]
+
+
+def _rest_identity(report: Report) -> Iterator[Check]:
+    ours, echo, theirs = (
+        report.find(identity.NAME, peer, "REST JSON", 32)
+        for peer in (identity.BUILT_IN, asgi_echo.NAME, mlserver.NAME)
+    )
+    beside = f" (bare ASGI echo: {echo.cpu_us:.0f})" if echo else ""
+    cpu = ours.cpu_us if ours else None
+    yield _at_most("REST identity × 32, CPU-µs per request" + beside, cpu, REST_CPU_US, ".0f")
+    ratio = ours.per_second / theirs.per_second if ours and theirs else None
+    yield _at_least("REST identity × 32, throughput over MLServer", ratio, OVER_MLSERVER)
+
+
+def _grpc_identity(report: Report) -> Iterator[Check]:
+    for concurrency in (8, 32):
+        ours = report.find(identity.NAME, identity.BUILT_IN, "gRPC", concurrency)
+        found = (
+            report.find(identity.NAME, peer, "gRPC", concurrency) for peer in identity.GRPC_ECHOES
+        )
+        echoes = [echo for echo in found if echo]
+        fastest = max(echoes, key=lambda echo: echo.per_second, default=None)
+        name = f"gRPC identity × {concurrency}, "
+        slower = fastest.per_second / ours.per_second if ours and fastest else None
+        yield _at_most(name + "times slower than the faster grpcio echo", slower, OF_GRPC_ECHO)
+        dearer = ours.cpu_us / fastest.cpu_us if ours and fastest else None
+        yield _at_most(name + "CPU over that echo's", dearer, OF_GRPC_ECHO)
+
+
+def _cnn_tensors(report: Report) -> Iterator[Check]:
+    best = _best_loop(report)
+    for wire in ("REST binary", "gRPC"):
+        for concurrency in (8, 32):
+            ours = report.find(cnn.NAME, cnn.OURS, wire, concurrency)
+            share = ours.per_second / best.per_second if ours and best else None
+            yield _at_least(
+                f"CNN {wire} × {concurrency}, share of bare onnxruntime", share, OF_BARE_LOOP
+            )
+
+
+def _cnn_json(report: Report) -> Iterator[Check]:
+    for concurrency in (8, 32):
+        as_json, tensors = (
+            report.find(cnn.NAME, cnn.OURS, wire, concurrency)
+            for wire in ("REST JSON", "REST binary")
+        )
+        extra = (as_json.cpu_us - tensors.cpu_us) / 1e3 if as_json and tensors else None
+        yield _at_most(f"CNN JSON × {concurrency}, CPU ms above tensors", extra, JSON_EXTRA_MS)
+
+
+def _footprint(report: Report) -> Iterator[Check]:
+    for name, limit in footprint.LIMITS.items():
+        yield _at_most(name, report.figure(name), limit, ".1f")
+    alone, beside = (report.figure(name) for name in (footprint.ALONE, footprint.BESIDE))
+    slower = beside / alone if alone and beside else None
+    yield _at_most("digits beside 200 models, times its p50 alone", slower, NOISE)
+
+
+def _best_loop(report: Report) -> Sample | None:
+    loops = [row.sample for row in report.rows if row.wire == cnn.IN_PROCESS]
+    return max(loops, key=lambda sample: sample.per_second, default=None)
+
+
+def _at_most(name: str, value: float | None, limit: float, form: str = ".2f") -> Check:
+    met = None if value is None else value <= limit
+    return Check(name, "–" if value is None else format(value, form), f"≤ {limit:g}", met)
+
+
+def _at_least(name: str, value: float | None, limit: float, form: str = ".2f") -> Check:
+    met = None if value is None else value >= limit
+    return Check(name, "–" if value is None else format(value, form), f"≥ {limit:g}", met)

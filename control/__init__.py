@@ -1,0 +1,1 @@
+"""Wanted state (SQL): routes, rollouts, access, audit. Empty until the control process lands."""

@@ -1,0 +1,26 @@
+"""The command line every example's `call.py` shares: where the server listens."""
+
+import argparse
+from typing import NamedTuple
+
+
+class Addresses(NamedTuple):
+    """HOST:PORT of the server's two doors, and the version to ask for ("" for the newest)."""
+
+    http: str
+    grpc: str
+    version: str
+
+
+def parser_for(description: str | None) -> argparse.ArgumentParser:
+    """A parser with the shared options; the example adds its own."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--http", default="127.0.0.1:8000", help="HOST:PORT of the REST door")
+    parser.add_argument("--grpc", default="127.0.0.1:8001", help="HOST:PORT of the gRPC door")
+    parser.add_argument("--version", default="", help="model version; the highest ready by default")
+    return parser
+
+
+def addresses_in(arguments: argparse.Namespace) -> Addresses:
+    """The shared options as given."""
+    return Addresses(arguments.http, arguments.grpc, arguments.version)

@@ -1,0 +1,1 @@
+"""The digits network as a torch.export program."""

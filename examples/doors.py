@@ -1,0 +1,58 @@
+"""One inference through each door of a server with the stock client, for the examples' callers."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+import tritonclient.grpc
+import tritonclient.http
+from numpy.typing import NDArray
+from tritonclient.utils import np_to_triton_dtype
+
+from examples.arguments import Addresses
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+class Answer(NamedTuple):
+    """What one door answered: the model's version, and the outputs asked for by name."""
+
+    door: str
+    version: str
+    outputs: Arrays
+
+
+def ask_both(
+    addresses: Addresses, model: str, inputs: Arrays, outputs: Sequence[str]
+) -> Iterator[Answer]:
+    """Send the same request over REST, then over gRPC; arrays carry their batch dimension first.
+
+    Raises `InferenceServerException` with the server's own message, or the client library's
+    connection error when nobody listens.
+    """
+    doors = (
+        ("REST", tritonclient.http, addresses.http),
+        ("gRPC", tritonclient.grpc, addresses.grpc),
+    )
+    for door, library, address in doors:
+        client = library.InferenceServerClient(address)
+        try:
+            result = client.infer(model, _inputs(library, inputs), model_version=addresses.version)
+            yield Answer(door, _version(result), {name: result.as_numpy(name) for name in outputs})
+        finally:
+            client.close()
+
+
+def _inputs(library: ModuleType, arrays: Arrays) -> list[Any]:
+    made = []
+    for name, array in arrays.items():
+        tensor = library.InferInput(name, list(array.shape), np_to_triton_dtype(array.dtype))
+        tensor.set_data_from_numpy(np.ascontiguousarray(array))
+        made.append(tensor)
+    return made
+
+
+def _version(result: Any) -> str:
+    response = result.get_response()
+    return str(response["model_version"] if isinstance(response, dict) else response.model_version)

@@ -1,0 +1,1 @@
+"""A python model with string tensors."""

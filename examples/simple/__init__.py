@@ -1,0 +1,1 @@
+"""The add/sub model of Triton's quick start."""

@@ -1,0 +1,1 @@
+"""Offline jobs. Empty until they land."""

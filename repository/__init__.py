@@ -1,0 +1,1 @@
+"""What exists: model config, versions, snapshots and watching. Loads nothing, calls nobody."""

@@ -1,0 +1,148 @@
+"""From folders to a Snapshot: each model read, checked and given its digests, or its reason."""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
+from itertools import count
+from pathlib import Path
+from types import MappingProxyType
+
+from repository.config import decode, parse
+from repository.errors import ConfigError
+from repository.findings import Finding, reason
+from repository.folders import FolderReader, FolderState
+from repository.model import ModelConfig, ModelFolder, ModelVersion, Snapshot
+from repository.positions import Positions
+from repository.validate import validate
+from repository.walk import CONFIG_NAME
+
+logger = logging.getLogger(__name__)
+
+FolderKey = tuple[int, str]
+"""Which root, counted from 0, and the model's name: one name may stand in two roots."""
+
+States = Mapping[FolderKey, FolderState]
+
+
+def scan(roots: Sequence[Path]) -> Snapshot:
+    """One look at every repository, blocking; raises `BadRepository` when a root is unreadable."""
+    scanner = Scanner(roots)
+    return scanner.build(scanner.look())
+
+
+class Scanner:
+    """Looks at the same roots again and again; what has not changed is not read or parsed again.
+
+    Not safe for two threads at once; its owner (`repository.watch`) sees to that.
+    """
+
+    def __init__(self, roots: Sequence[Path]) -> None:
+        self.roots = tuple(roots)
+        self._reader = FolderReader()
+        self._built: dict[FolderKey, tuple[FolderState, ModelFolder | str]] = {}
+        self._warned: set[Path] = set()
+        self._revisions = count(1)
+
+    def look(self) -> States:
+        """Every model folder of every root; raises `BadRepository` when a root is unreadable."""
+        return {
+            (index, name): state
+            for index, root in enumerate(self.roots)
+            for name, state in self._reader.repository(root).items()
+        }
+
+    def build(self, states: States) -> Snapshot:
+        """The Snapshot these folders make; it has a revision of its own."""
+        self._built = {key: self._build(key, state) for key, state in states.items()}
+        twice = _in_two_roots(states.values())
+        made = {key[1]: result for key, (_, result) in self._built.items() if key[1] not in twice}
+        models = {name: item for name, item in made.items() if isinstance(item, ModelFolder)}
+        problems = twice | {name: item for name, item in made.items() if isinstance(item, str)}
+        return Snapshot(next(self._revisions), MappingProxyType(models), MappingProxyType(problems))
+
+    def _build(self, key: FolderKey, state: FolderState) -> tuple[FolderState, ModelFolder | str]:
+        known = self._built.get(key)
+        if known is not None and known[0] == state:
+            return known
+        self._warn(state)
+        try:
+            return state, model_folder(state)
+        except ConfigError as error:
+            return state, reason(error.findings)
+
+    def _warn(self, state: FolderState) -> None:
+        for name in state.ignored:
+            path = state.folder / name
+            if path not in self._warned:
+                self._warned.add(path)
+                logger.warning("ignoring %s: %s", path, IGNORED)
+
+
+IGNORED = "a version folder is named by a whole number ≥ 1 without leading zeros"
+
+
+def model_folder(state: FolderState) -> ModelFolder:
+    """The model in one folder; raises `ConfigError` with every problem found."""
+    if state.problems:
+        raise ConfigError(reason(state.problems), state.problems)
+    config = read_config(state)
+    return ModelFolder(
+        name=state.name,
+        repository=state.repository,
+        folder=state.folder,
+        config=config,
+        versions=tuple(
+            ModelVersion(
+                name=state.name,
+                number=version.number,
+                folder=state.folder,
+                path=state.folder / str(version.number),
+                config=config,
+                digest=version.digest,
+            )
+            for version in state.versions
+        ),
+        core_digest=_core_digest(config, state.side_digest),
+        instances_digest=_instances_digest(config),
+    )
+
+
+def read_config(state: FolderState) -> ModelConfig:
+    """The config as written, its name filled in; raises `ConfigError` with every rule it breaks."""
+    if state.config is None:
+        return ModelConfig(name=state.name)
+    where = state.folder / CONFIG_NAME
+    text = decode(state.config, where)
+    config = parse(text, where)
+    findings = validate(config, Positions(where, text), state.name)
+    if findings:
+        raise ConfigError(reason(findings), findings)
+    config.name = state.name
+    return config
+
+
+def _in_two_roots(states: Iterable[FolderState]) -> dict[str, str]:
+    """Per name that stands in more than one repository, the complaint that says where."""
+    places: dict[str, list[FolderState]] = {}
+    for state in states:
+        places.setdefault(state.name, []).append(state)
+    return {name: str(_twice(name, found)) for name, found in places.items() if len(found) > 1}
+
+
+def _twice(name: str, places: list[FolderState]) -> Finding:
+    roots = " and ".join(f"'{place.repository}'" for place in places)
+    problem = f"model '{name}' is in more than one repository: {roots}; keep one of them"
+    return Finding(places[0].folder, 0, 0, "E205", problem)
+
+
+def _core_digest(config: ModelConfig, side_digest: str) -> str:
+    core = ModelConfig()
+    core.CopyFrom(config)
+    core.ClearField("instance_group")
+    core.ClearField("version_policy")
+    return sha256(core.SerializeToString(deterministic=True) + side_digest.encode()).hexdigest()
+
+
+def _instances_digest(config: ModelConfig) -> str:
+    groups = ModelConfig(instance_group=config.instance_group)
+    return sha256(groups.SerializeToString(deterministic=True)).hexdigest()

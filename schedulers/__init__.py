@@ -1,0 +1,1 @@
+"""When, and in whose company, a request runs."""

@@ -1,0 +1,101 @@
+"""Turn one execution's outcome into replies and counts.
+
+`schedulers.batching` comes here when a lane has finished; from here the replies wake the doors.
+"""
+
+import time
+
+from backends.errors import BackendError, FaultyModel
+from backends.seam import Outcome, Result
+from schedulers.counters import BatchStatistics, Counters
+from schedulers.errors import Cancelled, QueueFull, SchedulingError
+from schedulers.lane import Run
+from schedulers.queue import Ticket
+from schedulers.request import InferRequest, InferResponse
+
+
+def answer(run: Run, counters: Counters, now_ns: int) -> None:
+    """Answer every ticket of a finished run; nobody is left waiting, nobody gets another's rows."""
+    outcome = run.outcome
+    if isinstance(outcome, Outcome) and len(outcome.results) != len(run.tickets):
+        outcome = FaultyModel(
+            f"{len(outcome.results)} results for {len(run.tickets)} requests. This is a bug."
+        )
+    if not isinstance(outcome, Outcome):
+        error = outcome if outcome is not None else FaultyModel("no outcome. This is a bug.")
+        for ticket in run.tickets:
+            _fail(ticket, error, counters, now_ns)
+        return
+    _count_execution(run, outcome, counters)
+    for ticket, result in zip(run.tickets, outcome.results, strict=True):
+        if isinstance(result, Exception):
+            _fail(ticket, result, counters, now_ns)
+        else:
+            _succeed(ticket, result, counters, run.started_ns, now_ns)
+
+
+def _count_execution(run: Run, outcome: Outcome, counters: Counters) -> None:
+    """A batched execution credits its full compute time to every request, as Triton's does."""
+    requests = len(run.tickets)
+    counters.inferences += run.rows
+    counters.executions += 1
+    counters.last_inference_ms = time.time_ns() // 1_000_000
+    counters.input_ns += requests * outcome.input_ns
+    counters.infer_ns += requests * outcome.infer_ns
+    counters.output_ns += requests * outcome.output_ns
+    batch = counters.batches.get(run.rows)
+    if batch is None:
+        batch = counters.batches[run.rows] = BatchStatistics()
+    batch.count += 1
+    batch.input_ns += outcome.input_ns
+    batch.infer_ns += outcome.infer_ns
+    batch.output_ns += outcome.output_ns
+
+
+def _succeed(
+    ticket: Ticket, outputs: Result, counters: Counters, started_ns: int, now_ns: int
+) -> None:
+    request = ticket.request
+    assert not isinstance(outputs, Exception)
+    if request.wanted:
+        outputs = {name: outputs[name] for name in request.wanted if name in outputs}
+        if len(outputs) != len(request.wanted):
+            _fail(ticket, _missing_output(request, outputs), counters, now_ns)
+            return
+    queue_ns = started_ns - request.arrived_ns
+    total_ns = now_ns - request.arrived_ns
+    counters.success += 1
+    counters.success_ns += total_ns
+    counters.queue_ns += queue_ns
+    counters.request_histogram.add(total_ns)
+    counters.queue_histogram.add(queue_ns)
+    ticket.send(InferResponse(request.id, request.model, request.version, outputs))
+
+
+def _missing_output(request: InferRequest, outputs: Result) -> FaultyModel:
+    missing = [name for name in request.wanted if name not in outputs]  # type: ignore[operator]
+    return FaultyModel(
+        f"model '{request.model}' version {request.version} did not produce the requested "
+        f"output(s) {', '.join(missing)}"
+    )
+
+
+def _fail(ticket: Ticket, error: Exception, counters: Counters, now_ns: int) -> None:
+    count_failure(counters, error, now_ns - ticket.request.arrived_ns)
+    ticket.fail(error)
+
+
+def count_failure(counters: Counters, error: Exception, duration_ns: int) -> None:
+    """Count one failed request under Triton's reasons."""
+    counters.failure[_reason(error)] += 1
+    counters.failure_ns += duration_ns
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, Cancelled):
+        return "CANCELED"
+    if isinstance(error, QueueFull):
+        return "REJECTED"
+    if isinstance(error, BackendError):
+        return "BACKEND"
+    return "REJECTED" if isinstance(error, SchedulingError) else "OTHER"

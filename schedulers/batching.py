@@ -1,0 +1,254 @@
+"""The pump: takes requests in, forms batches, hands them to instances, answers.
+
+Requests come from `server.dataplane`; what to run is decided by `schedulers.queue` (order,
+timeouts), `schedulers.merge` (batches) and `schedulers.cores` (tokens); `schedulers.lane` executes.
+Everything here runs on the event loop's thread.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Sequence
+
+from backends.errors import InstanceDied
+from backends.seam import Instance
+from schedulers.answer import answer, count_failure
+from schedulers.cores import CoreTokens, Lease
+from schedulers.counters import Counters
+from schedulers.errors import DeadlineExceeded, Draining, QueueFull, ShutDown
+from schedulers.lane import Lane, Run
+from schedulers.merge import MergeRules, cut
+from schedulers.queue import NEVER, BatchQueue, Ticket
+from schedulers.request import InferRequest
+
+CLOSE_PATIENCE_S = 10.0
+"""How long an execution may go on after its scheduler was closed."""
+
+_SHUT_DOWN = "the server ended this model before the request could be answered"
+
+REVIVAL_PATIENCE_NS = 10_000_000_000
+"""How long queued requests wait for a dead instance to come back."""
+
+
+class BatchScheduler:
+    """Dynamic batching; with `MergeRules(max_rows=0)` every request runs alone."""
+
+    def __init__(
+        self,
+        queue: BatchQueue,
+        rules: MergeRules,
+        instances: Sequence[Instance],
+        counters: Counters,
+        tokens: CoreTokens,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._queue = queue
+        self._rules = rules
+        self._counters = counters
+        self._tokens = tokens
+        self._order: deque[Run] | None = deque() if rules.preserve_order else None
+        self._hold_until = rules.hold_until
+        self._lanes: list[Lane] = []
+        self._retiring: set[asyncio.Task[None]] = set()
+        self._pumping = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ns = NEVER
+        self._dead_since_ns = 0
+        self._accepting = True
+        self._idle = asyncio.Event()
+        self._inflight = 0
+        self.resize(instances)
+
+    # the seam
+
+    def submit(self, request: InferRequest) -> Ticket:
+        if not self._accepting:
+            raise Draining(f"{request.model} version {request.version} is going away")
+        ticket = Ticket(request)
+        try:
+            self._queue.push(ticket, request.arrived_ns)
+        except QueueFull:
+            self._left(self._queue.forget_cancelled(), cancelled=True)
+            self._queue.push(ticket, request.arrived_ns)
+        self._inflight += 1
+        self._counters.pending += 1
+        if not self._pumping:
+            self._pumping = True
+            self._loop.call_soon(self._pump)
+        return ticket
+
+    def inflight(self) -> int:
+        return self._inflight
+
+    async def drain(self, until_ns: int) -> None:
+        self._accepting = False
+        self._hold_until = 0
+        self.wake()
+        self._idle.clear()
+        if self._inflight:
+            seconds = max(0.0, (until_ns - time.monotonic_ns()) / 1e9)
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._idle.wait()
+            except TimeoutError:
+                return
+
+    async def close(self) -> None:
+        self._accepting = False
+        self._refuse(self._queue.take(len(self._queue)), ShutDown(_SHUT_DOWN))
+        self._tokens.leave(self)
+        if self._timer:
+            self._timer.cancel()
+        lanes, self._lanes = self._lanes, []
+        running = [lane.running for lane in lanes if lane.running]
+        await asyncio.gather(*(lane.close(CLOSE_PATIENCE_S) for lane in lanes), *self._retiring)
+        for run in running:
+            for ticket in run.tickets:
+                ticket.fail(ShutDown(_SHUT_DOWN))  # does nothing to those answered meanwhile
+
+    def resize(self, instances: Sequence[Instance]) -> None:
+        """Run on exactly these instances from now on; those no longer among them are closed when
+        their batch has ended. Queue and counters stay."""
+        wanted = {id(instance) for instance in instances}
+        known = {id(lane.instance) for lane in self._lanes}
+        for lane in [lane for lane in self._lanes if id(lane.instance) not in wanted]:
+            self._lanes.remove(lane)
+            task = self._loop.create_task(lane.close(CLOSE_PATIENCE_S))
+            self._retiring.add(task)
+            task.add_done_callback(self._retiring.discard)
+        for instance in instances:
+            if id(instance) not in known:
+                instance.changed = self._changed
+                self._lanes.append(Lane(instance, self._loop, self._done))
+        self.wake()
+
+    def wake(self) -> None:
+        """Look at the queue again, once, before the loop next waits."""
+        if not self._pumping:
+            self._pumping = True
+            self._loop.call_soon(self._pump)
+
+    # the pump
+
+    def _changed(self) -> None:
+        """From any thread: an instance became ready, or died."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self.wake)
+
+    def _pump(self) -> None:
+        self._pumping = False
+        if self._queue:
+            now_ns = time.monotonic_ns()
+            again_ns = self._start_what_can(now_ns)
+            if self._queue:
+                self._set_timer(min(again_ns, self._queue.next_expiry_ns), now_ns)
+        elif self._tokens.next() is self:
+            self._leave_line()
+
+    def _start_what_can(self, now_ns: int) -> int:
+        """Start batches until something is missing; when to look again if nothing happens."""
+        queue = self._queue
+        self._refuse(queue.expire(now_ns), DeadlineExceeded("Request timeout expired"))
+        if len(queue) < self._hold_until:
+            return NEVER
+        self._hold_until = 0
+        while queue:
+            self._left(queue.drop_cancelled(), cancelled=True)
+            lane = self._free_lane()
+            if lane is None or not queue:
+                self._leave_line()
+                return self._revival_ns(now_ns)
+            take, again_ns = cut(queue, self._rules, now_ns)
+            if not take:
+                self._leave_line()
+                return again_ns
+            lease = self._tokens.take(self, lane.instance.cores, now_ns)
+            if lease is None:
+                return self._tokens.overdue_ns() or NEVER
+            self._start(lane, lease, queue.take(take), now_ns)
+        self._leave_line()
+        return NEVER
+
+    def _leave_line(self) -> None:
+        """Let those behind have the tokens that this scheduler has no use for."""
+        tokens = self._tokens
+        tokens.leave(self)
+        waiting = tokens.next()
+        if waiting is not None and tokens.free:
+            waiting.wake()
+
+    def _free_lane(self) -> Lane | None:
+        for lane in self._lanes:
+            if lane.free:
+                return lane
+        return None
+
+    def _revival_ns(self, now_ns: int) -> int:
+        """When to give up on a model none of whose instances is alive; NEVER if one is."""
+        if any(lane.instance.ready for lane in self._lanes):
+            self._dead_since_ns = 0
+            return NEVER
+        self._dead_since_ns = self._dead_since_ns or now_ns
+        give_up_ns = self._dead_since_ns + REVIVAL_PATIENCE_NS
+        if now_ns < give_up_ns:
+            return give_up_ns
+        waiting = self._queue.take(len(self._queue))
+        self._refuse(waiting, InstanceDied("no instance of the model came back in time"))
+        return NEVER
+
+    def _set_timer(self, at_ns: int, now_ns: int) -> None:
+        if at_ns >= self._timer_ns:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_ns = at_ns
+        self._timer = self._loop.call_later(max(0, at_ns - now_ns) / 1e9, self._time_is_up)
+
+    def _time_is_up(self) -> None:
+        self._timer, self._timer_ns = None, NEVER
+        self._pump()
+
+    def _start(self, lane: Lane, lease: Lease, tickets: list[Ticket], now_ns: int) -> None:
+        live = [ticket for ticket in tickets if not ticket.cancelled]
+        self._left(len(tickets) - len(live), cancelled=True)
+        self._counters.pending -= len(live)
+        run = Run(live, self._rules.batched, now_ns, lease)
+        if self._order is not None:
+            self._order.append(run)
+        lane.start(run)
+
+    def _done(self, run: Run) -> None:
+        """On the loop: a lane's thread has an outcome."""
+        self._tokens.give(run.lease)
+        waiting = self._tokens.next()
+        if waiting is not None:
+            waiting.wake()
+        if self._queue:
+            self.wake()
+        if self._order is None:
+            self._answer(run)
+        else:
+            while self._order and self._order[0].outcome is not None:
+                self._answer(self._order.popleft())
+
+    def _answer(self, run: Run) -> None:
+        answer(run, self._counters, time.monotonic_ns())
+        self._inflight -= len(run.tickets)
+        if not self._inflight:
+            self._idle.set()
+
+    def _refuse(self, tickets: Sequence[Ticket], error: Exception) -> None:
+        for ticket in tickets:
+            count_failure(self._counters, error, time.monotonic_ns() - ticket.request.arrived_ns)
+            ticket.fail(error)
+        self._left(len(tickets), cancelled=False)
+
+    def _left(self, count: int, *, cancelled: bool) -> None:
+        """`count` requests left the queue without having run."""
+        if count:
+            self._counters.pending -= count
+            self._inflight -= count
+            if cancelled:
+                self._counters.failure["CANCELED"] += count
+            if not self._inflight:
+                self._idle.set()

@@ -1,0 +1,73 @@
+"""Choose a model's scheduler from its config, once; callers never ask which.
+
+Source of the fields: Triton's `ModelDynamicBatching` and `ModelQueuePolicy`.
+"""
+
+import os
+from collections.abc import Sequence
+
+from tritonclient.grpc import model_config_pb2 as pb
+
+from backends.seam import Instance
+from repository.model import ModelConfig
+from schedulers.batching import BatchScheduler
+from schedulers.cores import CoreTokens
+from schedulers.counters import Counters
+from schedulers.merge import MergeRules
+from schedulers.queue import BatchQueue, QueuePolicy
+
+
+def build(
+    config: ModelConfig,
+    instances: Sequence[Instance],
+    counters: Counters,
+    tokens: CoreTokens,
+    default_max_queue_size: int,
+) -> BatchScheduler:
+    """The scheduler a completed config asks for; call it on the running loop.
+
+    `default_max_queue_size` bounds every queue whose config sets no bound.
+    """
+    return BatchScheduler(
+        _queue(config.dynamic_batching, default_max_queue_size),
+        _rules(config),
+        instances,
+        counters,
+        tokens,
+    )
+
+
+def _rules(config: ModelConfig) -> MergeRules:
+    batching = config.dynamic_batching
+    dynamic = config.WhichOneof("scheduling_choice") == "dynamic_batching"
+    return MergeRules(
+        max_rows=config.max_batch_size if dynamic else 0,
+        preferred=frozenset(batching.preferred_batch_size),
+        delay_ns=batching.max_queue_delay_microseconds * 1000,
+        preserve_order=batching.preserve_ordering,
+        batched=config.max_batch_size > 0,
+        hold_until=int(os.environ.get("TRITONSERVER_DELAY_SCHEDULER") or 0),
+    )
+
+
+def _queue(batching: pb.ModelDynamicBatching, bound: int) -> BatchQueue:
+    default = (
+        _policy(batching.default_queue_policy, bound)
+        if batching.HasField("default_queue_policy")
+        else QueuePolicy(max_size=bound)
+    )
+    return BatchQueue(
+        default,
+        {level: _policy(policy, bound) for level, policy in batching.priority_queue_policy.items()},
+        count=max(1, batching.priority_levels),
+        default_level=max(1, batching.default_priority_level),
+    )
+
+
+def _policy(policy: pb.ModelQueuePolicy, bound: int) -> QueuePolicy:
+    return QueuePolicy(
+        max_size=policy.max_queue_size or bound,
+        timeout_ns=policy.default_timeout_microseconds * 1000,
+        delay=policy.timeout_action == pb.ModelQueuePolicy.DELAY,
+        allow_override=policy.allow_timeout_override,
+    )

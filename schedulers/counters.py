@@ -1,0 +1,63 @@
+"""Plain integers one loaded version counts with, in the units of Triton's statistics.
+
+Written by the scheduler on the loop's thread only; rendered by `server.metrics` and
+`server.statistics` on request. Durations are nanoseconds.
+"""
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+
+BUCKETS_US: tuple[int, ...] = (
+    100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
+    1_000_000, 2_500_000, 5_000_000, 10_000_000,
+)  # fmt: skip
+_BOUNDS_NS = tuple(bound * 1000 for bound in BUCKETS_US)
+FAILURE_REASONS = ("REJECTED", "CANCELED", "BACKEND", "OTHER")
+
+
+@dataclass(slots=True)
+class Histogram:
+    """Counts per bucket of `BUCKETS_US` (the last count is everything above), and their sum."""
+
+    counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS_US) + 1))
+    sum_ns: int = 0
+
+    def add(self, duration_ns: int) -> None:
+        self.counts[bisect_left(_BOUNDS_NS, duration_ns)] += 1
+        self.sum_ns += duration_ns
+
+
+@dataclass(slots=True)
+class BatchStatistics:
+    """Executions of one batch size (rows) and the time they took."""
+
+    count: int = 0
+    input_ns: int = 0
+    infer_ns: int = 0
+    output_ns: int = 0
+
+
+@dataclass(slots=True)
+class Counters:
+    """What happened to one loaded version since it was loaded.
+
+    `success`/`failure`: requests, `request_ns` from arrival to answer. `inferences`: rows
+    executed; `executions`: batches executed. A batched execution credits its full compute time to
+    every request, as Triton's does. `pending`: requests queued and not yet executing.
+    """
+
+    success: int = 0
+    success_ns: int = 0
+    failure: dict[str, int] = field(default_factory=lambda: dict.fromkeys(FAILURE_REASONS, 0))
+    failure_ns: int = 0
+    inferences: int = 0
+    executions: int = 0
+    queue_ns: int = 0
+    input_ns: int = 0
+    infer_ns: int = 0
+    output_ns: int = 0
+    pending: int = 0
+    last_inference_ms: int = 0
+    request_histogram: Histogram = field(default_factory=Histogram)
+    queue_histogram: Histogram = field(default_factory=Histogram)
+    batches: dict[int, BatchStatistics] = field(default_factory=dict)

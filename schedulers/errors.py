@@ -1,0 +1,33 @@
+"""Why a scheduler does not answer.
+
+SchedulingError
+├── QueueFull          accepted nothing; try again later
+├── Draining           the version is going away; accepted nothing
+├── DeadlineExceeded   waited longer than the request allowed
+├── Cancelled          the client has gone
+└── ShutDown           closed with requests inside that could not finish in time
+"""
+
+
+class SchedulingError(Exception):
+    """Base of everything `schedulers` raises."""
+
+
+class QueueFull(SchedulingError):
+    """The queue is at its bound."""
+
+
+class Draining(SchedulingError):
+    """No new requests: the scheduler is ending."""
+
+
+class DeadlineExceeded(SchedulingError):
+    """The request waited longer than its deadline allowed."""
+
+
+class Cancelled(SchedulingError):
+    """Nobody waits for the answer any more."""
+
+
+class ShutDown(SchedulingError):
+    """The scheduler closed before this request could be answered."""

@@ -1,0 +1,95 @@
+"""One instance, the thread it runs on, and the batch it is busy with.
+
+Batches come from `schedulers.batching` through a C-level queue; the loop hears back once per
+batch, by one `call_soon_threadsafe`.
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+
+from backends.errors import BackendError, ExecutionFailed
+from backends.seam import Batch, Instance, Outcome
+from schedulers.cores import Lease
+from schedulers.queue import Ticket
+
+_log = logging.getLogger(__name__)
+
+
+class Run:
+    """One batch on its way through an instance; `outcome` is set by the lane's thread."""
+
+    __slots__ = ("batch", "lease", "outcome", "rows", "started_ns", "tickets")
+
+    def __init__(
+        self, tickets: Sequence[Ticket], batched: bool, started_ns: int, lease: Lease
+    ) -> None:
+        members = [ticket.request for ticket in tickets]
+        rows = [member.rows for member in members]
+        self.batch = Batch(members, rows, batched)
+        self.tickets = tickets
+        self.rows = sum(rows)
+        self.started_ns = started_ns
+        self.lease = lease
+        self.outcome: Outcome | BackendError | None = None
+
+
+class Lane:
+    """Owns an instance from now on, including its `close`. The thread starts with the first
+    batch, so that a model nobody calls costs no thread."""
+
+    def __init__(
+        self, instance: Instance, loop: asyncio.AbstractEventLoop, done: Callable[[Run], None]
+    ) -> None:
+        self.instance = instance
+        self.running: Run | None = None
+        self._loop = loop
+        self._done = done
+        self._inbox: SimpleQueue[Run | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def free(self) -> bool:
+        return self.running is None and self.instance.ready
+
+    def start(self, run: Run) -> None:
+        """Execute a batch; `done(run)` follows on the loop. Call only when `free`."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="instance", daemon=True)
+            self._thread.start()
+        self.running = run
+        self._inbox.put(run)
+
+    async def close(self, patience_s: float) -> None:
+        """Close the instance once its batch has ended, or after `patience_s` in any case (its
+        process is killed then, if it has one)."""
+        ended = await asyncio.to_thread(self._join, patience_s)
+        if not ended:
+            _log.warning("an execution did not end within %.0f s; closing anyway", patience_s)
+        await asyncio.to_thread(self.instance.close)
+
+    def _join(self, patience_s: float) -> bool:
+        if self._thread is None:
+            return True
+        self._inbox.put(None)
+        self._thread.join(patience_s)
+        return not self._thread.is_alive()
+
+    def _work(self) -> None:
+        execute = self.instance.execute
+        while (run := self._inbox.get()) is not None:
+            try:
+                run.outcome = execute(run.batch)
+            except BackendError as error:
+                run.outcome = error
+            except Exception as error:  # noqa: BLE001 - a runtime's bug is its batch's
+                _log.exception("a backend raised what its contract does not allow. This is a bug.")
+                run.outcome = ExecutionFailed(f"{type(error).__name__}: {error}. This is a bug.")
+            self._loop.call_soon_threadsafe(self._ended, run)
+            del run
+
+    def _ended(self, run: Run) -> None:
+        self.running = None
+        self._done(run)

@@ -1,0 +1,91 @@
+"""How many of the waiting requests leave together, and when. Pure policy.
+
+`schedulers.batching` asks when an instance is free; the answer counts tickets from the front of
+`schedulers.queue`. Source of the semantics: Triton's dynamic batcher. Because the question is only
+asked for a free instance, a batch that could not start yet has kept growing meanwhile.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from schedulers.queue import NEVER, Ticket
+
+
+@dataclass(frozen=True, slots=True)
+class MergeRules:
+    """What a model's config says of merging.
+
+    `max_rows` a batch may have (0: every request runs alone); `preferred` sizes in rows; how long
+    the oldest request may wait for company; whether answers keep the order of the requests;
+    whether dimension 0 is a batch at all; `hold_until` this many requests have been queued once
+    before the first batch runs (TRITONSERVER_DELAY_SCHEDULER, a test hook of Triton's).
+    """
+
+    max_rows: int
+    preferred: frozenset[int] = frozenset()
+    delay_ns: int = 0
+    preserve_order: bool = False
+    batched: bool = True
+    hold_until: int = 0
+
+
+class Cut(NamedTuple):
+    """Take `take` tickets now; or, when 0, ask again at `again_ns`."""
+
+    take: int
+    again_ns: int
+
+
+def cut(waiting: Iterable[Ticket], rules: MergeRules, now_ns: int) -> Cut:
+    """Decide about a non-empty queue, given in serving order.
+
+    Takes the largest preferred size reachable; when the next request would not fit or has other
+    shapes, sends what there is; lets nobody wait for company longer than the delay.
+    """
+    if not rules.max_rows:
+        return Cut(1, NEVER)
+    reach = _reach(waiting, rules)
+    if not rules.delay_ns:
+        return Cut(reach.preferred or reach.tickets, NEVER)
+    company_ends_ns = reach.oldest_ns + rules.delay_ns
+    if now_ns >= company_ends_ns:
+        return Cut(reach.tickets, NEVER)
+    if reach.preferred:
+        return Cut(reach.preferred, NEVER)
+    if reach.blocked or reach.rows >= max(rules.preferred, default=rules.max_rows):
+        return Cut(reach.tickets, NEVER)
+    return Cut(0, company_ends_ns)
+
+
+class _Reach(NamedTuple):
+    """How far one batch can reach from the front: tickets, their rows, when the oldest of them
+    arrived, whether the next ticket cannot join, and the tickets that make the largest preferred
+    size on the way (0 if none)."""
+
+    tickets: int
+    rows: int
+    oldest_ns: int
+    blocked: bool
+    preferred: int
+
+
+def _reach(waiting: Iterable[Ticket], rules: MergeRules) -> _Reach:
+    tickets = rows = preferred = 0
+    oldest_ns = NEVER
+    key: object = None
+    for ticket in waiting:
+        request = ticket.request
+        if tickets == 0:
+            key = request.shape_key
+        elif rows + request.rows > rules.max_rows or request.shape_key != key:
+            return _Reach(tickets, rows, oldest_ns, True, preferred)
+        tickets += 1
+        rows += request.rows
+        if request.arrived_ns < oldest_ns:
+            oldest_ns = request.arrived_ns
+        if rows in rules.preferred:
+            preferred = tickets
+        if rows >= rules.max_rows:
+            return _Reach(tickets, rows, oldest_ns, True, preferred)
+    return _Reach(tickets, rows, oldest_ns, False, preferred)

@@ -1,0 +1,168 @@
+"""What waits for an instance: bounded, by priority, with timeouts. Pure policy.
+
+Tickets come from `schedulers.batching.submit`; `schedulers.merge` decides how many leave together.
+Source of the semantics: Triton's `ModelQueuePolicy` and `PriorityQueue`.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from types import MappingProxyType
+
+from schedulers.errors import QueueFull
+from schedulers.reply import Reply
+from schedulers.request import InferRequest
+
+NEVER = 1 << 63
+
+
+class Ticket(Reply):
+    """A request in the house and the reply it will get.
+
+    `expires_ns`: when the queue's policy stops waiting for it; NEVER for no limit.
+    """
+
+    __slots__ = ("expires_ns", "request")
+
+    def __init__(self, request: InferRequest) -> None:
+        super().__init__()
+        self.request = request
+        self.expires_ns = NEVER
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePolicy:
+    """One priority level's rules. `max_size` requests may wait; a timeout of 0 is none.
+
+    `delay`: a request whose timeout expires is served last instead of being refused.
+    `allow_override`: the client's own timeout counts where it is shorter.
+    """
+
+    max_size: int
+    timeout_ns: int = 0
+    delay: bool = False
+    allow_override: bool = True
+
+
+class _Level:
+    __slots__ = ("delayed", "fresh", "policy")
+
+    def __init__(self, policy: QueuePolicy) -> None:
+        self.policy = policy
+        self.fresh: deque[Ticket] = deque()
+        self.delayed: deque[Ticket] = deque()
+
+
+class BatchQueue:
+    """Priority levels 1 (first) to n, each a queue and a second queue of delayed requests."""
+
+    def __init__(
+        self,
+        default: QueuePolicy,
+        levels: Mapping[int, QueuePolicy] = MappingProxyType({}),
+        count: int = 1,
+        default_level: int = 1,
+    ) -> None:
+        """`count` levels; those not in `levels` follow `default`; priority 0 or beyond `count`
+        means `default_level`."""
+        self._levels = [_Level(levels.get(level, default)) for level in range(1, count + 1)]
+        self._default = self._levels[default_level - 1]
+        self._size = 0
+        self.next_expiry_ns = NEVER
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[Ticket]:
+        """Every ticket, in the order they will be served."""
+        if len(self._levels) == 1 and not self._default.delayed:
+            return iter(self._default.fresh)
+        return chain.from_iterable(chain(level.fresh, level.delayed) for level in self._levels)
+
+    def push(self, ticket: Ticket, now_ns: int) -> None:
+        """Take a ticket in, or raise QueueFull."""
+        level = self._level_of(ticket.request.priority)
+        policy = level.policy
+        if len(level.fresh) + len(level.delayed) >= policy.max_size:
+            raise QueueFull("Exceeds maximum queue size")
+        expires_ns = _expiry(policy, ticket.request, now_ns)
+        if expires_ns != NEVER:
+            ticket.expires_ns = expires_ns
+            self.next_expiry_ns = min(self.next_expiry_ns, expires_ns)
+        level.fresh.append(ticket)
+        self._size += 1
+
+    def expire(self, now_ns: int) -> list[Ticket]:
+        """Remove and return the tickets whose time is over; delay those that may wait on."""
+        if now_ns < self.next_expiry_ns:
+            return []
+        refused: list[Ticket] = []
+        for level in self._levels:
+            refused += _expire_level(level, now_ns)
+        self._size -= len(refused)
+        self.next_expiry_ns = min((ticket.expires_ns for ticket in self), default=NEVER)
+        return refused
+
+    def take(self, count: int) -> list[Ticket]:
+        """Remove and return the first `count` tickets in serving order."""
+        taken: list[Ticket] = []
+        for level in self._levels:
+            for waiting in (level.fresh, level.delayed):
+                while waiting and len(taken) < count:
+                    taken.append(waiting.popleft())
+        self._size -= len(taken)
+        return taken
+
+    def forget_cancelled(self) -> int:
+        """Remove every cancelled ticket; how many there were."""
+        before = self._size
+        for level in self._levels:
+            level.fresh = deque(ticket for ticket in level.fresh if not ticket.cancelled)
+            level.delayed = deque(ticket for ticket in level.delayed if not ticket.cancelled)
+        self._size = sum(len(level.fresh) + len(level.delayed) for level in self._levels)
+        return before - self._size
+
+    def drop_cancelled(self) -> int:
+        """Drop the cancelled tickets at the front, so that the first one waits for an answer."""
+        dropped = 0
+        for level in self._levels:
+            for waiting in (level.fresh, level.delayed):
+                while waiting and waiting[0].cancelled:
+                    waiting.popleft()
+                    dropped += 1
+        self._size -= dropped
+        return dropped
+
+    def _level_of(self, priority: int) -> _Level:
+        if 0 < priority <= len(self._levels):
+            return self._levels[priority - 1]
+        return self._default
+
+
+def _expiry(policy: QueuePolicy, request: InferRequest, now_ns: int) -> int:
+    timeout_ns = policy.timeout_ns
+    if policy.allow_override and request.timeout_us:
+        own_ns = request.timeout_us * 1000
+        timeout_ns = min(timeout_ns, own_ns) if timeout_ns else own_ns
+    expires_ns = now_ns + timeout_ns if timeout_ns else NEVER
+    return min(expires_ns, request.deadline_ns) if request.deadline_ns else expires_ns
+
+
+def _expire_level(level: _Level, now_ns: int) -> list[Ticket]:
+    refused: list[Ticket] = []
+    for waiting in (level.fresh, level.delayed):
+        expired = [ticket for ticket in waiting if ticket.expires_ns <= now_ns]
+        if not expired:
+            continue
+        kept = [ticket for ticket in waiting if ticket.expires_ns > now_ns]
+        waiting.clear()
+        waiting.extend(kept)
+        for ticket in expired:
+            deadline_ns = ticket.request.deadline_ns
+            if level.policy.delay and not 0 < deadline_ns <= now_ns:
+                ticket.expires_ns = deadline_ns or NEVER
+                level.delayed.append(ticket)
+            else:
+                refused.append(ticket)
+    return refused

@@ -1,0 +1,127 @@
+"""The slip carried back: responses travel from the scheduler to whoever asked.
+
+Promise: zero or more responses, then exactly one of close or fail. All methods belong to the
+event loop's thread. One shape serves unary requests and streams.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from schedulers.errors import Cancelled, SchedulingError
+from schedulers.request import InferResponse
+
+
+class NotOneResponse(SchedulingError):
+    """A unary caller met a model that answered with no response, or with several."""
+
+
+class Reply:
+    """Two ends of one answer.
+
+    Inside (the scheduler): `send`, `close`, `fail`, and `cancelled` to look at.
+    Outside (the door): `await one()`, `async for`, `cancel()`, or `then(callback)` for a door
+    that wants to be called instead of woken.
+    """
+
+    __slots__ = ("_callback", "_error", "_first", "_more", "_waiter", "cancelled", "ended")
+
+    def __init__(self) -> None:
+        self._first: InferResponse | None = None
+        self._more: deque[InferResponse] | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._callback: Callable[[Reply], None] | None = None
+        self._error: Exception | None = None
+        self.ended = False
+        self.cancelled = False
+
+    # inside
+
+    def send(self, response: InferResponse) -> None:
+        """Hand over one response; `response.last` closes the reply as well."""
+        if self.ended:
+            return
+        if self._first is None and not self._more:
+            self._first = response
+        elif self._more is None:
+            self._more = deque((response,))
+        else:
+            self._more.append(response)
+        self.ended = response.last
+        self._wake()
+
+    def close(self) -> None:
+        """End without a further response."""
+        if not self.ended:
+            self.ended = True
+            self._wake()
+
+    def fail(self, error: Exception) -> None:
+        """End with an error; what was sent before still arrives first."""
+        if not self.ended:
+            self._error = error
+            self.ended = True
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._callback is not None:
+            if self.ended:
+                callback, self._callback = self._callback, None
+                callback(self)
+        elif self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # outside
+
+    def cancel(self) -> None:
+        """Nobody waits any more; the scheduler drops the request when it next looks at it."""
+        self.cancelled = True
+        self.fail(Cancelled(""))
+
+    def then(self, callback: Callable[["Reply"], None]) -> None:
+        """Call `callback(self)` once, on the loop, when the reply has ended; then use `result`."""
+        if self.ended:
+            callback(self)
+        else:
+            self._callback = callback
+
+    def result(self) -> InferResponse:
+        """The only response of an ended reply. Raises its error, or `NotOneResponse`."""
+        if self._error is not None:
+            raise self._error
+        if self._first is None or self._more:
+            count = 0 if self._first is None else 1 + len(self._more or ())
+            raise NotOneResponse(f"expected exactly one response, got {count}")
+        return self._first
+
+    async def one(self) -> InferResponse:
+        """The only response; cancelling the awaiting task cancels the request."""
+        while not self.ended:
+            await self._woken()
+        return self.result()
+
+    def __aiter__(self) -> "Reply":
+        return self
+
+    async def __anext__(self) -> InferResponse:
+        while True:
+            if self._first is not None:
+                response, self._first = self._first, None
+                if self._more:
+                    self._first = self._more.popleft()
+                return response
+            if self._error is not None:
+                raise self._error
+            if self.ended:
+                raise StopAsyncIteration
+            await self._woken()
+
+    async def _woken(self) -> None:
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        except asyncio.CancelledError:
+            self.cancel()
+            raise
+        finally:
+            self._waiter = None

@@ -1,0 +1,232 @@
+"""Admit: hold a decoded request against the model's signature; refuse early, in Triton's words.
+
+The codecs come from `server.codec_*`, call `check_input` per tensor and `admit` once, and hand
+the InferRequest to `server.dataplane`. Source of the texts: Triton's core (`infer_request.cc`).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from repository.tensors import Array
+from schedulers.request import NO_PARAMETERS, InferRequest
+from schedulers.request import Sequence as SequenceKey
+from server.errors import InvalidRequest
+from server.signature import Signature, TensorSpec
+
+_BATCH_NOTE = (
+    "NOTE: Setting a non-zero max_batch_size in the model config requires a batch dimension to be "
+    "prepended to each input shape. If you want to specify the full shape including the batch dim "
+    "in your input dims config, try setting max_batch_size to zero. See the model configuration "
+    "docs for more info on max_batch_size."
+)
+
+
+def refuse(request_id: str, message: str) -> NoReturn:
+    """Raise InvalidRequest with Triton's request-id prefix."""
+    raise InvalidRequest(f"[request id: {request_id or '<id_unknown>'}] {message}")
+
+
+def check_input(
+    signature: Signature, request_id: str, name: str, datatype: str, shape: Sequence[int]
+) -> TensorSpec:
+    """The input's spec, if the name, data type and shape are what the model takes."""
+    spec = signature.inputs.get(name)
+    model = signature.model
+    if spec is None:
+        refuse(request_id, f"unexpected inference input '{name}' for model '{model}'")
+    if datatype != spec.datatype:
+        refuse(
+            request_id,
+            f"inference input '{name}' data-type is '{datatype}', "
+            f"but model '{model}' expects '{spec.datatype}'",
+        )
+    inner = tuple(shape[1:]) if signature.max_batch else tuple(shape)
+    if inner != spec.fixed or (signature.max_batch and not shape):
+        _check_shape(signature, request_id, spec, tuple(shape))
+    return spec
+
+
+def _check_shape(
+    signature: Signature, request_id: str, spec: TensorSpec, shape: tuple[int, ...]
+) -> None:
+    full = spec.full_dims
+    if len(shape) == len(full) and all(
+        got >= 0 and want in (-1, got) for want, got in zip(full, shape, strict=True)
+    ):
+        return
+    refuse(
+        request_id,
+        f"unexpected shape for input '{spec.name}' for model '{signature.model}'. "
+        f"Expected {_brackets(full)}, got {_brackets(shape)}. "
+        + (_BATCH_NOTE if signature.max_batch else ""),
+    )
+
+
+def _brackets(dims: Sequence[int]) -> str:
+    return "[" + ",".join(map(str, dims)) + "]"
+
+
+def element_count(shape: Sequence[int]) -> int:
+    count = 1
+    for dim in shape:
+        count *= dim
+    return count
+
+
+def tensor_from_bytes(
+    signature: Signature, request_id: str, spec: TensorSpec, shape: Sequence[int], buffer: Any
+) -> Array:
+    """A read-only view of `buffer` (bytes or memoryview) as the tensor; BYTES are unpacked.
+
+    Raises InvalidRequest when the byte size does not fit the shape.
+    """
+    if spec.itemsize == 0:
+        return _bytes_tensor(signature, request_id, spec, shape, buffer)
+    expected = element_count(shape) * spec.itemsize
+    if len(buffer) != expected:
+        refuse(
+            request_id,
+            f"input byte size mismatch for input '{spec.name}' for model '{signature.model}'. "
+            f"Expected {expected}, got {len(buffer)}",
+        )
+    return np.frombuffer(buffer, spec.dtype).reshape(shape)
+
+
+def _bytes_tensor(
+    signature: Signature, request_id: str, spec: TensorSpec, shape: Sequence[int], buffer: Any
+) -> Array:
+    where = f"for inference input '{spec.name}' for model '{signature.model}'"
+    expected = element_count(shape)
+    elements: list[bytes] = []
+    position, size = 0, len(buffer)
+    while position < size:
+        if size - position < 4:
+            refuse(request_id, f"incomplete string length indicator {where}, expecting 4 bytes")
+        length = int.from_bytes(buffer[position : position + 4], "little")
+        position += 4
+        if length > size - position:
+            refuse(
+                request_id,
+                f"incomplete string data {where}, expecting string of length {length} bytes "
+                f"but only {size - position} bytes available",
+            )
+        if len(elements) == expected:
+            refuse(
+                request_id,
+                f"unexpected number of string elements {expected + 1} {where}, "
+                f"expecting {expected}",
+            )
+        elements.append(bytes(buffer[position : position + length]))
+        position += length
+    if len(elements) != expected:
+        refuse(request_id, f"expected {expected} string elements {where}, got {len(elements)}")
+    return bytes_array(elements, shape)
+
+
+def bytes_array(elements: Sequence[bytes], shape: Sequence[int]) -> Array:
+    """An object array of `bytes`, whatever the elements' lengths."""
+    array = np.empty(len(elements), np.object_)
+    array[:] = elements
+    return array.reshape(shape)
+
+
+def admit(
+    signature: Signature,
+    inputs: Mapping[str, Array],
+    arrived_ns: int,
+    request_id: str = "",
+    wanted: tuple[str, ...] = (),
+    parameters: Mapping[str, Any] = NO_PARAMETERS,
+) -> InferRequest:
+    """The finished request: complete, one batch size, outputs that exist, parameters read.
+
+    `inputs` are arrays that passed `check_input`. `parameters` may hold Triton's `sequence_id`,
+    `sequence_start`, `sequence_end`, `priority` and `timeout` (µs); the rest goes to the model.
+    """
+    if inputs.keys() != signature.inputs.keys():
+        _check_complete(signature, request_id, inputs)
+    for name in wanted:
+        if name not in signature.outputs:
+            refuse(
+                request_id,
+                f"unexpected inference output '{name}' for model '{signature.model}'",
+            )
+    rows, key = _rows_and_key(signature, request_id, inputs)
+    request = InferRequest(
+        signature.model, signature.version, inputs, rows, key, arrived_ns, request_id, wanted
+    )
+    if parameters:
+        _read_parameters(request, parameters)
+    return request
+
+
+def _rows_and_key(
+    signature: Signature, request_id: str, inputs: Mapping[str, Array]
+) -> tuple[int, object]:
+    if not signature.max_batch:
+        return 1, None
+    rows = -1
+    key: list[object] = []
+    for name, spec in signature.inputs.items():
+        array = inputs.get(name)
+        if array is None:
+            continue
+        if array.shape[0] != rows:
+            if rows >= 0:
+                refuse(
+                    request_id,
+                    f"input '{name}' batch size does not match other inputs for "
+                    f"'{signature.model}'",
+                )
+            rows = array.shape[0]
+        if spec.fixed is None and not spec.ragged:
+            key.append((name, array.shape[1:]))
+    if rows > signature.max_batch:
+        refuse(
+            request_id,
+            f"inference request batch-size must be <= {signature.max_batch} "
+            f"for '{signature.model}'",
+        )
+    if rows == 0:
+        refuse(request_id, f"inference request batch-size must be >= 1 for '{signature.model}'")
+    if len(inputs) != len(signature.inputs):
+        key.append(frozenset(inputs))
+    return max(rows, 1), tuple(key) if key else None
+
+
+def _check_complete(signature: Signature, request_id: str, inputs: Mapping[str, Array]) -> None:
+    missing = signature.required - inputs.keys()
+    if not missing:
+        return
+    total, required = len(signature.inputs), len(signature.required)
+    counts = (
+        f"expected {total} inputs"
+        if total == required
+        else f"expected number of inputs between {required} and {total}"
+    )
+    refuse(
+        request_id,
+        f"{counts} but got {len(inputs)} inputs for model '{signature.model}'. "
+        f"Got input(s) {_quoted(inputs)}, but missing required input(s) "
+        f"{_quoted(name for name in signature.inputs if name in missing)}. "
+        "Please provide all required input(s).",
+    )
+
+
+def _quoted(names: Any) -> str:
+    return "[" + ",".join(f"'{name}'" for name in names) + "]"
+
+
+def _read_parameters(request: InferRequest, parameters: Mapping[str, Any]) -> None:
+    rest = dict(parameters)
+    key = rest.pop("sequence_id", 0)
+    start, end = bool(rest.pop("sequence_start", False)), bool(rest.pop("sequence_end", False))
+    if key not in (0, ""):
+        request.sequence = SequenceKey(key, start, end)
+    request.priority = int(rest.pop("priority", 0))
+    request.timeout_us = int(rest.pop("timeout", 0))
+    rest.pop("binary_data_output", None)
+    if rest:
+        request.parameters = rest

@@ -1,0 +1,84 @@
+"""The help text of `modelyard serve`: grouped, with defaults and examples, at any width."""
+
+import shutil
+import textwrap
+from collections.abc import Iterator
+
+from server.settings import SECTIONS, TABLE, Setting
+
+_COLUMN = 34
+_NARROW = 72
+_WIDEST = 100
+_INTRODUCTION = (
+    "Serve the models of one or more folders over REST and gRPC (Triton's KServe v2 protocol). "
+    "Every setting may also stand in a TOML file (http_port = 8000) or in the environment "
+    "(MODELYARD_HTTP_PORT=8000); a flag beats the environment, which beats the file. "
+    "BOOL is true or false; such a flag alone means true."
+)
+_EXAMPLES = (
+    ("serve ./models and follow what changes in it", "modelyard serve"),
+    (
+        "a second server beside the first",
+        "modelyard serve --http-port 9000 --grpc-port 9001 --metrics-port 9002 "
+        "--admin-port 9003 --state-dir .second",
+    ),
+    (
+        "load only what is asked for",
+        "modelyard serve --model-control-mode explicit --load-model digits",
+    ),
+    ("settings from a file", "modelyard serve --config production.toml"),
+)
+
+
+def serve_help(width: int | None = None) -> str:
+    """The help text, wrapped to `width` columns (the terminal's when None)."""
+    columns = width or shutil.get_terminal_size((80, 24)).columns
+    columns = max(30, min(columns, _WIDEST))
+    lines = ["usage: modelyard serve [--flag value]", ""]
+    lines += textwrap.wrap(_INTRODUCTION, columns)
+    for section in SECTIONS:
+        lines += ["", section]
+        for row in TABLE:
+            if row.section == section:
+                lines += _entry(f"{row.flag} {row.kind.placeholder}", _text(row), columns)
+    lines += ["", "Other"]
+    lines += _entry(
+        "--config FILE", "TOML file to read. [modelyard.toml, if there is one]", columns
+    )
+    lines += _entry("--help", "Show this text.", columns)
+    lines += ["", "Examples", *_examples(columns)]
+    return "\n".join(lines) + "\n"
+
+
+def _text(row: Setting) -> str:
+    return f"{row.text} [{row.default_text}]"
+
+
+def _entry(flag: str, text: str, columns: int) -> Iterator[str]:
+    indent = 6 if columns < _NARROW else _COLUMN
+    wrapped = textwrap.wrap(text, columns - indent, break_on_hyphens=False)
+    head = f"  {flag}"
+    if len(head) + 2 <= indent:
+        yield head.ljust(indent) + wrapped.pop(0)
+    else:
+        yield head
+    for line in wrapped:
+        yield " " * indent + line
+
+
+def _examples(columns: int) -> Iterator[str]:
+    for meaning, command in _EXAMPLES:
+        yield from textwrap.wrap(f"# {meaning}", columns, initial_indent="  ")
+        yield from _command(command, columns)
+
+
+def _command(command: str, columns: int) -> Iterator[str]:
+    """The command on lines a shell would join, broken only before a flag."""
+    first, *flags = command.split(" --")
+    line = "  " + first
+    for flag in flags:
+        if len(line) + len(flag) + 5 > columns:
+            yield line + " \\"
+            line = "     "
+        line += " --" + flag
+    yield line

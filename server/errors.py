@@ -1,0 +1,97 @@
+"""The one table from what can go wrong to what a client sees.
+
+ServingError
+├── InvalidRequest     the client's input; says what would have been accepted
+├── TooLarge           more bytes, elements, depth or chunks than the limit named in the message
+├── UnknownModel       no such model, version, or nothing loaded
+├── NotReady           the model exists and cannot answer now; says why
+├── Unsupported        understood and not offered
+├── ModelLoadFailed    an explicit load failed; says why
+└── Internal           our own promise is broken
+"""
+
+from typing import NamedTuple
+
+from backends.errors import BackendError, ModelError
+from repository.errors import RepositoryError
+from schedulers.errors import Cancelled, SchedulingError
+from schedulers.reply import NotOneResponse
+
+
+class ServingError(Exception):
+    """Base of everything `server` raises; the message is what the client reads."""
+
+
+class InvalidRequest(ServingError): ...
+
+
+class TooLarge(InvalidRequest): ...
+
+
+class UnknownModel(ServingError): ...
+
+
+class NotReady(ServingError): ...
+
+
+class Unsupported(ServingError): ...
+
+
+class ModelLoadFailed(ServingError): ...
+
+
+class Internal(ServingError): ...
+
+
+class Status(NamedTuple):
+    """A row of Triton's status mapping: HTTP status and the name of the gRPC status code."""
+
+    http: int
+    grpc: str
+
+
+# The first matching class wins; subclasses stand above their bases.
+TABLE: tuple[tuple[type[Exception], Status], ...] = (
+    (InvalidRequest, Status(400, "INVALID_ARGUMENT")),
+    (UnknownModel, Status(404, "NOT_FOUND")),
+    (NotReady, Status(503, "UNAVAILABLE")),
+    (Unsupported, Status(501, "UNIMPLEMENTED")),
+    (ModelLoadFailed, Status(400, "INVALID_ARGUMENT")),
+    (RepositoryError, Status(400, "INVALID_ARGUMENT")),
+    (Cancelled, Status(400, "CANCELLED")),
+    (NotOneResponse, Status(400, "INVALID_ARGUMENT")),
+    (SchedulingError, Status(503, "UNAVAILABLE")),
+    (BackendError, Status(500, "INTERNAL")),
+    (Internal, Status(500, "INTERNAL")),
+    (Exception, Status(500, "INTERNAL")),
+)
+
+
+MODEL_CODES: dict[str, Status] = {
+    "INVALID_ARG": Status(400, "INVALID_ARGUMENT"),
+    "NOT_FOUND": Status(404, "NOT_FOUND"),
+    "UNAVAILABLE": Status(503, "UNAVAILABLE"),
+    "INTERNAL": Status(500, "INTERNAL"),
+    "UNSUPPORTED": Status(501, "UNIMPLEMENTED"),
+    "ALREADY_EXISTS": Status(400, "ALREADY_EXISTS"),
+    "UNKNOWN": Status(400, "UNKNOWN"),
+    "CANCELLED": Status(400, "CANCELLED"),
+}
+"""The codes a model may choose for its own errors, by Triton's names."""
+
+
+def status_of(error: Exception) -> Status:
+    """What a client sees of `error`; anything unlisted is our fault: 500, INTERNAL."""
+    if isinstance(error, ModelError):
+        return MODEL_CODES.get(error.code, MODEL_CODES["INTERNAL"])
+    return next(status for kind, status in TABLE if isinstance(error, kind))
+
+
+def is_ours(error: Exception) -> bool:
+    """Whether `error` is none the table foresees: our bug, to be logged with its traceback."""
+    return not any(isinstance(error, kind) for kind, _ in TABLE[:-1])
+
+
+def client_text(error: Exception) -> str:
+    """What the client reads."""
+    return f"{type(error).__name__}: {error}. This is a bug." if is_ours(error) else str(error)

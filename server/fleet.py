@@ -1,0 +1,219 @@
+"""Every model loaded or meant to be: get the one that answers, change it without a gap.
+
+`server.dataplane` asks `get` for each request; `server.app` hands over snapshots to `follow`.
+Each model is changed by one task of its own: `server.plan` decides what to change,
+`server.exchange` does it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+
+from repository.model import Snapshot
+from repository.watch import Repository
+from server.errors import Internal, InvalidRequest, ModelLoadFailed, NotReady, UnknownModel
+from server.exchange import Exchange
+from server.loading import Loader
+from server.resident import Failure, Resident
+from server.served import Served, State, VersionRow
+from server.settings import Settings
+
+_log = logging.getLogger(__name__)
+
+
+class Fleet:
+    """The models of one server (implements `dataplane.Models`); all on the loop's thread."""
+
+    def __init__(self, loader: Loader, repository: Repository, settings: Settings) -> None:
+        self._exchange = Exchange(loader, self._publish, settings.exit_timeout_secs)
+        self._repository = repository
+        self._settings = settings
+        self._explicit = settings.model_control_mode == "explicit"
+        self._names = set(settings.load_model)
+        self._table: dict[str, dict[int | None, Served]] = {}
+        self._residents: dict[str, Resident] = {}
+        self._started = False
+        self._closing = False
+
+    # asked by the doors
+
+    def get(self, name: str, version: int | None) -> Served:
+        """The version asked for, or the highest that serves. Raises UnknownModel, NotReady."""
+        versions = self._table.get(name)
+        if versions is not None:
+            served = versions.get(version)
+            if served is not None:
+                return served
+        resident = self._residents.get(name)
+        if resident is None:
+            raise UnknownModel(f"Request for unknown model: '{name}' is not found")
+        raise resident.absence(version)
+
+    def served(self) -> Sequence[Served]:
+        return [
+            resident.serving[number].built.served
+            for _, resident in sorted(self._residents.items())
+            for number in sorted(resident.serving)
+        ]
+
+    def rows(self) -> Sequence[VersionRow]:
+        return [row for _, resident in sorted(self._residents.items()) for row in resident.rows()]
+
+    def ready(self) -> bool:
+        """After the initial load; when strict, only while every wanted model can answer."""
+        if not self._started or self._closing:
+            return False
+        if not self._settings.strict_readiness:
+            return True
+        return all(resident.healthy() for resident in self._residents.values())
+
+    async def load(self, name: str) -> None:
+        """Load, or reload what changed, and wait for it; nothing happens if nothing changed.
+
+        Raises NotReady unless the control mode is explicit, InvalidRequest for a bad name,
+        Internal when the repository has no such model, ModelLoadFailed with the reason.
+        """
+        self._require_explicit()
+        _check_name(name)
+        snapshot = await asyncio.to_thread(self._repository.snapshot)
+        if name not in snapshot.models and name not in snapshot.problems:
+            raise Internal(f"failed to load '{name}', {self._nowhere()}")
+        self._names.add(name)
+        resident = self._resident(name)
+        resident.forget_failures()
+        self._aim(resident, snapshot)
+        if resident.task is not None:
+            await asyncio.wait([resident.task])
+        if resident.problem:
+            raise Internal(f"failed to load '{name}', {resident.problem}")
+        if resident.failed:
+            raise ModelLoadFailed(_load_failed_text(name, resident.failed))
+
+    async def unload(self, name: str, dependents: bool) -> None:
+        """Let go of every version of `name` and return; requests inside still finish.
+
+        Unknown names are not an error. `dependents` changes nothing while there are no ensembles.
+        Raises NotReady unless the control mode is explicit.
+        """
+        self._require_explicit()
+        self._names.discard(name)
+        resident = self._residents.get(name)
+        if resident is not None:
+            resident.release()
+            self._change(resident)
+
+    def _require_explicit(self) -> None:
+        if not self._explicit:
+            raise NotReady(
+                "explicit model load / unload is not allowed if polling is enabled"
+            )  # Triton says the same in mode none
+
+    def _nowhere(self) -> str:
+        roots = ", ".join(str(root) for root in self._settings.model_repository)
+        return f"no such model in the repository {roots}"
+
+    # told by the app
+
+    async def start(self) -> list[VersionRow]:
+        """Load what is wanted at start; the rows of what failed."""
+        snapshot = await asyncio.to_thread(self._repository.snapshot)
+        if self._names == {"*"}:
+            self._names = {*snapshot.models, *snapshot.problems}
+        self.follow(snapshot)
+        await self.settle()
+        self._started = True
+        return [row for row in self.rows() if row.state == State.FAILED]
+
+    def follow(self, snapshot: Snapshot) -> None:
+        """Want what `snapshot` shows; in explicit mode only of the models asked for by name."""
+        wanted = {*snapshot.models, *snapshot.problems, *self._names, *self._residents}
+        for name in sorted(wanted):
+            self._aim(self._resident(name), snapshot)
+
+    async def settle(self) -> None:
+        """Return when no model is being changed."""
+        while tasks := [one.task for one in self._residents.values() if one.task is not None]:
+            await asyncio.wait(tasks)
+
+    async def close(self, until_ns: int) -> None:
+        """Drain every version until `time.monotonic_ns` is `until_ns`, then close it."""
+        self._closing = True
+        tasks = [one.task for one in self._residents.values() if one.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for resident in list(self._residents.values()):
+            self._exchange.release(resident, until_ns)
+        await self._exchange.idle()
+
+    # one model
+
+    def _resident(self, name: str) -> Resident:
+        return self._residents.setdefault(name, Resident(name))
+
+    def _aim(self, resident: Resident, snapshot: Snapshot) -> None:
+        name = resident.name
+        folder, problem = snapshot.models.get(name), snapshot.problems.get(name, "")
+        if self._explicit and name not in self._names:
+            resident.see(folder, problem)
+        else:
+            if self._explicit and folder is None and not problem:
+                problem = self._nowhere()
+            if problem and problem != resident.problem:
+                _log.error("%s: %s", name, problem)
+            resident.aim(folder, problem)
+        self._change(resident)
+
+    def _change(self, resident: Resident) -> None:
+        """See to it that the model is being changed, if it has to be.
+
+        What is not wanted any more leaves at once, even while a load of it is running.
+        """
+        if resident.folder is None and resident.serving:
+            self._exchange.release(resident)
+        if resident.task is None and not self._closing and resident.next_change() is not None:
+            resident.task = asyncio.create_task(self._settle(resident))
+        self._forget_if_gone(resident)
+
+    async def _settle(self, resident: Resident) -> None:
+        """The one task that changes this model, until there is nothing to change."""
+        try:
+            while resident.folder is not None and (change := resident.next_change()) is not None:
+                await self._exchange.carry_out(resident, resident.folder, change)
+        finally:
+            resident.task = None
+            self._forget_if_gone(resident)
+
+    def _publish(self, resident: Resident) -> None:
+        """Let new requests see what serves now, and nothing else."""
+        self._forget_if_gone(resident)
+        numbers = sorted(resident.serving)
+        if not numbers:
+            self._table.pop(resident.name, None)
+            return
+        versions: dict[int | None, Served] = {
+            number: resident.serving[number].built.served for number in numbers
+        }
+        versions[None] = versions[numbers[-1]]
+        self._table[resident.name] = versions
+
+    def _forget_if_gone(self, resident: Resident) -> None:
+        if resident.gone:
+            self._residents.pop(resident.name, None)
+
+
+def _check_name(name: str) -> None:
+    if not name:
+        raise InvalidRequest("Model name cannot be empty. Please enter a valid name to deploy.")
+    if "/" in name or "\\" in name or name in (".", ".."):
+        raise InvalidRequest(
+            f"invalid model name '{name}', model name must not contain path traversal characters"
+        )
+
+
+def _load_failed_text(name: str, failed: Mapping[int, Failure]) -> str:
+    states = " ".join(
+        f"version {number} is at UNAVAILABLE state: Internal: {failure.reason};"
+        for number, failure in sorted(failed.items())
+    )
+    return f"load failed for model '{name}': {states}"

@@ -1,0 +1,267 @@
+"""Prometheus metrics: one table, rendered on scrape from the schedulers' plain counters.
+
+`render` is called by `MetricsApp`, the whole of the metrics port. Names and labels are Triton's
+where Triton has the metric; what is ours begins with `modelyard_`. A test holds `METRICS` against
+docs/metrics.md.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping
+from itertools import accumulate
+from typing import Any, NamedTuple, Protocol
+
+from schedulers.counters import BUCKETS_US, FAILURE_REASONS, Counters, Histogram
+from server.dataplane import Models
+from server.load_figures import Machine
+from server.served import Served
+
+CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
+
+
+class Metric(NamedTuple):
+    """A metric's name, Prometheus type and help text."""
+
+    name: str
+    type: str
+    help: str
+
+
+class Lag(Protocol):
+    """Worst stalls of the event loop in seconds: since ready, and over the last minute."""
+
+    @property
+    def max_seconds(self) -> float: ...
+    @property
+    def recent_max_seconds(self) -> float: ...
+
+
+_PER_VERSION: tuple[tuple[Metric, Callable[[Served], float]], ...] = (
+    (
+        Metric("nv_inference_request_success", "counter", "Successful requests"),
+        lambda served: served.counters.success,
+    ),
+    (
+        Metric("nv_inference_count", "counter", "Inferences performed (rows, batch sizes summed)"),
+        lambda served: served.counters.inferences,
+    ),
+    (
+        Metric("nv_inference_exec_count", "counter", "Model executions (batches)"),
+        lambda served: served.counters.executions,
+    ),
+    (
+        Metric(
+            "nv_inference_request_duration_us",
+            "counter",
+            "Time successful requests took from arrival to answer, in microseconds",
+        ),
+        lambda served: served.counters.success_ns // 1000,
+    ),
+    (
+        Metric(
+            "nv_inference_queue_duration_us", "counter", "Time requests waited, in microseconds"
+        ),
+        lambda served: served.counters.queue_ns // 1000,
+    ),
+    (
+        Metric(
+            "nv_inference_compute_input_duration_us",
+            "counter",
+            "Time spent preparing inputs, in microseconds",
+        ),
+        lambda served: served.counters.input_ns // 1000,
+    ),
+    (
+        Metric(
+            "nv_inference_compute_infer_duration_us",
+            "counter",
+            "Time spent executing the model, in microseconds",
+        ),
+        lambda served: served.counters.infer_ns // 1000,
+    ),
+    (
+        Metric(
+            "nv_inference_compute_output_duration_us",
+            "counter",
+            "Time spent on outputs, in microseconds",
+        ),
+        lambda served: served.counters.output_ns // 1000,
+    ),
+    (
+        Metric(
+            "nv_inference_pending_request_count",
+            "gauge",
+            "Requests queued and not yet executing",
+        ),
+        lambda served: served.counters.pending,
+    ),
+    (
+        Metric(
+            "nv_model_load_duration_secs",
+            "gauge",
+            "Seconds the version took to check, load and warm",
+        ),
+        lambda served: served.load_seconds,
+    ),
+)
+
+_FAILURE = Metric("nv_inference_request_failure", "counter", "Failed requests, by reason")
+
+_HISTOGRAMS: tuple[tuple[Metric, Callable[[Counters], Histogram]], ...] = (
+    (
+        Metric(
+            "modelyard_request_duration_seconds",
+            "histogram",
+            "Time from a request's arrival to its answer, in seconds",
+        ),
+        lambda counters: counters.request_histogram,
+    ),
+    (
+        Metric(
+            "modelyard_queue_duration_seconds",
+            "histogram",
+            "Time requests waited before execution, in seconds",
+        ),
+        lambda counters: counters.queue_histogram,
+    ),
+)
+
+_LOOP: tuple[tuple[Metric, Callable[[Lag], float]], ...] = (
+    (
+        Metric(
+            "modelyard_event_loop_stall_seconds_max",
+            "gauge",
+            "Worst stall of the event loop since the server became ready, in seconds",
+        ),
+        lambda lag: lag.max_seconds,
+    ),
+    (
+        Metric(
+            "modelyard_event_loop_stall_seconds_recent_max",
+            "gauge",
+            "Worst stall of the event loop in the last minute, in seconds",
+        ),
+        lambda lag: lag.recent_max_seconds,
+    ),
+)
+
+_MACHINE: tuple[tuple[Metric, Callable[[Machine], float | None]], ...] = (
+    (
+        Metric("nv_cpu_utilization", "gauge", "CPU utilization of the machine, 0.0 to 1.0"),
+        Machine.cpu_utilization,
+    ),
+    (
+        Metric("nv_cpu_memory_total_bytes", "gauge", "RAM of the machine, in bytes"),
+        Machine.memory_total_bytes,
+    ),
+    (
+        Metric("nv_cpu_memory_used_bytes", "gauge", "RAM in use on the machine, in bytes"),
+        Machine.memory_used_bytes,
+    ),
+    (
+        Metric("process_resident_memory_bytes", "gauge", "RAM this process occupies, in bytes"),
+        Machine.resident_bytes,
+    ),
+)
+
+METRICS: tuple[Metric, ...] = (
+    *(metric for metric, _ in _PER_VERSION),
+    _FAILURE,
+    *(metric for metric, _ in _HISTOGRAMS),
+    *(metric for metric, _ in _LOOP),
+    *(metric for metric, _ in _MACHINE),
+)
+"""Every metric the server exposes."""
+
+
+class MetricsApp:
+    """A raw ASGI application: GET /metrics, and nothing else."""
+
+    def __init__(self, models: Models, lag: Lag) -> None:
+        self._models = models
+        self._lag = lag
+        self._machine = Machine()
+
+    async def __call__(
+        self,
+        scope: Mapping[str, Any],
+        receive: Callable[[], Awaitable[MutableMapping[str, Any]]],
+        send: Callable[[MutableMapping[str, Any]], Awaitable[None]],
+    ) -> None:
+        if scope["type"] != "http":
+            return
+        if scope["path"] != "/metrics":
+            status, body = 404, b"Not Found; metrics are at /metrics\n"
+        elif scope["method"] not in ("GET", "HEAD"):
+            status, body = 405, b"Method Not Allowed; use GET\n"
+        else:
+            status, body = 200, render(self._models, self._lag, self._machine)
+        headers = [(b"content-type", CONTENT_TYPE), (b"content-length", b"%d" % len(body))]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        if scope["method"] == "HEAD":
+            body = b""
+        await send({"type": "http.response.body", "body": body})
+
+
+def render(models: Models, lag: Lag, machine: Machine | None = None) -> bytes:
+    """Prometheus' text format, one group per metric.
+
+    `machine` remembers the CPU clock between scrapes; without one, utilization is since boot.
+    """
+    served = [(labels(one), one) for one in models.served()]
+    counters = [(label, one.counters) for label, one in served]
+    lines: list[str] = []
+    for metric, of_version in _PER_VERSION:
+        lines += _head(metric)
+        lines += [f"{metric.name}{{{label}}} {of_version(one)}" for label, one in served]
+    lines += _failures(counters)
+    for metric, histogram in _HISTOGRAMS:
+        lines += _head(metric)
+        for label, one in counters:
+            lines += _histogram(metric.name, label, histogram(one))
+    for metric, of_lag in _LOOP:
+        lines += (*_head(metric), f"{metric.name} {of_lag(lag)}")
+    machine = machine or Machine()
+    machine.look()
+    for metric, of_machine in _MACHINE:
+        value = of_machine(machine)
+        if value is not None:
+            lines += (*_head(metric), f"{metric.name} {value}")
+    lines.append("")
+    return "\n".join(lines).encode()
+
+
+def _head(metric: Metric) -> tuple[str, str]:
+    return f"# HELP {metric.name} {metric.help}", f"# TYPE {metric.name} {metric.type}"
+
+
+def _failures(counters: Iterable[tuple[str, Counters]]) -> Iterator[str]:
+    yield from _head(_FAILURE)
+    for label, one in counters:
+        for reason in FAILURE_REASONS:
+            yield f'{_FAILURE.name}{{{label},reason="{reason}"}} {one.failure[reason]}'
+
+
+_BOUNDS = (*(f"{bound_us / 1e6:g}" for bound_us in BUCKETS_US), "+Inf")
+
+
+def _histogram(name: str, label: str, histogram: Histogram) -> Iterator[str]:
+    total = 0
+    for bound, total in zip(_BOUNDS, accumulate(histogram.counts), strict=True):
+        yield f'{name}_bucket{{{label},le="{bound}"}} {total}'
+    yield f"{name}_sum{{{label}}} {histogram.sum_ns / 1e9}"
+    yield f"{name}_count{{{label}}} {total}"
+
+
+def labels(served: Served) -> str:
+    """`model`, `version`, and the config's metric_tags with `_` in front of their names."""
+    pairs = {"model": served.version.name, "version": str(served.version.number)}
+    for tag, value in sorted(served.version.config.metric_tags.items()):
+        pairs["_" + _NOT_IN_NAME.sub("_", tag)] = value
+    return ",".join(f'{name}="{_escape(value)}"' for name, value in pairs.items())
+
+
+_NOT_IN_NAME = re.compile(r"[^a-zA-Z0-9_]")
+
+
+def _escape(value: str) -> str:
+    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

@@ -1,0 +1,64 @@
+"""One loaded version, and what may be said of every version known.
+
+Made by `server.fleet`, looked up by `server.dataplane` for each request.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from backends.seam import Instance
+from repository.model import ModelVersion
+from schedulers.counters import Counters
+from schedulers.seam import Scheduler
+from server.signature import Signature
+
+
+class State(StrEnum):
+    """A version's life: LOADING → READY → DRAINING → gone (UNLOADED); FAILED has a reason."""
+
+    LOADING = "LOADING"
+    READY = "READY"
+    DRAINING = "DRAINING"
+    UNLOADED = "UNLOADED"
+    FAILED = "FAILED"
+
+
+@dataclass(slots=True, eq=False)
+class Served:
+    """One version that answers requests. `version.config` is completed; `labels`: output → lines.
+
+    `load_seconds` covers checking, loading and warming.
+    """
+
+    version: ModelVersion
+    signature: Signature
+    scheduler: Scheduler
+    counters: Counters
+    instances: Sequence[Instance]
+    labels: Mapping[str, tuple[str, ...]]
+    load_seconds: float
+
+    @property
+    def ready(self) -> bool:
+        """Whether at least one instance can execute now."""
+        return any(instance.ready for instance in self.instances)
+
+
+class VersionRow(NamedTuple):
+    """A line of the index and of the start-up table.
+
+    `version` is None for a model of which no version is known to the fleet (a folder that cannot
+    be read, or one not loaded in explicit mode); `state` None when it was never loaded. `reason`
+    is empty unless there is something to say. `backend` and `instances` ("2 × cpu") are empty
+    until known; `load_seconds` is 0 until loaded.
+    """
+
+    name: str
+    version: int | None
+    state: State | None
+    reason: str
+    backend: str = ""
+    instances: str = ""
+    load_seconds: float = 0.0

@@ -1,0 +1,456 @@
+import gc
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from backends.errors import ExecutionFailed, InstanceDied, LoadFailed
+from backends.host.instance import HostedInstance
+from backends.host.layout import Block, merged, pack, unpack
+from backends.host.messages import Refused, Trouble, decode, encode
+from backends.host.output import Lines
+from backends.host.region import Inbox, Outbox
+from backends.host.restart import Backoff
+from backends.loading import load
+from backends.seam import Device
+from hosting_support import (
+    CPU,
+    ECHO_CONFIG,
+    Ask,
+    alive,
+    batch_of,
+    floats,
+    until,
+    write_model,
+)
+from repository.model import ModelConfig, ModelVersion
+from repository.tensors import DATA_TYPES, DataType
+
+OBEDIENT = """
+import os, signal, sys, time
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        order = json_order(requests[0])
+        if order == "exit":
+            os._exit(7)
+        if order == "quit":
+            sys.exit("enough")
+        if order == "crash":
+            print("about to crash", file=sys.stderr, flush=True)
+            import ctypes
+            ctypes.string_at(0)
+        if order == "sleep":
+            open(os.environ["HOST_TEST_SIGN"], "w").close()
+            time.sleep(60)
+        if order == "flood":
+            for _ in range(200_000):
+                print("x" * 50)
+        if order == "keep":
+            self.kept = requests[0].inputs()[0].as_numpy()
+        if order == "kept":
+            out = pb_utils.Tensor("OUT", self.kept)
+            return [pb_utils.InferenceResponse([out]) for _ in requests]
+        if order == "raise":
+            raise KeyError("no such thing")
+        return [
+            pb_utils.InferenceResponse([pb_utils.Tensor("OUT", r.inputs()[0].as_numpy())])
+            for r in requests
+        ]
+
+def json_order(request):
+    import json
+    return json.loads(request.parameters()).get("order")
+"""
+
+
+def order(what: str) -> Ask:
+    ask = floats(1.0, 2.0)
+    ask.parameters["order"] = what
+    return ask
+
+
+@pytest.fixture
+def sign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file the model creates when it has begun to sleep."""
+    path = tmp_path / "sleeping"
+    monkeypatch.setenv("HOST_TEST_SIGN", str(path))
+    return path
+
+
+@pytest.fixture
+def obedient(tmp_path: Path, sign: Path) -> Iterator[HostedInstance]:
+    instance = HostedInstance(write_model(tmp_path, OBEDIENT), CPU, "echo_0_0")
+    yield instance
+    instance.close()
+
+
+def kill_and_await_another(instance: HostedInstance) -> None:
+    pid = instance.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: instance.ready and instance.pid != pid, 5.0)
+
+
+def test_a_batch_goes_to_the_worker_and_comes_back(obedient: HostedInstance) -> None:
+    outcome = obedient.execute(batch_of(floats(1, 2), floats(3, 4)))
+    answers = [result["OUT"].tolist() for result in outcome.results]
+    assert answers == [[[1, 2]], [[3, 4]]]
+
+
+def test_results_stay_as_they_are_when_later_batches_reuse_the_region(
+    obedient: HostedInstance,
+) -> None:
+    first = obedient.execute(batch_of(floats(1, 2))).results[0]
+    obedient.execute(batch_of(floats(8, 9)))
+    assert first["OUT"].tolist() == [[1, 2]]
+
+
+def test_a_model_that_keeps_an_input_never_sees_another_requests_values(
+    obedient: HostedInstance,
+) -> None:
+    keep = order("keep")
+    obedient.execute(batch_of(keep))
+    obedient.execute(batch_of(floats(8, 9)))
+    kept = obedient.execute(batch_of(order("kept"))).results[0]
+    assert kept["OUT"].tolist() == keep.inputs["IN"].tolist()
+
+
+def test_regions_grow_with_the_batches(obedient: HostedInstance) -> None:
+    for count in (1, 100_000, 10, 3_000_000, 0):
+        ask = Ask({"IN": np.arange(count, dtype=np.float32)[None]})
+        result = obedient.execute(batch_of(ask)).results[0]
+        assert np.array_equal(result["OUT"], ask.inputs["IN"])
+
+
+def test_kill_9_while_executing_fails_the_batch_at_once_and_the_worker_returns(
+    obedient: HostedInstance, sign: Path
+) -> None:
+    pid = obedient.pid
+    assert pid is not None
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(obedient.execute, batch_of(order("sleep")))
+        until(sign.exists)
+        killed_at = time.monotonic()
+        os.kill(pid, signal.SIGKILL)
+        with pytest.raises(InstanceDied, match=r"model 'echo' version 1.*signal 9 .SIGKILL"):
+            running.result(5)
+    assert time.monotonic() - killed_at < 2
+    until(lambda: obedient.ready, 5.0)
+    assert obedient.execute(batch_of(floats(5))).results[0]["OUT"].tolist() == [[5]]
+    assert not alive(pid)
+
+
+def test_kill_9_of_an_idle_worker_is_noticed_and_told(obedient: HostedInstance) -> None:
+    seen: list[bool] = []
+    obedient.changed = lambda: seen.append(obedient.ready)
+    kill_and_await_another(obedient)
+    until(lambda: seen == [False, True])
+
+
+def test_an_execution_between_two_lives_fails_at_once(obedient: HostedInstance) -> None:
+    assert obedient.pid is not None
+    os.kill(obedient.pid, signal.SIGKILL)
+    until(lambda: not obedient.ready)
+    with pytest.raises(InstanceDied, match="is being restarted"):
+        obedient.execute(batch_of(floats(1)))
+    until(lambda: obedient.ready, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("what", "told"),
+    [
+        ("exit", "exited with status 7"),
+        ("quit", "exited with status 1; last line on stderr: 'enough'"),
+        ("crash", "SIGSEGV.*Fatal Python error: Segmentation fault.*at File.*string_at"),
+    ],
+)
+def test_a_model_that_ends_its_process_loses_only_its_batch(
+    obedient: HostedInstance, what: str, told: str
+) -> None:
+    with pytest.raises(InstanceDied, match=told):
+        obedient.execute(batch_of(order(what)))
+    until(lambda: obedient.ready, 5.0)
+    assert obedient.execute(batch_of(floats(5))).results[0]["OUT"].tolist() == [[5]]
+
+
+def test_an_exception_fails_its_batch_and_not_the_next(obedient: HostedInstance) -> None:
+    pid = obedient.pid
+    with pytest.raises(ExecutionFailed, match="KeyError: 'no such thing'"):
+        obedient.execute(batch_of(order("raise"), floats(1)))
+    assert obedient.execute(batch_of(floats(5))).results[0]["OUT"].tolist() == [[5]]
+    assert obedient.pid == pid
+
+
+def test_a_flood_on_stdout_does_not_block_the_worker(
+    obedient: HostedInstance, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "modelyard.worker"):
+        obedient.execute(batch_of(order("flood")))
+        assert obedient.execute(batch_of(floats(5))).results[0]["OUT"].tolist() == [[5]]
+    assert 0 < len(caplog.records) < 5_000
+
+
+def test_an_execution_over_its_deadline_is_killed(tmp_path: Path, sign: Path) -> None:
+    version = write_model(tmp_path, OBEDIENT)
+    instance = HostedInstance(version, CPU, "echo_0_0", execute_timeout_secs=0.3)
+    try:
+        with pytest.raises(InstanceDied, match=r"for more than 0.3 s and was killed"):
+            instance.execute(batch_of(order("sleep")))
+        until(lambda: instance.ready, 5.0)
+    finally:
+        instance.close()
+
+
+def test_a_stopped_idle_worker_is_killed_and_replaced(tmp_path: Path, sign: Path) -> None:
+    instance = HostedInstance(write_model(tmp_path), CPU, "echo_0_0", pulse_timeout_secs=1.0)
+    try:
+        pid = instance.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        until(lambda: instance.ready and instance.pid != pid)
+    finally:
+        instance.close()
+
+
+def test_close_ends_the_process_and_starts_no_other(tmp_path: Path) -> None:
+    instance = HostedInstance(write_model(tmp_path), CPU, "echo_0_0")
+    pid = instance.pid
+    assert pid is not None
+    instance.close()
+    assert not alive(pid)
+    assert not instance.ready
+
+
+def test_close_ends_a_worker_that_is_being_restarted(tmp_path: Path, sign: Path) -> None:
+    code = """
+    import os, time
+    class TritonPythonModel:
+        def initialize(self, args):
+            sign = os.environ["HOST_TEST_SIGN"]
+            if os.path.exists(sign):
+                open(sign + "2", "w").close()
+                time.sleep(60)
+            open(sign, "w").close()
+        def execute(self, requests): ...
+    """
+    instance = HostedInstance(write_model(tmp_path, code), CPU, "echo_0_0")
+    assert instance.pid is not None
+    os.kill(instance.pid, signal.SIGKILL)
+    until(Path(f"{sign}2").exists)
+    started = time.monotonic()
+    instance.close()
+    assert time.monotonic() - started < 3
+
+
+def test_a_load_over_its_deadline_fails(tmp_path: Path) -> None:
+    code = """
+    import time
+    class TritonPythonModel:
+        def initialize(self, args): time.sleep(60)
+        def execute(self, requests): ...
+    """
+    with pytest.raises(LoadFailed, match=r"did not finish loading within 1.5 s"):
+        HostedInstance(write_model(tmp_path, code), CPU, "echo_0_0", load_timeout_secs=1.5)
+
+
+def test_a_worker_that_dies_while_loading_fails_the_load_with_its_last_words(
+    tmp_path: Path,
+) -> None:
+    code = "import os, sys; print('out of cheese', file=sys.stderr, flush=True); os._exit(3)"
+    with pytest.raises(LoadFailed, match=r"exited with status 3.*'out of cheese' while loading"):
+        HostedInstance(write_model(tmp_path, code), CPU, "echo_0_0")
+
+
+def test_twenty_loads_leave_no_process_descriptor_or_memory_behind(tmp_path: Path) -> None:
+    version = write_model(tmp_path)
+    HostedInstance(version, CPU, "echo_0_0").close()
+    gc.collect()
+    descriptors, threads = len(os.listdir("/proc/self/fd")), threading.active_count()
+    for _ in range(20):
+        instance = HostedInstance(version, CPU, "echo_0_0")
+        instance.execute(batch_of(floats(1)))
+        instance.close()
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+    assert threading.active_count() == threads
+    assert not _children()
+    maps = Path("/proc/self/maps").read_text()
+    assert "memfd:modelyard" not in maps
+
+
+def _children() -> list[str]:
+    tasks = Path("/proc/self/task").iterdir()
+    return [
+        pid
+        for task in tasks
+        for pid in (task / "children").read_text().split()
+        if b"modelyard worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
+
+
+def test_workers_die_with_the_server(tmp_path: Path) -> None:
+    write_model(tmp_path)
+    code = (
+        "import sys; sys.path[:0] = ['.', 'tests']\n"
+        "from pathlib import Path\n"
+        "from hosting_support import *\n"
+        "from backends.host.instance import HostedInstance\n"
+        f"root = Path({str(tmp_path / 'other')!r})\n"
+        "instance = HostedInstance(write_model(root), CPU, 'echo_0_0')\n"
+        "print(instance.pid, flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as server:
+        assert server.stdout is not None
+        worker = int(server.stdout.readline())
+        assert alive(worker)
+        server.kill()
+    until(lambda: not alive(worker))
+
+
+def test_loading_several_instances_gives_each_a_process(tmp_path: Path) -> None:
+    loaded = load(write_model(tmp_path), CPU, 2)
+    try:
+        pids = {instance.pid for instance in loaded.instances}
+        assert len(pids) == 2
+        assert loaded.config.output[0].name == "OUT"
+    finally:
+        for instance in loaded.instances:
+            instance.close()
+
+
+def test_instances_that_complete_different_configs_fail_the_load(tmp_path: Path) -> None:
+    code = """
+    import os
+    class TritonPythonModel:
+        @staticmethod
+        def auto_complete_config(config):
+            config.set_max_batch_size(8 + os.getpid())
+            return config
+        def execute(self, requests): ...
+    """
+    with pytest.raises(LoadFailed, match="differently in each instance"):
+        load(write_model(tmp_path, code), CPU, 2)
+    assert not _children()
+
+
+def test_a_hosted_stacked_runtime_gets_the_whole_batch_and_splits_it(tmp_path: Path) -> None:
+    identity = write_model(tmp_path, config=ECHO_CONFIG, name="stacked").config
+    config = ModelConfig()
+    config.CopyFrom(identity)
+    config.backend = "identity"
+    version = ModelVersion("stacked", 1, tmp_path, tmp_path, config, "digest")
+    instance = HostedInstance(version, Device("cpu", 0, 1), "stacked_0_0")
+    try:
+        outcome = instance.execute(batch_of(floats(1, 2), floats(3, 4), floats(5, 6)))
+        assert [r["OUT"].tolist() for r in outcome.results] == [[[1, 2]], [[3, 4]], [[5, 6]]]
+    finally:
+        instance.close()
+
+
+@pytest.mark.parametrize("row", DATA_TYPES, ids=lambda row: row.name)
+def test_every_data_type_crosses_shared_memory_bit_exactly(row: DataType) -> None:
+    name, dtype = row.name, row.dtype
+    if name == "BYTES":
+        array = np.array([[b"", b"a\0b", "ü".encode()]], np.object_)
+    else:
+        bits = np.arange(dtype.itemsize * 6, dtype=np.uint8) % (2 if name == "BOOL" else 251)
+        array = bits.view(dtype).reshape(2, 3)
+    back = _through_memory([{"X": array}, {}, {"X": array[:1]}])
+    assert back[0]["X"].tobytes() == array.tobytes() or back[0]["X"].tolist() == array.tolist()
+    assert back[0]["X"].dtype == array.dtype
+    assert back[1] == {}
+    assert back[2]["X"].shape == array[:1].shape
+
+
+def test_a_bf16_nan_keeps_its_payload() -> None:
+    array = np.array([0x7FC1, 0xFF81], np.uint16).view(ml_dtypes.bfloat16)
+    back = _through_memory([{"X": array}])[0]["X"]
+    assert back.view(np.uint16).tolist() == [0x7FC1, 0xFF81]
+
+
+def test_strided_scalar_and_empty_arrays_cross_as_they_are() -> None:
+    strided = np.arange(12, dtype=np.int32).reshape(3, 4)[:, ::2]
+    scalar, empty = np.array(7, np.int64), np.empty((0, 5), np.float32)
+    strings = np.empty((0,), np.object_)
+    tensors = {"A": strided, "B": scalar, "C": empty, "D": strings}
+    back = _through_memory([tensors])[0]
+    assert all(np.array_equal(back[name], tensors[name]) for name in tensors)
+
+
+def test_rows_of_one_input_lie_behind_one_another() -> None:
+    outbox = Outbox()
+    blocks = pack([{"X": np.full((n, 2), n, np.int8)} for n in (1, 3)], outbox)
+    whole = merged(blocks)
+    assert whole is not None
+    stacked = unpack(whole, 1, outbox.reserve(0))[0]["X"]
+    assert stacked.tolist() == [[1, 1], [3, 3], [3, 3], [3, 3]]
+    outbox.close()
+
+
+def test_rows_of_different_shapes_are_not_merged() -> None:
+    assert merged([Block("X", "FP32", 0, ((1, 2), (1, 3)))]) is None
+    assert merged([Block("X", "FP32", 0, ((1, 2), None))]) is None
+
+
+def test_blocks_beyond_their_region_are_refused() -> None:
+    region = np.zeros(64, np.uint8)
+    with pytest.raises((ValueError, TypeError)):
+        unpack([Block("X", "FP32", 0, ((17,),))], 1, region)
+    region[:4] = 255
+    with pytest.raises(ValueError, match="ends behind its region"):
+        unpack([Block("X", "BYTES", 0, ((1,),))], 1, region)
+
+
+def test_memory_that_could_be_shrunk_is_refused() -> None:
+    fd = os.memfd_create("unsealed", os.MFD_ALLOW_SEALING)
+    os.ftruncate(fd, 4096)
+    with pytest.raises(ValueError, match="not sealed"):
+        Inbox().accept(fd)
+
+
+def test_messages_survive_the_wire() -> None:
+    message = Refused(Trouble("FaultyModel", "\udc80 text", ""), True)
+    assert tuple(decode(encode(message))) == (("FaultyModel", "\udc80 text", ""), True)
+
+
+def test_restarts_wait_longer_each_time_and_forget_after_a_healthy_minute() -> None:
+    backoff = Backoff()
+    assert [backoff.after(0) for _ in range(9)] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10, 10]
+    assert backoff.after(61) == pytest.approx(0.1)
+
+
+def test_printed_lines_are_bounded_in_length_and_rate() -> None:
+    lines = Lines(logging.INFO)
+    assert [line.text for line in lines.feed(b"one\ntw", 1.0)] == ["one"]
+    assert lines.feed(b"o\n" + b"z" * 20_000, 1.0)[0].text == "two"
+    assert len(lines.feed(b"x\n" * 1_000, 1.1)) < 200
+    assert lines.feed(b"part", 1.2) == []
+    notice, part, following = lines.feed(b"\nlater\n", 2.5)
+    assert "lines dropped" in notice.text
+    assert part.text == "part"
+    assert following.text == "later"
+
+
+def _through_memory(members: list[dict[str, np.ndarray]]) -> list[dict[str, np.ndarray]]:
+    outbox, inbox = Outbox(), Inbox()
+    blocks = [Block(*block) for block in pack(members, outbox)]
+    inbox.accept(outbox.take_fd())
+    back = unpack(blocks, len(members), inbox.view())
+    outbox.close()
+    return back

@@ -1,0 +1,171 @@
+"""What a model.onnx completes of a config, and what of it may not be contradicted."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from backends.errors import LoadFailed
+from backends.onnx_runtime import OnnxRuntime
+from runtime_support import CPU, make_version, save_graph, save_unary
+
+
+def test_lone_model_gets_names_types_dims_and_batching(tmp_path: Path) -> None:
+    version = make_version(tmp_path)
+    save_unary(version.path / "model.onnx", shape=("N", 3, "W"))
+
+    config = OnnxRuntime().complete(version)
+
+    assert config.backend == "onnxruntime"
+    assert config.max_batch_size == 4
+    assert config.HasField("dynamic_batching")
+    assert (config.input[0].name, list(config.input[0].dims)) == ("X", [3, -1])
+    assert (config.output[0].name, list(config.output[0].dims)) == ("Y", [3, -1])
+
+
+def test_fixed_first_dimension_means_no_batching(tmp_path: Path) -> None:
+    version = make_version(tmp_path)
+    save_unary(version.path / "model.onnx", shape=(1, 3))
+
+    config = OnnxRuntime().complete(version)
+
+    assert config.max_batch_size == 0
+    assert not config.HasField("dynamic_batching")
+    assert list(config.input[0].dims) == [1, 3]
+
+
+def test_dims_written_in_full_mean_no_batching(tmp_path: Path) -> None:
+    version = make_version(tmp_path, 'input { name: "X" data_type: TYPE_FP32 dims: [ -1, 4 ] }')
+    save_unary(version.path / "model.onnx")
+
+    config = OnnxRuntime().complete(version)
+
+    assert config.max_batch_size == 0
+    assert list(config.output[0].dims) == [-1, 4]
+
+
+def test_dims_written_without_the_batch_mean_batching(tmp_path: Path) -> None:
+    version = make_version(tmp_path, 'input { name: "X" dims: [ 4 ] }')
+    save_unary(version.path / "model.onnx")
+
+    assert OnnxRuntime().complete(version).max_batch_size == 4
+
+
+def test_chosen_scheduler_and_batch_size_are_kept(tmp_path: Path) -> None:
+    version = make_version(tmp_path, "max_batch_size: 16 sequence_batching {}")
+    save_unary(version.path / "model.onnx")
+
+    config = OnnxRuntime().complete(version)
+
+    assert config.max_batch_size == 16
+    assert config.WhichOneof("scheduling_choice") == "sequence_batching"
+
+
+def test_control_inputs_are_the_schedulers_and_not_listed(tmp_path: Path) -> None:
+    config = """
+    sequence_batching { control_input { name: "START" control {
+      kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } } }
+    """
+    version = make_version(tmp_path, config)
+    pair = [
+        helper.make_tensor_value_info(name, TensorProto.INT32, ("N", 1)) for name in ("X", "START")
+    ]
+    output = helper.make_tensor_value_info("Y", TensorProto.INT32, ("N", 1))
+    node = helper.make_node("Add", ["X", "START"], ["Y"])
+    save_graph(version.path / "model.onnx", helper.make_graph([node], "g", pair, [output]))
+
+    assert [tensor.name for tensor in OnnxRuntime().complete(version).input] == ["X"]
+
+
+def test_inputs_with_initialisers_are_not_asked_for(tmp_path: Path) -> None:
+    version = make_version(tmp_path)
+    weight = numpy_helper.from_array(np.ones(4, np.float32), "W")
+    both = [
+        helper.make_tensor_value_info("X", TensorProto.FLOAT, ("N", 4)),
+        helper.make_tensor_value_info("W", TensorProto.FLOAT, (4,)),
+    ]
+    output = helper.make_tensor_value_info("Y", TensorProto.FLOAT, ("N", 4))
+    node = helper.make_node("Mul", ["X", "W"], ["Y"])
+    graph = helper.make_graph([node], "g", both, [output], [weight])
+    save_graph(version.path / "model.onnx", graph)
+
+    config = OnnxRuntime().complete(version)
+
+    assert [tensor.name for tensor in config.input] == ["X"]
+    assert config.max_batch_size == 4
+
+
+@pytest.mark.parametrize(
+    ("config", "complaint"),
+    [
+        (
+            'input { name: "X" data_type: TYPE_INT32 dims: [ 4 ] }',
+            "input 'X' data_type is TYPE_INT32, but model.onnx has FP32",
+        ),
+        (
+            'max_batch_size: 2 input { name: "X" dims: [ 5 ] }',
+            r"input 'X' of model.onnx has shape \[4\] behind the batch dimension, "
+            r"which dims leave out, but dims is \[5\]",
+        ),
+        (
+            'output { name: "Q" }',
+            r"output 'Q' is not in model.onnx; its outputs are: Y \(FP32 \[-1,4\]\)",
+        ),
+        ('default_model_filename: "../../x.onnx"', "leads out of the version's folder"),
+        ('default_model_filename: "other.onnx"', "no other.onnx in folder 1/"),
+    ],
+)
+def test_config_that_contradicts_the_model_is_refused(
+    tmp_path: Path, config: str, complaint: str
+) -> None:
+    version = make_version(tmp_path, config)
+    save_unary(version.path / "model.onnx")
+
+    with pytest.raises(LoadFailed, match=f"^model 'm' version 1: .*{complaint}"):
+        OnnxRuntime().complete(version)
+
+
+def test_batching_over_a_fixed_dimension_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    version = make_version(tmp_path, "max_batch_size: 8")
+    save_unary(version.path / "model.onnx", shape=(1, 4))
+
+    with pytest.raises(LoadFailed, match=r"no variable first dimension in 'X' .*max_batch_size: 0"):
+        OnnxRuntime().complete(version)
+
+
+def test_file_that_is_no_model_is_refused_readably(tmp_path: Path) -> None:
+    version = make_version(tmp_path)
+    (version.path / "model.onnx").write_bytes(b"\xffnot a protobuf")
+
+    with pytest.raises(LoadFailed, match=r"model\.onnx is not an ONNX model"):
+        OnnxRuntime().complete(version)
+
+
+def test_outputs_that_are_no_tensors_are_refused_with_the_remedy(tmp_path: Path) -> None:
+    version = make_version(tmp_path)
+    tensor = helper.make_tensor_value_info("X", TensorProto.FLOAT, ("N", 2))
+    sequence = helper.make_tensor_sequence_value_info("Y", TensorProto.FLOAT, None)
+    node = helper.make_node("SequenceConstruct", ["X"], ["Y"])
+    save_graph(version.path / "model.onnx", helper.make_graph([node], "g", [tensor], [sequence]))
+
+    with pytest.raises(LoadFailed, match=r"output 'Y' of model.onnx is a sequence, not a tensor"):
+        OnnxRuntime().complete(version)
+
+
+def test_weights_outside_the_version_folder_are_refused(tmp_path: Path) -> None:
+    version = make_version(tmp_path)
+    (tmp_path / "secret").write_bytes(bytes(16))
+    weight = numpy_helper.from_array(np.zeros(4, np.float32), "W")
+    onnx.external_data_helper.set_external_data(weight, "../../secret")
+    weight.ClearField("raw_data")
+    x = helper.make_tensor_value_info("X", TensorProto.FLOAT, ("N", 4))
+    y = helper.make_tensor_value_info("Y", TensorProto.FLOAT, ("N", 4))
+    node = helper.make_node("Add", ["X", "W"], ["Y"])
+    save_graph(version.path / "model.onnx", helper.make_graph([node], "g", [x], [y], [weight]))
+
+    with pytest.raises(LoadFailed, match="leads out of the version's folder"):
+        OnnxRuntime().complete(version)
+    with pytest.raises(LoadFailed, match="escapes model directory"):
+        OnnxRuntime().load(version, CPU, 1)

@@ -1,0 +1,96 @@
+"""What can be set, counted or called is documented, and what is documented exists."""
+
+import argparse
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from docs.write_settings import ROOT, up_to_date
+from server.cli import make_parser
+from server.cli_help import serve_help
+from server.metrics import METRICS
+from server.settings import TABLE, Setting
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def tracked() -> list[Path]:
+    """Every file git has or would add."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return [path for line in listed.stdout.splitlines() if (path := ROOT / line).is_file()]
+
+
+def flags(parser: argparse.ArgumentParser) -> Iterator[str]:
+    for action in parser._actions:
+        yield from action.option_strings
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                yield from flags(command)
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/settings.md"])
+def test_tables_of_settings_are_up_to_date(name: str) -> None:
+    path = ROOT / name
+    assert path.read_text() == up_to_date(path), "run ./dev fix"
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
+def test_every_setting_is_documented_and_helped(row: Setting) -> None:
+    flag, variable = row.flag, row.variable
+    assert f"`{flag}`" in (ROOT / "README.md").read_text()
+    page = (ROOT / "docs" / "settings.md").read_text()
+    assert f"`{flag}`" in page
+    assert f"`{variable}`" in page
+    assert f"{flag} " in serve_help(100)
+
+
+def test_every_flag_of_every_command_is_documented() -> None:
+    page = (ROOT / "docs" / "settings.md").read_text()
+    undocumented = {flag for flag in flags(make_parser()) if not re.search(rf"`{flag}\b", page)}
+    assert not undocumented
+
+
+def test_every_metric_is_documented() -> None:
+    page = (ROOT / "docs" / "metrics.md").read_text()
+    assert not {metric.name for metric in METRICS if f"`{metric.name}`" not in page}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text())
+    assert not [link for link in links if not (page.parent / link).exists()]
+
+
+def test_the_two_commands_stand_first_and_exist() -> None:
+    text = (ROOT / "README.md").read_text()
+    first_block = text.split("```")[1]
+    commands = re.findall(r"^\./dev (\w+)", first_block, re.MULTILINE)
+    assert commands == ["serve", "test"]
+    listed = subprocess.run([ROOT / "dev", "help"], capture_output=True, text=True, check=True)
+    assert all(re.search(rf"^  {command}\b", listed.stdout, re.MULTILINE) for command in commands)
+
+
+def test_modules_the_pages_run_exist() -> None:
+    text = "".join(page.read_text() for page in PAGES)
+    modules = set(re.findall(r"python -m ((?:examples|benchmarks|server)[\w.]*)", text))
+    missing = []
+    for module in modules:
+        path = ROOT / module.replace(".", "/")
+        if not (path.with_suffix(".py").is_file() or (path / "__main__.py").is_file()):
+            missing.append(module)
+    assert not missing
+
+
+def test_changelog_says_what_is_unreleased() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text()
+    assert re.search(r"^## \[Unreleased\]\n\n### \w+\n\n- ", text, re.MULTILINE)
+
+
+def test_no_file_names_a_place_on_someones_machine() -> None:
+    places = re.compile(rb"/(?:work|root|home/\w+)/|\.libra" + rb"ry/")
+    found = [str(path) for path in tracked() if places.search(path.read_bytes())]
+    assert not found

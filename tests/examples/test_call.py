@@ -1,0 +1,91 @@
+"""The examples' callers and README commands against a real server with every example."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.peers import modelyard
+from benchmarks.peers.seam import Peer
+
+ROOT = Path(__file__).parents[2]
+BOTH_DOORS = ["REST", "gRPC"]
+
+
+@pytest.fixture(scope="module")
+def server(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
+    with modelyard.started(repository, tmp_path_factory.mktemp("server")) as peer:
+        yield peer
+
+
+@pytest.mark.parametrize(("version", "answers"), [("", "2"), ("1", "1")])
+def test_digits_reads_most_images_right_over_both_doors(
+    server: Peer, version: str, answers: str
+) -> None:
+    said = _call(server, "digits", *(["--version", version] if version else []))
+    assert re.findall(r"(\w+): answered by version (\d)", said) == [
+        (door, answers) for door in BOTH_DOORS
+    ]
+    right = [int(count) for count in re.findall(r"(\d+) of 64 right", said)]
+    assert len(right) == 2
+    assert min(right) >= (50 if version == "1" else 62)
+
+
+def test_the_exported_program_reads_as_well(server: Peer) -> None:
+    right = re.findall(r"(\d+) of 64 right", _call(server, "digits_torch"))
+    assert [int(count) >= 62 for count in right] == [True, True]
+
+
+def test_simple_adds_and_subtracts_over_both_doors(server: Peer) -> None:
+    said = _call(server, "simple")
+    assert _doors(said) == BOTH_DOORS
+    assert said.count("15 + 1 = 16    15 - 1 = 14") == 2
+
+
+def test_shout_answers_in_capitals_over_both_doors(server: Peer) -> None:
+    said = _call(server, "shout", "größe", "")
+    assert _doors(said) == BOTH_DOORS
+    assert said.count("größe -> GRÖSSE (5 characters)") == 2
+    assert said.count(" ->  (0 characters)") == 2
+
+
+def test_identity_gives_back_what_it_got_over_both_doors(server: Peer) -> None:
+    assert _doors(_call(server, "identity")) == BOTH_DOORS
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+@pytest.mark.parametrize("name", ["digits", "digits_torch", "simple", "shout", "identity"])
+def test_the_curl_command_of_every_readme_is_answered(server: Peer, name: str) -> None:
+    readme = (ROOT / "examples" / name / "README.md").read_text()
+    (command,) = re.findall(r"```\n(curl [^`]+)\n```", readme)
+    assert "127.0.0.1:8000" in command
+    command = command.replace("127.0.0.1:8000", server.rest)
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, timeout=30, check=True
+    )
+    assert '"outputs":[' in done.stdout, done.stdout
+
+
+def _call(server: Peer, name: str, *arguments: str) -> str:
+    command = [sys.executable, "-m", f"examples.{name}.call", *arguments]
+    command += ["--http", server.rest, "--grpc", server.grpc]
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONIOENCODING": "utf-8"},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def _doors(said: str) -> list[str]:
+    return re.findall(r"(\w+): answered", said)

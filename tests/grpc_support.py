@@ -1,0 +1,167 @@
+"""A real gRPC door over real identity models, on a loop in a thread: `with open_door() as door`.
+
+Clients of any kind may then call from the test's own thread.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import text_format
+
+from backends.identity import Identity
+from backends.seam import Device
+from repository.model import ModelConfig, ModelVersion
+from schedulers.build import build
+from schedulers.cores import CoreTokens
+from schedulers.counters import Counters
+from server.dataplane import DataPlane, not_ready_text
+from server.errors import NotReady, UnknownModel, Unsupported
+from server.grpc_door import GrpcDoor, start
+from server.served import Served, State, VersionRow
+from server.settings import Settings
+from server.signature import compile_signature
+
+IDENTITY = """
+name: "identity" backend: "identity" max_batch_size: 8
+input { name: "INPUT0" data_type: TYPE_FP32 dims: 16 }
+output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 16 }
+dynamic_batching {}
+"""
+PAIR = """
+name: "pair" backend: "identity"
+input { name: "INPUT0" data_type: TYPE_INT32 dims: 4 }
+input { name: "INPUT1" data_type: TYPE_STRING dims: -1 }
+output { name: "OUTPUT0" data_type: TYPE_INT32 dims: 4 }
+output { name: "OUTPUT1" data_type: TYPE_STRING dims: -1 }
+"""
+SLOW = """
+name: "slow" backend: "identity" max_batch_size: 1
+input { name: "INPUT0" data_type: TYPE_FP32 dims: 1 }
+output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 1 }
+parameters { key: "execute_delay_ms" value { string_value: "400" } }
+dynamic_batching { default_queue_policy { max_queue_size: 2 } }
+"""
+
+
+def parse(text: str) -> ModelConfig:
+    return text_format.Parse(text, ModelConfig())
+
+
+def put(text: str, number: int = 1) -> Served:
+    """One identity model served by a real scheduler; call it on the running loop."""
+    nowhere = Path("nowhere")
+    version = ModelVersion(parse(text).name, number, nowhere, nowhere, parse(text), "")
+    config = Identity().complete(version)
+    version = ModelVersion(version.name, number, nowhere, nowhere, config, "")
+    counters = Counters()
+    instances = Identity().load(version, Device("cpu", 0, 1), 1).instances
+    return Served(
+        version=version,
+        signature=compile_signature(config, number),
+        scheduler=build(config, instances, counters, CoreTokens(2), 1000),
+        counters=counters,
+        instances=instances,
+        labels={},
+        load_seconds=0.25,
+    )
+
+
+class Shelf:
+    """Models that are there from the start and stay: a fleet without files."""
+
+    def __init__(self, served: Sequence[Served]) -> None:
+        self._served = list(served)
+
+    def get(self, name: str, version: int | None) -> Served:
+        of_model = [one for one in self._served if one.version.name == name]
+        if not of_model:
+            raise UnknownModel(f"Request for unknown model: '{name}' is not found")
+        for one in reversed(of_model):
+            if version in (None, one.version.number):
+                return one
+        if version == 99:
+            raise NotReady(not_ready_text(name, 99))
+        raise UnknownModel(f"Request for unknown model: '{name}' version {version} is not found")
+
+    def served(self) -> Sequence[Served]:
+        return self._served
+
+    def rows(self) -> Sequence[VersionRow]:
+        known = [
+            VersionRow(one.version.name, one.version.number, State.READY, "")
+            for one in self._served
+        ]
+        return [*known, VersionRow("broken", 1, State.FAILED, "weights missing")]
+
+    def ready(self) -> bool:
+        return True
+
+    async def load(self, name: str) -> None:
+        raise Unsupported("explicit model load / unload is not allowed if polling is enabled")
+
+    async def unload(self, name: str, dependents: bool) -> None:
+        raise Unsupported("explicit model load / unload is not allowed if polling is enabled")
+
+
+class Open:
+    """The open door and what stands behind it."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, dataplane: DataPlane, door: GrpcDoor
+    ) -> None:
+        self._loop = loop
+        self.dataplane = dataplane
+        self.door = door
+        self.url = f"127.0.0.1:{door.port}"
+
+    def on_loop(self, work: Callable[[], Any]) -> Any:
+        """`work()`'s result, from the loop's thread; a coroutine is awaited there."""
+
+        async def run() -> Any:
+            result = work()
+            return await result if asyncio.iscoroutine(result) else result
+
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(30)
+
+    def served(self, name: str) -> Served:
+        return self.dataplane.models.get(name, None)
+
+    def wait_for(self, true: Callable[[], bool], what: str, seconds: float = 10.0) -> None:
+        """Poll until `true()` holds on the loop."""
+        deadline = time.monotonic() + seconds
+        while not self.on_loop(true):
+            assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
+            time.sleep(0.005)
+
+
+@contextmanager
+def open_door(*texts: str, **settings: Any) -> Iterator[Open]:
+    """A door on a free port over identity models of these configs (default: the three above)."""
+    opened: list[Open] = []
+    up, done = threading.Event(), threading.Event()
+
+    async def main() -> None:
+        shelf = Shelf([put(text) for text in texts or (IDENTITY, PAIR, SLOW)])
+        dataplane = DataPlane(shelf, "modelyard", "0.0.0")
+        door = await start(dataplane, Settings(**{"grpc_port": 0, **settings}))
+        opened.append(Open(asyncio.get_running_loop(), dataplane, door))
+        up.set()
+        await asyncio.to_thread(done.wait)
+        await door.stop(5.0)
+        for served in shelf.served():
+            await served.scheduler.close()
+
+    thread = threading.Thread(target=lambda: asyncio.run(main()))
+    thread.start()
+    try:
+        assert up.wait(30), "the door did not open"
+        yield opened[0]
+    finally:
+        done.set()
+        thread.join(30)
+        assert not thread.is_alive(), "the door did not close"

@@ -1,0 +1,68 @@
+"""Findings of a whole folder."""
+
+from pathlib import Path
+
+from repository.lint import lint
+from repository_support import CONFIG, put_model
+
+
+def codes(path: Path) -> list[str]:
+    return sorted(finding.code for finding in lint(path))
+
+
+def test_a_good_repository_and_a_good_model_have_no_findings(tmp_path: Path):
+    folder = put_model(tmp_path, "m", 1)
+    put_model(tmp_path, "lone", 1, config=None)
+    assert lint(tmp_path) == []
+    assert lint(folder) == []
+
+
+def test_a_single_model_folder_is_told_from_a_repository(tmp_path: Path):
+    folder = put_model(tmp_path, "m", 1, config='name: "other"')
+    put_model(tmp_path, "also_bad", 1, config="nam: 1")
+    assert codes(folder) == ["E110"]
+    assert codes(tmp_path) == ["E102", "E110"]
+
+
+def test_a_model_folder_without_config_is_linted_as_a_model(tmp_path: Path):
+    folder = put_model(tmp_path, "m", 1, config=None)
+    (folder / "v2").mkdir()
+    assert codes(folder) == ["E208"]
+
+
+def test_structure_findings_are_all_found(tmp_path: Path):
+    put_model(tmp_path, "no_versions")
+    put_model(tmp_path, "policy", 1, config="version_policy { specific { versions: 9 } }")
+    (put_model(tmp_path, "hollow", 1) / "2").mkdir()
+    (put_model(tmp_path, "zeros", 1) / "01").mkdir()
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "todo").write_text("x")
+    assert codes(tmp_path) == ["E201", "E202", "E204", "E208", "E209"]
+
+
+def test_missing_label_and_warmup_files_are_found_at_their_line(tmp_path: Path):
+    config = (
+        'output { name: "OUT"\n  label_filename: "labels.txt" }\n'
+        'model_warmup { inputs { key: "IN" value { data_type: TYPE_FP32 dims: 1\n'
+        '  input_data_file: "sample" } } }'
+    )
+    folder = put_model(tmp_path, "m", 1, config=config)
+    assert [(f.code, f.line, f.column) for f in lint(folder)] == [("E203", 2, 3), ("E203", 3, 16)]
+    (folder / "labels.txt").write_text("zero")
+    (folder / "warmup").mkdir()
+    (folder / "warmup" / "sample").write_bytes(b"0000")
+    assert lint(folder) == []
+
+
+def test_a_bad_config_does_not_hide_the_structure(tmp_path: Path):
+    put_model(tmp_path, "m", config=CONFIG + "max_batch_size: 4")
+    assert codes(tmp_path) == ["E106", "E201"]
+
+
+def test_a_path_that_is_not_there_is_a_finding(tmp_path: Path):
+    assert codes(tmp_path / "nowhere") == ["E200"]
+
+
+def test_the_current_folder_may_be_a_model(tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(put_model(tmp_path, "m", 1, config='name: "other"'))
+    assert codes(Path()) == ["E110"]

@@ -1,0 +1,49 @@
+"""Small makers for scheduler tests: requests, tickets, and an instance the test opens by hand."""
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from backends.errors import BackendError
+from backends.seam import Batch, Outcome
+from schedulers.queue import Ticket
+from schedulers.request import InferRequest
+
+
+def request(rows: int = 1, value: float = 0.0, **fields: Any) -> InferRequest:
+    inputs = {"X": np.full((rows, 2), value, np.float32)}
+    fields = {"shape_key": None, "arrived_ns": 0, **fields}
+    return InferRequest("m", 1, inputs, rows, **fields)
+
+
+def ticket(rows: int = 1, **fields: Any) -> Ticket:
+    return Ticket(request(rows, **fields))
+
+
+class GatedEcho:
+    """Echoes each member's inputs once the test opens the gate; remembers the batches it saw."""
+
+    device = "cpu"
+
+    def __init__(self, cores: int = 1, error: BackendError | None = None) -> None:
+        self.cores = cores
+        self.ready = True
+        self.changed: Callable[[], None] = lambda: None
+        self.error = error
+        self.gate = threading.Event()
+        self.started = threading.Semaphore(0)
+        self.batches: list[Sequence[int]] = []
+        self.closed = False
+
+    def execute(self, batch: Batch) -> Outcome:
+        self.batches.append(list(batch.rows))
+        self.started.release()
+        assert self.gate.wait(10)
+        if self.error is not None:
+            raise self.error
+        return Outcome([dict(member.inputs) for member in batch.members], 1, 2, 3)
+
+    def close(self) -> None:
+        self.closed = True
