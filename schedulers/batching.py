@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from backends.errors import InstanceDied
 from backends.seam import Instance
 from schedulers.answer import answer, count_failure
-from schedulers.cores import CoreTokens, Lease
+from schedulers.cores import BRIEF_NS, CoreTokens, Lease
 from schedulers.counters import Counters
 from schedulers.errors import DeadlineExceeded, Draining, QueueFull, ShutDown
 from schedulers.lane import Lane, Run
@@ -57,6 +57,7 @@ class BatchScheduler:
         self._accepting = True
         self._idle = asyncio.Event()
         self._inflight = 0
+        self._expected_ns = BRIEF_NS
         self.resize(instances)
 
     # the seam
@@ -162,7 +163,8 @@ class BatchScheduler:
             if not take:
                 self._leave_line()
                 return again_ns
-            lease = self._tokens.take(self, lane.instance.cores, now_ns)
+            cores = lane.instance.cores
+            lease = self._tokens.take(self, cores, now_ns, self._expected_ns)
             if lease is None:
                 return self._tokens.overdue_ns() or NEVER
             self._start(lane, lease, queue.take(take), now_ns)
@@ -220,6 +222,7 @@ class BatchScheduler:
     def _done(self, run: Run) -> None:
         """On the loop: a lane's thread has an outcome."""
         self._tokens.give(run.lease)
+        self._expected_ns += (run.busy_ns - self._expected_ns) // 8  # a moving average
         waiting = self._tokens.next()
         if waiting is not None:
             waiting.wake()

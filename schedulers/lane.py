@@ -35,6 +35,14 @@ class Run:
         self.lease = lease
         self.outcome: Outcome | BackendError | None = None
 
+    @property
+    def busy_ns(self) -> int:
+        """How long the instance computed; 0 when it failed."""
+        outcome = self.outcome
+        if not isinstance(outcome, Outcome):
+            return 0
+        return outcome.input_ns + outcome.infer_ns + outcome.output_ns
+
 
 class Lane:
     """Owns an instance from now on, including its `close`. The thread starts with the first

@@ -14,9 +14,9 @@ from server import logs
 from server.settings import Settings
 
 SWITCH_INTERVAL_S = 0.001
-"""How long a thread that computes in Python (a scan, a load) may keep the loop from the
-interpreter. Beside two such threads a timer of the loop was 2.0 ms late in the median, with Python's
-own 5 ms it was 5.7; CPU per request did not change (28 µs at concurrency 32)."""
+"""How long a thread that computes in Python (a scan, a load) may keep the loop waiting for the
+interpreter. Beside two such threads a timer of the loop was 2.0 ms late in the median, 5.7 ms with
+Python's own 5 ms; CPU per request did not change (28 µs at concurrency 32)."""
 
 _log = logging.getLogger(__name__)
 

@@ -114,13 +114,16 @@ class Fleet:
 
     # told by the app
 
-    async def start(self) -> list[VersionRow]:
-        """Load what is wanted at start; the rows of what failed."""
-        snapshot = await asyncio.to_thread(self._repository.snapshot)
+    async def start(self, snapshot: Snapshot) -> list[VersionRow]:
+        """Load what is wanted at start; the rows of what failed.
+
+        `follow` may be called meanwhile: a slow model does not delay another one's changes.
+        """
         if self._names == {"*"}:
             self._names = {*snapshot.models, *snapshot.problems}
         self.follow(snapshot)
-        await self.settle()
+        if tasks := self._tasks():
+            await asyncio.wait(tasks)
         self._started = True
         return [row for row in self.rows() if row.state == State.FAILED]
 
@@ -132,19 +135,22 @@ class Fleet:
 
     async def settle(self) -> None:
         """Return when no model is being changed."""
-        while tasks := [one.task for one in self._residents.values() if one.task is not None]:
+        while tasks := self._tasks():
             await asyncio.wait(tasks)
 
     async def close(self, until_ns: int) -> None:
         """Drain every version until `time.monotonic_ns` is `until_ns`, then close it."""
         self._closing = True
-        tasks = [one.task for one in self._residents.values() if one.task is not None]
+        tasks = self._tasks()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         for resident in list(self._residents.values()):
             self._exchange.release(resident, until_ns)
         await self._exchange.idle()
+
+    def _tasks(self) -> list["asyncio.Task[None]"]:
+        return [one.task for one in self._residents.values() if one.task is not None]
 
     # one model
 

@@ -43,6 +43,7 @@ class Gateway:
         self._fleet = Fleet(loader, self._repository, settings)
         self._dataplane = DataPlane(self._fleet, settings.id, VERSION)
         self._doors = Doors()
+        self._following: asyncio.Task[None] | None = None
 
     async def run(self) -> int:
         """Serve; the exit status."""
@@ -67,12 +68,16 @@ class Gateway:
             return 1
         _quiet_collector()
         self._lag.restart()
-        await self._follow()
+        await self._stopping.wait()
         return 0
 
     async def _load(self) -> list[VersionRow] | None:
-        """The initial load; what failed, or None when a signal came first."""
-        loading = asyncio.create_task(self._fleet.start())
+        """The initial load, already following changes; None when a signal came first."""
+        snapshot = await asyncio.to_thread(self._repository.snapshot)
+        loading = asyncio.create_task(self._fleet.start(snapshot))
+        if self._settings.model_control_mode == "poll":
+            self._following = asyncio.create_task(self._follow())
+            self._following.add_done_callback(_report)
         stopping = asyncio.create_task(self._stopping.wait())
         await asyncio.wait([loading, stopping], return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
@@ -82,18 +87,6 @@ class Gateway:
         return loading.result()
 
     async def _follow(self) -> None:
-        """Let the fleet follow the repository until a signal comes."""
-        following = None
-        if self._settings.model_control_mode == "poll":
-            following = asyncio.create_task(self._pump())
-            following.add_done_callback(_report)
-        await self._stopping.wait()
-        self._dataplane.stopping = True
-        self._repository.close()
-        if following is not None:
-            await asyncio.wait([following])
-
-    async def _pump(self) -> None:
         async for snapshot in self._repository.changes():
             self._fleet.follow(snapshot)
 
@@ -102,6 +95,9 @@ class Gateway:
         self._dataplane.stopping = True
         until_ns = time.monotonic_ns() + int(self._settings.exit_timeout_secs * 1e9)
         _log.info("ending: requests inside have %g s", self._settings.exit_timeout_secs)
+        self._repository.close()
+        if self._following is not None:
+            await asyncio.wait([self._following])
         await self._doors.stop(until_ns)
         await self._fleet.close(until_ns)
         await self._doors.stop_metrics()

@@ -111,7 +111,7 @@ _HISTOGRAMS: tuple[tuple[Metric, Callable[[Counters], Histogram]], ...] = (
         Metric(
             "modelyard_request_duration_seconds",
             "histogram",
-            "Time from a request's arrival to its answer, in seconds",
+            "Time from a successful request's arrival to its answer, in seconds",
         ),
         lambda counters: counters.request_histogram,
     ),
@@ -119,7 +119,7 @@ _HISTOGRAMS: tuple[tuple[Metric, Callable[[Counters], Histogram]], ...] = (
         Metric(
             "modelyard_queue_duration_seconds",
             "histogram",
-            "Time requests waited before execution, in seconds",
+            "Time successful requests waited before execution, in seconds",
         ),
         lambda counters: counters.queue_histogram,
     ),

@@ -1,6 +1,6 @@
 """Core tokens: who may run, in which order, and how long one may hold the house up."""
 
-from schedulers.cores import PATIENCE_NS, CoreTokens
+from schedulers.cores import BRIEF_NS, PATIENCE_NS, CoreTokens
 
 
 class Model:
@@ -63,3 +63,15 @@ def test_an_execution_that_hangs_does_not_stop_the_house() -> None:
     assert lease is not None
     tokens.give(lease)
     assert tokens.free == 0
+
+
+def test_brief_work_passes_long_work_but_only_so_much_of_it_at_once() -> None:
+    tokens, long, brief = CoreTokens(1), Model(), Model()
+    assert tokens.take(long, 1, 0, 50 * BRIEF_NS)
+    lease = tokens.take(brief, 1, 0, BRIEF_NS // 20)
+    assert lease is not None
+    assert tokens.take(brief, 1, 0, BRIEF_NS // 20) is None
+    tokens.give(lease)
+    assert tokens.free == 0
+    assert tokens.take(brief, 1, 0, BRIEF_NS // 20) is not None
+    assert tokens.take(Model(), 1, 0, BRIEF_NS) is None

@@ -111,6 +111,17 @@ def test_the_server_is_live_but_not_ready_while_models_load(tmp_path: Path) -> N
         server.wait_ready()
 
 
+def test_a_slow_first_load_does_not_delay_the_changes_of_another_model(tmp_path: Path) -> None:
+    slow = identity_config("slow", delay_ms=20_000, extra=SLOW_WARMUP)
+    write_identity(tmp_path, "slow", 1, config=slow)
+    folder = write_identity(tmp_path, "m", 1)
+    with running(tmp_path, wait=False) as server:
+        server.wait_for(lambda: server.is_ready("/v2/models/m/ready"), "the quick model")
+        (folder / "2").mkdir()
+        server.wait_for(lambda: infer(server)["model_version"] == "2", "its new version", 5)
+        assert not server.is_ready()
+
+
 def test_a_failed_model_stops_neither_the_server_nor_another_model(tmp_path: Path) -> None:
     write_identity(tmp_path, "m", 1)
     corrupt = tmp_path / "corrupt" / "1"

@@ -1,99 +1,44 @@
-"""The fleet over real folders and the identity backend: load, swap, fail, unload, resize."""
+"""The fleet over real folders and runtimes: load, swap, fail, unload, resize."""
 
 import asyncio
 import gc
 import time
 import weakref
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper
 
+from fleet_support import (
+    LATEST,
+    break_version,
+    eventually,
+    fleet_over,
+    look_again,
+    numbers,
+    reason,
+    states,
+    states_of,
+    submit,
+    write_config,
+    write_onnx_model,
+)
 from repository.snapshot import scan
 from repository.watch import Repository
 from schedulers.cores import CoreTokens
-from schedulers.reply import Reply
-from server.admit import admit
 from server.check import Checker
-from server.errors import Internal, InvalidRequest, ModelLoadFailed, NotReady, UnknownModel
+from server.errors import NotReady, UnknownModel
 from server.fleet import Fleet
 from server.loading import Loader
-from server.served import Served, State
+from server.served import State
 from server.settings import Settings
 from server_support import identity_config, write_identity
 
-LATEST = "version_policy { latest { num_versions: 1 } }"
+pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
-
-
-@asynccontextmanager
-async def fleet_over(root: Path, start: bool = True, **settings: Any) -> AsyncIterator[Fleet]:
-    chosen = Settings(model_repository=(root,), cores=2, exit_timeout_secs=10, **settings)
-    checker = Checker(chosen.check_timeout_secs)
-    repository = Repository((root,), use_events=False)
-    fleet = Fleet(Loader(checker, CoreTokens(2), chosen), repository, chosen)
-    try:
-        if start:
-            await fleet.start()
-        yield fleet
-    finally:
-        await fleet.close(time.monotonic_ns() + 10_000_000_000)
-        await checker.close()
-
-
-async def look_again(fleet: Fleet, root: Path) -> None:
-    """What the pump does when the repository has changed, and wait for the result."""
-    fleet.follow(scan((root,)))
-    await fleet.settle()
-
-
-async def eventually(true: Callable[[], bool], seconds: float = 10.0) -> None:
-    async with asyncio.timeout(seconds):
-        while not true():  # noqa: ASYNC110 - polls a state that announces nothing
-            await asyncio.sleep(0.005)
-
-
-def submit(served: Served, rows: int = 1) -> Reply:
-    tensor = np.ones((rows, 4), np.float32)
-    return served.scheduler.submit(
-        admit(served.signature, {"INPUT0": tensor}, time.monotonic_ns(), "1")
-    )
-
-
-def states(fleet: Fleet) -> dict[int | None, State | None]:
-    return {row.version: row.state for row in fleet.rows()}
-
-
-def reason(fleet: Fleet, version: int | None) -> str:
-    return next(row.reason for row in fleet.rows() if row.version == version)
-
-
-def numbers(fleet: Fleet) -> list[int]:
-    return [served.version.number for served in fleet.served()]
-
-
-def write_config(root: Path, extra: str = "", policy: str = "version_policy { all {} }") -> None:
-    text = identity_config("m").replace("version_policy { all {} }", policy)
-    (root / "m" / "config.pbtxt").write_text(text + extra)
-
-
-def break_version(root: Path, number: int) -> None:
-    """Put a file there that no runtime can read."""
-    folder = root / "m" / str(number)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "model.onnx").write_bytes(b"not a model")
-
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_every_version_answers_and_none_means_the_highest(tmp_path: Path) -> None:
@@ -120,7 +65,7 @@ async def test_what_does_not_answer_is_refused_in_tritons_words(tmp_path: Path) 
 async def test_a_version_still_loading_is_not_ready(tmp_path: Path) -> None:
     write_identity(tmp_path, "m", 1)
     async with fleet_over(tmp_path, start=False) as fleet:
-        starting = asyncio.create_task(fleet.start())
+        starting = asyncio.create_task(fleet.start(scan((tmp_path,))))
         await eventually(lambda: states(fleet) == {1: State.LOADING})
         with pytest.raises(NotReady, match=r"'m' version 1 is not at ready state$"):
             fleet.get("m", 1)
@@ -284,7 +229,7 @@ async def test_a_model_in_two_repositories_is_a_reason(tmp_path: Path) -> None:
     checker = Checker()
     repository = Repository(settings.model_repository)
     fleet = Fleet(Loader(checker, CoreTokens(2), settings), repository, settings)
-    failed = await fleet.start()
+    failed = await fleet.start(repository.snapshot())
     assert [(row.name, row.version, row.state) for row in failed] == [("m", None, State.FAILED)]
     with pytest.raises(UnknownModel, match="'m' has no available versions: "):
         fleet.get("m", None)
@@ -332,103 +277,6 @@ async def test_labels_are_read_with_the_model(tmp_path: Path) -> None:
         assert "labels.txt" in " ".join(row.reason for row in fleet.rows())
 
 
-async def test_load_and_unload_are_refused_unless_explicit(tmp_path: Path) -> None:
-    write_identity(tmp_path, "m", 1)
-    text = "explicit model load / unload is not allowed if polling is enabled"
-    for mode in ("none", "poll"):
-        async with fleet_over(tmp_path, model_control_mode=mode) as fleet:
-            with pytest.raises(NotReady, match=text):
-                await fleet.load("m")
-            with pytest.raises(NotReady, match=text):
-                await fleet.unload("m", False)
-
-
-async def test_explicit_loads_only_what_is_named(tmp_path: Path) -> None:
-    write_identity(tmp_path, "m", 1)
-    write_identity(tmp_path, "n", 1)
-    async with fleet_over(tmp_path, model_control_mode="explicit", load_model=("n",)) as fleet:
-        assert [served.version.name for served in fleet.served()] == ["n"]
-        assert [(row.name, row.state) for row in fleet.rows()] == [("m", None), ("n", State.READY)]
-        with pytest.raises(UnknownModel, match="'m' is not found"):
-            fleet.get("m", None)
-        assert fleet.ready()
-        await fleet.load("m")
-        assert fleet.get("m", None).version.number == 1
-
-
-async def test_explicit_star_loads_everything(tmp_path: Path) -> None:
-    write_identity(tmp_path, "m", 1)
-    write_identity(tmp_path, "n", 1)
-    async with fleet_over(tmp_path, model_control_mode="explicit", load_model=("*",)) as fleet:
-        assert [served.version.name for served in fleet.served()] == ["m", "n"]
-
-
-async def test_explicit_load_of_an_unchanged_model_changes_nothing(tmp_path: Path) -> None:
-    write_identity(tmp_path, "m", 1)
-    async with fleet_over(tmp_path, model_control_mode="explicit") as fleet:
-        await fleet.load("m")
-        served = fleet.get("m", 1)
-        await fleet.load("m")
-        assert fleet.get("m", 1) is served
-        write_config(tmp_path, 'metric_tags { key: "a" value: "b" }')
-        await fleet.load("m")
-        assert fleet.get("m", 1) is not served
-
-
-async def test_explicit_unload_returns_while_requests_inside_finish(tmp_path: Path) -> None:
-    write_identity(tmp_path, "m", 1, config=identity_config("m", delay_ms=200))
-    async with fleet_over(tmp_path, model_control_mode="explicit", load_model=("m",)) as fleet:
-        reply = submit(fleet.get("m", 1))
-        await fleet.unload("m", False)
-        assert states(fleet) == {1: State.DRAINING}
-        with pytest.raises(UnknownModel, match=r"^Request for unknown model: 'm' has no available"):
-            fleet.get("m", None)
-        await reply.one()
-        await eventually(lambda: states(fleet) == {1: State.UNLOADED})
-        assert reason(fleet, 1) == "unloaded"
-        assert fleet.ready()
-        await fleet.load("m")
-        assert states(fleet) == {1: State.READY}
-
-
-async def test_unloading_an_unknown_model_is_not_an_error(tmp_path: Path) -> None:
-    async with fleet_over(tmp_path, model_control_mode="explicit") as fleet:
-        await fleet.unload("nobody", True)
-
-
-@pytest.mark.parametrize(
-    ("name", "error", "text"),
-    [
-        ("", InvalidRequest, "^Model name cannot be empty. Please enter a valid name to deploy.$"),
-        (
-            "../x",
-            InvalidRequest,
-            "^invalid model name '../x', model name must not contain path traversal characters$",
-        ),
-        ("nobody", Internal, "^failed to load 'nobody', no such model in the repository "),
-    ],
-)
-async def test_explicit_load_of_nothing_says_so(
-    tmp_path: Path, name: str, error: type[Exception], text: str
-) -> None:
-    async with fleet_over(tmp_path, model_control_mode="explicit") as fleet:
-        with pytest.raises(error, match=text):
-            await fleet.load(name)
-        assert fleet.ready()
-
-
-async def test_a_failed_explicit_load_tells_the_reason_and_may_be_repeated(tmp_path: Path) -> None:
-    write_onnx_model(tmp_path, 1)
-    break_version(tmp_path, 1)
-    async with fleet_over(tmp_path, model_control_mode="explicit") as fleet:
-        for _ in range(2):
-            with pytest.raises(
-                ModelLoadFailed,
-                match=r"^load failed for model 'm': version 1 is at UNAVAILABLE state: Internal: ",
-            ):
-                await fleet.load("m")
-
-
 async def test_a_slow_load_of_one_model_does_not_delay_another(tmp_path: Path) -> None:
     slow = identity_config("slow", delay_ms=1500) + (
         'model_warmup { name: "w" inputs { key: "INPUT0" value '
@@ -466,20 +314,3 @@ async def test_a_closed_version_is_forgotten_entirely(tmp_path: Path) -> None:
         await eventually(lambda: states(fleet) == {1: State.READY})
         gc.collect()
         assert remembered() is None
-
-
-def states_of(fleet: Fleet, name: str) -> dict[int | None, State | None]:
-    return {row.version: row.state for row in fleet.rows() if row.name == name}
-
-
-def write_onnx_model(root: Path, number: int, policy: str = "version_policy { all {} }") -> None:
-    """An ONNX identity, FP32 [4] in batches; all versions share the config."""
-    folder = root / "m" / str(number)
-    folder.mkdir(parents=True, exist_ok=True)
-    value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 4]) for name in "XY"]
-    graph = helper.make_graph(
-        [helper.make_node("Identity", ["X"], ["Y"])], "g", value[:1], value[1:]
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.save(model, folder / "model.onnx")
-    (root / "m" / "config.pbtxt").write_text(f'name: "m"\nbackend: "onnxruntime"\n{policy}\n')
