@@ -14,9 +14,6 @@ from backends.errors import LoadFailed
 from repository.model import ModelConfig, ModelVersion
 from repository.tensors import BY_CONFIG
 
-DEFAULT_MAX_BATCH = 4
-"""`max_batch_size` of a model that can batch and whose config does not say; as in Triton."""
-
 
 class Described(NamedTuple):
     """An input or output as the file records it.
@@ -76,7 +73,9 @@ def inside(version: ModelVersion, name: str, field: str) -> Path:
     return path
 
 
-def complete_config(version: ModelVersion, backend: str, artefact: Artefact) -> ModelConfig:
+def complete_config(
+    version: ModelVersion, backend: str, artefact: Artefact, default_max_batch: int
+) -> ModelConfig:
     """The version's config with everything in it that the artefact knows.
 
     Raises LoadFailed where the two contradict each other, naming field, value and what the
@@ -87,7 +86,7 @@ def complete_config(version: ModelVersion, backend: str, artefact: Artefact) -> 
     config.backend = backend
     config.ClearField("platform")
     _check_names(version, artefact)
-    _choose_batching(version, config, artefact)
+    _choose_batching(version, config, artefact, default_max_batch)
     for described in _used_inputs(version.config, artefact):
         _merge(version, config, described, artefact.file, "input")
     for described in _used_outputs(version.config, artefact):
@@ -111,7 +110,9 @@ def _check_names(version: ModelVersion, artefact: Artefact) -> None:
                 )
 
 
-def _choose_batching(version: ModelVersion, config: ModelConfig, artefact: Artefact) -> None:
+def _choose_batching(
+    version: ModelVersion, config: ModelConfig, artefact: Artefact, default: int
+) -> None:
     written, cap = config.max_batch_size, artefact.max_rows
     stuck = artefact.unbatchable or _stuck(version.config, artefact)
     if written > 0:
@@ -127,7 +128,7 @@ def _choose_batching(version: ModelVersion, config: ModelConfig, artefact: Artef
                 f"max_batch_size is {written}, but {artefact.file} takes at most {cap} rows",
             )
     elif not stuck and not _written_in_full(version.config, artefact):
-        config.max_batch_size = min(DEFAULT_MAX_BATCH, cap or DEFAULT_MAX_BATCH)
+        config.max_batch_size = min(default, cap or default)
         if config.WhichOneof("scheduling_choice") is None and config.max_batch_size > 1:
             config.dynamic_batching.SetInParent()
 

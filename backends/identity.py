@@ -16,7 +16,7 @@ from repository.model import ModelConfig, ModelVersion
 class Identity:
     """The backend `identity`; it has no file of its own."""
 
-    def complete(self, version: ModelVersion) -> ModelConfig:
+    def complete(self, version: ModelVersion, default_max_batch: int) -> ModelConfig:
         """Each output mirrors the input of its place; INPUT0 → OUTPUT0, FP32 [-1], if unset."""
         config = ModelConfig()
         config.CopyFrom(version.config)

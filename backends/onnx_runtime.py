@@ -38,12 +38,13 @@ ORT_ERRORS: tuple[type[Exception], ...] = (
 class OnnxRuntime:
     """The backend `onnxruntime`: model.onnx, on the CPU or CUDA execution provider."""
 
-    def complete(self, version: ModelVersion) -> ModelConfig:
+    def complete(self, version: ModelVersion, default_max_batch: int) -> ModelConfig:
         """See `backends.seam.Backend`; reads the graph's inputs and outputs, runs nothing."""
         from backends.onnx_complete import read_artefact
 
         path = _model_file(version)
-        return complete_config(version, "onnxruntime", read_artefact(version, path))
+        artefact = read_artefact(version, path)
+        return complete_config(version, "onnxruntime", artefact, default_max_batch)
 
     def load(self, version: ModelVersion, device: Device, count: int) -> Loaded:
         """One session shared by `count` instances. Raises LoadFailed in ORT's own words."""

@@ -29,7 +29,7 @@ _CLASS_NAME = "TritonPythonModel"
 class PythonModels:
     """The backend "python"; see `backends.seam.Backend`."""
 
-    def complete(self, version: ModelVersion) -> ConfigMessage:
+    def complete(self, version: ModelVersion, default_max_batch: int) -> ConfigMessage:
         """The config with its backend named. A python model completes the rest when it loads,
         in its worker: checking executes nothing of the repository."""
         config = ConfigMessage()

@@ -30,11 +30,11 @@ Call = Callable[[Tensors], Any]
 class PyTorch:
     """The backend `pytorch`."""
 
-    def complete(self, version: ModelVersion) -> ModelConfig:
+    def complete(self, version: ModelVersion, default_max_batch: int) -> ModelConfig:
         """See `backends.seam.Backend`; reads the archive, imports no torch, unpickles nothing."""
         from backends.pytorch_complete import complete
 
-        return complete(version, _model_file(version))
+        return complete(version, _model_file(version), default_max_batch)
 
     def load(self, version: ModelVersion, device: Device, count: int) -> Loaded:
         """`count` instances sharing one model. Raises LoadFailed in torch's own words."""

@@ -13,7 +13,7 @@ LARGEST_ENTRY_BYTES = 256 << 20
 """A program's JSON or source larger than this is refused unread: it is no honest model."""
 
 
-def complete(version: ModelVersion, path: Path) -> ModelConfig:
+def complete(version: ModelVersion, path: Path, default_max_batch: int) -> ModelConfig:
     """The completed config of the archive at `path`; LoadFailed as `backends.seam` promises."""
     try:
         with ZipFile(path) as archive:
@@ -21,7 +21,7 @@ def complete(version: ModelVersion, path: Path) -> ModelConfig:
             if program:
                 text = _read(version, archive, program)
                 artefact = _as_called(version.config, read_program(version, path.name, text))
-                return complete_config(version, "pytorch", artefact)
+                return complete_config(version, "pytorch", artefact, default_max_batch)
             return complete_script(version, path.name, _forward(version, path.name, archive))
     except (BadZipFile, EOFError, zlib.error) as error:
         refuse(version, f"{path.name} is not a PyTorch archive, or is cut short: {error}")

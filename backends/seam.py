@@ -119,8 +119,10 @@ class Loaded(NamedTuple):
 class Backend(Protocol):
     """A runtime. `complete` runs in the checking subprocess, `load` in the serving one."""
 
-    def complete(self, version: ModelVersion) -> ModelConfig:
+    def complete(self, version: ModelVersion, default_max_batch: int) -> ModelConfig:
         """The config with everything filled in that the artefact itself knows.
+
+        `default_max_batch`: the `max_batch_size` of a model that can batch and does not say.
 
         Pure with respect to the repository: reads the artefact, executes none of it. Fills
         `backend`, `input`, `output`, `max_batch_size` where unset; raises `LoadFailed` where the

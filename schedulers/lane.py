@@ -5,7 +5,9 @@ batch, by one `call_soon_threadsafe`.
 """
 
 import asyncio
+import contextlib
 import logging
+import os
 import threading
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
@@ -14,6 +16,9 @@ from backends.errors import BackendError, ExecutionFailed
 from backends.seam import Batch, Instance, Outcome
 from schedulers.cores import Lease
 from schedulers.queue import Ticket
+
+NICENESS = 5
+"""Executions yield to the event loop: with every core computing, the loop still answers at once."""
 
 _log = logging.getLogger(__name__)
 
@@ -86,6 +91,8 @@ class Lane:
         return not self._thread.is_alive()
 
     def _work(self) -> None:
+        with contextlib.suppress(OSError, AttributeError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
         execute = self.instance.execute
         while (run := self._inbox.get()) is not None:
             try:

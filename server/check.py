@@ -17,9 +17,17 @@ import msgpack
 
 from backends.errors import LoadFailed
 from repository.model import ModelConfig, ModelVersion
-from server.check_version import FILES, GRACE_S, LENGTH, complete_version, where
+from server.check_version import (
+    FILES,
+    GRACE_S,
+    LENGTH,
+    LIKE_TRITON,
+    Completion,
+    complete_version,
+    where,
+)
 
-__all__ = ["Checker", "complete_version"]
+__all__ = ["Checker", "Completion", "complete_version"]
 
 _ROOT = str(Path(__file__).resolve().parent.parent)
 
@@ -31,7 +39,14 @@ class Checker:
     `deadline_s` bounds one check. Belongs to one event loop; `close` it.
     """
 
-    def __init__(self, deadline_s: float = 60.0, children: int = 2, idle_s: float = 5.0) -> None:
+    def __init__(
+        self,
+        deadline_s: float = 60.0,
+        children: int = 2,
+        idle_s: float = 5.0,
+        rules: Completion = LIKE_TRITON,
+    ) -> None:
+        self._rules = rules
         self._deadline_s = deadline_s
         self._idle_s = idle_s
         self._slots = asyncio.Semaphore(children)
@@ -72,7 +87,7 @@ class Checker:
     async def _ask(self, child: "_Child", version: ModelVersion) -> dict[str, Any]:
         try:
             async with asyncio.timeout(self._deadline_s):
-                return await child.ask(_question(version, self._deadline_s))
+                return await child.ask(_question(version, self._deadline_s, self._rules))
         except TimeoutError:
             raise LoadFailed(
                 f"{where(version)}: checking took longer than {self._deadline_s:g} s "
@@ -176,7 +191,7 @@ def _artefact_name(version: ModelVersion) -> str:
     return written or next(found, "its folder")
 
 
-def _question(version: ModelVersion, deadline_s: float) -> bytes:
+def _question(version: ModelVersion, deadline_s: float, rules: Completion) -> bytes:
     packed: bytes = msgpack.packb(
         {
             "name": version.name,
@@ -186,6 +201,7 @@ def _question(version: ModelVersion, deadline_s: float) -> bytes:
             "config": version.config.SerializeToString(),
             "digest": version.digest,
             "deadline_s": deadline_s,
+            "rules": list(rules),
         }
     )
     return packed

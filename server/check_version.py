@@ -11,7 +11,7 @@ import struct
 import sys
 from math import ceil
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import msgpack
 
@@ -36,18 +36,38 @@ GRACE_S = 5
 _NICENESS = 5  # a check competes with serving for the same cores
 
 
-def complete_version(version: ModelVersion) -> ModelConfig:
+class Completion(NamedTuple):
+    """How much of a config is filled in: nothing if not `fill`, and the `max_batch_size` of a
+    model that can batch and whose config does not say (Triton's default is 4)."""
+
+    fill: bool = True
+    default_max_batch: int = 4
+
+
+LIKE_TRITON = Completion()
+
+
+def complete_version(version: ModelVersion, rules: Completion = LIKE_TRITON) -> ModelConfig:
     """The config the version is served with: backend found, artefact read, defaults filled in.
 
     A python model completes its own config when it loads, so that only its backend is settled
     here. Raises LoadFailed naming what contradicts what, and what would be accepted.
     """
     backend = _backend_name(version)
-    completed = normalise(backend_of(backend).complete(version))
+    completed = backend_of(backend).complete(version, rules.default_max_batch)
+    completed = normalise(completed if rules.fill else _as_written(version, backend))
     findings = [] if backend == "python" else validate_complete(completed)
     if findings:
         raise LoadFailed(f"{where(version)}: {reason(findings)}")
     return completed
+
+
+def _as_written(version: ModelVersion, backend: str) -> ModelConfig:
+    config = ModelConfig()
+    config.CopyFrom(version.config)
+    config.backend = backend
+    config.ClearField("platform")
+    return config
 
 
 def _backend_name(version: ModelVersion) -> str:
@@ -97,6 +117,7 @@ def main() -> None:
 def _answer(question: dict[str, Any], answers: BinaryIO) -> None:
     # Should the parent be gone, nobody else ends a check that never returns.
     signal.alarm(ceil(question.pop("deadline_s")) + GRACE_S)
+    rules = Completion(*question["rules"])
     version = ModelVersion(
         name=question["name"],
         number=question["number"],
@@ -106,7 +127,7 @@ def _answer(question: dict[str, Any], answers: BinaryIO) -> None:
         digest=question["digest"],
     )
     try:
-        _send(answers, {"config": complete_version(version).SerializeToString()})
+        _send(answers, {"config": complete_version(version, rules).SerializeToString()})
     except (BackendError, RepositoryError, OSError) as error:
         _send(answers, {"error": str(error)})
     except Exception as error:

@@ -71,12 +71,22 @@ def decode(
 def load_document(text: bytes | memoryview, max_depth: int) -> dict[str, Any]:
     """The JSON object in `text`, nested no deeper than `max_depth`."""
     raw = bytes(text) if isinstance(text, memoryview) else text
-    if raw.count(b"[") + raw.count(b"{") > max_depth:
+    if _holds_more_than(raw, max_depth, b"[") or _holds_more_than(raw, max_depth, b"{"):
         _check_depth(raw, max_depth)
     document = load(raw)
     if type(document) is not dict:
         raise InvalidRequest("failed to parse the request JSON buffer: expected an object at 0")
     return document
+
+
+def _holds_more_than(raw: bytes, most: int, mark: bytes) -> bool:
+    """Hop from mark to mark: in a large flat body far cheaper than counting byte by byte."""
+    position = -1
+    for _ in range(most + 1):
+        position = raw.find(mark, position + 1)
+        if position < 0:
+            return False
+    return True
 
 
 def _check_depth(raw: bytes, max_depth: int) -> None:

@@ -14,7 +14,7 @@ from repository.watch import Repository
 from schedulers.cores import CoreTokens
 from server import VERSION
 from server.banner import banner
-from server.check import Checker
+from server.check import Checker, Completion
 from server.dataplane import DataPlane
 from server.doors import CannotListen, Doors
 from server.fleet import Fleet
@@ -37,7 +37,10 @@ class Gateway:
         self._settings = settings
         self._stopping = stopping
         self._lag = LoopLag()
-        self._checker = Checker(settings.check_timeout_secs)
+        rules = Completion(
+            not settings.disable_auto_complete_config, settings.default_max_batch_size
+        )
+        self._checker = Checker(settings.check_timeout_secs, rules=rules)
         self._repository = Repository(settings.model_repository, settings.repository_poll_secs)
         loader = Loader(self._checker, CoreTokens(settings.cores), settings)
         self._fleet = Fleet(loader, self._repository, settings)

@@ -14,6 +14,7 @@ import orjson
 from repository.tensors import Array
 from server.admit import bytes_array, element_count
 from server.errors import Internal, InvalidRequest
+from server.json_large import LARGE_BYTES, load_large
 from server.signature import TensorSpec
 
 _KINDS = {"BOOL": "b", "FP16": "fiu", "FP32": "fiu", "FP64": "fiu", "BF16": "fiu"}
@@ -26,6 +27,9 @@ def array_from(data: Any, spec: TensorSpec, shape: Sequence[int]) -> Array:
     Raises Internal (Triton answers 500 to these) when an element has the wrong JSON type or the
     count does not fit, InvalidRequest when a number does not fit the data type.
     """
+    if isinstance(data, np.ndarray):
+        _check_count(len(data), element_count(shape))
+        return _cast(data, spec).reshape(shape)
     if type(data) is not list:
         raise Internal("Unable to parse 'data': attempt to access JSON non-array as array")
     if data and type(data[0]) is list:
@@ -64,11 +68,16 @@ def _flattened(data: list[Any]) -> list[Any]:
 
 def _numbers(data: list[Any], spec: TensorSpec) -> Array:
     try:
-        array = np.array(data)
+        whole = spec.datatype == "UINT64" and all(type(value) is int for value in data)
+        array = np.array(data, np.uint64) if whole else np.array(data)
     except (ValueError, OverflowError) as error:
         raise _wrong_type(spec) from error
     if array.ndim != 1 or array.dtype.kind not in _KINDS.get(spec.datatype, "iu"):
         raise _wrong_type(spec)
+    return _cast(array, spec)
+
+
+def _cast(array: Array, spec: TensorSpec) -> Array:
     if array.dtype.kind in "iu" and spec.dtype.kind in "iu" and array.dtype != spec.dtype:
         _check_range(array, spec)
     return array.astype(spec.dtype, copy=False)
@@ -76,6 +85,8 @@ def _numbers(data: list[Any], spec: TensorSpec) -> Array:
 
 def _check_range(array: Array, spec: TensorSpec) -> None:
     limits = np.iinfo(spec.dtype.name)
+    if not array.size:
+        return
     low, high = int(array.min()), int(array.max())
     if low < limits.min or high > limits.max:
         raise InvalidRequest(
@@ -134,7 +145,14 @@ def dump(document: dict[str, Any]) -> bytes:
 
 
 def load(text: bytes | memoryview) -> Any:
-    """Parse a request; accepts `NaN` and `Infinity` tokens. Raises InvalidRequest."""
+    """Parse a request; accepts `NaN` and `Infinity` tokens. Raises InvalidRequest.
+
+    In a large text the numbers of `inputs[].data` come as arrays instead of lists.
+    """
+    if len(text) >= LARGE_BYTES:
+        document = load_large(text)
+        if document is not None:
+            return document
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:

@@ -20,7 +20,7 @@ output { name: "Y" data_type: TYPE_INT32 dims: [ 1 ] }
 
 
 def test_lone_folder_gets_one_float_input_and_output(tmp_path: Path) -> None:
-    config = Identity().complete(make_version(tmp_path))
+    config = Identity().complete(make_version(tmp_path), 4)
 
     assert config.backend == "identity"
     assert (config.input[0].name, list(config.input[0].dims)) == ("INPUT0", [-1])
@@ -47,7 +47,7 @@ def test_each_output_returns_the_input_of_its_place(tmp_path: Path) -> None:
 
 def test_single_pair_answers_every_member(tmp_path: Path) -> None:
     version = make_version(tmp_path)
-    version = with_config(version, Identity().complete(version))
+    version = with_config(version, Identity().complete(version, 4))
     (instance,) = Identity().load(version, CPU, 1).instances
     sent = [np.full((1, 3), value, np.float32) for value in range(3)]
 
@@ -64,7 +64,7 @@ def test_delay_is_slept_and_takes_no_core(tmp_path: Path) -> None:
     parameters { key: "instance_wise_delay_multiplier" value { string_value: "2" } }
     """
     version = make_version(tmp_path, config)
-    version = with_config(version, Identity().complete(version))
+    version = with_config(version, Identity().complete(version, 4))
 
     instances = Identity().load(version, CPU, 2).instances
     spent = [
@@ -94,7 +94,7 @@ def test_outputs_that_mirror_nothing_are_refused(
     tmp_path: Path, config: str, complaint: str
 ) -> None:
     with pytest.raises(LoadFailed, match=complaint):
-        Identity().complete(make_version(tmp_path, config))
+        Identity().complete(make_version(tmp_path, config), 4)
 
 
 def test_delay_that_is_no_number_is_refused(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ def test_lone_model_gets_names_types_dims_and_batching(tmp_path: Path) -> None:
     version = make_version(tmp_path)
     save_unary(version.path / "model.onnx", shape=("N", 3, "W"))
 
-    config = OnnxRuntime().complete(version)
+    config = OnnxRuntime().complete(version, 4)
 
     assert config.backend == "onnxruntime"
     assert config.max_batch_size == 4
@@ -29,7 +29,7 @@ def test_fixed_first_dimension_means_no_batching(tmp_path: Path) -> None:
     version = make_version(tmp_path)
     save_unary(version.path / "model.onnx", shape=(1, 3))
 
-    config = OnnxRuntime().complete(version)
+    config = OnnxRuntime().complete(version, 4)
 
     assert config.max_batch_size == 0
     assert not config.HasField("dynamic_batching")
@@ -40,7 +40,7 @@ def test_dims_written_in_full_mean_no_batching(tmp_path: Path) -> None:
     version = make_version(tmp_path, 'input { name: "X" data_type: TYPE_FP32 dims: [ -1, 4 ] }')
     save_unary(version.path / "model.onnx")
 
-    config = OnnxRuntime().complete(version)
+    config = OnnxRuntime().complete(version, 4)
 
     assert config.max_batch_size == 0
     assert list(config.output[0].dims) == [-1, 4]
@@ -50,14 +50,14 @@ def test_dims_written_without_the_batch_mean_batching(tmp_path: Path) -> None:
     version = make_version(tmp_path, 'input { name: "X" dims: [ 4 ] }')
     save_unary(version.path / "model.onnx")
 
-    assert OnnxRuntime().complete(version).max_batch_size == 4
+    assert OnnxRuntime().complete(version, 4).max_batch_size == 4
 
 
 def test_chosen_scheduler_and_batch_size_are_kept(tmp_path: Path) -> None:
     version = make_version(tmp_path, "max_batch_size: 16 sequence_batching {}")
     save_unary(version.path / "model.onnx")
 
-    config = OnnxRuntime().complete(version)
+    config = OnnxRuntime().complete(version, 4)
 
     assert config.max_batch_size == 16
     assert config.WhichOneof("scheduling_choice") == "sequence_batching"
@@ -76,7 +76,7 @@ def test_control_inputs_are_the_schedulers_and_not_listed(tmp_path: Path) -> Non
     node = helper.make_node("Add", ["X", "START"], ["Y"])
     save_graph(version.path / "model.onnx", helper.make_graph([node], "g", pair, [output]))
 
-    assert [tensor.name for tensor in OnnxRuntime().complete(version).input] == ["X"]
+    assert [tensor.name for tensor in OnnxRuntime().complete(version, 4).input] == ["X"]
 
 
 def test_inputs_with_initialisers_are_not_asked_for(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_inputs_with_initialisers_are_not_asked_for(tmp_path: Path) -> None:
     graph = helper.make_graph([node], "g", both, [output], [weight])
     save_graph(version.path / "model.onnx", graph)
 
-    config = OnnxRuntime().complete(version)
+    config = OnnxRuntime().complete(version, 4)
 
     assert [tensor.name for tensor in config.input] == ["X"]
     assert config.max_batch_size == 4
@@ -124,7 +124,7 @@ def test_config_that_contradicts_the_model_is_refused(
     save_unary(version.path / "model.onnx")
 
     with pytest.raises(LoadFailed, match=f"^model 'm' version 1: .*{complaint}"):
-        OnnxRuntime().complete(version)
+        OnnxRuntime().complete(version, 4)
 
 
 def test_batching_over_a_fixed_dimension_is_refused_with_the_remedy(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_batching_over_a_fixed_dimension_is_refused_with_the_remedy(tmp_path: Pa
     save_unary(version.path / "model.onnx", shape=(1, 4))
 
     with pytest.raises(LoadFailed, match=r"no variable first dimension in 'X' .*max_batch_size: 0"):
-        OnnxRuntime().complete(version)
+        OnnxRuntime().complete(version, 4)
 
 
 def test_file_that_is_no_model_is_refused_readably(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_file_that_is_no_model_is_refused_readably(tmp_path: Path) -> None:
     (version.path / "model.onnx").write_bytes(b"\xffnot a protobuf")
 
     with pytest.raises(LoadFailed, match=r"model\.onnx is not an ONNX model"):
-        OnnxRuntime().complete(version)
+        OnnxRuntime().complete(version, 4)
 
 
 def test_outputs_that_are_no_tensors_are_refused_with_the_remedy(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_outputs_that_are_no_tensors_are_refused_with_the_remedy(tmp_path: Path)
     save_graph(version.path / "model.onnx", helper.make_graph([node], "g", [tensor], [sequence]))
 
     with pytest.raises(LoadFailed, match=r"output 'Y' of model.onnx is a sequence, not a tensor"):
-        OnnxRuntime().complete(version)
+        OnnxRuntime().complete(version, 4)
 
 
 def test_weights_outside_the_version_folder_are_refused(tmp_path: Path) -> None:
@@ -166,6 +166,6 @@ def test_weights_outside_the_version_folder_are_refused(tmp_path: Path) -> None:
     save_graph(version.path / "model.onnx", helper.make_graph([node], "g", [x], [y], [weight]))
 
     with pytest.raises(LoadFailed, match="leads out of the version's folder"):
-        OnnxRuntime().complete(version)
+        OnnxRuntime().complete(version, 4)
     with pytest.raises(LoadFailed, match="escapes model directory"):
         OnnxRuntime().load(version, CPU, 1)

@@ -28,7 +28,7 @@ from runtime_support import (
 
 
 def loaded(version: ModelVersion, count: int = 1) -> list[Instance]:
-    completed = with_config(version, OnnxRuntime().complete(version))
+    completed = with_config(version, OnnxRuntime().complete(version, 4))
     return list(OnnxRuntime().load(completed, CPU, count).instances)
 
 
@@ -99,7 +99,7 @@ def test_value_the_graph_refuses_fails_its_own_request_only(tmp_path: Path) -> N
 def test_scalars_travel_as_one_element(tmp_path: Path) -> None:
     version = make_version(tmp_path)
     save_unary(version.path / "model.onnx", op="Neg", shape=())
-    completed_config = OnnxRuntime().complete(version)
+    completed_config = OnnxRuntime().complete(version, 4)
     (instance,) = loaded(version)
 
     (result,) = instance.execute(

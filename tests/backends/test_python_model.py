@@ -55,7 +55,7 @@ def one(instance: Any, ask: Ask, batched: bool = True) -> Any:
 def test_checking_names_the_backend_and_runs_nothing(tmp_path: Path) -> None:
     version = write_model(tmp_path, "raise SystemExit('ran')")
     version.config.backend = ""
-    assert PythonModels().complete(version).backend == "python"
+    assert PythonModels().complete(version, 4).backend == "python"
     assert version.config.backend == ""
 
 

@@ -66,7 +66,7 @@ def scale(tmp_path: Path) -> ModelVersion:
 
 
 def loaded(version: ModelVersion) -> Instance:
-    completed = with_config(version, PyTorch().complete(version))
+    completed = with_config(version, PyTorch().complete(version, 4))
     (instance,) = PyTorch().load(completed, CPU, 1).instances
     return instance
 
@@ -80,7 +80,7 @@ def tensors(result: Result) -> Tensors:
 
 
 def test_exported_program_completes_names_types_dims_and_batching(scale: ModelVersion) -> None:
-    config = PyTorch().complete(scale)
+    config = PyTorch().complete(scale, 4)
 
     assert config.backend == "pytorch"
     assert [(t.name, list(t.dims)) for t in config.input] == [("x", [4]), ("scale", [1])]
@@ -90,18 +90,18 @@ def test_exported_program_completes_names_types_dims_and_batching(scale: ModelVe
 
 
 def test_batch_beyond_the_exports_bound_is_refused(scale: ModelVersion) -> None:
-    version = with_config(scale, PyTorch().complete(scale))
+    version = with_config(scale, PyTorch().complete(scale, 4))
     version.config.max_batch_size = 8
 
     with pytest.raises(LoadFailed, match=r"max_batch_size is 8, but model\.pt2 takes at most 3"):
-        PyTorch().complete(version)
+        PyTorch().complete(version, 4)
 
 
 def test_fixed_export_does_not_batch(tmp_path: Path) -> None:
     version = make_version(tmp_path)
     export(version.path / "model.pt2", Same(), torch.ones(1, 4), dims=None)
 
-    config = PyTorch().complete(version)
+    config = PyTorch().complete(version, 4)
 
     assert config.max_batch_size == 0
     assert list(config.input[0].dims) == [1, 4]
@@ -146,7 +146,7 @@ def test_completing_imports_no_torch(scale: ModelVersion) -> None:
     code = (
         "import sys; from pathlib import Path; from backends.pytorch import PyTorch; "
         "from repository.model import ModelConfig, ModelVersion; p = Path(sys.argv[1]); "
-        "PyTorch().complete(ModelVersion('m', 1, p.parent, p, ModelConfig(), '')); "
+        "PyTorch().complete(ModelVersion('m', 1, p.parent, p, ModelConfig(), ''), 4); "
         "assert 'torch' not in sys.modules"
     )
 
@@ -161,13 +161,13 @@ def test_torchscript_without_types_is_refused_with_a_config_to_paste(tmp_path: P
     script(version.path / "model.pt", SumAndDifference())
 
     with pytest.raises(LoadFailed) as caught:
-        PyTorch().complete(version)
+        PyTorch().complete(version, 4)
 
     stanza = str(caught.value).partition("for example:\n")[2]
     pasted = make_version(tmp_path, stanza)
     assert [tensor.name for tensor in pasted.config.input] == ["a", "b"]
     assert [tensor.name for tensor in pasted.config.output] == ["OUTPUT__0", "OUTPUT__1"]
-    assert PyTorch().complete(pasted).backend == "pytorch"
+    assert PyTorch().complete(pasted, 4).backend == "pytorch"
 
 
 @pytest.mark.parametrize("names", [("INPUT__0", "INPUT__1"), ("a", "b"), ("FIRST", "SECOND")])
@@ -216,7 +216,7 @@ def test_too_many_inputs_are_refused_naming_the_arguments(tmp_path: Path) -> Non
     script(version.path / "model.pt", SumAndDifference())
 
     with pytest.raises(LoadFailed, match=r"lists 3 inputs, but forward of model\.pt takes 2: a, b"):
-        PyTorch().complete(version)
+        PyTorch().complete(version, 4)
 
 
 def test_value_torch_refuses_is_an_error_in_its_words(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_saved_module_is_refused_with_what_to_write_instead(tmp_path: Path) -> N
     torch.save(Same().state_dict(), version.path / "model.pt")
 
     with pytest.raises(LoadFailed, match=r"holds no TorchScript .*torch\.jit\.save"):
-        PyTorch().complete(version)
+        PyTorch().complete(version, 4)
 
 
 @pytest.mark.parametrize("name", ["model.pt", "model.pt2"])
@@ -260,7 +260,7 @@ def test_damaged_archive_is_refused_readably(tmp_path: Path, name: str) -> None:
     (version.path / name).write_bytes(b"PK\x03\x04 not a zip")
 
     with pytest.raises(LoadFailed, match="is not a PyTorch archive, or is cut short"):
-        PyTorch().complete(version)
+        PyTorch().complete(version, 4)
 
 
 def test_program_in_an_unknown_layout_is_refused_readably(tmp_path: Path) -> None:
@@ -269,7 +269,7 @@ def test_program_in_an_unknown_layout_is_refused_readably(tmp_path: Path) -> Non
         archive.writestr("m/models/model.json", '{"graph_module": []}')
 
     with pytest.raises(LoadFailed, match="is no program this server reads"):
-        PyTorch().complete(version)
+        PyTorch().complete(version, 4)
 
 
 def test_strings_are_refused_before_torch_sees_them(tmp_path: Path) -> None:
@@ -285,7 +285,6 @@ def test_strings_are_refused_before_torch_sees_them(tmp_path: Path) -> None:
 def test_missing_cuda_device_is_named(scale: ModelVersion) -> None:
     with pytest.raises(LoadFailed, match=r"cuda:0 was asked for, .*sees 0 CUDA devices"):
         PyTorch().load(scale, Device("cuda", 0, 1), 1)
-
 
 
 def test_a_program_may_be_served_under_the_configs_own_names_in_order(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from backends.errors import LoadFailed
 from runtime_support import make_version, save_unary
-from server.check import Checker, complete_version
+from server.check import Checker, Completion, complete_version
 
 
 def run_with(
@@ -113,6 +113,19 @@ def test_completed_config_that_breaks_a_rule_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(LoadFailed, match=r"model 'm' version 1: .*preferred_batch_size.*64"):
         complete_version(version)
+
+
+def test_the_operator_chooses_how_much_is_filled_in(tmp_path: Path) -> None:
+    version = make_version(tmp_path)
+    save_unary(version.path / "model.onnx")
+
+    async def use(checker: Checker) -> None:
+        assert (await checker.complete(version)).max_batch_size == 16
+
+    run_with(lambda: Checker(rules=Completion(default_max_batch=16)), use)
+    assert complete_version(version, Completion(default_max_batch=0)).max_batch_size == 0
+    with pytest.raises(LoadFailed, match="no input"):
+        complete_version(version, Completion(fill=False))
 
 
 # in a process of its own
