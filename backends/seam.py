@@ -90,7 +90,10 @@ class Instance(Protocol):
         """
 
     def close(self) -> None:
-        """Give everything back. Called once, never while executing; must not raise."""
+        """Give everything back. Called once, from another thread than `execute`; must not raise.
+
+        Comes after the last batch, or while a batch runs that outlasted its scheduler's patience.
+        """
 
 
 class StreamingInstance(Instance, Protocol):
