@@ -1,15 +1,16 @@
-"""Identity: output k is input k, untouched; with a delay it stands in for a slow model.
+"""Identity: output k is input k, untouched; with a delay it stands in for a slow model, and
+decoupled for one that answers a request several times, or never.
 
 Its parameters are those of Triton's identity backend, so that Triton's own tests can use it.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tritonclient.grpc import model_config_pb2 as pb
 
 from backends.artefact import refuse
-from backends.seam import Batch, Device, Loaded, Outcome, Result, Tensors
+from backends.seam import Batch, Device, Loaded, Outcome, Outlet, Part, Result, Tensors
 from repository.model import ModelConfig, ModelVersion
 
 
@@ -34,7 +35,8 @@ class Identity:
 
     def load(self, version: ModelVersion, device: Device, count: int) -> Loaded:
         """`count` instances. `execute_delay_ms` sleeps before each answer, times the instance's
-        number when `instance_wise_delay_multiplier` is set, as Triton counts it."""
+        number when `instance_wise_delay_multiplier` is set, as Triton counts it. Decoupled, it
+        answers each request `responses` times (1 if unset), each time after that delay."""
         delay_ms = _whole(version, "execute_delay_ms")
         multiplier = _whole(version, "instance_wise_delay_multiplier")
         name = "cpu" if device.kind == "cpu" else f"{device.kind}:{device.index}"
@@ -66,6 +68,14 @@ def _whole(version: ModelVersion, name: str) -> int:
     return int(text)
 
 
+def _responses(version: ModelVersion) -> int:
+    if "responses" not in version.config.parameters:
+        return 1
+    if not version.config.model_transaction_policy.decoupled:
+        refuse(version, "parameter responses needs model_transaction_policy { decoupled: true }")
+    return _whole(version, "responses")
+
+
 class IdentityInstance:
     """Hands each member's own arrays back: nothing is stacked, so nothing is split."""
 
@@ -76,6 +86,8 @@ class IdentityInstance:
         self.changed: Callable[[], None] = lambda: None
         self._delay_s = delay_s
         config = version.config
+        self.streams = config.model_transaction_policy.decoupled
+        self._responses = _responses(version)
         self._pairs = tuple(
             (target.name, source.name)
             for source, target in zip(config.input, config.output, strict=False)
@@ -96,6 +108,20 @@ class IdentityInstance:
         else:
             results = [self._answer(member.inputs, member.wanted) for member in batch.members]
         return Outcome(results, 0, time.perf_counter_ns() - started, 0)
+
+    def stream(self, batch: Batch, outlets: Sequence[Outlet]) -> Outcome:
+        """Answer every member `responses` times, one after the other; the last says so."""
+        started = time.perf_counter_ns()
+        for member, outlet in zip(batch.members, outlets, strict=True):
+            outputs = self._answer(member.inputs, member.wanted)
+            for left in reversed(range(self._responses)):
+                if outlet.cancelled:
+                    break
+                if self._delay_s:
+                    time.sleep(self._delay_s)
+                outlet.send(Part(outputs, last=not left))
+            outlet.pass_on(Part(None, last=True))  # of no effect after a last response
+        return Outcome((), 0, time.perf_counter_ns() - started, 0)
 
     def _answer(self, inputs: Tensors, wanted: tuple[str, ...]) -> Tensors:
         return {

@@ -1,14 +1,13 @@
 """What python models import as `triton_python_backend_utils`: tensors, requests, responses.
 
 Names and meanings are Triton's (its `python_backend`); `backends.python_model` makes this module
-importable under Triton's name in the worker. BLS (`exec`), decoupled responses and metrics do not
-exist here yet.
+importable under Triton's name in the worker. BLS (`exec`) and metrics do not exist here yet.
 """
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 import ml_dtypes
 import numpy as np
@@ -20,6 +19,7 @@ from repository.tensors import BY_CONFIG, BY_DTYPE, DATA_TYPES, Array
 __all__ = [
     "TRITONSERVER_REQUEST_FLAG_SEQUENCE_END",
     "TRITONSERVER_REQUEST_FLAG_SEQUENCE_START",
+    "TRITONSERVER_RESPONSE_COMPLETE_FINAL",
     "TRITON_STRING_TO_NUMPY",
     "InferenceRequest",
     "InferenceResponse",
@@ -40,6 +40,7 @@ __all__ = [
 
 TRITONSERVER_REQUEST_FLAG_SEQUENCE_START = 1
 TRITONSERVER_REQUEST_FLAG_SEQUENCE_END = 2
+TRITONSERVER_RESPONSE_COMPLETE_FINAL = 1
 
 TRITON_STRING_TO_NUMPY: dict[str, Any] = {
     "TYPE_STRING" if row.name == "BYTES" else f"TYPE_{row.name}": row.dtype.type
@@ -166,6 +167,13 @@ class _Capsule:
         return _DLPACK_CPU
 
 
+class ResponseSender(Protocol):
+    """What a decoupled model answers one request with; see `backends.python_streams`."""
+
+    def send(self, response: "InferenceResponse | None" = None, flags: int = 0) -> None: ...
+    def is_cancelled(self) -> bool: ...
+
+
 class InferenceRequest:
     """One request of the batch a model is asked to execute."""
 
@@ -179,7 +187,8 @@ class InferenceRequest:
         model_version: int = -1,
         **facts: Any,
     ) -> None:
-        """`facts`: `flags` (int), `timeout` (µs), `parameters` (a mapping)."""
+        """`facts`: `flags` (int), `timeout` (µs), `parameters` (a mapping), `cancelled` (a
+        callable), `sender` (a `ResponseSender`)."""
         self._id = request_id
         self._correlation_id = correlation_id
         self._inputs = list(inputs)
@@ -188,6 +197,8 @@ class InferenceRequest:
         self._flags = int(facts.get("flags", 0))
         self._timeout_us = int(facts.get("timeout", 0))
         self._parameters: Mapping[str, Any] = facts.get("parameters") or {}
+        self._cancelled: Callable[[], bool] | None = facts.get("cancelled")
+        self._sender: ResponseSender | None = facts.get("sender")
 
     def inputs(self) -> list[Tensor]:
         """The input tensors."""
@@ -230,9 +241,18 @@ class InferenceRequest:
         return self._model[1]
 
     def is_cancelled(self) -> bool:
-        """False: requests whose client has gone are dropped before a batch is formed, and a
-        batch that executes is finished."""
-        return False
+        """Whether the client has gone, or has waited too long, and nobody reads the answer."""
+        return self._cancelled is not None and self._cancelled()
+
+    def get_response_sender(self) -> ResponseSender:
+        """Where a decoupled model sends this request's responses, from any thread, as long as it
+        likes; the same each time. Raises `TritonModelException` for any other model."""
+        if self._sender is None:
+            raise TritonModelException(
+                f"model '{self._model[0]}' is not decoupled: return its responses from execute, or "
+                "set model_transaction_policy { decoupled: true }"
+            )
+        return self._sender
 
 
 class InferenceResponse:
@@ -250,7 +270,7 @@ class InferenceResponse:
             raise TritonModelException("error must be a pb_utils.TritonError")
         self._tensors = list(output_tensors)
         self._error = error
-        self._parameters = parameters or {}
+        self.facts = _sendable(parameters or {})
 
     def output_tensors(self) -> list[Tensor]:
         """The tensors."""
@@ -266,7 +286,18 @@ class InferenceResponse:
 
     def parameters(self) -> str:
         """The response's parameters, as JSON text."""
-        return json.dumps(dict(self._parameters))
+        return json.dumps(self.facts)
+
+
+def _sendable(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy; raises `TritonModelException` for what the protocol cannot carry."""
+    for key, value in parameters.items():
+        if not isinstance(key, str) or not isinstance(value, bool | int | float | str):
+            raise TritonModelException(
+                f"response parameter {key!r} is {value!r}; keys must be strings, values bool, "
+                "int, float or str"
+            )
+    return dict(parameters)
 
 
 class Logger:

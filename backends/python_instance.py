@@ -7,7 +7,7 @@ server's shared memory, and what it returns is held against the config before an
 import asyncio
 import inspect
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from time import perf_counter_ns
 from types import TracebackType
@@ -68,7 +68,7 @@ class PythonInstance:
             responses = self._responses(requests)
             ran = perf_counter_ns()
             results = [
-                self._result(response, member, rows if batch.batched else None)
+                self._result(response, member.wanted, rows if batch.batched else None)
                 for response, member, rows in zip(responses, batch.members, batch.rows, strict=True)
             ]
         except _WrongAnswer as error:
@@ -76,7 +76,8 @@ class PythonInstance:
         except Exception as error:
             text = describe(error, self._version.path)
             raise ExecutionFailed(self._failed(text)) from error
-        return Outcome(results, built - started, ran - built, perf_counter_ns() - ran)
+        said = {index: response.facts for index, response in enumerate(responses) if response.facts}
+        return Outcome(results, built - started, ran - built, perf_counter_ns() - ran, said)
 
     def close(self) -> None:
         """Let the model finalize; what it raises is printed."""
@@ -88,7 +89,7 @@ class PythonInstance:
         except Exception:  # noqa: BLE001 - the seam: closing must not raise
             traceback.print_exc()
 
-    def _request(self, member: Member) -> InferenceRequest:
+    def _request(self, member: Member, **facts: Any) -> InferenceRequest:
         return InferenceRequest(
             member.id,
             member.correlation_id,
@@ -98,6 +99,7 @@ class PythonInstance:
             self._version.number,
             timeout=member.timeout_us,
             parameters=member.parameters,
+            **{"cancelled": getattr(member, "is_cancelled", None), **facts},
         )
 
     def _responses(self, requests: list[InferenceRequest]) -> list[InferenceResponse]:
@@ -122,11 +124,13 @@ class PythonInstance:
                 )
         return responses
 
-    def _result(self, response: InferenceResponse, member: Member, rows: int | None) -> Result:
+    def _result(
+        self, response: InferenceResponse, wanted: Collection[str], rows: int | None
+    ) -> Result:
         error = response.error()
         if error is not None:
             return ModelError(error.message(), _CODES[error.code()])
-        wanted = member.wanted or self._outputs
+        wanted = wanted or self._outputs
         outputs: dict[str, Array] = {}
         for tensor in response.output_tensors():
             try:

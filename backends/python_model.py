@@ -17,6 +17,7 @@ from backends.errors import LoadFailed
 from backends.host.veil import hide_house
 from backends.python_config import ModelConfig, from_dictionary, to_dictionary
 from backends.python_instance import PythonInstance, describe
+from backends.python_streams import StreamingPythonInstance
 from backends.seam import Device, Loaded
 from repository.model import ModelConfig as ConfigMessage
 from repository.model import ModelVersion
@@ -121,11 +122,6 @@ def _completed(version: ModelVersion, model_class: Any) -> ConfigMessage:
 
 
 def _refuse_unservable(version: ModelVersion, config: ConfigMessage) -> None:
-    if config.model_transaction_policy.decoupled:
-        raise LoadFailed(
-            f"{_where(version)} is decoupled, which python models cannot be here yet; remove "
-            "model_transaction_policy.decoupled and return one response per request"
-        )
     for kind, tensors in (("input", config.input), ("output", config.output)):
         if not tensors:
             raise LoadFailed(
@@ -159,7 +155,9 @@ def _initialised(version: ModelVersion, model_class: Any, device: Device) -> Pyt
     except Exception as error:
         raise _failed(version, "initialize failed", error) from error
     where, cores = (f"cuda:{device.index}", 0) if on_gpu else ("cpu", device.threads)
-    return PythonInstance(version, model, name, where, cores)
+    decoupled = version.config.model_transaction_policy.decoupled
+    kind = StreamingPythonInstance if decoupled else PythonInstance
+    return kind(version, model, name, where, cores)
 
 
 def _failed(version: ModelVersion, what: str, error: Exception) -> LoadFailed:

@@ -3,14 +3,18 @@
 A new runtime is one file with a `Backend`, and one line in `backends/registry.py`.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from repository.model import ModelConfig, ModelVersion
 from repository.tensors import Array
 
 Tensors = Mapping[str, Array]
+Parameters = Mapping[str, Any]
+
+NO_PARAMETERS: Parameters = MappingProxyType({})
 
 
 class Member(Protocol):
@@ -60,12 +64,29 @@ Result = Tensors | Exception
 
 
 class Outcome(NamedTuple):
-    """One execution: a Result per member, in order, and where the time went (nanoseconds)."""
+    """One execution: a Result per member, in order, and where the time went (nanoseconds).
+
+    `parameters`: what a member's answer says besides its tensors, by the member's index; of most
+    models, nothing.
+    """
 
     results: Sequence[Result]
     input_ns: int
     infer_ns: int
     output_ns: int
+    parameters: Mapping[int, Parameters] = MappingProxyType({})
+
+
+class Part(NamedTuple):
+    """One step of a decoupled request's answer.
+
+    `result` None says nothing but what `last` says: whether the answer is over. After an error
+    nobody reads any more.
+    """
+
+    result: Result | None
+    parameters: Parameters = NO_PARAMETERS
+    last: bool = False
 
 
 class Instance(Protocol):
@@ -96,11 +117,46 @@ class Instance(Protocol):
         """
 
 
-class StreamingInstance(Instance, Protocol):
-    """An instance of a decoupled model: zero or more responses per request."""
+class Outlet(Protocol):
+    """Where one member's responses go, as the model sees it; `backends.outlet` has the promises.
 
-    def stream(self, batch: Batch) -> Iterator[tuple[int, Result]]:
-        """Yield (index of the member, result) until every member has ended."""
+    `cancelled`: nobody reads any more. `heard`: for an instance that only passes parts on; called
+    when a part was read (False) and when the reader has gone (True).
+    """
+
+    cancelled: bool
+    ended: bool
+    heard: Callable[[bool], None] | None
+
+    def send(self, part: Part) -> bool:
+        """Hand a part over, from any thread; waits for a slow reader. False once it has ended."""
+
+    def pass_on(self, part: Part) -> bool:
+        """As `send`, without waiting."""
+
+
+class StreamingInstance(Instance, Protocol):
+    """An instance of a model that may be decoupled: zero or more responses per request.
+
+    `streams`: whether it is; then `stream` is called instead of `execute`.
+    """
+
+    streams: bool
+
+    def stream(self, batch: Batch, outlets: Sequence[Outlet]) -> Outcome:
+        """Hand a batch to the model; blocks while the model takes it in, one call at a time.
+
+        Each member's responses go to its outlet, from any thread, during this call and after it;
+        every outlet will end. The outcome has no results, only the time this call took. When it
+        raises, as `execute` does, the outlets that have not ended are the caller's to end.
+        """
+
+
+class HearingInstance(Instance, Protocol):
+    """An instance whose model can be told, while it executes, that nobody waits any more."""
+
+    def cancel(self, batch: Batch, member: int) -> None:
+        """The member's client has gone. Never blocks; ignored when the batch has ended."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ Run by `./dev fix`; tests/docs fails while a table is out of date.
 
 from pathlib import Path
 
+from docs import write_triton_flags
 from server.settings import SECTIONS, TABLE, Setting
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -13,9 +14,10 @@ _END = "<!-- end of settings -->\n"
 
 
 def main() -> None:
-    """Bring both files up to date."""
+    """Bring both files, and docs/triton-flags.md, up to date."""
     for path in (ROOT / "README.md", ROOT / "docs" / "settings.md"):
         path.write_text(up_to_date(path))
+    write_triton_flags.main()
 
 
 def up_to_date(path: Path) -> str:

@@ -35,6 +35,7 @@ EXAMPLES = (
     Example("identity", (1,)),
     Example("simple", (1,)),
     Example("shout", (1,)),
+    Example("repeat", (1,)),
     Example("digits", (1, 2)),
     Example("digits_torch", (1,), borrows=("digits",)),
 )

@@ -17,6 +17,9 @@ from repository.walk import CONFIG_NAME, ModelWalk, VersionState, digest, hidden
 
 __all__ = ["CONFIG_NAME", "FolderReader", "FolderState"]
 
+CONFIGS = "configs"
+"""Folder in a model's folder for configs that `--model-config-name` chooses among."""
+
 _RACY_NS = 1_000_000_000
 
 
@@ -24,9 +27,9 @@ _RACY_NS = 1_000_000_000
 class FolderState:
     """One model folder as one scan saw it; `problems` are those that need no config to be seen.
 
-    `config` is config.pbtxt as bytes, None without one. `side_digest` covers everything beside
-    the config and the version folders. `ignored` names folders that look like versions and
-    are not, such as "01".
+    `config` is config.pbtxt as bytes, None without one; `config_name` says which file in the
+    folder it was (see `FolderReader`). `side_digest` covers everything beside the configs and the
+    version folders. `ignored` names folders that look like versions and are not, such as "01".
     """
 
     name: str
@@ -37,12 +40,18 @@ class FolderState:
     side_digest: str = ""
     ignored: tuple[str, ...] = ()
     problems: tuple[Finding, ...] = ()
+    config_name: str = CONFIG_NAME
 
 
 class FolderReader:
-    """Reads folders; keeps the bytes of every config whose size and mtime have not changed."""
+    """Reads folders; keeps the bytes of every config whose size and mtime have not changed.
 
-    def __init__(self) -> None:
+    With `config_name` "h100", a model's configs/h100.pbtxt stands for its config.pbtxt where it
+    exists.
+    """
+
+    def __init__(self, config_name: str = "") -> None:
+        self._variant = f"{CONFIGS}/{config_name}.pbtxt" if config_name else ""
         self._configs: dict[str, tuple[int, int, bytes]] = {}
 
     def repository(self, root: Path) -> dict[str, FolderState]:
@@ -70,26 +79,33 @@ class FolderReader:
             walk.complain("", "E200", f"'{name}' is not a UTF-8 name; rename the folder")
         if walk.seen == 0 and not walk.problems:
             return None
-        if not (walk.has_config or walk.versions or walk.problems):
+        config_name = self._config_name(walk)
+        if not (config_name or walk.versions or walk.problems):
             accepted = f"put the model in '{name}/1/', or add '{name}/{CONFIG_NAME}'"
             walk.complain("", "E204", f"'{name}' has no {CONFIG_NAME} and no version; {accepted}")
         return FolderState(
             name,
             root,
             folder,
-            self._config(walk) if walk.has_config else None,
+            self._config(walk, config_name) if config_name else None,
             tuple(sorted(walk.versions, key=lambda version: version.number)),
-            digest(walk.side),
+            digest([row for row in walk.side if not _is_config(row[0])]),
             tuple(sorted(walk.ignored)),
             tuple(walk.problems),
+            config_name or CONFIG_NAME,
         )
 
-    def _config(self, walk: ModelWalk) -> bytes | None:
-        path = f"{walk.folder}/{CONFIG_NAME}"
+    def _config_name(self, walk: ModelWalk) -> str:
+        if self._variant and any(row[0] == self._variant for row in walk.side):
+            return self._variant
+        return CONFIG_NAME if walk.has_config else ""
+
+    def _config(self, walk: ModelWalk, name: str) -> bytes | None:
+        path = f"{walk.folder}/{name}"
         try:
             info = os.stat(path)
             if not stat.S_ISREG(info.st_mode):
-                walk.complain(CONFIG_NAME, "E200", "is not a plain file")
+                walk.complain(name, "E200", "is not a plain file")
                 return None
             known = self._configs.get(path)
             if known is not None and known[:2] == (info.st_size, info.st_mtime_ns):
@@ -97,9 +113,13 @@ class FolderReader:
             with open(path, "rb") as file:
                 content = file.read(LARGEST_BYTES + 1)
         except OSError as error:
-            walk.complain(CONFIG_NAME, "E200", f"cannot be read: {error.strerror}")
+            walk.complain(name, "E200", f"cannot be read: {error.strerror}")
             return None
         # A file this young can change once more within the same tick of its mtime.
         if time.time_ns() - info.st_mtime_ns > _RACY_NS:
             self._configs[path] = (info.st_size, info.st_mtime_ns, content)
         return content
+
+
+def _is_config(path: str) -> bool:
+    return path.startswith(f"{CONFIGS}/") and path.endswith(".pbtxt")

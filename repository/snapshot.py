@@ -14,7 +14,6 @@ from repository.folders import FolderReader, FolderState
 from repository.model import ModelConfig, ModelFolder, ModelVersion, Snapshot
 from repository.positions import Positions
 from repository.validate import validate
-from repository.walk import CONFIG_NAME
 
 logger = logging.getLogger(__name__)
 
@@ -36,9 +35,9 @@ class Scanner:
     Not safe for two threads at once; its owner (`repository.watch`) sees to that.
     """
 
-    def __init__(self, roots: Sequence[Path]) -> None:
+    def __init__(self, roots: Sequence[Path], config_name: str = "") -> None:
         self.roots = tuple(roots)
-        self._reader = FolderReader()
+        self._reader = FolderReader(config_name)
         self._built: dict[FolderKey, tuple[FolderState, ModelFolder | str]] = {}
         self._warned: set[Path] = set()
         self._revisions = count(1)
@@ -85,7 +84,11 @@ def model_folder(state: FolderState) -> ModelFolder:
     """The model in one folder; raises `ConfigError` with every problem found."""
     if state.problems:
         raise ConfigError(reason(state.problems), state.problems)
-    config = read_config(state)
+    return folder_with(state, read_config(state))
+
+
+def folder_with(state: FolderState, config: ModelConfig) -> ModelFolder:
+    """The model in one folder under this config, which is as written and breaks no rule."""
     return ModelFolder(
         name=state.name,
         repository=state.repository,
@@ -111,7 +114,7 @@ def read_config(state: FolderState) -> ModelConfig:
     """The config as written, its name filled in; raises `ConfigError` with every rule it breaks."""
     if state.config is None:
         return ModelConfig(name=state.name)
-    where = state.folder / CONFIG_NAME
+    where = state.folder / state.config_name
     text = decode(state.config, where)
     config = parse(text, where)
     findings = validate(config, Positions(where, text), state.name)

@@ -35,9 +35,13 @@ class Repository:
     """
 
     def __init__(
-        self, roots: Sequence[Path], poll_secs: float = 15.0, use_events: bool = True
+        self,
+        roots: Sequence[Path],
+        poll_secs: float = 15.0,
+        use_events: bool = True,
+        config_name: str = "",
     ) -> None:
-        self._scanner = Scanner(roots)
+        self._scanner = Scanner(roots, config_name)
         self._poll_secs = poll_secs
         self._use_events = use_events
         self._scanning = threading.Lock()  # the scanner has two callers, snapshot and changes

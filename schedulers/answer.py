@@ -6,7 +6,7 @@
 import time
 
 from backends.errors import BackendError, FaultyModel
-from backends.seam import Outcome, Result
+from backends.seam import Outcome, Tensors
 from schedulers.counters import BatchStatistics, Counters
 from schedulers.errors import Cancelled, QueueFull, SchedulingError
 from schedulers.lane import Run
@@ -26,23 +26,33 @@ def answer(run: Run, counters: Counters, now_ns: int) -> None:
         for ticket in run.tickets:
             _fail(ticket, error, counters, now_ns)
         return
-    _count_execution(run, outcome, counters)
-    for ticket, result in zip(run.tickets, outcome.results, strict=True):
-        if isinstance(result, Exception):
-            _fail(ticket, result, counters, now_ns)
-        else:
-            _succeed(ticket, result, counters, run.started_ns, now_ns)
-
-
-def _count_execution(run: Run, outcome: Outcome, counters: Counters) -> None:
-    """A batched execution credits its full compute time to every request, as Triton's does."""
+    count_execution(run, outcome, counters)
     requests = len(run.tickets)
-    counters.inferences += run.rows
-    counters.executions += 1
-    counters.last_inference_ms = time.time_ns() // 1_000_000
     counters.input_ns += requests * outcome.input_ns
     counters.infer_ns += requests * outcome.infer_ns
     counters.output_ns += requests * outcome.output_ns
+    parameters = outcome.parameters
+    for index, (ticket, result) in enumerate(zip(run.tickets, outcome.results, strict=True)):
+        if ticket.request.trace is not None:
+            ticket.request.trace.executed(
+                run.started_ns, outcome.input_ns, outcome.infer_ns, outcome.output_ns
+            )
+        if isinstance(result, Exception):
+            _fail(ticket, result, counters, now_ns)
+            continue
+        response = _succeed(ticket, result, counters, run.started_ns, now_ns)
+        if response is None:
+            continue
+        if parameters and index in parameters:
+            response.parameters = parameters[index]
+        ticket.send(response)
+
+
+def count_execution(run: Run, outcome: Outcome, counters: Counters) -> None:
+    """Count one batch and where its time went, whatever became of its requests."""
+    counters.inferences += run.rows
+    counters.executions += 1
+    counters.last_inference_ms = time.time_ns() // 1_000_000
     batch = counters.batches.get(run.rows)
     if batch is None:
         batch = counters.batches[run.rows] = BatchStatistics()
@@ -53,31 +63,42 @@ def _count_execution(run: Run, outcome: Outcome, counters: Counters) -> None:
 
 
 def _succeed(
-    ticket: Ticket, outputs: Result, counters: Counters, started_ns: int, now_ns: int
-) -> None:
+    ticket: Ticket, outputs: Tensors, counters: Counters, started_ns: int, now_ns: int
+) -> InferResponse | None:
+    """The response to send; None when the ticket has failed after all."""
     request = ticket.request
-    assert not isinstance(outputs, Exception)
     if request.wanted:
-        outputs = {name: outputs[name] for name in request.wanted if name in outputs}
-        if len(outputs) != len(request.wanted):
-            _fail(ticket, _missing_output(request, outputs), counters, now_ns)
-            return
-    queue_ns = started_ns - request.arrived_ns
-    total_ns = now_ns - request.arrived_ns
+        try:
+            outputs = _chosen(request, outputs)
+        except FaultyModel as error:
+            _fail(ticket, error, counters, now_ns)
+            return None
+    count_success(ticket, counters, started_ns, now_ns)
+    return InferResponse(request.id, request.model, request.version, outputs)
+
+
+def count_success(ticket: Ticket, counters: Counters, started_ns: int, now_ns: int) -> None:
+    """Count one request that was answered."""
+    arrived_ns = ticket.request.arrived_ns
+    queue_ns = started_ns - arrived_ns
+    total_ns = now_ns - arrived_ns
     counters.success += 1
     counters.success_ns += total_ns
     counters.queue_ns += queue_ns
     counters.request_histogram.add(total_ns)
     counters.queue_histogram.add(queue_ns)
-    ticket.send(InferResponse(request.id, request.model, request.version, outputs))
 
 
-def _missing_output(request: InferRequest, outputs: Result) -> FaultyModel:
-    missing = [name for name in request.wanted if name not in outputs]  # type: ignore[operator]
-    return FaultyModel(
-        f"model '{request.model}' version {request.version} did not produce the requested "
-        f"output(s) {', '.join(missing)}"
-    )
+def _chosen(request: InferRequest, outputs: Tensors) -> Tensors:
+    """The outputs the request asked for, in its order. Raises `FaultyModel` when one is missing."""
+    there = {name: outputs[name] for name in request.wanted if name in outputs}
+    if len(there) != len(request.wanted):
+        missing = [name for name in request.wanted if name not in outputs]
+        raise FaultyModel(
+            f"model '{request.model}' version {request.version} did not produce the requested "
+            f"output(s) {', '.join(missing)}"
+        )
+    return there
 
 
 def _fail(ticket: Ticket, error: Exception, counters: Counters, now_ns: int) -> None:

@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Sequence
 
 from backends.errors import InstanceDied
-from backends.seam import Instance
-from schedulers.answer import answer, count_failure
+from backends.seam import Instance, Outcome
+from schedulers.answer import answer, count_execution, count_failure
 from schedulers.cores import BRIEF_NS, CoreTokens, Lease
 from schedulers.counters import Counters
 from schedulers.errors import DeadlineExceeded, Draining, QueueFull, ShutDown
@@ -20,6 +20,7 @@ from schedulers.lane import Lane, Run
 from schedulers.merge import MergeRules, cut
 from schedulers.queue import NEVER, BatchQueue, Ticket
 from schedulers.request import InferRequest
+from schedulers.streams import Streams
 
 CLOSE_PATIENCE_S = 10.0
 """How long an execution may go on after its scheduler was closed."""
@@ -58,14 +59,17 @@ class BatchScheduler:
         self._idle = asyncio.Event()
         self._inflight = 0
         self._expected_ns = BRIEF_NS
+        self._streams = Streams(self._loop, counters, self._stream_ended)
         self.resize(instances)
 
     # the seam
 
-    def submit(self, request: InferRequest) -> Ticket:
+    def submit(self, request: InferRequest, ticket: Ticket | None = None) -> Ticket:
+        """As the seam says; `ticket`: one already made for the request."""
         if not self._accepting:
             raise Draining(f"{request.model} version {request.version} is going away")
-        ticket = Ticket(request)
+        if ticket is None:
+            ticket = Ticket(request)
         try:
             self._queue.push(ticket, request.arrived_ns)
         except QueueFull:
@@ -100,6 +104,7 @@ class BatchScheduler:
         self._tokens.leave(self)
         if self._timer:
             self._timer.cancel()
+        self._streams.fail(None, ShutDown(_SHUT_DOWN))
         lanes, self._lanes = self._lanes, []
         running = [lane.running for lane in lanes if lane.running]
         await asyncio.gather(*(lane.close(CLOSE_PATIENCE_S) for lane in lanes), *self._retiring)
@@ -114,7 +119,7 @@ class BatchScheduler:
         known = {id(lane.instance) for lane in self._lanes}
         for lane in [lane for lane in self._lanes if id(lane.instance) not in wanted]:
             self._lanes.remove(lane)
-            task = self._loop.create_task(lane.close(CLOSE_PATIENCE_S))
+            task = self._loop.create_task(self._retire(lane))
             self._retiring.add(task)
             task.add_done_callback(self._retiring.discard)
         for instance in instances:
@@ -122,6 +127,10 @@ class BatchScheduler:
                 instance.changed = self._changed
                 self._lanes.append(Lane(instance, self._loop, self._done))
         self.wake()
+
+    async def _retire(self, lane: Lane) -> None:
+        await lane.all_streamed()
+        await lane.close(CLOSE_PATIENCE_S)
 
     def wake(self) -> None:
         """Look at the queue again, once, before the loop next waits."""
@@ -215,7 +224,9 @@ class BatchScheduler:
         self._left(len(tickets) - len(live), cancelled=True)
         self._counters.pending -= len(live)
         run = Run(live, self._rules.batched, now_ns, lease)
-        if self._order is not None:
+        if lane.streams:
+            self._streams.open(run, lane)
+        elif self._order is not None:
             self._order.append(run)
         lane.start(run)
 
@@ -228,7 +239,9 @@ class BatchScheduler:
             waiting.wake()
         if self._queue:
             self.wake()
-        if self._order is None:
+        if run.outlets:
+            self._taken_in(run)
+        elif self._order is None:
             self._answer(run)
         else:
             while self._order and self._order[0].outcome is not None:
@@ -239,6 +252,20 @@ class BatchScheduler:
         self._inflight -= len(run.tickets)
         if not self._inflight:
             self._idle.set()
+
+    def _taken_in(self, run: Run) -> None:
+        """A decoupled model has taken a batch in, or has failed to."""
+        if isinstance(run.outcome, Outcome):
+            count_execution(run, run.outcome, self._counters)
+        elif run.outcome is not None:
+            self._streams.fail(set(run.tickets), run.outcome)
+
+    def _stream_ended(self) -> None:
+        self._inflight -= 1
+        if not self._inflight:
+            self._idle.set()
+        if self._queue:
+            self.wake()
 
     def _refuse(self, tickets: Sequence[Ticket], error: Exception) -> None:
         for ticket in tickets:

@@ -11,6 +11,8 @@ from tritonclient.grpc import model_config_pb2 as pb
 from backends.seam import Instance
 from repository.model import ModelConfig
 from schedulers.batching import BatchScheduler
+from schedulers.cache import ResponseCache
+from schedulers.cached import CachedScheduler
 from schedulers.cores import CoreTokens
 from schedulers.counters import Counters
 from schedulers.merge import MergeRules
@@ -23,18 +25,23 @@ def build(
     counters: Counters,
     tokens: CoreTokens,
     default_max_queue_size: int,
-) -> BatchScheduler:
+    cache: ResponseCache | None = None,
+) -> BatchScheduler | CachedScheduler:
     """The scheduler a completed config asks for; call it on the running loop.
 
-    `default_max_queue_size` bounds every queue whose config sets no bound.
+    `default_max_queue_size` bounds every queue whose config sets no bound. `cache` is the
+    server's, for models whose config enables `response_cache`; None where there is none.
     """
-    return BatchScheduler(
+    scheduler = BatchScheduler(
         _queue(config.dynamic_batching, default_max_queue_size),
         _rules(config),
         instances,
         counters,
         tokens,
     )
+    if cache is None or not config.response_cache.enable:
+        return scheduler
+    return CachedScheduler(scheduler, cache, counters)
 
 
 def _rules(config: ModelConfig) -> MergeRules:

@@ -38,12 +38,37 @@ class BatchStatistics:
 
 
 @dataclass(slots=True)
+class ResponseStatistics:
+    """The k-th responses of a decoupled model's requests; names and meanings are Triton's.
+
+    `infer_ns`: from the response before (the first: from the start of execution) until the model
+    sent it, `output_ns` from there to the reader's side. `success` and `fail` last both, `empty`
+    (an end without a response) and `cancel` (the reader had gone) the first.
+    """
+
+    infer: int = 0
+    infer_ns: int = 0
+    output: int = 0
+    output_ns: int = 0
+    success: int = 0
+    success_ns: int = 0
+    fail: int = 0
+    fail_ns: int = 0
+    empty: int = 0
+    empty_ns: int = 0
+    cancel: int = 0
+    cancel_ns: int = 0
+
+
+@dataclass(slots=True)
 class Counters:
     """What happened to one loaded version since it was loaded.
 
     `success`/`failure`: requests, `request_ns` from arrival to answer. `inferences`: rows
     executed; `executions`: batches executed. A batched execution credits its full compute time to
     every request, as Triton's does. `pending`: requests queued and not yet executing.
+    `cache_hits` are successes that were not executed; `cache_hit_ns` is spent on looking them up,
+    `cache_miss_ns` on looking up and keeping. `responses`: of decoupled models, by position.
     """
 
     success: int = 0
@@ -61,3 +86,8 @@ class Counters:
     request_histogram: Histogram = field(default_factory=Histogram)
     queue_histogram: Histogram = field(default_factory=Histogram)
     batches: dict[int, BatchStatistics] = field(default_factory=dict)
+    responses: dict[int, ResponseStatistics] = field(default_factory=dict)
+    cache_hits: int = 0
+    cache_hit_ns: int = 0
+    cache_misses: int = 0
+    cache_miss_ns: int = 0

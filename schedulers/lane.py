@@ -11,22 +11,29 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
+from typing import Any, cast
 
 from backends.errors import BackendError, ExecutionFailed
-from backends.seam import Batch, Instance, Outcome
+from backends.seam import Batch, HearingInstance, Instance, Outcome, Outlet
 from schedulers.cores import Lease
 from schedulers.queue import Ticket
 
 NICENESS = 5
 """Executions yield to the event loop: with every core computing, the loop still answers at once."""
 
+OPEN_STREAMS = 1024
+"""Requests of a decoupled model one instance may have open; the others wait in the queue."""
+
 _log = logging.getLogger(__name__)
 
 
 class Run:
-    """One batch on its way through an instance; `outcome` is set by the lane's thread."""
+    """One batch on its way through an instance; `outcome` is set by the lane's thread.
 
-    __slots__ = ("batch", "lease", "outcome", "rows", "started_ns", "tickets")
+    `outlets`: of a decoupled model, where each ticket's responses go; otherwise empty.
+    """
+
+    __slots__ = ("batch", "lease", "outcome", "outlets", "rows", "started_ns", "tickets")
 
     def __init__(
         self, tickets: Sequence[Ticket], batched: bool, started_ns: int, lease: Lease
@@ -38,6 +45,7 @@ class Run:
         self.rows = sum(rows)
         self.started_ns = started_ns
         self.lease = lease
+        self.outlets: Sequence[Outlet] = ()
         self.outcome: Outcome | BackendError | None = None
 
     @property
@@ -49,14 +57,39 @@ class Run:
         return outcome.input_ns + outcome.infer_ns + outcome.output_ns
 
 
+class Ear:
+    """Tells an executing instance that one member's client has gone; a reply's `Source`."""
+
+    __slots__ = ("_batch", "_instance", "_member")
+
+    def __init__(self, instance: HearingInstance, batch: Batch, member: int) -> None:
+        self._instance = instance
+        self._batch = batch
+        self._member = member
+
+    def taken(self) -> None:
+        """Of no interest: there is one response."""
+
+    def cancel(self) -> None:
+        self._instance.cancel(self._batch, self._member)
+
+
 class Lane:
     """Owns an instance from now on, including its `close`. The thread starts with the first
-    batch, so that a model nobody calls costs no thread."""
+    batch, so that a model nobody calls costs no thread.
+
+    `streams`: whether the model is decoupled, `open` how many of its requests are unfinished;
+    `hears`: whether the instance can be told of a cancelled request while it executes.
+    """
 
     def __init__(
         self, instance: Instance, loop: asyncio.AbstractEventLoop, done: Callable[[Run], None]
     ) -> None:
         self.instance = instance
+        self.streams: bool = getattr(instance, "streams", False)
+        self.hears: bool = hasattr(instance, "cancel")
+        self.open = 0
+        self._streamed = asyncio.Event()
         self.running: Run | None = None
         self._loop = loop
         self._done = done
@@ -65,7 +98,7 @@ class Lane:
 
     @property
     def free(self) -> bool:
-        return self.running is None and self.instance.ready
+        return self.running is None and self.instance.ready and self.open < OPEN_STREAMS
 
     def start(self, run: Run) -> None:
         """Execute a batch; `done(run)` follows on the loop. Call only when `free`."""
@@ -73,7 +106,22 @@ class Lane:
             self._thread = threading.Thread(target=self._work, name="instance", daemon=True)
             self._thread.start()
         self.running = run
+        if self.hears and not run.outlets:
+            for index, ticket in enumerate(run.tickets):
+                ticket.source = Ear(cast(HearingInstance, self.instance), run.batch, index)
         self._inbox.put(run)
+
+    def stream_ended(self) -> None:
+        """One of the `open` requests is finished."""
+        self.open -= 1
+        if not self.open:
+            self._streamed.set()
+
+    async def all_streamed(self) -> None:
+        """Wait until no request is open; call it when no other will be opened."""
+        if self.open:
+            self._streamed.clear()
+            await self._streamed.wait()
 
     async def close(self, patience_s: float) -> None:
         """Close the instance once its batch has ended, or after `patience_s` in any case (its
@@ -93,14 +141,17 @@ class Lane:
     def _work(self) -> None:
         with contextlib.suppress(OSError, AttributeError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
-        execute = self.instance.execute
+        instance: Any = self.instance
         while (run := self._inbox.get()) is not None:
             try:
-                run.outcome = execute(run.batch)
+                if run.outlets:
+                    run.outcome = instance.stream(run.batch, run.outlets)
+                else:
+                    run.outcome = instance.execute(run.batch)
             except BackendError as error:
                 run.outcome = error
             except Exception as error:  # noqa: BLE001 - a runtime's bug is its batch's
-                _log.exception("a backend raised what its contract does not allow. This is a bug.")
+                _log.exception("%s: its backend broke its contract. This is a bug.", _whose(run))
                 run.outcome = ExecutionFailed(f"{type(error).__name__}: {error}. This is a bug.")
             self._loop.call_soon_threadsafe(self._ended, run)
             del run
@@ -108,3 +159,11 @@ class Lane:
     def _ended(self, run: Run) -> None:
         self.running = None
         self._done(run)
+
+
+def _whose(run: Run) -> str:
+    """The model a batch is for and the ids of its requests, for the log."""
+    requests = [ticket.request for ticket in run.tickets]
+    models = {f"model '{request.model}' version {request.version}" for request in requests}
+    ids = ", ".join(request.id or "<id_unknown>" for request in requests)
+    return f"{', '.join(models)}, request ids {ids}"

@@ -1,12 +1,14 @@
 """The slip carried back: responses travel from the scheduler to whoever asked.
 
 Promise: zero or more responses, then exactly one of close or fail. All methods belong to the
-event loop's thread. One shape serves unary requests and streams.
+event loop's thread. One shape serves unary requests and streams: the source of a stream learns
+what was read, and waits for a reader that is slower.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from typing import Protocol
 
 from schedulers.errors import Cancelled, SchedulingError
 from schedulers.request import InferResponse
@@ -16,15 +18,35 @@ class NotOneResponse(SchedulingError):
     """A unary caller met a model that answered with no response, or with several."""
 
 
+class Source(Protocol):
+    """Who wants to know how the reader fares; neither may block."""
+
+    def taken(self) -> None:
+        """One response was read."""
+
+    def cancel(self) -> None:
+        """Nobody reads any more."""
+
+
 class Reply:
     """Two ends of one answer.
 
     Inside (the scheduler): `send`, `close`, `fail`, and `cancelled` to look at.
+    The scheduler sets `source` while somebody must hear of reading and cancelling.
     Outside (the door): `await one()`, `async for`, `cancel()`, or `then(callback)` for a door
     that wants to be called instead of woken.
     """
 
-    __slots__ = ("_callback", "_error", "_first", "_more", "_waiter", "cancelled", "ended")
+    __slots__ = (
+        "_callback",
+        "_error",
+        "_first",
+        "_more",
+        "_waiter",
+        "cancelled",
+        "ended",
+        "source",
+    )
 
     def __init__(self) -> None:
         self._first: InferResponse | None = None
@@ -32,6 +54,7 @@ class Reply:
         self._waiter: asyncio.Future[None] | None = None
         self._callback: Callable[[Reply], None] | None = None
         self._error: Exception | None = None
+        self.source: Source | None = None
         self.ended = False
         self.cancelled = False
 
@@ -43,6 +66,9 @@ class Reply:
             return
         if self._first is None and not self._more:
             self._first = response
+        elif self._callback is not None:
+            self._refuse_second()
+            return
         elif self._more is None:
             self._more = deque((response,))
         else:
@@ -63,6 +89,12 @@ class Reply:
             self.ended = True
             self._wake()
 
+    def _refuse_second(self) -> None:
+        """A unary caller reads nothing before the end: the second response is the end."""
+        self.fail(NotOneResponse("expected exactly one response, got 2 or more"))
+        if self.source is not None:
+            self.source.cancel()
+
     def _wake(self) -> None:
         if self._callback is not None:
             if self.ended:
@@ -75,8 +107,12 @@ class Reply:
 
     def cancel(self) -> None:
         """Nobody waits any more; the scheduler drops the request when it next looks at it."""
+        if self.ended:
+            return
         self.cancelled = True
         self.fail(Cancelled(""))
+        if self.source is not None:
+            self.source.cancel()
 
     def then(self, callback: Callable[["Reply"], None]) -> None:
         """Call `callback(self)` once, on the loop, when the reply has ended; then use `result`."""
@@ -97,6 +133,9 @@ class Reply:
     async def one(self) -> InferResponse:
         """The only response; cancelling the awaiting task cancels the request."""
         while not self.ended:
+            if self._more:
+                self._refuse_second()
+                break
             await self._woken()
         return self.result()
 
@@ -109,6 +148,8 @@ class Reply:
                 response, self._first = self._first, None
                 if self._more:
                     self._first = self._more.popleft()
+                if self.source is not None:
+                    self.source.taken()
                 return response
             if self._error is not None:
                 raise self._error

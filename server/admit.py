@@ -5,6 +5,7 @@ the InferRequest to `server.dataplane`. Source of the texts: Triton's core (`inf
 """
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any, NoReturn
 
 import numpy as np
@@ -21,6 +22,10 @@ _BATCH_NOTE = (
     "in your input dims config, try setting max_batch_size to zero. See the model configuration "
     "docs for more info on max_batch_size."
 )
+
+
+_POINTER_BYTES = 8
+"""An element of a BYTES array, beside its bytes."""
 
 
 def refuse(request_id: str, message: str) -> NoReturn:
@@ -55,6 +60,7 @@ def _check_shape(
     if len(shape) == len(full) and all(
         got >= 0 and want in (-1, got) for want, got in zip(full, shape, strict=True)
     ):
+        _check_size(signature, request_id, spec, shape)
         return
     refuse(
         request_id,
@@ -62,6 +68,18 @@ def _check_shape(
         f"Expected {_brackets(full)}, got {_brackets(shape)}. "
         + (_BATCH_NOTE if signature.max_batch else ""),
     )
+
+
+def _check_size(
+    signature: Signature, request_id: str, spec: TensorSpec, shape: tuple[int, ...]
+) -> None:
+    """An array of numpy counts its bytes in 63 bits, and dimensions of 0 among them as 1."""
+    if prod(max(dim, 1) for dim in shape) * (spec.itemsize or _POINTER_BYTES) >= 1 << 63:
+        refuse(
+            request_id,
+            f"shape {_brackets(shape)} for input '{spec.name}' for model '{signature.model}' is "
+            "too large: no array can have so many elements",
+        )
 
 
 def _brackets(dims: Sequence[int]) -> str:

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import uvloop
 
-from server import logs
+from server.logs import LOG, log_settings
 from server.settings import Settings
 
 SWITCH_INTERVAL_S = 0.001
@@ -24,10 +24,18 @@ _log = logging.getLogger(__name__)
 def serve(settings: Settings) -> int:
     """Serve until SIGINT or SIGTERM; the exit status.
 
-    0 after a drained shutdown; 1 when a port or a repository cannot be opened, or when a model
-    failed to load and `exit_on_error` is set. A second signal ends the process at once.
+    0 after a drained shutdown; 1 when a port, the log file or a repository cannot be opened, or
+    when a model failed to load and `exit_on_error` is set. A second signal ends the process at
+    once.
     """
-    logs.set_up(settings.log_level, settings.log_format)
+    try:
+        LOG.set_up(log_settings(settings))
+    except OSError as error:
+        sys.stderr.write(
+            f"modelyard: the log file '{settings.log_file}' ({settings.source('log_file')}) "
+            f"cannot be opened: {error.strerror}\n"
+        )
+        return 1
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         status = runner.run(_serve(settings))
@@ -37,8 +45,6 @@ def serve(settings: Settings) -> int:
 
 
 async def _serve(settings: Settings) -> int:
-    # grpcio reads this when it is imported: without it every child we start costs it a warning
-    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     from server.gateway import Gateway
 
     return await Gateway(settings, _stop_on_signals()).run()

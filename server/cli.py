@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -19,6 +20,14 @@ from server.settings_sources import nearest, read_settings
 
 OK, FINDINGS, USAGE = 0, 1, 2
 _BATCHING_BACKENDS = ("", "onnxruntime")
+_TRACE_FLAGS = {
+    "--trace-file": "file",
+    "--trace-level": "level",
+    "--trace-rate": "rate",
+    "--trace-count": "count",
+    "--trace-log-frequency": "log-frequency",
+}
+"""Triton's older flags → keys of --trace-config."""
 
 
 class _UsageError(Exception):
@@ -99,6 +108,10 @@ def _add_serve(commands: Any) -> None:
         _add_flag(parser, row)
     parser.add_argument("--config")
     parser.add_argument("--backend-config", dest="default_max_batch_size", type=_backend_config)
+    for flag, key in _TRACE_FLAGS.items():
+        parser.add_argument(
+            flag, dest="trace_config", action="append", type=partial("{}={}".format, key)
+        )
     parser.set_defaults(run=_serve)
 
 

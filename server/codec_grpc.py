@@ -1,4 +1,4 @@
-"""Between `inference.ModelInferRequest` and `InferRequest`, and back. Pure.
+"""Between `inference.ModelInferRequest` and `InferRequest`, and back. Pure, but for shared memory.
 
 `server.grpc_door` and `server.grpc_stream` call `decode` on the way in and `encode` on the way
 out. Tensors are views of the received bytes; answers always travel as raw contents. Source of the
@@ -12,10 +12,15 @@ import numpy as np
 from tritonclient.grpc import service_pb2 as pb
 
 from repository.tensors import Array
-from schedulers.request import NO_PARAMETERS, InferRequest, InferResponse
+from schedulers.request import NO_PARAMETERS, InferResponse
 from server.admit import admit, bytes_array, check_input, element_count, refuse, tensor_from_bytes
-from server.errors import InvalidRequest, Unsupported
+from server.classification import Top, classified, top
+from server.errors import InvalidRequest
+from server.form import PLAIN, Asked, Form
+from server.octets import octets
+from server.shared_memory import DISALLOWED, Place, SharedMemory
 from server.signature import Signature, TensorSpec
+from server.tensor_places import place_in_message
 
 EMPTY_FINAL = "triton_enable_empty_final_response"
 """The only reserved parameter a client may send; it is the door's business, not the model's."""
@@ -58,32 +63,55 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 """The types Triton takes for the parameters that have a meaning of their own."""
 
 
-def decode(message: pb.ModelInferRequest, signature: Signature, arrived_ns: int) -> InferRequest:
+def decode(
+    message: pb.ModelInferRequest,
+    signature: Signature,
+    arrived_ns: int,
+    shared: SharedMemory = DISALLOWED,
+) -> Asked:
     """The admitted request. Its arrays keep the received bytes alive and are read-only views.
 
-    `arrived_ns` is on `time.monotonic_ns`. Raises InvalidRequest in Triton's words; Unsupported
-    for tensors in shared memory and for classification.
+    `arrived_ns` is on `time.monotonic_ns`. Tensors may lie in `shared` memory. Raises
+    InvalidRequest in Triton's words, and what `SharedMemory.place` raises.
     """
     request_id = message.id
     raw = message.raw_input_contents
     inputs: dict[str, Array] = {}
-    for position, tensor in enumerate(message.inputs):
+    taken = 0
+    for tensor in message.inputs:
         name, shape = tensor.name, tuple(tensor.shape)
         spec = check_input(signature, request_id, name, tensor.datatype, shape)
         if name in inputs:
             refuse(request_id, f"input '{name}' already exists in request")
-        if tensor.parameters:
-            _refuse_shared_memory("input", tensor)
-        buffer = raw[position] if position < len(raw) else None
-        if buffer is None or tensor.HasField("contents"):
+        place = place_in_message(shared, name, tensor.parameters) if tensor.parameters else None
+        if place is not None:
+            found = _in_place(signature, request_id, tensor, place)
+            inputs[name] = tensor_from_bytes(signature, request_id, spec, shape, found)
+        elif taken >= len(raw) or tensor.HasField("contents"):
             inputs[name] = _typed(signature, request_id, spec, tensor, bool(raw))
         else:
-            inputs[name] = tensor_from_bytes(signature, request_id, spec, shape, buffer)
-    if len(raw) > len(inputs):
+            inputs[name] = tensor_from_bytes(signature, request_id, spec, shape, raw[taken])
+            taken += 1
+    if len(raw) > taken:
         refuse(request_id, f"unexpected additional input data for model '{signature.model}'")
-    wanted = _wanted(request_id, message.outputs) if message.outputs else ()
+    wanted, form = _outputs(signature, request_id, message.outputs, shared)
     parameters = _parameters(message.parameters) if message.parameters else NO_PARAMETERS
-    return admit(signature, inputs, arrived_ns, request_id, wanted, parameters)
+    return Asked(admit(signature, inputs, arrived_ns, request_id, wanted, parameters), form)
+
+
+def _in_place(
+    signature: Signature,
+    request_id: str,
+    tensor: pb.ModelInferRequest.InferInputTensor,
+    place: Place,
+) -> memoryview:
+    if tensor.HasField("contents"):
+        refuse(
+            request_id,
+            "unexpected 'content' provided when using shared memory for input tensor "
+            f"'{tensor.name}' for model '{signature.model}'",
+        )
+    return place.read()
 
 
 def _typed(
@@ -115,8 +143,7 @@ def _typed(
     if spec.itemsize == 0:
         return _strings(signature, request_id, spec, tuple(tensor.shape), values)
     array = np.array(values, kind).astype(spec.dtype, copy=False)
-    octets = array.view(np.uint8)
-    return tensor_from_bytes(signature, request_id, spec, tuple(tensor.shape), octets)
+    return tensor_from_bytes(signature, request_id, spec, tuple(tensor.shape), array.view(np.uint8))
 
 
 def _strings(
@@ -136,28 +163,36 @@ def _strings(
     return bytes_array(values, shape)
 
 
-def _wanted(request_id: str, outputs: Sequence[Any]) -> tuple[str, ...]:
+def _outputs(
+    signature: Signature, request_id: str, outputs: Sequence[Any], shared: SharedMemory
+) -> tuple[tuple[str, ...], Form]:
+    if not outputs:
+        return (), PLAIN
     names: dict[str, None] = {}
+    tops: dict[str, Top] = {}
+    places: dict[str, Place] = {}
     for output in outputs:
         if output.name in names:
             refuse(request_id, f"output '{output.name}' already exists in request")
         if output.parameters:
-            _refuse_shared_memory("output", output)
+            if place := place_in_message(shared, output.name, output.parameters):
+                places[output.name] = place
             if "classification" in output.parameters:
-                raise Unsupported(
-                    f"classification of output '{output.name}' is not offered by this server; "
-                    "ask for the output itself"
-                )
+                count = _class_count(output.parameters["classification"])
+                tops[output.name] = top(signature, output.name, count)
         names[output.name] = None
-    return tuple(names)
+    return tuple(names), Form(tops=tops, places=places) if tops or places else PLAIN
 
 
-def _refuse_shared_memory(kind: str, tensor: Any) -> None:
-    if any(key.startswith("shared_memory_") for key in tensor.parameters):
-        raise Unsupported(
-            f"shared memory for {kind} '{tensor.name}' is not offered by this server; "
-            "send and receive tensors as raw contents"
+def _class_count(parameter: pb.InferParameter) -> int:
+    if parameter.WhichOneof("parameter_choice") != "int64_param":
+        raise InvalidRequest(
+            "invalid value type for 'classification' parameter, expected int64_param"
         )
+    if parameter.int64_param <= 0:
+        raise InvalidRequest("invalid value for 'classification' parameter, expected >= 0")
+    count: int = parameter.int64_param
+    return count
 
 
 def _parameters(message: Mapping[str, pb.InferParameter]) -> dict[str, Any]:
@@ -181,34 +216,43 @@ def _parameters(message: Mapping[str, pb.InferParameter]) -> dict[str, Any]:
     return parameters
 
 
-def encode(response: InferResponse, signature: Signature) -> pb.ModelInferResponse:
+def encode(
+    response: InferResponse, signature: Signature, form: Form = PLAIN
+) -> pb.ModelInferResponse:
     """The wire's form of a response: outputs in the response's order, contents always raw."""
     message = pb.ModelInferResponse(
         model_name=response.model, model_version=str(response.version), id=response.id
     )
-    fill(message, response, signature)
+    fill(message, response, signature, form)
     return message
 
 
-def fill(message: pb.ModelInferResponse, response: InferResponse, signature: Signature) -> None:
-    """Add outputs and parameters to a message that already says who answers."""
+def fill(
+    message: pb.ModelInferResponse,
+    response: InferResponse,
+    signature: Signature,
+    form: Form = PLAIN,
+) -> None:
+    """Add outputs and parameters to a message that already says who answers.
+
+    Outputs with a place in shared memory are written there, and their contents are empty.
+    Raises InvalidRequest when they do not fit.
+    """
+    if form.tops:
+        response = classified(response, form.tops)
     specs, outputs, raw = signature.outputs, message.outputs, message.raw_output_contents
     for name, array in response.outputs.items():
-        spec = specs[name]
-        outputs.add(name=name, datatype=spec.datatype, shape=array.shape)
-        raw.append(array.tobytes() if spec.itemsize else _packed(array))
+        is_text = array.dtype.hasobject
+        datatype = "BYTES" if is_text else specs[name].datatype
+        outputs.add(name=name, datatype=datatype, shape=array.shape)
+        if form.places and name in form.places:
+            form.places[name].write(octets(array))
+            raw.append(b"")
+        else:
+            raw.append(octets(array) if is_text else array.tobytes())
     if response.parameters:
         for key, value in response.parameters.items():
             set_parameter(message.parameters[key], value)
-
-
-def _packed(array: Array) -> bytes:
-    """BYTES elements, each behind its length (uint32, little-endian), in row-major order."""
-    parts: list[bytes] = []
-    for element in array.ravel().tolist():
-        parts.append(len(element).to_bytes(4, "little"))
-        parts.append(element)
-    return b"".join(parts)
 
 
 def set_parameter(message: pb.InferParameter, value: object) -> None:

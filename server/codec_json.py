@@ -1,34 +1,26 @@
 """REST's infer bodies, JSON and binary tensors: bytes → InferRequest, InferResponse → bytes.
 
 `server.infer_http` comes here with the model already found; `server.admit` holds each tensor
-against the signature. Pure. Source: KServe v2 and Triton's binary-tensor extension.
+against the signature. Pure, but for tensors in shared memory. Source: KServe v2 and Triton's
+binary-tensor extension.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from repository.tensors import BY_DTYPE, Array
-from schedulers.request import NO_PARAMETERS, InferRequest, InferResponse
+from schedulers.request import InferResponse
 from server.admit import admit, check_input, refuse, tensor_from_bytes
-from server.errors import Internal, InvalidRequest, TooLarge, Unsupported
-from server.json_data import array_from, dump, json_data, load
+from server.classification import Top, classified, top
+from server.errors import Internal, InvalidRequest
+from server.form import PLAIN, Asked, Form
+from server.json_data import array_from, json_data
+from server.json_parameters import check_parameters, read_parameters
+from server.json_text import dump, load_document, unparsable
+from server.octets import octets
+from server.shared_memory import DISALLOWED, Place, SharedMemory
 from server.signature import Signature
-
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
-
-
-class Asked(NamedTuple):
-    """A decoded request, and which of its outputs the client wants as binary data.
-
-    `binary`: names, or True for all (`binary_data_output`).
-    """
-
-    request: InferRequest
-    binary: frozenset[str] | bool
+from server.tensor_places import place_in_json
 
 
 class Encoded(NamedTuple):
@@ -39,71 +31,40 @@ class Encoded(NamedTuple):
 
 
 def decode(
-    body: bytes, header_length: int | None, signature: Signature, arrived_ns: int, max_depth: int
+    body: bytes,
+    header_length: int | None,
+    signature: Signature,
+    arrived_ns: int,
+    max_depth: int,
+    shared: SharedMemory = DISALLOWED,
 ) -> Asked:
     """The request in `body`, whose first `header_length` bytes are JSON (None: all of it).
 
-    Raises InvalidRequest, TooLarge, Internal with Triton's texts.
+    Tensors may lie in `shared` memory. Raises InvalidRequest, TooLarge, Internal, and what
+    `SharedMemory.place` raises, with Triton's texts.
     """
     view = memoryview(body)
     document = load_document(body if header_length is None else view[:header_length], max_depth)
     request_id = document.get("id", "")
     if type(request_id) is not str:
-        raise Internal("Unable to parse 'id': attempt to access JSON non-string as string")
+        raise unparsable("id", request_id, "string")
     entries = document.get("inputs")
     if type(entries) is not list:
-        raise _unparsable("inputs", entries, "array")
+        raise unparsable("inputs", entries, "array")
     rest = _Binary(signature.model, view[header_length:] if header_length is not None else None)
     inputs: dict[str, Array] = {}
     for entry in entries:
-        name, array = _input(entry, rest, signature, request_id)
+        name, array = _input(entry, rest, shared, signature, request_id)
         if name in inputs:
             refuse(request_id, f"input '{name}' already exists in request")
         inputs[name] = array
     rest.check_all_used()
-    parameters = _parameters(document.get("parameters"))
-    wanted, binary = _outputs(document.get("outputs"), request_id)
+    parameters = read_parameters(document.get("parameters"))
+    wanted, form = _outputs(document.get("outputs"), shared, signature, request_id)
     request = admit(signature, inputs, arrived_ns, request_id, wanted, parameters)
-    all_binary = not wanted and parameters.get("binary_data_output") is True
-    return Asked(request, all_binary or binary)
-
-
-def load_document(text: bytes | memoryview, max_depth: int) -> dict[str, Any]:
-    """The JSON object in `text`, nested no deeper than `max_depth`."""
-    raw = bytes(text) if isinstance(text, memoryview) else text
-    if _holds_more_than(raw, max_depth, b"[") or _holds_more_than(raw, max_depth, b"{"):
-        _check_depth(raw, max_depth)
-    document = load(raw)
-    if type(document) is not dict:
-        raise InvalidRequest("failed to parse the request JSON buffer: expected an object at 0")
-    return document
-
-
-def _holds_more_than(raw: bytes, most: int, mark: bytes) -> bool:
-    """Hop from mark to mark: in a large flat body far cheaper than counting byte by byte."""
-    position = -1
-    for _ in range(most + 1):
-        position = raw.find(mark, position + 1)
-        if position < 0:
-            return False
-    return True
-
-
-def _check_depth(raw: bytes, max_depth: int) -> None:
-    """Peel leaves off the bracket structure; each round is one level."""
-    brackets = _STRING.sub(b"", raw).translate(None, _NOT_BRACKETS)
-    for _ in range(max_depth):
-        if not brackets:
-            return
-        shorter = brackets.replace(b"[]", b"").replace(b"{}", b"")
-        if len(shorter) == len(brackets):
-            return  # unbalanced: the parser will say where
-        brackets = shorter
-    if brackets:
-        raise TooLarge(
-            f"the request JSON is nested deeper than the maximum of {max_depth} levels; "
-            "use --http-max-json-depth to raise it"
-        )
+    if not wanted and parameters.get("binary_data_output") is True:
+        form = Form(binary=True)
+    return Asked(request, form)
 
 
 class _Binary:
@@ -129,108 +90,110 @@ class _Binary:
             raise InvalidRequest(f"unexpected additional input data for model '{self._model}'")
 
 
-def _input(entry: Any, rest: _Binary, signature: Signature, request_id: str) -> tuple[str, Array]:
+def _input(
+    entry: Any, rest: _Binary, shared: SharedMemory, signature: Signature, request_id: str
+) -> tuple[str, Array]:
     if type(entry) is not dict:
         raise Internal("Unable to parse 'inputs': attempt to access JSON non-object as object")
     name, datatype, shape = entry.get("name"), entry.get("datatype"), entry.get("shape")
     if type(name) is not str:
-        raise _unparsable("name", name, "string")
+        raise unparsable("name", name, "string")
     if type(datatype) is not str:
-        raise _unparsable("datatype", datatype, "string")
+        raise unparsable("datatype", datatype, "string")
     if type(shape) is not list:
-        raise _unparsable("shape", shape, "array")
+        raise unparsable("shape", shape, "array")
     for dim in shape:
         if type(dim) is not int or dim < 0 or dim > 0x7FFFFFFFFFFFFFFF:
-            raise _unparsable("shape", dim, "unsigned-integer")
-    size = _binary_size(entry, name)
-    has_data = "data" in entry
-    if has_data == (size is not None):
-        raise _one_source_only(has_data)
+            raise unparsable("shape", dim, "unsigned-integer")
+    source = _source(entry, name, shared)
     spec = check_input(signature, request_id, name, datatype, shape)
-    if size is None:
+    if source is None:
         return name, array_from(entry["data"], spec, shape)
-    return name, tensor_from_bytes(signature, request_id, spec, shape, rest.take(name, size))
+    found = source.read() if isinstance(source, Place) else rest.take(name, source)
+    return name, tensor_from_bytes(signature, request_id, spec, shape, found)
 
 
-def _binary_size(entry: dict[str, Any], name: str) -> int | None:
+def _source(entry: dict[str, Any], name: str, shared: SharedMemory) -> int | Place | None:
+    """Where the tensor is: so many bytes behind the header, in shared memory, or in `data`."""
     parameters = entry.get("parameters")
-    if parameters is None:
+    if parameters is None and "data" in entry:
         return None
-    if type(parameters) is not dict:
-        raise _unparsable("parameters", parameters, "object")
-    if "shared_memory_region" in parameters:
-        raise Unsupported(f"input '{name}': this server does not offer shared memory")
-    size = parameters.get("binary_data_size")
+    if parameters is not None and type(parameters) is not dict:
+        raise unparsable("parameters", parameters, "object")
+    size = parameters.get("binary_data_size") if parameters else None
     if size is not None and (type(size) is not int or size < 0):
-        raise _unparsable("binary_data_size", size, "unsigned-integer")
-    return size
+        raise unparsable("binary_data_size", size, "unsigned-integer")
+    place = place_in_json(shared, name, parameters) if parameters else None
+    has_data = "data" in entry
+    if has_data + (size is not None) + (place is not None) != 1:
+        raise _one_source_only(has_data, size, place)
+    return size if place is None else place
 
 
-def _one_source_only(has_data: bool) -> InvalidRequest:
-    found = "But set 'data' 'binary_data_size'" if has_data else "But no field is set"
+def _one_source_only(has_data: bool, size: int | None, place: Place | None) -> InvalidRequest:
+    given = {"data": has_data, "binary_data_size": size is not None}
+    given["shared_memory_region"] = place is not None
+    fields = " ".join(f"'{field}'" for field, is_set in given.items() if is_set)
     return InvalidRequest(
         "Input must set only one of the following fields: 'data', 'binary_data_size' in "
-        f"'parameters', 'shared_memory_region' in 'parameters'. {found}"
+        "'parameters', 'shared_memory_region' in 'parameters'. "
+        f"But {f'set {fields}' if fields else 'no field is set'}"
     )
 
 
-def _unparsable(field: str, value: Any, expected: str) -> Exception:
-    if value is None:
-        return InvalidRequest(f"failed to parse the request: missing required field '{field}'")
-    return Internal(
-        f"Unable to parse '{field}': attempt to access JSON non-{expected} as {expected}"
-    )
-
-
-def _parameters(parameters: Any) -> Mapping[str, Any]:
-    if not parameters:
-        return NO_PARAMETERS
-    if type(parameters) is not dict:
-        raise _unparsable("parameters", parameters, "object")
-    for key, value in parameters.items():
-        if key.startswith("triton_"):
-            raise InvalidRequest(
-                "parameter keys starting with 'triton_' are reserved for Triton usage "
-                "and should not be specified."
-            )
-        if not isinstance(value, bool | int | float | str):
-            raise InvalidRequest(
-                f"parameter '{key}' has invalid type. It should be either 'int', 'bool', or "
-                "'string'."
-            )
-    return parameters
-
-
-def _outputs(entries: Any, request_id: str) -> tuple[tuple[str, ...], frozenset[str]]:
+def _outputs(
+    entries: Any, shared: SharedMemory, signature: Signature, request_id: str
+) -> tuple[tuple[str, ...], Form]:
     if not entries:
-        return (), frozenset()
+        return (), PLAIN
     if type(entries) is not list:
-        raise _unparsable("outputs", entries, "array")
-    names: dict[str, bool] = {}
+        raise unparsable("outputs", entries, "array")
+    names: dict[str, None] = {}
+    binary: set[str] = set()
+    tops: dict[str, Top] = {}
+    places: dict[str, Place] = {}
     for entry in entries:
         name = entry.get("name") if type(entry) is dict else None
         if type(name) is not str:
-            raise _unparsable("name", name, "string")
+            raise unparsable("name", name, "string")
         if name in names:
             refuse(request_id, f"output '{name}' already exists in request")
-        names[name] = _output_is_binary(entry, name)
-    return tuple(names), frozenset(name for name, binary in names.items() if binary)
+        names[name] = None
+        if "parameters" not in entry:
+            continue
+        parameters = check_parameters(entry["parameters"])
+        if place := place_in_json(shared, name, parameters):
+            places[name] = place
+        if _wants_binary(parameters):
+            binary.add(name)
+        if count := _class_count(parameters):
+            tops[name] = top(signature, name, count)
+    return tuple(names), Form(frozenset(binary), tops, places)
 
 
-def _output_is_binary(entry: dict[str, Any], name: str) -> bool:
-    parameters = _parameters(entry.get("parameters"))
-    if "classification" in parameters:
-        raise Unsupported(f"output '{name}': this server does not offer classification yet")
-    if "shared_memory_region" in parameters:
-        raise Unsupported(f"output '{name}': this server does not offer shared memory")
+def _wants_binary(parameters: Mapping[str, Any]) -> bool:
     binary = parameters.get("binary_data", False)
     if type(binary) is not bool:
-        raise _unparsable("binary_data", binary, "boolean")
+        raise unparsable("binary_data", binary, "boolean")
     return binary
 
 
-def encode(response: InferResponse, binary: frozenset[str] | bool) -> Encoded:
-    """The response's body. Raises InvalidRequest when an output has no JSON form."""
+def _class_count(parameters: Mapping[str, Any]) -> int:
+    """How many classes are wanted; 0 when the output itself is."""
+    count = parameters.get("classification", 0)
+    if type(count) is not int or count < 0:
+        raise unparsable("classification", count, "unsigned-integer")
+    return count
+
+
+def encode(response: InferResponse, form: Form) -> Encoded:
+    """The response's body; outputs that have a place in shared memory are written there.
+
+    Raises InvalidRequest when an output has no JSON form, or no room in its place.
+    """
+    binary = form.binary
+    if form.tops:
+        response = classified(response, form.tops)
     document: dict[str, Any] = {"id": response.id} if response.id else {}
     document["model_name"] = response.model
     document["model_version"] = str(response.version)
@@ -244,24 +207,14 @@ def encode(response: InferResponse, binary: frozenset[str] | bool) -> Encoded:
             "datatype": BY_DTYPE[array.dtype].name,
             "shape": array.shape,
         }
-        if binary is True or (binary and name in binary):
-            blob = _blob(array)
+        if form.places and name in form.places:
+            form.places[name].write(octets(array))
+        elif binary is True or (binary and name in binary):
+            blob = octets(array)
             entry["parameters"] = {"binary_data_size": len(blob)}
             blobs.append(blob)
         else:
             entry["data"] = json_data(array)
         outputs.append(entry)
     header = dump(document)
-    return Encoded((header, *blobs), len(header) if blobs else 0)
-
-
-def _blob(array: Array) -> bytes | memoryview:
-    if array.dtype.hasobject:
-        return b"".join(
-            len(text).to_bytes(4, "little") + text for text in map(_as_bytes, array.reshape(-1))
-        )
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
-
-
-def _as_bytes(text: Any) -> bytes:
-    return text.encode() if isinstance(text, str) else bytes(text)
+    return Encoded((header, *blobs), len(header) if any(map(len, blobs)) else 0)

@@ -12,17 +12,30 @@ from schedulers.errors import Draining, QueueFull
 from schedulers.reply import Reply
 from schedulers.request import InferRequest
 from server.errors import InvalidRequest, NotReady
+from server.overrides import Override
 from server.served import Served, State, VersionRow
+from server.shared_memory import DISALLOWED, SharedMemory
+from server.trace import Tracing
+from server.trace_record import Received, Trace
+from server.trace_settings import Given
 
 EXTENSIONS = (
+    "classification",
     "model_repository",
+    "model_repository(unload_dependents)",
     "schedule_policy",
     "model_configuration",
+    "system_shared_memory",
+    "cuda_shared_memory",
     "binary_tensor_data",
     "parameters",
     "statistics",
+    "trace",
+    "logging",
 )
 """The v2 extensions this server offers, in Triton's names and order."""
+
+STOPPING = "Server is stopping, scheduler for model has stopped accepting new inference requests"
 
 
 class Models(Protocol):
@@ -40,20 +53,27 @@ class Models(Protocol):
     def ready(self) -> bool:
         """Whether the server as a whole is ready (strict readiness included)."""
 
-    async def load(self, name: str) -> None:
-        """Load or reload by explicit request. Raises Unsupported, ModelLoadFailed."""
+    async def load(self, name: str, override: Override | None = None) -> None:
+        """Load or reload by explicit request, `override` in place of what the repository has.
+
+        Raises NotReady, InvalidRequest, ModelLoadFailed, Internal.
+        """
 
     async def unload(self, name: str, dependents: bool) -> None:
-        """Unload by explicit request; an unknown name is not an error. Raises Unsupported."""
+        """Unload by explicit request; an unknown name is not an error. Raises NotReady."""
 
 
 class DataPlane:
     """The one way in for every wire. All methods belong to the event loop's thread."""
 
-    def __init__(self, models: Models, name: str, version: str) -> None:
+    def __init__(
+        self, models: Models, name: str, version: str, shared_memory: SharedMemory = DISALLOWED
+    ) -> None:
         self.models = models
         self.name = name
         self.version = version
+        self.shared_memory = shared_memory
+        self.tracing = Tracing()
         self.stopping = False
 
     def find(self, name: str, version: str) -> Served:
@@ -62,7 +82,7 @@ class DataPlane:
         Raises InvalidRequest, UnknownModel, NotReady.
         """
         if self.stopping:
-            raise NotReady("Server is stopping, it accepts no new inference requests")
+            raise NotReady(STOPPING)
         served = self.models.get(name, parse_version(version) if version else None)
         if not served.ready:
             raise NotReady(not_ready_text(name, served.version.number))
@@ -81,6 +101,24 @@ class DataPlane:
             raise QueueFull(f"[request id: {request.id or '<id_unknown>'}] {error}") from error
         except Draining as error:
             raise NotReady(not_ready_text(request.model, request.version)) from error
+
+    def submit_followed(
+        self, served: Served, request: InferRequest, received: Received
+    ) -> tuple[Reply, Trace | None]:
+        """`submit` while tracing is on: with the trace, if the request is one to be traced.
+
+        The caller ends the trace; when this raises, it has been ended.
+        """
+        trace = self.tracing.begin(request.model, request.version, received)
+        if trace is None:
+            return self.submit(served, request), None
+        trace.admitted(request)
+        try:
+            return self.submit(served, request), trace
+        except (QueueFull, NotReady) as error:
+            trace.failed(error)
+            trace.end()
+            raise
 
     def ready(self) -> bool:
         return not self.stopping and self.models.ready()
@@ -119,6 +157,20 @@ class DataPlane:
         if not of_version:
             raise InvalidRequest(f"requested model version is not available for model '{name}'")
         return of_version
+
+    def trace_settings(self, model: str) -> dict[str, list[str]]:
+        """The trace settings of a model, "" for the global ones, by Triton's names.
+
+        Raises InvalidRequest for a model that is not ready.
+        """
+        if model and not self.model_ready(model, ""):
+            raise InvalidRequest(f"Request for unknown model : {model}")
+        return self.tracing.settings(model)
+
+    def change_trace_settings(self, model: str, given: Given) -> None:
+        """Change them as `given` says. Raises InvalidRequest, Unsupported."""
+        self.trace_settings(model)
+        self.tracing.change(model, given)
 
 
 def not_ready_text(name: str, version: int) -> str:

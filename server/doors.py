@@ -7,15 +7,22 @@ import asyncio
 import time
 from dataclasses import dataclass, field
 
-from server import grpc_door, http
+from server import grpc_door, http, metrics_config, tls
+from server.access_log import AccessLog
+from server.connection import Wire
 from server.dataplane import DataPlane
+from server.forwarding import Forwarding
 from server.grpc_door import GrpcDoor
-from server.http import Listener
+from server.http import Listener, Porch
 from server.infer_http import Limits
 from server.loop_lag import LoopLag
 from server.metrics import MetricsApp
+from server.place import Place, grpc_address
 from server.rest import rest_app
+from server.restricted import read_locks
 from server.settings import Settings
+from server.settings_doors import UNIX
+from server.tls import UnusableCertificate
 
 
 class CannotListen(Exception):
@@ -29,24 +36,26 @@ class Doors:
     rest: Listener | None = None
     grpc: GrpcDoor | None = None
     metrics: Listener | None = None
+    access_log: AccessLog | None = None
     addresses: dict[str, str] = field(default_factory=dict)
 
     async def open(self, dataplane: DataPlane, lag: LoopLag, settings: Settings) -> None:
         """Open what the settings allow. Raises CannotListen; `stop` closes what is open then."""
+        self.access_log = _access_log(settings)
         if settings.allow_http:
-            self.rest = await _rest(dataplane, settings)
-            self.addresses["REST"] = _url(settings.http_address, self.rest.port)
+            self.rest = await _rest(dataplane, settings, self.access_log)
+            self.addresses["REST"] = self.rest.url
         if settings.allow_grpc:
             try:
-                self.grpc = await grpc_door.start(dataplane, settings)
+                self.grpc = await grpc_door.start(dataplane, settings, self.access_log)
+            except UnusableCertificate as error:
+                raise CannotListen(f"cannot listen for gRPC: {error}") from error
             except OSError as error:
                 raise CannotListen(error.strerror or str(error)) from error
-            self.addresses["gRPC"] = f"{_host(settings.grpc_address)}:{self.grpc.port}"
+            self.addresses["gRPC"] = grpc_address(settings.grpc_address, self.grpc.port)
         if settings.allow_metrics:
             self.metrics = await _metrics(dataplane, lag, settings)
-            self.addresses["metrics"] = (
-                _url(settings.metrics_address, self.metrics.port) + "/metrics"
-            )
+            self.addresses["metrics"] = self.metrics.url + "/metrics"
 
     async def stop(self, until_ns: int) -> None:
         """Accept nothing new; return when what is inside has been answered, or at `until_ns`.
@@ -59,41 +68,71 @@ class Doors:
         if self.grpc is not None:
             stops.append(self.grpc.stop(max(0.0, (until_ns - time.monotonic_ns()) / 1e9)))
         await asyncio.gather(*stops)
+        if self.access_log is not None:
+            await asyncio.to_thread(self.access_log.close)
 
     async def stop_metrics(self) -> None:
         if self.metrics is not None:
             await self.metrics.stop(time.monotonic_ns())
 
 
-async def _rest(dataplane: DataPlane, settings: Settings) -> Listener:
+async def _rest(dataplane: DataPlane, settings: Settings, log: AccessLog | None) -> Listener:
     limits = Limits(settings.http_max_input_size, settings.http_max_json_depth)
-    app = rest_app(dataplane, settings.http_max_json_depth)
+    wire = Wire(
+        settings.http_max_header_size,
+        settings.http_max_chunk_count,
+        settings.http_keep_alive_secs,
+        settings.http_stall_secs,
+    )
+    pattern = settings.http_header_forward_pattern
+    forwarding = Forwarding(pattern) if pattern else None
+    app = rest_app(dataplane, limits, forwarding)
     address, port = settings.http_address, settings.http_port
     try:
-        return await http.start_inference(app, dataplane, limits, address, port)
+        place = Place(
+            address,
+            port,
+            tls.http_context(settings),
+            settings.reuse_port or settings.reuse_http_port,
+        )
+        porch = Porch(read_locks(settings.http_restricted_api), forwarding, log)
+        return await http.start_inference(app, dataplane, limits, wire, place, porch)
+    except UnusableCertificate as error:
+        raise CannotListen(f"cannot listen for REST: {error}") from error
     except OSError as error:
         raise _cannot_listen("REST", address, port, "--http-port", error) from error
 
 
 async def _metrics(dataplane: DataPlane, lag: LoopLag, settings: Settings) -> Listener:
-    app = MetricsApp(dataplane.models, lag)
+    shown = metrics_config.parse(settings.metrics_config, settings.allow_cpu_metrics)
+    app = MetricsApp(dataplane.models, lag, dataplane.tracing, shown)
     address, port = settings.metrics_address, settings.metrics_port
     try:
-        return await http.start(app, address, port)
+        return await http.start(app, Place(address, port, reuse_port=settings.reuse_port))
     except OSError as error:
         raise _cannot_listen("metrics", address, port, "--metrics-port", error) from error
 
 
+def _access_log(settings: Settings) -> AccessLog | None:
+    if not settings.access_log:
+        return None
+    try:
+        return AccessLog(settings.access_log, settings.access_log_sample)
+    except OSError as error:
+        raise CannotListen(
+            f"the access log cannot be written to {settings.access_log}: "
+            f"{error.strerror or error}; name another file with --access-log"
+        ) from error
+
+
 def _cannot_listen(what: str, address: str, port: int, flag: str, error: OSError) -> CannotListen:
+    if address.startswith(UNIX):
+        flag = flag.replace("-port", "-address")
+        return CannotListen(
+            f"cannot listen for {what} on {address}: {error.strerror or error}; "
+            f"choose another path with {flag}"
+        )
     return CannotListen(
         f"cannot listen for {what} on {address} port {port}: {error.strerror or error}; "
         f"choose another port with {flag}"
     )
-
-
-def _url(address: str, port: int) -> str:
-    return f"http://{_host(address)}:{port}"
-
-
-def _host(address: str) -> str:
-    return f"[{address}]" if ":" in address else address

@@ -4,7 +4,10 @@ ServingError
 ├── InvalidRequest     the client's input; says what would have been accepted
 ├── TooLarge           more bytes, elements, depth or chunks than the limit named in the message
 ├── UnknownModel       no such model, version, or nothing loaded
+├── UnknownRegion      no shared memory region of that name is registered
+├── RegionExists       one of that name is registered already
 ├── NotReady           the model exists and cannot answer now; says why
+├── Restricted         this part of the API asks for a header that was not there
 ├── Unsupported        understood and not offered
 ├── ModelLoadFailed    an explicit load failed; says why
 └── Internal           our own promise is broken
@@ -31,7 +34,16 @@ class TooLarge(InvalidRequest): ...
 class UnknownModel(ServingError): ...
 
 
+class UnknownRegion(ServingError): ...
+
+
+class RegionExists(ServingError): ...
+
+
 class NotReady(ServingError): ...
+
+
+class Restricted(ServingError): ...
 
 
 class Unsupported(ServingError): ...
@@ -54,7 +66,10 @@ class Status(NamedTuple):
 TABLE: tuple[tuple[type[Exception], Status], ...] = (
     (InvalidRequest, Status(400, "INVALID_ARGUMENT")),
     (UnknownModel, Status(404, "NOT_FOUND")),
+    (UnknownRegion, Status(404, "NOT_FOUND")),
+    (RegionExists, Status(400, "ALREADY_EXISTS")),
     (NotReady, Status(503, "UNAVAILABLE")),
+    (Restricted, Status(403, "UNAVAILABLE")),
     (Unsupported, Status(501, "UNIMPLEMENTED")),
     (ModelLoadFailed, Status(400, "INVALID_ARGUMENT")),
     (RepositoryError, Status(400, "INVALID_ARGUMENT")),

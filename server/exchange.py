@@ -105,7 +105,7 @@ class Exchange:
             )
         until_ns = until_ns or time.monotonic_ns() + int(self._drain_secs * 1e9)
         for number, occupant in old:
-            resident.draining.append(number)
+            resident.draining.append((number, occupant.built))
             self._in_background(self._retire(resident, number, occupant.built, until_ns))
         self._publish(resident)
 
@@ -114,7 +114,7 @@ class Exchange:
         _log.info("%s %d: DRAINING, %d requests inside", resident.name, number, inflight)
         await built.scheduler.drain(until_ns)
         await built.scheduler.close()
-        resident.draining.remove(number)
+        resident.draining.remove((number, built))
         if number not in resident.serving:
             if number in resident.on_disk:
                 resident.unloaded.add(number)

@@ -8,12 +8,17 @@ Each model is changed by one task of its own: `server.plan` decides what to chan
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 
+from repository.errors import BadModel, RepositoryError
 from repository.model import Snapshot
 from repository.watch import Repository
+from server.abandon import work_or_undo
 from server.errors import Internal, InvalidRequest, ModelLoadFailed, NotReady, UnknownModel
 from server.exchange import Exchange
 from server.loading import Loader
+from server.override_files import OverrideFiles
+from server.overrides import Override
 from server.resident import Failure, Resident
 from server.served import Served, State, VersionRow
 from server.settings import Settings
@@ -34,6 +39,8 @@ class Fleet:
         self._residents: dict[str, Resident] = {}
         self._started = False
         self._closing = False
+        self._files = OverrideFiles(settings.state_dir, settings.model_repository)
+        self._turns = asyncio.Lock()  # loads look at the files one after another
 
     # asked by the doors
 
@@ -67,32 +74,71 @@ class Fleet:
             return True
         return all(resident.healthy() for resident in self._residents.values())
 
-    async def load(self, name: str) -> None:
+    async def load(self, name: str, override: Override | None = None) -> None:
         """Load, or reload what changed, and wait for it; nothing happens if nothing changed.
 
+        An `override` stands in for the config, or for all files, of the model until the next load
+        of it. When a reload fails, what served before goes on serving.
+
         Raises NotReady unless the control mode is explicit, InvalidRequest for a bad name,
-        Internal when the repository has no such model, ModelLoadFailed with the reason.
+        Internal when there is no such model or the override cannot be followed, ModelLoadFailed
+        with the reason, or when the load took too long; it goes on then.
         """
         self._require_explicit()
         _check_name(name)
-        snapshot = await asyncio.to_thread(self._repository.snapshot)
-        if name not in snapshot.models and name not in snapshot.problems:
-            raise Internal(f"failed to load '{name}', {self._nowhere()}")
-        self._names.add(name)
-        resident = self._resident(name)
-        resident.forget_failures()
-        self._aim(resident, snapshot)
-        if resident.task is not None:
-            await asyncio.wait([resident.task])
+        limit_s = self._longest_load_s()
+        try:
+            async with asyncio.timeout(limit_s):
+                resident = await self._begin_load(name, override)
+                if resident.task is not None:
+                    await asyncio.wait([resident.task])
+        except TimeoutError:
+            raise ModelLoadFailed(
+                f"load of '{name}' is not finished after {limit_s:g} s and goes on; the repository "
+                "index tells how it ends (see --model-load-timeout-secs, --check-timeout-secs)"
+            ) from None
+        except (RepositoryError, OSError) as error:
+            raise Internal(f"failed to load '{name}', {error}") from error
         if resident.problem:
             raise Internal(f"failed to load '{name}', {resident.problem}")
         if resident.failed:
             raise ModelLoadFailed(_load_failed_text(name, resident.failed))
 
+    async def _begin_load(self, name: str, override: Override | None) -> Resident:
+        """Look at the files, in the order of asking, and aim the model at what is there."""
+        async with self._turns:
+            if override is not None:
+                work = partial(self._files.read, name, override)
+                folder = await work_or_undo(work, self._files.drop)
+                self._files.keep(folder)
+                resident = self._named(name)
+                resident.aim(folder, "")
+                self._change(resident)
+                self._tidy()
+                return resident
+            snapshot = await asyncio.to_thread(self._repository.snapshot)
+            if name not in snapshot.models and name not in snapshot.problems:
+                raise BadModel(self._nowhere())
+            resident = self._named(name)
+            self._aim(resident, snapshot)
+            return resident
+
+    def _named(self, name: str) -> Resident:
+        """The model, wanted by name from now on, whatever failed before."""
+        self._names.add(name)
+        resident = self._resident(name)
+        resident.forget_failures()
+        return resident
+
+    def _longest_load_s(self) -> float:
+        once = self._settings.check_timeout_secs + self._settings.model_load_timeout_secs
+        return once * (1 + self._settings.model_load_retry_count)
+
     async def unload(self, name: str, dependents: bool) -> None:
         """Let go of every version of `name` and return; requests inside still finish.
 
-        Unknown names are not an error. `dependents` changes nothing while there are no ensembles.
+        Unknown names are not an error. `dependents` asks for the models only an ensemble used to
+        go with it: accepted, and without effect while there are no ensembles.
         Raises NotReady unless the control mode is explicit.
         """
         self._require_explicit()
@@ -121,14 +167,24 @@ class Fleet:
         """
         if self._names == {"*"}:
             self._names = {*snapshot.models, *snapshot.problems}
-        self.follow(snapshot)
+        await asyncio.to_thread(self._files.sweep)
+        self._aim_all(snapshot)
         if tasks := self._tasks():
             await asyncio.wait(tasks)
         self._started = True
         return [row for row in self.rows() if row.state == State.FAILED]
 
     def follow(self, snapshot: Snapshot) -> None:
-        """Want what `snapshot` shows; in explicit mode only of the models asked for by name."""
+        """Want what `snapshot` shows; in explicit mode only know of it, until a load says so."""
+        if not self._explicit:
+            self._aim_all(snapshot)
+            return
+        for name in {*snapshot.models, *snapshot.problems, *self._residents}:
+            resident = self._resident(name)
+            resident.see(snapshot.models.get(name), snapshot.problems.get(name, ""))
+            self._forget_if_gone(resident)
+
+    def _aim_all(self, snapshot: Snapshot) -> None:
         wanted = {*snapshot.models, *snapshot.problems, *self._names, *self._residents}
         for name in sorted(wanted):
             self._aim(self._resident(name), snapshot)
@@ -148,6 +204,7 @@ class Fleet:
         for resident in list(self._residents.values()):
             self._exchange.release(resident, until_ns)
         await self._exchange.idle()
+        await self._files.close()
 
     def _tasks(self) -> list["asyncio.Task[None]"]:
         return [one.task for one in self._residents.values() if one.task is not None]
@@ -185,14 +242,17 @@ class Fleet:
         """The one task that changes this model, until there is nothing to change."""
         try:
             while resident.folder is not None and (change := resident.next_change()) is not None:
-                await self._exchange.carry_out(resident, resident.folder, change)
+                resident.changing = resident.folder
+                await self._exchange.carry_out(resident, resident.changing, change)
         finally:
-            resident.task = None
+            resident.task = resident.changing = None
             self._forget_if_gone(resident)
+            self._tidy()
 
     def _publish(self, resident: Resident) -> None:
         """Let new requests see what serves now, and nothing else."""
         self._forget_if_gone(resident)
+        self._tidy()
         numbers = sorted(resident.serving)
         if not numbers:
             self._table.pop(resident.name, None)
@@ -203,6 +263,12 @@ class Fleet:
         versions[None] = versions[numbers[-1]]
         self._table[resident.name] = versions
 
+    def _tidy(self) -> None:
+        """Let the files of overrides go that no model uses any more."""
+        if self._files.any_kept:
+            used = {path for one in self._residents.values() for path in one.folders()}
+            self._files.keep_only(used)
+
     def _forget_if_gone(self, resident: Resident) -> None:
         if resident.gone:
             self._residents.pop(resident.name, None)
@@ -211,7 +277,7 @@ class Fleet:
 def _check_name(name: str) -> None:
     if not name:
         raise InvalidRequest("Model name cannot be empty. Please enter a valid name to deploy.")
-    if "/" in name or "\\" in name or name in (".", ".."):
+    if "/" in name or "\\" in name or "\0" in name or name in (".", ".."):
         raise InvalidRequest(
             f"invalid model name '{name}', model name must not contain path traversal characters"
         )

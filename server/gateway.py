@@ -12,7 +12,7 @@ import time
 from repository.errors import RepositoryError
 from repository.watch import Repository
 from schedulers.cores import CoreTokens
-from server import VERSION
+from server import VERSION, trace, trace_config
 from server.banner import banner
 from server.check import Checker, Completion
 from server.dataplane import DataPlane
@@ -22,6 +22,8 @@ from server.loading import Loader
 from server.loop_lag import LoopLag
 from server.served import VersionRow
 from server.settings import Settings
+from server.shared_memory import SharedMemory
+from server.trace import CannotTrace, Tracing
 
 COLLECT_AFTER = (50_000, 20, 50)
 """Collector thresholds: requests make next to no cycles, and a full collection stalled the loop for
@@ -41,23 +43,34 @@ class Gateway:
             not settings.disable_auto_complete_config, settings.default_max_batch_size
         )
         self._checker = Checker(settings.check_timeout_secs, rules=rules)
-        self._repository = Repository(settings.model_repository, settings.repository_poll_secs)
+        self._repository = Repository(
+            settings.model_repository,
+            settings.repository_poll_secs,
+            config_name=settings.model_config_name,
+        )
         loader = Loader(self._checker, CoreTokens(settings.cores), settings)
         self._fleet = Fleet(loader, self._repository, settings)
-        self._dataplane = DataPlane(self._fleet, settings.id, VERSION)
+        shared = SharedMemory(settings.allow_client_shm, settings.client_shm_max_tensor_size)
+        self._dataplane = DataPlane(self._fleet, settings.id, VERSION, shared)
         self._doors = Doors()
         self._following: asyncio.Task[None] | None = None
 
     async def run(self) -> int:
         """Serve; the exit status."""
         try:
+            self._dataplane.tracing = self._start_tracing()
             await self._doors.open(self._dataplane, self._lag, self._settings)
             return await self._serve()
-        except (CannotListen, RepositoryError) as error:
+        except (CannotListen, RepositoryError, CannotTrace) as error:
             _log.error("%s", error)  # the reason is all there is to tell; no traceback
             return 1
         finally:
             await self._end()
+
+    def _start_tracing(self) -> Tracing:
+        """Raises CannotTrace."""
+        config = trace_config.parse(self._settings.trace_config)
+        return trace.start(config, self._settings.id, VERSION)
 
     async def _serve(self) -> int:
         failed = await self._load()
@@ -78,7 +91,7 @@ class Gateway:
         """The initial load, already following changes; None when a signal came first."""
         snapshot = await asyncio.to_thread(self._repository.snapshot)
         loading = asyncio.create_task(self._fleet.start(snapshot))
-        if self._settings.model_control_mode == "poll":
+        if self._settings.model_control_mode != "none":
             self._following = asyncio.create_task(self._follow())
             self._following.add_done_callback(_report)
         stopping = asyncio.create_task(self._stopping.wait())
@@ -103,6 +116,8 @@ class Gateway:
             await asyncio.wait([self._following])
         await self._doors.stop(until_ns)
         await self._fleet.close(until_ns)
+        if not await asyncio.to_thread(self._dataplane.tracing.close):
+            _log.warning("some traces could not be written before the end")
         await self._doors.stop_metrics()
         await self._checker.close()
         self._lag.stop()

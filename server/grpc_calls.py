@@ -1,82 +1,94 @@
 """One gRPC call: bytes in, bytes out, and errors as statuses.
 
-Every method of `server.grpc_door` is wrapped here. Parsing is ours and not grpcio's, so that a
-malformed message is the client's error with a reason instead of UNKNOWN.
+Every method of `server.grpc_door` is made here. `server.http2` carries the calls and knows nothing
+of messages and of what our rooms raise.
 """
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any
 
-import grpc
-import grpc.aio
 from google.protobuf.message import DecodeError, Message
 
 from backends.errors import BackendError
 from repository.errors import RepositoryError
 from schedulers.errors import SchedulingError
-from server.errors import Internal, InvalidRequest, ServingError, status_of
+from server.errors import InvalidRequest, ServingError, client_text, is_ours, status_of
+from server.http2.call import Call
+from server.http2.conversation import Conversation, Converse
+from server.http2.service import Streaming, Unary
+from server.http2.status import CallFailed
 
-Context = grpc.aio.ServicerContext[Any, Any]
-Call = Callable[[Any, Context], Awaitable[Any]]
-if TYPE_CHECKING:  # generic in grpcio's stubs only
-    Method = grpc.RpcMethodHandler[Any, Any]
-else:
-    Method = grpc.RpcMethodHandler
+Answer = Callable[[Any, Conversation], Awaitable[Message]]
+Write = Callable[[Any, Conversation], Awaitable[None]]
 
 EXPECTED = (ServingError, SchedulingError, BackendError, RepositoryError)
 """What our own rooms raise; anything else is a bug and says so."""
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
-def unary(kind: type[Message], answer: Call) -> Method:
+def immediate(answer: Callable[[bytes, Call], None]) -> Unary:
+    """A method that reads its bytes itself, and answers now or when it is called back."""
+
+    def work(data: bytes, call: Call) -> None:
+        try:
+            answer(data, call)
+        except Exception as error:  # noqa: BLE001 - the porch: failure() logs what is our fault
+            refuse(call, error, call.head.path)
+
+    return Unary(work)
+
+
+def unary(kind: type[Message], answer: Answer) -> Streaming:
     """A method that takes one `kind` and answers with the message `answer` returns."""
 
-    async def work(data: bytes, context: Context) -> bytes:
-        message: Message = await answer(parse(kind, data), context)
-        return message.SerializeToString()
+    async def work(call: Conversation) -> None:
+        message = await answer(parse(kind, await call.message()), call)
+        await call.write(message.SerializeToString())
 
-    return grpc.unary_unary_rpc_method_handler(_guarded(work))
-
-
-def unary_bytes(answer: Call) -> Method:
-    """A method that reads its bytes itself and answers with bytes."""
-    return grpc.unary_unary_rpc_method_handler(_guarded(answer))
+    return stream(work)
 
 
-def server_stream(kind: type[Message], answer: Call) -> Method:
-    """A method that takes one `kind`; `answer` writes to the context as often as it likes."""
+def server_stream(kind: type[Message], write: Write) -> Streaming:
+    """A method that takes one `kind`; `write` sends as many messages as it likes."""
 
-    async def work(data: bytes, context: Context) -> None:
-        await answer(parse(kind, data), context)
+    async def work(call: Conversation) -> None:
+        await write(parse(kind, await call.message()), call)
 
-    return grpc.unary_stream_rpc_method_handler(_guarded(work))
-
-
-def stream(answer: Call) -> Method:
-    """A method with streams both ways; `answer` reads and writes bytes on the context."""
-    return grpc.stream_stream_rpc_method_handler(_guarded(answer))
+    return stream(work)
 
 
-def _guarded(work: Call) -> Any:
-    async def call(data: Any, context: Context) -> Any:
+def stream(converse: Converse) -> Streaming:
+    """A method with streams both ways; `converse` reads and writes bytes."""
+
+    async def work(call: Conversation) -> None:
         try:
-            return await work(data, context)
-        except EXPECTED as error:
-            await abort(context, error)
-        except grpc.aio.AbortError:
-            raise
+            await converse(call)
         except Exception as error:
-            logger.exception("a gRPC call failed unexpectedly")
-            await abort(context, Internal(f"{type(error).__name__}: {error}. This is a bug."))
+            raise failure(error, call.head.path) from error
 
-    return call
+    return Streaming(work)
 
 
-async def abort(context: Context, error: Exception) -> NoReturn:
-    """End the call with the status `server.errors` gives the error, and its message verbatim."""
-    await context.abort(grpc.StatusCode[status_of(error).grpc], str(error))
+def refuse(call: Call, error: Exception, about: str) -> None:
+    """End the call with the status of `error`; `about` is as for `failure`."""
+    failed = failure(error, about)
+    call.fail(failed.code, str(failed))
+
+
+def failure(error: Exception, about: str) -> CallFailed:
+    """The status `server.errors` gives the error, and its message; our own bugs are logged.
+
+    `about` names the call in the log: its method, or the request's id and model.
+    """
+    if isinstance(error, CallFailed):
+        return error
+    if is_ours(error):
+        _log.error("unexpected error while answering %s", about, exc_info=error)
+    code, text = status_of(error).grpc, client_text(error)
+    _log.debug("%s is answered with %s: %s", about, code, text)
+    return CallFailed(code, text)
 
 
 def parse(kind: type[Message], data: bytes) -> Any:

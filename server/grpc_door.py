@@ -1,106 +1,107 @@
-"""The gRPC door: Triton's `inference.GRPCInferenceService` and `grpc.health.v1` on grpc.aio.
+"""The gRPC door: Triton's `inference.GRPCInferenceService` and `grpc.health.v1`.
 
-A request comes off the wire as bytes, is parsed (`server.grpc_calls`), decoded
-(`server.codec_grpc`) and handed to `server.dataplane`; the Reply comes back the same way. Methods
-that are not in the table are refused as UNIMPLEMENTED by grpcio itself.
+`server.http2` carries the calls. A request comes off the wire as bytes, is parsed
+(`server.grpc_calls`), decoded (`server.codec_grpc`) and handed to `server.dataplane`; the Reply
+comes back the same way. Methods that are not in the table are refused as UNIMPLEMENTED.
 """
 
 import asyncio
-import errno
-import socket
+import os
 import time
-from collections.abc import AsyncIterator, Mapping
+from functools import partial
 
-import grpc
-import grpc.aio
 from grpc_health.v1 import health_pb2
 from tritonclient.grpc import service_pb2 as pb
 
+from schedulers.reply import Reply
 from schedulers.request import InferRequest
 from server import describe
+from server.access_log import AccessLog
 from server.codec_grpc import decode, encode
 from server.dataplane import DataPlane, parse_version
 from server.errors import InvalidRequest, Unsupported
-from server.grpc_calls import Context, Method, parse, server_stream, stream, unary, unary_bytes
+from server.form import PLAIN, Form
+from server.forwarding import Forwarding, forward
+from server.grpc_calls import immediate, parse, refuse, server_stream, stream, unary
 from server.grpc_heads import Heads
 from server.grpc_health import INFERENCE, Health
+from server.grpc_porch import guard_of, kinds_of, note, text_metadata
+from server.grpc_shared_memory import shared_memory_methods
 from server.grpc_stream import InferStream
+from server.grpc_trace import Answer, log_setting, submit_followed, trace_setting
+from server.http2.call import Call
+from server.http2.conversation import Conversation
+from server.http2.listener import Listener, listen
+from server.http2.service import PLAIN_KINDS, Methods, Streaming, Unary
+from server.overrides import of_message
+from server.place import Place
 from server.served import Served
 from server.settings import Settings
+from server.settings_doors import UNIX
+from server.signature import Signature
 from server.statistics import statistics
+from server.tls import grpc_context
 
 
-async def start(dataplane: DataPlane, settings: Settings) -> "GrpcDoor":
+async def start(
+    dataplane: DataPlane, settings: Settings, log: AccessLog | None = None
+) -> "GrpcDoor":
     """Listen on `grpc_address`:`grpc_port` (0: any free port).
 
-    Raises OSError naming address, port and flag when the port cannot be had.
+    Raises OSError naming address, port and flag when the port cannot be had, UnusableCertificate.
     """
     address, port = settings.grpc_address, settings.grpc_port
-    _require_free(address, port)
-    limit = settings.grpc_max_message_size
-    server = grpc.aio.server(
-        options=(
-            ("grpc.so_reuseport", 0),
-            ("grpc.max_receive_message_length", limit),
-            ("grpc.max_send_message_length", limit),
-        )
-    )
-    service = _Service(dataplane)
-    server.add_generic_rpc_handlers((service,))
-    host = f"[{address}]" if ":" in address else address
+    shared = settings.reuse_port or settings.reuse_grpc_port
+    place = Place(address, port, grpc_context(settings), shared)
+    pattern = settings.grpc_header_forward_pattern
+    service = _Service(dataplane, Forwarding(pattern) if pattern else None)
+    kinds = PLAIN_KINDS if log is None else kinds_of(log)
+    limit, guard = settings.grpc_max_message_size, guard_of(settings)
     try:
-        bound = server.add_insecure_port(f"{host}:{port}")
-    except RuntimeError as error:
-        raise OSError(errno.EADDRINUSE, _refusal(address, port, str(error))) from error
-    await server.start()
-    return GrpcDoor(server, service, bound)
+        listener = await listen(service.methods, place, limit, guard, kinds)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise OSError(error.errno, _refusal(address, port, reason)) from error
+    return GrpcDoor(listener, service)
 
 
 class GrpcDoor:
     """An open gRPC port."""
 
-    def __init__(self, server: grpc.aio.Server, service: "_Service", port: int) -> None:
-        self._server = server
+    def __init__(self, listener: Listener, service: "_Service") -> None:
+        self._listener = listener
         self._service = service
-        self.port = port
+        self.port = listener.port
 
     async def stop(self, grace_secs: float) -> None:
         """Accept nothing new, answer what is in flight, cut off what is left after the grace."""
         self._service.close_streams()
-        await self._server.stop(grace_secs)
-
-
-def _require_free(address: str, port: int) -> None:
-    """Try the port ourselves: grpcio only says that it failed, and not why."""
-    if not port:
-        return
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((address, port))
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise OSError(error.errno, _refusal(address, port, reason)) from error
+        await self._listener.stop(grace_secs)
 
 
 def _refusal(address: str, port: int, reason: str) -> str:
+    if address.startswith(UNIX):
+        return (
+            f"cannot listen for gRPC on {address}: {reason}; "
+            "choose another path with --grpc-address"
+        )
     return (
         f"cannot listen for gRPC on {address} port {port}: {reason}; "
         "choose another port with --grpc-port"
     )
 
 
-class _Service(grpc.GenericRpcHandler):  # type: ignore[type-arg]
-    """One dictionary from a call's full path to what answers it."""
+class _Service:
+    """What answers each method; `methods` is the table, by a call's full path."""
 
-    def __init__(self, dataplane: DataPlane) -> None:
+    def __init__(self, dataplane: DataPlane, forwarding: Forwarding | None = None) -> None:
         self._dataplane = dataplane
+        self._forwarding = forwarding
         self._closing = asyncio.Event()
         self._streams: set[InferStream] = set()
         self._heads = Heads()
         health = Health(dataplane, self._closing)
-        self._methods: Mapping[str, Method] = {
+        self.methods: Methods = {
             f"/{INFERENCE}/{name}": method for name, method in self._inference().items()
         } | {
             "/grpc.health.v1.Health/Check": unary(health_pb2.HealthCheckRequest, health.check),
@@ -109,9 +110,9 @@ class _Service(grpc.GenericRpcHandler):  # type: ignore[type-arg]
             ),
         }
 
-    def _inference(self) -> dict[str, Method]:
+    def _inference(self) -> dict[str, Unary | Streaming]:
         return {
-            "ModelInfer": unary_bytes(self.infer),
+            "ModelInfer": immediate(self.infer),
             "ModelStreamInfer": stream(self.infer_stream),
             "ServerLive": unary(pb.ServerLiveRequest, self.live),
             "ServerReady": unary(pb.ServerReadyRequest, self.ready),
@@ -123,10 +124,15 @@ class _Service(grpc.GenericRpcHandler):  # type: ignore[type-arg]
             "RepositoryIndex": unary(pb.RepositoryIndexRequest, self.index),
             "RepositoryModelLoad": unary(pb.RepositoryModelLoadRequest, self.load),
             "RepositoryModelUnload": unary(pb.RepositoryModelUnloadRequest, self.unload),
+            "TraceSetting": unary(pb.TraceSettingRequest, self.trace_setting),
+            "LogSettings": unary(pb.LogSettingsRequest, self.log_settings),
+            **{
+                name: unary(kind, answer)
+                for name, (kind, answer) in shared_memory_methods(
+                    self._dataplane.shared_memory
+                ).items()
+            },
         }
-
-    def service(self, details: grpc.HandlerCallDetails) -> Method | None:
-        return self._methods.get(details.method)
 
     def close_streams(self) -> None:
         """End watches at once, and infer streams when what they have read is answered."""
@@ -134,63 +140,70 @@ class _Service(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         for open_stream in self._streams:
             open_stream.stop()
 
-    async def infer(self, data: bytes, context: Context) -> bytes:
-        """A client that goes away cancels this coroutine, and so the request."""
+    def infer(self, data: bytes, call: Call) -> None:
+        """Answered from the Reply's callback; a client that goes away cancels the request."""
         arrived_ns = time.monotonic_ns()
-        served, request = self._known(data, arrived_ns) or self._decoded(data, arrived_ns)
-        remaining_s: float | None = context.time_remaining()
-        if remaining_s is not None:
-            request.deadline_ns = arrived_ns + int(remaining_s * 1e9)
-        response = await self._dataplane.submit(served, request).one()
-        answer: bytes = encode(response, served.signature).SerializeToString()
-        return answer
+        served, request, form = self._known(data, arrived_ns) or self._decoded(data, arrived_ns)
+        request.deadline_ns = call.deadline_ns
+        if self._forwarding is not None:
+            forward(request, self._forwarding, text_metadata(call.head))
+        note(call, request)
+        answer: Answer = partial(_answer, call, served.signature, form, request)
+        if self._dataplane.tracing.on:
+            reply, answer = submit_followed(self._dataplane, served, request, call, answer)
+        else:
+            reply = self._dataplane.submit(served, request)
+        call.on_cancel = reply.cancel
+        reply.then(answer)
 
-    def _known(self, data: bytes, arrived_ns: int) -> tuple[Served, InferRequest] | None:
+    def _known(self, data: bytes, arrived_ns: int) -> tuple[Served, InferRequest, Form] | None:
         head = self._heads.find(data)
         if head is None:
             return None
         served = self._dataplane.find(head.model, head.version)
         if head.signature is not served.signature:
             return None
-        return served, head.request(data, arrived_ns)
+        return served, head.request(data, arrived_ns), PLAIN
 
-    def _decoded(self, data: bytes, arrived_ns: int) -> tuple[Served, InferRequest]:
+    def _decoded(self, data: bytes, arrived_ns: int) -> tuple[Served, InferRequest, Form]:
         message = parse(pb.ModelInferRequest, data)
         served = self._dataplane.find(message.model_name, message.model_version)
         if served.signature.decoupled:
             raise Unsupported(
                 "ModelInfer RPC doesn't support models with decoupled transaction policy"
             )
-        request = decode(message, served.signature, arrived_ns)
-        self._heads.learn(data, message, request, served.signature)
-        return served, request
+        shared = self._dataplane.shared_memory
+        request, form = decode(message, served.signature, arrived_ns, shared)
+        if form is PLAIN:
+            self._heads.learn(data, message, request, served.signature)
+        return served, request, form
 
-    async def infer_stream(self, requests: AsyncIterator[bytes], context: Context) -> None:
-        opened = InferStream(self._dataplane, requests, context)
+    async def infer_stream(self, call: Conversation) -> None:
+        opened = InferStream(self._dataplane, call, self._forwarding)
         self._streams.add(opened)
         try:
             await opened.run()
         finally:
             self._streams.discard(opened)
 
-    async def live(self, message: object, context: Context) -> pb.ServerLiveResponse:
+    async def live(self, message: object, call: Conversation) -> pb.ServerLiveResponse:
         return pb.ServerLiveResponse(live=True)
 
-    async def ready(self, message: object, context: Context) -> pb.ServerReadyResponse:
+    async def ready(self, message: object, call: Conversation) -> pb.ServerReadyResponse:
         return pb.ServerReadyResponse(ready=self._dataplane.ready())
 
     async def model_ready(
-        self, message: pb.ModelReadyRequest, context: Context
+        self, message: pb.ModelReadyRequest, call: Conversation
     ) -> pb.ModelReadyResponse:
         return pb.ModelReadyResponse(
             ready=self._dataplane.model_ready(message.name, message.version)
         )
 
-    async def metadata(self, message: object, context: Context) -> pb.ServerMetadataResponse:
+    async def metadata(self, message: object, call: Conversation) -> pb.ServerMetadataResponse:
         return describe.server_metadata(self._dataplane.name, self._dataplane.version)
 
     async def model_metadata(
-        self, message: pb.ModelMetadataRequest, context: Context
+        self, message: pb.ModelMetadataRequest, call: Conversation
     ) -> pb.ModelMetadataResponse:
         served = self._named(message.name, message.version)
         if message.version:
@@ -199,35 +212,31 @@ class _Service(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         return describe.metadata(served, versions)
 
     async def model_config(
-        self, message: pb.ModelConfigRequest, context: Context
+        self, message: pb.ModelConfigRequest, call: Conversation
     ) -> pb.ModelConfigResponse:
         return describe.config(self._named(message.name, message.version))
 
     async def model_statistics(
-        self, message: pb.ModelStatisticsRequest, context: Context
+        self, message: pb.ModelStatisticsRequest, call: Conversation
     ) -> pb.ModelStatisticsResponse:
         return statistics(self._dataplane.statistics(message.name, message.version))
 
     async def index(
-        self, message: pb.RepositoryIndexRequest, context: Context
+        self, message: pb.RepositoryIndexRequest, call: Conversation
     ) -> pb.RepositoryIndexResponse:
         _refuse_repository_name(message.repository_name)
         return describe.index(self._dataplane.index(message.ready))
 
     async def load(
-        self, message: pb.RepositoryModelLoadRequest, context: Context
+        self, message: pb.RepositoryModelLoadRequest, call: Conversation
     ) -> pb.RepositoryModelLoadResponse:
         _refuse_repository_name(message.repository_name)
-        for key in message.parameters:
-            raise Unsupported(
-                f"load parameter '{key}' is not offered by this server; "
-                f"'{message.model_name}' is loaded from its repository as it stands"
-            )
-        await self._dataplane.models.load(message.model_name)
+        override = of_message(message.parameters)
+        await self._dataplane.models.load(message.model_name, override)
         return pb.RepositoryModelLoadResponse()
 
     async def unload(
-        self, message: pb.RepositoryModelUnloadRequest, context: Context
+        self, message: pb.RepositoryModelUnloadRequest, call: Conversation
     ) -> pb.RepositoryModelUnloadResponse:
         _refuse_repository_name(message.repository_name)
         dependents = message.parameters.get("unload_dependents")
@@ -240,8 +249,31 @@ class _Service(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         )
         return pb.RepositoryModelUnloadResponse()
 
+    async def trace_setting(
+        self, message: pb.TraceSettingRequest, call: Conversation
+    ) -> pb.TraceSettingResponse:
+        return trace_setting(message, self._dataplane)
+
+    async def log_settings(
+        self, message: pb.LogSettingsRequest, call: Conversation
+    ) -> pb.LogSettingsResponse:
+        return log_setting(message)
+
     def _named(self, name: str, version: str) -> Served:
         return self._dataplane.models.get(name, parse_version(version) if version else None)
+
+
+def _answer(
+    call: Call, signature: Signature, form: Form, request: InferRequest, reply: Reply
+) -> None:
+    if call.over:
+        return
+    try:
+        message = encode(reply.result(), signature, form).SerializeToString()
+    except Exception as error:  # noqa: BLE001 - the porch: refuse() logs what is our fault
+        refuse(call, error, f"request '{request.id}' to model '{request.model}'")
+    else:
+        call.finish(message)
 
 
 def _refuse_repository_name(name: str) -> None:

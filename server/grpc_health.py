@@ -9,7 +9,7 @@ from grpc_health.v1 import health_pb2
 
 from server.dataplane import DataPlane
 from server.errors import UnknownModel
-from server.grpc_calls import Context
+from server.http2.conversation import Conversation
 
 INFERENCE = "inference.GRPCInferenceService"
 _SERVICES = ("", INFERENCE)
@@ -24,7 +24,7 @@ class Health:
         self._closing = closing
 
     async def check(
-        self, message: health_pb2.HealthCheckRequest, context: Context
+        self, message: health_pb2.HealthCheckRequest, call: Conversation
     ) -> health_pb2.HealthCheckResponse:
         if message.service not in _SERVICES:
             raise UnknownModel(
@@ -32,7 +32,7 @@ class Health:
             )
         return self._response()
 
-    async def watch(self, message: health_pb2.HealthCheckRequest, context: Context) -> None:
+    async def watch(self, message: health_pb2.HealthCheckRequest, call: Conversation) -> None:
         """Write the state now and whenever it changes, until the client or the server goes.
 
         There is no bell for readiness, which is computed: it is looked at four times a second.
@@ -45,7 +45,7 @@ class Health:
         while True:
             now = self._response() if known else unknown
             if now != last:
-                await context.write(now.SerializeToString())
+                await call.write(now.SerializeToString())
                 last = now
             if self._closing.is_set():
                 return

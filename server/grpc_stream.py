@@ -1,4 +1,5 @@
-"""ModelStreamInfer: many requests in flight on one stream, answered in the order they came.
+"""ModelStreamInfer: many requests in flight on one stream, answered in the order they came, but
+for decoupled models, whose responses go out as they are made.
 
 Opened by `server.grpc_door`. A reader decodes and submits; the writer carries answers back. A
 request that fails is an `error_message` and the stream goes on, unless the client sent the
@@ -7,7 +8,6 @@ metadata `triton_grpc_error: true`: then the first error ends it with that error
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from tritonclient.grpc import service_pb2 as pb
@@ -15,10 +15,16 @@ from tritonclient.grpc import service_pb2 as pb
 from schedulers.reply import Reply
 from schedulers.request import InferResponse
 from server.codec_grpc import EMPTY_FINAL, decode, fill
-from server.dataplane import DataPlane
+from server.dataplane import STOPPING, DataPlane
 from server.errors import NotReady
-from server.grpc_calls import EXPECTED, Context, abort, parse
+from server.form import PLAIN, Form
+from server.forwarding import Forwarding, forward
+from server.grpc_calls import EXPECTED, parse
+from server.grpc_porch import text_metadata
+from server.grpc_trace import received_by
+from server.http2.conversation import Conversation
 from server.served import Served
+from server.trace_record import Trace, following
 
 IN_FLIGHT = 256
 """Requests one stream may have unanswered; the next is not read from the wire before."""
@@ -35,21 +41,24 @@ class _Asked:
     reply: Reply | None = None
     error: Exception | None = None
     empty_final: bool = False
+    trace: Trace | None = None
+    form: Form = PLAIN
 
 
 class InferStream:
     """One open stream. It ends when the client has half-closed and every answer is written."""
 
     def __init__(
-        self, dataplane: DataPlane, requests: AsyncIterator[bytes], context: Context
+        self, dataplane: DataPlane, call: Conversation, forwarding: Forwarding | None = None
     ) -> None:
         self._dataplane = dataplane
-        self._requests = requests
-        self._context = context
+        self._forwarding = forwarding
+        self._call = call
         self._slots = asyncio.Semaphore(IN_FLIGHT)
         self._asked: asyncio.Queue[_Asked | None] = asyncio.Queue()
         self._open: set[Reply] = set()
-        self._errors_end_it = ("triton_grpc_error", "true") in (context.invocation_metadata() or ())
+        self._writing = asyncio.Lock()
+        self._errors_end_it = ("triton_grpc_error", "true") in call.metadata
         self._reader: asyncio.Task[None] | None = None
         self._stopping = False
 
@@ -61,25 +70,29 @@ class InferStream:
 
     async def run(self) -> None:
         """Serve the stream to its end; when the client goes, its open requests are cancelled."""
-        self._reader = asyncio.create_task(self._read())
         try:
-            while (asked := await self._asked.get()) is not None:
-                await self._answer(asked)
-                self._slots.release()
+            async with asyncio.TaskGroup() as beside:
+                self._reader = beside.create_task(self._read(beside))
+                while (asked := await self._asked.get()) is not None:
+                    await self._answer(asked)
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from None
         finally:
-            self._reader.cancel()
             for reply in self._open:
                 reply.cancel()
-        await asyncio.wait((self._reader,))
         if self._stopping:
-            raise NotReady("Server is stopping, it accepts no new inference requests")
-        self._reader.result()
+            raise NotReady(STOPPING)
 
-    async def _read(self) -> None:
+    async def _read(self, beside: asyncio.TaskGroup) -> None:
+        """Submit what comes; decoupled requests are answered `beside` the others, which queue."""
         try:
             await self._slots.acquire()
-            async for data in self._requests:
-                self._asked.put_nowait(self._submit(data))
+            async for data in self._call.messages():
+                asked = self._submit(data)
+                if asked.served is not None and asked.served.signature.decoupled:
+                    beside.create_task(self._answer(asked))
+                else:
+                    self._asked.put_nowait(asked)
                 await self._slots.acquire()
         finally:
             self._asked.put_nowait(None)
@@ -90,11 +103,21 @@ class InferStream:
             message = parse(pb.ModelInferRequest, data)
             asked.id = message.id
             served = self._dataplane.find(message.model_name, message.model_version)
-            request = decode(message, served.signature, time.monotonic_ns())
+            shared = self._dataplane.shared_memory
+            request, asked.form = decode(message, served.signature, time.monotonic_ns(), shared)
             asked.empty_final = (
                 EMPTY_FINAL in message.parameters and message.parameters[EMPTY_FINAL].bool_param
             )
-            asked.reply = self._dataplane.submit(served, request)
+            request.deadline_ns = self._call.deadline_ns
+            if self._forwarding is not None:
+                forward(request, self._forwarding, text_metadata(self._call.head))
+            if self._dataplane.tracing.on:
+                received = received_by(self._call, request)
+                asked.reply, asked.trace = self._dataplane.submit_followed(
+                    served, request, received
+                )
+            else:
+                asked.reply = self._dataplane.submit(served, request)
             asked.served = served
             self._open.add(asked.reply)
         except EXPECTED as error:
@@ -103,37 +126,54 @@ class InferStream:
 
     async def _answer(self, asked: _Asked) -> None:
         try:
-            if asked.error is not None:
-                raise asked.error
-            assert asked.served is not None
-            assert asked.reply is not None
-            if asked.served.signature.decoupled:
-                await self._write_all(asked, asked.served, asked.reply)
-            else:
-                await self._write(await asked.reply.one(), asked.served, final=True)
+            with following(asked.trace):
+                await self._answer_well(asked)
         except EXPECTED as error:
             if self._errors_end_it:
-                await abort(self._context, error)
-            await self._context.write(_error(asked, error).SerializeToString())
+                raise
+            await self._say(_error(asked, error))
         if asked.reply is not None:
             self._open.discard(asked.reply)
+        self._slots.release()
+
+    async def _answer_well(self, asked: _Asked) -> None:
+        """Raises what the request failed with."""
+        if asked.error is not None:
+            raise asked.error
+        assert asked.served is not None
+        assert asked.reply is not None
+        if asked.served.signature.decoupled:
+            await self._write_all(asked, asked.served, asked.reply)
+        else:
+            await self._write(asked, await asked.reply.one(), asked.served, final=True)
 
     async def _write_all(self, asked: _Asked, served: Served, reply: Reply) -> None:
         """A decoupled model's responses; its end alone is written only where it was asked for."""
         ended = False
         async for response in reply:
             ended = response.last
-            await self._write(response, served, final=ended)
+            await self._write(asked, response, served, final=ended)
         if not ended and asked.empty_final:
             message = _named(asked.id, served)
             message.infer_response.parameters[_FINAL].bool_param = True
-            await self._context.write(message.SerializeToString())
+            await self._say(message)
 
-    async def _write(self, response: InferResponse, served: Served, *, final: bool) -> None:
+    async def _write(
+        self, asked: _Asked, response: InferResponse, served: Served, *, final: bool
+    ) -> None:
+        if asked.trace is not None:
+            asked.trace.answered(response)
+            asked.trace.sending()
         message = _named(response.id, served)
-        fill(message.infer_response, response, served.signature)
+        fill(message.infer_response, response, served.signature, asked.form)
         message.infer_response.parameters[_FINAL].bool_param = final
-        await self._context.write(message.SerializeToString())
+        await self._say(message)
+        if asked.trace is not None:
+            asked.trace.sent()
+
+    async def _say(self, message: pb.ModelStreamInferResponse) -> None:
+        async with self._writing:  # one at a time may wait for a client that reads slowly
+            await self._call.write(message.SerializeToString())
 
 
 def _named(request_id: str, served: Served) -> pb.ModelStreamInferResponse:

@@ -1,19 +1,31 @@
-"""An HTTP listener: uvicorn's protocol on our own socket, so that we decide how it ends."""
+"""An HTTP listener: our connections on our own socket, so that we decide how it ends."""
 
 import asyncio
 import contextlib
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from server.access_log import AccessLog
+from server.compression import CompressedApp
+from server.connection import Connection, Wire
 from server.dataplane import DataPlane
-from server.infer_http import InferProtocol, Limits
+from server.forwarding import Forwarding
+from server.infer_http import Limits
+from server.infer_protocol import InferProtocol, SpellingProtocol
+from server.place import Opened, Place, open_place, url_of
+from server.porch import LoggedApp, LoggedExchange, LoggedTurnedAway, RestrictedApp
+from server.restricted import Locks
 
-_KEEP_ALIVE_S = 75
-_BACKLOG = 2048
+
+class Porch(NamedTuple):
+    """What stands before the REST API; each part is absent unless asked for."""
+
+    locks: Locks
+    forwarding: Forwarding | None = None
+    log: AccessLog | None = None
 
 
 class _Connections(set[Any]):
@@ -35,22 +47,19 @@ class _Connections(set[Any]):
 
 
 class Listener:
-    """One open port and its connections."""
+    """One open place and its connections. `port` is the number it got, 0 for a Unix socket."""
 
-    def __init__(self, server: asyncio.Server, state: ServerState) -> None:
-        self._server = server
+    def __init__(self, opened: Opened, url: str, state: ServerState) -> None:
+        self._opened = opened
         self._state = state
         self._connections = state.connections = _Connections()
-
-    @property
-    def port(self) -> int:
-        port: int = self._server.sockets[0].getsockname()[1]
-        return port
+        self.port = opened.port
+        self.url = url
 
     async def stop(self, deadline_ns: int) -> None:
         """Accept no more, let running exchanges end until `time.monotonic_ns` passes
         `deadline_ns`, close idle connections at once."""
-        self._server.close()
+        self._opened.close()
         for connection in list(self._state.connections):
             connection.shutdown()
         seconds = max(0.0, (deadline_ns - time.monotonic_ns()) / 1e9)
@@ -64,36 +73,38 @@ class Listener:
         await asyncio.gather(*self._state.tasks, return_exceptions=True)
 
 
-async def start(app: Any, address: str, port: int) -> Listener:
-    """Serve an ASGI application. Raises OSError when the port cannot be opened."""
-    return await _listen(HttpToolsProtocol, app, address, port)
+async def start(app: Any, place: Place) -> Listener:
+    """Serve an ASGI application. Raises OSError when the place cannot be opened."""
+    return await _listen(Connection, app, place)
 
 
 async def start_inference(
-    app: Any, dataplane: DataPlane, limits: Limits, address: str, port: int
+    app: Any, dataplane: DataPlane, limits: Limits, wire: Wire, place: Place, porch: Porch
 ) -> Listener:
     """Serve inference, and `app` for every other path. Raises OSError."""
-    protocol = type("Inference", (InferProtocol,), {"dataplane": dataplane, "limits": limits})
-    return await _listen(protocol, app, address, port)
+    app = CompressedApp(app, limits.body_bytes)
+    facts: dict[str, Any] = {"dataplane": dataplane, "limits": limits, "wire": wire}
+    facts["forwarding"] = porch.forwarding
+    facts["lock"] = porch.locks.get("inference")
+    if porch.locks:
+        app = RestrictedApp(app, porch.locks)
+    if porch.log is not None:
+        app = LoggedApp(app, porch.log)
+        facts.update(log=porch.log, exchange=LoggedExchange, refusal=LoggedTurnedAway)
+    base = InferProtocol if porch.forwarding is None else SpellingProtocol
+    return await _listen(type("Inference", (base,), facts), app, place)
 
 
-async def _listen(protocol: type[HttpToolsProtocol], app: Any, address: str, port: int) -> Listener:
+async def _listen(protocol: type[Connection], app: Any, place: Place) -> Listener:
     config = Config(
-        app,
-        http=protocol,
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        timeout_keep_alive=_KEEP_ALIVE_S,
+        app, http=protocol, ws="none", lifespan="off", log_config=None, access_log=False
     )
     config.load()
     state = ServerState()
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(
-        lambda: protocol(config=config, server_state=state, app_state={}, _loop=loop),
-        address,
-        port,
-        backlog=_BACKLOG,
-    )
-    return Listener(server, state)
+
+    def connect() -> Connection:
+        return protocol(config=config, server_state=state, app_state={}, _loop=loop)
+
+    opened = await open_place(place, connect)
+    return Listener(opened, url_of(place, opened.port), state)

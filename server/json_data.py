@@ -3,21 +3,27 @@
 Called by `server.codec_json` only. Texts are Triton's where it has one.
 """
 
-import json
+import struct
 from collections.abc import Sequence
 from typing import Any
 
 import ml_dtypes
 import numpy as np
-import orjson
 
 from repository.tensors import Array
 from server.admit import bytes_array, element_count
 from server.errors import Internal, InvalidRequest
-from server.json_large import LARGE_BYTES, load_large
 from server.signature import TensorSpec
 
 _KINDS = {"BOOL": "b", "FP16": "fiu", "FP32": "fiu", "FP64": "fiu", "BF16": "fiu"}
+_PACKED = {
+    **dict(zip(("INT8", "INT16", "INT32", "INT64"), "bhiq", strict=True)),
+    **dict(zip(("UINT8", "UINT16", "UINT32", "UINT64"), "BHIQ", strict=True)),
+    **dict(zip(("FP16", "FP32", "FP64"), "efd", strict=True)),
+}
+"""Data type → letter of `struct`, which checks type and range of each number on its way, three
+times as fast as `np.array` (3,000 floats: 16 µs against 51)."""
+
 _EXPECTED = {"BOOL": "boolean", "BYTES": "string"}
 
 
@@ -67,6 +73,16 @@ def _flattened(data: list[Any]) -> list[Any]:
 
 
 def _numbers(data: list[Any], spec: TensorSpec) -> Array:
+    form = _PACKED.get(spec.datatype)
+    if form and type(data[0]) is not bool:
+        try:
+            return np.frombuffer(struct.pack(f"<{len(data)}{form}", *data), spec.dtype)
+        except (struct.error, OverflowError):
+            return _cast(_any_numbers(data, spec), spec)  # says what is wrong
+    return _cast(_any_numbers(data, spec), spec)
+
+
+def _any_numbers(data: list[Any], spec: TensorSpec) -> Array:
     try:
         whole = spec.datatype == "UINT64" and all(type(value) is int for value in data)
         array = np.array(data, np.uint64) if whole else np.array(data)
@@ -74,13 +90,22 @@ def _numbers(data: list[Any], spec: TensorSpec) -> Array:
         raise _wrong_type(spec) from error
     if array.ndim != 1 or array.dtype.kind not in _KINDS.get(spec.datatype, "iu"):
         raise _wrong_type(spec)
-    return _cast(array, spec)
+    return array
 
 
 def _cast(array: Array, spec: TensorSpec) -> Array:
     if array.dtype.kind in "iu" and spec.dtype.kind in "iu" and array.dtype != spec.dtype:
         _check_range(array, spec)
-    return array.astype(spec.dtype, copy=False)
+    if array.dtype == spec.dtype:
+        return array
+    try:
+        with np.errstate(over="raise"):
+            return array.astype(spec.dtype)
+    except FloatingPointError as error:
+        raise InvalidRequest(
+            f"input '{spec.name}': a number is too large for {spec.datatype}; "
+            "write Infinity if that is meant"
+        ) from error
 
 
 def _check_range(array: Array, spec: TensorSpec) -> None:
@@ -132,38 +157,3 @@ def json_data(array: Array) -> Any:
     if array.dtype == ml_dtypes.bfloat16:
         flat = flat.astype(np.float32)
     return flat if flat.flags.c_contiguous else np.ascontiguousarray(flat)
-
-
-def dump(document: dict[str, Any]) -> bytes:
-    """Render a response. NaN and infinities become `NaN`, `Infinity`, as Triton writes them."""
-    body = orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY)
-    if b"null" not in body:
-        return body
-    return json.dumps(
-        document, default=lambda array: array.tolist(), separators=(",", ":")
-    ).encode()
-
-
-def load(text: bytes | memoryview) -> Any:
-    """Parse a request; accepts `NaN` and `Infinity` tokens. Raises InvalidRequest.
-
-    In a large text the numbers of `inputs[].data` come as arrays instead of lists.
-    """
-    if len(text) >= LARGE_BYTES:
-        document = load_large(text)
-        if document is not None:
-            return document
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        try:
-            return json.loads(bytes(text))
-        except (ValueError, RecursionError):
-            raise InvalidRequest(
-                f"failed to parse the request JSON buffer: {_reason(error)} at {error.pos}"
-            ) from error
-
-
-def _reason(error: orjson.JSONDecodeError) -> str:
-    reason = error.msg.partition(":")[0].strip()
-    return reason[:1].upper() + reason[1:] + "." if reason else "Invalid value."

@@ -4,17 +4,21 @@ Whatever blocks happens on a thread of its own; the loop only waits.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from backends.errors import LoadFailed
+from backends.errors import BackendError, LoadFailed
 from backends.registry import runtime_of
 from backends.seam import Device
+from repository.errors import RepositoryError
 from repository.model import ModelConfig, ModelVersion
 from schedulers.batching import BatchScheduler
 from schedulers.build import build as build_scheduler
+from schedulers.cache import ResponseCache
+from schedulers.cached import CachedScheduler
 from schedulers.cores import CoreTokens
 from schedulers.counters import Counters
 from server.abandon import work_or_undo
@@ -24,13 +28,15 @@ from server.prepare import Parts, close_all, prepare
 from server.served import Served
 from server.settings import Settings
 
+_log = logging.getLogger(__name__)
+
 
 @dataclass(slots=True, eq=False)
 class Built:
     """A version ready to serve, its scheduler, and the device of each of its instances."""
 
     served: Served
-    scheduler: BatchScheduler
+    scheduler: BatchScheduler | CachedScheduler
     devices: tuple[Device, ...]
 
 
@@ -42,13 +48,28 @@ class Loader:
         self._tokens = tokens
         self._settings = settings
         self._gpus = visible_gpus()
+        self._cache = ResponseCache(settings.cache_bytes) if settings.cache_bytes else None
         self._slots = asyncio.Semaphore(settings.model_load_thread_count)
 
     async def build(self, version: ModelVersion) -> Built:
-        """Load and warm a version; nothing is left behind when it raises.
+        """Load and warm a version, again if it fails and the settings allow for retries.
 
-        Raises LoadFailed with the reason.
+        Nothing is left behind when it raises. Raises LoadFailed with the reason.
         """
+        for left in range(self._settings.model_load_retry_count, 0, -1):
+            try:
+                return await self._build(version)
+            except (BackendError, RepositoryError) as error:
+                _log.warning(
+                    "%s %d: load failed, tries left: %d: %s",
+                    version.name,
+                    version.number,
+                    left,
+                    error,
+                )
+        return await self._build(version)
+
+    async def _build(self, version: ModelVersion) -> Built:
         began = time.monotonic()
         config = await self._checker.complete(version)
         completed = replace(version, config=config)
@@ -60,6 +81,7 @@ class Loader:
             counters,
             self._tokens,
             self._settings.default_max_queue_size,
+            self._cache,
         )
         served = Served(
             version=parts.version,
@@ -67,7 +89,6 @@ class Loader:
             scheduler=scheduler,
             counters=counters,
             instances=tuple(parts.instances),
-            labels=parts.labels,
             load_seconds=time.monotonic() - began,
         )
         return Built(served, scheduler, tuple(parts.devices))

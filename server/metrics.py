@@ -13,7 +13,9 @@ from typing import Any, NamedTuple, Protocol
 from schedulers.counters import BUCKETS_US, FAILURE_REASONS, Counters, Histogram
 from server.dataplane import Models
 from server.load_figures import Machine
+from server.metrics_config import MetricsConfig
 from server.served import Served
+from server.trace import Tracing
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
@@ -95,6 +97,34 @@ _PER_VERSION: tuple[tuple[Metric, Callable[[Served], float]], ...] = (
         lambda served: served.counters.pending,
     ),
     (
+        Metric("nv_cache_num_hits_per_model", "counter", "Requests the response cache answered"),
+        lambda served: served.counters.cache_hits,
+    ),
+    (
+        Metric(
+            "nv_cache_num_misses_per_model",
+            "counter",
+            "Requests the response cache could not answer and that were executed",
+        ),
+        lambda served: served.counters.cache_misses,
+    ),
+    (
+        Metric(
+            "nv_cache_hit_duration_per_model",
+            "counter",
+            "Time spent on answering from the response cache, in microseconds",
+        ),
+        lambda served: served.counters.cache_hit_ns // 1000,
+    ),
+    (
+        Metric(
+            "nv_cache_miss_duration_per_model",
+            "counter",
+            "Time spent on looking up and keeping what the cache did not have, in microseconds",
+        ),
+        lambda served: served.counters.cache_miss_ns // 1000,
+    ),
+    (
         Metric(
             "nv_model_load_duration_secs",
             "gauge",
@@ -123,6 +153,12 @@ _HISTOGRAMS: tuple[tuple[Metric, Callable[[Counters], Histogram]], ...] = (
         ),
         lambda counters: counters.queue_histogram,
     ),
+)
+
+_FIRST_RESPONSE = Metric(
+    "nv_inference_first_response_histogram_ms",
+    "histogram",
+    "Time from a successful request's arrival to its answer, in milliseconds",
 )
 
 _LOOP: tuple[tuple[Metric, Callable[[Lag], float]], ...] = (
@@ -163,21 +199,49 @@ _MACHINE: tuple[tuple[Metric, Callable[[Machine], float | None]], ...] = (
     ),
 )
 
+_TRACING: tuple[tuple[Metric, Callable[[Tracing], float]], ...] = (
+    (
+        Metric("modelyard_traces_written", "counter", "Traces written to their file or exported"),
+        lambda tracing: tracing.written,
+    ),
+    (
+        Metric(
+            "modelyard_traces_dropped",
+            "counter",
+            "Traces lost because their writer or its target could not keep up or failed",
+        ),
+        lambda tracing: tracing.dropped,
+    ),
+)
+
 METRICS: tuple[Metric, ...] = (
     *(metric for metric, _ in _PER_VERSION),
     _FAILURE,
     *(metric for metric, _ in _HISTOGRAMS),
+    _FIRST_RESPONSE,
     *(metric for metric, _ in _LOOP),
+    *(metric for metric, _ in _TRACING),
     *(metric for metric, _ in _MACHINE),
 )
 """Every metric the server exposes."""
 
 
+_DEFAULT = MetricsConfig()
+
+
 class MetricsApp:
     """A raw ASGI application: GET /metrics, and nothing else."""
 
-    def __init__(self, models: Models, lag: Lag) -> None:
+    def __init__(
+        self,
+        models: Models,
+        lag: Lag,
+        tracing: Tracing | None = None,
+        shown: MetricsConfig = _DEFAULT,
+    ) -> None:
         self._models = models
+        self._shown = shown
+        self._tracing = tracing
         self._lag = lag
         self._machine = Machine()
 
@@ -194,7 +258,8 @@ class MetricsApp:
         elif scope["method"] not in ("GET", "HEAD"):
             status, body = 405, b"Method Not Allowed; use GET\n"
         else:
-            status, body = 200, render(self._models, self._lag, self._machine)
+            status = 200
+            body = render(self._models, self._lag, self._machine, self._tracing, self._shown)
         headers = [(b"content-type", CONTENT_TYPE), (b"content-length", b"%d" % len(body))]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         if scope["method"] == "HEAD":
@@ -202,15 +267,24 @@ class MetricsApp:
         await send({"type": "http.response.body", "body": body})
 
 
-def render(models: Models, lag: Lag, machine: Machine | None = None) -> bytes:
+def render(
+    models: Models,
+    lag: Lag,
+    machine: Machine | None = None,
+    tracing: Tracing | None = None,
+    shown: MetricsConfig = _DEFAULT,
+) -> bytes:
     """Prometheus' text format, one group per metric.
 
     `machine` remembers the CPU clock between scrapes; without one, utilization is since boot.
+    Without `tracing` its counters are zero.
     """
     served = [(labels(one), one) for one in models.served()]
     counters = [(label, one.counters) for label, one in served]
     lines: list[str] = []
     for metric, of_version in _PER_VERSION:
+        if metric.name.endswith("_duration_us") and not shown.counters:
+            continue
         lines += _head(metric)
         lines += [f"{metric.name}{{{label}}} {of_version(one)}" for label, one in served]
     lines += _failures(counters)
@@ -218,20 +292,30 @@ def render(models: Models, lag: Lag, machine: Machine | None = None) -> bytes:
         lines += _head(metric)
         for label, one in counters:
             lines += _histogram(metric.name, label, histogram(one))
+    if shown.histograms:
+        lines += _head(_FIRST_RESPONSE)
+        for label, one in counters:
+            lines += _histogram(_FIRST_RESPONSE.name, label, one.request_histogram, 1000)
     for metric, of_lag in _LOOP:
         lines += (*_head(metric), f"{metric.name} {of_lag(lag)}")
-    machine = machine or Machine()
-    machine.look()
-    for metric, of_machine in _MACHINE:
-        value = of_machine(machine)
-        if value is not None:
-            lines += (*_head(metric), f"{metric.name} {value}")
+    tracing = tracing or Tracing()
+    for metric, of_tracing in _TRACING:
+        lines += (*_head(metric), f"{metric.name} {of_tracing(tracing)}")
+    lines += _of_machine(machine or Machine(), shown.cpu)
     lines.append("")
     return "\n".join(lines).encode()
 
 
 def _head(metric: Metric) -> tuple[str, str]:
     return f"# HELP {metric.name} {metric.help}", f"# TYPE {metric.name} {metric.type}"
+
+
+def _of_machine(machine: Machine, with_cpu: bool) -> Iterator[str]:
+    machine.look()
+    for metric, of_machine in _MACHINE:
+        value = of_machine(machine)
+        if value is not None and (with_cpu or not metric.name.startswith("nv_cpu_")):
+            yield from (*_head(metric), f"{metric.name} {value}")
 
 
 def _failures(counters: Iterable[tuple[str, Counters]]) -> Iterator[str]:
@@ -241,14 +325,13 @@ def _failures(counters: Iterable[tuple[str, Counters]]) -> Iterator[str]:
             yield f'{_FAILURE.name}{{{label},reason="{reason}"}} {one.failure[reason]}'
 
 
-_BOUNDS = (*(f"{bound_us / 1e6:g}" for bound_us in BUCKETS_US), "+Inf")
-
-
-def _histogram(name: str, label: str, histogram: Histogram) -> Iterator[str]:
+def _histogram(name: str, label: str, histogram: Histogram, per_s: int = 1) -> Iterator[str]:
+    """One version's series, in units of which a second has `per_s`."""
     total = 0
-    for bound, total in zip(_BOUNDS, accumulate(histogram.counts), strict=True):
+    bounds = (*(f"{bound_us * per_s / 1e6:g}" for bound_us in BUCKETS_US), "+Inf")
+    for bound, total in zip(bounds, accumulate(histogram.counts), strict=True):
         yield f'{name}_bucket{{{label},le="{bound}"}} {total}'
-    yield f"{name}_sum{{{label}}} {histogram.sum_ns / 1e9}"
+    yield f"{name}_sum{{{label}}} {histogram.sum_ns * per_s / 1e9}"
     yield f"{name}_count{{{label}}} {total}"
 
 

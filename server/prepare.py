@@ -4,7 +4,7 @@ Called by `server.loading`, which gives the parts a scheduler on the event loop.
 """
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -29,7 +29,6 @@ class Parts(NamedTuple):
 
     version: ModelVersion
     signature: Signature
-    labels: Mapping[str, tuple[str, ...]]
     instances: list[Instance]
     devices: list[Device]
 
@@ -68,13 +67,13 @@ def _prepare(version: ModelVersion, placements: Sequence[Placement]) -> Parts:
             devices += [device] * len(loaded.instances)
             version = replace(version, config=normalise(loaded.config))
         _check_complete(version)
-        signature = compile_signature(version.config, version.number)
+        signature = compile_signature(version.config, version.number, labels)
         for instance in instances:
             warm(version, signature, instance)
     except BaseException:
         close_all(instances)
         raise
-    return Parts(version, signature, labels, instances, devices)
+    return Parts(version, signature, instances, devices)
 
 
 def _check_complete(version: ModelVersion) -> None:

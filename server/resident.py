@@ -5,6 +5,7 @@ State without any doing: `server.fleet` changes it, on the loop's thread.
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from repository.model import ModelFolder
@@ -34,8 +35,9 @@ class Failure(NamedTuple):
 
 
 class Resident:
-    """One model. `folder` is what to become (None: not wanted); `problem` is why the model's
-    folder as it stands now cannot be followed, while what was loaded before goes on serving."""
+    """One model. `folder` is what to become (None: not wanted), `changing` what it is becoming
+    just now; `problem` is why the model's folder as it stands now cannot be followed, while what
+    was loaded before goes on serving."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -47,8 +49,9 @@ class Resident:
         self.loading: set[int] = set()
         self.failed: dict[int, Failure] = {}
         self.dropped: dict[int, Basis] = {}
-        self.draining: list[int] = []
+        self.draining: list[tuple[int, Built]] = []
         self.unloaded: set[int] = set()
+        self.changing: ModelFolder | None = None
         self.task: asyncio.Task[None] | None = None
 
     def aim(self, folder: ModelFolder | None, problem: str) -> None:
@@ -99,6 +102,18 @@ class Resident:
         """Nothing of it is left, neither here nor on disk."""
         return not (self.present or self.serving or self.loading or self.draining or self.task)
 
+    def folders(self) -> Iterator[Path]:
+        """Every folder somebody may still read: what serves, drains, or is to be loaded."""
+        for folder in (self.folder, self.changing):
+            if folder is not None:
+                yield folder.folder
+        built = [occupant.built for occupant in self.serving.values()]
+        for one in (*built, *(one for _, one in self.draining)):
+            yield one.served.version.folder
+
+    def _leaving(self) -> set[int]:
+        return {number for number, _ in self.draining}
+
     def healthy(self) -> bool:
         """False when the model is wanted and a failure, or a dead worker, keeps it from answering.
 
@@ -114,7 +129,7 @@ class Resident:
         if self.problem:
             yield VersionRow(self.name, None, State.FAILED, self.problem)
         numbers = sorted(
-            {*self.serving, *self.loading, *self.failed, *self.draining, *self.unloaded}
+            {*self.serving, *self.loading, *self.failed, *self._leaving(), *self.unloaded}
         )
         for number in numbers:
             yield self._row(number)
@@ -129,7 +144,7 @@ class Resident:
             return VersionRow(self.name, number, State.LOADING, "")
         if failure is not None:
             return VersionRow(self.name, number, State.FAILED, failure.reason)
-        if number in self.draining:
+        if number in self._leaving():
             return VersionRow(self.name, number, State.DRAINING, "")
         return VersionRow(self.name, number, State.UNLOADED, "unloaded")
 

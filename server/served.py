@@ -3,7 +3,7 @@
 Made by `server.fleet`, looked up by `server.dataplane` for each request.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -27,7 +27,7 @@ class State(StrEnum):
 
 @dataclass(slots=True, eq=False)
 class Served:
-    """One version that answers requests. `version.config` is completed; `labels`: output → lines.
+    """One version that answers requests. `version.config` is completed.
 
     `load_seconds` covers checking, loading and warming.
     """
@@ -37,7 +37,6 @@ class Served:
     scheduler: Scheduler
     counters: Counters
     instances: Sequence[Instance]
-    labels: Mapping[str, tuple[str, ...]]
     load_seconds: float
 
     @property

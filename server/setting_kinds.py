@@ -1,10 +1,14 @@
 """The kinds of value a setting can take: how each is read, and what is allowed in words."""
 
 import math
+import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+CASE_MATTERS = "(?-i)"
+"""Before a pattern that tells upper from lower case; Python has no such switch of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +17,7 @@ class Kind:
 
     `read` takes the text of a flag or variable and raises ValueError when it is not allowed.
     `toml` are the TOML types that may stand for it. `choices` are the words allowed, if few.
+    `separator` stands between the values of a repeatable setting in a variable.
     """
 
     placeholder: str
@@ -20,6 +25,18 @@ class Kind:
     read: Callable[[str], Any]
     toml: tuple[type, ...]
     choices: tuple[str, ...] = ()
+    separator: str = ","
+
+
+def setting(
+    section: str, kind: Kind, default: Any, text: str, note: str = "", repeat: bool = False
+) -> Any:
+    """One row of the table of settings, as a dataclass field.
+
+    `note` replaces the default in help where the default is computed.
+    """
+    row = {"section": section, "kind": kind, "text": text, "note": note, "repeat": repeat}
+    return field(default=default, metadata=row)
 
 
 def whole(low: int, high: int, placeholder: str = "N") -> Kind:
@@ -42,6 +59,17 @@ def seconds(low: float) -> Kind:
         return number
 
     return Kind("SECONDS", f"a number of seconds from {low:g} up", read, (int, float))
+
+
+def fraction() -> Kind:
+    """A number from 0 to 1, both included."""
+
+    def read(text: str) -> float:
+        number = float(text)
+        _check_within(number, 0, 1)
+        return number
+
+    return Kind("SHARE", "a number from 0 to 1", read, (int, float))
 
 
 def choice(*words: str) -> Kind:
@@ -70,14 +98,31 @@ def _read_text(text: str) -> str:
     return text
 
 
+def _read_regex(text: str) -> str:
+    try:
+        re.compile(_read_text(text).removeprefix(CASE_MATTERS))
+    except re.error:
+        raise ValueError from None
+    return text
+
+
 def _check_within(number: float, low: float, high: float) -> None:
     if not low <= number <= high or math.isinf(number):
         raise ValueError
 
 
+def _read_cache(text: str) -> str:
+    if re.fullmatch(r"local,size=[0-9]+", text) is None:
+        raise ValueError
+    return text
+
+
+CACHE = Kind("local,size=BYTES", "of the form local,size=BYTES", _read_cache, (str,))
 TEXT = Kind("TEXT", "a text that is not empty", _read_text, (str,))
 NAME = Kind("NAME", "the name of a model", _read_text, (str,))
 ADDRESS = Kind("ADDRESS", "an address or host name", _read_text, (str,))
 FOLDER = Kind("FOLDER", "a path", lambda text: Path(_read_text(text)), (str,))
+FILE = Kind("FILE", "a path", lambda text: Path(_read_text(text)), (str,))
+REGEX = Kind("REGEX", "a regular expression", _read_regex, (str,))
 PORT = whole(0, 65535, "PORT")
 BOOLEAN = Kind("BOOL", "true or false", _read_boolean, (bool,), ("true", "false"))

@@ -6,23 +6,16 @@ made directly is checked the same way.
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+from server import trace_config
 from server.machine import usable_cores
-from server.setting_kinds import (
-    ADDRESS,
-    BOOLEAN,
-    FOLDER,
-    NAME,
-    PORT,
-    TEXT,
-    Kind,
-    choice,
-    seconds,
-    whole,
-)
+from server.metrics_config import METRICS_CONFIG
+from server.setting_kinds import BOOLEAN, CACHE, FOLDER, NAME, TEXT, Kind, choice, seconds, whole
+from server.setting_kinds import setting as _setting
+from server.settings_doors import UNIX, DoorSettings, check_doors
+from server.trace_config import TRACE_CONFIG
 
 _STATE_DIR = Path(".modelyard")
 
@@ -31,19 +24,12 @@ class SettingsError(Exception):
     """Settings that cannot be used: names the source, the key, the value and what is allowed."""
 
 
-def _setting(
-    section: str, kind: Kind, default: Any, text: str, note: str = "", repeat: bool = False
-) -> Any:
-    """One row of the table. `note` replaces the default in help where the default is computed."""
-    row = {"section": section, "kind": kind, "text": text, "note": note, "repeat": repeat}
-    return field(default=default, metadata=row)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(DoorSettings):
     """What the server was told. `sources` maps a field's name to where its value came from.
 
     Durations are seconds, sizes bytes. `cores` and `metrics_address` are resolved on creation.
+    What concerns the doors is in `DoorSettings`.
     Raises SettingsError when the values contradict each other.
     """
 
@@ -75,6 +61,13 @@ class Settings:
         note="none",
         repeat=True,
     )
+    model_config_name: str = _setting(
+        "Models",
+        NAME,
+        "",
+        "Read configs/NAME.pbtxt in a model's folder, where it exists, instead of config.pbtxt.",
+        note="none",
+    )
     strict_readiness: bool = _setting(
         "Models", BOOLEAN, True, "Be ready only while every wanted model is ready."
     )
@@ -86,6 +79,9 @@ class Settings:
     )
     model_load_timeout_secs: float = _setting(
         "Models", seconds(0.1), 600.0, "Longest a model may take to load."
+    )
+    model_load_retry_count: int = _setting(
+        "Models", whole(0, 100), 0, "How often a load that failed is tried again at once."
     )
     check_timeout_secs: float = _setting(
         "Models", seconds(0.1), 60.0, "Longest the check of a version's files may take."
@@ -107,39 +103,40 @@ class Settings:
         "Requests that may wait for a model whose config sets no bound.",
     )
 
-    allow_http: bool = _setting("Listening", BOOLEAN, True, "Open the REST door.")
-    http_address: str = _setting("Listening", ADDRESS, "127.0.0.1", "Address of the REST door.")
-    http_port: int = _setting("Listening", PORT, 8000, "Port of the REST door.")
-    allow_grpc: bool = _setting("Listening", BOOLEAN, True, "Open the gRPC door.")
-    grpc_address: str = _setting("Listening", ADDRESS, "127.0.0.1", "Address of the gRPC door.")
-    grpc_port: int = _setting("Listening", PORT, 8001, "Port of the gRPC door.")
-    allow_metrics: bool = _setting("Listening", BOOLEAN, True, "Serve Prometheus metrics.")
-    metrics_address: str = _setting(
-        "Listening", ADDRESS, "", "Address of the metrics.", note="as --http-address"
-    )
-    metrics_port: int = _setting("Listening", PORT, 8002, "Port of the metrics.")
-    admin_port: int = _setting(
-        "Listening",
-        PORT,
-        8003,
-        "Reserved for the console and the control API, which land next; nothing listens here yet.",
-    )
-    allow_unauthenticated: bool = _setting(
-        "Listening",
-        BOOLEAN,
-        False,
-        "Allow addresses other machines can reach, though there is no authentication yet.",
+    cache_config: str = _setting(
+        "Models",
+        CACHE,
+        "",
+        "Keep answers of models whose config has response_cache { enable: true }, in so many bytes "
+        "of memory: local,size=BYTES.",
+        note="none",
     )
 
-    http_max_input_size: int = _setting(
-        "Limits", whole(1, 2**40, "BYTES"), 64 * 2**20, "Largest REST request body."
+    allow_client_shm: bool = _setting(
+        "Access",
+        BOOLEAN,
+        False,
+        "Let clients register shared memory of this machine and keep tensors in it. Whoever can "
+        "send requests can then read and write every shared memory object this user can.",
     )
-    http_max_json_depth: int = _setting(
-        "Limits", whole(1, 10_000), 100, "Deepest nesting of a JSON body."
+    client_shm_max_tensor_size: int = _setting(
+        "Limits",
+        whole(1, 2**40, "BYTES"),
+        128 * 2**20,
+        "Largest tensor in shared memory of a client; copying 64 MiB takes the event loop 16 ms.",
     )
-    grpc_max_message_size: int = _setting(
-        "Limits", whole(1, 2**31 - 1, "BYTES"), 2**31 - 1, "Largest gRPC message, both ways."
+    metrics_config: tuple[str, ...] = _setting(
+        "Listening",
+        METRICS_CONFIG,
+        (),
+        "Show or hide metrics as Triton does; repeat it for several.",
+        note="counter_latencies=true histogram_latencies=false",
+        repeat=True,
     )
+    allow_cpu_metrics: bool = _setting(
+        "Listening", BOOLEAN, True, "Show the metrics of the machine's CPU and memory."
+    )
+
     cores: int = _setting(
         "Limits",
         whole(0, 4096),
@@ -159,26 +156,63 @@ class Settings:
         "Server", choice("debug", "info", "warning", "error"), "info", "Least level to log."
     )
     log_format: str = _setting(
-        "Server", choice("text", "json"), "text", "Log for people or for machines."
+        "Server",
+        choice("text", "json", "triton", "ISO8601"),
+        "text",
+        "Log for people, for machines, or in Triton's forms default and ISO8601.",
+    )
+    log_file: str = _setting(
+        "Server", TEXT, "", "File to append the log to instead of standard error.", note="none"
+    )
+    log_verbose: int = _setting(
+        "Server", whole(0, 2**31 - 1), 0, "Triton's verbosity; from 1 on, debug lines are logged."
+    )
+    log_info: bool = _setting("Server", BOOLEAN, True, "Log lines of level info.")
+    log_warning: bool = _setting("Server", BOOLEAN, True, "Log lines of level warning.")
+    log_error: bool = _setting("Server", BOOLEAN, True, "Log lines of level error.")
+    trace_config: tuple[str, ...] = _setting(
+        "Server",
+        TRACE_CONFIG,
+        (),
+        "What to trace, and where to: Triton's --trace-config, with all of its keys. "
+        "The older --trace-file, --trace-level, --trace-rate, --trace-count and "
+        "--trace-log-frequency are understood too.",
+        note="none",
+        repeat=True,
     )
 
     sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "cores", self.cores or usable_cores())
-        object.__setattr__(self, "metrics_address", self.metrics_address or self.http_address)
+        object.__setattr__(self, "metrics_address", self.metrics_address or self._rest_host())
         self._check_models()
-        self._check_reach()
-        self._check_ports()
+        if wrong := check_doors(self):
+            raise SettingsError(wrong)
+        if wrong := trace_config.contradiction(self.trace_config):
+            raise SettingsError(f"{self.source('trace_config')}: trace_config: {wrong}")
+
+    @property
+    def cache_bytes(self) -> int:
+        """The size of the response cache; 0 for none."""
+        return int(self.cache_config.rpartition("=")[2] or 0)
 
     def source(self, name: str) -> str:
         """Where the value of field `name` came from, e.g. "--http-port" or "default"."""
         return self.sources.get(name, "default")
 
+    def _rest_host(self) -> str:
+        return "127.0.0.1" if self.http_address.startswith(UNIX) else self.http_address
+
     def _check_models(self) -> None:
         if not self.model_repository:
             raise SettingsError(
                 f"{self.source('model_repository')}: model_repository is empty; name a folder"
+            )
+        if "/" in self.model_config_name:
+            raise SettingsError(
+                f"{self.source('model_config_name')}: model_config_name "
+                f"'{self.model_config_name}' is a path; give the name alone, without .pbtxt"
             )
         if self.load_model and self.model_control_mode != "explicit":
             raise SettingsError(
@@ -189,39 +223,6 @@ class Settings:
             raise SettingsError(
                 f"{self.source('load_model')}: '*' loads every model and must be the only one"
             )
-
-    def _check_reach(self) -> None:
-        for door in self._doors():
-            address = getattr(self, f"{door}_address")
-            if not self.allow_unauthenticated and not _is_loopback(address):
-                raise SettingsError(
-                    f"{self.source(f'{door}_address')}: {door}_address '{address}' can be reached "
-                    "by other machines and there is no authentication yet; stay on 127.0.0.1, or "
-                    "pass --allow-unauthenticated if the network is yours"
-                )
-
-    def _check_ports(self) -> None:
-        seen: dict[tuple[str, int], str] = {}
-        for door in self._doors():
-            place = (getattr(self, f"{door}_address"), getattr(self, f"{door}_port"))
-            other = seen.setdefault(place, door)
-            if other != door and place[1]:
-                raise SettingsError(
-                    f"{self.source(f'{door}_port')}: {door}_port {place[1]} is also the "
-                    f"{other}_port ({self.source(f'{other}_port')}); give each its own"
-                )
-
-    def _doors(self) -> list[str]:
-        return [door for door in ("http", "grpc", "metrics") if getattr(self, f"allow_{door}")]
-
-
-def _is_loopback(address: str) -> bool:
-    if address == "localhost":
-        return True
-    try:
-        return ip_address(address).is_loopback
-    except ValueError:
-        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,9 +257,14 @@ class Setting:
         return str(self.default).lower() if isinstance(self.default, bool) else str(self.default)
 
 
+SECTIONS = ("Models", "Listening", "TLS", "Access", "Limits", "Server")
 TABLE: tuple[Setting, ...] = tuple(
-    Setting(name=row.name, default=row.default, **row.metadata)
-    for row in fields(Settings)
-    if row.default is not MISSING
+    sorted(
+        (
+            Setting(name=row.name, default=row.default, **row.metadata)
+            for row in fields(Settings)
+            if row.default is not MISSING
+        ),
+        key=lambda row: SECTIONS.index(row.section),
+    )
 )
-SECTIONS: tuple[str, ...] = tuple(dict.fromkeys(row.section for row in TABLE))

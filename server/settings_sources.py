@@ -4,6 +4,7 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from server.settings import TABLE, Setting, Settings, SettingsError
@@ -18,10 +19,12 @@ def read_settings(
     flags: Mapping[str, str | Sequence[str]],
     environment: Mapping[str, str],
     folder: Path,
+    defaults: Mapping[str, str] = MappingProxyType({}),
 ) -> Settings:
     """Settings from parsed `flags` (field name → text; texts for a repeatable one), variables
     `MODELYARD_*`, and the TOML file of flag `config`, else `MODELYARD_CONFIG`, else
     `modelyard.toml` in `folder` if it exists. Lists in a variable are separated by commas.
+    `defaults` stand in for the table's own, where nobody says anything.
 
     Raises SettingsError for an unknown key or variable and for a value that is not allowed.
     """
@@ -35,6 +38,8 @@ def read_settings(
         for row, source, value in found:
             values[row.name] = value
             sources[row.name] = source
+    for name in defaults.keys() - values.keys():
+        values[name] = _read(_BY_NAME[name], "default", defaults[name])
     return Settings(**values, sources=sources)
 
 
@@ -93,7 +98,7 @@ def _from_environment(environment: Mapping[str, str]) -> _Found:
                 f"{nearest(variable, [*_BY_VARIABLE, CONFIG_VARIABLE])}"
             )
         if row.repeat:
-            parts = [part.strip() for part in text.split(",") if part.strip()]
+            parts = [part.strip() for part in text.split(row.kind.separator) if part.strip()]
             yield row, variable, tuple(_read(row, variable, part) for part in parts)
         else:
             yield row, variable, _read(row, variable, text)

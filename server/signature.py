@@ -16,7 +16,7 @@ class TensorSpec:
 
     `full_dims` is what a request's shape is held against: `dims` with a leading -1 when the model
     batches. `inner` is what the runtime sees behind the batch dimension (config `reshape`), or
-    None when it sees `dims`.
+    None when it sees `dims`. `labels`: the lines of an output's label file, one per element.
     """
 
     name: str
@@ -30,7 +30,7 @@ class TensorSpec:
     inner: tuple[int, ...] | None
     optional: bool = False
     ragged: bool = False
-    label_file: str = ""
+    labels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +46,19 @@ class Signature:
     decoupled: bool
 
 
-def compile_signature(config: ModelConfig, version: int) -> Signature:
-    """Compile a completed config (every tensor has a name, a type and dims)."""
+def compile_signature(
+    config: ModelConfig, version: int, labels: Mapping[str, tuple[str, ...]] | None = None
+) -> Signature:
+    """Compile a completed config (every tensor has a name, a type and dims).
+
+    `labels`: output → the lines of its label file.
+    """
     batched = config.max_batch_size > 0
     inputs = {tensor.name: _compile(tensor, batched) for tensor in config.input}
-    outputs = {tensor.name: _compile(tensor, batched) for tensor in config.output}
+    outputs = {
+        tensor.name: _compile(tensor, batched, (labels or {}).get(tensor.name, ()))
+        for tensor in config.output
+    }
     return Signature(
         model=config.name,
         version=version,
@@ -62,7 +70,7 @@ def compile_signature(config: ModelConfig, version: int) -> Signature:
     )
 
 
-def _compile(tensor: object, batched: bool) -> TensorSpec:
+def _compile(tensor: object, batched: bool, labels: tuple[str, ...] = ()) -> TensorSpec:
     from tritonclient.grpc import model_config_pb2 as pb
 
     assert isinstance(tensor, pb.ModelInput | pb.ModelOutput)
@@ -82,5 +90,5 @@ def _compile(tensor: object, batched: bool) -> TensorSpec:
         inner=tuple(tensor.reshape.shape) if tensor.HasField("reshape") else None,
         optional=is_input and tensor.optional,
         ragged=is_input and tensor.allow_ragged_batch,
-        label_file="" if is_input else tensor.label_filename,
+        labels=labels,
     )

@@ -1,14 +1,15 @@
 """Statistics of loaded versions in the protocol's form: counters in, messages or JSON out.
 
 The meaning of each figure is Triton's: `queue` and the compute durations are counted per
-successful request, and a batched execution credits its full time to every request in it.
+successful request (the latter without those the cache answered), and a batched execution credits
+its full time to every request in it.
 """
 
 from collections.abc import Iterable
 
 from tritonclient.grpc import service_pb2 as pb
 
-from schedulers.counters import BatchStatistics, Counters
+from schedulers.counters import BatchStatistics, Counters, ResponseStatistics
 from server.describe import Json, to_json
 from server.served import Served
 
@@ -33,20 +34,25 @@ def _of_version(served: Served) -> pb.ModelStatistics:
         execution_count=counters.executions,
         inference_stats=_requests(counters),
         batch_stats=[_batches(size, counters.batches[size]) for size in sorted(counters.batches)],
+        response_stats={
+            str(position): _responses(counters.responses[position])
+            for position in sorted(counters.responses)
+        },
     )
 
 
 def _requests(counters: Counters) -> pb.InferStatistics:
     success = counters.success
+    executed = success - counters.cache_hits
     return pb.InferStatistics(
         success=_spent(success, counters.success_ns),
         fail=_spent(sum(counters.failure.values()), counters.failure_ns),
         queue=_spent(success, counters.queue_ns),
-        compute_input=_spent(success, counters.input_ns),
-        compute_infer=_spent(success, counters.infer_ns),
-        compute_output=_spent(success, counters.output_ns),
-        cache_hit=_spent(0, 0),
-        cache_miss=_spent(0, 0),
+        compute_input=_spent(executed, counters.input_ns),
+        compute_infer=_spent(executed, counters.infer_ns),
+        compute_output=_spent(executed, counters.output_ns),
+        cache_hit=_spent(counters.cache_hits, counters.cache_hit_ns),
+        cache_miss=_spent(counters.cache_misses, counters.cache_miss_ns),
     )
 
 
@@ -56,6 +62,17 @@ def _batches(size: int, batches: BatchStatistics) -> pb.InferBatchStatistics:
         compute_input=_spent(batches.count, batches.input_ns),
         compute_infer=_spent(batches.count, batches.infer_ns),
         compute_output=_spent(batches.count, batches.output_ns),
+    )
+
+
+def _responses(responses: ResponseStatistics) -> pb.InferResponseStatistics:
+    return pb.InferResponseStatistics(
+        compute_infer=_spent(responses.infer, responses.infer_ns),
+        compute_output=_spent(responses.output, responses.output_ns),
+        success=_spent(responses.success, responses.success_ns),
+        fail=_spent(responses.fail, responses.fail_ns),
+        empty_response=_spent(responses.empty, responses.empty_ns),
+        cancel=_spent(responses.cancel, responses.cancel_ns),
     )
 
 

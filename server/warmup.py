@@ -5,7 +5,7 @@ row, executed together, `count` times.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import prod
 from pathlib import Path
 
@@ -13,7 +13,8 @@ import numpy as np
 from tritonclient.grpc import model_config_pb2 as pb
 
 from backends.errors import BackendError, LoadFailed
-from backends.seam import Batch, Instance
+from backends.outlet import respond
+from backends.seam import Batch, Instance, Result
 from repository.model import ModelVersion
 from repository.tensors import BY_CONFIG, Array
 from schedulers.request import InferRequest
@@ -39,11 +40,18 @@ def warm(version: ModelVersion, signature: Signature, instance: Instance) -> Non
 
 def _errors(instance: Instance, batch: Batch) -> Iterator[Exception]:
     try:
-        outcome = instance.execute(batch)
+        results = _results(instance, batch)
     except BackendError as error:
         yield error
         return
-    yield from (result for result in outcome.results if isinstance(result, Exception))
+    yield from (result for result in results if isinstance(result, Exception))
+
+
+def _results(instance: Instance, batch: Batch) -> Sequence[Result | None]:
+    """A decoupled model has answered when the last of its responses has come."""
+    if getattr(instance, "streams", False):
+        return [part.result for parts in respond(instance, batch) for part in parts]
+    return instance.execute(batch).results
 
 
 def _batch(

@@ -22,6 +22,7 @@ from schedulers.counters import Counters
 from server.dataplane import DataPlane, not_ready_text
 from server.errors import NotReady, UnknownModel, Unsupported
 from server.grpc_door import GrpcDoor, start
+from server.overrides import Override
 from server.served import Served, State, VersionRow
 from server.settings import Settings
 from server.signature import compile_signature
@@ -56,7 +57,7 @@ def put(text: str, number: int = 1) -> Served:
     """One identity model served by a real scheduler; call it on the running loop."""
     nowhere = Path("nowhere")
     version = ModelVersion(parse(text).name, number, nowhere, nowhere, parse(text), "")
-    config = Identity().complete(version)
+    config = Identity().complete(version, 4)
     version = ModelVersion(version.name, number, nowhere, nowhere, config, "")
     counters = Counters()
     instances = Identity().load(version, Device("cpu", 0, 1), 1).instances
@@ -66,7 +67,6 @@ def put(text: str, number: int = 1) -> Served:
         scheduler=build(config, instances, counters, CoreTokens(2), 1000),
         counters=counters,
         instances=instances,
-        labels={},
         load_seconds=0.25,
     )
 
@@ -101,7 +101,7 @@ class Shelf:
     def ready(self) -> bool:
         return True
 
-    async def load(self, name: str) -> None:
+    async def load(self, name: str, override: Override | None = None) -> None:
         raise Unsupported("explicit model load / unload is not allowed if polling is enabled")
 
     async def unload(self, name: str, dependents: bool) -> None:

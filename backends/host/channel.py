@@ -1,15 +1,17 @@
 """Framed messages over a Unix stream socket, each with at most one file descriptor.
 
-Strictly question and answer: whoever has sent receives next, so a read never meets the start of
-a second message. Bytes in, bytes out; `backends.host.messages` says what they mean.
+Bytes in, bytes out; `backends.host.messages` says what they mean. One thread may send while
+another receives.
 """
 
 import array
 import os
 import socket
+from collections import deque
 from typing import NamedTuple
 
 _HEADER_BYTES = 4
+_WITH_FD = 1 << 31
 _CHUNK_BYTES = 16 * 1024
 _LIMIT_BYTES = 256 * 1024 * 1024
 _ROOM_FOR_ONE_FD = socket.CMSG_SPACE(4)
@@ -27,11 +29,14 @@ class Channel:
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
+        self._ahead = b""
+        self._fds: deque[int] = deque()
 
     def send(self, payload: bytes, fd: int = -1) -> None:
         """Send one message; blocks until the other side has room. Raises `OSError` when it is
         gone. `fd` is duplicated into the other process and stays the caller's."""
-        frame = len(payload).to_bytes(_HEADER_BYTES, "little") + payload
+        header = len(payload) if fd < 0 else len(payload) | _WITH_FD
+        frame = header.to_bytes(_HEADER_BYTES, "little") + payload
         if fd < 0:
             self._socket.sendall(frame)
             return
@@ -47,37 +52,36 @@ class Channel:
         without a byte, `ValueError` when what came is not a message.
         """
         self._socket.settimeout(timeout)
-        fds: list[int] = []
-        try:
-            data = self._read(fds)
-            length = int.from_bytes(data[:_HEADER_BYTES], "little")
-            if length > _LIMIT_BYTES:
-                raise ValueError(f"a message of {length} bytes; the limit is {_LIMIT_BYTES}")
-            missing = _HEADER_BYTES + length - len(data)
-            if missing > 0:
-                data += self._read_rest(missing, fds)
-            elif missing < 0:
-                raise ValueError("two messages at once")
-            return Received(data[_HEADER_BYTES:], fds.pop(0) if fds else -1)
-        finally:
-            for extra in fds:
-                os.close(extra)
-
-    def _read(self, fds: list[int]) -> bytes:
-        data = b""
+        data = self._ahead
         while len(data) < _HEADER_BYTES:
-            data += self._read_some(_CHUNK_BYTES, fds)
-        return data
+            data += self._read_some(_CHUNK_BYTES)
+        header = int.from_bytes(data[:_HEADER_BYTES], "little")
+        length = header & ~_WITH_FD
+        if length > _LIMIT_BYTES:
+            raise ValueError(f"a message of {length} bytes; the limit is {_LIMIT_BYTES}")
+        end = _HEADER_BYTES + length
+        if len(data) < end:
+            data += self._read_rest(end - len(data))
+        self._ahead = data[end:]
+        return Received(data[_HEADER_BYTES:end], self._own_fd(header))
 
-    def _read_rest(self, missing: int, fds: list[int]) -> bytes:
+    def _own_fd(self, header: int) -> int:
+        """The descriptor that came with a message; descriptors arrive in the messages' order."""
+        if not header & _WITH_FD:
+            return -1
+        if not self._fds:
+            raise ValueError("a message without the descriptor it announces")
+        return self._fds.popleft()
+
+    def _read_rest(self, missing: int) -> bytes:
         parts: list[bytes] = []
         while missing:
-            part = self._read_some(min(missing, 1 << 20), fds)
+            part = self._read_some(min(missing, 1 << 20))
             parts.append(part)
             missing -= len(part)
         return b"".join(parts)
 
-    def _read_some(self, limit: int, fds: list[int]) -> bytes:
+    def _read_some(self, limit: int) -> bytes:
         try:
             data, ancillary, _, _ = self._socket.recvmsg(
                 limit, _ROOM_FOR_ONE_FD, socket.MSG_CMSG_CLOEXEC
@@ -86,7 +90,7 @@ class Channel:
             raise EOFError("the other side is gone") from None
         for level, kind, rights in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-                fds.extend(array.array("i", rights[: len(rights) // 4 * 4]))
+                self._fds.extend(array.array("i", rights[: len(rights) // 4 * 4]))
         if not data:
             raise EOFError("the other side is gone")
         return data
@@ -99,5 +103,7 @@ class Channel:
             return
 
     def close(self) -> None:
-        """Close this end; nobody may be using it."""
+        """Close this end, and descriptors nobody has received; nobody may be using it."""
         self._socket.close()
+        while self._fds:
+            os.close(self._fds.popleft())

@@ -1,7 +1,7 @@
 """What is said to one worker: load this, execute that, finalize.
 
-A batch comes in by `execute` on the instance's thread; `backends.host.worker` is at the other
-end. Tensors go through shared memory, the rest by message.
+A batch comes in by `execute` or `stream` on the instance's thread; `backends.host.worker` is at
+the other end. Tensors go through shared memory, the rest by message.
 """
 
 import contextlib
@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from time import perf_counter_ns
 from typing import Any
 
-from backends import errors
-from backends.errors import ExecutionFailed, InstanceDied, LoadFailed
+from backends.errors import BackendError, ExecutionFailed, LoadFailed
 from backends.host.layout import pack, unpack
 from backends.host.messages import (
     Execute,
@@ -32,17 +31,11 @@ from backends.host.messages import (
 )
 from backends.host.process import Plan, Process
 from backends.host.region import Inbox, Outbox
-from backends.seam import Batch, Member, Outcome, Result
+from backends.host.relay import NONSENSE, Gone, Relay, raised
+from backends.seam import Batch, Member, Outcome, Outlet, Result
+from repository.tensors import Array
 
 _TERMINATE_SECS = 1.0
-_NONSENSE = (ValueError, TypeError, IndexError, KeyError, OverflowError)
-_RAISED = {
-    kind.__name__: kind for kind in (errors.ExecutionFailed, errors.FaultyModel, errors.LoadFailed)
-}
-
-
-class _Gone(Exception):
-    """The worker is dead or dying."""
 
 
 class Conversation:
@@ -57,6 +50,9 @@ class Conversation:
         self._turn = threading.Lock()
         self._outbox = Outbox()
         self._inbox = Inbox()
+        self._relay: Relay | None = None
+        self._flagging = threading.Lock()
+        self._flags: tuple[Batch, Array] | None = None
 
     def load(self) -> Loaded:
         """Load the model in the worker; blocks. Raises `LoadFailed`."""
@@ -67,7 +63,7 @@ class Conversation:
             raise LoadFailed(
                 f"{plan.where} did not finish loading within {plan.load_secs:g} s"
             ) from None
-        except _Gone:
+        except Gone:
             raise LoadFailed(
                 f"{plan.where}: the worker process {self.process.ending()} while loading"
             ) from None
@@ -75,31 +71,54 @@ class Conversation:
             raise LoadFailed(answer.text)
         assert isinstance(answer, Loaded)
         self.process.watch_pulse()
+        if answer.streams:
+            self._relay = Relay(plan, self.process)
         return answer
 
     def execute(self, batch: Batch) -> Outcome:
         """Run one batch in the worker. Raises `ExecutionFailed` or `FaultyModel` as the worker
         does, `InstanceDied` when it is gone, executes for too long, or talks nonsense."""
+        return self._in_turn(batch, ())
+
+    def stream(self, batch: Batch, outlets: Sequence[Outlet]) -> Outcome:
+        """Hand one batch to a decoupled model; raises as `execute`. Afterwards the outlets are
+        ended by the model, or by its worker's death."""
+        assert self._relay is not None
+        streams = self._relay.open(outlets)
+        try:
+            return self._in_turn(batch, streams)
+        except BackendError:
+            self._relay.forget(streams)
+            raise
+
+    def cancel(self, batch: Batch, member: int) -> None:
+        """Raise the member's flag, if its batch is the one that executes. Never blocks for long."""
+        with self._flagging:
+            if self._flags is not None and self._flags[0] is batch:
+                self._flags[1][member] = 1
+
+    def _in_turn(self, batch: Batch, streams: Sequence[int]) -> Outcome:
         with self._turn:
             self.process.excused = True
             try:
-                return self._execute(batch)
+                return self._execute(batch, streams)
             except TimeoutError:
                 secs = self._plan.execute_secs
                 self.process.condemn(f"executed one batch for more than {secs:g} s and was killed")
-            except _Gone:
+            except Gone:
                 pass  # told below, with how it ended
             finally:
-                self.process.excused = False
-        raise InstanceDied(
-            f"{self._plan.where}: the worker process of instance '{self._plan.name}' "
-            f"{self.process.ending()}; it is being restarted"
-        )
+                self._lower_flags()
+                self.process.excused = self._relay is not None and self._relay.busy
+        raise self._plan.died(self.process.ending())
 
     def finalize(self, within_secs: float) -> None:
         """Ask the worker to finalize and exit; end it by force after `within_secs`."""
         with contextlib.suppress(OSError), self._turn:
-            self.process.channel.send(encode(Finalize()))
+            if self._relay is not None:
+                self._relay.finalize()
+            else:
+                self.process.channel.send(encode(Finalize()))
         if not self.process.dead.wait(within_secs):
             self.process.signal(signal.SIGTERM)
             if not self.process.dead.wait(_TERMINATE_SECS):
@@ -109,33 +128,48 @@ class Conversation:
         """Wait for the worker's end and give this side's memory and descriptors back."""
         self.process.dead.wait()
         with self._turn:
+            if self._relay is not None:
+                self._relay.close()
             self.process.release()
             self._outbox.close()
             self._inbox.close()
 
-    def _execute(self, batch: Batch) -> Outcome:
+    def _execute(self, batch: Batch, streams: Sequence[int]) -> Outcome:
         started = perf_counter_ns()
-        answer = self._ask(self._written(batch), self._plan.execute_secs)
+        answer = self._ask(self._written(batch, streams), self._plan.execute_secs)
         answered = perf_counter_ns()
         if not isinstance(answer, Executed | Refused):
             raise self._nonsense(f"it answered a batch with {type(answer).__name__}")
         if answer.held:
             self._outbox.forget()
         if isinstance(answer, Refused):
-            raise _error(Trouble(*answer.trouble))
-        results = self._results(answer, len(batch.members))
+            raise raised(Trouble(*answer.trouble))
+        results = self._results(answer, 0 if streams else len(batch.members))
         read_ns = perf_counter_ns() - answered
         input_ns = max(0, answered - started - answer.infer_ns - answer.output_ns)
-        return Outcome(results, input_ns, answer.infer_ns, answer.output_ns + read_ns)
+        output_ns = answer.output_ns + read_ns
+        parameters = {index: json.loads(text) for index, text in answer.parameters.items()}
+        return Outcome(results, input_ns, answer.infer_ns, output_ns, parameters)
 
-    def _written(self, batch: Batch) -> bytes:
-        """The request for a batch whose tensors now lie in our region."""
+    def _written(self, batch: Batch, streams: Sequence[int]) -> bytes:
+        """The request for a batch whose tensors, and flags, now lie in our region."""
+        count = len(batch.members)
         try:
-            blocks = tuple(pack([member.inputs for member in batch.members], self._outbox))
+            blocks = tuple(pack([member.inputs for member in batch.members], self._outbox, count))
+            flags = self._outbox.reserve(count)[:count]
+            flags[:] = 0
+            with self._flagging:
+                self._flags = (batch, flags)
             members = tuple(map(_facts, batch.members))
-            return encode(Execute(tuple(batch.rows), batch.batched, members, blocks))
-        except _NONSENSE as error:
+            return encode(
+                Execute(tuple(batch.rows), batch.batched, members, blocks, tuple(streams))
+            )
+        except NONSENSE as error:
             raise ExecutionFailed(f"{self._plan.where}: cannot send this batch: {error}") from error
+
+    def _lower_flags(self) -> None:
+        with self._flagging:
+            self._flags = None
 
     def _results(self, answer: Executed, count: int) -> Sequence[Result]:
         """The results, copied out of the region at once, so that the worker may reuse it."""
@@ -149,14 +183,16 @@ class Conversation:
                         if array.base is region:
                             outputs[name] = array.copy()
             for index, trouble in answer.errors.items():
-                results[index] = _error(Trouble(*trouble))
-        except _NONSENSE as error:
+                results[index] = raised(Trouble(*trouble))
+        except NONSENSE as error:
             raise self._nonsense(f"its tensors cannot be read: {error}") from error
         return results
 
     def _ask(self, payload: bytes, timeout: float | None) -> Message:
-        """One question, one answer. Raises `TimeoutError`, or `_Gone`."""
+        """One question, one answer. Raises `TimeoutError`, or `Gone`."""
         fd = self._outbox.take_fd()
+        if self._relay is not None:
+            return self._relay.ask(payload, fd, timeout)
         try:
             self.process.channel.send(payload, fd)
             answer, region = self.process.channel.receive(timeout)
@@ -166,16 +202,16 @@ class Conversation:
         except TimeoutError:
             raise
         except (EOFError, OSError):
-            raise _Gone from None
-        except _NONSENSE as error:
+            raise Gone from None
+        except NONSENSE as error:
             raise self._nonsense(str(error)) from error
         finally:
             if fd >= 0:
                 os.close(fd)
 
-    def _nonsense(self, what: str) -> _Gone:
+    def _nonsense(self, what: str) -> Gone:
         self.process.condemn(f"talked nonsense ({what}) and was killed")
-        return _Gone(what)
+        return Gone(what)
 
 
 def _load_request(plan: Plan) -> Load:
@@ -200,9 +236,3 @@ def _facts(member: Member) -> Facts:
         key = str(key)
     timeout_us = min(member.timeout_us, (1 << 63) - 1)
     return Facts(member.id, key, parameters, tuple(member.wanted), timeout_us)
-
-
-def _error(trouble: Trouble) -> Exception:
-    if trouble.kind == errors.ModelError.__name__:
-        return errors.ModelError(trouble.text, trouble.code)
-    return _RAISED.get(trouble.kind, ExecutionFailed)(trouble.text)

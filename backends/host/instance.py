@@ -8,14 +8,14 @@ thread of its own starts the next process, sooner or later (`restart`).
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from backends.errors import InstanceDied, LoadFailed
 from backends.host.conversation import Conversation
 from backends.host.messages import Loaded
 from backends.host.process import Plan, Process
 from backends.host.restart import Backoff
-from backends.seam import Batch, Device, Outcome
+from backends.seam import Batch, Device, Outcome, Outlet
 from repository.model import ModelConfig, ModelVersion
 
 _logger = logging.getLogger(__name__)
@@ -60,6 +60,7 @@ class HostedInstance:
         self.config = ModelConfig.FromString(self._loaded.config)
         self.device = self._loaded.device
         self.cores = self._loaded.cores
+        self.streams = self._loaded.streams
         if not self._install(started):
             ending = started.process.ending()
             started.close()
@@ -73,13 +74,18 @@ class HostedInstance:
 
     def execute(self, batch: Batch) -> Outcome:
         """Run one batch in the worker; see `backends.seam.Instance`. Waits without the GIL."""
+        return self._living().execute(batch)
+
+    def stream(self, batch: Batch, outlets: Sequence[Outlet]) -> Outcome:
+        """Hand one batch to the worker; see `backends.seam.StreamingInstance`. When the worker
+        dies, every open outlet ends with `InstanceDied` at once."""
+        return self._living().stream(batch, outlets)
+
+    def cancel(self, batch: Batch, member: int) -> None:
+        """Let the model see that nobody waits for this member any more."""
         current = self._current
-        if current is None:
-            raise InstanceDied(
-                f"{self._plan.where}: the worker process of instance '{self._plan.name}' has "
-                "died and is being restarted"
-            )
-        return current.execute(batch)
+        if current is not None:
+            current.cancel(batch, member)
 
     def close(self) -> None:
         """Finalize the model and end its process: 5 s, then SIGTERM, then SIGKILL."""
@@ -94,6 +100,15 @@ class HostedInstance:
             current.close()
         if reviver is not None:
             reviver.join()
+
+    def _living(self) -> Conversation:
+        current = self._current
+        if current is None:
+            raise InstanceDied(
+                f"{self._plan.where}: the worker process of instance '{self._plan.name}' has "
+                "died and is being restarted"
+            )
+        return current
 
     def _start(self) -> tuple[Conversation, Loaded]:
         """A loaded worker. Raises `LoadFailed` or `OSError`; nothing is left of it then."""

@@ -8,11 +8,10 @@ Numbers are bit-exact copies; a BYTES block is a table of uint32 lengths, then t
 from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from backends.host.region import Outbox
 from backends.seam import Tensors
 from repository.tensors import BY_DTYPE, BY_NAME, Array
 
@@ -36,8 +35,14 @@ class _Piece(NamedTuple):
     source: Array
 
 
-def pack(members: Sequence[Tensors], outbox: Outbox) -> list[Block]:
-    """Write every member's tensors into the outbox's region, once.
+class Room(Protocol):
+    """Where tensors can be written: an `Outbox` or a `Parcel`."""
+
+    def reserve(self, size_bytes: int) -> Array: ...
+
+
+def pack(members: Sequence[Tensors], room: Room, start: int = 0) -> list[Block]:
+    """Write every member's tensors into the region, once, from `start` on.
 
     BYTES elements must be `bytes`. Raises `ValueError` when members disagree about a tensor's
     data type or a dtype is none of the protocol's.
@@ -45,14 +50,14 @@ def pack(members: Sequence[Tensors], outbox: Outbox) -> list[Block]:
     names = members[0] if len(members) == 1 else dict.fromkeys(n for m in members for n in m)
     blocks: list[Block] = []
     pieces: list[_Piece] = []
-    end = 0
+    end = start
     for name in names:
         arrays = [member.get(name) for member in members]
         start = -(-end // _ALIGN_BYTES) * _ALIGN_BYTES
         datatype, end = _place(name, arrays, start, pieces)
         shapes = tuple(None if array is None else array.shape for array in arrays)
         blocks.append(Block(name, datatype, start, shapes))
-    region = outbox.reserve(end)
+    region = room.reserve(end)
     for offset, source in pieces:
         there = np.ndarray(source.shape, source.dtype, region, offset)
         there[...] = source

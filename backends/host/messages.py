@@ -1,7 +1,9 @@
 """What a server and a worker say to each other: small typed messages, msgpack on the wire.
 
 Server: `Load` once, then `Execute` again and again, `Finalize` at the end. Worker: `Loaded` or
-`Failed`, then `Executed` or `Refused` to each `Execute`; it answers `Finalize` by exiting.
+`Failed`, then `Executed` or `Refused` to each `Execute`; it answers `Finalize` by exiting. The
+worker of a decoupled model sends `Said` whenever the model has a response, and is told by `Heard`
+how the reader fares.
 """
 
 from collections.abc import Mapping
@@ -27,11 +29,13 @@ class Load(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """Loaded; `config` is the completed one, `cores` the core tokens an execution takes."""
+    """Loaded; `config` is the completed one, `cores` the core tokens an execution takes;
+    `streams`: each `Execute` names a stream per member, and the answers are `Said`."""
 
     config: bytes
     device: str
     cores: int
+    streams: bool
 
 
 class Failed(NamedTuple):
@@ -51,18 +55,22 @@ class Facts(NamedTuple):
 
 
 class Execute(NamedTuple):
-    """Run one batch; its tensors lie in the server's region."""
+    """Run one batch; its tensors lie in the server's region, behind a byte per member that
+    becomes 1 when the member's client has gone. `streams`: a number per member, or empty."""
 
     rows: tuple[int, ...]
     batched: bool
     members: tuple[Facts, ...]
     blocks: tuple[Block, ...]
+    streams: tuple[int, ...]
 
 
 class Executed(NamedTuple):
-    """One result per member: an error by index, or tensors in the worker's region.
+    """One result per member: an error by index, or tensors in the worker's region; of a stream,
+    only that the model has taken the batch in.
 
-    `held`: user code still holds arrays that lie in the server's region.
+    `parameters`: JSON text by index, where there are any. `held`: user code still holds arrays
+    that lie in the server's region.
     """
 
     errors: Mapping[int, "Trouble"]
@@ -70,6 +78,7 @@ class Executed(NamedTuple):
     input_ns: int
     infer_ns: int
     output_ns: int
+    parameters: Mapping[int, str]
     held: bool
 
 
@@ -89,13 +98,44 @@ class Refused(NamedTuple):
     held: bool
 
 
+class Said(NamedTuple):
+    """One part of a stream: an error, tensors, or (`empty`) nothing. The tensors lie in `data`,
+    or in a region of their own that travels with the message."""
+
+    stream: int
+    last: bool
+    empty: bool
+    trouble: Trouble | None
+    blocks: tuple[Block, ...]
+    data: bytes
+    parameters: str
+
+
+class Heard(NamedTuple):
+    """The reader of a stream has taken so many more parts, or has gone."""
+
+    stream: int
+    taken: int
+    gone: bool
+
+
 class Finalize(NamedTuple):
     """Give everything back and exit."""
 
 
-Message = Load | Loaded | Failed | Execute | Executed | Refused | Finalize
+Message = Load | Loaded | Failed | Execute | Executed | Refused | Said | Heard | Finalize
 
-_KINDS: tuple[type[Message], ...] = (Load, Loaded, Failed, Execute, Executed, Refused, Finalize)
+_KINDS: tuple[type[Message], ...] = (
+    Load,
+    Loaded,
+    Failed,
+    Execute,
+    Executed,
+    Refused,
+    Said,
+    Heard,
+    Finalize,
+)
 _TAGS: dict[type[Message], int] = {kind: tag for tag, kind in enumerate(_KINDS)}
 
 

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, NamedTuple
 
+from backends.errors import InstanceDied
 from backends.host.channel import Channel
 from backends.host.output import Pump
 from backends.host.watch import deaths, prints
@@ -54,6 +55,13 @@ class Plan(NamedTuple):
     @property
     def where(self) -> str:
         return f"model '{self.version.name}' version {self.version.number}"
+
+    def died(self, ending: str) -> InstanceDied:
+        """What the requests inside a worker are told when it has ended."""
+        return InstanceDied(
+            f"{self.where}: the worker process of instance '{self.name}' {ending}; "
+            "it is being restarted"
+        )
 
 
 class Process:

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter_ns
-from typing import Any
+from typing import Any, cast
 
 from backends.errors import ExecutionFailed, FaultyModel, LoadFailed, ModelError
 from backends.host.channel import Channel
@@ -37,8 +37,9 @@ from backends.host.messages import (
     encode,
 )
 from backends.host.region import Inbox, Outbox
+from backends.host.streaming import StreamLine
 from backends.registry import backend_of
-from backends.seam import Batch, Device, Instance, Outcome, Result, Tensors
+from backends.seam import Batch, Device, Instance, Outcome, Result, StreamingInstance, Tensors
 from backends.stacked import StackedInstance
 from repository.model import ModelConfig, ModelVersion
 from repository.tensors import Array
@@ -61,8 +62,7 @@ def main(channel_fd: int, pulse_fd: int, parent_pid: int) -> None:
     try:
         instance = _load(channel)
         if instance is not None:
-            _Serving(channel, instance).until_finalized()
-            instance.close()
+            _serve(channel, instance)
     except (EOFError, BrokenPipeError, ConnectionError):
         os._exit(1)
 
@@ -77,6 +77,18 @@ def _die_with(parent_pid: int) -> None:
 def _answer_pulses(pulse: socket.socket) -> None:
     while beat := pulse.recv(64):
         pulse.send(beat)
+
+
+def _serve(channel: Channel, instance: Instance) -> None:
+    if not getattr(instance, "streams", False):
+        _Serving(channel, instance, None).until_finalized()
+        instance.close()
+        return
+    name = os.environ.get("MODELYARD_INSTANCE", "worker")
+    line = StreamLine(channel, name, _trouble)
+    _Serving(line, instance, line).until_finalized()
+    instance.close()
+    line.flush()
 
 
 def _load(channel: Channel) -> Instance | None:
@@ -100,13 +112,15 @@ def _load(channel: Channel) -> Instance | None:
         return None
     instance = loaded.instances[0]
     config = loaded.config.SerializeToString(deterministic=True)
-    channel.send(encode(Loaded(config, instance.device, instance.cores)))
+    streams = bool(getattr(instance, "streams", False))
+    channel.send(encode(Loaded(config, instance.device, instance.cores, streams)))
     return instance
 
 
 @dataclass(slots=True)
 class _Member:
-    """One request as this side of the wall knows it; a `backends.seam.Member`."""
+    """One request as this side of the wall knows it; a `backends.seam.Member`. `flag`: a byte
+    that becomes 1 when its client has gone."""
 
     id: str
     correlation_id: int | str
@@ -114,13 +128,20 @@ class _Member:
     wanted: tuple[str, ...]
     timeout_us: int
     inputs: Tensors = field(default_factory=dict)
+    flag: Array | None = None
+
+    def is_cancelled(self) -> bool:
+        return self.flag is not None and bool(self.flag[0])
 
 
 class _Serving:
-    """The loop of a loaded worker."""
+    """The loop of a loaded worker; `line` is where streams go, if its model is decoupled."""
 
-    def __init__(self, channel: Channel, instance: Instance) -> None:
+    def __init__(
+        self, channel: Channel | StreamLine, instance: Instance, line: StreamLine | None
+    ) -> None:
         self._channel = channel
+        self._line = line
         self._instance = instance
         self._stacks = isinstance(instance, StackedInstance)
         self._inbox = Inbox()
@@ -152,6 +173,8 @@ class _Serving:
         try:
             answer: Executed | Refused = self._execute(message, region)
         except (ExecutionFailed, FaultyModel) as error:
+            if self._line is not None:
+                self._line.forget(message.streams)
             answer = Refused(_trouble(error), held=False)
         return answer._replace(held=sys.getrefcount(region) > _UNHELD_REFERENCES)
 
@@ -172,7 +195,10 @@ class _Serving:
         inside_ns = outcome.input_ns + outcome.infer_ns + outcome.output_ns
         output_ns = outcome.output_ns + perf_counter_ns() - ended
         input_ns = ended - started - inside_ns + outcome.input_ns
-        return Executed(errors, blocks, input_ns, outcome.infer_ns, output_ns, held=False)
+        parameters = {index: json.dumps(dict(said)) for index, said in outcome.parameters.items()}
+        return Executed(
+            errors, blocks, input_ns, outcome.infer_ns, output_ns, parameters, held=False
+        )
 
     def _run(self, message: Execute, members: list[_Member], region: Array) -> Outcome:
         blocks = [Block(*block) for block in message.blocks]
@@ -183,9 +209,14 @@ class _Serving:
                     return self._run_stacked(message, members, unpack(stacked, 1, region)[0])
                 except ExecutionFailed:
                     del stacked  # refused together: the instance tries them one by one
-        for member, inputs in zip(members, unpack(blocks, len(members), region), strict=True):
-            member.inputs = inputs
-        return self._instance.execute(Batch(members, message.rows, message.batched))
+        for index, inputs in enumerate(unpack(blocks, len(members), region)):
+            members[index].inputs = inputs
+            members[index].flag = region[index : index + 1]
+        batch = Batch(members, message.rows, message.batched)
+        if self._line is None:
+            return self._instance.execute(batch)
+        streaming = cast(StreamingInstance, self._instance)
+        return streaming.stream(batch, self._line.open(message.streams))
 
     def _run_stacked(self, message: Execute, members: list[_Member], inputs: Tensors) -> Outcome:
         """The whole batch as one member, whose arrays are the region's own: nothing is copied."""

@@ -318,11 +318,6 @@ def test_a_model_completes_its_own_config(tmp_path: Path) -> None:
             "configuration specified max_batch_size 8, but in auto-complete-config function",
         ),
         (ECHO, "", "has no input: name them in config.pbtxt, or call add_input"),
-        (
-            ECHO,
-            ECHO_CONFIG + "model_transaction_policy { decoupled: true }",
-            "is decoupled, which python models cannot be here yet",
-        ),
         (ECHO, ECHO_CONFIG + 'default_model_filename: "../x.py"', "leaves the version's folder"),
         (ECHO, ECHO_CONFIG + 'default_model_filename: "x.py"', "no file 'x.py'; its folder has: m"),
     ],

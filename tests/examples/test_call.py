@@ -58,6 +58,22 @@ def test_identity_gives_back_what_it_got_over_both_doors(server: Peer) -> None:
     assert _doors(_call(server, "identity")) == BOTH_DOORS
 
 
+def test_repeat_answers_number_by_number(server: Peer) -> None:
+    said = _call(server, "repeat", "7", "-1", "--delay-ms", "1")
+    assert said.splitlines() == ["response 0: 7", "response 1: -1"]
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_the_curl_command_of_repeat_streams_events(server: Peer) -> None:
+    readme = (ROOT / "examples" / "repeat" / "README.md").read_text()
+    (command,) = re.findall(r"```\n(curl [^`]+)\n```", readme)
+    command = command.replace("127.0.0.1:8000", server.rest).replace("500", "1")
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, timeout=30, check=True
+    )
+    assert re.findall(r'"OUT":(\d)', done.stdout) == ["4", "2", "0", "1"]
+
+
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 @pytest.mark.parametrize("name", ["digits", "digits_torch", "simple", "shout", "identity"])
 def test_the_curl_command_of_every_readme_is_answered(server: Peer, name: str) -> None:

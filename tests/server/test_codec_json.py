@@ -15,8 +15,9 @@ from repository.model import ModelConfig
 from repository.tensors import BY_NAME, DATA_TYPES, Array
 from schedulers.request import InferResponse
 from server.admit import bytes_array
-from server.codec_json import Asked, decode, encode
+from server.codec_json import decode, encode
 from server.errors import Internal, InvalidRequest, ServingError, TooLarge, Unsupported
+from server.form import PLAIN, Asked, Form
 from server.signature import Signature, compile_signature
 
 NUMERIC = [row.name for row in DATA_TYPES if row.name != "BYTES"]
@@ -69,7 +70,7 @@ def test_every_data_type_survives_the_binary_form_bit_for_bit(name: str, data: A
     array = asked.request.inputs["X"]
     assert array.dtype == row.dtype
     assert bits(array) == raw
-    encoded = encode(response(array), True)
+    encoded = encode(response(array), Form(binary=True))
     if raw:
         assert b"".join(bytes(part) for part in encoded.parts)[encoded.header_length :] == raw
 
@@ -80,7 +81,7 @@ def test_every_data_type_survives_the_binary_form_bit_for_bit(name: str, data: A
 def test_every_data_type_survives_json_both_ways(name: str, data: Any) -> None:
     dtype = BY_NAME[name].dtype
     array = data.draw(npst.arrays(dtype, npst.array_shapes(min_dims=1, max_dims=1, max_side=9)))
-    (part,) = encode(response(array), False).parts
+    (part,) = encode(response(array), PLAIN).parts
     rendered = json.loads(bytes(part))["outputs"][0]
     entry = tensor(datatype=name, shape=list(array.shape), data=rendered["data"])
     again = ask({"inputs": [entry]}, signature(name)).request.inputs["X"]
@@ -90,7 +91,7 @@ def test_every_data_type_survives_json_both_ways(name: str, data: Any) -> None:
 @pytest.mark.parametrize("name", ["FP16", "BF16"])
 def test_half_precision_has_a_json_form(name: str) -> None:
     array = np.array([0.5, -2.0, 65504.0 if name == "FP16" else 1e30], BY_NAME[name].dtype)
-    (part,) = encode(response(array), False).parts
+    (part,) = encode(response(array), PLAIN).parts
     rendered = json.loads(bytes(part))["outputs"][0]["data"]
     entry = tensor(datatype=name, shape=[3], data=rendered)
     assert bits(ask({"inputs": [entry]}, signature(name)).request.inputs["X"]) == bits(array)
@@ -98,7 +99,7 @@ def test_half_precision_has_a_json_form(name: str) -> None:
 
 def test_nan_and_infinity_are_written_and_read_as_tokens() -> None:
     array = np.array([np.nan, np.inf, -np.inf, 1], np.float32)
-    (part,) = encode(response(array), False).parts
+    (part,) = encode(response(array), PLAIN).parts
     assert b'"data":[NaN,Infinity,-Infinity,1.0]' in bytes(part)
     text = (
         b'{"inputs":[{"name":"X","datatype":"FP32","shape":[4],"data":[NaN,Infinity,-Infinity,1]}]}'
@@ -118,7 +119,7 @@ def test_byte_strings_survive_the_binary_form(elements: list[bytes]) -> None:
     )
     array = ask({"inputs": [entry]}, signature("BYTES"), blob).request.inputs["X"]
     assert array.tolist() == elements
-    encoded = encode(response(array), True)
+    encoded = encode(response(array), Form(binary=True))
     body = b"".join(bytes(part) for part in encoded.parts)
     assert body[encoded.header_length or len(body) :] == blob
 
@@ -127,10 +128,10 @@ def test_text_travels_as_utf8_and_other_bytes_have_no_json_form() -> None:
     entry = tensor(datatype="BYTES", shape=[2], data=["ä", ""])
     array = ask({"inputs": [entry]}, signature("BYTES")).request.inputs["X"]
     assert array.tolist() == ["ä".encode(), b""]
-    (part,) = encode(response(array), False).parts
+    (part,) = encode(response(array), PLAIN).parts
     assert json.loads(bytes(part))["outputs"][0]["data"] == ["ä", ""]
     with pytest.raises(InvalidRequest, match="binary_data"):
-        encode(response(bytes_array([b"\xff"], [1])), False)
+        encode(response(bytes_array([b"\xff"], [1])), PLAIN)
 
 
 def test_nested_data_counts_elements_not_nesting() -> None:
@@ -143,9 +144,9 @@ def test_outputs_are_binary_where_asked() -> None:
     by_name = {"outputs": [{"name": "Y", "parameters": {"binary_data": True}}]}
     everything = {"parameters": {"binary_data_output": True}}
     entry_wins = {**everything, "outputs": [{"name": "Y"}]}
-    assert ask({"inputs": [tensor()], **by_name}, signature()).binary == {"Y"}
-    assert ask({"inputs": [tensor()], **everything}, signature()).binary is True
-    assert not ask({"inputs": [tensor()], **entry_wins}, signature()).binary
+    assert ask({"inputs": [tensor()], **by_name}, signature()).form.binary == {"Y"}
+    assert ask({"inputs": [tensor()], **everything}, signature()).form.binary is True
+    assert not ask({"inputs": [tensor()], **entry_wins}, signature()).form.binary
 
 
 def test_priority_timeout_and_sequence_are_read_and_the_rest_goes_to_the_model() -> None:
@@ -291,7 +292,8 @@ REFUSALS: list[tuple[str, Any, bytes | None, type[ServingError], str]] = [
         {"inputs": [tensor(data=None, parameters={"shared_memory_region": "r"})]},
         None,
         Unsupported,
-        "does not offer shared memory",
+        "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to "
+        "enable.",
     ),
 ]
 
@@ -316,6 +318,12 @@ def test_integers_that_do_not_fit_are_refused_naming_value_and_range() -> None:
     huge = tensor(datatype="INT64", shape=[1], data=[10**400])
     with pytest.raises(ServingError):
         ask({"inputs": [huge]}, signature("INT64"))
+
+
+@pytest.mark.parametrize(("name", "value"), [("FP16", 65520), ("FP32", 3.5e38)])
+def test_floats_that_do_not_fit_are_refused(name: str, value: float) -> None:
+    with pytest.raises(InvalidRequest, match=f"too large for {name}"):
+        ask({"inputs": [tensor(datatype=name, data=[1, value])]}, signature(name))
 
 
 def test_numbers_with_a_fraction_are_no_integers() -> None:

@@ -268,7 +268,7 @@ async def test_labels_are_read_with_the_model(tmp_path: Path) -> None:
     folder = write_identity(tmp_path, "m", 1, config=config)
     (folder / "labels.txt").write_text("zero\nein-s\n", "utf-8")
     async with fleet_over(tmp_path) as fleet:
-        assert fleet.get("m", 1).labels == {"OUTPUT0": ("zero", "ein-s")}
+        assert fleet.get("m", 1).signature.outputs["OUTPUT0"].labels == ("zero", "ein-s")
         (folder / "labels.txt").write_bytes(b"\xff\xfe")
         await look_again(fleet, tmp_path)
         assert "labels.txt' of output 'OUTPUT0' is not UTF-8" in reason(fleet, 1)

@@ -146,13 +146,12 @@ def test_repository_control_is_refused_with_its_reason(channel):
     assert refusal(
         lambda: stub.RepositoryModelLoad(
             pb.RepositoryModelLoadRequest(
-                model_name="m", parameters={"config": pb.ModelRepositoryParameter(string_param="")}
+                model_name="m", parameters={"confg": pb.ModelRepositoryParameter(string_param="")}
             )
         )
     ) == (
-        "UNIMPLEMENTED",
-        "load parameter 'config' is not offered by this server; 'm' is loaded from its "
-        "repository as it stands",
+        "INVALID_ARGUMENT",
+        "unrecognized load parameter 'confg'. Known are 'config' and 'file:<path>'",
     )
     code, text = refusal(
         lambda: stub.RepositoryModelUnload(

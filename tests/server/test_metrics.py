@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from grpc_support import IDENTITY, Shelf, put
 from server.load_figures import Machine
 from server.metrics import METRICS, MetricsApp, render
+from server.metrics_config import MetricsConfig
 
 LAG = SimpleNamespace(max_seconds=0.012, recent_max_seconds=0.003)
 LINE = re.compile(r'[a-z_]+(\{[a-z_]\w*="(\\.|[^"\\])*"(,[a-z_]\w*="(\\.|[^"\\])*")*\})? [-+.e\d]+')
@@ -18,7 +19,7 @@ def rendered(prepare=lambda served: None, text=IDENTITY):
         served = put(text)
         prepare(served)
         try:
-            return render(Shelf([served]), LAG).decode()
+            return render(Shelf([served]), LAG, shown=MetricsConfig(histograms=True)).decode()
         finally:
             await served.scheduler.close()
 

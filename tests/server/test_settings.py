@@ -29,6 +29,12 @@ def test_defaults_are_used_when_nothing_is_said(tmp_path: Path) -> None:
     assert settings.source("http_port") == "default"
 
 
+@pytest.mark.parametrize("text", ["redis,host=h", "local", "local,size=", "local,size=1k"])
+def test_a_cache_that_does_not_exist_is_refused(text: str, tmp_path: Path) -> None:
+    said = refusal(tmp_path, {"cache_config": text})
+    assert said == f"--cache-config: '{text}' is not of the form local,size=BYTES"
+
+
 def test_flag_beats_environment_beats_toml_beats_default(tmp_path: Path) -> None:
     path = toml(tmp_path, "http_port = 1\ngrpc_port = 2\nmetrics_port = 3\n")
     environment = {"MODELYARD_HTTP_PORT": "11", "MODELYARD_GRPC_PORT": "12", "PATH": "/bin"}
@@ -40,11 +46,23 @@ def test_flag_beats_environment_beats_toml_beats_default(tmp_path: Path) -> None
     assert settings.source("metrics_port") == str(path)
 
 
+def _certificates(door: str) -> dict[str, str]:
+    return {f"{door}_{part}": "x.pem" for part in ("server_cert", "server_key", "root_cert")}
+
+
+_COMPANIONS = {
+    "load_model": {"model_control_mode": "explicit"},
+    **{f"http_use_ssl{more}": _certificates("http") for more in ("", "_mutual")},
+    **{f"grpc_use_ssl{more}": _certificates("grpc") for more in ("", "_mutual")},
+}
+"""What must be said beside a setting for it to make sense."""
+
+
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
 def test_every_setting_can_be_given_in_every_way(row: Setting, tmp_path: Path) -> None:
     name, variable = row.name, row.variable
     text, toml_text = _example(name)
-    extra = {"model_control_mode": "explicit"} if name == "load_model" else {}
+    extra = _COMPANIONS.get(name, {})
     flag_value = [text] if isinstance(getattr(Settings(), name), tuple) else text
     by_flag = read_settings({**extra, name: flag_value}, {}, tmp_path)
     by_variable = read_settings(extra, {variable: text}, tmp_path)
@@ -57,10 +75,21 @@ def test_every_setting_can_be_given_in_every_way(row: Setting, tmp_path: Path) -
 def _example(name: str) -> tuple[str, str]:
     """A value that is not the default, as text and as TOML."""
     default = getattr(Settings(), name)
-    words = {"model_control_mode": "none", "log_level": "debug", "log_format": "json"}
+    words = {
+        "model_control_mode": "none",
+        "cache_config": "local,size=1000",
+        "log_level": "debug",
+        "log_format": "json",
+        "trace_config": "rate=7",
+        "metrics_config": "histogram_latencies=true",
+        "http_restricted_api": "inference,health:key=value",
+        "grpc_restricted_protocol": "inference,health:key=value",
+    }
     if isinstance(default, bool):
         word = str(not default).lower()
         return word, word
+    if name == "access_log_sample":
+        return "0.5", "0.5"
     if isinstance(default, int | float):
         return "77", "77"
     word = words.get(name, "127.0.0.2" if name.endswith("address") else "other")

@@ -1,0 +1,1 @@
+"""The example repeat: a decoupled python model."""

@@ -1,0 +1,88 @@
+"""A model under a config that did not come from its folder: a client sent it with a load request.
+
+`server.overrides` calls this, on a thread.
+"""
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from google.protobuf import json_format
+
+from repository.config import LARGEST_BYTES
+from repository.errors import BadModel, ConfigError
+from repository.findings import reason
+from repository.folders import FolderReader, FolderState
+from repository.model import ModelConfig, ModelFolder
+from repository.policy import no_version_reason, select
+from repository.positions import Positions
+from repository.snapshot import folder_with
+from repository.validate import validate
+from repository.walk import hidden
+
+WHERE = Path("config")
+"""How complaints name the config of a load request, which stands in no file."""
+
+_NO_CONFIG = "E204"
+"""Of a folder with neither config nor version: here only the version is missing."""
+
+_LISTED = re.compile(r"\s*Available Fields\(except extensions\): \"\[(.*?)\]\"\.?", re.DOTALL)
+
+
+def parse_json(text: str) -> ModelConfig:
+    """The config in `text`, by protobuf's JSON rules: a number may be a string, and a field may
+    be spelled max_batch_size or maxBatchSize.
+
+    Raises ConfigError naming an unknown field, or a value that is not allowed, and what is.
+    """
+    if len(text) > LARGEST_BYTES:
+        raise ConfigError(f"the config override is larger than {LARGEST_BYTES} bytes")
+    if not text.lstrip().startswith("{"):
+        raise ConfigError('the config override is not a JSON object, such as {"backend": "python"}')
+    config = ModelConfig()
+    try:
+        json_format.Parse(text, config)
+    except (json_format.ParseError, RecursionError) as error:
+        said = _LISTED.sub(r" It may have: \1.", str(error))
+        raise ConfigError(f"the config override cannot be read: {said}") from error
+    return config
+
+
+def overridden(roots: Sequence[Path], name: str, config: ModelConfig) -> ModelFolder:
+    """The model `name` as its folder below one of `roots` stands now, but under `config`; blocks.
+
+    Raises BadModel when no root or several have the model or no version is left to serve,
+    ConfigError for a folder that cannot be read and for a config that breaks a rule.
+    """
+    state = _state(roots, name)
+    problems = [problem for problem in state.problems if problem.code != _NO_CONFIG]
+    if problems:
+        raise ConfigError(reason(problems), problems)
+    findings = validate(config, Positions(WHERE), name)
+    if findings:
+        raise ConfigError(reason(findings), findings)
+    named = ModelConfig()
+    named.CopyFrom(config)
+    named.name = name
+    if not select(named, [version.number for version in state.versions]):
+        raise BadModel(no_version_reason(named))
+    return folder_with(state, named)
+
+
+def _state(roots: Sequence[Path], name: str) -> FolderState:
+    if hidden(name):
+        raise BadModel(f"'{name}' cannot be a model's name: such files are passed over")
+    reader = FolderReader()
+    found = [
+        state
+        for root in roots
+        if (root / name).is_dir()
+        and (state := reader.model(root, root / name, name, os.path.realpath(root))) is not None
+    ]
+    if len(found) == 1:
+        return found[0]
+    places = ", ".join(str(root) for root in roots)
+    if not found:
+        raise BadModel(f"no such model in the repository {places}")
+    raise BadModel(f"model '{name}' is in more than one repository: {places}; keep one of them")

@@ -1,0 +1,141 @@
+"""What stands around the gRPC methods: the locks of restricted protocols, the access log.
+
+`server.grpc_door` hands both to `server.http2`; each is there only when its setting is.
+"""
+
+import time
+from typing import Any
+
+from schedulers.request import InferRequest
+from server.access_log import AccessLog, Entry
+from server.http2.call import Answer, Call
+from server.http2.conversation import Conversation, Converse
+from server.http2.exchange import Exchange
+from server.http2.head import RequestHead
+from server.http2.service import Guard, Kinds
+from server.http2.status import CallFailed
+from server.http2.stream import Stream
+from server.restricted import GRPC_PREFIX, RPCS, Locks, grpc_text, read_locks
+from server.settings import Settings
+
+
+def guard_of(settings: Settings) -> Guard | None:
+    """Refuses calls of a restricted protocol that lack its header; None when none is restricted."""
+    locks = read_locks(settings.grpc_restricted_protocol, GRPC_PREFIX)
+    return _Guard(locks) if locks else None
+
+
+class _Guard:
+    def __init__(self, locks: Locks) -> None:
+        self._locks = locks
+
+    def __call__(self, head: RequestHead) -> CallFailed | None:
+        lock = self._locks.get(RPCS[head.path.rpartition("/")[2]])
+        if lock is None or lock.opens(text_metadata(head)):
+            return None
+        return CallFailed("UNAVAILABLE", grpc_text(lock))
+
+
+def text_metadata(head: RequestHead) -> list[tuple[str, str]]:
+    """What the client sent beside its messages, without what is binary."""
+    return [(name, value) for name, value in head.metadata if isinstance(value, str)]
+
+
+def kinds_of(log: AccessLog) -> Kinds:
+    """Classes of calls that tell `log` how they ended."""
+    facts: dict[str, Any] = {"log": log, "__slots__": ()}
+    return Kinds(
+        type("LoggedCall", (_LoggedCall,), facts),
+        type("LoggedConversation", (_LoggedConversation,), facts),
+    )
+
+
+class _Logged(Exchange):
+    """A call that counts its bytes and tells the access log of its end. `log` is on the class."""
+
+    __slots__ = ()
+    log: AccessLog
+    told: "_Told"
+
+    def received(self, data: bytes) -> None:
+        self.told.bytes_in += len(data)
+        super().received(data)  # type: ignore[misc]
+
+    def fail(self, code: str, text: str) -> None:
+        if not self.over:
+            self.told.status = code
+        super().fail(code, text)
+
+    def aborted(self) -> None:
+        self.told.status = "CANCELLED"
+        super().aborted()  # type: ignore[misc]
+
+    def _leave(self) -> Stream | None:
+        stream = super()._leave()
+        if stream is not None and self.log.chosen():
+            self.log.write(self.told.entry(self.head.path))
+        return stream
+
+
+class _LoggedCall(_Logged, Call):
+    __slots__ = ("told",)
+
+    def __init__(self, stream: Stream, head: RequestHead, limit: int, answer: Answer) -> None:
+        self.told = _Told(stream)
+        super().__init__(stream, head, limit, answer)
+
+    def finish(self, message: bytes) -> None:
+        if not self.over:
+            self.told.status, self.told.bytes_out = "OK", len(message)
+        super().finish(message)
+
+
+class _LoggedConversation(_Logged, Conversation):
+    __slots__ = ("told",)
+
+    def __init__(self, stream: Stream, head: RequestHead, limit: int, converse: Converse) -> None:
+        self.told = _Told(stream)
+        super().__init__(stream, head, limit, converse)
+
+    async def write(self, message: bytes) -> None:
+        self.told.bytes_out += len(message)
+        await super().write(message)
+
+    def _end(self) -> None:
+        if not self.over:
+            self.told.status = "OK"
+        super()._end()
+
+
+class _Told:
+    """What is known of a call so far. A call that ends without a status ran into its deadline."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.client = stream.client
+        self.began_ns = time.monotonic_ns()
+        self.bytes_in = self.bytes_out = 0
+        self.status = "DEADLINE_EXCEEDED"
+        self.id = self.model = self.version = ""
+
+    def entry(self, path: str) -> Entry:
+        return Entry(
+            protocol="grpc",
+            client=self.client,
+            method=path.rpartition("/")[2],
+            path=path,
+            status=self.status,
+            began_ns=self.began_ns,
+            duration_us=(time.monotonic_ns() - self.began_ns) // 1000,
+            bytes_in=self.bytes_in,
+            bytes_out=self.bytes_out,
+            id=self.id,
+            model=self.model,
+            version=self.version,
+        )
+
+
+def note(call: Exchange, request: InferRequest) -> None:
+    """Let the access log know whom a call asks."""
+    if isinstance(call, _Logged):
+        told = call.told
+        told.id, told.model, told.version = request.id, request.model, str(request.version)

@@ -1,0 +1,77 @@
+"""Header blocks: put together from their frames, decoded, and known again.
+
+Clients repeat themselves: from the second request on a header block is a dozen bytes that refer to
+the table. While the table does not change, the same bytes mean the same request head.
+"""
+
+from typing import NamedTuple
+
+from server.http2.frames import END_HEADERS, Code, ConnectionFault
+from server.http2.hpack import LIST_BYTES, Decoder, HeaderListTooLarge, HpackError
+from server.http2.stream import Head, Service
+
+MAX_BYTES = 2 * LIST_BYTES
+"""Of one block as it travels, over all its frames."""
+MAX_FRAMES = 32
+_KNOWN = 64
+
+
+class Block(NamedTuple):
+    """A whole block: the stream and the flags of its HEADERS frame, and its bytes."""
+
+    stream_id: int
+    flags: int
+    data: bytes
+
+
+class Blocks:
+    """The header blocks of one connection, in the order they came."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._decoder = Decoder()
+        self._known: dict[bytes, Head] = {}
+        self._begun = Block(0, 0, b"")
+        self._parts: list[bytes] = []
+
+    def begin(self, stream_id: int, flags: int, part: bytes) -> None:
+        """A HEADERS frame without END_HEADERS."""
+        self._begun = Block(stream_id, flags, b"")
+        self._parts = [part]
+
+    def go_on(self, stream_id: int, flags: int, part: bytes) -> Block | None:
+        """A CONTINUATION frame: the block if it is whole now. Raises ConnectionFault."""
+        if stream_id != self._begun.stream_id:
+            raise ConnectionFault(Code.PROTOCOL_ERROR, "CONTINUATION of another stream")
+        self._parts.append(part)
+        size = sum(map(len, self._parts))
+        if size > MAX_BYTES or len(self._parts) > MAX_FRAMES:
+            text = f"a header block of {size} bytes in {len(self._parts)} frames without an end"
+            raise ConnectionFault(Code.ENHANCE_YOUR_CALM, text)
+        if not flags & END_HEADERS:
+            return None
+        parts, self._parts = self._parts, []
+        return self._begun._replace(data=b"".join(parts))
+
+    def read(self, data: bytes) -> Head:
+        """What the block asks for. Raises ConnectionFault; Malformed where it is no request."""
+        return self._known.get(data) or self._read(data)
+
+    def _read(self, data: bytes) -> Head:
+        if len(data) > MAX_BYTES:
+            raise ConnectionFault(Code.ENHANCE_YOUR_CALM, f"a header block of {len(data)} bytes")
+        changes = self._decoder.changes
+        try:
+            headers = self._decoder.decode(data)
+        except HpackError as error:
+            raise ConnectionFault(Code.COMPRESSION_ERROR, str(error)) from error
+        except HeaderListTooLarge:
+            return self._service.oversized()
+        finally:
+            changed = self._decoder.changes != changes
+            if changed or len(self._known) >= _KNOWN:
+                self._known.clear()
+        head = self._service.read(headers)
+        if not changed:
+            self._known[data] = head
+        return head

@@ -1,0 +1,101 @@
+"""A gRPC call of one message, answered by a function: no task, no future, no waiting.
+
+Opened by `server.http2.service`; a client that goes, and a deadline that passes, cancel it.
+"""
+
+import logging
+from collections.abc import Callable
+
+from server.http2.exchange import NOT_ONE_MESSAGE, Exchange
+from server.http2.head import RequestHead
+from server.http2.messages import PREFIX_BYTES, Assembler
+from server.http2.status import ANSWER, ENDED_WELL, CallFailed
+from server.http2.stream import Stream
+
+_log = logging.getLogger(__name__)
+
+Answer = Callable[[bytes, "Call"], None]
+"""Takes the request's message; answers by `finish` or `fail` now or later, and does not raise."""
+
+
+class Call(Exchange):
+    """A call of one message and one answer."""
+
+    __slots__ = ("_answer", "_assembler", "_message", "on_cancel")
+
+    def __init__(self, stream: Stream, head: RequestHead, limit: int, answer: Answer) -> None:
+        super().__init__(stream, head, limit)
+        self.on_cancel: Callable[[], None] | None = None
+        """Called once if nobody waits for the answer any more; neither answer then."""
+        self._answer = answer
+        self._assembler: Assembler | None = None
+        self._message: bytes | None = None
+
+    def finish(self, message: bytes) -> None:
+        """Answer. Without effect when the call is over."""
+        try:
+            prefix = self._prefix(message)
+        except CallFailed as failure:
+            self.fail(failure.code, str(failure))
+            return
+        self.on_cancel = None
+        stream = self._leave()
+        if stream is not None:
+            stream.answer(ANSWER, prefix, message, ENDED_WELL)
+
+    def fail(self, code: str, text: str) -> None:
+        super().fail(code, text)
+        self.on_cancel = None
+
+    # a Receiver
+
+    def received(self, data: bytes) -> None:
+        if self._stream is None:
+            return
+        self._stream.release(len(data))
+        if self._assembler is None and self._message is None and self._is_whole(data):
+            self._message = data[PREFIX_BYTES:]
+            return
+        try:
+            self._assemble(data)
+        except CallFailed as failure:
+            self.fail(failure.code, str(failure))
+
+    def ended(self) -> None:
+        if self._stream is None:
+            return
+        if self._message is None or (self._assembler is not None and self._assembler.inside):
+            self.fail(*NOT_ONE_MESSAGE)
+            return
+        message, self._message = self._message, None
+        try:
+            self._answer(message, self)
+        except Exception as error:  # noqa: BLE001 - the client hears of our bug, and so does the log
+            _log.exception("a gRPC call failed unexpectedly")
+            self.fail("INTERNAL", f"{type(error).__name__}: {error}. This is a bug.")
+
+    def aborted(self) -> None:
+        self._leave()
+        self._cancel()
+
+    def _is_whole(self, data: bytes) -> bool:
+        """Whether it is one plain message, as it is in nearly every request."""
+        size = len(data) - PREFIX_BYTES
+        return (
+            0 <= size <= self._limit
+            and data[0] == 0
+            and size == int.from_bytes(data[1:PREFIX_BYTES], "big")
+        )
+
+    def _assemble(self, data: bytes) -> None:
+        if self._assembler is None:
+            self._assembler = Assembler(self._limit, self.head.encoding)
+        for message in self._assembler.feed(data):
+            if self._message is not None:
+                raise CallFailed(*NOT_ONE_MESSAGE)
+            self._message = self._assembler.plain(message)
+
+    def _cancel(self) -> None:
+        cancel, self.on_cancel = self.on_cancel, None
+        if cancel is not None:
+            cancel()

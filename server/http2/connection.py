@@ -1,0 +1,188 @@
+"""One HTTP/2 connection: a socket's life from the greeting to the last answer.
+
+Made by `server.http2.listener` for each client. Bytes go through `server.http2.splitter` to the
+`Session`, which knows the rules; what is written goes out once per turn of the loop.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from typing import cast
+
+from server.http2.frames import (
+    DEFAULT_WINDOW,
+    MAX_ID,
+    PING,
+    Code,
+    ConnectionFault,
+    Setting,
+    frame,
+    goaway,
+    settings,
+    window_update,
+)
+from server.http2.hpack import LIST_BYTES
+from server.http2.sender import WRITE_BYTES, Sender
+from server.http2.session import CONNECTION_WINDOW, MAX_STREAMS, Session
+from server.http2.splitter import MAX_FRAME_BYTES, Splitter
+from server.http2.stream import STREAM_WINDOW, Service
+
+GREETING_S = 20.0
+"""How long a client may take to begin to speak HTTP/2."""
+LINGER_S = 0.5
+"""How long it may take to read why it was sent away, and to close its side."""
+DRAIN_ECHO_S = 1.0
+_DRAINING = b"draining"
+_OFFERED = settings(
+    {
+        Setting.MAX_CONCURRENT_STREAMS: MAX_STREAMS,
+        Setting.INITIAL_WINDOW_SIZE: STREAM_WINDOW,
+        Setting.MAX_FRAME_SIZE: MAX_FRAME_BYTES,
+        Setting.MAX_HEADER_LIST_SIZE: LIST_BYTES,
+    }
+)
+
+_log = logging.getLogger(__name__)
+
+
+class Connection(asyncio.Protocol):
+    """One client. `on_here(self)` is called when it is connected (TLS included), `on_gone(self)`
+    when the socket is closed."""
+
+    def __init__(
+        self,
+        service: Service,
+        on_here: Callable[["Connection"], None],
+        on_gone: Callable[["Connection"], None],
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._on_here = on_here
+        self._on_gone = on_gone
+        self._splitter = Splitter()
+        self._sender = Sender(self._loop)
+        self._session = Session(
+            service, self._sender, self._loop.time, self._close_if_drained, self._echoed
+        )
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._draining = False
+        self._closing = False
+
+    # asyncio's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = self._sender.transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=WRITE_BYTES)
+        self._on_here(self)
+        if self._closing:
+            self._transport.abort()
+            return
+        raw = transport.get_extra_info("socket")
+        if raw is not None:
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self._start_timer(GREETING_S, self._give_up_on_silence)
+        self._sender.control(_OFFERED, window_update(0, CONNECTION_WINDOW - DEFAULT_WINDOW))
+
+    def data_received(self, data: bytes) -> None:
+        if self._closing:
+            return
+        sender, session = self._sender, self._session
+        sender.corked = True
+        try:
+            for kind, flags, stream_id, payload in self._splitter.feed(data):
+                session.take(kind, flags, stream_id, payload)
+            if sender.overrun:
+                raise ConnectionFault(Code.ENHANCE_YOUR_CALM, "answers are not read")
+        except ConnectionFault as fault:
+            self._fail(fault)
+        finally:
+            sender.corked = False
+            sender.flush()
+
+    def pause_writing(self) -> None:
+        self._sender.pause()
+
+    def resume_writing(self) -> None:
+        self._sender.resume()
+
+    def eof_received(self) -> None:
+        """The client has closed its side, and we close ours."""
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._closing = True
+        self._sender.transport = None
+        self._stop_timer()
+        self._session.abort()
+        self._on_gone(self)
+
+    # the server's side
+
+    def drain(self) -> None:
+        """Ask the client to send no more, answer what comes meanwhile and what is inside; close.
+
+        RFC 9113, section 6.8: a GOAWAY that refuses nothing, a round trip, then one that says
+        which request was the last.
+        """
+        if self._draining or self._closing:
+            return
+        self._draining = True
+        if not self._session.settled:
+            self._close()
+            return
+        self._sender.control(goaway(MAX_ID, Code.NO_ERROR), frame(PING, 0, 0, _DRAINING))
+        self._start_timer(DRAIN_ECHO_S, self._accept_no_more)
+
+    def abort(self) -> None:
+        """Close at once; calls inside are cancelled."""
+        self._closing = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _echoed(self, payload: bytes) -> None:
+        if self._draining and payload == _DRAINING:
+            self._accept_no_more()
+
+    def _accept_no_more(self) -> None:
+        if self._session.accepted_until == MAX_ID and not self._closing:
+            self._stop_timer()
+            self._session.accepted_until = self._session.last_id
+            self._sender.control(goaway(self._session.last_id, Code.NO_ERROR))
+            self._close_if_drained()
+
+    def _close_if_drained(self) -> None:
+        if self._session.accepted_until != MAX_ID and self._session.empty and not self._closing:
+            self._close()
+
+    def _give_up_on_silence(self) -> None:
+        if not self._session.settled:
+            self.abort()
+
+    def _fail(self, fault: ConnectionFault) -> None:
+        _log.info("a gRPC client is sent away: %s: %s", fault.code.name, fault)
+        self._sender.control(goaway(self._session.last_id, fault.code, str(fault)))
+        self._closing = True
+        self._session.abort()
+        self._close()
+
+    def _close(self) -> None:
+        """Write what there is, say that it is all, and wait a little for the client to close."""
+        self._closing = True
+        self._sender.close()
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        if transport.can_write_eof():
+            transport.write_eof()
+            self._start_timer(LINGER_S, transport.abort)
+        else:
+            transport.close()
+
+    def _start_timer(self, delay_s: float, act: Callable[[], None]) -> None:
+        self._stop_timer()
+        self._timer = self._loop.call_later(delay_s, act)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -1,0 +1,150 @@
+"""A gRPC call answered by a coroutine that reads and writes messages as it likes.
+
+Opened by `server.http2.service`. A client sends no faster than its messages are taken, and what is
+written waits until the client reads. The coroutine is cancelled when nobody waits any more.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+from server.http2.exchange import NOT_ONE_MESSAGE, Exchange
+from server.http2.head import RequestHead
+from server.http2.messages import PREFIX_BYTES, Assembler, Message
+from server.http2.status import ANSWER, ENDED_WELL, CallFailed
+from server.http2.stream import STREAM_WINDOW, Stream
+
+HELD_BYTES = STREAM_WINDOW
+"""Whole messages of one call that may wait to be taken before the client must pause."""
+
+_log = logging.getLogger(__name__)
+
+Converse = Callable[["Conversation"], Awaitable[None]]
+"""Reads and writes messages; returning ends the call with OK, CallFailed with its status."""
+
+
+class Conversation(Exchange):
+    """A call that a coroutine of its own answers. It is cancelled when nobody waits any more."""
+
+    __slots__ = ("_all_here", "_assembler", "_held", "_messages", "_news", "_owed", "_task")
+
+    def __init__(self, stream: Stream, head: RequestHead, limit: int, converse: Converse) -> None:
+        super().__init__(stream, head, limit)
+        self._assembler = Assembler(limit, head.encoding)
+        self._messages: deque[Message] = deque()
+        self._held = 0
+        """Bytes of messages that wait to be taken."""
+        self._owed = 0
+        """Bytes received that the client was not given back yet."""
+        self._all_here = False
+        self._news: asyncio.Future[None] | None = None
+        self._task = asyncio.create_task(self._converse(converse))
+
+    @property
+    def task(self) -> "asyncio.Task[None]":
+        return self._task
+
+    def messages(self) -> "Conversation":
+        """The request's messages, for `async for`; the client may send on as they are taken."""
+        return self
+
+    def __aiter__(self) -> "Conversation":
+        return self
+
+    async def __anext__(self) -> bytes:
+        while not self._messages:
+            if self._all_here:
+                raise StopAsyncIteration
+            self._news = asyncio.get_running_loop().create_future()
+            await self._news
+        return self._take()
+
+    async def message(self) -> bytes:
+        """The only message. Raises CallFailed if there is another number of them."""
+        found = [message async for message in self]
+        if len(found) != 1:
+            raise CallFailed(*NOT_ONE_MESSAGE)
+        return found[0]
+
+    async def write(self, message: bytes) -> None:
+        """Send one message; returns when little waits to be sent. Raises CallFailed."""
+        prefix = self._prefix(message)
+        stream = self._stream
+        if stream is None:
+            return
+        if not self._began:
+            self._began = True
+            stream.headers(ANSWER)
+        stream.data(prefix, message)
+        if stream.backlog:
+            await stream.room()
+
+    async def _converse(self, converse: Converse) -> None:
+        try:
+            await converse(self)
+        except CallFailed as failure:
+            self.fail(failure.code, str(failure))
+        except asyncio.CancelledError:
+            self.fail("CANCELLED", "the call was cancelled")
+            raise
+        except Exception as error:  # noqa: BLE001 - the client hears of our bug, and so does the log
+            _log.exception("a gRPC call failed unexpectedly")
+            self.fail("INTERNAL", f"{type(error).__name__}: {error}. This is a bug.")
+        else:
+            self._end()
+
+    def _end(self) -> None:
+        stream = self._leave()
+        if stream is not None:
+            stream.finish(ENDED_WELL if self._began else ANSWER + ENDED_WELL)
+
+    def _take(self) -> bytes:
+        message = self._messages.popleft()
+        self._held -= len(message[1]) + PREFIX_BYTES
+        self._release()
+        return self._assembler.plain(message)
+
+    def _release(self) -> None:
+        """Let the client send on, unless too many whole messages wait to be taken."""
+        if self._held <= HELD_BYTES and self._owed and self._stream is not None:
+            self._stream.release(self._owed)
+            self._owed = 0
+
+    # a Receiver
+
+    def received(self, data: bytes) -> None:
+        if self._stream is None:
+            return
+        try:
+            messages = self._assembler.feed(data)
+        except CallFailed as failure:
+            self._give_up(failure)
+            return
+        self._owed += len(data)
+        self._held += sum(len(message) + PREFIX_BYTES for _, message in messages)
+        self._messages.extend(messages)
+        self._release()
+        self._wake()
+
+    def ended(self) -> None:
+        if self._assembler.inside:
+            self._give_up(CallFailed("INTERNAL", "the request ends inside a message"))
+            return
+        self._all_here = True
+        self._wake()
+
+    def aborted(self) -> None:
+        self._leave()
+        self._cancel()
+
+    def _give_up(self, failure: CallFailed) -> None:
+        self.fail(failure.code, str(failure))
+        self._cancel()
+
+    def _cancel(self) -> None:
+        self._task.cancel()
+
+    def _wake(self) -> None:
+        if self._news is not None and not self._news.done():
+            self._news.set_result(None)

@@ -1,0 +1,77 @@
+"""An open port that speaks gRPC, and its connections.
+
+Opened and stopped by `server.grpc_door`; each client gets a `Connection`.
+"""
+
+import asyncio
+from contextlib import suppress
+
+from server.http2.connection import Connection
+from server.http2.service import PLAIN_KINDS, GrpcService, Guard, Kinds, Methods
+from server.place import Opened, Place, open_place
+
+
+async def listen(
+    methods: Methods,
+    place: Place,
+    message_bytes: int,
+    guard: Guard | None = None,
+    kinds: Kinds = PLAIN_KINDS,
+) -> "Listener":
+    """Serve `methods` at `place`, with messages up to `message_bytes`.
+
+    `guard` may refuse a call by its head; `kinds` are the classes of calls. Raises OSError when
+    the place cannot be opened.
+    """
+    listener = Listener(GrpcService(methods, message_bytes, guard, kinds))
+    await listener.open(place)
+    return listener
+
+
+class Listener:
+    """One place. `port` is the number it got."""
+
+    def __init__(self, service: GrpcService) -> None:
+        self.port = 0
+        self._service = service
+        self._connections: set[Connection] = set()
+        self._empty = asyncio.Event()
+        self._opened: Opened | None = None
+        self._stopped = False
+
+    async def open(self, place: Place) -> None:
+        self._opened = await open_place(place, self._connect)
+        self.port = self._opened.port
+
+    async def stop(self, grace_s: float) -> None:
+        """Accept no more; return when what is inside is answered, or cut off after `grace_s`."""
+        self._stopped = True
+        if self._opened is not None:
+            self._opened.close()
+        for connection in list(self._connections):
+            connection.drain()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(grace_s):
+                await self._emptied()
+        for connection in list(self._connections):
+            connection.abort()
+        await self._emptied()
+        await self._service.idle()
+
+    async def _emptied(self) -> None:
+        while self._connections:
+            self._empty.clear()
+            await self._empty.wait()
+
+    def _connect(self) -> Connection:
+        return Connection(self._service, self._here, self._gone)
+
+    def _here(self, connection: Connection) -> None:
+        self._connections.add(connection)
+        if self._stopped:
+            connection.abort()
+
+    def _gone(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        if not self._connections:
+            self._empty.set()

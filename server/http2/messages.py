@@ -1,0 +1,86 @@
+"""Cut a request's body into gRPC messages: five bytes of prefix, then the message. Pure."""
+
+import zlib
+
+from server.http2.status import CallFailed
+
+PREFIX_BYTES = 5
+
+Message = tuple[int, bytes]
+"""Whether it is compressed (0 or 1), and its bytes; `Assembler.plain` opens it."""
+
+_WINDOW_BITS = {"gzip": 31, "deflate": 15}
+
+
+class Assembler:
+    """The messages of one request, however they are cut into DATA frames.
+
+    No message is larger than `limit` bytes, compressed or not.
+    """
+
+    __slots__ = ("_chunks", "_encoding", "_flag", "_limit", "_size", "_wanted")
+
+    def __init__(self, limit: int, encoding: str) -> None:
+        self._limit = limit
+        self._encoding = encoding
+        self._chunks: list[bytes] = []
+        self._size = 0
+        self._flag: int | None = None
+        self._wanted = PREFIX_BYTES
+
+    @property
+    def inside(self) -> bool:
+        """Whether a message has begun and is not complete."""
+        return bool(self._chunks) or self._flag is not None
+
+    def feed(self, data: bytes) -> list[Message]:
+        """The messages `data` completes. Raises CallFailed; feed nothing after that."""
+        self._chunks.append(data)
+        self._size += len(data)
+        if self._size < self._wanted:
+            return []
+        data = b"".join(self._chunks)
+        messages = []
+        position = 0
+        while len(data) - position >= self._wanted:
+            start, position = position, position + self._wanted
+            if self._flag is None:
+                self._read_prefix(data[start:position])
+            else:
+                messages.append((self._flag, data[start:position]))
+                self._flag, self._wanted = None, PREFIX_BYTES
+        rest = data[position:]
+        self._chunks, self._size = [rest] if rest else [], len(rest)
+        return messages
+
+    def _read_prefix(self, prefix: bytes) -> None:
+        self._flag, self._wanted = prefix[0], int.from_bytes(prefix[1:], "big")
+        if self._flag > 1:
+            raise CallFailed("INTERNAL", f"a message whose first byte is {self._flag}, not 0 or 1")
+        if self._wanted > self._limit:
+            text = f"Received message larger than max ({self._wanted} vs. {self._limit})"
+            raise CallFailed("RESOURCE_EXHAUSTED", text)
+
+    def plain(self, message: Message) -> bytes:
+        """The message without its compression. Raises CallFailed."""
+        compressed, data = message
+        if not compressed:
+            return data
+        bits = _WINDOW_BITS.get(self._encoding)
+        if bits is None:
+            raise CallFailed("INTERNAL", "a compressed message in a call without grpc-encoding")
+        return self._inflated(data, bits)
+
+    def _inflated(self, data: bytes, bits: int) -> bytes:
+        inflater = zlib.decompressobj(bits)
+        try:
+            plain = inflater.decompress(data, self._limit + 1)
+        except zlib.error as error:
+            text = f"a message that is no {self._encoding}: {error}"
+            raise CallFailed("INTERNAL", text) from error
+        if len(plain) > self._limit:
+            text = f"Received message larger than max (over {self._limit} vs. {self._limit})"
+            raise CallFailed("RESOURCE_EXHAUSTED", text)
+        if not inflater.eof:
+            raise CallFailed("INTERNAL", f"a message whose {self._encoding} is cut short")
+        return plain

@@ -1,0 +1,118 @@
+"""From the head of a request to the call that answers it: one table, path → method.
+
+`server.http2.session` opens every request here.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from server.http2.call import Answer, Call
+from server.http2.conversation import Conversation, Converse
+from server.http2.head import RequestHead, read_head
+from server.http2.hpack import LIST_BYTES, Headers
+from server.http2.status import ANSWER, CallFailed, ended_badly, refusal
+from server.http2.stream import Head, Receiver, Stream
+
+_OVERSIZED = RequestHead(
+    "",
+    fault=CallFailed("RESOURCE_EXHAUSTED", f"received metadata larger than max ({LIST_BYTES})"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Unary:
+    """A method answered by a function, as soon as its message is there."""
+
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Streaming:
+    """A method answered by a coroutine, from the moment it is called."""
+
+    converse: Converse
+
+
+Methods = Mapping[str, Unary | Streaming]
+"""By path: `/package.Service/Method`."""
+
+
+Guard = Callable[[RequestHead], CallFailed | None]
+"""Looks at the head of a call before any of its messages; what it returns is the answer."""
+
+
+class Kinds(NamedTuple):
+    """The classes of calls: of one message, and of streams."""
+
+    call: type[Call]
+    conversation: type[Conversation]
+
+
+PLAIN_KINDS = Kinds(Call, Conversation)
+
+
+class GrpcService:
+    """The methods of one server; messages of more than `limit` bytes are refused, both ways."""
+
+    def __init__(
+        self, methods: Methods, limit: int, guard: Guard | None = None, kinds: Kinds | None = None
+    ) -> None:
+        self._methods = methods
+        self._limit = limit
+        self._guard = guard
+        self._call, self._conversation = kinds or PLAIN_KINDS
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def read(self, headers: Headers) -> RequestHead:
+        return read_head(headers)
+
+    def oversized(self) -> RequestHead:
+        return _OVERSIZED
+
+    def open(self, stream: Stream, head: Head) -> Receiver:
+        assert isinstance(head, RequestHead)
+        method = None
+        if head.fault is None and not head.refused_with:
+            method = self._methods.get(head.path)
+        if self._guard is not None and method is not None and (fault := self._guard(head)):
+            stream.finish(ANSWER + ended_badly(fault.code, str(fault)))
+            return _DEAF
+        if isinstance(method, Unary):
+            return self._call(stream, head, self._limit, method.answer)
+        if isinstance(method, Streaming):
+            return self._converse(stream, head, method.converse)
+        stream.finish(_refusal(head))
+        return _DEAF
+
+    async def idle(self) -> None:
+        """Return when every coroutine of a call has ended."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _converse(self, stream: Stream, head: RequestHead, converse: Converse) -> Receiver:
+        conversation = self._conversation(stream, head, self._limit, converse)
+        self._tasks.add(conversation.task)
+        conversation.task.add_done_callback(self._tasks.discard)
+        return conversation
+
+
+def _refusal(head: RequestHead) -> bytes:
+    if head.refused_with:
+        return refusal(head.refused_with)
+    fault = head.fault or CallFailed("UNIMPLEMENTED", f"Method not found! ({head.path})")
+    return ANSWER + ended_badly(fault.code, str(fault))
+
+
+class _Deaf:
+    """Reads nothing: the answer is given."""
+
+    def received(self, data: bytes) -> None: ...
+
+    def ended(self) -> None: ...
+
+    def aborted(self) -> None: ...
+
+
+_DEAF = _Deaf()

@@ -1,0 +1,103 @@
+"""One HTTP/2 stream: a request coming in, a response going out.
+
+`server.http2.connection` opens it and feeds its Receiver; the receiver answers through it.
+"""
+
+from typing import Protocol
+
+from server.http2.frames import window_update
+from server.http2.hpack import Headers
+from server.http2.sender import Outgoing, Sender
+
+STREAM_WINDOW = 4 * 1024 * 1024
+"""Bytes a peer may send on a stream before they are released."""
+
+
+class Receiver(Protocol):
+    """Who reads a request. Called on the loop; nothing may block or raise."""
+
+    def received(self, data: bytes) -> None:
+        """More of the body, never empty. Release what need not be held back (`Stream.release`)."""
+
+    def ended(self) -> None:
+        """The body is complete."""
+
+    def aborted(self) -> None:
+        """The peer reset the stream, or is gone: nobody reads an answer. The last call."""
+
+
+class Stream(Outgoing):
+    """An open stream. `expected`: bytes of body still to come if the head said how many."""
+
+    __slots__ = ("_sender", "_unreleased", "expected", "receive_window", "received_all", "receiver")
+
+    def __init__(self, stream_id: int, sender: Sender) -> None:
+        super().__init__(stream_id, sender.initial_window)
+        self._sender = sender
+        self.receive_window = STREAM_WINDOW
+        self._unreleased = 0
+        self.expected: int | None = None
+        self.received_all = False
+        self.receiver: Receiver | None = None
+
+    @property
+    def client(self) -> str:
+        """The peer's address and port; "unix" for one that has neither."""
+        transport = self._sender.transport
+        name = transport.get_extra_info("peername") if transport is not None else None
+        if not isinstance(name, tuple):
+            return "unix"
+        return f"[{name[0]}]:{name[1]}" if ":" in name[0] else f"{name[0]}:{name[1]}"
+
+    def release(self, size: int) -> None:
+        """The peer may send `size` bytes more; told to it when it is worth a frame."""
+        self._unreleased += size
+        if self._unreleased >= STREAM_WINDOW // 2 and not self.received_all:
+            self._sender.control(window_update(self.id, self._unreleased))
+            self.receive_window += self._unreleased
+            self._unreleased = 0
+
+    # the response
+
+    def answer(self, block: bytes, prefix: bytes, message: bytes, trailers: bytes) -> None:
+        """The whole response: head, body (`prefix` + `message`), trailers."""
+        self._sender.answer(self, block, prefix, message, trailers)
+
+    def headers(self, block: bytes) -> None:
+        """The response's head, once."""
+        self._sender.headers(self, block)
+
+    def data(self, *pieces: bytes) -> None:
+        """More of the body; see `room` for when to write on."""
+        self._sender.data(self, *pieces)
+
+    def finish(self, block: bytes) -> None:
+        """The last header block: trailers, or a head without a body."""
+        self._sender.finish(self, block)
+
+
+class Service(Protocol):
+    """What answers requests; one for all connections. `Head` is its own kind of thing."""
+
+    def read(self, headers: Headers) -> "Head":
+        """What a header block asks for. Raises Malformed for what is no request at all."""
+
+    def oversized(self) -> "Head":
+        """Stands for a header block too large to keep."""
+
+    def open(self, stream: Stream, head: "Head") -> Receiver:
+        """Take a request; may answer at once."""
+
+
+class Head(Protocol):
+    """What was read of a request's header block; frozen, and shared by requests that say the same.
+
+    `content_length`: bytes of body as the peer announced them, or None.
+    """
+
+    @property
+    def content_length(self) -> int | None: ...
+
+
+class Malformed(Exception):
+    """A header block that is no HTTP/2 request; the stream is reset."""

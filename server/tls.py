@@ -1,0 +1,65 @@
+"""TLS for the doors: the server's certificate, and the clients' where they must have one."""
+
+import ssl
+from collections.abc import Sequence
+from pathlib import Path
+
+from server.settings import Settings
+
+HTTP_1 = ("http/1.1",)
+HTTP_2 = ("h2",)
+
+
+class UnusableCertificate(Exception):
+    """A certificate, key or authority cannot be used; names the flag, the file and the reason."""
+
+
+def http_context(settings: Settings) -> ssl.SSLContext | None:
+    """What the REST door speaks; None for plain HTTP. Raises UnusableCertificate."""
+    return _context(settings, "http", HTTP_1)
+
+
+def grpc_context(settings: Settings) -> ssl.SSLContext | None:
+    """What the gRPC door speaks; None for plain HTTP/2. Raises UnusableCertificate."""
+    return _context(settings, "grpc", HTTP_2)
+
+
+def _context(settings: Settings, door: str, protocols: Sequence[str]) -> ssl.SSLContext | None:
+    mutual = getattr(settings, f"{door}_use_ssl_mutual")
+    if not (mutual or getattr(settings, f"{door}_use_ssl")):
+        return None
+    certificate: Path = getattr(settings, f"{door}_server_cert")
+    key: Path = getattr(settings, f"{door}_server_key")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(list(protocols))
+    try:
+        context.load_cert_chain(certificate, key, password=_no_password)
+    except (OSError, ssl.SSLError) as error:
+        raise UnusableCertificate(
+            f"--{door}-server-cert {certificate} with --{door}-server-key {key} cannot be used: "
+            f"{_reason(error)}"
+        ) from error
+    if mutual:
+        _demand_clients(context, door, getattr(settings, f"{door}_root_cert"))
+    return context
+
+
+def _demand_clients(context: ssl.SSLContext, door: str, authorities: Path) -> None:
+    try:
+        context.load_verify_locations(authorities)
+    except (OSError, ssl.SSLError) as error:
+        raise UnusableCertificate(
+            f"--{door}-root-cert {authorities} cannot be used: {_reason(error)}"
+        ) from error
+    context.verify_mode = ssl.CERT_REQUIRED
+
+
+def _no_password() -> str:
+    raise OSError("the key is encrypted; give one without a password")
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, ssl.SSLError):
+        return f"{error.reason or error}; both must be PEM files that belong together"
+    return error.strerror or str(error)

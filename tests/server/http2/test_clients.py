@@ -1,0 +1,201 @@
+"""Stock gRPC clients, over both event loops."""
+
+import ast
+import asyncio
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from http2_support import LOOPS, Served, serving
+
+UNBOUND = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
+
+
+@pytest.fixture(scope="module", params=LOOPS)
+def server(request):
+    with serving(request.param) as opened:
+        yield opened
+
+
+@pytest.fixture
+def channel(server):
+    with grpc.insecure_channel(server.url, options=UNBOUND) as opened:
+        yield opened
+
+
+def refusal(call: Callable[[], Any]) -> tuple[str, str]:
+    with pytest.raises(grpc.RpcError) as refused:
+        call()
+    return refused.value.code().name, refused.value.details()
+
+
+def test_messages_come_back(channel):
+    echo = channel.unary_unary("/t/Echo")
+    for message in (b"", b"x", os.urandom(20_000)):
+        assert echo(message, timeout=10) == message
+
+
+def test_a_hundred_megabytes_go_both_ways(channel):
+    message = os.urandom(100 * 2**20)
+    assert channel.unary_unary("/t/Echo")(message, timeout=60) == message
+
+
+def test_streams_carry_small_and_large_messages_in_order(channel):
+    talk = channel.stream_stream("/t/Talk")
+    small = [b"%d" % number for number in range(2000)]
+    assert list(talk(iter(small), timeout=30)) == small
+    large = [os.urandom(3 * 2**20) for _ in range(6)]
+    assert list(talk(iter(large), timeout=30)) == large
+    assert list(talk(iter(()), timeout=10)) == []
+
+
+def test_a_conversation_answers_before_the_client_has_finished(channel):
+    said = threading.Semaphore(1)
+
+    def words():
+        for word in (b"one", b"two", b"three"):
+            assert said.acquire(timeout=10)
+            yield word
+
+    heard = []
+    for word in channel.stream_stream("/t/Talk")(words(), timeout=30):
+        heard.append(word)
+        said.release()
+    assert heard == [b"one", b"two", b"three"]
+
+
+def test_a_thousand_calls_at_once_on_one_channel(server, channel):
+    wait = channel.unary_unary("/t/Wait")
+    calls = [wait.future(b"x", timeout=60) for _ in range(1200)]  # 200 wait in the client
+    server.wait_for(lambda: len(server.waiting) == 1000, "a thousand calls inside")
+    server.answer_waiting()
+    server.wait_for(lambda: len(server.waiting) == 200, "the others")
+    server.answer_waiting()
+    assert {call.result() for call in calls} == {b"waited"}
+
+
+def test_the_asyncio_client_is_served_too(server):
+    async def main() -> list[bytes]:
+        async with grpc.aio.insecure_channel(server.url) as channel:
+            echo, talk = channel.unary_unary("/t/Echo"), channel.stream_stream("/t/Talk")
+            answers = await asyncio.gather(*(echo(b"%d" % number) for number in range(200)))
+            call = talk()
+            await call.write(b"last")
+            answers.append(await call.read())
+            await call.done_writing()
+            assert await call.read() is grpc.aio.EOF
+            return answers
+
+    assert asyncio.run(main()) == [*(b"%d" % number for number in range(200)), b"last"]
+
+
+@pytest.mark.parametrize("kind", [grpc.Compression.Gzip, grpc.Compression.Deflate])
+def test_compressed_requests_are_understood(channel, kind):
+    echo, talk = channel.unary_unary("/t/Echo"), channel.stream_stream("/t/Talk")
+    message = b"again and " * 100_000
+    assert echo(message, compression=kind, timeout=10) == message
+    assert list(talk(iter([message] * 3), compression=kind, timeout=10)) == [message] * 3
+
+
+def test_metadata_and_deadline_reach_the_method(channel):
+    sent = [("k", "v" * 7000), ("k", "w"), ("b-bin", bytes(range(256)))]
+    said = ast.literal_eval(
+        channel.unary_unary("/t/Metadata")(b"", metadata=sent, timeout=30).decode()
+    )
+    *metadata, remaining = said
+    assert [pair for pair in metadata if pair[0] in ("k", "b-bin")] == sent
+    assert 20 < remaining < 31  # clients round up
+
+
+def test_too_much_metadata_is_refused_and_the_connection_goes_on(channel):
+    echo = channel.unary_unary("/t/Echo")
+    code, text = refusal(lambda: echo(b"x", metadata=[("k", "v" * 20_000)], timeout=10))
+    assert (code, text) == ("RESOURCE_EXHAUSTED", "received metadata larger than max (16384)")
+    assert echo(b"x", metadata=[("other", "y")], timeout=10) == b"x"
+
+
+def test_an_unknown_method_is_named(channel):
+    assert refusal(lambda: channel.unary_unary("/t/Nowhere")(b"x", timeout=10)) == (
+        "UNIMPLEMENTED",
+        "Method not found! (/t/Nowhere)",
+    )
+
+
+@pytest.mark.parametrize("text", ["50 % of é\nlines", "", "x" * 4096])
+def test_texts_of_errors_arrive_as_they_are(channel, text):
+    refuse = channel.unary_unary("/t/Refuse")
+    assert refusal(lambda: refuse(text.encode(), timeout=10)) == ("NOT_FOUND", text)
+
+
+def test_endless_texts_are_cut(channel):
+    refuse = channel.unary_unary("/t/Refuse")
+    _, text = refusal(lambda: refuse("é".encode() * 10_000, timeout=10))
+    assert text == "é" * 1024 + "..."
+
+
+def test_a_bug_in_a_method_is_internal_and_says_so(channel, caplog):
+    assert refusal(lambda: channel.unary_unary("/t/Broken")(b"x", timeout=10)) == (
+        "INTERNAL",
+        "ValueError: of its own making. This is a bug.",
+    )
+    assert "of its own making" in caplog.text
+
+
+@pytest.mark.parametrize("path", ["/t/Wait", "/t/Sleep"])
+def test_a_late_call_is_cancelled_and_told(server, channel, path):
+    before = server.cancelled
+    assert refusal(lambda: channel.unary_unary(path)(b"x", timeout=0.05))[0] == "DEADLINE_EXCEEDED"
+    server.wait_for(lambda: server.cancelled == before + 1, "the call to be cancelled")
+    server.on_loop(server.waiting.clear)
+
+
+@pytest.mark.parametrize("path", ["/t/Wait", "/t/Sleep"])
+def test_a_call_that_is_cancelled_is_cancelled_here_too(server, channel, path):
+    before = server.cancelled
+    stream = channel.unary_stream(path)(b"x")
+    server.on_loop(lambda: None)
+    wait_inside(server, path)
+    stream.cancel()
+    server.wait_for(lambda: server.cancelled == before + 1, "the call to be cancelled")
+    server.on_loop(server.waiting.clear)
+    assert channel.unary_unary("/t/Echo")(b"x", timeout=10) == b"x"
+
+
+def test_a_client_that_goes_cancels_its_calls(server):
+    before = server.cancelled
+    with grpc.insecure_channel(server.url) as channel:
+        calls = [channel.unary_unary(path).future(b"x") for path in ("/t/Wait", "/t/Sleep")]
+        wait_inside(server, "/t/Wait")
+        wait_inside(server, "/t/Sleep")
+    server.wait_for(lambda: server.cancelled == before + 2, "both to be cancelled")
+    assert all(call.done() for call in calls)
+    server.on_loop(server.waiting.clear)
+
+
+def wait_inside(server: Served, path: str) -> None:
+    """Until the call of `path` is being answered."""
+    if path == "/t/Wait":
+        server.wait_for(lambda: bool(server.waiting), "the call to be inside")
+    else:
+        tasks = server.listener._service._tasks
+        server.wait_for(lambda: bool(tasks), "the conversation to have begun")
+        server.on_loop(lambda: asyncio.sleep(0))
+
+
+def test_messages_over_the_limit_are_refused_both_ways():
+    with serving(limit=1000) as server, grpc.insecure_channel(server.url) as channel:
+        echo, talk = channel.unary_unary("/t/Echo"), channel.stream_stream("/t/Talk")
+        too_large = ("RESOURCE_EXHAUSTED", "Received message larger than max (1001 vs. 1000)")
+        assert refusal(lambda: echo(b"x" * 1001, timeout=10)) == too_large
+        assert refusal(lambda: list(talk(iter([b"x" * 1001]), timeout=10))) == too_large
+        pour = channel.unary_stream("/t/Pour")
+        assert refusal(lambda: list(pour(b"1001", timeout=10))) == (
+            "RESOURCE_EXHAUSTED",
+            "Sent message larger than max (1001 vs. 1000)",
+        )
+        assert echo(b"x" * 1000, timeout=10) == b"x" * 1000

@@ -1,0 +1,112 @@
+"""A listener that stops: what is inside is answered, what comes late goes elsewhere."""
+
+import threading
+import time
+
+import grpc
+import pytest
+
+from http2_support import LOOPS, Raw, ask, data, message, serving, to
+from server.http2 import frames
+from server.http2.frames import Code, frame
+
+
+def stop(server, grace_s: float) -> threading.Thread:
+    """Stop the listener, on a thread of its own."""
+    thread = threading.Thread(target=server.on_loop, args=(lambda: server.listener.stop(grace_s),))
+    thread.start()
+    return thread
+
+
+def goaway(raw: Raw) -> tuple[int, Code]:
+    """(last stream, code) of the next GOAWAY."""
+    _, payload = raw.next(frames.GOAWAY)
+    last, code = (int.from_bytes(payload[at : at + 4], "big") for at in (0, 4))
+    return last, Code(code)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_two_goaways_frame_the_last_requests(loop):
+    with serving(loop) as server, Raw(server.port) as raw:
+        raw.send(ask(1, to("/t/Wait")), data(1, message(b"x")))
+        raw.ping()
+        stopping = stop(server, 10.0)
+        assert goaway(raw) == (frames.MAX_ID, Code.NO_ERROR)
+        _, ping = raw.next(frames.PING)
+        raw.send(ask(3), data(3, message(b"on its way")))
+        assert raw.status(3) == 0
+        raw.send(frame(frames.PING, frames.ACK, 0, ping))
+        assert goaway(raw) == (3, Code.NO_ERROR)
+        raw.send(ask(5), data(5, message(b"too late")))
+        assert raw.reset(5) == Code.REFUSED_STREAM
+        server.answer_waiting()
+        assert raw.status(1) == 0
+        while not raw.closed:
+            raw._read()
+        stopping.join(5)
+        assert not stopping.is_alive()
+
+
+def test_a_client_that_answers_no_ping_is_drained_all_the_same():
+    with serving() as server, Raw(server.port) as raw:
+        raw.ping()
+        stopping = stop(server, 10.0)
+        assert goaway(raw) == (frames.MAX_ID, Code.NO_ERROR)
+        assert goaway(raw) == (0, Code.NO_ERROR)
+        stopping.join(5)
+        assert not stopping.is_alive()
+
+
+def test_what_is_not_answered_in_time_is_cut_off():
+    with serving() as server, grpc.insecure_channel(server.url) as channel:
+        calls = [channel.unary_unary(path).future(b"x") for path in ("/t/Wait", "/t/Sleep")]
+        server.wait_for(lambda: bool(server.waiting), "the call to be inside")
+        before = time.monotonic()
+        server.on_loop(lambda: server.listener.stop(0.3))
+        assert 0.2 < time.monotonic() - before < 5
+        assert server.cancelled == 2
+        for call in calls:
+            with pytest.raises(grpc.RpcError) as refused:
+                call.result(timeout=10)
+            assert refused.value.code() == grpc.StatusCode.UNAVAILABLE
+
+
+def test_a_client_that_never_greeted_is_closed_at_once():
+    with serving() as server, Raw(server.port, greet=False) as raw:
+        server.wait_for(lambda: bool(server.listener._connections), "the connection")
+        server.on_loop(lambda: server.listener.stop(10.0))
+        while not raw.closed:
+            raw._read()
+
+
+def test_no_request_fails_while_the_server_is_replaced_under_load():
+    """Two servers behind one name: when the first drains, its client goes on with the second."""
+    with serving() as first, serving() as second:
+        target = f"ipv4:127.0.0.1:{first.port},127.0.0.1:{second.port}"
+        done, failed = [0], []
+        ending = threading.Event()
+
+        def press(channel: grpc.Channel) -> None:
+            echo = channel.unary_unary("/t/Echo")
+            while not ending.is_set():
+                try:
+                    assert echo(b"x" * 100, timeout=10) == b"x" * 100
+                    done[0] += 1
+                except grpc.RpcError as error:
+                    failed.append(error)
+
+        with grpc.insecure_channel(target) as channel:
+            threads = [threading.Thread(target=press, args=(channel,)) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            first.wait_for(lambda: done[0] > 200, "some traffic")
+            assert first.on_loop(lambda: bool(first.listener._connections))
+            stopping = stop(first, 10.0)
+            stopping.join(15)
+            reached = done[0]
+            first.wait_for(lambda: done[0] > reached + 200, "traffic to the second")
+            ending.set()
+            for thread in threads:
+                thread.join()
+        assert failed == []
+        assert not stopping.is_alive()

@@ -1,0 +1,48 @@
+"""REST against what Schemathesis makes of its own description: nothing breaks, hangs or grows."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from http_support import INFER, ask, infer_body
+from rest_cases_support import INFERRING, send_cases, write_models
+from server_support import Server, running
+from usage_support import resident_bytes
+
+SETTLED = 1000
+"""Cases after which a server has seen everything once, and should grow no further."""
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    write_models(tmp_path)
+    loaded = [*INFERRING, "spare"]
+    with running(
+        tmp_path, model_control_mode="explicit", load_model=loaded, allow_client_shm=True
+    ) as one:
+        yield one
+
+
+def survives(server: Server, count: int) -> list[int]:
+    """Send the cases; the server's memory in bytes after each SETTLED of them."""
+    sizes: list[int] = []
+
+    def look(sent: int) -> None:
+        if sent % SETTLED == 0:
+            sizes.append(resident_bytes(server))
+
+    assert not send_cases(server, count, look)
+    assert "Traceback" not in server.log()
+    assert ask(server, "POST", INFER, infer_body()).status == 200
+    return sizes
+
+
+def test_five_hundred_generated_requests_do_no_harm(server: Server) -> None:
+    survives(server, 500)
+
+
+@pytest.mark.slow
+def test_ten_thousand_generated_requests_do_no_harm_and_take_no_memory(server: Server) -> None:
+    sizes = survives(server, 10_000)
+    assert sizes[-1] <= 1.05 * sizes[0], sizes

@@ -1,0 +1,35 @@
+"""What a test server's process holds and has open, read from /proc and from its metrics."""
+
+from pathlib import Path
+
+from server_support import Server
+
+
+def status_of(server: Server, row: str) -> str:
+    text = Path(f"/proc/{server.pid}/status").read_text()
+    return dict(line.split(":", 1) for line in text.splitlines())[row].strip()
+
+
+def resident_bytes(server: Server) -> int:
+    return int(status_of(server, "VmRSS").split()[0]) * 1024
+
+
+def threads(server: Server) -> int:
+    return int(status_of(server, "Threads"))
+
+
+def metric(server: Server, name: str) -> float:
+    """The sum of a metric's series over all models and versions."""
+    text = server.get("/metrics", server.metrics_port)[1].decode()
+    return sum(
+        float(line.rpartition(" ")[2])
+        for line in text.splitlines()
+        if line.startswith((f"{name}{{", f"{name} "))
+    )
+
+
+def connections(server: Server, port: int) -> int:
+    """Established connections to one of the server's ports: its ends of them."""
+    end = f":{port:04X}"
+    rows = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    return sum(row.split()[1].endswith(end) and row.split()[3] == "01" for row in rows)
