@@ -223,8 +223,8 @@ class Connection(HttpToolsProtocol):
         if first is None or not same_wait(first, now, stall_s):
             first = self._first_look = now
         if now.at_s - first.at_s >= stall_s:
-            self.transport.abort()
-        elif self._is_idle() and now.at_s - self.idle_since >= self.wire.keep_alive_s:
+            self.transport.abort()  # close() would wait for what the client does not take
+        elif not now.unsent and self._is_idle() and now.at_s - self.idle_since >= self.wire.keep_alive_s:
             self.transport.close()
         else:
             self._look_later()
