@@ -224,7 +224,7 @@ class Connection(HttpToolsProtocol):
             first = self._first_look = now
         if now.at_s - first.at_s >= stall_s:
             self.transport.abort()  # close() would wait for what the client does not take
-        elif not now.unsent and self._is_idle() and now.at_s - self.idle_since >= self.wire.keep_alive_s:
+        elif not now.unsent and self._is_idle() and self._idle_s() >= self.wire.keep_alive_s:
             self.transport.close()
         else:
             self._look_later()
@@ -241,6 +241,9 @@ class Connection(HttpToolsProtocol):
     def _received_bytes(self) -> int:
         """Of the body that is coming in."""
         return self._body_bytes
+
+    def _idle_s(self) -> float:
+        return self.loop.time() - self.idle_since
 
     def _is_idle(self) -> bool:
         if self._stage != _BETWEEN or self.pipeline:
