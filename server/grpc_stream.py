@@ -28,6 +28,8 @@ from server.trace_record import Trace, following
 
 IN_FLIGHT = 256
 """Requests one stream may have unanswered; the next is not read from the wire before."""
+IN_FLIGHT_BYTES = 16 << 20
+"""And their size: a client that reads slowly, or not at all, has us hold little more than this."""
 
 _FINAL = "triton_final_response"
 
@@ -37,12 +39,39 @@ class _Asked:
     """One request of the stream: submitted (`served`, `reply`) or refused at once (`error`)."""
 
     id: str
+    size_bytes: int
     served: Served | None = None
     reply: Reply | None = None
     error: Exception | None = None
     empty_final: bool = False
     trace: Trace | None = None
     form: Form = PLAIN
+
+
+class _Unanswered:
+    """How much of a stream was read and is not answered yet."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._size_bytes = 0
+        self._room = asyncio.Event()
+        self._room.set()
+
+    async def room(self) -> None:
+        """Return when one more may be read."""
+        await self._room.wait()
+
+    def add(self, size_bytes: int) -> None:
+        self._count += 1
+        self._size_bytes += size_bytes
+        if self._count >= IN_FLIGHT or self._size_bytes >= IN_FLIGHT_BYTES:
+            self._room.clear()
+
+    def remove(self, size_bytes: int) -> None:
+        self._count -= 1
+        self._size_bytes -= size_bytes
+        if self._count < IN_FLIGHT and self._size_bytes < IN_FLIGHT_BYTES:
+            self._room.set()
 
 
 class InferStream:
@@ -54,7 +83,7 @@ class InferStream:
         self._dataplane = dataplane
         self._forwarding = forwarding
         self._call = call
-        self._slots = asyncio.Semaphore(IN_FLIGHT)
+        self._unanswered = _Unanswered()
         self._asked: asyncio.Queue[_Asked | None] = asyncio.Queue()
         self._open: set[Reply] = set()
         self._writing = asyncio.Lock()
@@ -86,19 +115,20 @@ class InferStream:
     async def _read(self, beside: asyncio.TaskGroup) -> None:
         """Submit what comes; decoupled requests are answered `beside` the others, which queue."""
         try:
-            await self._slots.acquire()
             async for data in self._call.messages():
                 asked = self._submit(data)
+                del data  # decoding has copied it; it must not wait beside its copy
+                self._unanswered.add(asked.size_bytes)
                 if asked.served is not None and asked.served.signature.decoupled:
                     beside.create_task(self._answer(asked))
                 else:
                     self._asked.put_nowait(asked)
-                await self._slots.acquire()
+                await self._unanswered.room()
         finally:
             self._asked.put_nowait(None)
 
     def _submit(self, data: bytes) -> _Asked:
-        asked = _Asked("")
+        asked = _Asked("", len(data))
         try:
             message = parse(pb.ModelInferRequest, data)
             asked.id = message.id
@@ -131,10 +161,10 @@ class InferStream:
         except EXPECTED as error:
             if self._errors_end_it:
                 raise
-            await self._say(_error(asked, error))
+            await self._say(_error(asked, error).SerializeToString())
         if asked.reply is not None:
             self._open.discard(asked.reply)
-        self._slots.release()
+        self._unanswered.remove(asked.size_bytes)
 
     async def _answer_well(self, asked: _Asked) -> None:
         """Raises what the request failed with."""
@@ -156,7 +186,7 @@ class InferStream:
         if not ended and asked.empty_final:
             message = _named(asked.id, served)
             message.infer_response.parameters[_FINAL].bool_param = True
-            await self._say(message)
+            await self._say(message.SerializeToString())
 
     async def _write(
         self, asked: _Asked, response: InferResponse, served: Served, *, final: bool
@@ -164,16 +194,22 @@ class InferStream:
         if asked.trace is not None:
             asked.trace.answered(response)
             asked.trace.sending()
-        message = _named(response.id, served)
-        fill(message.infer_response, response, served.signature, asked.form)
-        message.infer_response.parameters[_FINAL].bool_param = final
-        await self._say(message)
+        await self._say(_answer(response, served, asked.form, final))
         if asked.trace is not None:
             asked.trace.sent()
 
-    async def _say(self, message: pb.ModelStreamInferResponse) -> None:
+    async def _say(self, message: bytes) -> None:
         async with self._writing:  # one at a time may wait for a client that reads slowly
-            await self._call.write(message.SerializeToString())
+            await self._call.write(message)
+
+
+def _answer(response: InferResponse, served: Served, form: Form, final: bool) -> bytes:
+    """The message on the wire; only this form of it waits for a client that reads slowly."""
+    message = _named(response.id, served)
+    fill(message.infer_response, response, served.signature, form)
+    message.infer_response.parameters[_FINAL].bool_param = final
+    written: bytes = message.SerializeToString()
+    return written
 
 
 def _named(request_id: str, served: Served) -> pb.ModelStreamInferResponse:

@@ -30,8 +30,6 @@ KINDS = (
     *("BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64"),
     *("FP16", "FP32", "FP64", "BF16", "BYTES"),
 )
-
-
 WIDE = """
 name: "wide" backend: "identity"
 input { name: "INPUT0" data_type: TYPE_FP32 dims: [ -1, -1, -1 ] }

@@ -1,4 +1,4 @@
-"""What a test server's process holds and has open, read from /proc and from its metrics."""
+"""What a test server's process holds, read from /proc and from its metrics."""
 
 from pathlib import Path
 
@@ -26,10 +26,3 @@ def metric(server: Server, name: str) -> float:
         for line in text.splitlines()
         if line.startswith((f"{name}{{", f"{name} "))
     )
-
-
-def connections(server: Server, port: int) -> int:
-    """Established connections to one of the server's ports: its ends of them."""
-    end = f":{port:04X}"
-    rows = Path("/proc/net/tcp").read_text().splitlines()[1:]
-    return sum(row.split()[1].endswith(end) and row.split()[3] == "01" for row in rows)
