@@ -10,6 +10,7 @@ from contextlib import suppress
 
 import uvloop
 
+from server.allocator import keep_buffers
 from server.logs import LOG, log_settings
 from server.settings import Settings
 
@@ -37,6 +38,7 @@ def serve(settings: Settings) -> int:
         )
         return 1
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    keep_buffers()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         status = runner.run(_serve(settings))
     if any(thread.name == "load" for thread in threading.enumerate()):
