@@ -29,6 +29,7 @@ from examples.build import build_all
 from examples.digits.more_versions import place
 
 CONCURRENCY = 16
+SLICE_S = 0.5
 Change = Callable[[], object]
 
 
@@ -38,12 +39,18 @@ class Seen:
 
     latencies: list[float] = field(default_factory=list)
     failures: Counter[str] = field(default_factory=Counter)
-    versions: list[str] = field(default_factory=list)
+    slices: dict[int, Counter[str]] = field(default_factory=dict)
 
     def note(self, version: str, latency_ms: float) -> None:
         self.latencies.append(latency_ms)
-        if not self.versions or self.versions[-1] != version:
-            self.versions.append(version)
+        self.slices.setdefault(int(time.monotonic() / SLICE_S), Counter())[version] += 1
+
+    @property
+    def versions(self) -> list[str]:
+        """Which version answered, as it changed: of every slice of time, the one that answered
+        most (around a swap, sixteen connections see answers of both)."""
+        most = [self.slices[at].most_common(1)[0][0] for at in sorted(self.slices)]
+        return [version for at, version in enumerate(most) if at == 0 or most[at - 1] != version]
 
     @property
     def p99_ms(self) -> float:
