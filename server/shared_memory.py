@@ -114,8 +114,8 @@ class SharedMemory:
         if not name:
             raise InvalidRequest("'region name' is necessary to register cuda shared memory region")
         raise Unsupported(
-            f"failed to register CUDA shared memory region: '{name}', this server has no GPU; "
-            "register system shared memory instead"
+            f"failed to register CUDA shared memory region: '{name}', this server does not offer "
+            "it yet; register system shared memory instead"
         )
 
     def check_cuda(self, name: str = "") -> None:

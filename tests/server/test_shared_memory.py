@@ -259,7 +259,7 @@ def test_cuda_shared_memory_is_refused_where_there_is_no_gpu(client, protocol):
     client.unregister_cuda_shared_memory()
     with pytest.raises(InferenceServerException) as refusal:
         client.register_cuda_shared_memory("gpu", b"AAAA", 0, 64)
-    assert "'gpu', this server has no GPU" in str(refusal.value)
+    assert "'gpu', this server does not offer it" in str(refusal.value)
     with pytest.raises(InferenceServerException, match="Unable to find cuda shared memory region"):
         client.get_cuda_shared_memory_status("gpu")
 
