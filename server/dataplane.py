@@ -26,7 +26,6 @@ EXTENSIONS = (
     "schedule_policy",
     "model_configuration",
     "system_shared_memory",
-    "cuda_shared_memory",
     "binary_tensor_data",
     "parameters",
     "statistics",
