@@ -1,1 +1,1 @@
-"""The web console. Empty until it lands."""
+"""The web console: pages over the control API; `admin_ui.console` says how one is made."""

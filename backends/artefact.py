@@ -12,7 +12,7 @@ from tritonclient.grpc import model_config_pb2 as pb
 
 from backends.errors import LoadFailed
 from repository.model import ModelConfig, ModelVersion
-from repository.tensors import BY_CONFIG
+from repository.type_names import NAMES
 
 
 class Described(NamedTuple):
@@ -202,7 +202,7 @@ def _merge(
         refuse(
             version,
             f"{where} data_type is {pb.DataType.Name(tensor.data_type)}, "
-            f"but {file} has {BY_CONFIG[described.data_type].name}",
+            f"but {file} has {NAMES[described.data_type]}",
         )
     _merge_dims(version, tensor, described.shape, f"{where} of {file}", config.max_batch_size > 0)
 
@@ -245,6 +245,6 @@ def brackets(dims: Sequence[int]) -> str:
 
 
 def _text(tensor: Described) -> str:
-    data_type = BY_CONFIG.get(tensor.data_type)
+    data_type = NAMES.get(tensor.data_type, "unsupported type")
     shape = "" if tensor.shape is None else " " + brackets(tensor.shape)
-    return f"{tensor.name} ({data_type.name if data_type else 'unsupported type'}{shape})"
+    return f"{tensor.name} ({data_type}{shape})"

@@ -1,5 +1,6 @@
 """Loading a version on a device: in this process, or in a worker process per instance."""
 
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 
@@ -9,9 +10,15 @@ from backends.registry import backend_of, runtime_of
 from backends.seam import Device, Loaded
 from repository.model import ModelVersion
 
+Start = Callable[[ModelVersion, Device, str], HostedInstance]
+"""Start one instance in a process of its own, by its name; blocks."""
 
-def load(version: ModelVersion, device: Device, count: int) -> Loaded:
-    """`count` instances of a version whose config names its backend, ready to execute.
+
+def load(
+    version: ModelVersion, device: Device, count: int, start: Start = HostedInstance
+) -> Loaded:
+    """`count` instances of a version whose config names its backend, ready to execute; `start`
+    makes each of those that are hosted.
 
     Blocks; workers load in parallel. The config returned is the one the instances serve: a
     python model completes its own. Raises `LoadFailed`; nothing is left behind then.
@@ -20,7 +27,7 @@ def load(version: ModelVersion, device: Device, count: int) -> Loaded:
         return backend_of(version.config.backend).load(version, device, count)
     with ThreadPoolExecutor(count, "load-worker") as pool:
         attempts = [
-            pool.submit(HostedInstance, version, device, f"{version.name}_{device.index}_{index}")
+            pool.submit(start, version, device, f"{version.name}_{device.index}_{index}")
             for index in range(count)
         ]
         wait_for(attempts)

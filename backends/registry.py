@@ -1,10 +1,12 @@
 """Every runtime there is: one line each. Nothing is imported before a model asks for it."""
 
 from importlib import import_module
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from backends.errors import LoadFailed
-from backends.seam import Backend
+
+if TYPE_CHECKING:  # whoever only asks which backends there are needs no numpy
+    from backends.seam import Backend
 
 
 class Runtime(NamedTuple):
@@ -13,12 +15,14 @@ class Runtime(NamedTuple):
     `hosted`: each instance lives in a worker process of its own (`backends.host`), because the
     runtime holds the GIL, executes the repository's code, or must be able to die alone.
     `per_core`: with `instance_group` unset on a CPU, one single-threaded instance per core;
-    otherwise one instance, with as many threads as there are cores.
+    otherwise one instance, with as many threads as there are cores. `steps`: an instance decides
+    for itself what runs when, and is made by `schedulers.llm`.
     """
 
     target: str
     hosted: bool
     per_core: bool
+    steps: bool = False
 
 
 RUNTIMES: dict[str, Runtime] = {
@@ -26,6 +30,7 @@ RUNTIMES: dict[str, Runtime] = {
     "onnxruntime": Runtime("backends.onnx_runtime:OnnxRuntime", hosted=False, per_core=True),
     "pytorch": Runtime("backends.pytorch:PyTorch", hosted=True, per_core=False),
     "python": Runtime("backends.python_model:PythonModels", hosted=True, per_core=False),
+    "llm": Runtime("backends.llm.backend:LanguageModels", hosted=True, per_core=False, steps=True),
 }
 
 PLATFORMS: dict[str, str] = {
@@ -43,8 +48,15 @@ def runtime_of(backend: str) -> Runtime:
     return runtime
 
 
-def backend_of(backend: str) -> Backend:
-    """The backend itself, imported now."""
+def backend_of(backend: str) -> "Backend":
+    """The backend itself, imported now. Raises LoadFailed where a library it needs is missing."""
     module, _, name = runtime_of(backend).target.partition(":")
-    made: Backend = getattr(import_module(module), name)()
+    try:
+        found = import_module(module)
+    except ModuleNotFoundError as error:
+        raise LoadFailed(
+            f"the backend '{backend}' needs '{error.name}', which is not installed; "
+            "pip install 'modelyard[cpu,llm]' has everything"
+        ) from None
+    made: Backend = getattr(found, name)()
     return made

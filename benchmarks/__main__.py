@@ -1,4 +1,7 @@
-"""`python -m benchmarks`: measures this server, its peers and the bare limits, in one table."""
+"""`python -m benchmarks`: measures this server, its peers and the bare limits, in one table.
+
+`python -m benchmarks llm` is `benchmarks.llm`: language models, with options of its own.
+"""
 
 import argparse
 import json
@@ -13,7 +16,7 @@ from benchmarks.load import NoLoadGenerator, load_generator
 from benchmarks.process import PeerFailed
 from benchmarks.report import Report, as_json, markdown
 from benchmarks.rounds import Plan
-from benchmarks.scenarios import beside_images, cnn, footprint, identity
+from benchmarks.scenarios import beside_images, cnn, footprint, identity, routing
 from benchmarks.shots import WrongAnswer
 from benchmarks.targets import checks
 
@@ -22,14 +25,19 @@ SCENARIOS = {
     "beside-images": beside_images.measure,
     "cnn": cnn.measure,
     "footprint": footprint.measure,
+    "routing": routing.measure,
 }
 PEERS = ("modelyard", "mlserver", "asgi", "grpcio")
 
 
 def main() -> int:
     """Run the scenarios asked for; 1 if a peer failed or answered wrongly, 2 without h2load."""
-    arguments = _parser().parse_args()
     signal.signal(signal.SIGTERM, _leave)
+    if sys.argv[1:2] == ["llm"]:
+        from benchmarks import llm  # what it needs is an extra
+
+        return llm.main(sys.argv[2:])
+    arguments = _parser().parse_args()
     try:
         load_generator()
     except NoLoadGenerator as reason:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from benchmarks.load import Sample
 from benchmarks.peers import asgi_echo, mlserver
 from benchmarks.report import Check, Report
-from benchmarks.scenarios import cnn, footprint, identity
+from benchmarks.scenarios import cnn, footprint, identity, routing
 
 REST_CPU_US = 60.0
 OVER_MLSERVER = 7.0
@@ -13,6 +13,7 @@ OF_GRPC_ECHO = 1.25
 OF_BARE_LOOP = 0.90
 JSON_EXTRA_MS = 9.0
 SMALL_MODEL_MB = 4.0
+ROUTE_US = 5.0
 NOISE = 1.2
 """How much slower still counts as no slower, on machines that are noisy by a fifth."""
 
@@ -25,6 +26,7 @@ def checks(report: Report) -> list[Check]:
         *_cnn_tensors(report),
         *_cnn_json(report),
         *_footprint(report),
+        *_routing(report),
     ]
 
 
@@ -82,6 +84,24 @@ def _footprint(report: Report) -> Iterator[Check]:
     alone, beside = (report.figure(name) for name in (footprint.ALONE, footprint.BESIDE))
     slower = beside / alone if alone and beside else None
     yield _at_most("digits beside 200 models, times its p50 alone", slower, NOISE)
+
+
+def _routing(report: Report) -> Iterator[Check]:
+    for wire in ("REST JSON", "gRPC"):
+        direct, sticky, drawn, wedged = (
+            report.find(routing.NAME, name, wire, routing.CONCURRENCY)
+            for name in (routing.DIRECT, routing.STICKY, routing.DRAWN, routing.WEDGED)
+        )
+        for name, one in ((routing.STICKY, sticky), (routing.DRAWN, drawn)):
+            yield _added(f"{wire}, CPU-µs added by a {name}", one, direct)
+        yield _added(f"{wire}, CPU-µs added to that by a wedged mirror of it all", wedged, sticky)
+
+
+def _added(name: str, one: Sample | None, to: Sample | None) -> Check:
+    if one is None or to is None:
+        return _at_most(name, None, ROUTE_US)
+    times = f"{one.cpu_us:.1f} for {to.cpu_us:.1f}, times {one.cpu_us / to.cpu_us:.3f}"
+    return _at_most(f"{name} ({times})", one.cpu_us - to.cpu_us, ROUTE_US)
 
 
 def _best_loop(report: Report) -> Sample | None:

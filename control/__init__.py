@@ -1,1 +1,1 @@
-"""Wanted state (SQL): routes, rollouts, access, audit. Empty until the control process lands."""
+"""Wanted state: tables, access, pushes, versions, aliases, audit, and what gateways are told."""

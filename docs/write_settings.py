@@ -1,12 +1,12 @@
-"""Write the tables of settings in README.md and docs/settings.md from `server.settings`.
+"""Write the tables of settings in README.md and docs/settings.md from `server.settings.table`.
 
 Run by `./dev fix`; tests/docs fails while a table is out of date.
 """
 
 from pathlib import Path
 
-from docs import write_triton_flags
-from server.settings import SECTIONS, TABLE, Setting
+from docs import write_commands, write_triton_flags
+from server.settings.table import SECTIONS, TABLE, Setting
 
 ROOT = Path(__file__).resolve().parent.parent
 _START = "<!-- settings: written by ./dev fix -->\n"
@@ -14,10 +14,11 @@ _END = "<!-- end of settings -->\n"
 
 
 def main() -> None:
-    """Bring both files, and docs/triton-flags.md, up to date."""
+    """Bring both files, docs/triton-flags.md and docs/cli.md up to date."""
     for path in (ROOT / "README.md", ROOT / "docs" / "settings.md"):
         path.write_text(up_to_date(path))
     write_triton_flags.main()
+    write_commands.main()
 
 
 def up_to_date(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""Write the table of docs/triton-flags.md from `server.triton_flags`.
+"""Write the table of docs/triton-flags.md from `server.settings.triton_flags`.
 
 Run by `./dev fix`, through `docs.write_settings`; tests/server/test_tritonserver.py fails while
 the table is out of date.
@@ -6,7 +6,7 @@ the table is out of date.
 
 from pathlib import Path
 
-from server.triton_flags import (
+from server.settings.triton_flags import (
     DEFAULTS,
     GROUPS,
     IGNORED,

@@ -1,5 +1,7 @@
 """Builds the example model repository: `python -m examples.build --into DIR`.
 
+`examples.stories`, a language model, takes minutes to train and is not among them; see there.
+
 A second run does nothing: `DIR/.built/NAME` holds the digest of the sources an example was built
 from, and torch is imported only for an example whose sources changed. Every folder is finished in
 `DIR/.built` and renamed into place, so that a server watching DIR never sees half a model.
@@ -51,10 +53,15 @@ def main() -> None:
 
 def build_all(repository: Path) -> list[str]:
     """Bring every example in `repository` up to date; return the names of those built."""
-    stale = [example for example in EXAMPLES if not _is_fresh(example, repository)]
-    for example in stale:
-        _build(example, repository)
-    return [example.name for example in stale]
+    return [example.name for example in EXAMPLES if build_one(example, repository)]
+
+
+def build_one(example: Example, repository: Path) -> bool:
+    """Bring one example in `repository` up to date; whether there was anything to do."""
+    if _is_fresh(example, repository):
+        return False
+    _build(example, repository)
+    return True
 
 
 def digest_of(example: Example) -> str:

@@ -3,7 +3,10 @@
 RepositoryError
 ├── ConfigError       config.pbtxt cannot be read: file, line, column, field, value, what is allowed
 ├── BadModel          the folder cannot be served: says why and what would work
-└── BadRepository     a repository's root is missing or cannot be listed
+├── BadRepository     a repository's root is missing or cannot be listed
+├── DiskFull          no room, or no quota, to store a file
+├── BadSignature      a model's signature is missing, broken or not by a trusted key
+└── NoSigning         the extra `signing` is not installed
 """
 
 from collections.abc import Sequence
@@ -29,3 +32,15 @@ class BadModel(RepositoryError):
 
 class BadRepository(RepositoryError):
     """A repository's root folder is missing or cannot be listed."""
+
+
+class DiskFull(RepositoryError):
+    """No room, or no quota, to store a file; what had been written of it is removed."""
+
+
+class BadSignature(RepositoryError):
+    """A model's signature is missing, broken, not by a trusted key, or not of these files."""
+
+
+class NoSigning(RepositoryError):
+    """Signatures cannot be checked or made: the extra `signing` is not installed."""

@@ -1,10 +1,11 @@
 """One complaint about a model repository: where, which rule, what would be accepted.
 
 Codes are stable: E1xx are about a config, E2xx about the folder around it, E3xx about the
-artefacts in it. docs/findings.md tells the owner of a model what to do about each.
+artefacts in it, E4xx about a push. docs/findings.md tells the owner of a model what to do about
+each.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,8 +48,44 @@ CODES: dict[str, str] = {
     "E208": "folder looks like a version and is ignored",
     "E209": "version folder is empty",
     "E300": "the artefact cannot be read, or contradicts its config",
+    "E400": "symbolic link in a push",
+    "E401": "submodule in a push",
+    "E402": "path leads out of its folder",
+    "E403": "name means .git on some file system",
+    "E404": "name cannot be shown",
+    "E405": "name or path too long",
+    "E406": "names that differ only in case",
+    "E407": "name ends in a dot or space",
+    "E408": "file of a kind that cannot be pushed",
+    "E410": "file too large for git",
+    "E411": "tree too large",
+    "E412": "too many files in a push",
+    "E413": "the push takes more room than it may",
+    "E414": "object that git's own check refuses",
+    "E415": "push damaged or incomplete",
+    "E416": "push from a shallow clone",
+    "E417": "the server has no room for the push",
+    "E420": "ref that cannot be pushed",
+    "E421": "deletes a protected ref",
+    "E422": "rewrites a protected ref",
+    "E423": "too many refs in one push",
+    "E424": "the pusher may not push to this ref",
+    "E430": "Git LFS object missing",
+    "E431": "Git LFS pointer wrong",
+    "E440": "format not allowed in this repository",
+    "E450": "new bytes under an existing version",
+    "E451": "the model belongs elsewhere",
+    "E452": "name that no model can have",
+    "E453": "removes a model that is referred to",
+    "E454": "too many models in one commit",
+    "E460": "signature missing or wrong",
+    "E470": "rollout parameter that cannot be followed",
 }
 """What each code means, in a few words; a test holds docs/findings.md against this table."""
+
+
+MOST_SHOWN = 50
+"""What one reader is told at once; more help nobody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +109,13 @@ def readable(name: str) -> str:
     return name.encode(errors="surrogateescape").decode(errors="replace")
 
 
+def lines(findings: Sequence[Finding]) -> list[str]:
+    """The first `MOST_SHOWN` findings as lines; where there are more, the last one says so."""
+    shown = [str(finding) for finding in findings[:MOST_SHOWN]]
+    more = len(findings) - len(shown)
+    return [*shown, f"… and {more} more"] if more else shown
+
+
 def reason(findings: Iterable[Finding]) -> str:
-    """All findings as the one line that the repository index and the log show."""
-    return "; ".join(map(str, findings))
+    """Findings as the one line that the repository index and the log show."""
+    return "; ".join(lines(list(findings)))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
-__all__ = ["ModelConfig", "ModelFolder", "ModelVersion", "Snapshot"]
+__all__ = ["ModelConfig", "ModelFolder", "ModelVersion", "PinnedVersion", "Snapshot"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +18,8 @@ class ModelVersion:
     """One numbered version of a model, as files.
 
     `folder` is the model's folder, `path` the version's own (`folder/<number>`). `config` is the
-    config as written, or completed once `server.check` has seen the artefact. `digest` changes
-    when, and only when, a file below `path` changes.
+    config as written, or completed once `server.fleet.check` has seen the artefact. `digest`
+    changes when, and only when, a file below `path` changes.
     """
 
     name: str
@@ -28,6 +28,20 @@ class ModelVersion:
     path: Path
     config: ModelConfig
     digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedVersion:
+    """A version something refers to, kept loaded whatever the version policy says.
+
+    It may lie in another folder than the model's, under another config: hence its own digests.
+    `by` names who refers, e.g. "alias champion".
+    """
+
+    version: ModelVersion
+    core_digest: str
+    instances_digest: str
+    by: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +54,8 @@ class ModelFolder:
     the config without `instance_group` and `version_policy`, plus the model's side files
     (labels, warmup data): another one means "reload". `instances_digest` covers `instance_group`
     alone: another one means "resize in place". Each version has its own `digest`.
+
+    `pins` are wanted besides what the policy selects; with `only_pinned` nothing else is.
     """
 
     name: str
@@ -49,6 +65,8 @@ class ModelFolder:
     versions: tuple[ModelVersion, ...]
     core_digest: str
     instances_digest: str
+    pins: tuple[PinnedVersion, ...] = ()
+    only_pinned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +74,13 @@ class Snapshot:
     """One consistent look at every repository.
 
     `problems` maps a model's name to the reason it cannot be served; a name is in `models` or in
-    `problems`, never in both. A bad model is a reason here, never an exception.
+    `problems`, never in both. A bad model is a reason here, never an exception. The names in
+    `delivered` came by git: they are wanted in every control mode. `desired` is the revision of
+    the desired state that was merged in, 0 for none.
     """
 
     revision: int
     models: Mapping[str, ModelFolder]
     problems: Mapping[str, str]
+    delivered: frozenset[str] = frozenset()
+    desired: int = 0

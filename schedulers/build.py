@@ -5,11 +5,12 @@ Source of the fields: Triton's `ModelDynamicBatching` and `ModelQueuePolicy`.
 
 import os
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from tritonclient.grpc import model_config_pb2 as pb
 
 from backends.seam import Instance
-from repository.model import ModelConfig
+from repository.model import ModelConfig, ModelVersion
 from schedulers.batching import BatchScheduler
 from schedulers.cache import ResponseCache
 from schedulers.cached import CachedScheduler
@@ -17,6 +18,10 @@ from schedulers.cores import CoreTokens
 from schedulers.counters import Counters
 from schedulers.merge import MergeRules
 from schedulers.queue import BatchQueue, QueuePolicy
+
+if TYPE_CHECKING:  # what they import is an extra
+    from schedulers.llm.language import Language
+    from schedulers.llm.language_scheduler import LanguageScheduler
 
 
 def build(
@@ -42,6 +47,16 @@ def build(
     if cache is None or not config.response_cache.enable:
         return scheduler
     return CachedScheduler(scheduler, cache, counters)
+
+
+def build_language(
+    version: ModelVersion, language: "Language", instances: Sequence[Instance], counters: Counters
+) -> "LanguageScheduler":
+    """The scheduler of a language model, over its engines; call it on the running loop."""
+    from backends.llm.settings import read_settings
+    from schedulers.llm.language_scheduler import LanguageScheduler
+
+    return LanguageScheduler(read_settings(version), language, instances, counters)
 
 
 def _rules(config: ModelConfig) -> MergeRules:

@@ -1,6 +1,6 @@
 """Plain integers one loaded version counts with, in the units of Triton's statistics.
 
-Written by the scheduler on the loop's thread only; rendered by `server.metrics` and
+Written by the scheduler on the loop's thread only; rendered by `server.metrics.exposition` and
 `server.statistics` on request. Durations are nanoseconds.
 """
 
@@ -61,6 +61,32 @@ class ResponseStatistics:
 
 
 @dataclass(slots=True)
+class TokenCounters:
+    """What a language model counts besides: tokens, and how soon they came.
+
+    `first_token`: from a request's arrival to its first token. `between_tokens`: from one token of
+    an answer to the next. `queue`: from arrival until the prompt was first computed. `replayed`:
+    requests asked again of a restarted engine. The gauges are of all engines together; what a dead
+    engine had counted stays counted.
+    """
+
+    prompt_tokens: int = 0
+    generated_tokens: int = 0
+    prefix_hit_tokens: int = 0
+    preemptions: int = 0
+    replayed: int = 0
+    running: int = 0
+    waiting: int = 0
+    waiting_tokens: int = 0
+    blocks_in_use: int = 0
+    blocks_cached: int = 0
+    blocks_empty: int = 0
+    first_token: Histogram = field(default_factory=Histogram)
+    between_tokens: Histogram = field(default_factory=Histogram)
+    queue: Histogram = field(default_factory=Histogram)
+
+
+@dataclass(slots=True)
 class Counters:
     """What happened to one loaded version since it was loaded.
 
@@ -69,6 +95,7 @@ class Counters:
     every request, as Triton's does. `pending`: requests queued and not yet executing.
     `cache_hits` are successes that were not executed; `cache_hit_ns` is spent on looking them up,
     `cache_miss_ns` on looking up and keeping. `responses`: of decoupled models, by position.
+    `tokens`: of language models.
     """
 
     success: int = 0
@@ -91,3 +118,4 @@ class Counters:
     cache_hit_ns: int = 0
     cache_misses: int = 0
     cache_miss_ns: int = 0
+    tokens: TokenCounters | None = None

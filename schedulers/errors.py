@@ -14,7 +14,9 @@ class SchedulingError(Exception):
 
 
 class QueueFull(SchedulingError):
-    """The queue is at its bound."""
+    """The queue is at its bound. `retry_after_s`: when to come back, where that can be told."""
+
+    retry_after_s: float | None = None
 
 
 class Draining(SchedulingError):

@@ -43,6 +43,7 @@ class Reply:
         "_first",
         "_more",
         "_waiter",
+        "_watcher",
         "cancelled",
         "ended",
         "source",
@@ -53,6 +54,7 @@ class Reply:
         self._more: deque[InferResponse] | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._callback: Callable[[Reply], None] | None = None
+        self._watcher: Callable[[Reply], None] | None = None
         self._error: Exception | None = None
         self.source: Source | None = None
         self.ended = False
@@ -96,12 +98,37 @@ class Reply:
             self.source.cancel()
 
     def _wake(self) -> None:
+        if self.ended and self._watcher is not None:
+            watcher, self._watcher = self._watcher, None
+            watcher(self)
         if self._callback is not None:
             if self.ended:
                 callback, self._callback = self._callback, None
                 callback(self)
         elif self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+    # beside
+
+    def watch(self, watcher: Callable[["Reply"], None]) -> None:
+        """Call `watcher(self)` once, on the loop, when the reply has ended and before its reader
+        hears of it; for who counts how requests end, and takes nothing. Several may watch."""
+        if self.ended:
+            watcher(self)
+        elif (before := self._watcher) is None:
+            self._watcher = watcher
+        else:
+            self._watcher = _both(before, watcher)
+
+    @property
+    def error(self) -> Exception | None:
+        """Why it ended, None where it ended well or has not."""
+        return self._error
+
+    @property
+    def unread(self) -> InferResponse | None:
+        """The first response that nobody has taken yet."""
+        return self._first
 
     # outside
 
@@ -166,3 +193,11 @@ class Reply:
             raise
         finally:
             self._waiter = None
+
+
+def _both(one: Callable[[Reply], None], other: Callable[[Reply], None]) -> Callable[[Reply], None]:
+    def watch(reply: Reply) -> None:
+        one(reply)
+        other(reply)
+
+    return watch

@@ -1,11 +1,12 @@
 """Admit: hold a decoded request against the model's signature; refuse early, in Triton's words.
 
-The codecs come from `server.codec_*`, call `check_input` per tensor and `admit` once, and hand
+The codecs come from `server.codec`, call `check_input` per tensor and `admit` once, and hand
 the InferRequest to `server.dataplane`. Source of the texts: Triton's core (`infer_request.cc`).
 """
 
 from collections.abc import Mapping, Sequence
 from math import prod
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 import numpy as np
@@ -24,6 +25,10 @@ _BATCH_NOTE = (
 )
 
 
+MOST_STRINGS = 1 << 18
+"""BYTES elements one request may have. They are unpacked one by one on the event loop, about 1 µs
+each, and an empty one is 4 bytes on the wire: the limit on a body's bytes is none on them."""
+
 _POINTER_BYTES = 8
 """An element of a BYTES array, beside its bytes."""
 
@@ -33,10 +38,19 @@ def refuse(request_id: str, message: str) -> NoReturn:
     raise InvalidRequest(f"[request id: {request_id or '<id_unknown>'}] {message}")
 
 
+_NONE_YET: Mapping[str, Array] = MappingProxyType({})
+
+
 def check_input(
-    signature: Signature, request_id: str, name: str, datatype: str, shape: Sequence[int]
+    signature: Signature,
+    request_id: str,
+    name: str,
+    datatype: str,
+    shape: Sequence[int],
+    before: Mapping[str, Array] = _NONE_YET,
 ) -> TensorSpec:
-    """The input's spec, if the name, data type and shape are what the model takes."""
+    """The input's spec, if the name, data type and shape are what the model takes, and it has not
+    too many BYTES elements beside the inputs `before` it."""
     spec = signature.inputs.get(name)
     model = signature.model
     if spec is None:
@@ -50,7 +64,23 @@ def check_input(
     inner = tuple(shape[1:]) if signature.max_batch else tuple(shape)
     if inner != spec.fixed or (signature.max_batch and not shape):
         _check_shape(signature, request_id, spec, tuple(shape))
+    if not spec.itemsize:
+        check_strings(signature, request_id, spec, element_count(shape), before)
     return spec
+
+
+def check_strings(
+    signature: Signature, request_id: str, spec: TensorSpec, count: int, before: Mapping[str, Array]
+) -> None:
+    """Refuse an input of `count` BYTES elements that are too many with those of `before`."""
+    total = count + sum(array.size for array in before.values() if array.dtype.hasobject)
+    if total > MOST_STRINGS:
+        refuse(
+            request_id,
+            f"too many string elements for inference input '{spec.name}' for model "
+            f"'{signature.model}': {total} with those of the inputs before it, and a request may "
+            f"have {MOST_STRINGS}; split it into smaller ones",
+        )
 
 
 def _check_shape(
@@ -130,7 +160,7 @@ def _bytes_tensor(
                 f"incomplete string data {where}, expecting string of length {length} bytes "
                 f"but only {size - position} bytes available",
             )
-        if len(elements) == expected:
+        if len(elements) >= expected:
             refuse(
                 request_id,
                 f"unexpected number of string elements {expected + 1} {where}, "

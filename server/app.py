@@ -11,8 +11,8 @@ from contextlib import suppress
 import uvloop
 
 from server.allocator import keep_buffers
-from server.logs import LOG, log_settings
-from server.settings import Settings
+from server.logs.lines import LOG, log_settings
+from server.settings.table import Settings
 
 SWITCH_INTERVAL_S = 0.001
 """How long a thread that computes in Python (a scan, a load) may keep the loop waiting for the

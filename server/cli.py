@@ -1,4 +1,4 @@
-"""The command line: `modelyard serve | check | version`.
+"""The command line: `modelyard serve | check | version`, and what `server.commands` asks a server.
 
 Nothing heavy is imported before it is needed, so that help and mistakes answer at once.
 """
@@ -15,8 +15,9 @@ from typing import Any, NoReturn
 
 from server import VERSION
 from server.cli_help import serve_help
-from server.settings import TABLE, Setting, Settings, SettingsError
-from server.settings_sources import nearest, read_settings
+from server.commands.table import add_commands
+from server.settings.sources import nearest, read_settings
+from server.settings.table import TABLE, Setting, Settings, SettingsError
 
 OK, FINDINGS, USAGE = 0, 1, 2
 _BATCHING_BACKENDS = ("", "onnxruntime")
@@ -30,6 +31,9 @@ _TRACE_FLAGS = {
 """Triton's older flags → keys of --trace-config."""
 
 
+_Commands = argparse._SubParsersAction  # argparse has no public name for it
+
+
 class _UsageError(Exception):
     """A command line that cannot be followed; the message is one line for the person."""
 
@@ -37,8 +41,11 @@ class _UsageError(Exception):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status: 0 fine, 1 findings or failure, 2 usage."""
     parser = make_parser()
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] == ["help"]:
+        words = [*words[1:], "--help"]
     try:
-        given = parser.parse_args(arguments)
+        given = parser.parse_args(words)
         return int(given.run(given))
     except (_UsageError, SettingsError) as error:
         print(f"modelyard: {error}", file=sys.stderr)
@@ -52,6 +59,7 @@ def make_parser() -> argparse.ArgumentParser:
         description="A multi-model inference server that speaks Triton's protocol.",
         epilog="modelyard COMMAND --help tells more about a command.",
     )
+    parser.add_argument("--version", action="version", version=f"modelyard {VERSION}")
     parser.set_defaults(run=lambda _: _show(parser.format_help()))
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Parser)
     _add_serve(commands)
@@ -64,8 +72,9 @@ def make_parser() -> argparse.ArgumentParser:
     check.add_argument("paths", metavar="PATH", nargs="+", help="a repository or a model's folder")
     check.add_argument("--json", action="store_true", help="print the findings as JSON")
     check.set_defaults(run=lambda given: _check(given.paths, given.json))
-    version = commands.add_parser("version", help="print the version")
+    version = commands.add_parser("version", help="print the version; or show a model's version")
     version.set_defaults(run=lambda _: _show(f"modelyard {VERSION}\n"))
+    add_commands(commands, {"version": version})
     return parser
 
 
@@ -76,7 +85,7 @@ class _Parser(argparse.ArgumentParser):
     """
 
     def __init__(self, whole_help: Callable[[], str] | None = None, **kwargs: Any) -> None:
-        super().__init__(**kwargs, allow_abbrev=False)
+        super().__init__(**kwargs, allow_abbrev=False, formatter_class=_Columns)
         self.whole_help = whole_help
 
     def format_help(self) -> str:
@@ -85,16 +94,33 @@ class _Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         found, rest = super().parse_known_args(args, namespace)
         if rest:
-            name = rest[0].partition("=")[0]
-            known = [flag for action in self._actions for flag in action.option_strings]
-            raise _UsageError(
-                f"there is no {'flag' if name.startswith('-') else 'argument'} '{name}'"
-                f"{nearest(name, known)} (see {self.prog} --help)"
-            )
+            raise _UsageError(f"{self._unknown(rest[0])} (see {self.prog} --help)")
         return found, rest
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """As argparse's, but does not recite twenty commands to who has misspelt one."""
+        if isinstance(action, _Commands) and value not in action.choices:
+            self.error(f"there is no command '{value}'{nearest(str(value), action.choices)}")
+        super()._check_value(action, value)
+
+    def _unknown(self, word: str) -> str:
+        name = word.partition("=")[0]
+        if not name.startswith("-"):
+            return f"there is no argument '{name}'"
+        if any(isinstance(action, _Commands) for action in self._actions):
+            return f"there is no flag '{name}' here; a command's flags stand behind it"
+        known = [flag for action in self._actions for flag in action.option_strings]
+        return f"there is no flag '{name}'{nearest(name, known)}"
 
     def error(self, message: str) -> NoReturn:
         raise _UsageError(f"{message} (see {self.prog} --help)")
+
+
+class _Columns(argparse.HelpFormatter):
+    """With room for our longest command beside its meaning."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=28)
 
 
 def _add_serve(commands: Any) -> None:

@@ -4,7 +4,7 @@ import shutil
 import textwrap
 from collections.abc import Iterator
 
-from server.settings import SECTIONS, TABLE, Setting
+from server.settings.table import SECTIONS, TABLE, Setting
 
 _COLUMN = 34
 _NARROW = 72

@@ -31,12 +31,18 @@ INDEX_STATES: dict[State, str] = {
 _PLATFORM_OF = {backend: platform for platform, backend in PLATFORMS.items()}
 
 
-def server_metadata(name: str, version: str) -> pb.ServerMetadataResponse:
-    return pb.ServerMetadataResponse(name=name, version=version, extensions=EXTENSIONS)
+def server_metadata(
+    name: str, version: str, offers_cuda: bool = False
+) -> pb.ServerMetadataResponse:
+    """`offers_cuda`: whether clients can register memory of a device here."""
+    extensions = list(EXTENSIONS)
+    if offers_cuda:
+        extensions.insert(extensions.index("system_shared_memory") + 1, "cuda_shared_memory")
+    return pb.ServerMetadataResponse(name=name, version=version, extensions=extensions)
 
 
-def server_metadata_json(name: str, version: str) -> Json:
-    return to_json(server_metadata(name, version))
+def server_metadata_json(name: str, version: str, offers_cuda: bool = False) -> Json:
+    return to_json(server_metadata(name, version, offers_cuda))
 
 
 def metadata(served: Served, versions: Iterable[int]) -> pb.ModelMetadataResponse:

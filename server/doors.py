@@ -7,21 +7,27 @@ import asyncio
 import time
 from dataclasses import dataclass, field
 
-from server import grpc_door, http, metrics_config, tls
-from server.access_log import AccessLog
-from server.connection import Wire
+from server import tls
+from server.codec.forwarding import Forwarding
 from server.dataplane import DataPlane
-from server.forwarding import Forwarding
-from server.grpc_door import GrpcDoor
-from server.http import Listener, Porch
-from server.infer_http import Limits
-from server.loop_lag import LoopLag
-from server.metrics import MetricsApp
+from server.grpc import door as grpc_door
+from server.grpc.door import GrpcDoor
+from server.logs.access import AccessLog
+from server.metrics.exposition import MetricsApp
+from server.metrics.loop_lag import LoopLag
+from server.openai.door import OpenAI
 from server.place import Place, grpc_address
-from server.rest import rest_app
-from server.restricted import read_locks
-from server.settings import Settings
-from server.settings_doors import UNIX
+from server.rest import listener
+from server.rest.app import rest_app
+from server.rest.connection import Wire
+from server.rest.infer import Limits
+from server.rest.inference_door import Porch, start_inference
+from server.rest.listener import Listener
+from server.rest.porch import GatedApp
+from server.settings import metrics_config
+from server.settings.doors import UNIX
+from server.settings.restricted import read_locks
+from server.settings.table import Settings
 from server.tls import UnusableCertificate
 
 
@@ -37,13 +43,14 @@ class Doors:
     grpc: GrpcDoor | None = None
     metrics: Listener | None = None
     access_log: AccessLog | None = None
+    openai: OpenAI | None = None
     addresses: dict[str, str] = field(default_factory=dict)
 
     async def open(self, dataplane: DataPlane, lag: LoopLag, settings: Settings) -> None:
         """Open what the settings allow. Raises CannotListen; `stop` closes what is open then."""
         self.access_log = _access_log(settings)
         if settings.allow_http:
-            self.rest = await _rest(dataplane, settings, self.access_log)
+            self.rest, self.openai = await _rest(dataplane, settings, self.access_log)
             self.addresses["REST"] = self.rest.url
         if settings.allow_grpc:
             try:
@@ -68,6 +75,8 @@ class Doors:
         if self.grpc is not None:
             stops.append(self.grpc.stop(max(0.0, (until_ns - time.monotonic_ns()) / 1e9)))
         await asyncio.gather(*stops)
+        if self.openai is not None:
+            await self.openai.close()
         if self.access_log is not None:
             await asyncio.to_thread(self.access_log.close)
 
@@ -76,7 +85,9 @@ class Doors:
             await self.metrics.stop(time.monotonic_ns())
 
 
-async def _rest(dataplane: DataPlane, settings: Settings, log: AccessLog | None) -> Listener:
+async def _rest(
+    dataplane: DataPlane, settings: Settings, log: AccessLog | None
+) -> tuple[Listener, OpenAI]:
     limits = Limits(settings.http_max_input_size, settings.http_max_json_depth)
     wire = Wire(
         settings.http_max_header_size,
@@ -86,7 +97,8 @@ async def _rest(dataplane: DataPlane, settings: Settings, log: AccessLog | None)
     )
     pattern = settings.http_header_forward_pattern
     forwarding = Forwarding(pattern) if pattern else None
-    app = rest_app(dataplane, limits, forwarding)
+    openai = OpenAI(dataplane, limits, forwarding)
+    app = rest_app(dataplane, limits, forwarding, openai.rows())
     address, port = settings.http_address, settings.http_port
     try:
         place = Place(
@@ -96,7 +108,8 @@ async def _rest(dataplane: DataPlane, settings: Settings, log: AccessLog | None)
             settings.reuse_port or settings.reuse_http_port,
         )
         porch = Porch(read_locks(settings.http_restricted_api), forwarding, log)
-        return await http.start_inference(app, dataplane, limits, wire, place, porch)
+        opened = await start_inference(app, dataplane, limits, wire, place, porch)
+        return opened, openai
     except UnusableCertificate as error:
         raise CannotListen(f"cannot listen for REST: {error}") from error
     except OSError as error:
@@ -105,10 +118,11 @@ async def _rest(dataplane: DataPlane, settings: Settings, log: AccessLog | None)
 
 async def _metrics(dataplane: DataPlane, lag: LoopLag, settings: Settings) -> Listener:
     shown = metrics_config.parse(settings.metrics_config, settings.allow_cpu_metrics)
-    app = MetricsApp(dataplane.models, lag, dataplane.tracing, shown)
+    metrics = MetricsApp(dataplane.models, lag, dataplane.tracing, shown, dataplane.routing)
+    app = GatedApp(metrics, dataplane)
     address, port = settings.metrics_address, settings.metrics_port
     try:
-        return await http.start(app, Place(address, port, reuse_port=settings.reuse_port))
+        return await listener.start(app, Place(address, port, reuse_port=settings.reuse_port))
     except OSError as error:
         raise _cannot_listen("metrics", address, port, "--metrics-port", error) from error
 

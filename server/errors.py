@@ -8,6 +8,9 @@ ServingError
 ├── RegionExists       one of that name is registered already
 ├── NotReady           the model exists and cannot answer now; says why
 ├── Restricted         this part of the API asks for a header that was not there
+├── Unauthenticated    a token is needed, or the one shown is no good (any more)
+├── Forbidden          whose token it is may not do this; names the scope or role that may
+├── RateLimited        the token asks too often; says when to come back
 ├── Unsupported        understood and not offered
 ├── ModelLoadFailed    an explicit load failed; says why
 └── Internal           our own promise is broken
@@ -17,7 +20,8 @@ from typing import NamedTuple
 
 from backends.errors import BackendError, ModelError
 from repository.errors import RepositoryError
-from schedulers.errors import Cancelled, SchedulingError
+from schedulers.errors import Cancelled, QueueFull, SchedulingError
+from schedulers.llm.errors import PromptTooLong, SenselessRequest
 from schedulers.reply import NotOneResponse
 
 
@@ -46,6 +50,20 @@ class NotReady(ServingError): ...
 class Restricted(ServingError): ...
 
 
+class Unauthenticated(ServingError): ...
+
+
+class Forbidden(ServingError): ...
+
+
+class RateLimited(ServingError):
+    """`retry_after_s`: seconds until the token may ask again."""
+
+    def __init__(self, message: str, retry_after_s: float) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
 class Unsupported(ServingError): ...
 
 
@@ -70,17 +88,25 @@ TABLE: tuple[tuple[type[Exception], Status], ...] = (
     (RegionExists, Status(400, "ALREADY_EXISTS")),
     (NotReady, Status(503, "UNAVAILABLE")),
     (Restricted, Status(403, "UNAVAILABLE")),
+    (Unauthenticated, Status(401, "UNAUTHENTICATED")),
+    (Forbidden, Status(403, "PERMISSION_DENIED")),
+    (RateLimited, Status(429, "RESOURCE_EXHAUSTED")),
     (Unsupported, Status(501, "UNIMPLEMENTED")),
     (ModelLoadFailed, Status(400, "INVALID_ARGUMENT")),
     (RepositoryError, Status(400, "INVALID_ARGUMENT")),
     (Cancelled, Status(400, "CANCELLED")),
     (NotOneResponse, Status(400, "INVALID_ARGUMENT")),
+    (PromptTooLong, Status(400, "INVALID_ARGUMENT")),
+    (SenselessRequest, Status(400, "INVALID_ARGUMENT")),
     (SchedulingError, Status(503, "UNAVAILABLE")),
     (BackendError, Status(500, "INTERNAL")),
     (Internal, Status(500, "INTERNAL")),
     (Exception, Status(500, "INTERNAL")),
 )
 
+
+BUSY = Status(429, "UNAVAILABLE")
+"""A full queue that knows when to come back; Triton's, which does not, are 503."""
 
 MODEL_CODES: dict[str, Status] = {
     "INVALID_ARG": Status(400, "INVALID_ARGUMENT"),
@@ -97,6 +123,8 @@ MODEL_CODES: dict[str, Status] = {
 
 def status_of(error: Exception) -> Status:
     """What a client sees of `error`; anything unlisted is our fault: 500, INTERNAL."""
+    if isinstance(error, QueueFull) and error.retry_after_s is not None:
+        return BUSY
     if isinstance(error, ModelError):
         return MODEL_CODES.get(error.code, MODEL_CODES["INTERNAL"])
     return next(status for kind, status in TABLE if isinstance(error, kind))

@@ -1,7 +1,7 @@
 """Everything wrong with repositories or single models, their artefacts included.
 
 `modelyard check` comes here. Folders and configs are `repository.lint`'s; the artefacts are read
-by `server.check`, in a process of its own.
+by `server.fleet.check`, in a process of its own.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from repository.folders import CONFIG_NAME, FolderReader, FolderState
 from repository.lint import lint
 from repository.model import ModelVersion
 from repository.snapshot import model_folder
-from server.check import Checker
+from server.fleet.check import Checker
 
 ARTEFACT_CODE = "E300"
 """The code of what an artefact says: it cannot be read, or contradicts its config."""

@@ -1,7 +1,7 @@
 """What a load request may bring with it: a config, or a config and the whole of a model's folder.
 
-Pure. The doors decode it (`of_json`, `of_message`) and hand it to `server.fleet`, which has the
-model read with it (`server.override_files`).
+Pure. The doors decode it (`of_json`, `of_message`) and hand it to `server.fleet`, which has
+the model read with it (`server.fleet.override_files`).
 """
 
 from base64 import b64decode
@@ -11,8 +11,8 @@ from typing import Any
 
 from tritonclient.grpc import service_pb2 as pb
 
+from server.codec.json_text import unparsable
 from server.errors import InvalidRequest
-from server.json_text import unparsable
 
 CONFIG, FILE = "config", "file:"
 _SLICE = 4 << 18

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from server.settings_doors import UNIX
+from server.settings.doors import UNIX
 
 _BACKLOG = 2048
 

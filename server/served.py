@@ -6,13 +6,16 @@ Made by `server.fleet`, looked up by `server.dataplane` for each request.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from backends.seam import Instance
 from repository.model import ModelVersion
 from schedulers.counters import Counters
 from schedulers.seam import Scheduler
 from server.signature import Signature
+
+if TYPE_CHECKING:
+    from schedulers.llm.language import Language  # its tokeniser is an extra
 
 
 class State(StrEnum):
@@ -29,7 +32,8 @@ class State(StrEnum):
 class Served:
     """One version that answers requests. `version.config` is completed.
 
-    `load_seconds` covers checking, loading and warming.
+    `load_seconds` covers checking, loading and warming. `language`: what its text is made of, for
+    a language model; None for any other.
     """
 
     version: ModelVersion
@@ -38,6 +42,7 @@ class Served:
     counters: Counters
     instances: Sequence[Instance]
     load_seconds: float
+    language: "Language | None" = None
 
     @property
     def ready(self) -> bool:
@@ -61,3 +66,12 @@ class VersionRow(NamedTuple):
     backend: str = ""
     instances: str = ""
     load_seconds: float = 0.0
+
+
+class MemoryRow(NamedTuple):
+    """`bytes` of a device's memory that `holder` was granted ("digits version 2"); the budget of
+    the device where `holder` is empty."""
+
+    device: str
+    holder: str
+    bytes: int

@@ -4,7 +4,7 @@ import ssl
 from collections.abc import Sequence
 from pathlib import Path
 
-from server.settings import Settings
+from server.settings.table import Settings
 
 HTTP_1 = ("http/1.1",)
 HTTP_2 = ("h2",)

@@ -1,7 +1,8 @@
 """The command `tritonserver`: start scripts written for Triton start this server.
 
-Flags are read as Triton reads them, become our settings (`server.triton_flags`), and the server is
-that of `modelyard serve`. What has no meaning here is told once, and an unknown flag is refused.
+Flags are read as Triton reads them, become our settings (`server.settings.triton_flags`), and the
+server is that of `modelyard serve`. What has no meaning here is told once, and an unknown flag is
+refused.
 """
 
 import logging
@@ -12,9 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from server.settings import Settings, SettingsError
-from server.settings_sources import nearest, read_settings
-from server.triton_flags import (
+from server.settings.sources import nearest, read_settings
+from server.settings.table import Settings, SettingsError
+from server.settings.triton_flags import (
     BARE,
     DEFAULTS,
     GROUPS,
@@ -52,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"tritonserver: {error}\n")
         return 1
     from server.app import serve
-    from server.logs import LOG, log_settings
+    from server.logs.lines import LOG, log_settings
 
     with suppress(OSError):  # `serve` tells of a log file that cannot be opened
         LOG.set_up(log_settings(command.settings))
@@ -90,7 +91,8 @@ def read_command(
         doors = " and ".join(f"--{door}-address" for door in silent)
         notes.append(
             f"{doors} not given: listening on 127.0.0.1 alone, where Triton listens on every "
-            f"address; for that say 0.0.0.0, and --allow-unauthenticated if the network is yours"
+            "address; for that say 0.0.0.0, and --inference-auth=token, or "
+            "--allow-unauthenticated if the network is yours"
         )
     return Command(settings, tuple(notes))
 

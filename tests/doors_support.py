@@ -16,9 +16,9 @@ import uvloop
 from grpc_support import Shelf, put
 from server.dataplane import DataPlane
 from server.doors import Doors
-from server.loop_lag import LoopLag
+from server.metrics.loop_lag import LoopLag
 from server.served import Served
-from server.settings import Settings
+from server.settings.table import Settings
 from server_support import free_ports
 
 PATIENCE_SECS = 20.0

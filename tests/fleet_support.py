@@ -16,11 +16,11 @@ from repository.watch import Repository
 from schedulers.cores import CoreTokens
 from schedulers.reply import Reply
 from server.admit import admit
-from server.check import Checker
-from server.fleet import Fleet
-from server.loading import Loader
+from server.fleet.check import Checker
+from server.fleet.fleet import Fleet
+from server.fleet.loading import Loader
 from server.served import Served, State
-from server.settings import Settings
+from server.settings.table import Settings
 from server_support import identity_config
 
 LATEST = "version_policy { latest { num_versions: 1 } }"

@@ -21,10 +21,10 @@ from schedulers.cores import CoreTokens
 from schedulers.counters import Counters
 from server.dataplane import DataPlane, not_ready_text
 from server.errors import NotReady, UnknownModel, Unsupported
-from server.grpc_door import GrpcDoor, start
+from server.grpc.door import GrpcDoor, start
 from server.overrides import Override
-from server.served import Served, State, VersionRow
-from server.settings import Settings
+from server.served import MemoryRow, Served, State, VersionRow
+from server.settings.table import Settings
 from server.signature import compile_signature
 
 IDENTITY = """
@@ -97,6 +97,9 @@ class Shelf:
             for one in self._served
         ]
         return [*known, VersionRow("broken", 1, State.FAILED, "weights missing")]
+
+    def memory_rows(self) -> Sequence[MemoryRow]:
+        return [MemoryRow("cpu", "", 1000), MemoryRow("cpu", "m version 1", 10)]
 
     def ready(self) -> bool:
         return True

@@ -17,6 +17,7 @@ import uvloop
 
 from server.http2 import frames
 from server.http2.call import Call
+from server.http2.connection import STALL_S
 from server.http2.conversation import Conversation
 from server.http2.frames import Code, Setting
 from server.http2.hpack import Decoder, Headers, literal
@@ -141,14 +142,17 @@ class Served:
 
 
 @contextmanager
-def serving(loop: str = "uvloop", limit: int = LIMIT, clean: bool = True) -> Iterator[Served]:
+def serving(
+    loop: str = "uvloop", limit: int = LIMIT, clean: bool = True, stall_s: float = STALL_S
+) -> Iterator[Served]:
     """An open port; with `clean`, nothing may have gone wrong on its loop in the end."""
     opened: list[Served] = []
     up, done = threading.Event(), threading.Event()
 
     async def main() -> None:
         served = Served(asyncio.get_running_loop())
-        served.listener = await listen(served.methods(), Place("127.0.0.1", 0), limit)
+        place = Place("127.0.0.1", 0)
+        served.listener = await listen(served.methods(), place, limit, stall_s=stall_s)
         opened.append(served)
         up.set()
         await asyncio.to_thread(done.wait)
@@ -174,7 +178,7 @@ class Raw:
     """A client that sends what it likes. Reads frames until what a test waits for is there."""
 
     def __init__(self, port: int, greet: bool = True, **settings: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=10)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=30)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._splitter = Splitter()
         self._splitter.greeted = True

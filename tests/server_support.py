@@ -130,7 +130,8 @@ def running(
 ) -> Iterator[Server]:
     """A server over `repositories`; `settings` are flags: `exit_timeout_secs=5`.
 
-    A list gives the flag once per element; `wait=False` returns before the server is ready.
+    A list gives the flag once per element; `wait=False` returns before the server is ready. There
+    is no control process unless `allow_admin=True`.
     """
     http_port, grpc_port, metrics_port, admin_port = free_ports(4)
     with tempfile.TemporaryDirectory(prefix="modelyard-test-") as folder:
@@ -140,6 +141,7 @@ def running(
             "grpc_port": grpc_port,
             "metrics_port": metrics_port,
             "admin_port": admin_port,
+            "allow_admin": False,
             "state_dir": str(Path(folder) / "state"),
             **settings,
         }

@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 from backends.errors import InstanceDied, LoadFailed
 from backends.host.conversation import Conversation
 from backends.host.messages import Loaded
-from backends.host.process import Plan, Process
+from backends.host.process import WORKER, Plan, Process, Program
 from backends.host.restart import Backoff
+from backends.host.streak import Streak
 from backends.seam import Batch, Device, Outcome, Outlet
 from repository.model import ModelConfig, ModelVersion
 
@@ -28,7 +29,8 @@ class HostedInstance:
     `load_timeout_secs` bounds every load, also after a death. `execute_timeout_secs` kills a
     worker that executes one batch for longer; without it, an execution may take as long as it
     likes. `pulse_timeout_secs`: an idle worker that answers no heartbeat for so long (stopped,
-    or hung in C code) is killed and restarted. `config` is the one the worker completed.
+    or hung in C code) is killed and restarted. `config` is the one the worker completed; `deaths`
+    counts ready workers that died, `streak` tells of the latest of them.
     """
 
     def __init__(
@@ -40,12 +42,21 @@ class HostedInstance:
         load_timeout_secs: float = 600.0,
         execute_timeout_secs: float | None = None,
         pulse_timeout_secs: float = 15.0,
+        program: Program = WORKER,
     ) -> None:
         """Spawn and load; blocks. Raises `LoadFailed` and leaves no process then."""
         self.ready = False
+        self.deaths = 0
+        self.streak = Streak()
         self.changed: Callable[[], None] = lambda: None
         self._plan = Plan(
-            version, device, name, load_timeout_secs, execute_timeout_secs, pulse_timeout_secs
+            version,
+            device,
+            name,
+            load_timeout_secs,
+            execute_timeout_secs,
+            pulse_timeout_secs,
+            program,
         )
         self._backoff = Backoff()
         self._lock = threading.Lock()
@@ -110,10 +121,14 @@ class HostedInstance:
             )
         return current
 
+    def _converse(self, process: Process) -> Conversation:
+        """How this instance talks with its process; an engine's has another way."""
+        return Conversation(self._plan, process)
+
     def _start(self) -> tuple[Conversation, Loaded]:
         """A loaded worker. Raises `LoadFailed` or `OSError`; nothing is left of it then."""
         process = Process(self._plan, self._when_dead)
-        started = Conversation(self._plan, process)
+        started = self._converse(process)
         with self._lock:
             self._starting = process
         try:
@@ -144,6 +159,7 @@ class HostedInstance:
             if dead is None or process is not dead.process:
                 return  # never became ready, or is being closed: whoever did that cleans up
             self._current, self.ready = None, False
+            self.deaths += 1
             self._reviver = threading.Thread(
                 target=self._revive, args=(dead,), name=f"revive {self._plan.name}", daemon=True
             )
@@ -155,6 +171,7 @@ class HostedInstance:
         name, where = self._plan.name, self._plan.where
         lived_secs = time.monotonic() - dead.process.started
         ending = dead.process.ending()
+        self.streak = self.streak.then(time.time(), ending)
         _logger.error("%s: the worker process of instance '%s' %s", where, name, ending)
         dead.close()
         while not self._closing.wait(self._backoff.after(lived_secs)):

@@ -28,13 +28,25 @@ from repository.model import ModelVersion
 _ROOT = Path(__file__).resolve().parents[2]
 # Not `-m`: user code that spawns processes of its own must not find our main module to rerun.
 _START = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from backends.host.worker import main; "
+    "import sys; sys.path.insert(0, sys.argv[1]); from {module} import main; "
     "main(*map(int, sys.argv[2:5]))"
 )
 _THREAD_SETTINGS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _LAST_WORDS_SECS = 0.2
 _HANG_UP_SECS = 1.0
 _MISSED_PULSES = 3
+
+
+class Program(NamedTuple):
+    """What a worker process runs: `main(channel fd, pulse fd, parent's pid)` of `module`, with
+    `environment` beside what it inherits. `says`: what it is called in the process table."""
+
+    module: str
+    environment: tuple[tuple[str, str], ...] = ()
+    says: str = "worker"
+
+
+WORKER = Program("backends.host.worker")
 
 
 class Plan(NamedTuple):
@@ -51,6 +63,7 @@ class Plan(NamedTuple):
     load_secs: float
     execute_secs: float | None
     pulse_secs: float
+    program: Program = WORKER
 
     @property
     def where(self) -> str:
@@ -144,10 +157,14 @@ class Process:
         self._errors = self._listen(self._popen.stderr, logging.WARNING, self._errors_ended)
 
     def _start(self, fds: tuple[int, int]) -> subprocess.Popen[bytes]:
-        name = f"modelyard worker {self._plan.name}"
+        program = self._plan.program
+        name = f"modelyard {program.says} {self._plan.name}"
         numbers = [*map(str, fds), str(os.getpid())]
         return subprocess.Popen(
-            [sys.executable, "-P", "-c", _START, str(_ROOT), *numbers, name],
+            [
+                *(sys.executable, "-P", "-c", _START.format(module=program.module)),
+                *(str(_ROOT), *numbers, name),
+            ],
             bufsize=0,
             env=_environment(self._plan),
             stdin=subprocess.DEVNULL,
@@ -235,4 +252,4 @@ def _environment(plan: Plan) -> dict[str, str]:
     environment = {name: str(plan.device.threads) for name in _THREAD_SETTINGS} | os.environ
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
     environment["MODELYARD_INSTANCE"] = plan.name
-    return environment
+    return environment | dict(plan.program.environment)

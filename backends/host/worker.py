@@ -4,15 +4,9 @@ Started by `backends.host.process` as `main(channel fd, pulse fd, parent's pid)`
 by message and shared memory; its results go back the same way.
 """
 
-import ctypes
-import faulthandler
 import json
-import logging
 import os
-import signal
-import socket
 import sys
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +15,7 @@ from typing import Any, cast
 
 from backends.errors import ExecutionFailed, FaultyModel, LoadFailed, ModelError
 from backends.host.channel import Channel
+from backends.host.child import begin
 from backends.host.layout import Block, merged, pack, unpack
 from backends.host.messages import (
     Execute,
@@ -44,7 +39,6 @@ from backends.stacked import StackedInstance
 from repository.model import ModelConfig, ModelVersion
 from repository.tensors import Array
 
-_PR_SET_PDEATHSIG = 1
 _TEXT_LIMIT = 32 * 1024
 # The region's view and getrefcount's own argument.
 _UNHELD_REFERENCES = 2
@@ -52,31 +46,13 @@ _UNHELD_REFERENCES = 2
 
 def main(channel_fd: int, pulse_fd: int, parent_pid: int) -> None:
     """Serve until the server says `Finalize` or is gone."""
-    _die_with(parent_pid)
-    faulthandler.enable(all_threads=False)
-    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(message)s")
-    pulse = socket.socket(fileno=pulse_fd)
-    threading.Thread(target=_answer_pulses, args=(pulse,), name="pulse", daemon=True).start()
-    channel = Channel(socket.socket(fileno=channel_fd))
+    channel = begin(channel_fd, pulse_fd, parent_pid)
     try:
         instance = _load(channel)
         if instance is not None:
             _serve(channel, instance)
     except (EOFError, BrokenPipeError, ConnectionError):
         os._exit(1)
-
-
-def _die_with(parent_pid: int) -> None:
-    """Die when the server does, however it dies."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent_pid:
-        os._exit(1)
-
-
-def _answer_pulses(pulse: socket.socket) -> None:
-    while beat := pulse.recv(64):
-        pulse.send(beat)
 
 
 def _serve(channel: Channel, instance: Instance) -> None:

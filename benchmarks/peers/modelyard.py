@@ -8,16 +8,19 @@ from pathlib import Path
 
 from benchmarks.peers.seam import Peer
 from benchmarks.process import free_addresses, is_http_ready, port_of, running
+from control.desired import Desired
+from server.wanted import disk
 
 NAME = "modelyard"
 READY_DEADLINE_S = 120.0
 
 
 @contextmanager
-def started(repository: Path, cache: Path) -> Iterator[Peer]:
+def started(repository: Path, cache: Path, desired: Desired | None = None) -> Iterator[Peer]:
     """`modelyard serve` on one repository with no option but where things are.
 
-    Ready means /v2/health/ready, so every model is loaded. Raises `PeerFailed`.
+    `desired`: what it was last told to do, by a control process that is not there any more. Ready
+    means /v2/health/ready, so every model is loaded. Raises `PeerFailed`.
     """
     rest, grpc, metrics, admin = free_addresses(4)
     state = cache / "state" / port_of(rest)
@@ -25,6 +28,10 @@ def started(repository: Path, cache: Path) -> Iterator[Peer]:
     command += [f"--http-port={port_of(rest)}", f"--grpc-port={port_of(grpc)}"]
     command += [f"--metrics-port={port_of(metrics)}", f"--admin-port={port_of(admin)}"]
     command += [f"--state-dir={state}"]
+    if desired is not None:
+        state.mkdir(parents=True)
+        disk.keep(state, desired)
+        command += ["--allow-admin=false", "--exit-timeout-secs=1"]
     log = cache / "logs" / f"modelyard_{repository.name}.log"
     try:
         with running(

@@ -3,12 +3,14 @@
 Opened by `server.http2.service`; a client that goes, and a deadline that passes, cancel it.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable
 
 from server.http2.exchange import NOT_ONE_MESSAGE, Exchange
 from server.http2.head import RequestHead
 from server.http2.messages import PREFIX_BYTES, Assembler
+from server.http2.opening import opened
 from server.http2.status import ANSWER, ENDED_WELL, CallFailed
 from server.http2.stream import Stream
 
@@ -21,7 +23,7 @@ Answer = Callable[[bytes, "Call"], None]
 class Call(Exchange):
     """A call of one message and one answer."""
 
-    __slots__ = ("_answer", "_assembler", "_message", "on_cancel")
+    __slots__ = ("_all_here", "_answer", "_assembler", "_message", "_opening", "on_cancel")
 
     def __init__(self, stream: Stream, head: RequestHead, limit: int, answer: Answer) -> None:
         super().__init__(stream, head, limit)
@@ -30,6 +32,9 @@ class Call(Exchange):
         self._answer = answer
         self._assembler: Assembler | None = None
         self._message: bytes | None = None
+        self._opening: asyncio.Future[bytes] | None = None
+        """The message while a thread undoes its compression."""
+        self._all_here = False
 
     def finish(self, message: bytes) -> None:
         """Answer. Without effect when the call is over."""
@@ -41,7 +46,7 @@ class Call(Exchange):
         self.on_cancel = None
         stream = self._leave()
         if stream is not None:
-            stream.answer(ANSWER, prefix, message, ENDED_WELL)
+            stream.answer(ANSWER, prefix, message, ENDED_WELL + self.trailers)
 
     def fail(self, code: str, text: str) -> None:
         super().fail(code, text)
@@ -64,8 +69,20 @@ class Call(Exchange):
     def ended(self) -> None:
         if self._stream is None:
             return
-        if self._message is None or (self._assembler is not None and self._assembler.inside):
+        has_one = self._message is not None or self._opening is not None
+        if not has_one or (self._assembler is not None and self._assembler.inside):
             self.fail(*NOT_ONE_MESSAGE)
+            return
+        self._all_here = True
+        self._go_on()
+
+    def aborted(self) -> None:
+        self._leave()
+        self._cancel()
+
+    def _go_on(self) -> None:
+        """Have the message answered, if all of the request is here."""
+        if self._message is None or not self._all_here:
             return
         message, self._message = self._message, None
         try:
@@ -73,10 +90,6 @@ class Call(Exchange):
         except Exception as error:  # noqa: BLE001 - the client hears of our bug, and so does the log
             _log.exception("a gRPC call failed unexpectedly")
             self.fail("INTERNAL", f"{type(error).__name__}: {error}. This is a bug.")
-
-    def aborted(self) -> None:
-        self._leave()
-        self._cancel()
 
     def _is_whole(self, data: bytes) -> bool:
         """Whether it is one plain message, as it is in nearly every request."""
@@ -91,9 +104,31 @@ class Call(Exchange):
         if self._assembler is None:
             self._assembler = Assembler(self._limit, self.head.encoding)
         for message in self._assembler.feed(data):
-            if self._message is not None:
+            if self._message is not None or self._opening is not None:
                 raise CallFailed(*NOT_ONE_MESSAGE)
-            self._message = self._assembler.plain(message)
+            self._message = self._assembler.brief(message)
+            if self._message is None:
+                self._opening = opened(self._assembler, message)
+                self._opening.add_done_callback(self._opened)
+
+    def _opened(self, opening: "asyncio.Future[bytes]") -> None:
+        if opening.cancelled():
+            return
+        failure = opening.exception()
+        if self._stream is None:
+            return
+        if failure is None:
+            self._opening, self._message = None, opening.result()
+            self._go_on()
+        else:
+            code = failure.code if isinstance(failure, CallFailed) else "INTERNAL"
+            self.fail(code, str(failure))
+
+    def _leave(self) -> Stream | None:
+        opening, self._opening = self._opening, None
+        if opening is not None:
+            opening.cancel()
+        return super()._leave()
 
     def _cancel(self) -> None:
         cancel, self.on_cancel = self.on_cancel, None

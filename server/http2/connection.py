@@ -32,6 +32,8 @@ GREETING_S = 20.0
 """How long a client may take to begin to speak HTTP/2."""
 LINGER_S = 0.5
 """How long it may take to read why it was sent away, and to close its side."""
+STALL_S = 60.0
+"""How long it may take none of what the socket holds for it."""
 DRAIN_ECHO_S = 1.0
 _DRAINING = b"draining"
 _OFFERED = settings(
@@ -48,17 +50,19 @@ _log = logging.getLogger(__name__)
 
 class Connection(asyncio.Protocol):
     """One client. `on_here(self)` is called when it is connected (TLS included), `on_gone(self)`
-    when the socket is closed."""
+    when the socket is closed. A client that takes nothing for `stall_s` is cut off."""
 
     def __init__(
         self,
         service: Service,
         on_here: Callable[["Connection"], None],
         on_gone: Callable[["Connection"], None],
+        stall_s: float = STALL_S,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._on_here = on_here
         self._on_gone = on_gone
+        self._stall_s = stall_s
         self._splitter = Splitter()
         self._sender = Sender(self._loop)
         self._session = Session(
@@ -66,6 +70,7 @@ class Connection(asyncio.Protocol):
         )
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._stall: asyncio.TimerHandle | None = None
         self._draining = False
         self._closing = False
 
@@ -102,8 +107,11 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._sender.pause()
+        self._watch_reader()
 
     def resume_writing(self) -> None:
+        if not self._closing:
+            self._stop_watching()
         self._sender.resume()
 
     def eof_received(self) -> None:
@@ -113,6 +121,7 @@ class Connection(asyncio.Protocol):
         self._closing = True
         self._sender.transport = None
         self._stop_timer()
+        self._stop_watching()
         self._session.abort()
         self._on_gone(self)
 
@@ -176,7 +185,28 @@ class Connection(asyncio.Protocol):
             transport.write_eof()
             self._start_timer(LINGER_S, transport.abort)
         else:
-            transport.close()
+            transport.close()  # waits until the client has taken what is left
+            self._watch_reader()
+
+    def _watch_reader(self) -> None:
+        """See after a while whether the client took any of what the socket holds for it."""
+        self._stop_watching()
+        if self._transport is not None:
+            held = self._transport.get_write_buffer_size()
+            self._stall = self._loop.call_later(self._stall_s, self._look, held)
+
+    def _look(self, held: int) -> None:
+        transport = self._transport
+        if transport is not None and transport.get_write_buffer_size() >= held:
+            _log.info("a gRPC client is cut off: it took nothing for %g s", self._stall_s)
+            self.abort()
+        else:
+            self._watch_reader()
+
+    def _stop_watching(self) -> None:
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None
 
     def _start_timer(self, delay_s: float, act: Callable[[], None]) -> None:
         self._stop_timer()

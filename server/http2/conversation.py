@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from server.http2.exchange import NOT_ONE_MESSAGE, Exchange
 from server.http2.head import RequestHead
 from server.http2.messages import PREFIX_BYTES, Assembler, Message
+from server.http2.opening import opened
 from server.http2.status import ANSWER, ENDED_WELL, CallFailed
 from server.http2.stream import STREAM_WINDOW, Stream
 
@@ -58,14 +59,20 @@ class Conversation(Exchange):
                 raise StopAsyncIteration
             self._news = asyncio.get_running_loop().create_future()
             await self._news
-        return self._take()
+        message = self._take()
+        plain = self._assembler.brief(message)
+        return plain if plain is not None else await opened(self._assembler, message)
 
     async def message(self) -> bytes:
         """The only message. Raises CallFailed if there is another number of them."""
-        found = [message async for message in self]
-        if len(found) != 1:
+        found: bytes | None = None
+        async for message in self:
+            if found is not None:
+                raise CallFailed(*NOT_ONE_MESSAGE)
+            found = message
+        if found is None:
             raise CallFailed(*NOT_ONE_MESSAGE)
-        return found[0]
+        return found
 
     async def write(self, message: bytes) -> None:
         """Send one message; returns when little waits to be sent. Raises CallFailed."""
@@ -97,13 +104,14 @@ class Conversation(Exchange):
     def _end(self) -> None:
         stream = self._leave()
         if stream is not None:
-            stream.finish(ENDED_WELL if self._began else ANSWER + ENDED_WELL)
+            block = ENDED_WELL + self.trailers
+            stream.finish(block if self._began else ANSWER + block)
 
-    def _take(self) -> bytes:
+    def _take(self) -> Message:
         message = self._messages.popleft()
         self._held -= len(message[1]) + PREFIX_BYTES
         self._release()
-        return self._assembler.plain(message)
+        return message
 
     def _release(self) -> None:
         """Let the client send on, unless too many whole messages wait to be taken."""

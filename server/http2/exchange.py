@@ -17,12 +17,25 @@ NOT_ONE_MESSAGE = ("UNIMPLEMENTED", "this method takes exactly one whole message
 class Exchange:
     """What all calls share: the head, the deadline, and a stream that is answered once."""
 
-    __slots__ = ("_began", "_deadline", "_limit", "_stream", "deadline_ns", "head")
+    __slots__ = (
+        "_began",
+        "_deadline",
+        "_limit",
+        "_stream",
+        "admission",
+        "deadline_ns",
+        "head",
+        "trailers",
+    )
 
     def __init__(self, stream: Stream, head: RequestHead, limit: int) -> None:
         self.head = head
+        self.admission: object = None
+        """What the guard made of the head, once the call is open."""
         self.deadline_ns = 0
         """On `time.monotonic_ns`; 0 for none."""
+        self.trailers = b""
+        """A header block, of `server.http2.hpack.literal`, that goes out with the status."""
         self._limit = limit
         self._stream: Stream | None = stream
         self._began = False
@@ -53,7 +66,7 @@ class Exchange:
         stream = self._leave()
         if stream is None:
             return
-        block = ended_badly(code, text)
+        block = ended_badly(code, text) + self.trailers
         if not self._began:
             block = ANSWER + block
             if code == "UNIMPLEMENTED":

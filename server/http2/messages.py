@@ -5,6 +5,11 @@ import zlib
 from server.http2.status import CallFailed
 
 PREFIX_BYTES = 5
+INFLATED_BYTES = 64 * 2**20
+"""Of a compressed message once it is opened: 1 KiB on the wire opens to 1 MiB, and the limit on
+messages is that of 2 GiB of plain ones."""
+BRIEF_BYTES = 64 * 1024
+"""Up to this much is opened on the loop: less than a millisecond."""
 
 Message = tuple[int, bytes]
 """Whether it is compressed (0 or 1), and its bytes; `Assembler.plain` opens it."""
@@ -15,7 +20,8 @@ _WINDOW_BITS = {"gzip": 31, "deflate": 15}
 class Assembler:
     """The messages of one request, however they are cut into DATA frames.
 
-    No message is larger than `limit` bytes, compressed or not.
+    No message is larger than `limit` bytes, compressed or not; no compressed one opens to more
+    than INFLATED_BYTES.
     """
 
     __slots__ = ("_chunks", "_encoding", "_flag", "_limit", "_size", "_wanted")
@@ -61,26 +67,41 @@ class Assembler:
             text = f"Received message larger than max ({self._wanted} vs. {self._limit})"
             raise CallFailed("RESOURCE_EXHAUSTED", text)
 
-    def plain(self, message: Message) -> bytes:
-        """The message without its compression. Raises CallFailed."""
+    def brief(self, message: Message) -> bytes | None:
+        """As `plain`, or None where that takes long enough to be done off the loop."""
         compressed, data = message
         if not compressed:
             return data
+        if len(data) > BRIEF_BYTES:
+            return None
+        return self._inflated(data, min(self._limit, BRIEF_BYTES))
+
+    def plain(self, message: Message) -> bytes:
+        """The message without its compression. Raises CallFailed. Any thread may call it."""
+        compressed, data = message
+        if not compressed:
+            return data
+        most = min(self._limit, INFLATED_BYTES)
+        plain = self._inflated(data, most)
+        if plain is None:
+            remedy = "; send it without compression" if most < self._limit else ""
+            text = f"Received message larger than max (over {most} vs. {most} decompressed){remedy}"
+            raise CallFailed("RESOURCE_EXHAUSTED", text)
+        return plain
+
+    def _inflated(self, data: bytes, most: int) -> bytes | None:
+        """What is in `data`; None where that is more than `most` bytes."""
         bits = _WINDOW_BITS.get(self._encoding)
         if bits is None:
             raise CallFailed("INTERNAL", "a compressed message in a call without grpc-encoding")
-        return self._inflated(data, bits)
-
-    def _inflated(self, data: bytes, bits: int) -> bytes:
         inflater = zlib.decompressobj(bits)
         try:
-            plain = inflater.decompress(data, self._limit + 1)
+            plain = inflater.decompress(data, most + 1)
         except zlib.error as error:
             text = f"a message that is no {self._encoding}: {error}"
             raise CallFailed("INTERNAL", text) from error
-        if len(plain) > self._limit:
-            text = f"Received message larger than max (over {self._limit} vs. {self._limit})"
-            raise CallFailed("RESOURCE_EXHAUSTED", text)
+        if len(plain) > most:
+            return None
         if not inflater.eof:
             raise CallFailed("INTERNAL", f"a message whose {self._encoding} is cut short")
         return plain

@@ -39,8 +39,9 @@ Methods = Mapping[str, Unary | Streaming]
 """By path: `/package.Service/Method`."""
 
 
-Guard = Callable[[RequestHead], CallFailed | None]
-"""Looks at the head of a call before any of its messages; what it returns is the answer."""
+Guard = Callable[[RequestHead], object]
+"""Looks at the head of a call before any of its messages, and raises CallFailed to refuse it; what
+it returns is the call's `admission`."""
 
 
 class Kinds(NamedTuple):
@@ -76,22 +77,27 @@ class GrpcService:
         method = None
         if head.fault is None and not head.refused_with:
             method = self._methods.get(head.path)
-        if self._guard is not None and method is not None and (fault := self._guard(head)):
-            stream.finish(ANSWER + ended_badly(fault.code, str(fault)))
+        if method is None:
+            stream.finish(_refusal(head))
+            return _DEAF
+        try:
+            admission = self._guard(head) if self._guard is not None else None
+        except CallFailed as fault:
+            stream.finish(ANSWER + ended_badly(fault.code, str(fault), fault.metadata))
             return _DEAF
         if isinstance(method, Unary):
-            return self._call(stream, head, self._limit, method.answer)
-        if isinstance(method, Streaming):
-            return self._converse(stream, head, method.converse)
-        stream.finish(_refusal(head))
-        return _DEAF
+            call: Call | Conversation = self._call(stream, head, self._limit, method.answer)
+        else:
+            call = self._converse(stream, head, method.converse)
+        call.admission = admission
+        return call
 
     async def idle(self) -> None:
         """Return when every coroutine of a call has ended."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
-    def _converse(self, stream: Stream, head: RequestHead, converse: Converse) -> Receiver:
+    def _converse(self, stream: Stream, head: RequestHead, converse: Converse) -> Conversation:
         conversation = self._conversation(stream, head, self._limit, converse)
         self._tasks.add(conversation.task)
         conversation.task.add_done_callback(self._tasks.discard)

@@ -276,7 +276,7 @@ class Session:
         if self.settled:
             self._spend_idle(_SETTINGS_COST)
         self.settled, self._expects = True, None
-        for setting, value in settings_of(payload):
+        for setting, value in dict(settings_of(payload)).items():  # the last of each kind holds
             if setting == Setting.INITIAL_WINDOW_SIZE:
                 self._sender.set_initial_window(value, self._streams.values())
             elif setting == Setting.MAX_FRAME_SIZE:

@@ -1,6 +1,6 @@
 """How a gRPC call ends: status codes, and the header blocks that carry them. Pure."""
 
-from server.http2.hpack import literal
+from server.http2.hpack import Headers, literal
 
 CODES = (
     "OK",
@@ -42,16 +42,18 @@ ACCEPTED_ENCODINGS = literal(((b"grpc-accept-encoding", b"identity,deflate,gzip"
 
 
 class CallFailed(Exception):
-    """The call ends with this status; `code` is a name of CODES."""
+    """The call ends with this status; `code` is a name of CODES, `metadata` goes with it."""
 
-    def __init__(self, code: str, text: str) -> None:
+    def __init__(self, code: str, text: str, metadata: Headers = ()) -> None:
         super().__init__(text)
         self.code = code
+        self.metadata = metadata
 
 
-def ended_badly(code: str, text: str) -> bytes:
+def ended_badly(code: str, text: str, metadata: Headers = ()) -> bytes:
     """Trailers that say so; the text is percent-encoded, and cut where it is too long."""
-    return literal(((b"grpc-status", _NUMBERS[code]), (b"grpc-message", _encoded(text))))
+    said = ((b"grpc-status", _NUMBERS[code]), (b"grpc-message", _encoded(text)))
+    return literal((*said, *metadata))
 
 
 def refusal(status: str) -> bytes:

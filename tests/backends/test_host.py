@@ -160,6 +160,18 @@ def test_kill_9_of_an_idle_worker_is_noticed_and_told(obedient: HostedInstance) 
     until(lambda: seen == [False, True])
 
 
+def test_how_and_since_when_workers_die_is_told(obedient: HostedInstance) -> None:
+    before = time.time()
+    kill_and_await_another(obedient)
+    first = obedient.streak
+    assert (first.deaths, first.since) == (1, first.last)
+    assert before <= first.since <= time.time()
+    kill_and_await_another(obedient)
+    told = obedient.streak
+    assert (told.deaths, told.since) == (2, first.since)
+    assert "SIGKILL" in told.ending
+
+
 def test_an_execution_between_two_lives_fails_at_once(obedient: HostedInstance) -> None:
     assert obedient.pid is not None
     os.kill(obedient.pid, signal.SIGKILL)
@@ -274,6 +286,7 @@ def test_a_worker_that_dies_while_loading_fails_the_load_with_its_last_words(
         HostedInstance(write_model(tmp_path, code), CPU, "echo_0_0")
 
 
+@pytest.mark.slow
 def test_twenty_loads_leave_no_process_descriptor_or_memory_behind(tmp_path: Path) -> None:
     version = write_model(tmp_path)
     HostedInstance(version, CPU, "echo_0_0").close()

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -53,7 +52,7 @@ def test_labels_are_as_many_as_the_logits(repository: Path) -> None:
     assert len((repository / "digits" / "labels.txt").read_text().split()) == 10
 
 
-def test_a_second_build_changes_nothing_takes_no_time_and_leaves_torch_alone(
+def test_a_second_build_changes_nothing_and_leaves_torch_alone(
     repository: Path,
 ) -> None:
     before = {path: path.stat().st_mtime_ns for path in repository.rglob("*")}
@@ -63,9 +62,7 @@ def test_a_second_build_changes_nothing_takes_no_time_and_leaves_torch_alone(
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", check], cwd=ROOT, check=True, timeout=30)
-    started = time.process_time()
     assert build_all(repository) == []
-    assert time.process_time() - started < 0.1
     assert {path: path.stat().st_mtime_ns for path in repository.rglob("*")} == before
 
 

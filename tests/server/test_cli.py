@@ -9,7 +9,7 @@ import pytest
 
 from server.cli import make_parser
 from server.cli_help import serve_help
-from server.settings import TABLE
+from server.settings.table import TABLE
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -76,8 +76,31 @@ def test_abbreviated_flag_is_not_taken_for_another() -> None:
     assert "there is no flag '--http-p'" in refusal("serve", "--http-p", "1")
 
 
-def test_unknown_command_lists_the_commands() -> None:
-    assert "'serve', 'check', 'version'" in refusal("srve")
+def test_unknown_command_names_the_nearest() -> None:
+    assert refusal("srve") == (
+        "modelyard: there is no command 'srve'; did you mean 'serve'? (see modelyard --help)\n"
+    )
+    assert "no command 'lst'; did you mean 'list'? (see modelyard user --help)" in refusal(
+        "user", "lst"
+    )
+
+
+def test_a_flag_before_its_command_is_told_where_it_stands() -> None:
+    assert "no flag '--json' here; a command's flags stand behind it" in refusal(
+        "--json", "user", "list"
+    )
+
+
+def test_a_number_that_is_none_is_told_without_names_of_types() -> None:
+    assert "argument VERSION: 'two' is not a whole number" in refusal(
+        "alias", "set", "m", "a", "two"
+    )
+
+
+def test_help_and_version_may_be_asked_for_in_either_way() -> None:
+    assert modelyard("help", "user", "add").stdout == modelyard("user", "add", "--help").stdout
+    assert modelyard("help").stdout == modelyard("--help").stdout == modelyard().stdout
+    assert modelyard("--version").stdout == modelyard("version").stdout
 
 
 def test_value_that_is_not_allowed_is_refused() -> None:

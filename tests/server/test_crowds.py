@@ -1,6 +1,6 @@
 """Crowds on the doors: a thousand connections at once, slow writers, readers who do not read.
 
-What is REST's alone is in test_http_operation.
+What is REST's alone is in rest/test_operation.py.
 """
 
 import json
@@ -15,7 +15,7 @@ import tritonclient.grpc as triton
 from tritonclient.grpc import service_pb2 as pb
 
 from http2_support import Raw, ask, data, message, to
-from server.grpc_stream import IN_FLIGHT_BYTES
+from server.grpc.stream import IN_FLIGHT_BYTES
 from server.http2 import frames
 from server.http2.stream import STREAM_WINDOW
 from server_support import Server, identity_config, running, write_identity

@@ -14,7 +14,7 @@ from tritonclient.grpc import service_pb2_grpc
 
 from repository.tensors import BY_NAME
 from schedulers.request import NO_PARAMETERS
-from server.codec_grpc import set_parameter
+from server.codec.grpc_infer import set_parameter
 from server_support import Server, running, write_identity
 
 HTTP = {
@@ -320,13 +320,16 @@ def test_json_that_says_nothing_sensible_is_refused(
     assert (got, error[: len(text)]) == (status, text)
 
 
-def test_a_version_that_is_no_number_is_refused_over_grpc(server: Server) -> None:
-    assert Ask("plain", version="a").over_grpc(server) == (
-        BAD,
-        "failed to get model version from specified version string 'a' (details: stol), version "
-        "should be an integral value > 0",
+@pytest.mark.parametrize(
+    ("version", "shown"), [("a", "a"), ("9" * 19, "9" * 19), ("9" * 5000, "9" * 64 + "...")]
+)
+def test_a_version_that_is_no_number_is_refused(server: Server, version: str, shown: str) -> None:
+    text = (
+        f"failed to get model version from specified version string '{shown}' (details: stol), "
+        "version should be an integral value > 0"
     )
-    assert Ask("plain", version="a").over_rest(server) == (404, "Not Found")
+    assert Ask("plain", version=version).over_grpc(server) == (BAD, text)
+    assert Ask("plain", version=version).over_rest(server) == (400, text)
 
 
 def test_a_reserved_parameter_is_refused_over_grpc(server: Server) -> None:

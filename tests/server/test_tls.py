@@ -12,7 +12,7 @@ import tritonclient.http as triton
 from tritonclient.utils import InferenceServerException
 
 from http_support import INFER, infer_body
-from server.settings import Settings, SettingsError
+from server.settings.table import Settings, SettingsError
 from server.tls import UnusableCertificate, grpc_context, http_context
 from server_support import Server, running, write_identity
 from tls_support import Certificates, make_certificates

@@ -14,11 +14,11 @@ import pytest
 from docs.write_triton_flags import PAGE, up_to_date
 from grpc_support import IDENTITY, Shelf, put
 from repository.snapshot import Scanner, scan
-from server.loop_lag import LoopLag
-from server.metrics import render
-from server.metrics_config import MetricsConfig, parse
-from server.settings import SettingsError
-from server.triton_flags import GROUPS, IGNORED, OURS, REFUSED, TRANSLATED, Fate, fate
+from server.metrics.exposition import render
+from server.metrics.loop_lag import LoopLag
+from server.settings.metrics_config import MetricsConfig, parse
+from server.settings.table import SettingsError
+from server.settings.triton_flags import GROUPS, IGNORED, OURS, REFUSED, TRANSLATED, Fate, fate
 from server.tritonserver import Command, help_text, main, read_command
 from server_support import ROOT, Server, free_ports, write_identity
 
@@ -223,7 +223,7 @@ def test_start_script_written_for_triton_serves(tmp_path: Path) -> None:
         *("--load-model=m", "--strict-readiness", "true", "--log-verbose=1"),
         *(f"--http-port={http_port}", "--grpc-port", str(grpc_port)),
         *(f"--metrics-port={metrics_port}", f"--admin-port={admin_port}"),
-        *(f"--log-file={log}", f"--state-dir={tmp_path / 'state'}"),
+        *(f"--log-file={log}", f"--state-dir={tmp_path / 'state'}", "--allow-admin=false"),
         *("--pinned-memory-pool-byte-size=0", "--http-thread-count=8"),
     ]
     output = tmp_path / "output"

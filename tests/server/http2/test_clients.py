@@ -4,7 +4,8 @@ import ast
 import asyncio
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import grpc
@@ -12,6 +13,8 @@ import grpc.aio
 import pytest
 
 from http2_support import LOOPS, Served, serving
+from server.http2 import opening
+from server.http2.messages import INFLATED_BYTES
 
 UNBOUND = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
 
@@ -100,6 +103,51 @@ def test_compressed_requests_are_understood(channel, kind):
     message = b"again and " * 100_000
     assert echo(message, compression=kind, timeout=10) == message
     assert list(talk(iter([message] * 3), compression=kind, timeout=10)) == [message] * 3
+
+
+@pytest.mark.parametrize("path", ["/t/Echo", "/t/Talk"])
+def test_a_message_that_opens_to_too_much_is_refused_and_the_next_is_served(channel, path):
+    call = channel.stream_stream(path)
+    bomb = bytes(INFLATED_BYTES + 1)
+    code, text = refusal(
+        lambda: list(call(iter([bomb]), compression=grpc.Compression.Gzip, timeout=30))
+    )
+    assert code == "RESOURCE_EXHAUSTED"
+    assert text.endswith("decompressed); send it without compression")
+    assert list(call(iter([b"x"]), compression=grpc.Compression.Gzip, timeout=10)) == [b"x"]
+
+
+@contextmanager
+def busy_threads() -> Iterator[None]:
+    """Inside, nothing is opened off the loop."""
+    over = threading.Event()
+    held = [opening._pool.submit(over.wait, 30) for _ in range(opening._pool._max_workers)]
+    try:
+        yield
+    finally:
+        over.set()
+        assert all(one.result() for one in held)
+
+
+def test_others_are_served_while_a_message_is_opened(channel):
+    echo, message = channel.unary_unary("/t/Echo"), b"again and " * 100_000
+    with busy_threads():
+        call = echo.future(message, compression=grpc.Compression.Gzip, timeout=30)
+        assert echo(b"x", timeout=10) == b"x"
+        assert not call.done()
+    assert call.result() == message
+
+
+def test_a_message_that_nobody_waits_for_any_more_is_not_answered(server, channel):
+    wait, message = channel.unary_unary("/t/Wait"), b"again and " * 100_000
+    with busy_threads():
+        late = refusal(lambda: wait(message, compression=grpc.Compression.Gzip, timeout=0.2))
+        assert late[0] == "DEADLINE_EXCEEDED"
+    assert (
+        channel.unary_unary("/t/Echo")(message, compression=grpc.Compression.Gzip, timeout=10)
+        == message
+    )
+    assert server.waiting == []
 
 
 def test_metadata_and_deadline_reach_the_method(channel):

@@ -1,8 +1,10 @@
 """Nobody sends faster than the other reads, and no stream starves another."""
 
+import time
+
 import pytest
 
-from http2_support import Raw, ask, data, message, serving, to, works
+from http2_support import LOOPS, Raw, ask, data, message, serving, to, works
 from server.http2 import frames
 from server.http2.conversation import HELD_BYTES
 from server.http2.frames import window_update
@@ -21,10 +23,10 @@ def server():
 
 def drink(raw: Raw, stream_id: int, size: int) -> bytes:
     """That many bytes of DATA on a stream."""
-    found = b""
+    found = bytearray()
     while len(found) < size:
         found += raw.next(frames.DATA, stream_id)[1]
-    return found
+    return bytes(found)
 
 
 def test_a_writer_waits_for_the_clients_window(server):
@@ -37,6 +39,32 @@ def test_a_writer_waits_for_the_clients_window(server):
         raw.send(window_update(1, 50_000), window_update(0, 50_000))
         drink(raw, 1, 50_000)
         server.wait_for(lambda: server.written > written, "the writer to go on")
+
+
+ROOMY = {"initial_window_size": frames.MAX_WINDOW}
+STALL_S = 0.5
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_client_that_takes_none_of_its_answer_is_cut_off(loop):
+    with serving(loop, stall_s=STALL_S) as server, Raw(server.port, **ROOMY) as raw:
+        raw.send(window_update(0, frames.MAX_WINDOW - frames.DEFAULT_WINDOW))
+        raw.send(ask(1, to("/t/Pour")), data(1, message(b"%d" % BIG)))
+        server.wait_for(lambda: bool(server.listener._connections), "the connection")
+        server.wait_for(lambda: not server.listener._connections, "the client to be cut off")
+        with Raw(server.port) as other:
+            assert works(other, 1)
+
+
+def test_a_client_that_takes_its_answer_slowly_is_waited_for():
+    with serving(stall_s=STALL_S) as server, Raw(server.port, **ROOMY) as raw:
+        raw.send(window_update(0, frames.MAX_WINDOW - frames.DEFAULT_WINDOW))
+        raw.send(ask(1, to("/t/Pour")), data(1, message(b"%d" % BIG)))
+        deadline = time.monotonic() + 3 * STALL_S
+        while time.monotonic() < deadline:
+            drink(raw, 1, 4 * BIG)
+            time.sleep(STALL_S / 5)  # the client's own pace is what is tested
+        assert len(server.listener._connections) == 1
 
 
 def test_what_fits_no_window_leaves_as_it_opens(server):
@@ -122,7 +150,9 @@ def test_one_message_may_be_larger_than_every_window(server):
         raw.send(window_update(0, 2**30))
         body = message(b"x" * (CONNECTION_WINDOW + STREAM_WINDOW))
         raw.send(ask(1))
-        for part in chunks(1, body):
+        *parts, last = chunks(1, body)
+        for part in parts:
             raw.send(part)
             raw.ping()
+        raw.send(last)  # a ping would skip what is answered before it
         assert drink(raw, 1, len(body)) == body

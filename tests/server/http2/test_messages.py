@@ -1,6 +1,7 @@
 """Messages out of DATA frames, however they are cut."""
 
 import gzip
+import random
 import zlib
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from http2_support import message
-from server.http2.messages import Assembler
+from server.http2.messages import BRIEF_BYTES, INFLATED_BYTES, Assembler
 from server.http2.status import CallFailed
 
 
@@ -80,3 +81,33 @@ def test_a_body_that_ends_early_is_noticed():
         assert assembler.inside
     assert assembler.feed(b"y") == [(0, b"xy")]
     assert not assembler.inside
+
+
+def only(packed: bytes, limit: int) -> tuple[Assembler, tuple[int, bytes]]:
+    assembler = Assembler(limit, "gzip")
+    (found,) = assembler.feed(squeezed(packed))
+    return assembler, found
+
+
+def test_a_small_message_that_opens_to_more_than_its_share_is_refused_whatever_the_limit():
+    assembler, found = only(gzip.compress(bytes(INFLATED_BYTES + 1)), 2**31 - 1)
+    with pytest.raises(
+        CallFailed, match=rf"over {INFLATED_BYTES} .*send it without compress"
+    ) as no:
+        assembler.plain(found)
+    assert no.value.code == "RESOURCE_EXHAUSTED"
+    assembler, found = only(gzip.compress(bytes(INFLATED_BYTES)), 2**31 - 1)
+    assert len(assembler.plain(found)) == INFLATED_BYTES
+
+
+@pytest.mark.parametrize("content", [bytes(BRIEF_BYTES + 1), random.randbytes(BRIEF_BYTES)])
+def test_what_takes_long_to_open_is_not_opened_briefly(content):
+    assembler, found = only(gzip.compress(content), 2**20)
+    assert assembler.brief(found) is None
+    assert assembler.plain(found) == content
+
+
+def test_what_is_small_is_opened_briefly():
+    assembler, found = only(gzip.compress(bytes(BRIEF_BYTES)), 2**20)
+    assert assembler.brief(found) == bytes(BRIEF_BYTES)
+    assert assembler.brief((0, b"plain")) == b"plain"

@@ -1,0 +1,1 @@
+"""The screens, one module for each thing they are about; `admin_ui.console` lists them."""

@@ -1,0 +1,160 @@
+"""Users, roles and tokens; one's own tokens for whoever is no administrator."""
+
+import asyncio
+from typing import Any
+
+from admin_ui.screens import Act, Screen, Shown
+from admin_ui.services import Refused
+from admin_ui.tables import table
+from admin_ui.text import link
+from admin_ui.visit import Visit
+from control.access.scopes import Action, Role
+
+USER, TOKEN = "/access/users/{user}", "/access/tokens/{token}"
+DAY_S = 86_400
+LASTING = (("7", "7 days"), ("90", "90 days"), ("365", "a year"), ("0", "for ever (admins only)"))
+
+
+async def load_all(visit: Visit) -> Shown:
+    admin = visit.may(Action.ADMIN)
+    users, tokens = await asyncio.gather(_users(visit, admin), _tokens(visit))
+    user_keys = {
+        "name": lambda row: row["name"],
+        "role": lambda row: (row["role"], row["name"]),
+        "created": lambda row: row["created_at"],
+    }
+    token_keys = {
+        "name": lambda row: row["name"],
+        "user": lambda row: (row["user"], row["name"]),
+        "created": lambda row: row["created_at"],
+        "used": lambda row: row["last_used_at"] or "",
+    }
+    return Shown(
+        {"users": users, "tokens": tokens},
+        users=table(visit, users, user_keys, "name", lambda row: row["name"], "users."),
+        tokens=table(visit, tokens, token_keys, "-created", _token_text, "tokens."),
+        admin=admin,
+        roles=[str(role) for role in Role],
+        lasting=LASTING,
+        names=[one["name"] for one in users] or [visit.person],
+    )
+
+
+async def load_user(visit: Visit) -> Shown:
+    name = visit.path["user"]
+    user, tokens = await asyncio.gather(visit.get("/users/{user}", user=name), _tokens(visit, name))
+    act = {what: link(f"{USER}/{what}", user=name) for what in ("role", "password", "disable")}
+    roles = [str(role) for role in Role]
+    return Shown(user, title=name, user=user, tokens=tokens, acts=act, roles=roles)
+
+
+async def load_token(visit: Visit) -> Shown:
+    wanted = visit.path["token"]
+    found = next((one for one in await _tokens(visit) if one["id"] == wanted), None)
+    if found is None:
+        raise Refused(404, "not_found", f"there is no token {wanted[:80]}, or it is not yours")
+    revoke = link(TOKEN + "/revoke", token=wanted)
+    return Shown(found, title=found["name"], held=found, revoke=revoke)
+
+
+async def create_user(visit: Visit) -> str:
+    form = visit.form
+    body = {"name": form.get("name", "").strip(), "role": form.get("role", "viewer")}
+    if form.get("password"):
+        body["password"] = form["password"]
+    await visit.change("POST", "/users", body)
+    return "/access"
+
+
+async def change_role(visit: Visit) -> str:
+    return await _change(visit, {"role": visit.form.get("role", "")})
+
+
+async def change_password(visit: Visit) -> str:
+    given: dict[str, Any] = {"password": visit.form.get("password", "")}
+    if visit.form.get("current"):
+        given["current_password"] = visit.form["current"]
+    return await _change(visit, given)
+
+
+async def disable(visit: Visit) -> str:
+    return await _change(visit, {"disabled": visit.form.get("disabled") == "yes"})
+
+
+async def _change(visit: Visit, body: dict[str, Any]) -> str:
+    name = visit.path["user"]
+    await visit.change("PATCH", "/users/{user}", body, user=name)
+    return link(USER, user=name)
+
+
+async def create_token(visit: Visit) -> Shown:
+    """Shown at once, and only now."""
+    form = visit.form
+    body: dict[str, Any] = {
+        "name": form.get("name", "").strip(),
+        "scopes": form.get("scopes", "").split(),
+        "expires_in_s": int(form["days"]) * DAY_S if form.get("days", "").isdigit() else None,
+    }
+    if form.get("user") and visit.may(Action.ADMIN):
+        body["user"] = form["user"]
+    if not body["name"]:
+        raise Refused(422, "invalid", "a token needs a name: what is it for?", "name")
+    made = (await visit.change("POST", "/tokens", body)).document
+    server = await visit.get("/server")
+    return Shown(
+        made, title="New token", made=made["token"], text=made["text"], git_url=server["git_url"]
+    )
+
+
+async def revoke(visit: Visit) -> str:
+    await visit.change("DELETE", "/tokens/{token}", token=visit.path["token"])
+    return "/access"
+
+
+async def revoke_named(visit: Visit) -> str:
+    """After the token's name was typed."""
+    shown = await load_token(visit)
+    name = shown.twin["name"]
+    if visit.form.get("confirm", "").strip() != name:
+        raise Refused(422, "invalid", f"type {name} here to go on", "confirm")
+    return await revoke(visit)
+
+
+async def _users(visit: Visit, admin: bool) -> list[Any]:
+    return await visit.every("/users") if admin else []
+
+
+async def _tokens(visit: Visit, user: str = "") -> list[Any]:
+    """All for an admin, one's own for others; none for a token, which may see none."""
+    try:
+        return await visit.every("/tokens", {"user": user} if user else {})
+    except Refused as refused:
+        if refused.status in (403, 422):
+            return []
+        raise
+
+
+def _token_text(row: Any) -> str:
+    return " ".join((row["name"], row["user"], row["hint"], *row["scopes"]))
+
+
+SCREENS = (
+    Screen(
+        path="/access",
+        title="Access",
+        menu="Access",
+        template="access.html",
+        load=load_all,
+        live=("user.*", "token.*"),
+    ),
+    Screen(path=USER, title="User", template="user.html", load=load_user, under="/access"),
+    Screen(path=TOKEN, title="Token", template="token.html", load=load_token, under="/access"),
+)
+ACTS = (
+    Act(path="/access/users", screen="/access", run=create_user),
+    Act(path="/access/tokens", screen="/access", run=create_token, template="new_token.html"),
+    Act(path=USER + "/role", screen=USER, run=change_role),
+    Act(path=USER + "/password", screen=USER, run=change_password),
+    Act(path=USER + "/disable", screen=USER, run=disable, typed_name="user"),
+    Act(path=TOKEN + "/revoke", screen=TOKEN, run=revoke_named),
+)

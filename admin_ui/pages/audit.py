@@ -1,0 +1,37 @@
+"""The audit: who changed what, from what to what, from where."""
+
+from admin_ui.screens import Act, Screen, Shown
+from admin_ui.tables import cursor_page
+from admin_ui.visit import Visit
+from control.access.scopes import Action
+
+_FILTERS = ("actor", "action", "subject", "since", "until")
+
+
+async def load(visit: Visit) -> Shown:
+    page, document = await cursor_page(visit, "/audit", _FILTERS)
+    asked = {name: visit.query.get(name, "") for name in _FILTERS}
+    return Shown(document, page=page, asked=asked, changes=[_changes(row) for row in page.rows])
+
+
+def _changes(row: dict[str, object]) -> list[tuple[str, object, object]]:
+    """Field, before, after: those that differ. Pure."""
+    before, after = row["before"] or {}, row["after"] or {}
+    assert isinstance(before, dict)
+    assert isinstance(after, dict)
+    names = [*before, *(name for name in after if name not in before)]
+    rows = [(name, before.get(name), after.get(name)) for name in names]
+    return [one for one in rows if one[1] != one[2]]
+
+
+SCREENS = (
+    Screen(
+        path="/audit",
+        title="Audit",
+        menu="Audit",
+        template="audit.html",
+        load=load,
+        needs=Action.AUDIT,
+    ),
+)
+ACTS: tuple[Act, ...] = ()

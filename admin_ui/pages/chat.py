@@ -1,0 +1,97 @@
+"""A language model tried by talking to it: messages, an answer that comes bit by bit, its settings.
+
+Without scripts the form shows the whole answer when it is there; `static/chat.js` asks for the same
+as a stream.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.responses import Response, StreamingResponse
+
+from admin_ui.headers import PRIVATE
+from admin_ui.pages import playground
+from admin_ui.pages.asking import asked, chosen, streamed
+from admin_ui.screens import Act, Shown
+from admin_ui.services import GatewayAnswer, Refused
+from admin_ui.visit import Visit
+
+PATH = "/v1/chat/completions"
+STREAM = "text/event-stream"
+MOST_MESSAGES, LONGEST_HISTORY = 100, 200_000
+MOST_TOKENS, WARMEST = 8192, 2.0
+
+Message = dict[str, str]
+
+
+async def chat(visit: Visit) -> Shown | Response:
+    """One more message, and what the model says to it."""
+    target = visit.form.get("chat_target", "")
+    name, tail = await chosen(visit, target)
+    if tail:
+        wrong = "a conversation is with the model's name or an alias of it, not with a version"
+        raise Refused(422, "invalid", wrong, "chat_target")
+    messages = history(visit.form)
+    body = request_of(name, messages, visit.form)
+    if visit.request.headers.get("accept", "") == STREAM:
+        body |= {"stream": True}
+        pieces = await streamed(visit, name, PATH, json.dumps(body).encode())
+        return StreamingResponse(pieces, 200, {**PRIVATE, "X-Accel-Buffering": "no"}, STREAM)
+    answer = await asked(visit, name, "POST", PATH, json.dumps(body).encode())
+    said = said_in(answer)
+    page, whole = await playground.shown(visit, "", None), [*messages, said]
+    page.context["chat"] |= {"messages": whole, "history": json.dumps(whole)}
+    page.twin = said
+    return page
+
+
+def history(form: Mapping[str, str]) -> list[Message]:
+    """What was said before, and the new message. Raises Refused beside the message."""
+    said = form.get("history", "") or "[]"
+    try:
+        before = json.loads(said if len(said) <= LONGEST_HISTORY else "null")
+        kept = [{"role": str(one["role"]), "content": str(one["content"])} for one in before]
+    except (ValueError, KeyError, TypeError):
+        wrong = "this conversation is too long or cannot be read; begin a new one"
+        raise Refused(422, "invalid", wrong, "message") from None
+    text, system = form.get("message", "").strip(), form.get("system", "").strip()
+    if not text:
+        raise Refused(422, "invalid", "say something", "message")
+    kept = [one for one in kept if one["role"] in ("user", "assistant")][-MOST_MESSAGES:]
+    first = [{"role": "system", "content": system}] if system else []
+    return [*first, *kept, {"role": "user", "content": text}]
+
+
+def request_of(name: str, messages: list[Message], form: Mapping[str, str]) -> dict[str, Any]:
+    """The body. Raises Refused beside the field."""
+    warmth = _number(form, "temperature", 0.0, WARMEST)
+    tokens = int(_number(form, "max_tokens", 1, MOST_TOKENS))
+    return {"model": name, "messages": messages, "temperature": warmth, "max_tokens": tokens}
+
+
+def said_in(answer: GatewayAnswer) -> Message:
+    """What the model said. Raises Refused with the gateway's reason."""
+    try:
+        found = json.loads(answer.body)
+        if answer.status == 200:
+            return {"role": "assistant", "content": str(found["choices"][0]["message"]["content"])}
+        reason = str(found["error"]["message"])
+    except (ValueError, KeyError, TypeError, IndexError):
+        reason = f"the gateway answered HTTP {answer.status} with nothing that can be read"
+    raise Refused(422, "invalid", reason[:1000], "message")
+
+
+def _number(form: Mapping[str, str], field: str, least: float, most: float) -> float:
+    try:
+        found = float(form.get(field, ""))
+        if not least <= found <= most:
+            raise ValueError
+    except ValueError:
+        wrong = f"give a number from {least:g} to {most:g}"
+        raise Refused(422, "invalid", wrong, field) from None
+    return found
+
+
+SCREENS = ()
+ACTS = (Act(path=playground.PATH + "/chat", screen=playground.PATH, run=chat, template="try.html"),)

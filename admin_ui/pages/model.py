@@ -1,0 +1,199 @@
+"""One model: its versions on every server, its aliases, what was deployed when, its config."""
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from anyio import to_thread
+
+from admin_ui.screens import Act, Screen, Shown
+from admin_ui.services import Refused
+from admin_ui.snapshots import config, difference
+from admin_ui.text import link
+from admin_ui.visit import Visit
+from control.access.scopes import Action
+
+EVENTS, DEPLOYMENTS = 30, 200
+PATH = "/models/{model}"
+ALIAS = "/models/{model}/aliases/{alias}"
+
+Row = Mapping[str, Any]
+
+
+async def load(visit: Visit) -> Shown:
+    name = visit.path["model"]
+    model, loads, events = await asyncio.gather(
+        visit.maybe(PATH, model=name),
+        visit.every("/loads", {"model": name}),
+        visit.get("/events", {"newest": "true", "limit": str(EVENTS), "subject": _about(name)}),
+    )
+    if model is None and not loads:
+        raise Refused(404, "not_found", f"there is no model '{name[:150]}'")
+    deployments = await _deployments(visit, model)
+    compared = await _compared(visit, model, deployments)
+    return Shown(
+        model or {"name": name, "states": loads},
+        title=name,
+        name=name,
+        model=model,
+        rows=versions_by_server(model, loads),
+        servers=sorted({row["server"] for row in loads}),
+        whole=[row for row in loads if not row["version"] and row["reason"]],
+        deployments=deployments,
+        compared=compared,
+        events=events["items"],
+        act=link(PATH + "/aliases", model=name),
+    )
+
+
+def _about(name: str) -> str:
+    """Subjects of events that are about a model."""
+    return f"model:{name},alias:{name}@*,version:{name}@*"
+
+
+def versions_by_server(model: Row | None, loads: Sequence[Row]) -> list[dict[str, Any]]:
+    """A row a version, the highest first, with each server's state in it. Pure."""
+    known = {one["version"]: one for one in (model or {}).get("versions", ())}
+    numbers = {row["version"] for row in loads if row["version"]} | set(known)
+    return [
+        {
+            "version": number,
+            "states": {row["server"]: row for row in loads if row["version"] == number},
+            "aliases": known.get(number, {}).get("aliases", []),
+            "deployed": known.get(number, {}).get("deployed"),
+            "digest": known.get(number, {}).get("digest", ""),
+        }
+        for number in sorted(numbers, reverse=True)
+    ]
+
+
+async def _deployments(visit: Visit, model: Row | None) -> list[dict[str, Any]]:
+    """The pushes that changed this model, newest first; none for who may not see them."""
+    if model is None or not model["repository"]:
+        return []
+    asked = {"repository": model["repository"], "limit": str(DEPLOYMENTS)}
+    pushes = await visit.maybe("/pushes", asked)
+    name = model["name"]
+    return [
+        {**push, "snapshot": push["models"][name]}
+        for push in (pushes or {"items": []})["items"]
+        if name in push["models"] and push["deployed_at"]
+    ]
+
+
+async def _compared(
+    visit: Visit, model: Row | None, deployments: Sequence[Row]
+) -> dict[str, Any] | None:
+    """The config of one deployment and how it differs from another; the last two, if not asked."""
+    if model is None:
+        return None
+    digests = list(dict.fromkeys(one["snapshot"] for one in deployments if one["snapshot"]))
+    if model["snapshot"] and model["snapshot"] not in digests:
+        digests.insert(0, model["snapshot"])
+    if not digests:
+        return None
+    new = _chosen(visit.query.get("new", ""), digests, digests[0])
+    older = digests[digests.index(new) + 1 :]
+    old = _chosen(visit.query.get("old", ""), digests, older[0] if older else "")
+    read = partial(_configs, visit.services.snapshots, model["name"], old, new)
+    before, after = await to_thread.run_sync(read)
+    lines = difference(before, after) if before is not None and after is not None else []
+    commits = {one["snapshot"]: one["new_commit"] for one in reversed(deployments)}
+    choices = [(one, commits.get(one, "")[:10] or f"snapshot {one[:10]}") for one in digests]
+    return {
+        "old": old,
+        "new": new,
+        "before": before,
+        "after": after,
+        "lines": lines,
+        "choices": choices,
+    }
+
+
+def _configs(root: Path, name: str, old: str, new: str) -> tuple[str | None, str | None]:
+    return (config(root, old, name) if old else None), config(root, new, name)
+
+
+def _chosen(wanted: str, digests: Sequence[str], usual: str) -> str:
+    return wanted if wanted in digests else usual
+
+
+async def load_alias(visit: Visit) -> Shown:
+    name, alias = visit.path["model"], visit.path["alias"]
+    found, model = await asyncio.gather(
+        visit.get(ALIAS, model=name, alias=alias), visit.get(PATH, model=name)
+    )
+    return Shown(
+        found,
+        title=f"{name}@{alias}",
+        name=name,
+        alias=found,
+        numbers=[one["version"] for one in model["versions"]],
+        move=link(ALIAS + "/move", model=name, alias=alias),
+        delete=link(ALIAS + "/delete", model=name, alias=alias),
+    )
+
+
+async def set_alias(visit: Visit) -> str:
+    """A new one only: one that exists is moved on its own page, which says where it stands."""
+    name, alias = visit.path["model"], visit.form.get("alias", "").strip()
+    if not alias:
+        raise Refused(422, "invalid", "an alias needs a name, e.g. champion", "alias")
+    body = {"version": whole(visit, "version")}
+    try:
+        await visit.change("PUT", ALIAS, body, expected=0, model=name, alias=alias)
+    except Refused as refused:
+        raise beside(refused, {"name": "alias"}, "alias") from refused
+    return link(PATH, model=name)
+
+
+async def move_alias(visit: Visit) -> str:
+    name, alias = visit.path["model"], visit.path["alias"]
+    body = {"version": whole(visit, "version")}
+    expected = whole(visit, "revision")
+    await visit.change("PUT", ALIAS, body, expected=expected, model=name, alias=alias)
+    return link(PATH, model=name)
+
+
+async def delete_alias(visit: Visit) -> str:
+    name, alias = visit.path["model"], visit.path["alias"]
+    await visit.change("DELETE", ALIAS, model=name, alias=alias)
+    return link(PATH, model=name)
+
+
+def whole(visit: Visit, field: str) -> int:
+    """A number that was typed. Raises Refused beside its field."""
+    text = visit.form.get(field, "").strip()
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise Refused(422, "invalid", f"'{text[:40]}' is no whole number", field)
+    return int(text)
+
+
+def beside(refused: Refused, fields: Mapping[str, str], usual: str = "") -> Refused:
+    """The same refusal, at the form's name of the field."""
+    field = fields.get(refused.field, refused.field) or usual
+    return Refused(refused.status, refused.code, refused.message, field, refused.headers)
+
+
+def among(refused: Refused, fields: Collection[str]) -> Refused:
+    """The same refusal, at its field where the form has that, at the form as a whole otherwise."""
+    return beside(refused, {refused.field: refused.field if refused.field in fields else ""})
+
+
+_LIVE = ("load.*", "model.*", "alias.*", "version.*", "push.*")
+SCREENS = (
+    Screen(
+        path=PATH, title="Model", template="model.html", load=load, under="/models", live=_LIVE
+    ),
+    Screen(
+        path=ALIAS, title="Alias", template="alias.html", load=load_alias, under="/models",
+        needs=Action.READ,
+    ),
+)  # fmt: skip
+ACTS = (
+    Act(path=PATH + "/aliases", screen=PATH, run=set_alias),
+    Act(path=ALIAS + "/move", screen=ALIAS, run=move_alias),
+    Act(path=ALIAS + "/delete", screen=ALIAS, run=delete_alias, typed_name="alias"),
+)

@@ -1,0 +1,87 @@
+"""All models: those that came by git and those that lie in the server's own model folders."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from admin_ui.screens import Act, Screen, Shown
+from admin_ui.tables import table
+from admin_ui.visit import Visit
+
+_WORST = ("FAILED", "UNAVAILABLE", "DRAINING", "LOADING", "READY")
+
+Row = Mapping[str, Any]
+
+
+async def load(visit: Visit) -> Shown:
+    deployed, loads = await asyncio.gather(visit.every("/models"), visit.every("/loads"))
+    state = visit.query.get("state", "")
+    rows = [row for row in gathered(deployed, loads) if state in ("", row["state"])]
+    keys = {
+        "name": lambda row: row["name"],
+        "state": lambda row: (_rank(row["state"]), row["name"]),
+        "source": lambda row: (row["repository"] or "", row["name"]),
+        "versions": lambda row: (len(row["versions"]), row["name"]),
+        "deployed": lambda row: (row["deployed_at"] or "", row["name"]),
+    }
+    shown = table(visit, rows, keys, "name", _text)
+    twin = {"items": list(shown.rows), "page": shown.number, "pages": shown.pages}
+    states = sorted({row["state"] for row in rows} | {state} - {""}, key=_rank)
+    return Shown({**twin, "total": shown.total}, table=shown, state=state, states=states)
+
+
+def gathered(deployed: Iterable[Row], loads: Iterable[Row]) -> list[dict[str, Any]]:
+    """One row a model, with its versions' states counted. A version is as bad as on its worst
+    server. Pure."""
+    rows = {one["name"]: _row(one["name"], one) for one in deployed}
+    for told in loads:
+        row = rows.setdefault(told["model"], _row(told["model"], {}))
+        if told["version"]:
+            number = str(told["version"])
+            row["versions"][number] = _worse(row["versions"].get(number), told["state"])
+        else:
+            row["whole"] = _worse(row["whole"], told["state"])
+    for row in rows.values():
+        states = [*row["versions"].values(), *([row["whole"]] if row["whole"] else [])]
+        row["state"] = min(states, key=_rank, default="not loaded")
+        del row["whole"]
+    return list(rows.values())
+
+
+def _row(name: str, model: Row) -> dict[str, Any]:
+    return {
+        "name": name,
+        "repository": model.get("repository"),
+        "deployed_at": model.get("deployed_at"),
+        "deployed": model.get("snapshot") is not None,
+        "aliases": dict(model.get("aliases", {})),
+        "versions": {},
+        "whole": None,
+        "state": "",
+    }
+
+
+def _worse(one: str | None, other: str) -> str:
+    return other if one is None else min(one, other, key=_rank)
+
+
+def _rank(state: str) -> int:
+    """The worst first."""
+    return _WORST.index(state) if state in _WORST else len(_WORST)
+
+
+def _text(row: Row) -> str:
+    return " ".join((row["name"], row["repository"] or "", row["state"], *row["aliases"]))
+
+
+SCREENS = (
+    Screen(
+        path="/models",
+        title="Models",
+        menu="Models",
+        template="models.html",
+        load=load,
+        live=("load.*", "model.*", "alias.*", "version.*"),
+    ),
+)
+ACTS: tuple[Act, ...] = ()

@@ -1,0 +1,100 @@
+"""The first page: what is wrong now, then how much there is of everything."""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+from admin_ui.problems import Seen, problems
+from admin_ui.screens import Act, Screen, Shown
+from admin_ui.services import Refused
+from admin_ui.visit import Visit
+
+LATEST = 100
+_EVENTS = 12
+
+
+async def load(visit: Visit) -> Shown:
+    latest = {"limit": str(LATEST)}
+    (
+        loads,
+        servers,
+        models,
+        repositories,
+        routes,
+        pushes,
+        rollouts,
+        deaths,
+        changed,
+        events,
+    ) = await asyncio.gather(
+        visit.every("/loads"),
+        visit.every("/servers"),
+        visit.every("/models"),
+        visit.every("/repositories"),
+        visit.every("/routes"),
+        _latest(visit, "/pushes", latest),
+        _latest(visit, "/rollouts", latest),
+        _deaths(visit),
+        _latest(visit, "/events", {**latest, "newest": "true", "kind": "load.changed"}),
+        _latest(visit, "/events", {"newest": "true", "limit": str(_EVENTS), "kind": _TOLD}),
+    )
+    seen = Seen(loads, servers, models, pushes, changed, routes, rollouts, deaths)
+    wrong = problems(seen, visit.services.now())
+    counts = _counts(loads, servers, models, repositories)
+    twin = {"problems": [one.as_json() for one in wrong], "counts": counts}
+    return Shown(twin, wrong=wrong, counts=counts, pushes=pushes[:8], events=events)
+
+
+async def _latest(visit: Visit, path: str, query: dict[str, str]) -> list[Any]:
+    """One page of a list; nothing for who may not see it."""
+    found = await visit.maybe(path, query)
+    return found["items"] if found else []
+
+
+async def _deaths(visit: Visit) -> list[Any]:
+    """Of this server's workers; nothing while its gateway does not answer."""
+    try:
+        found = await visit.maybe("/deaths")
+    except Refused as refused:
+        if refused.status != 503:
+            raise
+        return []
+    return found["items"] if found else []
+
+
+_TOLD = "load.*,push.*,model.*,alias.*,route.*,rollout.*,experiment.*,server.*,repository.*"
+
+
+def _counts(loads: Any, servers: Any, models: Any, repositories: Any) -> dict[str, Any]:
+    versions = [row for row in loads if row["version"]]
+    return {
+        "models": len({row["model"] for row in loads} | {one["name"] for one in models}),
+        "versions": dict(Counter(row["state"] for row in versions)),
+        "servers_alive": sum(one["alive"] for one in servers),
+        "servers": len(servers),
+        "repositories": len(repositories),
+        "aliases": sum(len(one["aliases"]) for one in models),
+    }
+
+
+SCREENS = (
+    Screen(
+        path="/",
+        title="Overview",
+        menu="Overview",
+        template="overview.html",
+        load=load,
+        live=(
+            "load.*",
+            "push.*",
+            "model.*",
+            "alias.*",
+            "server.*",
+            "repository.*",
+            "route.*",
+            "rollout.*",
+        ),
+        live_every_s=10.0,
+    ),
+)
+ACTS: tuple[Act, ...] = ()

@@ -1,0 +1,227 @@
+"""The playground: a model tried with a form made of its metadata, through the server's own door."""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from admin_ui.pages.asking import asked, chosen, problem_of
+from admin_ui.pages.snippets import curl, python_client, talk
+from admin_ui.pages.tensors import (
+    CLASSES,
+    body_of,
+    image_of,
+    laid_out,
+    request_of,
+    sample,
+    shape_of,
+    shown_outputs,
+)
+from admin_ui.screens import Act, Screen, Shown
+from admin_ui.services import GatewayAnswer, Refused
+from admin_ui.text import link
+from admin_ui.visit import Visit
+from control.access.scopes import Action
+
+PATH = "/playground/{model}"
+MOST_TEXT = 20_000
+ROUTED = "x-modelyard-route"
+
+_INFER = "/v2/models/{}{}/infer"
+
+LANGUAGE = "llm"
+"""The backend of models one talks to."""
+
+Row = Mapping[str, Any]
+
+
+async def load_all(visit: Visit) -> Shown:
+    models, loads, routes = await asyncio.gather(
+        visit.every("/models"), visit.every("/loads"), visit.every("/routes")
+    )
+    ready = {row["model"] for row in loads if row["state"] == "READY"}
+    routed = {row["name"] for row in routes}
+    names = sorted(ready | routed | {row["name"] for row in models})
+    rows = [{"name": name, "ready": name in ready, "route": name in routed} for name in names]
+    found = [row for row in rows if visit.may(Action.INFER, row["name"])]
+    return Shown({"items": found}, rows=found, problem=problem_of(visit))
+
+
+async def load(visit: Visit) -> Shown:
+    return await shown(visit, visit.query.get("target", ""), None)
+
+
+async def call(visit: Visit) -> Shown:
+    """With the fields of the form."""
+    target = visit.form.get("target", "")
+    metadata, _ = await _metadata(visit, target)
+    body = request_of(metadata.get("inputs") or (), visit.form)
+    if visit.form.get("classes"):
+        outputs = [one["name"] for one in metadata.get("outputs") or ()]
+        wanted = {"classification": CLASSES}
+        body["outputs"] = [{"name": one, "parameters": wanted} for one in outputs]
+    return await _called(visit, target, body)
+
+
+async def call_json(visit: Visit) -> Shown:
+    """With a body as it was written."""
+    return await _called(visit, visit.form.get("target", ""), body_of(visit.form.get("body", "")))
+
+
+async def _called(visit: Visit, target: str, body: Row) -> Shown:
+    label, tail = await chosen(visit, target)
+    path = _INFER.format(quote(label, safe="@"), tail)
+    answer = await asked(visit, label, "POST", path, json.dumps(body).encode())
+    tried = await shown(visit, target, body)
+    tried.context["answer"] = tried.twin = _answer(answer)
+    return tried
+
+
+async def shown(visit: Visit, target: str, body: Row | None) -> Shown:
+    name = visit.path["model"]
+    target = visit.form.get("target", target)
+    metadata, problem = await _metadata(visit, target)
+    inputs = [_input(one) for one in metadata.get("inputs") or ()]
+    sent = body or _sample_body(inputs)
+    label, tail = await chosen(visit, target)
+    config = await _config(visit, target) if metadata else {}
+    targets = await _targets(visit)
+    gateway = visit.services.gateway
+    url = gateway.url if gateway else "http://127.0.0.1:8000"
+    path = _INFER.format(quote(label, safe="@"), tail)
+    return Shown(
+        metadata or {"name": name},
+        title=f"Try {name}",
+        name=name,
+        inputs=inputs,
+        outputs=metadata.get("outputs") or [],
+        problem=problem,
+        target=target,
+        targets=targets,
+        chat_targets=[one for one in targets if one[0].partition(":")[0] in ("", "alias")],
+        body=laid_out(sent)[:MOST_TEXT],
+        wants_token=bool(gateway and gateway.wants_token),
+        labelled=_has_labels(config),
+        chat=_conversation(visit, url, label) if config.get("backend") == LANGUAGE else None,
+        answer=None,
+        curl=curl(f"{url}{path}", sent),
+        client=python_client(url.removeprefix("http://"), label, tail, sent),
+        acts={one: link(f"{PATH}/{one}", model=name) for one in ("call", "call-json", "chat")},
+    )
+
+
+def _conversation(visit: Visit, url: str, label: str) -> dict[str, Any]:
+    """What was said so far, when the form is shown again, and the same from programs."""
+    try:
+        said = json.loads(visit.form.get("history", "[]"))
+        messages = [{"role": str(one["role"]), "content": str(one["content"])} for one in said]
+    except (ValueError, KeyError, TypeError):
+        messages = []
+    same = talk(url, label.partition("@")[0])
+    return {**same, "messages": messages, "history": json.dumps(messages)}
+
+
+def _input(tensor: Row) -> dict[str, Any]:
+    shape = ", ".join(str(size) for size in shape_of(tensor))
+    return {**tensor, "usual_shape": shape, "sample": sample(tensor), "image": image_of(tensor)}
+
+
+def _sample_body(inputs: Sequence[Row]) -> dict[str, Any]:
+    form = {f"data.{one['name']}": "\n".join(one["sample"].split()) for one in inputs}
+    form |= {f"shape.{one['name']}": one["usual_shape"] for one in inputs}
+    try:
+        return request_of(inputs, form)
+    except Refused:  # too many values to write a sample of
+        rows = [{"name": one["name"], "shape": shape_of(one)} for one in inputs]
+        return {"inputs": [{**row, "data": ["..."]} for row in rows]}
+
+
+async def _metadata(visit: Visit, target: str) -> tuple[Row, str]:
+    """What the gateway says of the model's tensors; nothing, and why, when it says nothing."""
+    try:
+        label, tail = await chosen(visit, target)
+        path = f"/v2/models/{quote(label, safe='@')}{tail}"
+        answer = await asked(visit, label, "GET", path)
+        found = json.loads(answer.body)
+    except Refused as refused:
+        if refused.status == 403:
+            raise
+        return {}, refused.message
+    except ValueError:
+        return {}, "the gateway said nothing that can be read"
+    if answer.status != 200 or not isinstance(found, dict):
+        return {}, str(found.get("error", found))[:1000] if isinstance(found, dict) else "no answer"
+    return found, ""
+
+
+async def _config(visit: Visit, target: str) -> Row:
+    """The model's config as it is served; nothing when the gateway does not tell it."""
+    try:
+        label, tail = await chosen(visit, target)
+        path = f"/v2/models/{quote(label, safe='@')}{tail}/config"
+        answer = await asked(visit, label, "GET", path)
+        found = json.loads(answer.body) if answer.status == 200 else {}
+    except (Refused, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _has_labels(config: Row) -> bool:
+    """Whether it names labels for classes. Pure."""
+    return any(one.get("label_filename") for one in config.get("output") or ())
+
+
+async def _targets(visit: Visit) -> list[tuple[str, str]]:
+    """Whatever may answer: the name as it is, a route's arms, versions, aliases."""
+    name = visit.path["model"]
+    model, route, loads = await asyncio.gather(
+        visit.maybe("/models/{model}", model=name),
+        visit.maybe("/routes/{route}", route=name),
+        visit.every("/loads", {"model": name}),
+    )
+    arms = [one["name"] for one in (route or {"arms": []})["arms"]]
+    versions = sorted({row["version"] for row in loads if row["version"]}, reverse=True)
+    aliases = sorted((model or {}).get("aliases", {}))
+    usual = "as the route decides" if route else "the newest version that is ready"
+    return [
+        ("", usual),
+        *((f"arm:{one}", f"arm {one}") for one in arms),
+        *((f"version:{one}", f"version {one}") for one in versions),
+        *((f"alias:{one}", f"alias @{one}") for one in aliases),
+    ]
+
+
+def _answer(answer: GatewayAnswer) -> dict[str, Any]:
+    """What came back, for the page and as the twin."""
+    try:
+        document = json.loads(answer.body)
+    except ValueError:
+        document = {"error": answer.body[:1000].decode(errors="replace")}
+    document = document if isinstance(document, dict) else {"error": str(document)[:1000]}
+    return {
+        "status": answer.status,
+        "took_ms": round(answer.took_s * 1000, 2),
+        "model": str(document.get("model_name", "")),
+        "version": str(document.get("model_version", "")),
+        "routed": answer.headers.get(ROUTED, ""),
+        "error": str(document.get("error", ""))[:MOST_TEXT],
+        "outputs": shown_outputs(document),
+        "text": laid_out(document)[:MOST_TEXT],
+    }
+
+
+SCREENS = (
+    Screen(
+        path="/playground",
+        title="Playground",
+        menu="Playground",
+        template="playground.html",
+        load=load_all,
+    ),
+    Screen(path=PATH, title="Try a model", template="try.html", load=load, under="/playground"),
+)
+ACTS = (
+    Act(path=PATH + "/call", screen=PATH, run=call, template="try.html"),
+    Act(path=PATH + "/call-json", screen=PATH, run=call_json, template="try.html"),
+)

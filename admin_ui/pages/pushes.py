@@ -1,0 +1,55 @@
+"""Pushes and deployments: what became of each, in the words the pusher saw."""
+
+from admin_ui.screens import Act, Screen, Shown
+from admin_ui.tables import cursor_page
+from admin_ui.visit import Visit
+
+STATES = (
+    "received", "accepted", "deployed", "served", "failed", "refused", "abandoned", "stored",
+    "superseded",
+)  # fmt: skip
+
+
+async def load_all(visit: Visit) -> Shown:
+    page, document = await cursor_page(visit, "/pushes", ("repository", "state"))
+    repositories = await visit.every("/repositories")
+    server = await visit.get("/server")
+    return Shown(
+        document,
+        page=page,
+        states=STATES,
+        repositories=[one["name"] for one in repositories],
+        git_url=server["git_url"],
+        repository=visit.query.get("repository", ""),
+        state=visit.query.get("state", ""),
+    )
+
+
+async def load(visit: Visit) -> Shown:
+    push = await visit.get("/pushes/{push}", push=visit.path["push"])
+    subject = f"push:{push['id']}"
+    events = await visit.get("/events", {"newest": "true", "limit": "50", "subject": subject})
+    title = {"deploy": "Deployment"}.get(push["kind"], "Push")
+    title = f"{title} to {push['repository']}"
+    return Shown(push, title=title, push=push, events=events["items"])
+
+
+SCREENS = (
+    Screen(
+        path="/pushes",
+        title="Pushes",
+        menu="Pushes",
+        template="pushes.html",
+        load=load_all,
+        live=("push.*",),
+    ),
+    Screen(
+        path="/pushes/{push}",
+        title="Push",
+        template="push.html",
+        load=load,
+        under="/pushes",
+        live=("push.*",),
+    ),
+)
+ACTS: tuple[Act, ...] = ()

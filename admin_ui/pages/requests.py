@@ -1,0 +1,114 @@
+"""Sampled requests: looked up by their ids, and switched on for a model for a while."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from admin_ui.pages.model import among, whole
+from admin_ui.screens import Act, Screen, Shown
+from admin_ui.services import Refused
+from admin_ui.visit import Visit
+from control.access.scopes import Action
+
+PATH = "/requests"
+MOST = 100
+MINUTES = [("5", "5 minutes"), ("15", "15 minutes"), ("60", "an hour"), ("480", "8 hours")]
+FIELDS = ("minutes", "percent", "values")
+
+Row = Mapping[str, Any]
+
+
+async def load(visit: Visit) -> Shown:
+    model, identity = visit.query.get("model", "").strip(), visit.query.get("id", "").strip()
+    asked = {name: text[:255] for name, text in (("model", model), ("id", identity)) if text}
+    found, sampling, loads = await asyncio.gather(
+        visit.get("/samples", {"limit": str(MOST), **asked}),
+        visit.get("/sampling"),
+        visit.every("/loads"),
+    )
+    return Shown(
+        found,
+        rows=found["items"],
+        sampling=sampling["items"],
+        model=model,
+        identity=identity,
+        most=MOST,
+        names=sorted({row["model"] for row in loads if row["version"]}),
+        minutes=MINUTES,
+        summed=summed,
+        stop_path=PATH + "/sampling/{model}/stop",
+    )
+
+
+def summed(tensor: Row) -> list[tuple[str, str]]:
+    """What is known of a tensor beside its shape, each with its name. Pure."""
+    about = tensor["about"]
+    if about is None:
+        return [("", "too few values to sum up")]
+    words = [("of the first", f"{about['of']:,}")]
+    words += [
+        (name.removesuffix("_bytes"), f"{about[name]:.6g}{unit}")
+        for name, unit in (
+            ("least", ""),
+            ("mean", ""),
+            ("most", ""),
+            ("shortest_bytes", " B"),
+            ("longest_bytes", " B"),
+        )
+        if about.get(name) is not None
+    ]
+    if about.get("not_finite"):
+        words.append(("NaN or infinite", f"{about['not_finite']:,}"))
+    return words
+
+
+def percent(text: str) -> float:
+    """Raises Refused beside the field."""
+    try:
+        found = float(text.strip().removesuffix("%").strip())
+        if not 0.001 <= found <= 100:
+            raise ValueError
+    except ValueError:
+        wrong = f"'{text[:40]}' is no percentage; give one from 0.001 to 100"
+        raise Refused(422, "invalid", wrong, "percent") from None
+    return found
+
+
+async def start(visit: Visit) -> str:
+    model = visit.form.get("model", "").strip()
+    if not model:
+        raise Refused(422, "invalid", "say whose requests are to be kept", "model")
+    body = {
+        "minutes": whole(visit, "minutes"),
+        "percent": percent(visit.form.get("percent", "")),
+        "values": bool(visit.form.get("values")),
+    }
+    try:
+        await visit.change("PUT", "/sampling/{model}", body, model=model)
+    except Refused as refused:
+        raise among(refused, FIELDS) from refused
+    return f"{PATH}?{urlencode({'model': model})}"
+
+
+async def stop(visit: Visit) -> str:
+    await visit.change("DELETE", "/sampling/{model}", model=visit.path["model"])
+    return PATH
+
+
+SCREENS = (
+    Screen(
+        path=PATH,
+        title="Requests",
+        menu="Requests",
+        template="requests.html",
+        load=load,
+        needs=Action.OPERATE,
+        live=("sampling.*",),
+        live_every_s=5.0,
+    ),
+)
+ACTS = (
+    Act(path=PATH + "/sampling", screen=PATH, run=start),
+    Act(path=PATH + "/sampling/{model}/stop", screen=PATH, run=stop),
+)

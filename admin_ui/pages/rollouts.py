@@ -1,0 +1,191 @@
+"""Rollouts: begun, watched, and told what to do."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import orjson
+
+from admin_ui.pages.model import among, whole
+from admin_ui.pages.rollout_points import Points, chart, point_of, thinned
+from admin_ui.screens import Act, Screen, Shown
+from admin_ui.services import Refused
+from admin_ui.tables import cursor_page
+from admin_ui.text import duration, link
+from admin_ui.visit import Visit
+from control.rollouts.plan import Mode
+from control.rollouts.state import ENDS, Phase
+
+PATH = "/rollouts/{rollout}"
+EVENTS, ROUTES = 50, 500
+COMMANDS = ("promote", "promote-full", "pause", "resume", "retry", "abort")
+PLAN = ("mode", "mirror", "steps", "hold", "min_sample")
+
+_points = Points()
+
+Row = Mapping[str, Any]
+
+
+async def load_all(visit: Visit) -> Shown:
+    page, document = await cursor_page(visit, "/rollouts", ("name", "phase"))
+    routes = await visit.get("/routes", {"limit": str(ROUTES)})
+    return Shown(
+        document,
+        page=page,
+        name=visit.query.get("name", ""),
+        phase=visit.query.get("phase", ""),
+        phases=[str(one) for one in Phase],
+        modes=[str(one) for one in reversed(Mode)],
+        names=[one["name"] for one in routes["items"]],
+    )
+
+
+async def load(visit: Visit) -> Shown:
+    identity = visit.path["rollout"]
+    asked = {"newest": "true", "limit": str(EVENTS), "subject": f"rollout:{identity}"}
+    rollout, standing, events = await asyncio.gather(
+        visit.get(PATH, rollout=identity),
+        visit.get(PATH + "/standing", rollout=identity),
+        visit.get("/events", asked),
+    )
+    now = visit.services.now().timestamp()
+    points = thinned(_points.note(rollout["id"], point_of(rollout, standing, now)))
+    plan = rollout["plan"]
+    return Shown(
+        {**rollout, "standing": standing},
+        title=f"Rollout of {rollout['name']}: version {rollout['candidate']}",
+        rollout=rollout,
+        standing=standing,
+        events=events["items"],
+        rail=rail(rollout),
+        offers=offers(rollout),
+        arms=arms(standing, mirrored=bool(plan["mirror"])),
+        points=points,
+        errors=_json(chart(points, "errors", plan["error_margin"], 1.0)),
+        latency=_json(chart(points, "p99_ms", 0.0, plan["latency_ratio"])),
+        acts={one: link(f"{PATH}/{one}", rollout=identity) for one in COMMANDS},
+    )
+
+
+def rail(rollout: Row) -> list[dict[str, Any]]:
+    """The plan's stations in order: `state` is "past", "here" or "ahead". Pure."""
+    plan = rollout["plan"]
+    stations = [("prewarm", "Load it", "no traffic")]
+    if plan["mirror"]:
+        stations.append(("mirror", "Mirror", f"copies of {plan['mirror']:g} %"))
+    for number, step in enumerate(plan["steps"], 1):
+        last = number == len(plan["steps"])
+        key = "promoting" if last else f"step {number}"
+        words = f"{duration(step['hold'])}, {step['min_sample']:,} requests an arm"
+        stations.append((key, f"{step['weight']:g} %", words))
+    stations.append(("healthy", "Healthy", "the stable version"))
+    keys = [key for key, _, _ in stations]
+    here = keys.index(_station(rollout, keys))
+    over = rollout["phase"] == Phase.HEALTHY
+    return [
+        {
+            "label": label,
+            "words": words,
+            "state": "past" if at < here or over else "here" if at == here else "ahead",
+        }
+        for at, (_, label, words) in enumerate(stations)
+    ]
+
+
+def _station(rollout: Row, keys: list[str]) -> str:
+    """Where it is, or was when something stopped it."""
+    if rollout["phase"] in keys:
+        return str(rollout["phase"])
+    if rollout["weight"] == 100:
+        return "promoting"
+    step = f"step {rollout['step']}"
+    if step in keys:
+        return step
+    return "mirror" if rollout["mirror"] and "mirror" in keys else "prewarm"
+
+
+def arms(standing: Row, mirrored: bool) -> list[tuple[str, Row]]:
+    """The stable one first; copies only where the plan has any. Pure."""
+    order = ("stable", "candidate", "mirrored")
+    there = [(name, standing["arms"][name]) for name in order if name in standing["arms"]]
+    return [one for one in there if one[0] != "mirrored" or mirrored]
+
+
+def offers(rollout: Row) -> list[tuple[str, str]]:
+    """What may be wanted of it now beside aborting, with the buttons' words. Pure."""
+    phase = rollout["phase"]
+    if phase == Phase.DEGRADED:
+        return [("retry", "Begin again")]
+    if phase in ENDS or phase == Phase.ABORTING:
+        return []
+    forward = [("promote", "Promote to the next step"), ("promote-full", "Promote to 100 %")]
+    if phase != Phase.PAUSED:
+        return [*forward, ("pause", "Pause")]
+    return forward if rollout["done"] else [*forward, ("resume", "Resume")]
+
+
+async def start(visit: Visit) -> str:
+    name = visit.form.get("name", "").strip()
+    if not name:
+        raise Refused(422, "invalid", "say which route's traffic it is for", "name")
+    plan = {key: visit.form[key].strip() for key in PLAN if visit.form.get(key, "").strip()}
+    body = {"name": name, "candidate": whole(visit, "candidate"), "plan": plan}
+    try:
+        found = await visit.change("POST", "/rollouts", body)
+    except Refused as refused:
+        raise among(refused, (*PLAN, "name", "candidate")) from refused
+    return link(PATH, rollout=found.document["id"])
+
+
+def _tell(command: str) -> Callable[[Visit], Awaitable[str]]:
+    async def tell(visit: Visit) -> str:
+        identity = visit.path["rollout"]
+        expected = whole(visit, "revision")
+        await visit.change("POST", f"{PATH}/{command}", None, expected, rollout=identity)
+        return link(PATH, rollout=identity)
+
+    return tell
+
+
+async def abort(visit: Visit) -> str:
+    """Whatever it did in the meantime; the name is typed, as it takes traffic from people."""
+    identity = visit.path["rollout"]
+    name = (await visit.get(PATH, rollout=identity))["name"]
+    if visit.form.get("confirm", "").strip() != name:
+        raise Refused(422, "invalid", f"type {name} here to go on", "confirm")
+    await visit.change("POST", PATH + "/abort", rollout=identity)
+    return link(PATH, rollout=identity)
+
+
+def _json(series: list[list[Any]]) -> str:
+    return orjson.dumps(series).decode()
+
+
+SCREENS = (
+    Screen(
+        path="/rollouts",
+        title="Rollouts",
+        menu="Rollouts",
+        template="rollouts.html",
+        load=load_all,
+        live=("rollout.*",),
+    ),
+    Screen(
+        path=PATH,
+        title="Rollout",
+        template="rollout.html",
+        load=load,
+        under="/rollouts",
+        live=("rollout.*",),
+        live_every_s=1.0,
+    ),
+)
+ACTS = (
+    Act(path="/rollouts", screen="/rollouts", run=start),
+    *(
+        Act(path=f"{PATH}/{command}", screen=PATH, run=_tell(command))
+        for command in COMMANDS
+        if command != "abort"
+    ),
+    Act(path=PATH + "/abort", screen=PATH, run=abort),
+)

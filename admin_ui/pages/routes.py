@@ -1,0 +1,166 @@
+"""Routes: public names and the arms behind them; weights, rules, mirrors, the kill switch."""
+
+from typing import Any
+
+from admin_ui.pages.model import beside, whole
+from admin_ui.pages.route_terms import (
+    arm_rows,
+    check_whole,
+    mirrors_text,
+    percent,
+    read_arms,
+    read_mirrors,
+    read_rules,
+    read_target,
+    rules_text,
+    target_of,
+)
+from admin_ui.screens import Act, Screen, Shown
+from admin_ui.services import Refused
+from admin_ui.tables import table
+from admin_ui.text import link
+from admin_ui.visit import Visit
+
+PATH = "/routes/{route}"
+ACTS_OF_ONE = ("weights", "change", "kill", "release", "delete")
+EVENTS = 20
+
+
+async def load_all(visit: Visit) -> Shown:
+    rows = await visit.every("/routes")
+    keys = {"name": lambda row: row["name"], "updated": lambda row: row["updated_at"]}
+    shown = table(visit, rows, keys, "name", _text)
+    return Shown({"items": list(shown.rows)}, table=shown, target_of=target_of)
+
+
+async def load(visit: Visit) -> Shown:
+    name = visit.path["route"]
+    route = await visit.get(PATH, route=name)
+    asked = {"newest": "true", "limit": str(EVENTS), "subject": f"route:{name}"}
+    events = await visit.get("/events", asked)
+    acts = {one: link(f"{PATH}/{one}", route=name) for one in ACTS_OF_ONE}
+    typed = visit.form if visit.act == acts["change"] else None
+    explained, problem = await _explained(visit, name)
+    return Shown(
+        route,
+        title=name,
+        route=route,
+        events=events["items"],
+        acts=acts,
+        target_of=target_of,
+        arms=arm_rows(route, typed),
+        rules=rules_text(route),
+        mirrors=mirrors_text(route),
+        explained=explained,
+        problem=problem,
+    )
+
+
+async def _explained(visit: Visit, name: str) -> tuple[Any, str]:
+    """What the unit of the page's query would get, or why that cannot be said."""
+    asked = {key: visit.query[key] for key in ("unit", "header") if visit.query.get(key)}
+    if not asked:
+        return None, ""
+    try:
+        return await visit.get(PATH + "/explain", asked, route=name), ""
+    except Refused as refused:
+        return None, refused.message
+
+
+async def create(visit: Visit) -> str:
+    """With one arm, which gets everything."""
+    name = visit.form.get("name", "").strip()
+    if not name:
+        raise Refused(422, "invalid", "a route needs a name, e.g. digits", "name")
+    target = read_target(visit.form.get("target", "").strip(), "the stable arm", "target")
+    body = {"arms": [{**target, "name": "stable", "weight": 100}]}
+    try:
+        await visit.change("PUT", PATH, body, expected=0, route=name)
+    except Refused as refused:
+        ours = refused.field in ("name", "route") or refused.status in (409, 412)
+        field = "name" if ours else "target"
+        raise beside(refused, {refused.field: field}, field) from refused
+    return link(PATH, route=name)
+
+
+async def set_weights(visit: Visit) -> str:
+    name = visit.path["route"]
+    route = await visit.get(PATH, route=name)
+    weights = {
+        arm: percent(visit.form.get(f"weight.{arm}", ""), f"the weight of '{arm}'", "weights")
+        for arm in (one["name"] for one in route["arms"])
+    }
+    check_whole(weights, "weights")
+    del weights[route["arms"][0]["name"]]  # it gets what is left
+    await _changed(visit, "PATCH", PATH, {"weights": weights}, usual="weights")
+    return link(PATH, route=name)
+
+
+async def change(visit: Visit) -> str:
+    body = {
+        "arms": read_arms(visit.form),
+        "unit": visit.form.get("unit", "").strip(),
+        "salt": visit.form.get("salt", "").strip(),
+        "matches": read_rules(visit.form.get("matches", "")),
+        "mirrors": read_mirrors(visit.form.get("mirrors", "")),
+    }
+    await _changed(visit, "PUT", PATH, body, usual="arms")
+    return link(PATH, route=visit.path["route"])
+
+
+async def kill(visit: Visit) -> str:
+    await _changed(visit, "POST", PATH + "/kill", {"arm": visit.form.get("arm", "")})
+    return link(PATH, route=visit.path["route"])
+
+
+async def release(visit: Visit) -> str:
+    await _changed(visit, "DELETE", PATH + "/kill", None)
+    return link(PATH, route=visit.path["route"])
+
+
+async def delete(visit: Visit) -> str:
+    await _changed(visit, "DELETE", PATH, None)
+    return "/routes"
+
+
+async def _changed(visit: Visit, verb: str, path: str, body: Any, usual: str = "") -> None:
+    """`usual`: the form's field for what is wrong with none that it has."""
+    expected = whole(visit, "revision")
+    try:
+        await visit.change(verb, path, body, expected, route=visit.path["route"])
+    except Refused as refused:
+        known = ("arms", "unit", "salt", "matches", "mirrors", "weights", "arm")
+        ours = refused.field if refused.field in known else usual if refused.status == 422 else ""
+        raise beside(refused, {refused.field: ours}, "") from refused
+
+
+def _text(row: Any) -> str:
+    return " ".join((row["name"], *(target_of(arm) for arm in row["arms"])))
+
+
+SCREENS = (
+    Screen(
+        path="/routes",
+        title="Routes",
+        menu="Routes",
+        template="routes.html",
+        load=load_all,
+        live=("route.*", "rollout.*"),
+    ),
+    Screen(
+        path=PATH,
+        title="Route",
+        template="route.html",
+        load=load,
+        under="/routes",
+        live=("route.*", "rollout.*", "alias.*"),
+    ),
+)
+ACTS = (
+    Act(path="/routes", screen="/routes", run=create),
+    Act(path=PATH + "/weights", screen=PATH, run=set_weights),
+    Act(path=PATH + "/change", screen=PATH, run=change),
+    Act(path=PATH + "/kill", screen=PATH, run=kill),
+    Act(path=PATH + "/release", screen=PATH, run=release),
+    Act(path=PATH + "/delete", screen=PATH, run=delete, typed_name="route"),
+)

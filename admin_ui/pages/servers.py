@@ -1,0 +1,75 @@
+"""The servers that share this database; what this one has loaded, and the memory it takes."""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+from admin_ui.screens import Act, Screen, Shown
+from admin_ui.services import Refused
+from admin_ui.tables import Table, table
+from admin_ui.visit import Visit
+
+
+async def load(visit: Visit) -> Shown:
+    servers, loads, this, (running, problem) = await asyncio.gather(
+        visit.every("/servers"), visit.every("/loads"), visit.get("/server"), _running(visit)
+    )
+    states: dict[str, Counter[str]] = {one["id"]: Counter() for one in servers}
+    for row in loads:
+        if row["version"] and row["server"] in states:
+            states[row["server"]][row["state"]] += 1
+    keys = {
+        "id": lambda row: row["id"],
+        "seen": lambda row: row["seen_at"],
+        "started": lambda row: row["started_at"],
+        "version": lambda row: (row["version"], row["id"]),
+    }
+    shown = table(visit, servers, keys, "id", lambda row: f"{row['id']} {row['admin_url']}")
+    counted = {name: dict(sorted(counter.items())) for name, counter in states.items()}
+    twin = {"items": list(shown.rows), "running": running}
+    return Shown(
+        twin,
+        table=shown,
+        states=counted,
+        this=this,
+        running=running,
+        instances=_instances(visit, running["items"] if running else []),
+        problem=problem,
+    )
+
+
+async def _running(visit: Visit) -> tuple[Any, str]:
+    """What this server's gateway tells, or why it does not."""
+    try:
+        return await visit.get("/instances"), ""
+    except Refused as refused:
+        if refused.status != 503:
+            raise
+        return None, refused.message
+
+
+def _instances(visit: Visit, rows: list[Any]) -> Table:
+    keys = {
+        "model": lambda row: (row["model"], row["version"]),
+        "ready": lambda row: (row["ready"] - row["instances"], row["model"]),
+        "deaths": lambda row: (row["deaths"], row["model"]),
+        "memory": lambda row: (row["resident_bytes"], row["model"]),
+        "pending": lambda row: (row["pending"], row["model"]),
+        "failed": lambda row: (row["failed"], row["model"]),
+    }
+    text = "{model} {backend} {devices}".format_map
+    return table(visit, rows, keys, "model", text, "run.")
+
+
+SCREENS = (
+    Screen(
+        path="/servers",
+        title="Servers and memory",
+        menu="Servers",
+        template="servers.html",
+        load=load,
+        live=("load.*", "server.*"),
+        live_every_s=10.0,
+    ),
+)
+ACTS: tuple[Act, ...] = ()

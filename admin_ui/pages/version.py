@@ -1,0 +1,101 @@
+"""One version: where it came from, what was checked, its files, its tensors, its loads."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from anyio import to_thread
+
+from admin_ui import snapshots
+from admin_ui.pages import model as model_page
+from admin_ui.screens import Act, Screen, Shown
+from admin_ui.visit import Visit
+from repository.config import parse
+from repository.errors import RepositoryError
+from repository.snapshots.digest import FileEntry
+from repository.type_names import NAMES
+
+PATH = "/models/{model}/versions/{version}"
+MOST_FILES = 500
+_EVENTS = 500
+
+
+async def load(visit: Visit) -> Shown:
+    name, number = visit.path["model"], visit.path["version"]
+    found, events = await asyncio.gather(
+        visit.get(PATH, model=name, version=number),
+        visit.get(
+            "/events",
+            {
+                "newest": "true",
+                "limit": str(_EVENTS),
+                "subject": f"model:{name}",
+                "kind": "load.*",
+            },
+        ),
+    )
+    root, digest = visit.services.snapshots, found["snapshot"]
+    files, tensors = await to_thread.run_sync(_looked_up, root, digest, name, found["version"])
+    return Shown(
+        found,
+        title=f"{name} version {found['version']}",
+        name=name,
+        version=found,
+        files=None if files is None else files[:MOST_FILES],
+        more_files=0 if files is None else max(0, len(files) - MOST_FILES),
+        tensors=tensors,
+        log=[one for one in events["items"] if one["data"].get("version") == found["version"]],
+        model_path=model_page.PATH,
+    )
+
+
+def _looked_up(
+    root: Path, digest: str, model: str, number: int
+) -> tuple[list[FileEntry] | None, list[dict[str, Any]]]:
+    there = snapshots.files(root, digest)
+    if there is None:
+        return None, []
+    written = snapshots.config(root, digest, model) or ""
+    return own_files(there, number), signature(written)
+
+
+def own_files(files: Sequence[FileEntry], number: int) -> list[FileEntry]:
+    """The version's own, then what lies beside the versions and is shared. Pure."""
+    mine = [file for file in files if file.path.startswith(f"{number}/")]
+    shared = [file for file in files if not file.path.partition("/")[0].isdigit()]
+    return mine + shared
+
+
+def signature(written: str) -> list[dict[str, Any]]:
+    """Inputs and outputs as the config says them; none when the artefact alone knows. Pure."""
+    if not written.strip():
+        return []
+    try:
+        config = parse(written, Path(snapshots.CONFIG))
+    except (RepositoryError, ValueError):
+        return []
+    return [
+        {
+            "way": way,
+            "name": one.name,
+            "datatype": NAMES.get(one.data_type, "?"),
+            "shape": list(one.dims),
+            "batched": config.max_batch_size > 0,
+        }
+        for way, tensors in (("input", config.input), ("output", config.output))
+        for one in tensors
+    ]
+
+
+SCREENS = (
+    Screen(
+        path=PATH,
+        title="Version",
+        template="version.html",
+        load=load,
+        under="/models",
+        live=("load.*", "alias.*"),
+    ),
+)
+ACTS: tuple[Act, ...] = ()

@@ -1,0 +1,50 @@
+"""One row of the console's tables: a screen that is looked at, an act that changes something."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.responses import Response
+
+from admin_ui.visit import Visit
+from control.access.scopes import Action
+
+
+class Shown:
+    """What a screen shows: its JSON twin, and what else its template is to see."""
+
+    def __init__(self, twin: Any, *, title: str = "", status: int = 200, **context: Any) -> None:
+        self.twin = twin
+        self.title = title
+        self.status = status
+        self.context = context
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Screen:
+    """A page. `menu`: its name in the navigation, "" for a page below another one, which `under`
+    names by its path. `needs`: what somebody must be allowed for the menu to offer it; the API
+    decides. `live`: kinds of events ("load.*") that make its block `live` stale."""
+
+    path: str
+    title: str
+    template: str
+    load: Callable[[Visit], Awaitable[Shown]]
+    menu: str = ""
+    under: str = ""
+    needs: Action | None = None
+    live: tuple[str, ...] = ()
+    live_every_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Act:
+    """A form's target (POST). `screen` is the path of the screen shown again when it is refused;
+    its path parameters are among the act's. `run` returns the path to go to, or what to show in
+    that screen's place with `template`, or a response of its own."""
+
+    path: str
+    screen: str
+    run: Callable[[Visit], Awaitable[str | Shown | Response]]
+    typed_name: str = ""
+    template: str = ""

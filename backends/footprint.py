@@ -1,0 +1,91 @@
+"""How much memory an instance will take, estimated from its files before it is loaded.
+
+A language model is computed from its config (`backends.llm.memory`). For other runtimes the figures
+below are rounded up from what was measured on Linux, x86-64: 0.1 MB beyond its weights for a small
+ONNX model, 25 MB for a python model's process. What a process really takes is measured once it has
+loaded (`measured_bytes`).
+"""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from repository.model import ModelConfig, ModelVersion
+
+MIB = 1 << 20
+OVER_FILES = 1.2
+"""Weights in memory over weights in files: packed copies, the graph."""
+SESSION, THREAD = 1 * MIB, 1 * MIB
+"""An ONNX session with its arena, and each instance that shares it."""
+WORKERS = {"pytorch": 320 * MIB, "python": 32 * MIB, "llm": 320 * MIB}
+"""A worker process with its runtime imported, without the model."""
+
+
+class Need(NamedTuple):
+    """Bytes of one device: what a load cannot do without, and what it would use if it may."""
+
+    least: int
+    wanted: int
+
+
+def need_of(version: ModelVersion, instances: int) -> Need:
+    """What `instances` instances of a version on one device take; reads the sizes of its files."""
+    backend = version.config.backend
+    if backend == "identity":
+        return Need(0, 0)
+    if backend == "llm":
+        return _language_need(version, instances)
+    files = int(_file_bytes(version.path) * OVER_FILES)
+    if backend in WORKERS:
+        estimate = instances * (WORKERS[backend] + files)
+    else:
+        estimate = SESSION + files + instances * THREAD
+    return Need(estimate, estimate)
+
+
+def handed_down(version: ModelVersion, each: int) -> ModelVersion:
+    """The version with what was granted each instance in its config, where its backend is told."""
+    if version.config.backend != "llm":
+        return version
+    config = ModelConfig()
+    config.CopyFrom(version.config)
+    config.parameters["memory_budget"].string_value = str(each - WORKERS["llm"])
+    return replace(version, config=config)
+
+
+def measured_bytes(version: ModelVersion, instance: Any) -> int:
+    """What an instance's own process occupies now, shared pages by share; 0 where it lives in
+    this process, or cannot be asked. A language model has its plan: its cache fills later."""
+    pid = getattr(instance, "pid", None)
+    if pid is None or version.config.backend == "llm":
+        return 0
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    sizes = (line.split() for line in lines if line.startswith("Pss:"))
+    return next((int(size[1]) * 1024 for size in sizes), 0)
+
+
+def _language_need(version: ModelVersion, instances: int) -> Need:
+    """A budget that the config names is a promise: not less is taken, not more asked for.
+
+    Raises LoadFailed naming the parameter, or the field of config.json, that is wrong.
+    """
+    from backends.llm.plan import plan_serving  # reading checkpoints is an extra
+
+    plan = plan_serving(version)
+    least = plan.budget if plan.settings.memory_budget else plan.least
+    process = WORKERS["llm"]
+    return Need(instances * (least + process), instances * (plan.budget + process))
+
+
+def _file_bytes(path: Path) -> int:
+    """All regular files of a version's folder; one that vanishes meanwhile counts nothing."""
+    total = 0
+    for each in path.rglob("*"):
+        try:
+            total += each.stat().st_size if each.is_file() else 0
+        except OSError:
+            continue
+    return total

@@ -1,0 +1,1 @@
+"""Language models on torch: a checkpoint's config and weights, one decoder, sampling and text."""

@@ -1,0 +1,114 @@
+"""Compile the kernels with the machine's g++, once; later starts load what was compiled.
+
+The library lies in a cache folder of the user's own, under a name made of the sources, the flags,
+the compiler and torch's version: a change of any of them compiles anew.
+"""
+
+import os
+import stat
+import subprocess
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+
+from backends.llm.errors import NoKernels
+
+NEEDED = frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_bf16", "avx512_vnni"})
+FLAGS = (
+    "-O3", "-march=native", "-std=c++17", "-fno-math-errno", "-fno-trapping-math", "-fPIC",
+    "-shared", "-fopenmp",
+)  # fmt: skip
+COMPILE_TIMEOUT_S = 120.0
+_SOURCES = Path(__file__).parent
+
+
+def compiled_library() -> Path:
+    """The shared library, compiled if it was not yet.
+
+    Raises NoKernels when this CPU lacks the instructions, there is no compiler, or it fails.
+    """
+    missing = NEEDED - cpu_flags()
+    if missing:
+        raise NoKernels(f"this CPU lacks {', '.join(sorted(missing))}")
+    sources = sorted(_SOURCES.glob("*.cpp"))
+    library = _cache_folder() / f"kernels-{_fingerprint(sources)}.so"
+    if not library.is_file():
+        _compile(sources, library)
+    _refuse_strangers(library)
+    return library
+
+
+@cache
+def cpu_flags() -> frozenset[str]:
+    """What this CPU can do, in Linux's words; empty on other systems."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return frozenset()
+    flags = next((line for line in lines if line.startswith("flags")), "")
+    return frozenset(flags.partition(":")[2].split())
+
+
+def _compile(sources: list[Path], library: Path) -> None:
+    with TemporaryDirectory(dir=library.parent) as folder:
+        made = Path(folder) / library.name
+        command = ["g++", *FLAGS, *map(str, sources), *_openmp(), "-o", str(made)]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S, check=False
+            )
+        except FileNotFoundError:
+            raise NoKernels("there is no g++ on PATH") from None
+        except subprocess.TimeoutExpired:
+            raise NoKernels(f"g++ took longer than {COMPILE_TIMEOUT_S:.0f} s") from None
+        if done.returncode:
+            raise NoKernels(f"g++ failed: {done.stderr.strip()[:500]}")
+        # Several processes may compile at once; whoever comes last replaces an equal file.
+        made.replace(library)
+
+
+def _openmp() -> list[str]:
+    """torch's own OpenMP library, so that both use one pool of threads."""
+    found = sorted((Path(torch.__file__).parent / "lib").glob("libgomp*"))
+    return [str(found[0]), f"-Wl,-rpath,{found[0].parent}"] if found else []
+
+
+def _fingerprint(sources: list[Path]) -> str:
+    digest = sha256()
+    for source in [*sources, *sorted(_SOURCES.glob("*.h"))]:
+        digest.update(source.read_bytes())
+    about = [*FLAGS, torch.__version__, str(Path(torch.__file__).parent), *sorted(cpu_flags())]
+    digest.update("\n".join([*about, _compiler()]).encode())
+    return digest.hexdigest()[:16]
+
+
+@cache
+def _compiler() -> str:
+    try:
+        asked = subprocess.run(
+            ["g++", "-dumpfullversion"], capture_output=True, text=True, timeout=10.0, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return asked.stdout.strip()
+
+
+def _cache_folder() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(base) / "modelyard"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise NoKernels(f"the cache folder {folder} cannot be made: {error.strerror}") from None
+    return folder
+
+
+def _refuse_strangers(library: Path) -> None:
+    """Only what we, or root, made and others cannot change is loaded."""
+    for path in (library, library.parent):
+        about = path.stat()
+        if about.st_uid not in (os.geteuid(), 0) or about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise NoKernels(f"{path} belongs to another user or can be changed by others")

@@ -1,0 +1,141 @@
+"""Paged attention in plain torch: rows are grouped, their keys gathered, each group is one call.
+
+Queries that share a key head are folded into the rows of one matrix: on a CPU that is eight times
+as fast as torch's own grouped-query option (measured at 32 sequences of 256 tokens).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from backends.llm.ops.seam import Sight, Turn
+from backends.llm.ops.torch_cache import TorchCache
+from backends.llm.rows import Batch, Place
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """N spans of R rows each that are attended to together.
+
+    `rows`: int64 [N * R]. `tables`: blocks, int64 [N, M]. `keys`: M blocks' tokens.
+    `positions`: int64 [N, R]. `masks`: by window, added to the scores; float [N, 1, 1, R, keys].
+    """
+
+    rows: Tensor
+    tables: Tensor
+    keys: int
+    positions: Tensor
+    masks: dict[int | None, Tensor] = field(default_factory=dict)
+
+    def mask(self, window: int | None, dtype: torch.dtype) -> Tensor:
+        """0 where a row sees a key and -inf where it does not; made once per window."""
+        if window not in self.masks:
+            keys = torch.arange(self.keys)
+            seen = keys <= self.positions[..., None]
+            if window is not None:
+                seen &= keys > self.positions[..., None] - window
+            mask = torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen, -torch.inf)
+            self.masks[window] = mask[:, None, None]
+        return self.masks[window]
+
+
+@dataclass(frozen=True, slots=True)
+class Angles:
+    """How each row of a batch turns: float32 [T, 1, dims], the first half of the sines negated."""
+
+    cosines: Tensor
+    sines: Tensor
+
+    @property
+    def dims(self) -> int:
+        return self.cosines.shape[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionPlan:
+    """A batch and how its rows are grouped. `turns`: the angles taken from each table so far."""
+
+    batch: Batch
+    groups: tuple[Group, ...]
+    turns: dict[int, Angles] = field(default_factory=dict)
+
+    def angles(self, turn: Turn) -> Angles | None:
+        """Looked up once for all layers that turn alike."""
+        if turn.cosines is None or turn.sines is None:
+            return None
+        if id(turn.cosines) not in self.turns:
+            positions = self.batch.positions
+            cosines, sines = turn.cosines[positions][:, None], turn.sines[positions][:, None]
+            self.turns[id(turn.cosines)] = Angles(
+                torch.cat((cosines, cosines), dim=-1), torch.cat((-sines, sines), dim=-1)
+            )
+        return self.turns[id(turn.cosines)]
+
+
+def plan_attention(batch: Batch, block_tokens: int) -> AttentionPlan:
+    """Single rows by the size of their context, within a factor of two; longer spans alone."""
+    buckets: dict[int, list[Place]] = {}
+    groups = []
+    for place in batch.places:
+        if place.rows == 1:
+            buckets.setdefault(place.context.bit_length(), []).append(place)
+        else:
+            groups.append(_group([place], block_tokens))
+    groups += [_group(places, block_tokens) for places in buckets.values()]
+    return AttentionPlan(batch, tuple(groups))
+
+
+def _group(places: Sequence[Place], block_tokens: int) -> Group:
+    longest = max(place.context for place in places)
+    blocks = -(-longest // block_tokens)
+    tables = torch.tensor([_filled(place, blocks) for place in places])
+    rows = [range(place.first, place.last) for place in places]
+    positions = [range(place.context - place.rows, place.context) for place in places]
+    return Group(
+        torch.tensor([row for each in rows for row in each]),
+        tables,
+        blocks * block_tokens,
+        torch.tensor([list(each) for each in positions]),
+    )
+
+
+def _filled(place: Place, count: int) -> list[int]:
+    """A place's first blocks, and where it has fewer, one of its own again: another sequence's may
+    hold what is not a number, which would spoil the sum although its share is 0."""
+    blocks = place.blocks[:count]
+    return [*blocks, *[blocks[0]] * (count - len(blocks))]
+
+
+def attend(queries: Tensor, cache: TorchCache, plan: AttentionPlan, sight: Sight) -> Tensor:
+    """[T, heads, head_dim] → the same shape: each row attends to what it may see."""
+    result = torch.empty_like(queries)
+    for group in plan.groups:
+        keys, values = cache.read(group.tables)
+        result[group.rows] = _attend_group(queries[group.rows], keys, values, group, sight)
+    return result
+
+
+def _attend_group(
+    queries: Tensor, keys: Tensor, values: Tensor, group: Group, sight: Sight
+) -> Tensor:
+    count, rows = group.positions.shape
+    _, heads, head_dim = queries.shape
+    kv_heads = keys.shape[2]
+    shape = (count, rows, kv_heads, heads // kv_heads, head_dim)
+    folded = queries.view(shape).permute(0, 2, 3, 1, 4).reshape(count, kv_heads, -1, head_dim)
+    mask = group.mask(sight.window, queries.dtype)
+    mask = mask.expand(-1, -1, heads // kv_heads, -1, -1).flatten(2, 3)
+    keys, values = keys.transpose(1, 2), values.transpose(1, 2)
+    if sight.cap is None:
+        mixed = functional.scaled_dot_product_attention(
+            folded, keys, values, attn_mask=mask, scale=sight.scale
+        )
+    else:
+        scores = folded.float() @ keys.float().transpose(2, 3) * sight.scale
+        scores = torch.tanh(scores / sight.cap) * sight.cap + mask
+        mixed = scores.softmax(-1).to(values.dtype) @ values
+    unfolded = mixed.view(count, kv_heads, heads // kv_heads, rows, head_dim)
+    return unfolded.permute(0, 3, 1, 2, 4).reshape(count * rows, heads, head_dim)

@@ -1,0 +1,86 @@
+"""What one forward pass computes, packed without padding: tokens of many sequences in a row.
+
+Comes from the engine's loop as Spans; goes to `backends.llm.decoder` as a Batch.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Consecutive tokens of one sequence, from position `start`.
+
+    `blocks`: the sequence's block table. `logits`: how many of the last rows need logits.
+    """
+
+    tokens: Sequence[int]
+    start: int
+    blocks: Sequence[int]
+    logits: int
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a span lies: rows `first` to `last`, the last of which sees `context` tokens."""
+
+    first: int
+    last: int
+    context: int
+    blocks: tuple[int, ...]
+
+    @property
+    def rows(self) -> int:
+        return self.last - self.first
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """T rows of S spans.
+
+    `tokens`, `positions`: int64 [T]. `slots`: where each row's key and value go, int64 [T];
+    slot = block * block_tokens + offset. `span_of`: int32 [T]. `tables`: block tables, int32
+    [S, longest], 0 beyond a table's end. `logit_rows`: int64, the rows that need logits, in order.
+    """
+
+    tokens: Tensor
+    positions: Tensor
+    slots: Tensor
+    span_of: Tensor
+    tables: Tensor
+    logit_rows: Tensor
+    places: tuple[Place, ...]
+
+
+def pack(spans: Sequence[Span], block_tokens: int) -> Batch:
+    """Lay spans end to end."""
+    tokens: list[int] = []
+    positions: list[int] = []
+    slots: list[int] = []
+    logit_rows: list[int] = []
+    places: list[Place] = []
+    for span in spans:
+        first, end = len(tokens), span.start + len(span.tokens)
+        tokens.extend(span.tokens)
+        positions.extend(range(span.start, end))
+        slots.extend(
+            span.blocks[position // block_tokens] * block_tokens + position % block_tokens
+            for position in range(span.start, end)
+        )
+        logit_rows.extend(range(len(tokens) - span.logits, len(tokens)))
+        places.append(Place(first, len(tokens), end, tuple(span.blocks)))
+    longest = max(len(span.blocks) for span in spans)
+    tables = [[*span.blocks, *[0] * (longest - len(span.blocks))] for span in spans]
+    counts = torch.tensor([len(span.tokens) for span in spans])
+    return Batch(
+        tokens=torch.tensor(tokens),
+        positions=torch.tensor(positions),
+        slots=torch.tensor(slots),
+        span_of=torch.repeat_interleave(torch.arange(len(spans), dtype=torch.int32), counts),
+        tables=torch.tensor(tables, dtype=torch.int32),
+        logit_rows=torch.tensor(logit_rows, dtype=torch.int64),
+        places=tuple(places),
+    )

@@ -1,0 +1,103 @@
+"""One forward pass and what is chosen from it; the engine's only call into the model.
+
+Comes from `schedulers.llm.engine` with the jobs of a step.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from backends.llm.decoder import Decoder
+from backends.llm.likelihood import score
+from backends.llm.penalties import Draw
+from backends.llm.rows import Span, pack
+from backends.llm.sampling import Sampled, sample
+from backends.llm.scored import Scored
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A span to compute. `draw`: how its last row's token is chosen, None where none is wanted.
+
+    `score_prompt`: None, or how many of the likeliest tokens to report beside each of the span's
+    tokens; then `following` is the token after the span, or None when it is not known yet.
+    """
+
+    tokens: Sequence[int]
+    start: int
+    blocks: Sequence[int]
+    draw: Draw | None
+    score_prompt: int | None = None
+    following: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """`sampled`: the token of a job with a draw, None if its logits were not numbers.
+
+    `prompt`: for a job that scores the prompt, what each of its tokens after the first is like,
+    and `following` if that is known.
+    """
+
+    sampled: Sampled | None
+    prompt: tuple[Scored, ...] = ()
+
+
+class Runner:
+    """A decoder that is given jobs; not shared between threads."""
+
+    def __init__(self, decoder: Decoder) -> None:
+        self._decoder = decoder
+
+    @torch.inference_mode()
+    def run(self, jobs: Sequence[Job]) -> list[Done]:
+        """Compute all jobs in one pass, and choose tokens for those that draw."""
+        spans = [Span(job.tokens, job.start, job.blocks, _logit_rows(job)) for job in jobs]
+        logits = self._decoder.forward(pack(spans, self._decoder.ops.block_tokens))
+        parts = torch.split(logits, [span.logits for span in spans])
+        done = [
+            Done(None, _score_prompt(job, part) if job.score_prompt is not None else ())
+            for job, part in zip(jobs, parts, strict=True)
+        ]
+        return self._sample(jobs, logits, spans, done)
+
+    def clear(self, blocks: Sequence[int]) -> None:
+        """Zero blocks that may hold what is not a number."""
+        if blocks:
+            self._decoder.clear(blocks)
+
+    def discard(self, blocks: Sequence[int]) -> int:
+        """Give the memory of blocks nobody uses back to the system; bytes that went."""
+        return self._decoder.discard(blocks)
+
+    def _sample(
+        self, jobs: Sequence[Job], logits: Tensor, spans: Sequence[Span], done: list[Done]
+    ) -> list[Done]:
+        drawing, rows, end = [], [], 0
+        for index, (job, span) in enumerate(zip(jobs, spans, strict=True)):
+            end += span.logits
+            if job.draw is not None:
+                drawing.append(index)
+                rows.append(end - 1)
+        if not drawing:
+            return done
+        chosen = logits if len(rows) == len(logits) else logits[rows]
+        draws = [draw for job in jobs if (draw := job.draw) is not None]
+        for index, sampled in zip(drawing, sample(chosen, draws), strict=True):
+            done[index] = replace(done[index], sampled=sampled)
+        return done
+
+
+def _logit_rows(job: Job) -> int:
+    if job.score_prompt is not None:
+        return len(job.tokens)
+    return 0 if job.draw is None else 1
+
+
+def _score_prompt(job: Job, logits: Tensor) -> tuple[Scored, ...]:
+    following = () if job.following is None else (job.following,)
+    targets = (*job.tokens[1:], *following)
+    count = job.score_prompt or 0
+    return tuple(score(row, token, count) for row, token in zip(logits, targets, strict=False))

@@ -1,0 +1,112 @@
+"""What config.pbtxt says of how to hold and serve a language model; no torch.
+
+Each is a parameter: `parameters { key: "context" value { string_value: "4096" } }`. What is not
+understood is refused, naming the parameter, its value and what would be taken.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Literal, NoReturn, get_args
+
+from backends.artefact import refuse
+from backends.llm.pooling import KINDS
+from backends.llm.precision import CacheType, Precision
+from repository.model import ModelVersion
+
+Kernels = Literal["auto", "torch"]
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_BYTES = re.compile(r"(\d{1,18}(?:\.\d{1,6})?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
+_ELSEWHERE = ("rollout",)
+"""Parameters that say something to other parts of the server, with those that have a dot."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServeSettings:
+    """The parameters, by their names there.
+
+    `context` 0: the model's own, up to DEFAULT_CONTEXT. `memory_budget` 0: what `plan.wanted`
+    makes of the rest. `threads` 0: as `instance_group` and the machine's cores give.
+    `kernels` "torch": plain torch, even where our kernels would serve. `max_running`: sequences
+    that are computed at once. `max_waiting`, `max_waiting_tokens`: requests, and tokens of their
+    prompts, that may wait beside them. `stall_seconds`: how long a step may take before the engine
+    is held for stuck and started again. `pooling`: makes vectors of texts in this way, "" where the
+    checkpoint says whether and how.
+    """
+
+    precision: Precision = "int8"
+    cache_type: CacheType = "auto"
+    kernels: Kernels = "auto"
+    context: int = 0
+    memory_budget: int = 0
+    threads: int = 0
+    max_running: int = 64
+    max_waiting: int = 256
+    max_waiting_tokens: int = 1 << 18
+    step_tokens: int = 256
+    stall_seconds: int = 60
+    pooling: str = ""
+
+
+_WORDS = {
+    "precision": get_args(Precision),
+    "cache_type": get_args(CacheType),
+    "kernels": get_args(Kernels),
+    "pooling": KINDS,
+}
+_RANGES = {
+    "context": (1, 1 << 24),
+    "threads": (1, 1024),
+    "max_running": (1, 4096),
+    "max_waiting": (1, 1 << 20),
+    "max_waiting_tokens": (1, 1 << 31),
+    "step_tokens": (1, 1 << 16),
+    "stall_seconds": (1, 86_400),
+}
+NAMES = (*_WORDS, *_RANGES, "memory_budget")
+
+
+def read_settings(version: ModelVersion) -> ServeSettings:
+    """The settings of a version's config. Raises LoadFailed naming the parameter that is wrong."""
+    given = {
+        name: value.string_value
+        for name, value in version.config.parameters.items()
+        if "." not in name and name not in _ELSEWHERE
+    }
+    read: dict[str, object] = {name: _read(version, name, text) for name, text in given.items()}
+    settings = ServeSettings(**read)  # type: ignore[arg-type]
+    if settings.max_running > settings.step_tokens:
+        refuse(
+            version,
+            f"parameter max_running is {settings.max_running}, more than step_tokens "
+            f"({settings.step_tokens}): every running sequence needs one token of a step",
+        )
+    return settings
+
+
+def _read(version: ModelVersion, name: str, text: str) -> str | int:
+    if name in _WORDS:
+        if text not in _WORDS[name]:
+            _wrong(version, name, text, f"one of {', '.join(_WORDS[name])}")
+        return text
+    if name in _RANGES:
+        least, most = _RANGES[name]
+        if not (text.isascii() and text.isdigit() and least <= int(text[:18]) <= most):
+            _wrong(version, name, text, f"a whole number from {least} to {most}")
+        return int(text)
+    if name != "memory_budget":
+        taken = ", ".join(NAMES)
+        refuse(version, f"there is no parameter '{name:.80}'; a language model takes {taken}")
+    return _bytes(version, name, text)
+
+
+def _bytes(version: ModelVersion, name: str, text: str) -> int:
+    found = _BYTES.fullmatch(text.strip())
+    count = int(float(found[1]) * _UNITS[found[2].upper()]) if found else 0
+    if count < 1:
+        _wrong(version, name, text, "a number of bytes such as 800MiB or 4GiB")
+    return count
+
+
+def _wrong(version: ModelVersion, name: str, text: str, wanted: str) -> NoReturn:
+    refuse(version, f"parameter {name} is '{text:.80}'; it must be {wanted}")

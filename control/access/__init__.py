@@ -1,0 +1,1 @@
+"""Who may do what: roles, scopes, tokens and users, and the one function that decides."""

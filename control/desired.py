@@ -1,0 +1,189 @@
+"""What gateways are told: one frozen value, handed over whole and kept on their disks.
+
+Pure: rows become a `Desired` in `control.desired_rows`; gateways never see a row. The wire form
+is msgpack of plain lists and maps; a field this build does not know is ignored, one it misses has
+its default, so that old and new processes understand each other across an upgrade.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, TypeVar
+
+import msgpack
+
+FORMAT = 1
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """A version something refers to: kept loaded whatever the version policy says.
+
+    `snapshot` is the digest of the snapshot that has it, "" when the model is not from git.
+    `by` names who refers, e.g. "alias champion".
+    """
+
+    version: int
+    snapshot: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class WantedModel:
+    """One model. `snapshot`: digest of its deployed snapshot, "" for a model that lies in a model
+    repository folder and is only referred to. `commit` and `repository` say where it came from."""
+
+    name: str
+    snapshot: str = ""
+    repository: str = ""
+    commit: str = ""
+    pins: tuple[Pin, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A token as gateways know it: by the SHA-256 of its text, in hex.
+
+    `expires` in seconds since the epoch, 0 for never. `rate_per_s` 0: not limited.
+    """
+
+    digest: str
+    token_id: str
+    principal: str
+    role: str
+    scopes: tuple[str, ...]
+    expires: float = 0.0
+    rate_per_s: float = 0.0
+    burst: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One of the versions behind a public name. `version` 0: the one `alias` stands for.
+
+    `weight`: of 10,000 buckets.
+    """
+
+    name: str
+    model: str
+    version: int = 0
+    alias: str = ""
+    weight: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Requests whose `header` (in lower case) is `value`, or begins with it where `prefix` says so,
+    go to `arm` whatever the weights are."""
+
+    header: str
+    value: str
+    arm: str
+    prefix: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Mirror:
+    """`arm` gets a copy of so many of 10,000 requests; nobody waits for its answers."""
+
+    arm: str
+    weight: int
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A public name and where its requests go. The first arm is the stable one.
+
+    `unit`: what stays with its arm, "" for nothing; see `control.route_spec.check_unit`. `only`:
+    the arm that gets everything while the kill switch is thrown, "" while it is not. `rollout`: id
+    of the rollout that owns the weights.
+    """
+
+    name: str
+    arms: tuple[Arm, ...]
+    salt: str = ""
+    unit: str = ""
+    matches: tuple[Match, ...] = ()
+    mirrors: tuple[Mirror, ...] = ()
+    only: str = ""
+    rollout: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """One that is running: who of the route's units has seen which of `arms` is to be told.
+
+    It holds `buckets` of its namespace, from `first_bucket` on; without a namespace it has all
+    units.
+    """
+
+    id: str
+    route: str
+    arms: tuple[str, ...]
+    namespace: str = ""
+    first_bucket: int = 0
+    buckets: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Desired:
+    """Everything at one revision; a gateway ignores one older than what it has.
+
+    `store`: id of the store whose snapshots are meant. `aliases`: model → alias → version.
+    `stamp_key`: with which answers of experiments are signed; empty while there are none.
+    """
+
+    revision: int = 0
+    store: str = ""
+    models: tuple[WantedModel, ...] = ()
+    aliases: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    grants: tuple[Grant, ...] = ()
+    routes: tuple[Route, ...] = ()
+    experiments: tuple[Experiment, ...] = ()
+    stamp_key: bytes = b""
+
+
+NOTHING = Desired()
+
+
+def encode(desired: Desired) -> bytes:
+    packed: bytes = msgpack.packb({"format": FORMAT, **asdict(desired)})
+    return packed
+
+
+def decode(packed: bytes) -> Desired:
+    """Raises ValueError for bytes that are no desired state, or of a later format."""
+    try:
+        raw = msgpack.unpackb(packed)
+        if raw["format"] > FORMAT:
+            raise ValueError(f"desired state of format {raw['format']}, this build reads {FORMAT}")
+        models = tuple(
+            _made(WantedModel, {**row, "pins": tuple(_made(Pin, pin) for pin in row["pins"])})
+            for row in raw["models"]
+        )
+        grants = tuple(
+            _made(Grant, {**row, "scopes": tuple(row["scopes"])}) for row in raw["grants"]
+        )
+        routes = tuple(_route(row) for row in raw.get("routes", ()))
+        trials = tuple(
+            _made(Experiment, {**row, "arms": tuple(row["arms"])})
+            for row in raw.get("experiments", ())
+        )
+        made = {"models": models, "grants": grants, "routes": routes, "experiments": trials}
+        return _made(Desired, {**raw, **made})
+    except (msgpack.UnpackException, KeyError, TypeError) as error:
+        raise ValueError(f"not a desired state: {error}") from error
+
+
+def _route(row: Mapping[str, Any]) -> Route:
+    parts = {
+        name: tuple(_made(kind, one) for one in row.get(name, ()))
+        for name, kind in (("arms", Arm), ("matches", Match), ("mirrors", Mirror))
+    }
+    return _made(Route, {**row, **parts})
+
+
+def _made(kind: type[T], row: Mapping[str, Any]) -> T:
+    known = {one.name for one in fields(kind)}  # type: ignore[arg-type]
+    return kind(**{name: value for name, value in row.items() if name in known})

@@ -1,0 +1,111 @@
+"""Rows become what gateways are told; `control.desired` says what that is."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from control.access.grants import grants
+from control.desired import Desired, Pin, Route, WantedModel
+from control.experiments.placing import running_on_routes, stamp_key
+from control.rollouts.reading import Kept, kept
+from control.routes import every_route
+from control.store import known_store
+from control.tables import Alias, Counter, Model, Repository, Snapshot, Version
+
+Aliases = Mapping[str, Mapping[str, int]]
+"""Model → alias → version."""
+
+References = Mapping[str, list[tuple[int, str]]]
+"""Model → versions that something refers to, and what does."""
+
+
+def desired(session: Session, now: datetime) -> Desired:
+    """Everything gateways should do, from one consistent look. `now` decides which tokens live."""
+    aliases, routes = _aliases(session), every_route(session)
+    trials = running_on_routes(session)
+    return Desired(
+        revision=_revision(session),
+        store=known_store(session),
+        models=_models(session, _references(aliases, routes, kept(session))),
+        aliases=aliases,
+        grants=grants(session, now),
+        routes=routes,
+        experiments=trials,
+        stamp_key=stamp_key(session) if trials else b"",
+    )
+
+
+def _revision(session: Session) -> int:
+    counted = select(Counter.value).where(Counter.name == "desired")
+    return session.scalars(counted).one()
+
+
+def _aliases(session: Session) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = defaultdict(dict)
+    for row in session.scalars(select(Alias).order_by(Alias.model, Alias.name)):
+        found[row.model][row.name] = row.version
+    return dict(found)
+
+
+def _references(aliases: Aliases, routes: Iterable[Route], kept: Iterable[Kept]) -> References:
+    found: dict[str, list[tuple[int, str]]] = defaultdict(list)
+    for model, named in aliases.items():
+        found[model] += [(number, f"alias {alias}") for alias, number in named.items()]
+    for route in routes:
+        for model, number in dict.fromkeys((arm.model, arm.version) for arm in route.arms):
+            if number:  # what an alias stands for is pinned by the alias
+                found[model].append((number, f"route {route.name}"))
+    for one in kept:
+        found[one.model].append((one.version, one.by))
+    return dict(found)
+
+
+def _models(session: Session, references: References) -> tuple[WantedModel, ...]:
+    """Deployed models, and models of a folder that something refers to."""
+    pins = _pins(session, references)
+    deployed = select(Model, Repository.name).outerjoin(Repository)
+    rows = session.execute(deployed.where(Model.snapshot_digest.is_not(None))).all()
+    models = {row.name: _wanted(row, repository, pins) for row, repository in rows}
+    for name in references.keys() - models.keys():
+        models[name] = WantedModel(name, pins=pins[name])
+    return tuple(models[name] for name in sorted(models))
+
+
+def _wanted(row: Model, repository: str | None, pins: Mapping[str, tuple[Pin, ...]]) -> WantedModel:
+    return WantedModel(
+        name=row.name,
+        snapshot=row.snapshot_digest or "",
+        repository=repository or "",
+        commit=row.commit,
+        pins=pins.get(row.name, ()),
+    )
+
+
+def _pins(session: Session, references: References) -> dict[str, tuple[Pin, ...]]:
+    deployed = _deployed_versions(session, references)
+    kept = select(Version).join(Model, Model.name == Version.model)
+    kept = kept.where(Version.model.in_(references), Model.snapshot_digest.is_not(None))
+    versions = {(row.model, row.number): row for row in session.scalars(kept)}
+    pins = defaultdict(list)
+    for model, referred in references.items():
+        for number, by in referred:
+            version = versions.get((model, number))
+            snapshot = _snapshot_of(version, deployed.get(model)) if version else ""
+            pins[model].append(Pin(number, snapshot, by))
+    return {model: tuple(found) for model, found in pins.items()}
+
+
+def _deployed_versions(session: Session, references: References) -> dict[str, Snapshot]:
+    pairs = select(Model.name, Snapshot).join(Snapshot, Model.snapshot_digest == Snapshot.digest)
+    return dict(session.execute(pairs.where(Model.name.in_(references))).all())
+
+
+def _snapshot_of(version: Version, deployed: Snapshot | None) -> str:
+    """The deployed snapshot when it has the version, so that its config counts; otherwise the one
+    that the version came with."""
+    if deployed is not None and deployed.versions.get(str(version.number)) == version.digest:
+        return deployed.digest
+    return version.snapshot_digest

@@ -1,0 +1,117 @@
+"""How an experiment stands, and how it stood: analyses on request, and points for charts."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import func, insert, select
+from sqlalchemy.orm import Session
+
+from control.clock import text_of
+from control.experiments.judging import Analysis, as_json, judge, known
+from control.experiments.ledger import read_sums
+from control.experiments.moved import weights_moved
+from control.experiments.service import ExperimentView, get_experiment, running
+from control.experiments.tables import Point
+from control.experiments.words import sentence, verdict
+from control.transaction import Transaction
+
+LEAST_APART = timedelta(minutes=1)
+POINTS_PER_AGE = 200
+MOST_POINTS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class PointView:
+    """An interval `at` a moment; None for a bound that does not end."""
+
+    at: datetime
+    units: int
+    estimate: float | None
+    lower: float | None
+    upper: float | None
+    decision: str
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "at": text_of(self.at),
+            "units": self.units,
+            "estimate": self.estimate,
+            "lower": self.lower,
+            "upper": self.upper,
+            "decision": self.decision,
+        }
+
+
+def analyse(session: Session, name: str) -> Analysis:
+    """Raises NotFound."""
+    return analysed(session, get_experiment(session, name))
+
+
+def analysed(session: Session, view: ExperimentView) -> Analysis:
+    moved = weights_moved(session, view.route, view.started_at, view.stopped_at)
+    return judge(view.terms, read_sums(session, view.id), moved)
+
+
+def analysis_json(analysis: Analysis) -> dict[str, Any]:
+    """With its words."""
+    found = as_json(analysis)
+    for row, one in zip(found["comparisons"], analysis.comparisons, strict=True):
+        row["sentence"] = sentence(one, analysis.control)
+    return {**found, "verdict": verdict(analysis)}
+
+
+def record_points(tx: Transaction) -> int:
+    """A point for each running experiment that is due for one; how many. To be called every few
+    seconds by whoever leads: a minute apart at first, then a two-hundredth of the age."""
+    due = [view for view in running(tx.session) if _is_due(tx.session, view, tx.now)]
+    if due:
+        tx.alone()
+    for view in due:
+        _record(tx, view)
+    return len(due)
+
+
+def series(session: Session, name: str, metric: str, arm: str) -> list[PointView]:
+    """How the interval of one comparison went, oldest first. Raises NotFound."""
+    view = get_experiment(session, name)
+    wanted = select(Point).where(
+        Point.experiment_id == view.id, Point.metric == metric, Point.arm == arm
+    )
+    rows = session.scalars(wanted.order_by(Point.at).limit(MOST_POINTS))
+    return [
+        PointView(row.at, row.units, row.estimate, row.lower, row.upper, row.decision)
+        for row in rows
+    ]
+
+
+def _is_due(session: Session, view: ExperimentView, now: datetime) -> bool:
+    last = session.scalar(select(func.max(Point.at)).where(Point.experiment_id == view.id))
+    if last is None or view.started_at is None:
+        return True
+    return now - last >= max(LEAST_APART, (now - view.started_at) / POINTS_PER_AGE)
+
+
+def _record(tx: Transaction, view: ExperimentView) -> None:
+    analysis = analysed(tx.session, view)
+    rows = [
+        {
+            "experiment_id": view.id,
+            "metric": one.metric.name,
+            "arm": one.arm,
+            "at": tx.now,
+            "units": sum(analysis.units.values()),
+            "estimate": known(one.estimate),
+            "lower": known(one.interval.lower),
+            "upper": known(one.interval.upper),
+            "decision": one.decision.value,
+        }
+        for one in analysis.comparisons
+    ]
+    tx.session.execute(insert(Point), rows)
+    tx.happened(
+        "experiment.measured",
+        f"experiment:{view.name}",
+        progress=analysis.progress,
+        verdict=verdict(analysis),
+    )

@@ -1,0 +1,281 @@
+"""The life of an experiment: draft → running → stopped → concluded; a draft can be deleted.
+
+It watches the arms of a route and moves no traffic: shares that differ from the route's weights
+show up as a sample-ratio mismatch.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from control import paging
+from control.clock import new_id, text_of
+from control.errors import Conflict, Invalid, NotFound
+from control.experiments.judging import judge
+from control.experiments.ledger import open_ledger, read_sums
+from control.experiments.metrics import NAME
+from control.experiments.moved import weights_moved
+from control.experiments.namespaces import free_range
+from control.experiments.tables import Experiment
+from control.experiments.terms import Terms, parse_terms
+from control.experiments.words import verdict
+from control.paging import Order, Page
+from control.text import stored
+from control.transaction import Transaction, expect_revision
+
+MOST_RUNNING = 1_000
+LONGEST_WORDS, LONGEST_ROUTE = 4_096, 255
+_SHOWN = 20
+
+
+class State(StrEnum):
+    DRAFT = "draft"
+    RUNNING = "running"
+    STOPPED = "stopped"  # no new units; what exposed units do still counts for a while
+    CONCLUDED = "concluded"
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentView:
+    """`buckets`: of its namespace, empty before it first runs; `by` is who made it."""
+
+    id: str
+    name: str
+    route: str
+    state: State
+    terms: Terms
+    buckets: range
+    by: str
+    created_at: datetime
+    started_at: datetime | None
+    stopped_at: datetime | None
+    conclusion: Mapping[str, Any] | None
+    revision: int
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "name": self.name,
+            "route": self.route,
+            "state": self.state.value,
+            **self.terms.as_json(),
+            "buckets": [self.buckets.start, self.buckets.stop],
+            "by": self.by,
+            "created_at": text_of(self.created_at),
+            "started_at": text_of(self.started_at) if self.started_at else None,
+            "stopped_at": text_of(self.stopped_at) if self.stopped_at else None,
+            "conclusion": None if self.conclusion is None else dict(self.conclusion),
+            "revision": self.revision,
+        }
+
+
+def create_experiment(
+    tx: Transaction, name: str, route: str, terms: Mapping[str, Any]
+) -> ExperimentView:
+    """A draft. `terms` as `parse_terms` reads them; whether the route and the arms exist is for
+    the caller to see to. Raises Invalid, Conflict for a name that is taken."""
+    if not NAME.fullmatch(name):
+        raise Invalid(
+            f"'{name:.80}' cannot name an experiment: use 1 to 63 of a-z, 0-9, '_' and '-', with "
+            "a letter first",
+            "name",
+        )
+    if not route or len(route) > LONGEST_ROUTE or not route.isprintable():
+        raise Invalid(f"route cannot be {route!r:.80}; give the public name of a route", "route")
+    parsed = parse_terms(terms)
+    tx.alone()
+    if tx.session.scalar(select(Experiment.id).where(Experiment.name == name)):
+        raise Conflict(f"there is an experiment '{name}' already; choose another name")
+    row = Experiment(
+        id=new_id(tx.now),
+        name=name,
+        route=route,
+        state=State.DRAFT,
+        terms=parsed.as_json(),
+        first_bucket=0,
+        by=tx.actor.principal,
+        created_at=tx.now,
+        revision=1,
+    )
+    tx.session.add(row)
+    tx.changed("experiment.created", f"experiment:{name}", None, _facts(row), route=route)
+    return view_of(row)
+
+
+def start_experiment(tx: Transaction, name: str, expected: int | None = None) -> ExperimentView:
+    """From now on exposures count. Raises NotFound; Conflict for one that is no draft, for a route
+    that has one running, for a namespace without room; Stale."""
+    row = _held(tx, name, expected)
+    _check_state(row, "started", State.DRAFT)
+    terms = parse_terms(row.terms)
+    others = list(running(tx.session))
+    if len(others) >= MOST_RUNNING:
+        raise Conflict(f"{MOST_RUNNING} experiments are running; stop one first")
+    for other in others:
+        shared = terms.namespace and terms.namespace == other.terms.namespace
+        if other.route == row.route and not shared:
+            raise Conflict(
+                f"the route '{row.route}' has the experiment '{other.name}' running; stop it first,"
+                " or give both the same namespace to share it in"
+            )
+    held = _room(terms, others)
+    before = _facts(row)
+    row.first_bucket, row.started_at = held.start, tx.now
+    _move(row, State.RUNNING)
+    open_ledger(tx.session, row.id, terms)
+    tx.changed("experiment.started", f"experiment:{name}", before, _facts(row))
+    tx.desire()
+    return view_of(row)
+
+
+def stop_experiment(tx: Transaction, name: str, expected: int | None = None) -> ExperimentView:
+    """No new units from now on. Raises NotFound, Conflict for one that is not running, Stale."""
+    row = _held(tx, name, expected)
+    _check_state(row, "stopped", State.RUNNING)
+    before = _facts(row)
+    row.stopped_at = tx.now
+    _move(row, State.STOPPED)
+    tx.changed("experiment.stopped", f"experiment:{name}", before, _facts(row))
+    tx.desire()
+    return view_of(row)
+
+
+def conclude_experiment(
+    tx: Transaction, name: str, decision: str, expected: int | None = None
+) -> ExperimentView:
+    """Keep what was decided, in words, beside the verdict of the numbers; nothing counts any more.
+
+    Raises NotFound, Invalid without words, Conflict for one that is not stopped, Stale.
+    """
+    row = _held(tx, name, expected)
+    _check_state(row, "concluded", State.STOPPED)
+    words = stored(decision, LONGEST_WORDS).strip()
+    if not words:
+        raise Invalid(
+            "say in words what was decided, e.g. 'ship b: it converts better'", "decision"
+        )
+    before = _facts(row)
+    moved = weights_moved(tx.session, row.route, row.started_at, row.stopped_at)
+    found = judge(parse_terms(row.terms), read_sums(tx.session, row.id), moved)
+    row.conclusion = {
+        "decision": words,
+        "verdict": verdict(found),
+        "by": tx.actor.principal,
+        "at": text_of(tx.now),
+    }
+    _move(row, State.CONCLUDED)
+    tx.changed("experiment.concluded", f"experiment:{name}", before, _facts(row), decision=words)
+    return view_of(row)
+
+
+def delete_experiment(tx: Transaction, name: str, expected: int | None = None) -> ExperimentView:
+    """What it was. Raises NotFound, Conflict for one that has been started, Stale."""
+    row = _held(tx, name, expected)
+    _check_state(row, "deleted", State.DRAFT)
+    tx.session.delete(row)
+    tx.changed("experiment.deleted", f"experiment:{name}", _facts(row), None)
+    return view_of(row)
+
+
+def list_experiments(
+    session: Session,
+    *,
+    route: str | None = None,
+    state: State | None = None,
+    cursor: str | None = None,
+    limit: int = paging.USUAL,
+) -> Page[ExperimentView]:
+    """Newest first. Raises Invalid for a bad cursor or limit."""
+    wanted = select(Experiment)
+    if route is not None:
+        wanted = wanted.where(Experiment.route == route)
+    if state is not None:
+        wanted = wanted.where(Experiment.state == state)
+    order = Order((Experiment.id,), newest_first=True)
+    return paging.page(session, wanted, order, cursor, limit).map(view_of)
+
+
+def get_experiment(session: Session, name: str) -> ExperimentView:
+    """Raises NotFound naming some there are."""
+    return view_of(_found(session, name))
+
+
+def running(session: Session) -> tuple[ExperimentView, ...]:
+    """What gateways are to report exposures for, by name."""
+    wanted = select(Experiment).where(Experiment.state == State.RUNNING).order_by(Experiment.name)
+    return tuple(view_of(row) for row in session.scalars(wanted))
+
+
+def view_of(row: Experiment) -> ExperimentView:
+    terms = parse_terms(row.terms)
+    taken = range(row.first_bucket, row.first_bucket + terms.share_buckets)
+    return ExperimentView(
+        row.id,
+        row.name,
+        row.route,
+        State(row.state),
+        terms,
+        taken if row.started_at else range(0),
+        row.by,
+        row.created_at,
+        row.started_at,
+        row.stopped_at,
+        row.conclusion,
+        row.revision,
+    )
+
+
+def _room(terms: Terms, others: list[ExperimentView]) -> range:
+    if not terms.namespace:
+        return range(terms.share_buckets)
+    beside = [other for other in others if other.terms.namespace == terms.namespace]
+    held = free_range(terms.share_buckets, [other.buckets for other in beside])
+    if held is None:
+        names = ", ".join(f"{one.name} ({len(one.buckets) / 100:g} %)" for one in beside[:_SHOWN])
+        raise Conflict(
+            f"the namespace '{terms.namespace}' has no {terms.share_buckets / 100:g} % in one "
+            f"piece left beside {names}; take a smaller share or stop one of them"
+        )
+    return held
+
+
+def _held(tx: Transaction, name: str, expected: int | None) -> Experiment:
+    tx.alone()
+    row = _found(tx.session, name)
+    expect_revision(row.revision, expected, f"the experiment '{name}'")
+    return row
+
+
+def _found(session: Session, name: str) -> Experiment:
+    found = None
+    if name.isprintable():
+        found = session.scalar(select(Experiment).where(Experiment.name == name))
+    if found is None:
+        names = session.scalars(
+            select(Experiment.name).order_by(Experiment.id.desc()).limit(_SHOWN)
+        )
+        raise NotFound(
+            f"there is no experiment '{name:.80}'; the latest are {', '.join(names) or 'none'}"
+        )
+    return found
+
+
+def _check_state(row: Experiment, what: str, wanted: State) -> None:
+    if row.state != wanted:
+        raise Conflict(
+            f"the experiment '{row.name}' is {row.state}; only one that is {wanted.value} can be "
+            f"{what}"
+        )
+
+
+def _move(row: Experiment, state: State) -> None:
+    row.state, row.revision = state, row.revision + 1
+
+
+def _facts(row: Experiment) -> dict[str, Any]:
+    return {"state": str(row.state), "revision": row.revision, "terms": row.terms}

@@ -1,0 +1,255 @@
+"""Whether a candidate does worse than the stable version beside it: a table of verdicts. Pure.
+
+Counts are looked at as often as one likes: the intervals are always-valid.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from control.rollouts.arms import Arms, Compared, Stratum, compared
+from control.rollouts.plan import Guardrails
+from control.rollouts.state import Phase, RolloutState, Tail
+from control.rollouts.windows import P95, P99, LatencyGuard, tried
+from control.statistics.sequential import Interval, difference_of_rates
+
+FAIL_ALPHA = 0.10
+"""Two-sided, so 5 % for the side that counts: over the whole rollout."""
+
+STEP_ALPHA = 0.02
+"""For each step by itself, which notices what only began in it."""
+
+PAUSE_ALPHA = 0.20
+"""A pause costs less than an abort, and half the margin is between it and a candidate alike."""
+
+OUTPUT_ALPHA = 0.02
+"""For outputs that are not numbers, or empty: any difference counts, so it must be certain."""
+
+
+class Outcome(StrEnum):
+    OK = "ok"
+    WAITING = "waiting"  # too few requests so far
+    INCONCLUSIVE = "inconclusive"  # what was given is no number
+    PAUSE = "pause"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Of one guardrail, in words and numbers; rates are shares of requests."""
+
+    guardrail: str
+    outcome: Outcome
+    words: str
+    numbers: dict[str, float]
+
+    def as_json(self) -> dict[str, Any]:
+        """What is no number or infinite is null."""
+        finite = {k: v if math.isfinite(v) else None for k, v in self.numbers.items()}
+        return {
+            "guardrail": self.guardrail,
+            "outcome": str(self.outcome),
+            "words": self.words,
+            "numbers": finite,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Harm:
+    """A business metric: the always-valid interval of how much worse the candidate does. `unfit`:
+    why it says nothing of a rollout, "" where it does."""
+
+    metric: str
+    lower: float
+    upper: float
+    unfit: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """The candidate as servers see it. `missing`: live servers on which it is not ready, and
+    `failed`: why it cannot be, "" otherwise. `crashes` only grows. `memory_ratio`: resident over
+    declared memory, None where nothing is declared. `in_flight`: accepted and not answered yet."""
+
+    missing: tuple[str, ...] = ()
+    failed: str = ""
+    crashes: int = 0
+    memory_ratio: float | None = None
+    in_flight: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Everything a decision looks at, counted since the rollout began.
+
+    `arms` is None when the counts cannot be read, for the reason in `problem`. `mismatch`: in
+    words, that arms did not get the units they were meant to get.
+    """
+
+    arms: Arms | None
+    candidate: Candidate = Candidate()
+    problem: str = ""
+    mismatch: str = ""
+    harms: tuple[Harm, ...] = ()
+
+
+def judge(state: RolloutState, seen: Seen) -> tuple[Verdict, ...]:
+    """One verdict of each guardrail; those that need counts are missing when there are none."""
+    rails = state.plan.guardrails
+    always = (_crashes(state, seen.candidate), _memory(rails, seen.candidate))
+    if seen.arms is None:
+        return always
+    here = current(state, seen.arms)
+    strata = (*state.windows.strata, here)
+    return (
+        *always,
+        _breaker(state, seen.arms),
+        _errors(rails, strata, _beside_before(state, here)),
+        _outputs("not_a_number", "answers with NaN or infinity", strata),
+        _outputs("empty", "empty answers", strata),
+        _latency(P95, state.windows.p95, rails),
+        _latency(P99, state.windows.p99, rails),
+        *(_harm(harm) for harm in seen.harms),
+    )
+
+
+def current(state: RolloutState, arms: Arms) -> Stratum:
+    """What both arms answered since the phase began."""
+    base = state.windows.base
+    candidate = tried(arms, state.place).counts.since(tried(base, state.place).counts)
+    return Stratum(candidate, arms.control.counts.since(base.control.counts))
+
+
+def _crashes(state: RolloutState, candidate: Candidate) -> Verdict:
+    crashes = candidate.crashes - state.crashes
+    numbers = {"crashes": float(crashes)}
+    if candidate.failed:
+        return Verdict("crash", Outcome.FAIL, f"it failed: {candidate.failed}", numbers)
+    if crashes > 0:
+        times = "once" if crashes == 1 else f"{crashes} times"
+        return Verdict("crash", Outcome.FAIL, f"its worker crashed {times}", numbers)
+    return Verdict("crash", Outcome.OK, "no crash", numbers)
+
+
+def _memory(rails: Guardrails, candidate: Candidate) -> Verdict:
+    ratio = candidate.memory_ratio
+    if ratio is None:
+        return Verdict("memory", Outcome.WAITING, "no memory is declared or measured", {})
+    words = f"memory is {ratio:.2f} × what is declared (limit {rails.memory_ratio:.2f})"
+    outcome = Outcome.FAIL if ratio > rails.memory_ratio else Outcome.OK
+    if math.isnan(ratio):
+        outcome = Outcome.INCONCLUSIVE
+    return Verdict("memory", outcome, words, {"ratio": ratio, "limit": rails.memory_ratio})
+
+
+def _breaker(state: RolloutState, arms: Arms) -> Verdict:
+    rails = state.plan.guardrails
+    recent = tried(arms, state.place).counts.since(state.windows.recent)
+    numbers = {"errors": float(recent.errors), "requests": float(recent.requests)}
+    words = f"{recent.errors} of its last {recent.requests} requests failed"
+    if recent.requests < rails.breaker_requests:
+        return Verdict("breaker", Outcome.WAITING, words, numbers)
+    tripped = recent.errors >= rails.breaker_share * recent.requests
+    return Verdict("breaker", Outcome.FAIL if tripped else Outcome.OK, words, numbers)
+
+
+def _beside_before(state: RolloutState, here: Stratum) -> Stratum:
+    """The phase by itself. While the candidate has all traffic nobody answers beside it: then it is
+    held against what the stable version answered in the steps before, minutes ago."""
+    if state.place is not Phase.PROMOTING:
+        return here
+    before = (one.control for one in state.windows.strata)
+    return Stratum(here.candidate, sum(before, here.control))
+
+
+def _errors(rails: Guardrails, strata: Sequence[Stratum], here: Stratum) -> Verdict:
+    found = compared(strata, "errors")
+    if found is None:
+        return Verdict("errors", Outcome.WAITING, "not both arms have answered yet", {})
+    surely = _difference(found, FAIL_ALPHA)
+    margin = rails.error_margin
+    lower = max(surely.lower, _lower(compared((here,), "errors"), STEP_ALPHA, margin))
+    likely = _lower(found, PAUSE_ALPHA, margin / 2)
+    worse = f"worse by at least {100 * max(lower, likely):.2f} points"
+    words = (
+        f"{found.candidate:.2%} of its requests failed, {found.control:.2%} of the stable "
+        f"version's: {worse if max(lower, likely) > 0 else 'not surely worse'} "
+        f"(limit {100 * margin:.2f}, half of it to pause)"
+    )
+    numbers = {**_rates(found), "lower": lower, "upper": surely.upper, "limit": margin}
+    return Verdict("errors", _of_bounds(lower, likely, margin), words, numbers)
+
+
+def _of_bounds(surely: float, likely: float, margin: float) -> Outcome:
+    if surely > margin:
+        return Outcome.FAIL
+    return Outcome.PAUSE if likely > margin / 2 else Outcome.OK
+
+
+def _outputs(metric: str, what: str, strata: Sequence[Stratum]) -> Verdict:
+    found = compared(strata, metric)
+    if found is None:
+        return Verdict(metric, Outcome.WAITING, "not both arms have answered yet", {})
+    lower = _lower(found, OUTPUT_ALPHA, 0.0)
+    words = (
+        f"{what}: {found.candidate:.2%} of its requests, {found.control:.2%} of the stable "
+        "version's"
+    )
+    outcome = Outcome.FAIL if lower > 0 else Outcome.OK
+    return Verdict(metric, outcome, words, {**_rates(found), "lower": lower})
+
+
+def _lower(found: Compared | None, alpha: float, above: float) -> float:
+    """The interval's lower bound; -1.0, unasked, where even its middle is not above `above`."""
+    if found is None or found.candidate - found.control <= above:
+        return -1.0
+    return _difference(found, alpha).lower
+
+
+def _difference(found: Compared, alpha: float) -> Interval:
+    return difference_of_rates(
+        found.bad_candidate, found.n_candidate, found.bad_control, found.n_control, alpha
+    )
+
+
+def _rates(found: Compared) -> dict[str, float]:
+    return {"candidate": found.candidate, "control": found.control}
+
+
+def _latency(guard: LatencyGuard, tail: Tail, rails: Guardrails) -> Verdict:
+    if tail.ratio is None:
+        words = f"no window with {guard.sample} answers of each arm yet"
+        return Verdict(guard.name, Outcome.WAITING, words, {})
+    windows = "window" if tail.slow == 1 else "windows"
+    words = (
+        f"{guard.name} was {tail.ratio:.2f} × the stable version's; above "
+        f"{rails.latency_ratio:.2f} × in {tail.slow} {windows} in a row (limit "
+        f"{rails.latency_windows}), at least {tail.lower:.2f} × over the step"
+    )
+    numbers = {
+        "ratio": tail.ratio,
+        "limit": rails.latency_ratio,
+        "slow_windows": float(tail.slow),
+        "lower": tail.lower,
+    }
+    return Verdict(guard.name, _of_tail(tail, rails), words, numbers)
+
+
+def _of_tail(tail: Tail, rails: Guardrails) -> Outcome:
+    if tail.slow >= rails.latency_windows:
+        return Outcome.FAIL
+    return Outcome.PAUSE if tail.lower > rails.latency_pause_ratio else Outcome.OK
+
+
+def _harm(harm: Harm) -> Verdict:
+    numbers = {"lower": harm.lower, "upper": harm.upper}
+    if harm.unfit:
+        return Verdict(harm.metric, Outcome.WAITING, harm.unfit, numbers)
+    if math.isnan(harm.lower) or math.isnan(harm.upper):
+        return Verdict(harm.metric, Outcome.INCONCLUSIVE, f"{harm.metric} is no number", numbers)
+    if harm.lower > 0:
+        words = f"{harm.metric} is worse by at least {harm.lower:.3g}"
+        return Verdict(harm.metric, Outcome.FAIL, words, numbers)
+    return Verdict(harm.metric, Outcome.OK, f"{harm.metric} is not surely worse", numbers)

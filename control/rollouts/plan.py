@@ -1,0 +1,111 @@
+"""What a rollout does and when it stops: steps, holds, samples, guardrails. Pure.
+
+`control.rollouts.plan_keys` reads a plan from a model's config or from JSON.
+"""
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+BUCKETS = 10_000
+"""The whole of a name's traffic; a weight is a number of buckets, so a percent has two decimals."""
+
+HOLD_S, MIN_SAMPLE = 300.0, 2_000
+MIRROR_SAMPLE = 200
+
+
+class Mode(StrEnum):
+    """Who moves a rollout on."""
+
+    IMMEDIATE = "immediate"  # all traffic as soon as the candidate is ready
+    MANUAL = "manual"  # a person promotes every step; guardrails still take it back
+    PROGRESSIVE = "progressive"  # by itself
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """`weight` in buckets; over when `hold_s` seconds have passed and both arms have answered
+    `min_sample` requests."""
+
+    weight: int
+    hold_s: float = HOLD_S
+    min_sample: int = MIN_SAMPLE
+
+
+@dataclass(frozen=True, slots=True)
+class Guardrails:
+    """What takes a candidate back; everything is relative to the stable arm at the same time.
+
+    `window_s`: how long an analysis window is at least. `error_margin` and `breaker_share` are
+    shares of requests (0 to 1). `latency_windows`: so many windows in a row must be slower than
+    `latency_ratio`; `latency_pause_ratio` is for a bound of the interval. `memory_ratio`: resident
+    over declared memory; `memory_mib` is what a worker of the candidate is declared to hold, 0 for
+    nothing declared.
+    """
+
+    window_s: float = 30.0
+    error_margin: float = 0.005
+    latency_ratio: float = 1.25
+    latency_pause_ratio: float = 1.10
+    latency_windows: int = 3
+    breaker_requests: int = 20
+    breaker_share: float = 0.5
+    memory_ratio: float = 1.2
+    memory_mib: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutPlan:
+    """`mirror`: copies of requests before the first step, None for none. `last`: how long all
+    traffic is watched before the candidate is called healthy. `prewarm_s`: how long the candidate
+    may take to be ready everywhere. `no_data_s`: how long a step may be without new requests.
+    `rollback_window`: so many versions back a version takes over without steps."""
+
+    mode: Mode = Mode.PROGRESSIVE
+    mirror: Step | None = Step(500, HOLD_S, MIRROR_SAMPLE)
+    steps: tuple[Step, ...] = (Step(100), Step(500), Step(2_500), Step(5_000))
+    last: Step = Step(BUCKETS)
+    guardrails: Guardrails = field(default_factory=Guardrails)
+    prewarm_s: float = 600.0
+    no_data_s: float = 600.0
+    rollback_window: int = 3
+
+    def without_mirror(self) -> "RolloutPlan":
+        """For a model with sequences or state, of which a copy would be another request."""
+        return replace(self, mirror=None)
+
+    def as_json(self) -> dict[str, Any]:
+        """In the form that `control.rollouts.plan_keys.parse_plan` reads."""
+        rails = self.guardrails
+        return {
+            "mode": str(self.mode),
+            "mirror": percent(self.mirror.weight) if self.mirror else 0,
+            "mirror_hold": self.mirror.hold_s if self.mirror else 0,
+            "mirror_sample": self.mirror.min_sample if self.mirror else MIRROR_SAMPLE,
+            "steps": [_step_json(step) for step in (*self.steps, self.last)],
+            "window": rails.window_s,
+            "error_margin": rails.error_margin * 100,
+            "latency_ratio": rails.latency_ratio,
+            "latency_pause_ratio": rails.latency_pause_ratio,
+            "latency_windows": rails.latency_windows,
+            "breaker_requests": rails.breaker_requests,
+            "breaker_share": rails.breaker_share * 100,
+            "memory_ratio": rails.memory_ratio,
+            "memory_mib": rails.memory_mib,
+            "prewarm": self.prewarm_s,
+            "no_data": self.no_data_s,
+            "rollback_window": self.rollback_window,
+        }
+
+
+def percent(weight: int) -> float:
+    """Of all traffic."""
+    return weight * 100 / BUCKETS
+
+
+def _step_json(step: Step) -> dict[str, float]:
+    return {
+        "weight": percent(step.weight),
+        "hold": step.hold_s,
+        "min_sample": step.min_sample,
+    }

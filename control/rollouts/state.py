@@ -1,0 +1,184 @@
+"""Where a rollout stands, as one frozen value with its deadlines, so that a restart changes
+nothing. Pure.
+
+PENDING ─▶ PREWARM ─▶ [MIRROR] ─▶ STEP(i) ─▶ PROMOTING ─▶ HEALTHY
+              └──────────┴───────────┴────────────┴─▶ ABORTING ─▶ DEGRADED ─ retry ─▶ PENDING
+PREWARM, MIRROR, STEP and PROMOTING ⇄ PAUSED(reason); what has not ended may be SUPERSEDED.
+"""
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from control.rollouts.arms import Arms, Counts, Stratum
+from control.rollouts.plan import RolloutPlan
+from control.rollouts.plan_keys import stored_plan
+from control.statistics.histogram import Histogram
+
+
+class Phase(StrEnum):
+    PENDING = "pending"
+    PREWARM = "prewarm"  # being loaded, with no traffic
+    MIRROR = "mirror"  # answers copies nobody waits for
+    STEP = "step"
+    PAUSED = "paused"  # the weight stays as it is, and the guardrails go on
+    PROMOTING = "promoting"  # has all traffic and is watched a last time
+    HEALTHY = "healthy"  # is the stable version now
+    ABORTING = "aborting"  # has no traffic any more; what it has accepted is finished
+    DEGRADED = "degraded"  # was taken back
+    SUPERSEDED = "superseded"  # a newer candidate took its place
+
+
+ENDS = (Phase.HEALTHY, Phase.DEGRADED, Phase.SUPERSEDED)
+
+
+class PauseReason(StrEnum):
+    MANUAL = "manual"
+    INCONCLUSIVE = "inconclusive"  # a guardrail has no number at the end of a step
+    NO_DATA = "no_data"
+    SRM = "srm"  # the arms did not get the units they were meant to get
+    SIGNAL = "signal"  # probably worse, but not by the margin
+    METRIC_ERROR = "metric_error"  # the counts cannot be read
+
+
+class Transition(StrEnum):
+    """What happens to a rollout; the events are called "rollout.<transition>"."""
+
+    START = "start"
+    PREWARM = "prewarm"
+    MIRROR = "mirror"
+    STEP = "step"
+    PAUSE = "pause"
+    RESUME = "resume"
+    PROMOTE = "promote"
+    HEALTHY = "healthy"
+    ABORT = "abort"
+    DEGRADE = "degrade"
+    SUPERSEDE = "supersede"
+    RETRY = "retry"
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """Latency windows of one quantile: cumulative histograms where the open one began, how many
+    closed ones in a row were slow, and what the last one said (NaN before the first)."""
+
+    since: float
+    control: Histogram = field(default_factory=Histogram, compare=False)
+    candidate: Histogram = field(default_factory=Histogram, compare=False)
+    slow: int = 0
+    ratio: float | None = None
+    lower: float = 0.0
+
+    def as_list(self) -> list[Any]:
+        hists = [self.control.as_list(), self.candidate.as_list()]
+        return [self.since, *hists, self.slow, self.ratio, self.lower]
+
+    @classmethod
+    def from_list(cls, packed: list[Any]) -> "Tail":
+        since, control, candidate, *rest = packed
+        return cls(since, Histogram.from_list(control), Histogram.from_list(candidate), *rest)
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """What the guardrails remember: the counts where the phase began (`base`), the ended steps
+    (`strata`), open latency windows by quantile, and the candidate's counts where the fast
+    breaker's window began."""
+
+    base: Arms = field(default_factory=Arms)
+    strata: tuple[Stratum, ...] = ()
+    p95: Tail = field(default_factory=lambda: Tail(0.0))
+    p99: Tail = field(default_factory=lambda: Tail(0.0))
+    recent_since: float = 0.0
+    recent: Counts = field(default_factory=Counts)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "base": self.base.as_list(),
+            "strata": [[one.candidate.as_list(), one.control.as_list()] for one in self.strata],
+            "p95": self.p95.as_list(),
+            "p99": self.p99.as_list(),
+            "recent": [self.recent_since, *self.recent.as_list()],
+        }
+
+    @classmethod
+    def from_json(cls, raw: dict[str, Any]) -> "Windows":
+        since, *recent = raw["recent"]
+        return cls(
+            Arms.from_list(raw["base"]),
+            tuple(Stratum(Counts(*a), Counts(*b)) for a, b in raw["strata"]),
+            Tail.from_list(raw["p95"]),
+            Tail.from_list(raw["p99"]),
+            since,
+            Counts(*recent),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutState:
+    """Moments are seconds since the epoch.
+
+    `shortcut`: why there are no steps, "" if there are. `step` counts from 0, -1 before the first;
+    `weight` and `mirror` are buckets. A pause remembers the phase it interrupts, and `done` that
+    this phase only waits for a person. `deadline`: when the hold is over, or PREWARM or ABORTING
+    is at the latest; `min_sample` is what the phase needs. `data_requests` and `data_until` watch
+    for traffic; `unread` counts failed readings in a row, the last at `unread_at`. `crashes` of
+    the candidate were there before; `accepted` are reasons that a person has overruled.
+    """
+
+    plan: RolloutPlan
+    shortcut: str = ""
+    phase: Phase = Phase.PENDING
+    step: int = -1
+    weight: int = 0
+    mirror: int = 0
+    reason: str = ""
+    pause: PauseReason | None = None
+    interrupts: Phase | None = None
+    done: bool = False
+    since: float = 0.0
+    paused_at: float = 0.0
+    deadline: float = 0.0
+    min_sample: int = 0
+    data_requests: int = 0
+    data_until: float = 0.0
+    unread: int = 0
+    unread_at: float = 0.0
+    crashes: int = 0
+    accepted: tuple[PauseReason, ...] = ()
+    windows: Windows = field(default_factory=Windows)
+
+    @property
+    def ended(self) -> bool:
+        return self.phase in ENDS
+
+    @property
+    def place(self) -> Phase:
+        """The phase, or the one that a pause interrupts."""
+        return self.interrupts or self.phase
+
+    def as_json(self) -> dict[str, Any]:
+        """All but the plan, which has a column of its own."""
+        plain = {name: getattr(self, name) for name in _PLAIN}
+        return {**plain, "accepted": list(self.accepted), "windows": self.windows.as_json()}
+
+
+def state_of(plan: dict[str, Any], raw: dict[str, Any]) -> RolloutState:
+    """From a plan and a state in JSON; what a later build has added is left out."""
+    made = RolloutState(stored_plan(plan), **{name: raw[name] for name in _PLAIN if name in raw})
+    return replace(
+        made,
+        phase=Phase(made.phase),
+        pause=PauseReason(made.pause) if made.pause else None,
+        interrupts=Phase(made.interrupts) if made.interrupts else None,
+        accepted=tuple(PauseReason(one) for one in raw.get("accepted", ())),
+        windows=Windows.from_json(raw["windows"]),
+    )
+
+
+_PLAIN = tuple(
+    name
+    for name in RolloutState.__dataclass_fields__
+    if name not in ("plan", "accepted", "windows")
+)

@@ -1,0 +1,112 @@
+"""The servers that share this database: which there are, and which are alive."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import delete, select
+from sqlalchemy.orm import Session
+
+from control import leases
+from control.clock import text_of
+from control.errors import Conflict, NotFound
+from control.tables import LoadState, Server
+from control.transaction import Transaction
+
+BEAT_S = 5.0
+"""How often a server says that it is there."""
+
+ALIVE_S = 20.0
+"""A server that has been silent for longer is taken for dead."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerView:
+    """`boot` is new with every start of its control process."""
+
+    id: str
+    boot: str
+    version: str
+    admin_url: str
+    started_at: datetime
+    seen_at: datetime
+    alive: bool
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "version": self.version,
+            "admin_url": self.admin_url,
+            "started_at": text_of(self.started_at),
+            "seen_at": text_of(self.seen_at),
+            "alive": self.alive,
+        }
+
+
+def register(
+    tx: Transaction, server_id: str, boot: str, version: str, admin_url: str
+) -> ServerView:
+    """A control process has started; whoever had this id before learns so at its next beat.
+
+    There is one at a time of a server, so that its predecessor has ended, and holds nothing.
+    """
+    tx.alone()
+    row = tx.session.get(Server, server_id)
+    if row is None:
+        row = Server(id=server_id)
+        tx.session.add(row)
+    else:
+        leases.inherit(tx, row.boot)
+    row.boot, row.version, row.admin_url = boot, version, admin_url
+    row.started_at = row.seen_at = tx.now
+    tx.happened("server.started", f"server:{server_id}", version=version, admin_url=admin_url)
+    return _view(row, tx.now)
+
+
+def heartbeat(tx: Transaction, server_id: str, boot: str) -> bool:
+    """Still there. False when another process has registered with this id, or it was forgotten."""
+    row = tx.session.get(Server, server_id)
+    if row is None or row.boot != boot:
+        return False
+    row.seen_at = tx.now
+    return True
+
+
+def list_servers(session: Session, now: datetime) -> list[ServerView]:
+    """By id."""
+    return [_view(row, now) for row in session.scalars(select(Server).order_by(Server.id))]
+
+
+def alive(session: Session, now: datetime) -> frozenset[str]:
+    """Ids of the servers heard of lately."""
+    return frozenset(one.id for one in list_servers(session, now) if one.alive)
+
+
+def forget(tx: Transaction, server_id: str) -> None:
+    """Remove a dead server and what it said. Raises NotFound, Conflict while it is alive."""
+    tx.alone()
+    row = tx.session.get(Server, server_id)
+    if row is None:
+        raise NotFound(f"there is no server '{server_id:.80}'")
+    if _is_alive(row, tx.now):
+        raise Conflict(f"the server '{server_id}' is alive; stop it first")
+    tx.session.execute(delete(LoadState).where(LoadState.server_id == server_id))
+    tx.session.delete(row)
+    before = {"admin_url": row.admin_url, "seen_at": text_of(row.seen_at)}
+    tx.changed("server.forgotten", f"server:{server_id}", before, None)
+
+
+def _is_alive(row: Server, now: datetime) -> bool:
+    return now - row.seen_at <= timedelta(seconds=ALIVE_S)
+
+
+def _view(row: Server, now: datetime) -> ServerView:
+    return ServerView(
+        id=row.id,
+        boot=row.boot,
+        version=row.version,
+        admin_url=row.admin_url,
+        started_at=row.started_at,
+        seen_at=row.seen_at,
+        alive=_is_alive(row, now),
+    )

@@ -1,0 +1,9 @@
+"""Text of strangers in the form that both databases can keep."""
+
+
+def stored(text: str, most_characters: int) -> str:
+    """`text` without NUL and lone surrogates; what is longer is cut and ends in "…"."""
+    kept = text.replace("\0", "").encode(errors="replace").decode()
+    if len(kept) <= most_characters:
+        return kept
+    return kept[: most_characters - 1] + "…"

@@ -1,0 +1,1 @@
+"""Four versions of a model, pushed one after the other while clients are sending."""

@@ -1,0 +1,15 @@
+"""Writes a version of the story teller; see `examples.stories.train`, which has it done."""
+
+from pathlib import Path
+
+from examples.stories.checkpoint import save
+from examples.stories.tokens import train_tokenizer
+from examples.stories.training import Recipe, train
+
+RECIPE = Recipe()
+
+
+def build(version: int, folder: Path) -> None:
+    """Train from scratch and write the checkpoint; minutes."""
+    tokenizer = train_tokenizer(RECIPE.seed)
+    save(train(tokenizer, RECIPE).network, tokenizer, folder)

@@ -1,0 +1,1 @@
+"""Hosts git repositories that models are pushed to: bare folders, system git, rules for a push."""

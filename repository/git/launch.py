@@ -1,0 +1,33 @@
+"""Becomes git, after having tied itself to its parent and given itself limits.
+
+A script of its own, run by `python -I -S`: code between fork and exec is not safe in a process
+with threads. Arguments: parent's pid, bytes of private memory (0: no limit), niceness, git, its
+arguments.
+"""
+
+import ctypes
+import os
+import resource
+import signal
+import sys
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    parent_pid, memory_bytes, nice = (int(word) for word in sys.argv[1:4])
+    # SIGTERM and not SIGKILL: git then removes its quarantine and its lock files.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent_pid:
+        os._exit(1)
+    if memory_bytes:
+        resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # Python ignores it; git is to end when nobody reads what it writes.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    os.nice(nice)
+    os.execv(sys.argv[4], sys.argv[4:])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Fetches a model, or one version of it, from a URL into a staging folder."""

@@ -1,0 +1,76 @@
+"""The entries of a zip archive, read without trusting what its directory says."""
+
+import stat
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from repository.sources.entry import Entry
+from repository.sources.errors import BadArchive, TooLarge
+
+_DIRECTORY_BYTES_PER_FILE = 1024
+_ENCRYPTED = 0x1
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_KINDS = {
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+}
+
+
+def entries(archive: Path, max_files: int) -> Iterator[Entry]:
+    """Raises `BadArchive` when it is no zip, `TooLarge` when its directory is out of proportion."""
+    with _reading(archive), open(archive, "rb") as file:
+        _refuse_long_directory(archive, file, max_files)
+        with zipfile.ZipFile(file) as opened:
+            for info in opened.infolist():
+                yield _entry(archive, opened, info)
+
+
+def _entry(archive: Path, opened: zipfile.ZipFile, info: zipfile.ZipInfo) -> Entry:
+    @contextmanager
+    def content() -> Iterator[IO[bytes]]:
+        with _reading(archive), opened.open(info) as file:
+            yield file
+
+    return Entry(info.filename.rstrip("/"), info.is_dir(), _refused(info), content)
+
+
+def _refused(info: zipfile.ZipInfo) -> str:
+    if info.flag_bits & _ENCRYPTED:
+        return "encrypted"
+    if info.compress_type not in _METHODS:
+        # bzip2 and lzma may ask for gigabytes of memory to unpack a few bytes.
+        return "packed in another way than stored or deflated"
+    return _KINDS.get(stat.S_IFMT(info.external_attr >> 16), "")
+
+
+def _refuse_long_directory(archive: Path, file: IO[bytes], max_files: int) -> None:
+    size_bytes = directory_bytes(file)
+    if size_bytes is None:
+        raise BadArchive(f"'{archive.name}' is no zip archive, or its end is missing")
+    if size_bytes > (max_files + 1) * _DIRECTORY_BYTES_PER_FILE:
+        raise TooLarge(f"'{archive.name}' has more than {max_files} files, going by its directory")
+    file.seek(0)
+
+
+def directory_bytes(file: IO[bytes]) -> int | None:
+    """How much of a zip archive is its directory, None when it is no such archive.
+
+    zipfile makes objects of the whole directory at once; this is the size it will read.
+    """
+    found = zipfile._EndRecData(file)  # type: ignore[attr-defined]
+    return None if found is None else int(found[5])
+
+
+@contextmanager
+def _reading(archive: Path) -> Iterator[None]:
+    try:
+        yield
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, ValueError) as error:
+        raise BadArchive(f"'{archive.name}' is damaged: {str(error)[:200]}") from error

@@ -1,0 +1,200 @@
+"""The engine's loop as a plain object: schedule → run → commit, one step at a time.
+
+No process, no clock and no I/O: whoever owns it calls `step` and carries the outputs away.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from backends.llm.grammar_spec import Grammar, GrammarSpec
+from backends.llm.runner import Done, Job, Runner
+from backends.llm.tokeniser import Tokeniser
+from schedulers.llm.answer import Answer
+from schedulers.llm.generation import GenerateRequest, Output
+from schedulers.llm.request import Finish
+from schedulers.llm.scheduler import Counts, Scheduler
+from schedulers.llm.step import Advance, Chunk
+
+Compile = Callable[[GrammarSpec], "Future[Grammar]"]
+"""Begin to compile a grammar elsewhere, and return at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """How tokens read: the tokeniser, how many the model knows, and which end an answer."""
+
+    tokeniser: Tokeniser
+    size: int
+    end_ids: tuple[int, ...] = ()
+
+
+class Engine:
+    """Requests from `submit` to the Output that has a `finish`; used by one thread."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        runner: Runner,
+        vocabulary: Vocabulary,
+        compile: Compile | None = None,
+    ) -> None:
+        self._scheduler = scheduler
+        self._runner = runner
+        self._vocabulary = vocabulary
+        self._compile = compile
+        self._compiling: dict[str, Future[Grammar]] = {}
+        self._answers: dict[str, Answer] = {}
+        self._started: list[str] = []
+        self._given_back = 0
+        self.steps = 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether `step` has anything to compute, or a compiled grammar to take in."""
+        return self._scheduler.busy or any(one.done() for one in self._compiling.values())
+
+    @property
+    def compiling(self) -> bool:
+        """Whether requests wait for their grammars; `step` looks after their deadlines."""
+        return bool(self._compiling)
+
+    def take_started(self) -> tuple[str, ...]:
+        """The requests that were computed for the first time since this was last asked."""
+        started, self._started = tuple(self._started), []
+        return started
+
+    def counts(self) -> Counts:
+        return self._scheduler.counts()
+
+    def forget_cached(self) -> int:
+        """Drop the prefix cache; how many blocks that were."""
+        return self._scheduler.forget_cached()
+
+    def shrink(self, blocks: int) -> int:
+        """Give the memory of about so many blocks back that hold nothing or are only cached, and
+        do without them until `grow`; bytes that went, which is what whole pages there were."""
+        return self._give_back(self._scheduler.withdraw(blocks))
+
+    def grow(self, blocks: int) -> int:
+        """Use at most so many of the blocks again that were given back; their bytes."""
+        return -self._give_back(self._scheduler.restore(blocks))
+
+    def _give_back(self, withdrawn: Sequence[int]) -> int:
+        """Bytes by which what these blocks give back is more than what was given back before."""
+        before, self._given_back = self._given_back, self._runner.discard(withdrawn)
+        return self._given_back - before
+
+    def submit(self, request: GenerateRequest, now_s: float) -> None:
+        """Take a request in; a certain Output with a `finish` will end it.
+
+        Raises ValueError (a field is senseless), PromptTooLong or TooMuchWaiting; then it is still
+        the caller's.
+        """
+        self._refuse_unknown_tokens(request)
+        answer = Answer(request, self._vocabulary.tokeniser, self._vocabulary.end_ids)
+        if request.grammar is not None and self._compile is None:
+            raise ValueError("grammar is set, but this engine follows no grammars")
+        held = request.grammar is not None
+        self._scheduler.submit(answer.token_request(), now_s, held=held)
+        self._answers[request.id] = answer
+        if request.grammar is not None and self._compile is not None:
+            self._compiling[request.id] = self._compile(request.grammar)
+
+    def cancel(self, id: str) -> bool:
+        """Forget a request and free its blocks at once; no Output comes. False if it is over."""
+        self._answers.pop(id, None)
+        if (compiling := self._compiling.pop(id, None)) is not None:
+            compiling.cancel()
+        return self._scheduler.finish(id)
+
+    def step(self, now_s: float) -> list[Output]:
+        """Compute one step. What fails is told to the requests concerned, never raised."""
+        outputs = self._take_grammars()
+        step = self._scheduler.schedule(now_s)
+        outputs += [self._end(one.id, one.reason, one.message) for one in step.ended]
+        jobs = self._jobs(step.chunks, outputs)
+        if not jobs:
+            return outputs
+        try:
+            results = dict(zip(jobs, self._runner.run([*jobs.values()]), strict=True))
+        except Exception as error:  # noqa: BLE001 (every request of the step hears of it)
+            message = f"the model could not compute: {error}"
+            return outputs + [self._end(chunk.id, Finish.FAILED, message) for chunk in jobs]
+        self.steps += 1
+        for chunk, done in results.items():
+            if chunk.samples and done.sampled is None:
+                message = "the model's logits are not numbers"
+                self._runner.clear(self._scheduler.discard(chunk.id))
+                outputs.append(self._end(chunk.id, Finish.FAILED, message))
+        advances = self._scheduler.commit(step, _tokens(results))
+        self._tell(results, {one.id: one for one in advances}, outputs)
+        return outputs
+
+    def _take_grammars(self) -> list[Output]:
+        """Let those go whose grammars have been compiled; the ends of those whose cannot be."""
+        ended = []
+        for id in [id for id, future in self._compiling.items() if future.done()]:
+            future = self._compiling.pop(id)
+            error = future.exception()
+            if error is None:
+                self._answers[id].grammar = future.result()
+                self._scheduler.let_go(id)
+            else:
+                ended.append(self._end(id, Finish.INVALID, str(error)))
+        return ended
+
+    def _jobs(self, chunks: Sequence[Chunk], outputs: list[Output]) -> dict[Chunk, Job]:
+        """What to compute; a request whose grammar fails is told so and left out."""
+        jobs = {}
+        for chunk in chunks:
+            answer = self._answers[chunk.id]
+            if not answer.begun:
+                self._started.append(chunk.id)
+            try:
+                jobs[chunk] = answer.job(chunk)
+            except Exception as error:  # noqa: BLE001 (a grammar may raise anything)
+                outputs.append(self._end(chunk.id, Finish.FAILED, f"the grammar failed: {error}"))
+        return jobs
+
+    def _tell(
+        self, results: dict[Chunk, Done], advances: dict[str, Advance], outputs: list[Output]
+    ) -> None:
+        for chunk, done in results.items():
+            answer = self._answers.get(chunk.id)
+            if answer is None:
+                continue
+            try:
+                output = answer.heard(chunk, done, advances.get(chunk.id))
+            except Exception as error:  # noqa: BLE001 (a grammar may raise anything)
+                outputs.append(self._end(chunk.id, Finish.FAILED, f"the answer failed: {error}"))
+                continue
+            if output is not None:
+                outputs.append(output)
+                if output.finish is not None:
+                    self.cancel(chunk.id)
+
+    def _end(self, id: str, finish: Finish, message: str) -> Output:
+        output = self._answers[id].ended(finish, message)
+        self.cancel(id)
+        return output
+
+    def _refuse_unknown_tokens(self, request: GenerateRequest) -> None:
+        biased = [token for token, _ in request.sampling.logit_bias]
+        size = self._vocabulary.size
+        for name, tokens in (
+            ("prompt", request.prompt),
+            ("stop_ids", request.stop_ids),
+            ("logit_bias", biased),
+        ):
+            for token in tokens:
+                if not 0 <= token < size:
+                    raise ValueError(
+                        f"{name} has the token {token}; the model's tokens are 0 to {size - 1}"
+                    )
+
+
+def _tokens(results: dict[Chunk, Done]) -> dict[str, int]:
+    return {
+        chunk.id: done.sampled.token for chunk, done in results.items() if done.sampled is not None
+    }

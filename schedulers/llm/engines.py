@@ -1,0 +1,236 @@
+"""The engines of one model: who gets a request, what has died or stuck, what was counted.
+
+Belongs to `schedulers.llm.language_scheduler`, on the loop's thread.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from backends.seam import Instance
+from schedulers.counters import TokenCounters
+from schedulers.llm.asked import AskedTicket
+from schedulers.llm.frames import Cancel, Figures, Grow, Message, Resized, Shrink
+from schedulers.llm.instance import EngineInstance
+
+LOOK_S = 0.5
+"""How often engines are looked at while they have work."""
+REVIVAL_PATIENCE_S = 120.0
+"""How long tickets without an engine wait for one to come back."""
+
+_COUNTED = ("prompt_tokens", "generated_tokens", "prefix_hit_tokens", "preemptions")
+_GAUGES = (
+    "running", "waiting", "waiting_tokens", "blocks_in_use", "blocks_cached", "blocks_empty",
+)  # fmt: skip
+_NOTHING = Figures(*[0] * len(Figures._fields))
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """One engine. `tickets`: those with an answer in it, by the engine's name for that answer.
+
+    `deaths`: of its process, as far as they were dealt with. `told_ns`: when it last said anything,
+    or was given work after it had none. `leaving`: it gets no more. `given_back`: bytes of its
+    cache; after a restart it `owes` them again. `resized`: who waits for its answer to that.
+    """
+
+    instance: EngineInstance
+    deaths: int
+    tickets: dict[str, AskedTicket] = field(default_factory=dict)
+    told_ns: int = 0
+    figures: Figures = _NOTHING
+    leaving: bool = False
+    given_back: int = 0
+    owes: bool = False
+    resized: "asyncio.Future[int] | None" = None
+
+    @property
+    def ready(self) -> bool:
+        return self.instance.ready and self.deaths == self.instance.deaths and not self.leaving
+
+
+class Engines:
+    """`hear(lane, message)`: what an engine says, on the loop. `orphaned(ticket)`: its engine died.
+    `homed()`: an engine is there for those that wait for one.
+    """
+
+    def __init__(
+        self,
+        counters: TokenCounters,
+        stall_s: int,
+        hear: Callable[[Lane, Message], None],
+        orphaned: Callable[[AskedTicket], None],
+        homed: Callable[[], None],
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._counters = counters
+        self._stall_s = stall_s
+        self._hear = hear
+        self._orphaned = orphaned
+        self._homed = homed
+        self._lanes: list[Lane] = []
+        self._watch: asyncio.TimerHandle | None = None
+        self._retiring: set[asyncio.Task[None]] = set()
+        self.steps = 0
+
+    @property
+    def ready(self) -> int:
+        """How many can be given work."""
+        return sum(lane.ready for lane in self._lanes)
+
+    def give(self, ticket: AskedTicket, names: Sequence[str], message: Message) -> bool:
+        """Say `message`, which asks for answers by these names, to the least busy engine; False
+        where there is none."""
+        ready = [lane for lane in self._lanes if lane.ready]
+        if not ready:
+            return False
+        lane = min(ready, key=lambda one: len(one.tickets))
+        if not lane.tickets:
+            lane.told_ns = time.monotonic_ns()
+        lane.tickets.update(dict.fromkeys(names, ticket))
+        lane.instance.post(message)
+        if self._watch is None:
+            self._watch = self._loop.call_later(LOOK_S, self._look)
+        return True
+
+    def take_back(self, names: Iterable[str]) -> None:
+        """Nobody waits for these any more; their blocks are free before the next step."""
+        wanted = tuple(names)
+        for lane in self._lanes:
+            gone = tuple(name for name in wanted if lane.tickets.pop(name, None) is not None)
+            if gone:
+                lane.instance.post(Cancel(gone))
+        self._retire_idle()
+
+    def count(self, lane: Lane, figures: Figures) -> int:
+        """An engine's own counters have moved on; all tokens computed so far."""
+        before, lane.figures = lane.figures, figures
+        self.steps += figures.steps - before.steps
+        for name in _COUNTED:
+            more = getattr(figures, name) - getattr(before, name)
+            setattr(self._counters, name, getattr(self._counters, name) + more)
+        self._gauge()
+        return self._counters.prompt_tokens + self._counters.generated_tokens
+
+    async def shrink(self, bytes: int) -> int:
+        """Have about so many bytes of cache given back; how many they were."""
+        given = 0
+        for lane in [one for one in self._lanes if one.ready]:
+            if given < bytes:
+                freed = await self._resize_cache(lane, Shrink(bytes - given))
+                lane.given_back += freed
+                given += freed
+        return given
+
+    async def grow(self, bytes: int) -> int:
+        """Let them use at most so many bytes of cache again; how many they are."""
+        taken = 0
+        for lane in [one for one in self._lanes if one.ready]:
+            more = min(bytes - taken, lane.given_back)
+            if more > 0:
+                used = await self._resize_cache(lane, Grow(more))
+                lane.given_back -= used
+                taken += used
+        return taken
+
+    async def _resize_cache(self, lane: Lane, message: Shrink | Grow) -> int:
+        """What the engine answers; 0 when it dies meanwhile."""
+        lane.resized = self._loop.create_future()
+        lane.instance.post(message)
+        try:
+            return await lane.resized
+        finally:
+            lane.resized = None
+
+    def resize(self, instances: Sequence[Instance]) -> None:
+        """Run on exactly these from now on; others are closed after their last answer."""
+        known = {id(lane.instance) for lane in self._lanes}
+        wanted = {id(instance) for instance in instances}
+        for lane in self._lanes:
+            lane.leaving = lane.leaving or id(lane.instance) not in wanted
+        for instance in instances:
+            assert isinstance(instance, EngineInstance)
+            if id(instance) not in known:
+                self._lanes.append(lane := Lane(instance, instance.deaths))
+                instance.hear = self._ear(lane)
+                instance.changed = self._changed
+        self._retire_idle()
+        self._homed()
+
+    async def close(self) -> None:
+        """End every process."""
+        if self._watch is not None:
+            self._watch.cancel()
+        lanes, self._lanes = self._lanes, []
+        closing = [asyncio.to_thread(lane.instance.close) for lane in lanes]
+        await asyncio.gather(*closing, *self._retiring)
+
+    def _ear(self, lane: Lane) -> Callable[[Message], None]:
+        """What the engine's thread calls: the message goes on to the loop."""
+
+        def hear(message: Message) -> None:
+            with suppress(RuntimeError):  # the loop is closed: nobody is left to answer
+                self._loop.call_soon_threadsafe(self._heard, lane, message)
+
+        return hear
+
+    def _heard(self, lane: Lane, message: Message) -> None:
+        lane.told_ns = time.monotonic_ns()
+        if not isinstance(message, Resized):
+            self._hear(lane, message)
+        elif lane.resized is not None and not lane.resized.done():
+            lane.resized.set_result(message.bytes)
+        if lane.leaving:
+            self._retire_idle()
+
+    def _changed(self) -> None:
+        """From any thread: an engine became ready, or died."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._look_at_deaths)
+
+    def _look_at_deaths(self) -> None:
+        for lane in self._lanes:
+            if lane.deaths != lane.instance.deaths:
+                lane.deaths = lane.instance.deaths
+                self._bury(lane)
+            if lane.owes and lane.ready:
+                lane.owes = False
+                lane.instance.post(Shrink(lane.given_back))
+        self._gauge()
+        self._retire_idle()
+        if self.ready:
+            self._homed()
+
+    def _bury(self, lane: Lane) -> None:
+        """An engine has died with whatever was in it."""
+        lane.figures = _NOTHING  # what it had counted stays in the counters
+        lane.owes = lane.given_back > 0
+        if lane.resized is not None and not lane.resized.done():
+            lane.resized.set_result(0)
+        tickets, lane.tickets = dict.fromkeys(lane.tickets.values()), {}
+        for ticket in tickets:
+            self._orphaned(ticket)
+
+    def _look(self) -> None:
+        """Is every engine that has work getting on with it?"""
+        self._watch = None
+        now_ns, stall_s = time.monotonic_ns(), self._stall_s
+        for lane in self._lanes:
+            if lane.tickets and lane.ready and now_ns - lane.told_ns > stall_s * 1_000_000_000:
+                lane.instance.condemn(f"had work and took no step for {stall_s} s and was killed")
+        if any(lane.tickets for lane in self._lanes):
+            self._watch = self._loop.call_later(LOOK_S, self._look)
+
+    def _gauge(self) -> None:
+        for name in _GAUGES:
+            total = sum(getattr(lane.figures, name) for lane in self._lanes)
+            setattr(self._counters, name, total)
+
+    def _retire_idle(self) -> None:
+        for lane in [one for one in self._lanes if one.leaving and not one.tickets]:
+            self._lanes.remove(lane)
+            task = self._loop.create_task(asyncio.to_thread(lane.instance.close))
+            self._retiring.add(task)
+            task.add_done_callback(self._retiring.discard)

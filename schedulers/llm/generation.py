@@ -1,0 +1,62 @@
+"""What a caller asks the engine for and what it hears back: frozen values, text included."""
+
+from dataclasses import dataclass
+
+from backends.llm.grammar_spec import GrammarKind, GrammarSpec
+from backends.llm.params import SamplingParams
+from backends.llm.scored import Scored
+from schedulers.llm.request import NEVER, Finish
+
+__all__ = ["GenerateRequest", "GrammarKind", "GrammarSpec", "Output"]
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateRequest:
+    """One answer to one prompt.
+
+    `prompt`: tokens. `stop`: strings that end the answer and are not part of it. `stop_ids`: tokens
+    that do. `ignore_end`: the model's own end tokens do not end it. `min_tokens`: nothing but the
+    limit ends it before. `seed`: None takes one from the request's id. `prompt_logprobs`: None, or
+    how many likeliest tokens to report for each prompt token; the prompt is then computed without
+    the prefix cache. `grammar`: what the answer must look like; the request waits while it is
+    compiled, and one that cannot be fails its own request. The rest is as in
+    `schedulers.llm.request.TokenRequest`.
+    """
+
+    id: str
+    prompt: tuple[int, ...]
+    max_tokens: int
+    sampling: SamplingParams = SamplingParams()  # noqa: RUF009 (frozen)
+    stop: tuple[str, ...] = ()
+    stop_ids: tuple[int, ...] = ()
+    min_tokens: int = 0
+    ignore_end: bool = False
+    seed: int | None = None
+    prompt_logprobs: int | None = None
+    skip_special: bool = True
+    principal: str = ""
+    priority: int = 0
+    deadline_s: float = NEVER
+    salt: bytes = b""
+    grammar: GrammarSpec | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a step brought for one request.
+
+    `token` None: only the end, or only prompt log-probabilities, are told. `text`: what became
+    certain; it may lag behind the tokens. `stopped_by`: the stop string or token that ended the
+    answer. `prompt`: log-probabilities of prompt tokens, in order, from the second token on; each
+    is told once. `cached_tokens`: how many prompt tokens came from the prefix cache.
+    """
+
+    id: str
+    token: int | None = None
+    text: str = ""
+    scored: Scored | None = None
+    finish: Finish | None = None
+    stopped_by: str | int | None = None
+    message: str = ""
+    prompt: tuple[Scored, ...] = ()
+    cached_tokens: int = 0

@@ -1,0 +1,118 @@
+"""An engine in a process of its own, as the gateway sees it: it is told things, and says things.
+
+What a `HostedInstance` is to batches: spawned, watched, restarted with growing pauses. The one
+thing it does not do is `execute`: `schedulers.llm.language_scheduler` posts requests and hears.
+"""
+
+import contextlib
+import signal
+from collections.abc import Callable
+
+from backends.errors import LoadFailed
+from backends.host.channel import Received
+from backends.host.conversation import Conversation
+from backends.host.duplex import Duplex
+from backends.host.instance import HostedInstance
+from backends.host.messages import Loaded
+from backends.host.process import Plan, Process, Program
+from backends.llm.settings import read_settings
+from backends.seam import Device
+from repository.model import ModelVersion
+from schedulers.llm.frames import Close, Message, Opened, decode, encode
+
+_TERMINATE_SECS = 1.0
+
+
+def start_engine(version: ModelVersion, device: Device, name: str) -> "EngineInstance":
+    """An engine that has loaded a version whose config is complete; blocks. Raises LoadFailed."""
+    threads = read_settings(version).threads or device.threads
+    return EngineInstance(version, Device("cpu", device.index, threads), name)
+
+
+class EngineInstance(HostedInstance):
+    """`hear(message)` is called on a thread of the engine's, for everything it says once loaded.
+
+    `opened`: what it said of itself when it was last started.
+    """
+
+    opened: Opened
+
+    def __init__(self, version: ModelVersion, device: Device, name: str) -> None:
+        """Spawn and load; blocks. Raises LoadFailed and leaves no process then."""
+        self.hear: Callable[[Message], None] = lambda message: None
+        super().__init__(version, device, name, program=_program(device.threads))
+
+    def post(self, message: Message) -> bool:
+        """Say something soon; never blocks. False when there is no engine to hear it."""
+        current = self._current
+        if not isinstance(current, EngineConversation):
+            return False
+        current.post(message)
+        return True
+
+    def condemn(self, verdict: str) -> None:
+        """Kill the process; it is started again like any that died."""
+        current = self._current
+        if current is not None:
+            current.process.condemn(verdict)
+
+    def _converse(self, process: Process) -> Conversation:
+        return EngineConversation(self._plan, process, self._heard)
+
+    def _heard(self, message: Message) -> None:
+        if isinstance(message, Opened):
+            self.opened = message
+        else:
+            self.hear(message)
+
+
+class EngineConversation(Conversation):
+    """One life of an engine: loaded like any worker, then heard at any time."""
+
+    def __init__(self, plan: Plan, process: Process, hear: Callable[[Message], None]) -> None:
+        super().__init__(plan, process)
+        self._hear = hear
+        self._duplex: Duplex | None = None
+
+    def load(self) -> Loaded:
+        loaded = super().load()
+        try:
+            received = self.process.channel.receive(self._plan.load_secs)
+            self._hear(decode(received.payload))
+        except (EOFError, OSError, ValueError, TypeError, IndexError) as error:
+            raise LoadFailed(f"{self._plan.where}: the engine said nothing more: {error}") from None
+        self._duplex = Duplex(self.process.channel, self._plan.name, self._read, lambda: None)
+        self._duplex.start()
+        return loaded
+
+    def post(self, message: Message) -> None:
+        if self._duplex is not None:
+            self._duplex.post(encode(message))
+
+    def finalize(self, within_secs: float) -> None:
+        """Ask the engine to exit; end it by force after `within_secs`."""
+        with contextlib.suppress(OSError):
+            self.post(Close())
+        if not self.process.dead.wait(within_secs):
+            self.process.signal(signal.SIGTERM)
+            if not self.process.dead.wait(_TERMINATE_SECS):
+                self.process.signal(signal.SIGKILL)
+
+    def close(self) -> None:
+        self.process.dead.wait()
+        if self._duplex is not None:
+            self._duplex.join()
+        super().close()
+
+    def _read(self, received: Received) -> None:
+        self._hear(decode(received.payload))
+
+
+def _program(threads: int) -> Program:
+    """Threads that hardly spin: where others want the cores, spinning ones wait for one that does
+    not run (docs/llm.md)."""
+    count = str(threads)
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    environment = {**dict.fromkeys(names, count), "GOMP_SPINCOUNT": "10000"}
+    environment["TOKENIZERS_PARALLELISM"] = "false"
+    return Program("schedulers.llm.process", tuple(environment.items()), "engine")

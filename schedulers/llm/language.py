@@ -1,0 +1,42 @@
+"""What the gateway knows of a language model: its text side, and what may be asked of it. No torch.
+
+Made by the fleet beside the scheduler; read by the doors.
+"""
+
+from dataclasses import dataclass
+
+from backends.llm.chat import ChatTemplate, read_template
+from backends.llm.config import DecoderConfig
+from backends.llm.plan import plan_serving
+from backends.llm.tokeniser import Tokeniser, read_tokeniser
+from repository.model import ModelVersion
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """`context`: most tokens of a prompt with its answer. `vocabulary`: how many tokens the model
+    knows. `end_ids`: tokens that end an answer. `template`: None where the checkpoint has none.
+    `generates`, `embeds`: whether it answers GENERATE, EMBED (`schedulers.llm.asks`)."""
+
+    tokeniser: Tokeniser
+    template: ChatTemplate | None
+    context: int
+    vocabulary: int
+    end_ids: tuple[int, ...]
+    generates: bool = True
+    embeds: bool = False
+
+
+def read_language(version: ModelVersion) -> Language:
+    """Of a version whose config is complete; blocks. Raises LoadFailed naming the file."""
+    plan = plan_serving(version)
+    model = plan.model
+    return Language(
+        tokeniser=read_tokeniser(version.path),
+        template=read_template(version.path),
+        context=plan.context,
+        vocabulary=model.vocabulary,
+        end_ids=model.end_ids if isinstance(model, DecoderConfig) else (),
+        generates=plan.embedding is None,
+        embeds=plan.embedding is not None,
+    )

@@ -1,0 +1,304 @@
+"""The gateway's side of a language model: takes requests in, hands them to engines, answers.
+
+Requests come from `server.dataplane`; what runs when is decided in the engines' processes
+(`schedulers.llm.scheduler`). Everything here runs on the event loop's thread.
+"""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from backends.errors import ExecutionFailed, InstanceDied
+from backends.llm.settings import ServeSettings
+from backends.seam import Instance
+from schedulers.answer import count_failure, count_success
+from schedulers.counters import Counters
+from schedulers.errors import Cancelled, DeadlineExceeded, Draining, SchedulingError, ShutDown
+from schedulers.llm.addressed import asked_of, expiry_ns
+from schedulers.llm.admission import Admission
+from schedulers.llm.asked import AskedTicket
+from schedulers.llm.engines import REVIVAL_PATIENCE_S, Engines, Lane
+from schedulers.llm.frames import Embedded, Message, Refused, Stepped, unpack_output
+from schedulers.llm.generation import Output
+from schedulers.llm.language import Language
+from schedulers.llm.question import Question, read_question
+from schedulers.llm.refusals import REFUSALS, failure
+from schedulers.llm.request import Finish
+from schedulers.llm.token_times import TokenTimes
+from schedulers.request import InferRequest
+
+SHORT_TEXT = 4096
+"""Characters of a text that is tokenised on the loop, in some 0.3 ms; longer ones on a thread."""
+_SHUT_DOWN = "the server ended this model before the request could be answered"
+
+
+class LanguageScheduler:
+    """Continuous batching in engine processes; implements `schedulers.seam.Scheduler`."""
+
+    def __init__(
+        self,
+        settings: ServeSettings,
+        language: Language,
+        instances: Sequence[Instance],
+        counters: Counters,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._language = language
+        self._counters = counters
+        self._times = TokenTimes(counters)
+        self._admission = Admission(settings)
+        self._open: dict[AskedTicket, None] = {}
+        self._homeless: dict[AskedTicket, None] = {}
+        self._tokenising = ThreadPoolExecutor(1, "tokenise")
+        self._name, self._named = secrets.token_hex(4), 0
+        self._accepting = True
+        self._idle = asyncio.Event()
+        self._giving_up: asyncio.TimerHandle | None = None
+        self._engines = Engines(
+            self._times.counters, settings.stall_seconds, self._hear, self._orphaned, self._homed
+        )
+        self.resize(instances)
+
+    # the seam
+
+    def submit(self, request: InferRequest) -> AskedTicket:
+        """As the seam says. Raises PromptTooLong and SenselessRequest as well."""
+        if not self._accepting:
+            raise Draining(f"{request.model} version {request.version} is going away")
+        question = read_question(request, self._language)
+        self._admission.admit(question.answers, question.tokens, self._engines.ready)
+        if question.characters > SHORT_TEXT:
+            return self._tokenise(self._take(AskedTicket(request, question)))
+        question = question.tokenised(self._language.tokeniser.encode)
+        question.refuse(self._language.context)
+        ticket = self._take(AskedTicket(request, question))
+        self._place(ticket)
+        return ticket
+
+    def inflight(self) -> int:
+        return len(self._open)
+
+    async def drain(self, until_ns: int) -> None:
+        self._accepting = False
+        self._idle.clear()
+        if self._open:
+            seconds = max(0.0, (until_ns - time.monotonic_ns()) / 1e9)
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._idle.wait()
+            except TimeoutError:
+                return
+
+    async def close(self) -> None:
+        self._accepting = False
+        for ticket in list(self._open):
+            self._fail(ticket, ShutDown(_SHUT_DOWN))
+        if self._giving_up is not None:
+            self._giving_up.cancel()
+        self._tokenising.shutdown(wait=False, cancel_futures=True)
+        await self._engines.close()
+
+    def resize(self, instances: Sequence[Instance]) -> None:
+        """Run on exactly these engines from now on; those no longer among them are closed when
+        their last answer has ended."""
+        self._engines.resize(instances)
+
+    async def shrink(self, bytes: int) -> int:
+        """Have about so many bytes of cache given back; how many they were."""
+        return await self._engines.shrink(bytes)
+
+    async def grow(self, bytes: int) -> int:
+        """Let it use at most so many bytes of cache again; how many they are."""
+        return await self._engines.grow(bytes)
+
+    # taking in
+
+    def _tokenise(self, ticket: AskedTicket) -> AskedTicket:
+        """Have its long texts tokenised on a thread, and go on from there."""
+        encode = self._language.tokeniser.encode
+        work = self._loop.run_in_executor(self._tokenising, ticket.question.tokenised, encode)
+        work.add_done_callback(lambda done: self._tokenised(ticket, done))
+        return ticket
+
+    def _tokenised(self, ticket: AskedTicket, done: "asyncio.Future[Question]") -> None:
+        if ticket not in self._open or done.cancelled():
+            return
+        try:
+            ticket.question = done.result()
+            ticket.question.refuse(self._language.context)
+        except Exception as error:  # noqa: BLE001 (its request hears of it)
+            self._fail(ticket, error)
+            return
+        self._admission.take(ticket, ticket.question.answers, ticket.question.tokens)
+        self._place(ticket)
+
+    def _take(self, ticket: AskedTicket) -> AskedTicket:
+        """From here on the ticket will end, and its reader is heard."""
+        self._open[ticket] = None
+        self._counters.pending += 1
+        self._admission.take(ticket, ticket.question.answers, ticket.question.tokens)
+        ticket.source = _Reading(ticket, self)
+        expires_ns = expiry_ns(ticket.request)
+        if expires_ns:
+            seconds = max(0, expires_ns - time.monotonic_ns()) / 1e9
+            ticket.timer = self._loop.call_later(seconds, self._late, ticket)
+        return ticket
+
+    def _place(self, ticket: AskedTicket) -> None:
+        """Ask an engine what a ticket asks, or let it wait for one."""
+        first = self._named
+        self._named += ticket.question.answers
+        names = [f"{self._name}-{number}" for number in range(first, self._named)]
+        if self._engines.give(ticket, names, asked_of(ticket, names)):
+            ticket.ids = {name: index for index, name in enumerate(names)}
+            return
+        self._homeless[ticket] = None
+        if self._giving_up is None:
+            self._giving_up = self._loop.call_later(REVIVAL_PATIENCE_S, self._give_up)
+
+    # hearing
+
+    def _hear(self, lane: Lane, message: Message) -> None:
+        match message:
+            case Stepped():
+                self._stepped(lane, message)
+            case Embedded(name, data, error):
+                if (ticket := lane.tickets.get(name)) is not None:
+                    self._embedded(ticket, data, error, lane.told_ns)
+            case Refused(name, kind, text):
+                if (ticket := lane.tickets.get(name)) is not None:
+                    self._fail(ticket, REFUSALS[kind](text))
+
+    def _stepped(self, lane: Lane, step: Stepped) -> None:
+        for name in step.started:
+            if (ticket := lane.tickets.get(name)) is not None:
+                self._started(ticket, step.began_ns)
+        for packed in step.outputs:
+            if (ticket := lane.tickets.get(packed[0])) is not None:
+                self._said(ticket, lane, unpack_output(packed), lane.told_ns)
+        if step.counts is not None:
+            self._admission.note(self._engines.count(lane, step.counts), lane.told_ns)
+            self._counters.executions = self._engines.steps
+
+    def _started(self, ticket: AskedTicket, began_ns: int) -> None:
+        if not ticket.started_ns:
+            ticket.started_ns = max(began_ns, ticket.request.arrived_ns)
+            self._counters.pending -= 1
+            self._admission.start(ticket)
+            self._times.started(ticket)
+
+    def _said(self, ticket: AskedTicket, lane: Lane, output: Output, now_ns: int) -> None:
+        if output.finish not in (None, Finish.STOP, Finish.LENGTH):
+            self._fail(ticket, failure(output))
+            return
+        index = ticket.ids[output.id]
+        before_ns = ticket.before_ns.get(index, ticket.started_ns)
+        self._times.said(ticket, index, output, now_ns)
+        if output.finish is not None:
+            del ticket.ids[output.id], lane.tickets[output.id]
+            self._admission.take(ticket, len(ticket.ids), ticket.tokens)
+            self._counters.inferences += 1
+        last = not ticket.ids
+        if last:
+            self._succeed(ticket, now_ns)
+        try:
+            if ticket.tell(index, output, last):
+                self._times.told(ticket, before_ns, now_ns)
+        except SchedulingError as error:
+            self._fail(ticket, error)
+
+    def _embedded(self, ticket: AskedTicket, data: bytes, error: str, now_ns: int) -> None:
+        if error:
+            self._fail(ticket, ExecutionFailed(error))
+            return
+        self._counters.inferences += len(ticket.question.lists or ())
+        self._succeed(ticket, now_ns)
+        ticket.tell_vectors(data)
+
+    def _succeed(self, ticket: AskedTicket, now_ns: int) -> None:
+        """All of its answer is here; what is left is to hand it on."""
+        self._forget(ticket)
+        taken_ns = now_ns - ticket.started_ns
+        if ticket.request.trace is not None:
+            ticket.request.trace.executed(ticket.started_ns, 0, taken_ns, 0)
+        self._counters.infer_ns += taken_ns
+        self._counters.last_inference_ms = time.time_ns() // 1_000_000
+        count_success(ticket, self._counters, ticket.started_ns, now_ns)
+
+    # ending
+
+    def cancelled(self, ticket: AskedTicket) -> None:
+        """The reader has gone."""
+        self._fail(ticket, Cancelled(""))
+
+    def _late(self, ticket: AskedTicket) -> None:
+        self._fail(ticket, DeadlineExceeded("Request timeout expired"))
+
+    def _fail(self, ticket: AskedTicket, error: Exception) -> None:
+        if ticket in self._open:
+            count_failure(self._counters, error, time.monotonic_ns() - ticket.request.arrived_ns)
+            self._forget(ticket)
+            ticket.fail(error)
+
+    def _forget(self, ticket: AskedTicket) -> None:
+        """Nobody works for it any more; how it ended is the caller's to say."""
+        del self._open[ticket]
+        self._homeless.pop(ticket, None)
+        self._engines.take_back(ticket.ids)
+        self._admission.leave(ticket)
+        if not ticket.started_ns:
+            self._counters.pending -= 1
+        if ticket.timer is not None:
+            ticket.timer.cancel()
+        ticket.source = None
+        if not self._open:
+            self._idle.set()
+
+    # engines that come and go
+
+    def _orphaned(self, ticket: AskedTicket) -> None:
+        """Its engine has died. What nobody has heard of is answered from its beginning, once."""
+        request = ticket.request
+        if ticket.heard or ticket.replayed:
+            again = "again " if ticket.replayed else ""
+            where = f"model '{request.model}' version {request.version}"
+            died = f"{where}: the engine's process died {again}while it answered"
+            self._fail(ticket, InstanceDied(f"{died}; it is being restarted"))
+            return
+        ticket.replayed = True
+        self._times.counters.replayed += 1
+        self._counters.pending += bool(ticket.started_ns)
+        ticket.begin_again()
+        self._admission.take(ticket, ticket.question.answers, ticket.question.tokens)
+        self._place(ticket)
+
+    def _homed(self) -> None:
+        if self._giving_up is not None:
+            self._giving_up.cancel()
+            self._giving_up = None
+        tickets, self._homeless = list(self._homeless), {}
+        for ticket in tickets:
+            self._place(ticket)
+
+    def _give_up(self) -> None:
+        self._giving_up = None
+        for ticket in list(self._homeless):
+            self._fail(ticket, InstanceDied("no engine of the model came back in time"))
+
+
+class _Reading:
+    """How the reader of one ticket fares (`schedulers.reply.Source`)."""
+
+    __slots__ = ("_scheduler", "_ticket")
+
+    def __init__(self, ticket: AskedTicket, scheduler: LanguageScheduler) -> None:
+        self._ticket = ticket
+        self._scheduler = scheduler
+
+    def taken(self) -> None:
+        self._ticket.unread_count -= 1
+
+    def cancel(self) -> None:
+        self._scheduler.cancelled(self._ticket)

@@ -1,0 +1,81 @@
+"""The engine process's loop: take in what came, do a step of the work, and so on until the end.
+
+Only this loop's thread touches the work; a `Duplex` reads and writes beside it.
+"""
+
+import os
+from queue import Empty, SimpleQueue
+from typing import Protocol
+
+from backends.host.channel import Channel, Received
+from backends.host.duplex import Duplex
+from schedulers.llm.frames import Close, Message, decode, encode
+
+Inbox = SimpleQueue[Message | None]
+"""None only wakes the loop."""
+
+
+class Work(Protocol):
+    """What a process does: it generates, or it embeds."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether `step` has something to compute."""
+
+    @property
+    def patience_s(self) -> float | None:
+        """How long to wait for messages while not busy before `step` is called all the same."""
+
+    def obey(self, message: Message) -> None:
+        """Do what the gateway says."""
+
+    def step(self) -> None:
+        """Compute a little, and say what came of it."""
+
+
+class Loop:
+    """One process's conversation with its gateway."""
+
+    def __init__(self, channel: Channel, inbox: Inbox) -> None:
+        self._inbox = inbox
+        self._duplex = Duplex(channel, "engine", self._heard, self._abandoned)
+        self._closing = False
+
+    def say(self, message: Message) -> None:
+        self._duplex.post(encode(message))
+
+    def run(self, work: Work) -> None:
+        """Until the gateway says `Close`."""
+        self._duplex.start()
+        while not self._closing:
+            self._take_in(work)
+            if work.busy or work.patience_s is not None:
+                work.step()
+        self._duplex.flush()
+
+    # on the reading thread
+
+    def _heard(self, received: Received) -> None:
+        self._inbox.put(decode(received.payload))
+
+    def _abandoned(self) -> None:
+        if not self._closing:
+            os._exit(1)  # the gateway has gone: nobody is left to answer
+
+    # on the loop's
+
+    def _take_in(self, work: Work) -> None:
+        """Everything that has come; waits where there is nothing else to do."""
+        waits = not work.busy
+        try:
+            while not self._closing:
+                message = (
+                    self._inbox.get(timeout=work.patience_s) if waits else self._inbox.get_nowait()
+                )
+                waits = False
+                if isinstance(message, Close):
+                    self._closing = True
+                elif message is not None:
+                    work.obey(message)
+        except Empty:
+            return

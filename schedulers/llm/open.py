@@ -1,0 +1,115 @@
+"""An engine for a version: the model loaded as its config says, a scheduler of its cache's size."""
+
+import importlib.util
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+
+from backends.llm.embedder import Embedder, open_embedder
+from backends.llm.load import LoadSettings, load
+from backends.llm.plan import BLOCK_TOKENS, ServePlan
+from schedulers.llm import frames
+from schedulers.llm.blocks import BlockPool
+from schedulers.llm.engine import Compile, Engine, Vocabulary
+from schedulers.llm.limits import Limits
+from schedulers.llm.scheduler import Scheduler
+
+UNBOUNDED = 1 << 40
+"""What waits is bounded by the gateway, which can refuse at once."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An engine, and what its process says of it."""
+
+    engine: Engine
+    facts: frames.Opened
+
+
+def open_generating(folder: Path, plan: ServePlan, wake: Callable[[], None]) -> Opened:
+    """The engine a plan makes of a checkpoint folder; `wake()` is called, from any thread, when a
+    grammar has been compiled. Raises LoadFailed with the file or field that is wrong."""
+    model = load(folder, _settings(plan))
+    limits = Limits(
+        step_tokens=plan.settings.step_tokens,
+        running=plan.settings.max_running,
+        waiting=UNBOUNDED,
+        waiting_tokens=UNBOUNDED,
+        context=model.context,
+    )
+    pool = BlockPool(model.plan.blocks, BLOCK_TOKENS)
+    vocabulary = Vocabulary(model.tokeniser, model.config.vocabulary, model.config.end_ids)
+    compile = _compiler(vocabulary, wake)
+    engine = Engine(Scheduler(limits, pool), model.runner, vocabulary, compile)
+    memory = model.plan
+    facts = frames.Opened(
+        ops=model.ops,
+        context=model.context,
+        blocks=memory.blocks,
+        block_tokens=BLOCK_TOKENS,
+        weights_bytes=memory.weights,
+        workspace_bytes=memory.workspace,
+        block_bytes=memory.block,
+        dimensions=0,
+    )
+    return Opened(engine, facts)
+
+
+def open_embedding(folder: Path, plan: ServePlan) -> Embedder:
+    """Raises LoadFailed with the file or field that is wrong."""
+    return open_embedder(folder, _settings(plan), plan.settings.pooling)
+
+
+def _settings(plan: ServePlan) -> LoadSettings:
+    settings = plan.settings
+    return LoadSettings(
+        memory_budget=plan.budget,
+        precision=settings.precision,
+        cache_type=settings.cache_type,
+        block_tokens=BLOCK_TOKENS,
+        context=plan.context,
+        step_tokens=settings.step_tokens,
+        compiled=settings.kernels == "auto",
+    )
+
+
+def _compiler(vocabulary: Vocabulary, wake: Callable[[], None]) -> Compile | None:
+    """None where llguidance is not installed."""
+    if importlib.util.find_spec("llguidance") is None:
+        _log.warning("llguidance is not installed: no request may ask for a grammar")
+        return None
+    from backends.llm.grammar import GrammarCompiler
+    from backends.llm.grammar_spec import Grammar, GrammarSpec
+    from backends.llm.grammar_thread import GrammarThread
+
+    thread = GrammarThread(
+        GrammarCompiler(vocabulary.tokeniser, vocabulary.size, vocabulary.end_ids)
+    )
+
+    def compile(spec: GrammarSpec) -> "Future[Grammar]":
+        future = thread(spec)
+        future.add_done_callback(lambda _: wake())
+        return future
+
+    return compile
+
+
+def open_engine(
+    folder: Path, settings: LoadSettings, *, running: int = 64, waiting: int = 512
+) -> Engine:
+    """An engine in this process. Raises LoadFailed with the file or field that is wrong, or the
+    memory that is missing."""
+    loaded = load(folder, settings)
+    limits = Limits(
+        step_tokens=settings.step_tokens,
+        running=running,
+        waiting=waiting,
+        context=loaded.context,
+    )
+    pool = BlockPool(loaded.plan.blocks, settings.block_tokens)
+    vocabulary = Vocabulary(loaded.tokeniser, loaded.config.vocabulary, loaded.config.end_ids)
+    return Engine(Scheduler(limits, pool), loaded.runner, vocabulary)

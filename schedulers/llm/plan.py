@@ -1,0 +1,154 @@
+"""One step, planned: who decodes, whose prompt advances, who is admitted, who loses its blocks.
+
+Comes from `Scheduler.schedule`; changes block tables and who runs, never what was computed.
+"""
+
+from schedulers.llm.blocks import BlockPool
+from schedulers.llm.limits import Limits
+from schedulers.llm.request import Sequence
+from schedulers.llm.step import Chunk
+from schedulers.llm.waiting import Waiting
+
+
+class StepPlan:
+    """The making of one Step; used once."""
+
+    def __init__(
+        self, limits: Limits, pool: BlockPool, running: list[Sequence], waiting: Waiting
+    ) -> None:
+        self._limits = limits
+        self._pool = pool
+        self._running = running
+        self._waiting = waiting
+        self._left = limits.step_tokens
+        self._decodes: dict[Sequence, int] = {}
+        self._prompts: dict[Sequence, int] = {}
+        self.preempted: list[Sequence] = []
+        self.hit_tokens = 0
+
+    def fill(self) -> tuple[Chunk, ...]:
+        """Spend the step's token budget; the chunks, decode rows first."""
+        self._decode()
+        self._advance_prompts()
+        if not self.preempted:
+            self._admit()
+        planned = {**self._decodes, **self._prompts}
+        return tuple(_chunk(sequence, count) for sequence, count in planned.items())
+
+    def _decode(self) -> None:
+        for sequence in sorted(self._running, key=lambda one: one.rank):
+            if sequence in self._running and sequence.remaining == 1 and self._make_room(sequence):
+                self._decodes[sequence] = 1
+                self._left -= 1
+
+    def _make_room(self, sequence: Sequence) -> bool:
+        """A block for the next token, taken from the lowest-ranking sequence if there is none."""
+        while len(sequence.blocks) * self._pool.block_tokens < len(sequence.tokens):
+            block = self._pool.allocate(1)
+            if block is not None:
+                sequence.blocks += block
+                continue
+            victim = max(self._running, key=lambda one: one.rank)
+            self._preempt(victim)
+            if victim is sequence:
+                return False
+        return True
+
+    def _preempt(self, victim: Sequence) -> None:
+        self._left += self._decodes.pop(victim, 0) + self._prompts.pop(victim, 0)
+        self._running.remove(victim)
+        self._pool.release(victim.blocks)
+        victim.blocks, victim.computed, victim.named = [], 0, 0
+        victim.preemptions += 1
+        self._waiting.push_preempted(victim)
+        self.preempted.append(victim)
+
+    def _advance_prompts(self) -> None:
+        prompts = [one for one in self._running if one.remaining > 1]
+        share = self._share(len(prompts) + len(self._waiting))
+        for sequence in sorted(prompts, key=lambda one: one.rank):
+            self._give(sequence, share)
+
+    def _share(self, wanting: int) -> int:
+        """What one prompt may take: half the budget while others want some too."""
+        return self._left if wanting < 2 else max(self._left // 2, 1)
+
+    def _give(self, sequence: Sequence, share: int) -> None:
+        count = min(sequence.remaining, share, self._left)
+        if count:
+            self._prompts[sequence] = count
+            self._left -= count
+
+    def _admit(self) -> None:
+        held: set[Sequence] = set()
+        while self._left and (head := self._waiting.first(held)) is not None:
+            if self._shares_with_running(head):
+                held.add(head)
+            elif not (self._take(head) or self._take_by_priority(head)):
+                return
+
+    def _take(self, sequence: Sequence) -> bool:
+        """Admit a sequence if all its blocks fit, and start on its prompt."""
+        if len(self._running) >= self._limits.running:
+            return False
+        hits = self._hits(sequence)
+        needed = -(-len(sequence.tokens) // self._pool.block_tokens) - len(hits)
+        spare = self._limits.watermark_blocks if self._running else 0
+        blocks = self._pool.allocate(needed, hits, spare)
+        if blocks is None:
+            return False
+        self._waiting.remove(sequence)
+        self._running.append(sequence)
+        sequence.blocks, sequence.named = blocks, len(hits)
+        sequence.computed = len(hits) * self._pool.block_tokens
+        self.hit_tokens += sequence.computed
+        self._give(sequence, self._share(1 + len(self._waiting)))
+        return True
+
+    def _take_by_priority(self, sequence: Sequence) -> bool:
+        """Let those of a lower priority go until the sequence fits; False if that cannot help."""
+        lower = [one for one in self._running if one.request.priority > sequence.request.priority]
+        freed = sum(len(one.blocks) for one in lower) + self._pool.free
+        wanted = -(-len(sequence.tokens) // self._pool.block_tokens) + self._limits.watermark_blocks
+        if freed < wanted:
+            return False
+        for victim in sorted(lower, key=lambda one: one.rank, reverse=True):
+            self._preempt(victim)
+            if self._take(sequence):
+                return True
+        return False
+
+    def _hits(self, sequence: Sequence) -> list[int]:
+        """Cached blocks to start from; the last token is always computed, for its logits."""
+        if not sequence.request.reads_cache:
+            return []
+        size = self._pool.block_tokens
+        return self._pool.match(sequence.digests(size, len(sequence.tokens) - 1))
+
+    def _shares_with_running(self, sequence: Sequence) -> bool:
+        """Whether a running sequence is computing the block this one would start with; it waits
+        for that instead of computing the same again."""
+        if not sequence.request.reads_cache:
+            return False
+        size = self._pool.block_tokens
+        wanted = sequence.digests(size, len(sequence.tokens) - 1)
+        found = len(self._pool.match(wanted))
+        if found == len(wanted):
+            return False
+        return any(
+            wanted[found] in one.digests(size, len(one.request.prompt))[one.named :]
+            for one in self._running
+            if one.remaining > 1
+        )
+
+
+def _chunk(sequence: Sequence, count: int) -> Chunk:
+    start, end = sequence.computed, sequence.computed + count
+    return Chunk(
+        id=sequence.request.id,
+        tokens=tuple(sequence.tokens[start:end]),
+        start=start,
+        blocks=tuple(sequence.blocks),
+        samples=end == len(sequence.tokens),
+        life=sequence.preemptions,
+    )

@@ -1,0 +1,84 @@
+"""The engine's process: loads one version, then works while there is anything to do.
+
+Started by `backends.host.process` as `main(channel fd, pulse fd, parent's pid)`.
+"""
+
+import gc
+import logging
+from pathlib import Path
+
+from backends.errors import LoadFailed
+from backends.host.child import begin
+from backends.host.messages import Failed, Load, Loaded, decode, encode
+from backends.host.output import LEVEL_MARK
+from backends.llm.backend import examine
+from backends.llm.load import use_threads
+from backends.llm.plan import ServePlan
+from repository.model import ModelConfig, ModelVersion
+from schedulers.llm.embedding import Embedding
+from schedulers.llm.frames import Opened
+from schedulers.llm.generating import Generating
+from schedulers.llm.loop import Inbox, Loop, Work
+from schedulers.llm.open import open_embedding, open_generating
+
+_log = logging.getLogger("engine")
+
+
+def main(channel_fd: int, pulse_fd: int, parent_pid: int) -> None:
+    """Serve until the server says `Close` or is gone."""
+    channel = begin(channel_fd, pulse_fd, parent_pid)
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(logging.Formatter(f"{LEVEL_MARK}%(levelname).1s %(message)s"))
+    request = decode(channel.receive().payload)
+    assert isinstance(request, Load)
+    inbox = Inbox()
+    loop = Loop(channel, inbox)
+    try:
+        work = _load(request, loop, inbox)
+    except LoadFailed as error:
+        channel.send(encode(Failed(_named(request, error))))
+        return
+    gc.collect()
+    gc.freeze()
+    channel.send(encode(Loaded(request.config, "cpu", 0, streams=False)))
+    loop.run(work)
+
+
+def _load(request: Load, loop: Loop, inbox: Inbox) -> Work:
+    version = ModelVersion(
+        request.name,
+        request.number,
+        Path(request.folder),
+        Path(request.path),
+        ModelConfig.FromString(request.config),
+        request.digest,
+    )
+    plan = examine(version)
+    use_threads(request.threads)
+    return (_generating if plan.embedding is None else _embedding)(version.path, plan, loop, inbox)
+
+
+def _generating(folder: Path, plan: ServePlan, loop: Loop, inbox: Inbox) -> Work:
+    opened = open_generating(folder, plan, lambda: inbox.put(None))
+    facts = opened.facts
+    _log.info(
+        "computes with %s; %d MiB of weights, %d blocks of %d tokens",
+        facts.ops,
+        facts.weights_bytes >> 20,
+        facts.blocks,
+        facts.block_tokens,
+    )
+    loop.say(facts)
+    return Generating(opened.engine, facts.block_bytes, loop.say)
+
+
+def _embedding(folder: Path, plan: ServePlan, loop: Loop, inbox: Inbox) -> Work:
+    embedder = open_embedding(folder, plan)
+    _log.info("embeds with %s, into %d dimensions", embedder.ops, embedder.dimensions)
+    loop.say(Opened(embedder.ops, plan.context, 0, 0, 0, plan.least, 0, embedder.dimensions))
+    return Embedding(embedder, loop.say)
+
+
+def _named(request: Load, error: LoadFailed) -> str:
+    text, where = str(error), f"model '{request.name}' version {request.number}"
+    return text if text.startswith(where) else f"{where}: {text}"

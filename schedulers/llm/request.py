@@ -1,0 +1,97 @@
+"""A request for tokens, and what has become of it so far."""
+
+from collections.abc import Sequence as Series
+from dataclasses import dataclass, field
+from enum import Enum
+
+from schedulers.llm.digest import next_digest, root_digest
+
+NEVER = float("inf")
+
+
+class Finish(Enum):
+    """Why a sequence ended. INVALID: the request itself cannot be followed."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    CANCELLED = "cancelled"
+    DEADLINE = "deadline"
+    FAILED = "failed"
+    INVALID = "invalid"
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRequest:
+    """What one sequence asks for; frozen.
+
+    `priority`: smaller is served first. `deadline_s`: on the clock `schedule` is given.
+    `salt`: sequences share cached blocks only with those of the same salt. `stop_ids`: tokens that
+    end the answer after the first `min_tokens`. `reads_cache`: False computes every prompt
+    token anew (log-probabilities of the prompt need that).
+    """
+
+    id: str
+    prompt: tuple[int, ...]
+    max_tokens: int
+    principal: str = ""
+    priority: int = 0
+    deadline_s: float = NEVER
+    stop_ids: frozenset[int] = frozenset()
+    min_tokens: int = 0
+    salt: bytes = b""
+    reads_cache: bool = True
+
+
+@dataclass(slots=True, eq=False)
+class Sequence:
+    """A request in the house; owned by its Scheduler, which alone changes it.
+
+    `tokens`: the prompt and what was generated. `computed`: how many of them have their keys and
+    values in `blocks`. `order`: its place in the order of arrival. `held`: not to be admitted yet.
+    """
+
+    request: TokenRequest
+    order: int
+    arrived_s: float
+    held: bool = False
+    tokens: list[int] = field(default_factory=list)
+    blocks: list[int] = field(default_factory=list)
+    computed: int = 0
+    named: int = 0
+    preemptions: int = 0
+    _digests: list[bytes] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.tokens = list(self.request.prompt)
+
+    @property
+    def generated(self) -> int:
+        return len(self.tokens) - len(self.request.prompt)
+
+    @property
+    def remaining(self) -> int:
+        """Tokens to compute before the next one can be sampled."""
+        return len(self.tokens) - self.computed
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Sorts the one to be served first to the front, the first victim to the back."""
+        return (self.request.priority, self.order)
+
+    def digests(self, block_tokens: int, tokens: int) -> Series[bytes]:
+        """The digests of the full blocks within the first `tokens` tokens."""
+        full = tokens // block_tokens
+        while len(self._digests) < full:
+            start = len(self._digests) * block_tokens
+            previous = self._digests[-1] if self._digests else root_digest(self.request.salt)
+            self._digests.append(next_digest(previous, self.tokens[start : start + block_tokens]))
+        return self._digests[:full]
+
+    def append(self, token: int) -> Finish | None:
+        """Take a sampled token; why the sequence is now over, or None."""
+        self.tokens.append(token)
+        if self.generated > self.request.min_tokens and token in self.request.stop_ids:
+            return Finish.STOP
+        if self.generated >= self.request.max_tokens:
+            return Finish.LENGTH
+        return None

@@ -1,0 +1,1 @@
+"""Who may ask for what: the tokens of clients, what each path and method asks, the decision."""

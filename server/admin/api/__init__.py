@@ -1,0 +1,1 @@
+"""The rows of the API's table with their endpoints, one file per noun."""

@@ -1,0 +1,129 @@
+"""What runs on this server now, the memory it was granted and whose workers died, as its gateway
+tells.
+"""
+
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from typing import Any
+
+from control.access.scopes import Action
+from control.clock import text_of
+from server.admin.call import Access, Answer, Call, Operation
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Memory of a device that one holder was granted; it can give back what is above the least."""
+
+    holder: str
+    bytes: int
+    least_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A device's memory. `budget_bytes` null: no bound is set. `grants`: the largest 50."""
+
+    device: str
+    budget_bytes: int | None
+    granted_bytes: int
+    holders: int
+    grants: list[Grant]
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A version that is loaded. `deaths` of its workers since it was; `resident_bytes` of its
+    workers, 0 where it runs inside the gateway; `pending` requests wait, `inflight` have not been
+    answered; `succeeded` and `failed` requests since it was loaded."""
+
+    model: str
+    version: int
+    backend: str
+    devices: list[str]
+    instances: int
+    ready: int
+    deaths: int
+    pids: list[int]
+    resident_bytes: int
+    pending: int
+    inflight: int
+    succeeded: int
+    failed: int
+    load_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Instances:
+    """This server's gateway: its own process, the memory of each device, and all that is loaded."""
+
+    pid: int
+    resident_bytes: int
+    machine_bytes: int
+    accounts: list[Account]
+    items: list[Running]
+
+
+@dataclass(frozen=True, slots=True)
+class Dying:
+    """A version of this server of which workers died: `deaths` of them, one within ten minutes of
+    the other, from `since` to `last`, which ended as `ending` says. `ready`: of its instances."""
+
+    server: str
+    model: str
+    version: int
+    instances: int
+    ready: int
+    deaths: int
+    since: datetime
+    last: datetime
+    ending: str
+
+
+@dataclass(frozen=True, slots=True)
+class Deaths:
+    items: list[Dying]
+
+
+async def show(call: Call) -> Answer:
+    found = await call.services.ask_gateway("running")
+    rows = [_kept(Running, row) for row in found["rows"]]
+    accounts = [_kept(Account, row) for row in found["accounts"]]
+    return Answer({**_kept(Instances, {**found, "items": rows}), "accounts": accounts})
+
+
+async def deaths(call: Call) -> Answer:
+    found = await call.services.ask_gateway("dying")
+    server = call.services.facts.server_id
+    rows = [_kept(Dying, {**row, **_times(row), "server": server}) for row in found["rows"]]
+    return Answer({"items": rows})
+
+
+def _times(row: Any) -> dict[str, str]:
+    return {name: text_of(datetime.fromtimestamp(row[name], UTC)) for name in ("since", "last")}
+
+
+def _kept(kind: type, row: Any) -> dict[str, Any]:
+    return {one.name: row[one.name] for one in fields(kind)}
+
+
+OPERATIONS = (
+    Operation(
+        verb="GET",
+        path="/instances",
+        access=Access(Action.READ),
+        tag="Server",
+        summary="What is loaded on this server: instances, their workers, the memory granted",
+        act=show,
+        gives=Instances,
+    ),
+    Operation(
+        verb="GET",
+        path="/deaths",
+        access=Access(Action.READ),
+        tag="Server",
+        summary="Versions on this server whose workers died, how often and since when",
+        act=deaths,
+        gives=Deaths,
+    ),
+)

@@ -1,0 +1,36 @@
+"""What every server says of every version it has, also of models that nobody deployed from git."""
+
+from control.access.scopes import Action
+from control.loads import LoadView, states
+from server.admin.answer import page_of
+from server.admin.call import Access, Answer, Call, Operation, Param
+
+
+def list_(call: Call) -> Answer:
+    model, state = call.query.get("model"), call.query.get("state")
+    with call.services.database.reading() as session:
+        views = states(session, None if model is None else [model])
+    kept = [view for view in views if state is None or view.state == state]
+    return page_of(call, kept, _key)
+
+
+def _key(view: LoadView) -> str:
+    return f"{view.model} {view.version:020} {view.server}"
+
+
+OPERATIONS = (
+    Operation(
+        verb="GET",
+        path="/loads",
+        access=Access(Action.READ, "model"),
+        tag="Models",
+        summary="What each server says of each version, by model and version; version 0 is the "
+        "model as a whole",
+        run=list_,
+        list_of=LoadView,
+        query=(
+            Param("model", "Only of this model."),
+            Param("state", "Only in this state, e.g. FAILED."),
+        ),
+    ),
+)

@@ -1,0 +1,44 @@
+"""Pushes and deployments: what became of each."""
+
+from control.access.scopes import Action
+from control.push_states import PushState
+from control.pushes import PushView, get_push, list_pushes
+from server.admin.answer import from_page
+from server.admin.call import Access, Answer, Call, Operation, Param
+
+
+def list_(call: Call) -> Answer:
+    repository, state = call.query.get("repository"), call.query.get("state")
+    with call.services.database.reading() as session:
+        return from_page(list_pushes(session, repository=repository, state=state, **call.paging()))
+
+
+def show(call: Call) -> Answer:
+    with call.services.database.reading() as session:
+        return Answer(get_push(session, call.path["push"]).as_json())
+
+
+OPERATIONS = (
+    Operation(
+        verb="GET",
+        path="/pushes",
+        access=Access(Action.PULL, "repository"),
+        tag="Repositories",
+        summary="Pushes and deployments, newest first",
+        run=list_,
+        list_of=PushView,
+        query=(
+            Param("repository", "Only to this repository; a token for one repository needs it."),
+            Param("state", "Only in this state.", schema={"enum": [*PushState]}),
+        ),
+    ),
+    Operation(
+        verb="GET",
+        path="/pushes/{push}",
+        access=Access(Action.PULL, "push"),
+        tag="Repositories",
+        summary="A push: what it touched, what the pusher was told, what became of it",
+        run=show,
+        gives=PushView,
+    ),
+)

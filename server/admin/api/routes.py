@@ -1,0 +1,254 @@
+"""Routes: public names, the arms behind them, the kill switch, and what a unit would get."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from control.access.scopes import Action
+from control.aliases import list_aliases
+from control.errors import Invalid
+from control.route_changes import delete_route, kill, set_route, set_weights
+from control.route_spec import buckets_of, check_unit, parse_spec
+from control.routes import RouteView, desired_route, get_route, list_routes, unkill
+from server.admin.answer import from_page
+from server.admin.call import NOTHING, Access, Answer, Call, Operation, Param
+from server.admin.parts import part
+from server.routing.explain import Explanation, explain
+from server.routing.table import compile_route
+
+_READ, _CHANGE = Access(Action.READ), Access(Action.OPERATE)
+_PATH = "/routes/{route}"
+_MOST_HEADERS = 100
+_FORCED = Param(
+    "force",
+    "Also while a rollout or an experiment needs the route as it is: the rollout is aborted, the "
+    "experiment stopped.",
+    bool,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RouteTerms:
+    arms: Annotated[
+        list[dict[str, Any]],
+        part(
+            "Who may answer; the first one is the stable arm. Each has a `name`, a `model`, a "
+            "`version` or an `alias`, and a `weight` in percent; the weights add up to 100.",
+            examples=[[{"name": "stable", "model": "digits", "version": 1, "weight": 100}]],
+        ),
+    ]
+    unit: Annotated[
+        str,
+        part(
+            "What stays with its arm: 'header:NAME', 'parameter:NAME', 'key' (whose token it is), "
+            "'sequence', or '' to draw anew for each request.",
+            examples=["header:x-user"],
+        ),
+    ] = ""
+    salt: Annotated[
+        str, part("Decides which units an arm gets; made, or kept, where none is given.")
+    ] = ""
+    matches: Annotated[
+        list[dict[str, Any]],
+        part(
+            "Rules that come before the weights: requests whose `header` is `value`, or begins "
+            "with it where `prefix` is true, go to `arm`."
+        ),
+    ] = field(default_factory=list)
+    mirrors: Annotated[
+        list[dict[str, Any]],
+        part("`arm` gets copies of so many `percent` of the requests; nobody sees its answers."),
+    ] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    weights: Annotated[
+        dict[str, Any],
+        part(
+            "Arm → percent of the requests; the stable arm gets what is left.",
+            examples=[{"candidate": 25}],
+        ),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class KillTarget:
+    arm: Annotated[str, part("The arm that gets everything; the stable one if not given.")] = ""
+
+
+def list_(call: Call) -> Answer:
+    with call.services.database.reading() as session:
+        return from_page(list_routes(session, **call.paging()))
+
+
+def show(call: Call) -> Answer:
+    with call.services.database.reading() as session:
+        return _one(get_route(session, call.path["route"]))
+
+
+def set_(call: Call) -> Answer:
+    terms = call.given(RouteTerms)
+    names = ("arms", "unit", "salt", "matches", "mirrors")
+    spec = parse_spec({name: getattr(terms, name) for name in names})
+    with call.services.database.change(call.actor) as tx:
+        name, force = call.path["route"], _force(call)
+        return _one(set_route(tx, name, spec, call.expected, force=force))
+
+
+def weigh(call: Call) -> Answer:
+    wanted = {arm: _buckets(arm, share) for arm, share in call.given(Weights).weights.items()}
+    with call.services.database.change(call.actor) as tx:
+        name, force = call.path["route"], _force(call)
+        return _one(set_weights(tx, name, wanted, call.expected, force=force))
+
+
+def delete(call: Call) -> Answer:
+    with call.services.database.change(call.actor) as tx:
+        delete_route(tx, call.path["route"], call.expected, force=_force(call))
+    return NOTHING
+
+
+def throw(call: Call) -> Answer:
+    with call.services.database.change(call.actor) as tx:
+        return _one(kill(tx, call.path["route"], call.given(KillTarget).arm, call.expected))
+
+
+def release(call: Call) -> Answer:
+    with call.services.database.change(call.actor) as tx:
+        return _one(unkill(tx, call.path["route"], call.expected))
+
+
+def explain_(call: Call) -> Answer:
+    labels = _headers(call.query.get("header", ""))
+    with call.services.database.reading() as session:
+        view = get_route(session, call.path["route"])
+        aliases = _aliases(session, {arm.model for arm in view.spec.arms if arm.alias})
+    route = compile_route(desired_route(view), aliases)
+    return Answer(explain(route, call.query.get("unit", ""), labels).as_json())
+
+
+def _force(call: Call) -> bool:
+    return bool(call.query.get("force"))
+
+
+def _aliases(session: Any, models: set[str]) -> dict[str, dict[str, int]]:
+    """Of these models, at most 500 of each."""
+    return {
+        model: {one.name: one.version for one in list_aliases(session, model, limit=500).items}
+        for model in models
+    }
+
+
+def _headers(text: str) -> Mapping[str, str]:
+    """Lines of "name: value". Raises Invalid."""
+    found: dict[str, str] = {}
+    for line in text.split("\n")[:_MOST_HEADERS] if text else []:
+        name, colon, value = line.partition(":")
+        if not colon:
+            raise Invalid(f"'{line:.80}' is no header; give NAME: VALUE", "header")
+        check_unit(f"header:{name.strip()}")
+        found.setdefault(name.strip().lower(), value.strip())
+    return found
+
+
+def _buckets(arm: str, share: Any) -> int:
+    if isinstance(share, bool) or not isinstance(share, int | float):
+        raise Invalid(f"the weight of '{arm:.80}' is no number of percent", "weights")
+    return buckets_of(share, f"the weight of '{arm:.80}'", "weights")
+
+
+def _one(view: RouteView) -> Answer:
+    return Answer(view.as_json(), 200, view.revision, f"/api/v1/routes/{quote(view.name)}")
+
+
+OPERATIONS = (
+    Operation(
+        verb="GET",
+        path="/routes",
+        access=_READ,
+        tag="Routes",
+        summary="All routes",
+        run=list_,
+        list_of=RouteView,
+    ),
+    Operation(
+        verb="GET",
+        path=_PATH,
+        access=_READ,
+        tag="Routes",
+        summary="A route, its arms and their weights",
+        run=show,
+        gives=RouteView,
+    ),
+    Operation(
+        verb="PUT",
+        path=_PATH,
+        access=_CHANGE,
+        tag="Routes",
+        summary="Make a route or change it whole; If-None-Match: * only makes one",
+        run=set_,
+        takes=RouteTerms,
+        gives=RouteView,
+        query=(_FORCED,),
+        if_match=True,
+    ),
+    Operation(
+        verb="PATCH",
+        path=_PATH,
+        access=_CHANGE,
+        tag="Routes",
+        summary="Change the weights of a route's arms",
+        run=weigh,
+        takes=Weights,
+        gives=RouteView,
+        query=(_FORCED,),
+        if_match=True,
+    ),
+    Operation(
+        verb="DELETE",
+        path=_PATH,
+        access=_CHANGE,
+        tag="Routes",
+        summary="Delete a route",
+        run=delete,
+        status=204,
+        query=(_FORCED,),
+        if_match=True,
+    ),
+    Operation(
+        verb="POST",
+        path=_PATH + "/kill",
+        access=_CHANGE,
+        tag="Routes",
+        summary="Throw the kill switch: send everything to one arm; a rollout under way is aborted",
+        run=throw,
+        takes=KillTarget,
+        gives=RouteView,
+        if_match=True,
+    ),
+    Operation(
+        verb="DELETE",
+        path=_PATH + "/kill",
+        access=_CHANGE,
+        tag="Routes",
+        summary="Release the kill switch: weights and rules count again",
+        run=release,
+        gives=RouteView,
+        if_match=True,
+    ),
+    Operation(
+        verb="GET",
+        path=_PATH + "/explain",
+        access=_READ,
+        tag="Routes",
+        summary="Which arm a unit would get, and why",
+        run=explain_,
+        gives=Explanation,
+        query=(
+            Param("unit", "The unit, e.g. a user's id."),
+            Param("header", "A header as NAME: VALUE; several on lines of their own."),
+        ),
+    ),
+)

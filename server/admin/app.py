@@ -1,0 +1,126 @@
+"""The control API as an ASGI application: each request is held against the same few questions.
+
+Is it for us, and from where? Who asks? May they? Is what they say in order? Then its row answers.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+import orjson
+from anyio import to_thread
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from control.clock import new_id
+from control.transaction import Actor
+from server.admin.access import check_access
+from server.admin.answer import response
+from server.admin.arguments import check_path, read_body, read_query
+from server.admin.call import Call, Operation
+from server.admin.errors import error_response, trouble_of
+from server.admin.etags import expected_revision
+from server.admin.hosts import check_host, check_origin
+from server.admin.identify import ANYBODY, Known, address_of, identify, is_local
+from server.admin.openapi import document
+from server.admin.operations import OPERATIONS
+from server.admin.services import Services
+
+PREFIX = "/api/v1"
+OPENAPI = f"{PREFIX}/openapi.json"
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def admin_app(services: Services) -> Starlette:
+    """The API under /api/v1, `/healthz` and `/readyz`; git and the console stand in front of it."""
+    return Starlette(routes=admin_routes(services), exception_handlers={HTTPException: elsewhere})
+
+
+def admin_routes(services: Services) -> list[BaseRoute]:
+    """The routes alone, for an application that has more of them."""
+    described = orjson.dumps(document(services.facts.version, services.facts.public_url))
+
+    async def openapi(request: Request) -> Response:
+        return Response(described, media_type="application/json")
+
+    async def alive(request: Request) -> Response:
+        return Response("ok\n", media_type="text/plain")
+
+    async def ready(request: Request) -> Response:
+        await services.commits.answers()
+        return Response("ok\n", media_type="text/plain")
+
+    open_ones = {"/healthz": alive, "/readyz": ready, OPENAPI: openapi}
+    return [
+        *(
+            Route(path, _answered(services, each), methods=["GET"])
+            for path, each in open_ones.items()
+        ),
+        *(_route(services, operation) for operation in OPERATIONS),
+    ]
+
+
+def _route(services: Services, operation: Operation) -> Route:
+    async def endpoint(request: Request) -> Response:
+        return await _serve(services, operation, request)
+
+    path = PREFIX + operation.path
+    return Route(path, _answered(services, endpoint), methods=[operation.verb])
+
+
+def _answered(services: Services, endpoint: Endpoint) -> Endpoint:
+    """`endpoint` for requests that are meant for us, its errors in the envelope."""
+
+    async def answered(request: Request) -> Response:
+        request_id = new_id(services.now())
+        request.scope["request_id"] = request_id
+        try:
+            if not is_local(request):
+                check_host(request.headers.get("host", ""), services.facts.hosts)
+            check_origin(request.method, request.headers, services.facts.public_url)
+            return await endpoint(request)
+        except Exception as error:  # noqa: BLE001 - the porch: trouble_of() logs what is our fault
+            return error_response(trouble_of(error, request_id), request_id)
+
+    return answered
+
+
+async def _serve(services: Services, operation: Operation, request: Request) -> Response:
+    call = await _let_in(services, operation, request)
+    if operation.before is not None:
+        operation.before(call)
+    call = replace(call, body=await read_body(operation, request))
+    if operation.stream is not None:
+        return await operation.stream(call, request)
+    if operation.act is not None:
+        answer = await operation.act(call)
+    else:
+        assert operation.run is not None
+        answer = await to_thread.run_sync(operation.run, call, limiter=services.threads)
+    return response(answer, request, request.scope["request_id"])
+
+
+async def _let_in(services: Services, operation: Operation, request: Request) -> Call:
+    """The call without its body. Raises whatever keeps the principal from making it."""
+    access, path = operation.access, request.path_params
+    known = await identify(services, request) if access is not None else Known(ANYBODY, "api")
+    check_path(path)
+    query = read_query(operation, request.query_params.multi_items())
+    await check_access(services, access, known.principal, path, query)
+    return Call(
+        services,
+        known.principal,
+        Actor(known.principal.id, known.via, address_of(request)),
+        path,
+        query,
+        expected=expected_revision(request.method, request.headers),
+    )
+
+
+async def elsewhere(request: Request, error: Exception) -> Response:
+    """A path or verb that is nobody's, in the envelope."""
+    request_id = request.scope.get("request_id", "")
+    return error_response(trouble_of(error, request_id), request_id)

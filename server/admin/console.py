@@ -1,0 +1,160 @@
+"""The console's way to the control side: calls of the API's own table, made inside this process."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+
+from anyio import to_thread
+from starlette.requests import Request
+from starlette.routing import BaseRoute
+
+from admin_ui.console import console_routes
+from admin_ui.services import Asked, ConsoleServices, Found, Gateway, Opened, Refused
+from control.access.invitations import accept
+from control.access.scopes import Principal
+from control.access.sessions import LONGEST, close_session, open_session
+from control.clock import new_id
+from control.transaction import Actor
+from server.admin.access import check_access
+from server.admin.api import events
+from server.admin.api.me import slow_down
+from server.admin.arguments import check_path, read_query
+from server.admin.call import Answer, Call, Operation
+from server.admin.credentials import COOKIE, Cookie, Password, read_credentials
+from server.admin.errors import CrossSite, trouble_of
+from server.admin.hosts import SAFE, check_host, check_origin
+from server.admin.identify import ANYBODY, address_of, by_cookie, by_password, identify, is_local
+from server.admin.operations import OPERATIONS
+from server.admin.parts import read_part
+from server.admin.services import Services
+from server.wanted.places import SNAPSHOTS
+
+_VIA = "console"
+
+
+def console(services: Services, gateway: Gateway | None = None) -> list[BaseRoute]:
+    """The console's routes. `gateway`: where models can be tried."""
+    given = ConsoleServices(
+        control=ApiControl(services),
+        newest=services.commits.newest,
+        moved=services.commits.after,
+        closed=lambda: services.commits.closed,
+        snapshots=services.facts.store / SNAPSHOTS,
+        cookie=COOKIE,
+        secure=services.facts.public_url.startswith("https:"),
+        now=services.now,
+        heartbeat_s=services.heartbeat_s,
+        gateway=gateway,
+    )
+    return console_routes(given)
+
+
+class ApiControl:
+    """`admin_ui.services.Control` over the table of operations."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._table = {(one.verb, one.path): one for one in map(_askable, OPERATIONS)}
+
+    def check(self, request: Request) -> None:
+        try:
+            if not is_local(request):
+                check_host(request.headers.get("host", ""), self._services.facts.hosts)
+            check_origin(request.method, request.headers, self._services.facts.public_url)
+        except Exception as error:
+            raise self._refused(error) from error
+
+    async def known(self, request: Request) -> Principal:
+        """A form counts with a session's cookie only: its token is what the frame looks at."""
+        try:
+            if request.method in SAFE:
+                return (await identify(self._services, request)).principal
+            found = read_credentials(request.headers, request.cookies, None)
+            if not isinstance(found, Cookie):
+                raise CrossSite("forms are for who has logged in; programs use /api/v1")
+            return await by_cookie(self._services, found.text)
+        except Exception as error:
+            raise self._refused(error) from error
+
+    async def ask(self, request: Request, principal: Principal, asked: Asked) -> Found:
+        try:
+            answer = await self._answer(request, principal, asked)
+        except Exception as error:
+            raise self._refused(error) from error
+        return Found(answer.document, answer.status, answer.next)
+
+    async def open(self, request: Request, name: str, password: str) -> Opened:
+        given = Password(name, password)
+        try:
+            await by_password(self._services, given, address_of(request))
+            return await self._opened(request, name)
+        except Exception as error:
+            raise self._refused(error) from error
+
+    async def close(self, request: Request) -> None:
+        cookie = request.cookies.get(COOKIE, "")
+        try:
+            principal = await by_cookie(self._services, cookie)
+            actor = Actor(principal.id, _VIA, address_of(request))
+            await self._in_thread(partial(self._close, actor, cookie))
+        except Exception as error:
+            refused = self._refused(error)
+            if refused.status != 401:
+                raise refused from error
+
+    async def accept(self, request: Request, code: str, name: str, password: str) -> Opened:
+        actor = Actor(f"user:{name}"[:255], _VIA, address_of(request))
+        try:
+            slow_down(Call(self._services, ANYBODY, actor, {}, {}))
+            await self._in_thread(partial(self._accept, actor, code, name, password))
+            return await self._opened(request, name)
+        except Exception as error:
+            raise self._refused(error) from error
+
+    async def _answer(self, request: Request, principal: Principal, asked: Asked) -> Answer:
+        """The steps of `server.admin.app`, from the path's names on."""
+        services, operation = self._services, self._table[asked.verb, asked.path]
+        check_path(asked.names)
+        query = read_query(operation, list(asked.query.items()))
+        await check_access(services, operation.access, principal, asked.names, query)
+        actor = Actor(principal.id, _VIA, address_of(request))
+        call = Call(services, principal, actor, asked.names, query, expected=asked.expected)
+        if operation.before is not None:
+            operation.before(call)
+        if operation.takes is not None:
+            call = replace(call, body=read_part(operation.takes, asked.body))
+        if operation.act is not None:
+            return await operation.act(call)
+        assert operation.run is not None
+        return await to_thread.run_sync(operation.run, call, limiter=services.threads)
+
+    async def _opened(self, request: Request, name: str) -> Opened:
+        cookie = await self._in_thread(partial(self._open, name, address_of(request)))
+        return Opened(cookie, int(LONGEST.total_seconds()))
+
+    def _open(self, name: str, address: str) -> str:
+        with self._services.database.change(Actor(f"user:{name}", _VIA, address)) as tx:
+            return open_session(tx, name, address)
+
+    def _close(self, actor: Actor, cookie: str) -> None:
+        with self._services.database.change(actor) as tx:
+            close_session(tx, cookie)
+
+    def _accept(self, actor: Actor, code: str, name: str, password: str) -> str:
+        with self._services.database.change(actor) as tx:
+            return accept(tx, code, name, password).name
+
+    async def _in_thread(self, work: "partial[str] | partial[None]") -> str:
+        return await to_thread.run_sync(work, limiter=self._services.threads) or ""
+
+    def _refused(self, error: Exception) -> Refused:
+        trouble = trouble_of(error, new_id(self._services.now()))
+        headers: Mapping[str, str] = trouble.headers
+        return Refused(trouble.status, trouble.code, trouble.message, trouble.field, headers)
+
+
+def _askable(operation: Operation) -> Operation:
+    """The events as pages: their stream is the API's own; the console has another."""
+    if operation.path == "/events":
+        return replace(operation, stream=None, run=events.list_)
+    return operation

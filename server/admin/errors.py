@@ -1,0 +1,189 @@
+"""The one table from errors of the control side to HTTP statuses, and the envelope they travel in.
+
+RequestError         what is wrong with the HTTP request itself, before anything was looked up
+├── Malformed        not what the description says: names the parameter, or line and column
+├── Unauthenticated  nobody known; says how to give credentials
+├── CrossSite        a state-changing request made by another site's page
+├── Misdirected      a Host header that is not ours
+├── TooLarge         a body above the limit
+└── WrongType        a body that is not JSON
+"""
+
+import dataclasses
+import logging
+from dataclasses import dataclass
+from math import ceil
+
+import orjson
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from control.errors import (
+    Conflict,
+    DatabaseGone,
+    Invalid,
+    LostLease,
+    NotAllowed,
+    NotFound,
+    Stale,
+    TooMany,
+)
+from repository.errors import DiskFull
+from repository.git.errors import (
+    BadBody,
+    BadName,
+    BodyTooLarge,
+    Busy,
+    GitMissing,
+    GitTimedOut,
+    RepositoryExists,
+    UnknownRepository,
+    UnknownRevision,
+)
+from repository.lfs.errors import (
+    BadRange,
+    BadToken,
+    BadUpload,
+    BatchTooLarge,
+    LfsRefused,
+    Stalled,
+    UnknownObject,
+    WrongAlgorithm,
+)
+from server.admin.link import GatewayAway
+
+_log = logging.getLogger(__name__)
+
+
+class RequestError(Exception):
+    """Base of what the API itself refuses; `field` names the parameter, "" for none."""
+
+    def __init__(self, message: str, field: str = "") -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class Malformed(RequestError):
+    """A body or parameter that is not what the description says."""
+
+
+class Unauthenticated(RequestError):
+    """No credentials, or none that are known."""
+
+
+class CrossSite(RequestError):
+    """A page of another origin wanted to change something."""
+
+
+class Misdirected(RequestError):
+    """The Host header names somebody else: DNS rebinding, or a missing --public-url."""
+
+
+class TooLarge(RequestError):
+    """The body is above the limit."""
+
+
+class WrongType(RequestError):
+    """The body's Content-Type is not the one this path takes."""
+
+
+STATUSES: dict[type[Exception], tuple[int, str]] = {
+    Malformed: (400, "malformed"),
+    Unauthenticated: (401, "unauthenticated"),
+    NotAllowed: (403, "forbidden"),
+    CrossSite: (403, "cross_site"),
+    NotFound: (404, "not_found"),
+    Conflict: (409, "conflict"),
+    Stale: (412, "changed_meanwhile"),
+    TooLarge: (413, "too_large"),
+    WrongType: (415, "wrong_type"),
+    Misdirected: (421, "misdirected"),
+    Invalid: (422, "invalid"),
+    TooMany: (429, "too_many"),
+    UnknownRepository: (404, "not_found"),
+    UnknownRevision: (404, "not_found"),
+    BadName: (422, "invalid"),
+    RepositoryExists: (409, "conflict"),
+    BadBody: (400, "malformed"),
+    BodyTooLarge: (413, "too_large"),
+    LfsRefused: (422, "invalid"),
+    BadUpload: (400, "wrong_bytes"),  # of a 422 git-lfs makes a push without the object
+    BadToken: (403, "forbidden"),
+    UnknownObject: (404, "not_found"),
+    Stalled: (408, "stalled"),
+    WrongAlgorithm: (409, "wrong_algorithm"),
+    BatchTooLarge: (413, "too_large"),
+    BadRange: (416, "bad_range"),
+    DiskFull: (507, "disk_full"),
+    Busy: (503, "busy"),
+    GitMissing: (503, "git_missing"),
+    GitTimedOut: (503, "git_timed_out"),
+    GatewayAway: (503, "gateway_away"),
+    LostLease: (503, "lost_lease"),
+    DatabaseGone: (503, "database_gone"),
+}
+"""Status and code of each; a subclass not in the table has its base's."""
+
+CHALLENGE = 'Bearer realm="modelyard", Basic realm="modelyard", charset="UTF-8"'
+_AGAIN_S = 1
+_HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """An error as the client sees it."""
+
+    status: int
+    code: str
+    message: str
+    field: str = ""
+    headers: dict[str, str] = dataclasses.field(default_factory=dict)
+
+
+def trouble_of(error: Exception, request_id: str) -> Trouble:
+    """What the client is told; an error outside the table is logged as our bug."""
+    if isinstance(error, HTTPException):
+        code = _HTTP_CODES.get(error.status_code, "http")
+        return Trouble(
+            error.status_code, code, str(error.detail), headers=dict(error.headers or {})
+        )
+    for kind in type(error).__mro__:
+        if kind in STATUSES:
+            status, code = STATUSES[kind]
+            return Trouble(status, code, str(error), getattr(error, "field", ""), _headers(error))
+    _log.error("unexpected error while answering request %s", request_id, exc_info=error)
+    return Trouble(
+        500, "internal", f"This is a bug. The log of the server tells more of request {request_id}."
+    )
+
+
+def error_response(trouble: Trouble, request_id: str) -> Response:
+    """`{"error": {"code", "message", "field", "request_id"}}`."""
+    told = {
+        "code": trouble.code,
+        "message": trouble.message,
+        "field": trouble.field,
+        "request_id": request_id,
+    }
+    headers = {
+        "Cache-Control": "no-store",
+        "X-Content-Type-Options": "nosniff",
+        "X-Request-Id": request_id,
+        **trouble.headers,
+    }
+    return Response(
+        orjson.dumps({"error": told}), trouble.status, headers, media_type="application/json"
+    )
+
+
+def _headers(error: Exception) -> dict[str, str]:
+    match error:
+        case Unauthenticated():
+            return {"WWW-Authenticate": CHALLENGE}
+        case TooMany():
+            return {"Retry-After": str(max(1, ceil(error.retry_after_s)))}
+        case LostLease() | DatabaseGone() | Busy() | GitTimedOut():
+            return {"Retry-After": str(_AGAIN_S)}
+        case BadRange():
+            return {"Content-Range": f"bytes */{error.size_bytes}"}
+    return {}

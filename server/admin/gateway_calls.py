@@ -1,0 +1,121 @@
+"""Calls of this server's own REST door, for people who try a model in the console."""
+
+import asyncio
+import http.client
+import time
+from collections.abc import AsyncIterator, Mapping
+
+from anyio import CapacityLimiter, to_thread
+
+from admin_ui.services import GatewayAnswer, Refused
+from server.settings.doors import UNIX
+from server.settings.table import Settings
+
+AT_ONCE, DEADLINE_S, PATIENCE_S = 4, 30.0, 5.0
+LARGEST_ANSWER_BYTES = 4 * 2**20
+STREAMS, LONGEST_STREAM_S, PIECE_BYTES = 8, 300.0, 65536
+
+_ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
+
+
+class GatewayCalls:
+    """`admin_ui.services.Gateway` over HTTP; `problem` says why there is no such way, "" if there
+    is one."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.problem = _problem(settings)
+        self.wants_token = settings.inference_auth == "token"
+        self._host = _ANYWHERE.get(settings.http_address, settings.http_address)
+        self._port = settings.http_port
+        shown = f"[{self._host}]" if ":" in self._host else self._host
+        self.url = f"http://{shown}:{self._port}"
+        self._limiter = CapacityLimiter(AT_ONCE)
+        self._streams = 0
+
+    async def ask(
+        self, verb: str, path: str, body: bytes, headers: Mapping[str, str]
+    ) -> GatewayAnswer:
+        """Raises Refused when the door cannot be reached, is too slow or says too much."""
+        if self.problem:
+            raise Refused(503, "unavailable", self.problem)
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await self._limiter.acquire_on_behalf_of(mark := object())
+        except TimeoutError:
+            raise Refused(503, "busy", "others are trying models just now; try again") from None
+        try:
+            return await to_thread.run_sync(self._asked, verb, path, body, headers)
+        except (OSError, http.client.HTTPException) as error:
+            wrong = f"the REST door at {self.url} gave no answer: {error or type(error).__name__}"
+            raise Refused(503, "unavailable", wrong) from error
+        finally:
+            self._limiter.release_on_behalf_of(mark)
+
+    async def stream(
+        self, path: str, body: bytes, headers: Mapping[str, str]
+    ) -> tuple[int, AsyncIterator[bytes]]:
+        """The status, and the pieces as they come. Raises Refused as `ask` does."""
+        if self.problem:
+            raise Refused(503, "unavailable", self.problem)
+        if self._streams >= STREAMS:
+            raise Refused(503, "busy", "others are talking to models just now; try again")
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=DEADLINE_S)
+        try:
+            answer = await to_thread.run_sync(_posted, connection, path, body, headers)
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            wrong = f"the REST door at {self.url} gave no answer: {error or type(error).__name__}"
+            raise Refused(503, "unavailable", wrong) from error
+        return answer.status, self._pieces(connection, answer)
+
+    async def _pieces(
+        self, connection: http.client.HTTPConnection, answer: http.client.HTTPResponse
+    ) -> AsyncIterator[bytes]:
+        """Until the end, the deadline of a piece or of all, or until nobody reads on."""
+        self._streams += 1
+        try:
+            async with asyncio.timeout(LONGEST_STREAM_S):
+                while piece := await to_thread.run_sync(
+                    answer.read1, PIECE_BYTES, abandon_on_cancel=True
+                ):
+                    yield piece
+        except (OSError, http.client.HTTPException):
+            return  # the page sees that the answer has no end
+        finally:
+            self._streams -= 1
+            connection.close()
+
+    def _asked(
+        self, verb: str, path: str, body: bytes, headers: Mapping[str, str]
+    ) -> GatewayAnswer:
+        began = time.monotonic()
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=DEADLINE_S)
+        try:
+            connection.request(verb, path, body or None, dict(headers))
+            answer = connection.getresponse()
+            found = answer.read(LARGEST_ANSWER_BYTES + 1)
+            said = {name.lower(): value for name, value in answer.getheaders()}
+            took_s = time.monotonic() - began
+        finally:
+            connection.close()
+        if len(found) > LARGEST_ANSWER_BYTES:
+            wrong = f"the answer has more than {LARGEST_ANSWER_BYTES >> 20} MiB; use a client"
+            raise Refused(502, "too_large", wrong)
+        return GatewayAnswer(answer.status, said, found, took_s)
+
+
+def _posted(
+    connection: http.client.HTTPConnection, path: str, body: bytes, headers: Mapping[str, str]
+) -> http.client.HTTPResponse:
+    connection.request("POST", path, body, dict(headers))
+    return connection.getresponse()
+
+
+def _problem(settings: Settings) -> str:
+    if not settings.allow_http:
+        return "models cannot be tried here: the REST door is shut (--allow-http=false)"
+    if settings.http_address.startswith(UNIX):
+        return "models cannot be tried here: the REST door is a Unix socket"
+    if settings.http_use_ssl or settings.http_use_ssl_mutual:
+        return "models cannot be tried here: the REST door speaks HTTPS; use a client"
+    return ""

@@ -1,0 +1,1 @@
+"""Git on the admin port: pushes come in, are checked while the pusher watches, and deployed."""

@@ -1,0 +1,29 @@
+"""Which bytes of an object a `Range` header asks for. Pure."""
+
+import re
+from typing import NamedTuple
+
+_RANGE = re.compile(r"bytes=(?:([0-9]{1,19})-([0-9]{1,19})?|-([0-9]{1,19}))")
+
+
+class Wanted(NamedTuple):
+    """From byte `start` up to, not including, `end`; None for the object's end."""
+
+    start: int
+    end: int | None
+
+
+def wanted_of(said: str | None, size_bytes: int) -> Wanted | None:
+    """None for the whole object: no header, several ranges, or nothing that is a range.
+
+    A range may lie behind the object's end; who opens it is told.
+    """
+    found = _RANGE.fullmatch(said.strip()) if said and size_bytes else None
+    if found is None:
+        return None
+    first, last, final = found.groups()
+    if final is not None:
+        return Wanted(max(0, size_bytes - int(final)), None)
+    if last is None:
+        return Wanted(int(first), None)
+    return Wanted(int(first), int(last) + 1) if int(first) <= int(last) else None

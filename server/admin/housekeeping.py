@@ -1,0 +1,112 @@
+"""What the control process does now and then: beats, notes who was there, forgets what is old.
+
+Each job has a loop of its own, so that a long one holds up nobody's heartbeat.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Collection
+from pathlib import Path
+
+from sqlalchemy import select
+
+from control import deployment, history, pushes, servers
+from control.access import sweep as access
+from control.database import Database
+from control.errors import DatabaseGone
+from control.experiments.feedback import forget_waiting
+from control.experiments.forgetting import forget_units
+from control.rollouts import counts
+from control.tables import Snapshot
+from control.transaction import SYSTEM
+from repository.git import bare
+from repository.lfs.store import Store
+from repository.owner import alive
+from repository.snapshots import stored
+from server.admin.git.collect import LOOK_S, Collector
+from server.admin.services import Services
+from server.admin.uses import write_uses
+from server.wanted.places import SNAPSHOTS
+
+MINUTE_S, HOUR_S = 60.0, 3600.0
+
+PUSH_S = 2 * HOUR_S
+"""Longer than git may be busy with any push, on whichever server."""
+
+_log = logging.getLogger(__name__)
+
+
+async def run(services: Services, boot: str, pushed: Callable[[], Collection[str]]) -> None:
+    """Until cancelled. `pushed`: the repositories that a push is under way to, here."""
+    database, store = services.database, services.facts.store
+    collector = Collector(store, pushed)
+
+    async def note() -> None:
+        await asyncio.to_thread(write_uses, database, *services.uses.take())
+
+    async def clear() -> None:
+        await asyncio.to_thread(sweep, database, store)
+        await asyncio.to_thread(collect_objects, store)
+
+    async with asyncio.TaskGroup() as jobs:
+        jobs.create_task(_every(servers.BEAT_S, lambda: asyncio.to_thread(_beat, services, boot)))
+        jobs.create_task(_every(MINUTE_S, note))
+        jobs.create_task(_every(HOUR_S, clear))
+        jobs.create_task(_every(LOOK_S, collector.look))
+
+
+async def _every(seconds: float, job: Callable[[], Awaitable[None]]) -> None:
+    """A database or a disk that fails is told of, and tried again the next time."""
+    while True:
+        await asyncio.sleep(seconds)
+        try:
+            await job()
+        except DatabaseGone as error:
+            _log.debug("housekeeping waits: %s", error)
+        except OSError as error:
+            _log.error("housekeeping cannot go on: %s; the next try is in %g s", error, seconds)
+
+
+def _beat(services: Services, boot: str) -> None:
+    server = services.facts.server_id
+    with services.database.change(SYSTEM) as tx:
+        if not servers.heartbeat(tx, server, boot):
+            _log.error(
+                "another control process has taken the server id %s; each server needs a state "
+                "folder of its own",
+                server,
+            )
+
+
+def sweep(database: Database, store: Path) -> None:
+    """Forget what is over, and remove what nobody refers to in the store; blocks.
+
+    Raises DatabaseGone, OSError.
+    """
+    with database.change(SYSTEM) as tx:
+        history.forget_events(tx)
+        access.sweep(tx)
+        forget_waiting(tx)
+        counts.forget(tx)
+        pushes.forget(tx)
+        deployment.forget_snapshots(tx)
+    while _forget_units(database):
+        pass
+    with database.reading() as session:
+        known = set(session.scalars(select(Snapshot.digest)))
+    for name in stored.sweep(store / SNAPSHOTS, alive, known, time.time()):
+        _log.info("store: removed %s, which nothing refers to", name)
+    Store(store).sweep()
+    bare.sweep_all(store, PUSH_S)
+
+
+def collect_objects(store: Path) -> None:
+    """Remove objects of Git LFS that no repository and no snapshot has any more; blocks."""
+    if freed_bytes := Store(store).collect():
+        _log.info("store: removed %d bytes of Git LFS objects nobody refers to", freed_bytes)
+
+
+def _forget_units(database: Database) -> int:
+    with database.change(SYSTEM) as tx:
+        return forget_units(tx)

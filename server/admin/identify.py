@@ -1,0 +1,169 @@
+"""Who makes a request: the only place where credentials become a principal."""
+
+import os
+import pwd
+from dataclasses import dataclass
+
+from anyio import to_thread
+from sqlalchemy.orm import Session
+from starlette.requests import Request
+
+from control.access.scopes import Principal, Role
+from control.access.sessions import principal_of_session
+from control.access.tokens import digest_of, get_token, principal_of
+from control.access.users import check_password, has_outdated_password, refresh_password
+from control.errors import TooMany
+from control.transaction import Actor
+from server.admin.credentials import (
+    HOW,
+    Cookie,
+    Password,
+    Peer,
+    Token,
+    check_csrf,
+    read_credentials,
+)
+from server.admin.errors import Unauthenticated
+from server.admin.peer import PEER_UID
+from server.admin.services import Services
+
+ROOT_UID = 0
+CLI_AGENT = "modelyard-cli/"
+
+ANYBODY = Principal("anonymous", Role.VIEWER, ())
+"""Who asks where nobody is asked who they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A principal, and `via` which way it came: "api", "cli" or "console"."""
+
+    principal: Principal
+    via: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Holder:
+    """A token's principal and its limit: 0 for none."""
+
+    principal: Principal
+    rate_per_s: float
+    burst: int
+
+
+async def identify(services: Services, request: Request, again: bool = False) -> Known:
+    """`again`: the same request is looked at once more, which counts against no limit.
+
+    Raises Unauthenticated, CrossSite, TooMany, DatabaseGone.
+    """
+    peer = getattr(request.state, PEER_UID, None) if is_local(request) else None
+    found = read_credentials(request.headers, request.cookies, peer)
+    via = "cli" if request.headers.get("user-agent", "").startswith(CLI_AGENT) else "api"
+    match found:
+        case Token():
+            return Known(await _by_token(services, request, found.text, again), via)
+        case Password():
+            return Known(await by_password(services, found, address_of(request)), via)
+        case Cookie():
+            check_csrf(request.method, request.headers)
+            return Known(await by_cookie(services, found.text), "console")
+        case Peer():
+            return Known(_by_peer(found.uid), via)
+
+
+def is_local(request: Request) -> bool:
+    """Whether it came over a Unix socket."""
+    server = request.scope.get("server")
+    return server is not None and server[1] is None
+
+
+def address_of(request: Request) -> str:
+    """The peer's address; "" over a Unix socket."""
+    return "" if request.client is None or is_local(request) else request.client.host
+
+
+async def _by_token(services: Services, request: Request, text: str, again: bool) -> Principal:
+    """Wrong ones are counted per address, as wrong passwords are; each costs a look at the
+    database. Who has shown a good one lately does not wait for them."""
+    digest, address = digest_of(text), address_of(request)
+    if address and digest not in services.good_tokens:
+        wait_s = services.failures.wait("", address, services.monotonic())
+        if wait_s:
+            raise TooMany("too many wrong tokens from this address; wait", wait_s)
+
+    def look() -> _Holder | None:
+        with services.database.reading() as session:
+            return _holder(session, text, services)
+
+    holder = await to_thread.run_sync(look, limiter=services.threads)
+    services.good_tokens.note(digest, holder is not None)
+    if holder is None:
+        if address:
+            services.failures.failed("", address, services.monotonic())
+        raise Unauthenticated("this token is unknown, revoked or expired")
+    if holder.rate_per_s and not again:
+        key, now = holder.principal.id, services.monotonic()
+        wait_s = services.rates.take(key, holder.rate_per_s, holder.burst, now)
+        if wait_s:
+            raise TooMany(f"this token may ask {holder.rate_per_s:g} times a second", wait_s)
+    services.uses.note(holder.principal.token_id, "")
+    return holder.principal
+
+
+def _holder(session: Session, text: str, services: Services) -> _Holder | None:
+    principal = principal_of(session, text, services.now())
+    if principal is None:
+        return None
+    view = get_token(session, principal.token_id)
+    return _Holder(principal, view.rate_per_s or 0.0, view.burst or 1)
+
+
+async def by_password(services: Services, given: Password, address: str) -> Principal:
+    """Raises Unauthenticated, TooMany, DatabaseGone.
+
+    Each try counts as a failure until it has succeeded, so that many at once count as many."""
+    now = services.monotonic()
+    wait_s = services.failures.wait(given.name, address, now)
+    if wait_s:
+        raise TooMany("too many wrong passwords; wait before the next try", wait_s)
+    services.failures.failed(given.name, address, now)
+
+    def look() -> Principal | None:
+        with services.database.reading() as session:
+            principal = check_password(session, given.name, given.text)
+            outdated = principal is not None and has_outdated_password(session, given.name)
+        if outdated:
+            with services.database.change(Actor(f"user:{given.name}", "api", address)) as tx:
+                refresh_password(tx, given.name, given.text)
+        return principal
+
+    principal = await to_thread.run_sync(look, limiter=services.password_threads)
+    if principal is None:
+        raise Unauthenticated(f"user or password is wrong; {HOW}")
+    services.failures.succeeded(given.name, address)
+    return principal
+
+
+async def by_cookie(services: Services, text: str) -> Principal:
+    """Raises Unauthenticated, DatabaseGone."""
+
+    def look() -> Principal | None:
+        with services.database.reading() as session:
+            return principal_of_session(session, text, services.now())
+
+    principal = await to_thread.run_sync(look, limiter=services.threads)
+    if principal is None:
+        raise Unauthenticated("this session is over; log in again")
+    services.uses.note("", text)
+    return principal
+
+
+def _by_peer(uid: int) -> Principal:
+    """Whoever runs as we do, or as root, could read the database anyway."""
+    if uid not in (os.geteuid(), ROOT_UID):
+        raise Unauthenticated("the socket is for the server's own user; give a token")
+    try:
+        name = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        name = str(uid)
+    return Principal(f"local:{name}", Role.ADMIN)

@@ -1,0 +1,114 @@
+"""What was fetched becomes a snapshot: laid out beside what the model had, looked at, sealed."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+
+import anyio.to_thread
+from sqlalchemy import func, select
+
+from control.database import Database
+from control.repository_settings import RepositorySettings
+from control.sealed import SealedModel
+from control.tables import Model, Version
+from repository.durable import CHUNK_BYTES, open_file
+from repository.errors import RepositoryError
+from repository.findings import reason
+from repository.snapshots import manifest as manifests
+from repository.snapshots.digest import FileEntry
+from repository.snapshots.write import Draft, Writer
+from repository.sources.threads import Stopped, stoppable
+from server.admin.git.examine import sealed_model
+from server.admin.git.inspect import Inspector
+from server.admin.git.off_loop import held
+from server.admin.imports.plan import Plan, plan
+from server.fleet.check import Checker
+from server.wanted.places import SNAPSHOTS
+
+SETTINGS = RepositorySettings()
+"""What a git repository takes unless told otherwise goes for every import."""
+
+
+class Unfit(RepositoryError):
+    """What was fetched is not what this server may serve; says every reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A sealed snapshot, and which of its versions were fetched."""
+
+    sealed: SealedModel
+    brought: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Before:
+    """What a model has: its deployed snapshot, if any, with its files; its highest number ever."""
+
+    snapshot: Path | None
+    files: tuple[FileEntry, ...]
+    highest: int
+
+
+class Sealer:
+    """Makes snapshots in the store; one at a time, so that each sees what the one before made."""
+
+    def __init__(self, database: Database, store: Path, checker: Checker) -> None:
+        self._database = database
+        self._snapshots = store / SNAPSHOTS
+        self._inspector = Inspector(checker, SETTINGS)
+
+    async def seal(self, model: str, version: int | None, fetched: Path) -> Imported:
+        """The files below `fetched` as a snapshot of `model`, with the versions that it had.
+
+        Raises RepositoryError, ControlError, OSError.
+        """
+        before = await anyio.to_thread.run_sync(self._before, model)
+        paths = await anyio.to_thread.run_sync(_files, fetched)
+        planned = plan(paths, version, before.files, before.highest, SETTINGS.formats)
+        writer = Writer(self._snapshots)
+        async with held(lambda: writer.begin(model, before.snapshot)) as draft:
+            await stoppable(lambda stop: _lay_out(draft, planned, fetched, before, stop))
+            inspected = await self._inspector.inspect(draft.folder, draft.files, model)
+            if inspected.findings:
+                raise Unfit(reason(inspected.findings))
+            sealed = await anyio.to_thread.run_sync(draft.seal)
+        return Imported(sealed_model(sealed, inspected), planned.brought)
+
+    def _before(self, model: str) -> _Before:
+        with self._database.reading() as session:
+            deployed = select(Model.snapshot_digest).where(Model.name == model)
+            digest = session.scalar(deployed)
+            numbers = select(func.max(Version.number)).where(Version.model == model)
+            highest = session.scalar(numbers) or 0
+        if digest is None:
+            return _Before(None, (), highest)
+        snapshot = self._snapshots / digest
+        return _Before(snapshot, manifests.read(snapshot).files, highest)
+
+
+def _lay_out(draft: Draft, planned: Plan, fetched: Path, before: _Before, stop: Event) -> None:
+    for target, path in sorted(planned.placed.items()):
+        draft.add(target, _chunks(fetched / path, stop))
+    for file in planned.kept:
+        assert before.snapshot is not None
+        source = before.snapshot / draft.folder.name / file.path
+        draft.link(file.path, source, file.sha256, file.size_bytes)
+
+
+def _chunks(path: Path, stop: Event) -> Iterator[bytes]:
+    with open(open_file(path), "rb", buffering=0) as file:
+        while chunk := file.read(CHUNK_BYTES):
+            if stop.is_set():
+                raise Stopped
+            yield chunk
+
+
+def _files(folder: Path) -> Sequence[str]:
+    return [
+        os.path.relpath(os.path.join(above, name), folder)
+        for above, _, names in os.walk(folder)
+        for name in names
+    ]

@@ -1,0 +1,1 @@
+"""Between the wires' bodies and `InferRequest` or `InferResponse`: JSON, protobuf, raw bytes."""

@@ -1,0 +1,225 @@
+"""REST's infer bodies, JSON and binary tensors: bytes → InferRequest, InferResponse → bytes.
+
+`server.rest.infer` comes here with the model already found; `server.admit` holds each tensor
+against the signature. Pure, but for tensors in shared memory. Source: KServe v2 and Triton's
+binary-tensor extension.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from repository.tensors import BY_DTYPE, Array
+from schedulers.request import InferResponse
+from server.admit import admit, check_input, refuse, tensor_from_bytes
+from server.codec.classification import Top, classified, top
+from server.codec.form import PLAIN, Asked, Form
+from server.codec.json_data import array_from, json_data
+from server.codec.json_parameters import check_parameters, read_parameters
+from server.codec.json_text import dump, load_document, unparsable
+from server.codec.octets import octets
+from server.codec.tensor_places import place_in_json
+from server.errors import Internal, InvalidRequest
+from server.shared_memory.regions import DISALLOWED, Place, SharedMemory
+from server.signature import Signature
+
+
+class Encoded(NamedTuple):
+    """A response body; `header_length` is 0 when all of it is JSON."""
+
+    parts: Sequence[bytes | memoryview]
+    header_length: int
+
+
+def decode(
+    body: bytes,
+    header_length: int | None,
+    signature: Signature,
+    arrived_ns: int,
+    max_depth: int,
+    shared: SharedMemory = DISALLOWED,
+) -> Asked:
+    """The request in `body`, whose first `header_length` bytes are JSON (None: all of it).
+
+    Tensors may lie in `shared` memory. Raises InvalidRequest, TooLarge, Internal, and what
+    `SharedMemory.place` raises, with Triton's texts.
+    """
+    view = memoryview(body)
+    document = load_document(body if header_length is None else view[:header_length], max_depth)
+    request_id = document.get("id", "")
+    if type(request_id) is not str:
+        raise unparsable("id", request_id, "string")
+    entries = document.get("inputs")
+    if type(entries) is not list:
+        raise unparsable("inputs", entries, "array")
+    rest = _Binary(signature.model, view[header_length:] if header_length is not None else None)
+    inputs: dict[str, Array] = {}
+    for entry in entries:
+        name, array = _input(entry, rest, shared, signature, request_id, inputs)
+        if name in inputs:
+            refuse(request_id, f"input '{name}' already exists in request")
+        inputs[name] = array
+    rest.check_all_used()
+    parameters = read_parameters(document.get("parameters"))
+    wanted, form = _outputs(document.get("outputs"), shared, signature, request_id)
+    request = admit(signature, inputs, arrived_ns, request_id, wanted, parameters)
+    if not wanted and parameters.get("binary_data_output") is True:
+        form = Form(binary=True)
+    return Asked(request, form)
+
+
+class _Binary:
+    """The bytes behind the JSON header, handed out in the order of the inputs."""
+
+    def __init__(self, model: str, view: memoryview | None) -> None:
+        self._model = model
+        self._view = view if view is not None else memoryview(b"")
+        self._used = 0
+
+    def take(self, name: str, size: int) -> memoryview:
+        left = len(self._view) - self._used
+        if size > left:
+            raise InvalidRequest(
+                f"unexpected size for input '{name}', expecting {size - left} additional bytes "
+                f"for model '{self._model}'"
+            )
+        self._used += size
+        return self._view[self._used - size : self._used]
+
+    def check_all_used(self) -> None:
+        if self._used != len(self._view):
+            raise InvalidRequest(f"unexpected additional input data for model '{self._model}'")
+
+
+def _input(
+    entry: Any,
+    rest: _Binary,
+    shared: SharedMemory,
+    signature: Signature,
+    request_id: str,
+    before: Mapping[str, Array],
+) -> tuple[str, Array]:
+    if type(entry) is not dict:
+        raise Internal("Unable to parse 'inputs': attempt to access JSON non-object as object")
+    name, datatype, shape = entry.get("name"), entry.get("datatype"), entry.get("shape")
+    if type(name) is not str:
+        raise unparsable("name", name, "string")
+    if type(datatype) is not str:
+        raise unparsable("datatype", datatype, "string")
+    if type(shape) is not list:
+        raise unparsable("shape", shape, "array")
+    for dim in shape:
+        if type(dim) is not int or dim < 0 or dim > 0x7FFFFFFFFFFFFFFF:
+            raise unparsable("shape", dim, "unsigned-integer")
+    source = _source(entry, name, shared)
+    spec = check_input(signature, request_id, name, datatype, shape, before)
+    if source is None:
+        return name, array_from(entry["data"], spec, shape)
+    found = source.read() if isinstance(source, Place) else rest.take(name, source)
+    return name, tensor_from_bytes(signature, request_id, spec, shape, found)
+
+
+def _source(entry: dict[str, Any], name: str, shared: SharedMemory) -> int | Place | None:
+    """Where the tensor is: so many bytes behind the header, in shared memory, or in `data`."""
+    parameters = entry.get("parameters")
+    if parameters is None and "data" in entry:
+        return None
+    if parameters is not None and type(parameters) is not dict:
+        raise unparsable("parameters", parameters, "object")
+    size = parameters.get("binary_data_size") if parameters else None
+    if size is not None and (type(size) is not int or size < 0):
+        raise unparsable("binary_data_size", size, "unsigned-integer")
+    place = place_in_json(shared, name, parameters) if parameters else None
+    has_data = "data" in entry
+    if has_data + (size is not None) + (place is not None) != 1:
+        raise _one_source_only(has_data, size, place)
+    return size if place is None else place
+
+
+def _one_source_only(has_data: bool, size: int | None, place: Place | None) -> InvalidRequest:
+    given = {"data": has_data, "binary_data_size": size is not None}
+    given["shared_memory_region"] = place is not None
+    fields = " ".join(f"'{field}'" for field, is_set in given.items() if is_set)
+    return InvalidRequest(
+        "Input must set only one of the following fields: 'data', 'binary_data_size' in "
+        "'parameters', 'shared_memory_region' in 'parameters'. "
+        f"But {f'set {fields}' if fields else 'no field is set'}"
+    )
+
+
+def _outputs(
+    entries: Any, shared: SharedMemory, signature: Signature, request_id: str
+) -> tuple[tuple[str, ...], Form]:
+    if not entries:
+        return (), PLAIN
+    if type(entries) is not list:
+        raise unparsable("outputs", entries, "array")
+    names: dict[str, None] = {}
+    binary: set[str] = set()
+    tops: dict[str, Top] = {}
+    places: dict[str, Place] = {}
+    for entry in entries:
+        name = entry.get("name") if type(entry) is dict else None
+        if type(name) is not str:
+            raise unparsable("name", name, "string")
+        if name in names:
+            refuse(request_id, f"output '{name}' already exists in request")
+        names[name] = None
+        if "parameters" not in entry:
+            continue
+        parameters = check_parameters(entry["parameters"])
+        if place := place_in_json(shared, name, parameters):
+            places[name] = place
+        if _wants_binary(parameters):
+            binary.add(name)
+        if count := _class_count(parameters):
+            tops[name] = top(signature, name, count)
+    return tuple(names), Form(frozenset(binary), tops, places)
+
+
+def _wants_binary(parameters: Mapping[str, Any]) -> bool:
+    binary = parameters.get("binary_data", False)
+    if type(binary) is not bool:
+        raise unparsable("binary_data", binary, "boolean")
+    return binary
+
+
+def _class_count(parameters: Mapping[str, Any]) -> int:
+    """How many classes are wanted; 0 when the output itself is."""
+    count = parameters.get("classification", 0)
+    if type(count) is not int or count < 0:
+        raise unparsable("classification", count, "unsigned-integer")
+    return count
+
+
+def encode(response: InferResponse, form: Form) -> Encoded:
+    """The response's body; outputs that have a place in shared memory are written there.
+
+    Raises InvalidRequest when an output has no JSON form, or no room in its place.
+    """
+    binary = form.binary
+    if form.tops:
+        response = classified(response, form.tops)
+    document: dict[str, Any] = {"id": response.id} if response.id else {}
+    document["model_name"] = response.model
+    document["model_version"] = str(response.version)
+    if response.parameters:
+        document["parameters"] = response.parameters
+    outputs = document["outputs"] = []
+    blobs: list[bytes | memoryview] = []
+    for name, array in response.outputs.items():
+        entry: dict[str, Any] = {
+            "name": name,
+            "datatype": BY_DTYPE[array.dtype].name,
+            "shape": array.shape,
+        }
+        if form.places and name in form.places:
+            form.places[name].write(octets(array))
+        elif binary is True or (binary and name in binary):
+            blob = octets(array)
+            entry["parameters"] = {"binary_data_size": len(blob)}
+            blobs.append(blob)
+        else:
+            entry["data"] = json_data(array)
+        outputs.append(entry)
+    header = dump(document)
+    return Encoded((header, *blobs), len(header) if any(map(len, blobs)) else 0)

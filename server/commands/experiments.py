@@ -1,0 +1,173 @@
+"""`modelyard experiment …`."""
+
+import argparse
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from server.admin.client import Api, path_of
+from server.commands.command import Command, CommandFailed, argument, limited
+from server.commands.shown import Columns, Rows, Said, Shown, Thing
+
+_COLUMNS: Columns = {
+    "experiment": "name",
+    "route": "route",
+    "state": "state",
+    "arms": lambda item: [arm["name"] for arm in item["arms"]],
+    "metrics": lambda item: [metric["name"] for metric in item["metrics"]],
+    "started": "started_at",
+    "decision": lambda item: (item["conclusion"] or {}).get("decision"),
+}
+
+_POINT_COLUMNS: Columns = {
+    "at": "at",
+    "units": "units",
+    "estimate": "estimate",
+    "lower": "lower",
+    "upper": "upper",
+    "decision": "decision",
+}
+
+
+def list_experiments(given: argparse.Namespace, api: Api) -> Shown:
+    wanted = {"route": given.route, "state": given.state}
+    return Rows(list(api.items("/experiments", given.limit, **wanted)), _COLUMNS)
+
+
+def create(given: argparse.Namespace, api: Api) -> Shown:
+    terms = _read(given.terms) if given.terms else {}
+    if given.metric:
+        terms["metrics"] = [*terms.get("metrics", ()), *given.metric]
+    body = {**terms, "name": given.NAME, "route": given.route}
+    if given.horizon is not None:
+        body["horizon"] = given.horizon
+    view = api.call("POST", "/experiments", body)
+    return Said(
+        f"experiment {view['name']} on {view['route']} planned; "
+        f"`modelyard experiment start {view['name']}` begins it",
+        view,
+    )
+
+
+def show(given: argparse.Namespace, api: Api) -> Shown:
+    return Thing(api.get(path_of("experiments", given.NAME)))
+
+
+def conclude(given: argparse.Namespace, api: Api) -> Shown:
+    body = {"decision": given.DECISION}
+    view = api.call("POST", path_of("experiments", given.NAME, "conclude"), body)
+    return Said(f"experiment {view['name']} concluded: {view['conclusion']['decision']}", view)
+
+
+def delete(given: argparse.Namespace, api: Api) -> Shown:
+    api.call("DELETE", path_of("experiments", given.NAME))
+    return Said(f"experiment {given.NAME} deleted")
+
+
+def analyse(given: argparse.Namespace, api: Api) -> Shown:
+    """The verdict, then each comparison, in words."""
+    found = api.get(path_of("experiments", given.NAME, "analysis"))
+    units = ", ".join(f"{arm} {count:,}" for arm, count in found["units"].items())
+    lines = [found["verdict"], f"units: {units} ({found['progress']:.0%} of the plan)"]
+    return Said("\n".join(lines + [one["sentence"] for one in found["comparisons"]]), found)
+
+
+def series(given: argparse.Namespace, api: Api) -> Shown:
+    path = path_of("experiments", given.NAME, "series")
+    found = api.get(path, metric=given.METRIC, arm=given.ARM)
+    return Rows(found["items"], _POINT_COLUMNS)
+
+
+def metric(text: str) -> dict[str, Any]:
+    """ "conversion=proportion:up:0.01", "latency=quantile:down:0.1:0.95" → a metric."""
+    name, _, rest = text.partition("=")
+    parts = rest.split(":")
+    try:
+        found: dict[str, Any] = {"name": name, "kind": parts[0], "direction": parts[1]}
+        found["minimal_effect"] = float(parts[2])
+        if len(parts) > 3:
+            found["quantile"] = float(parts[3])
+        if len(parts) <= 4:
+            return found
+    except (IndexError, ValueError):
+        pass
+    raise argparse.ArgumentTypeError(
+        f"'{text}' is no metric; give NAME=KIND:DIRECTION:EFFECT, "
+        "e.g. conversion=proportion:up:0.01 or latency=quantile:down:0.1:0.95"
+    )
+
+
+def _read(path: str) -> dict[str, Any]:
+    try:
+        found = json.loads(Path(path).read_text())
+    except OSError as error:
+        raise CommandFailed(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise CommandFailed(f"{path} is no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise CommandFailed(f"{path} must hold a JSON object with the experiment's terms")
+    return found
+
+
+def _telling(word: str) -> Callable[[argparse.Namespace, Api], Shown]:
+    def tell(given: argparse.Namespace, api: Api) -> Shown:
+        view: Mapping[str, Any] = api.call("POST", path_of("experiments", given.NAME, word))
+        return Said(f"experiment {view['name']} is {view['state']}", view)
+
+    return tell
+
+
+_NAME = argument("NAME", "The experiment's name.")
+
+COMMANDS = (
+    Command(
+        "experiment list",
+        "list experiments, newest first",
+        list_experiments,
+        (
+            argument("--route", "Only those on this route."),
+            argument("--state", "Only those in this state, e.g. running."),
+            limited(),
+        ),
+    ),
+    Command(
+        "experiment create",
+        "plan an experiment on the arms of a route",
+        create,
+        (
+            _NAME,
+            argument("--route", "The route whose arms are compared.", required=True),
+            argument(
+                "--metric",
+                "What is measured as NAME=KIND:DIRECTION:EFFECT, e.g. "
+                "conversion=proportion:up:0.01 or latency=quantile:down:0.1:0.95; repeat it.",
+                action="append",
+                type=metric,
+            ),
+            argument("--horizon", "Units planned for, of all arms.", type=int),
+            argument("--terms", "A JSON file with all keys of docs/experiments.md."),
+        ),
+    ),
+    Command("experiment show", "show an experiment", show, (_NAME,)),
+    Command("experiment start", "let units count from now on", _telling("start"), (_NAME,)),
+    Command("experiment stop", "let no new units count", _telling("stop"), (_NAME,)),
+    Command(
+        "experiment conclude",
+        "keep what was decided",
+        conclude,
+        (_NAME, argument("DECISION", "What was decided, in words.")),
+    ),
+    Command("experiment delete", "delete one that was never started", delete, (_NAME,)),
+    Command("experiment analysis", "say what it shows so far, in words", analyse, (_NAME,)),
+    Command(
+        "experiment series",
+        "list how an interval went over time",
+        series,
+        (
+            _NAME,
+            argument("METRIC", "Which metric."),
+            argument("ARM", "Which arm against the control."),
+        ),
+    ),
+)

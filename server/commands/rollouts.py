@@ -1,0 +1,176 @@
+"""`modelyard rollout …`."""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from server.admin.client import Api, NoAnswer, path_of
+from server.commands.command import Command, CommandFailed, argument, limited
+from server.commands.shown import (
+    Columns,
+    Json,
+    Rows,
+    Said,
+    Shown,
+    Thing,
+    as_json,
+    local_time,
+    plain,
+)
+
+LOOK_S, PATIENCE_S = 0.5, 60.0
+"""Between two looks at a rollout that is followed; how long a server may not answer meanwhile."""
+
+_ENDS = ("healthy", "degraded", "superseded")
+
+_COLUMNS: Columns = {
+    "id": "id",
+    "name": "name",
+    "stable": "stable",
+    "candidate": "candidate",
+    "phase": lambda item: item["phase"] + (f" ({item['pause']})" if item["pause"] else ""),
+    "weight": lambda item: f"{item['weight']:g} %",
+    "begun": "created_at",
+    "reason": "reason",
+}
+
+
+def list_rollouts(given: argparse.Namespace, api: Api) -> Shown:
+    wanted = {"name": given.name, "phase": given.phase}
+    return Rows(list(api.items("/rollouts", given.limit, **wanted)), _COLUMNS)
+
+
+def show(given: argparse.Namespace, api: Api) -> Shown:
+    """With how it does at this moment."""
+    view = _found(given, api)
+    return Thing({**view, "standing": api.get(path_of("rollouts", view["id"], "standing"))})
+
+
+def start(given: argparse.Namespace, api: Api) -> Shown:
+    body = {"name": given.NAME, "candidate": given.VERSION, "plan": dict(given.plan or ())}
+    view = api.call("POST", "/rollouts", body)
+    return Said(f"rollout {view['id']} of {_whom(view)} begun", view)
+
+
+def follow(given: argparse.Namespace, api: Api) -> Shown:
+    """What happens to it, in words, until it ends. Fails when it was not to take over."""
+    rollout = _found(given, api)["id"]
+    for event in _events(api, rollout):
+        if not given.json:
+            sys.stdout.write(told(event) + "\n")
+            sys.stdout.flush()
+    view = api.get(path_of("rollouts", rollout))
+    if view["phase"] != "healthy":
+        if given.json:
+            sys.stdout.write(as_json(Said("", view)))
+        raise CommandFailed(f"the rollout of {_whom(view)} is {view['phase']}: {view['reason']}")
+    return Said("", view)
+
+
+def told(event: Json) -> str:
+    """An event of a rollout as a line, e.g. "… step       step 1 of 3: 5 % of the traffic"."""
+    kind = str(event["kind"]).removeprefix("rollout.")
+    return plain(f"{local_time(event['at'])}  {kind:<10} {event['data']['words']}")
+
+
+def key(text: str) -> tuple[str, str]:
+    """ "steps=1, 10, 50" → a key of the plan and its value."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"'{text}' is no key of a plan; give KEY=VALUE")
+    return name.strip().removeprefix("rollout."), value.strip()
+
+
+def _telling(word: str, did: str) -> Callable[[argparse.Namespace, Api], Shown]:
+    def tell(given: argparse.Namespace, api: Api) -> Shown:
+        view = api.call("POST", path_of("rollouts", _found(given, api)["id"], word))
+        return Said(
+            f"rollout of {_whom(view)} {did}; it is {view['phase']}: {view['reason']}", view
+        )
+
+    return tell
+
+
+def _whom(view: Mapping[str, Any]) -> str:
+    return f"{view['name']} version {view['candidate']}"
+
+
+def _found(given: argparse.Namespace, api: Api) -> Any:
+    """By the name it is of, the newest one; else by its id."""
+    newest = list(api.items("/rollouts", 1, name=given.ROLLOUT))
+    return newest[0] if newest else api.get(path_of("rollouts", given.ROLLOUT))
+
+
+def _events(api: Api, rollout: str) -> Iterator[Json]:
+    """From its first one on. A server that is started again meanwhile is waited for."""
+    last, answered = 0, time.monotonic()
+    while True:
+        try:
+            ended = api.get(path_of("rollouts", rollout))["phase"] in _ENDS
+            rows = api.get("/events", after=last, subject=f"rollout:{rollout}")["items"]
+            answered = time.monotonic()
+        except NoAnswer:
+            if time.monotonic() - answered > PATIENCE_S:
+                raise
+            time.sleep(LOOK_S)
+            continue
+        for row in rows:
+            last = row["id"]
+            yield row
+        if ended and not rows:
+            return
+        if not rows:
+            time.sleep(LOOK_S)
+
+
+_ROLLOUT = argument("ROLLOUT", "Its id, or the name it is of for the newest one.")
+
+_WORDS = (
+    ("promote", "go on to the next step without waiting for the end of this one", "goes on"),
+    ("promote-full", "give the candidate all traffic now", "has all traffic"),
+    ("pause", "stay at the present weight until told otherwise", "paused"),
+    ("resume", "go on, whatever it was paused for", "goes on"),
+    ("abort", "take the candidate's traffic back at once", "taken back"),
+    ("retry", "begin again what was taken back", "begins again"),
+)
+
+COMMANDS = (
+    Command(
+        "rollout list",
+        "list rollouts, newest first",
+        list_rollouts,
+        (
+            argument("--name", "Only those of this public name."),
+            argument("--phase", "Only those in this phase, e.g. paused."),
+            limited(),
+        ),
+    ),
+    Command("rollout show", "show a rollout: where it is, why, and how it does", show, (_ROLLOUT,)),
+    Command(
+        "rollout start",
+        "roll a version out by hand",
+        start,
+        (
+            argument("NAME", "The public name, which needs a route."),
+            argument("VERSION", "The version that is to take over.", type=int),
+            argument(
+                "--plan",
+                "A key of docs/rollouts.md as KEY=VALUE, e.g. --plan steps=1,10,50; repeat it.",
+                action="append",
+                type=key,
+            ),
+        ),
+    ),
+    *(
+        Command(f"rollout {word}", meaning, _telling(word, did), (_ROLLOUT,))
+        for word, meaning, did in _WORDS
+    ),
+    Command(
+        "rollout follow",
+        "say what happens to a rollout until it ends; 0 if the candidate has taken over",
+        follow,
+        (_ROLLOUT,),
+    ),
+)

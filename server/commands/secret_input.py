@@ -1,0 +1,44 @@
+"""Passwords and tokens from files, prompts or the environment, never from the command line."""
+
+import getpass
+import os
+import sys
+from pathlib import Path
+
+from server.commands.command import CommandFailed
+
+TOKEN_VARIABLE = "MODELYARD_TOKEN"
+
+
+class Unreadable(CommandFailed):
+    """A file or a prompt that gave no secret."""
+
+
+def read_token(file: str | None) -> str:
+    """The token to use, "" for none."""
+    if file is not None:
+        return read_secret(file)
+    return os.environ.get(TOKEN_VARIABLE, "").strip()
+
+
+def read_secret(file: str) -> str:
+    """The first line of a file, or of stdin for "-". Raises Unreadable."""
+    try:
+        text = sys.stdin.readline() if file == "-" else Path(file).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise Unreadable(f"{file} cannot be read: {reason}") from error
+    line = text.partition("\n")[0].strip("\r")
+    if not line:
+        raise Unreadable(f"{file} is empty")
+    return line
+
+
+def prompt_password(name: str) -> str:
+    """Asked for twice on the terminal. Raises Unreadable."""
+    if not sys.stdin.isatty():
+        raise Unreadable("there is no terminal to ask for the password; use --password-file")
+    first = getpass.getpass(f"Password for {name}: ")
+    if getpass.getpass("Again: ") != first:
+        raise Unreadable("the two passwords differ")
+    return first

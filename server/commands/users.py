@@ -1,0 +1,189 @@
+"""`modelyard user …`, `modelyard token …` and `modelyard login-link`."""
+
+import argparse
+import re
+from typing import Any
+
+from server.admin.client import Api, path_of
+from server.commands.command import Command, CommandFailed, argument, whole
+from server.commands.secret_input import Unreadable, prompt_password, read_secret
+from server.commands.shown import Columns, Rows, Said, Shown, Thing, local_time
+
+_ROLES = ("viewer", "operator", "admin")
+_USER_COLUMNS: Columns = {
+    "name": "name",
+    "role": "role",
+    "password": "has_password",
+    "created": "created_at",
+    "disabled": "disabled_at",
+}
+_TOKEN_COLUMNS: Columns = {
+    "id": "id",
+    "user": "user",
+    "name": "name",
+    "hint": "hint",
+    "scopes": "scopes",
+    "expires": "expires_at",
+    "last used": "last_used_at",
+    "revoked": "revoked_at",
+}
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_DURATION = re.compile(r"(\d{1,9})([smhd])")
+
+_PASSWORD = (
+    argument("--password-file", "Take the password from a file's first line; - for stdin."),
+    argument("--ask-password", "Ask for the password on the terminal.", action="store_true"),
+)
+
+
+class NothingToChange(CommandFailed):
+    """A change of a user that says nothing of what is to be changed."""
+
+
+def list_users(given: argparse.Namespace, api: Api) -> Shown:
+    return Rows(list(api.items("/users")), _USER_COLUMNS)
+
+
+def add_user(given: argparse.Namespace, api: Api) -> Shown:
+    body = {"name": given.NAME, "role": given.role, "password": _password(given)}
+    made = api.call("POST", "/users", body)
+    return Said(f"user {made['name']} made, role {made['role']}", made)
+
+
+def change_user(given: argparse.Namespace, api: Api) -> Shown:
+    wanted: dict[str, Any] = {"role": given.role, "password": _password(given)}
+    if given.enable:
+        wanted["disabled"] = False
+    body = {name: value for name, value in wanted.items() if value is not None}
+    if not body:
+        raise NothingToChange("give --role, --enable, --password-file or --ask-password")
+    made = api.call("PATCH", path_of("users", given.NAME), body)
+    return Said(f"user {made['name']} changed, role {made['role']}", made)
+
+
+def disable_user(given: argparse.Namespace, api: Api) -> Shown:
+    made = api.call("PATCH", path_of("users", given.NAME), {"disabled": True})
+    return Said(f"user {made['name']} disabled; sessions ended, tokens revoked", made)
+
+
+def list_tokens(given: argparse.Namespace, api: Api) -> Shown:
+    items = api.items("/tokens", user=given.user)
+    live = [one for one in items if given.all or one["revoked_at"] is None]
+    return Rows(live, _TOKEN_COLUMNS)
+
+
+def create_token(given: argparse.Namespace, api: Api) -> Shown:
+    body = {
+        "name": given.NAME,
+        "scopes": given.scope,
+        "user": given.user,
+        "expires_in_s": given.expires,
+        "rate_per_s": given.rate,
+        "burst": given.burst,
+    }
+    made = api.call("POST", "/tokens", {k: v for k, v in body.items() if v is not None})
+    token = made["token"]
+    ends = f"expires {local_time(token['expires_at'])}" if token["expires_at"] else "never expires"
+    return Said(
+        f"token {token['id']} of {token['user']}, {ends}; it is shown this once", made, made["text"]
+    )
+
+
+def revoke_token(given: argparse.Namespace, api: Api) -> Shown:
+    api.call("DELETE", path_of("tokens", given.ID))
+    return Said(f"token {given.ID} revoked")
+
+
+def whoami(given: argparse.Namespace, api: Api) -> Shown:
+    return Thing(api.get("/me"))
+
+
+def login_link(given: argparse.Namespace, api: Api) -> Shown:
+    made = api.call("POST", "/invitations")
+    return Said("this link makes the first admin, once, within a day", made, made["url"])
+
+
+def seconds(text: str) -> int:
+    """ "90d" → seconds; "never" → 0."""
+    if text == "never":
+        return 0
+    found = _DURATION.fullmatch(text)
+    if found is None or int(found[1]) == 0:
+        raise argparse.ArgumentTypeError(f"'{text}' is no duration; give 30m, 12h, 90d or never")
+    return int(found[1]) * _UNITS[found[2]]
+
+
+def _password(given: argparse.Namespace) -> str | None:
+    if given.password_file and given.ask_password:
+        raise Unreadable("give either --password-file or --ask-password")
+    if given.password_file:
+        return read_secret(given.password_file)
+    return prompt_password(given.NAME) if given.ask_password else None
+
+
+_NAME = argument("NAME", "The user's name.")
+
+COMMANDS = (
+    Command("user list", "list the users", list_users),
+    Command(
+        "user add",
+        "make a user; without a password it only has tokens",
+        add_user,
+        (
+            _NAME,
+            argument("--role", "What the user may do.", choices=_ROLES, required=True),
+            *_PASSWORD,
+        ),
+    ),
+    Command(
+        "user change",
+        "give a user another role or password, or enable it again",
+        change_user,
+        (
+            _NAME,
+            argument("--role", "Another role.", choices=_ROLES),
+            argument("--enable", "Enable a disabled user.", action="store_true"),
+            *_PASSWORD,
+        ),
+    ),
+    Command("user disable", "end a user's sessions and tokens at once", disable_user, (_NAME,)),
+    Command(
+        "token list",
+        "list tokens that can be used",
+        list_tokens,
+        (
+            argument("--user", "Only this user's."),
+            argument("--all", "Revoked ones too.", action="store_true"),
+        ),
+    ),
+    Command(
+        "token create",
+        "make a token and print its text, this once",
+        create_token,
+        (
+            argument("NAME", "What the token is for."),
+            argument("--user", "Whose it is; oneself if not given."),
+            argument(
+                "--scope",
+                "infer:MODEL, push:REPOSITORY:REF, read, operate or admin; repeat it for several.",
+                action="append",
+                required=True,
+            ),
+            argument("--expires", "30m, 12h, 90d or never (admins only). [90d]", type=seconds),
+            argument("--rate", "Requests a second at most. [not limited]", type=float),
+            argument("--burst", "Requests at once after a rest. [--rate]", type=whole),
+        ),
+    ),
+    Command(
+        "token revoke",
+        "make a token worthless for ever",
+        revoke_token,
+        (argument("ID", "The token's id, as `token list` shows it."),),
+    ),
+    Command("whoami", "show as whom the server knows you", whoami),
+    Command(
+        "login-link",
+        "make a new one-time link for the first admin, while there is none",
+        login_link,
+    ),
+)

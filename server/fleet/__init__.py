@@ -1,0 +1,1 @@
+"""Which versions are loaded: decided, checked, built, warmed, swapped and drained."""

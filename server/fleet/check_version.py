@@ -1,0 +1,152 @@
+"""Complete one version's config from its artefact; as a program, do so for `server.fleet.check`.
+
+`python -m server.fleet.check_version` answers length-prefixed msgpack questions from stdin on
+stdout. It reads artefacts and executes none of them.
+"""
+
+import os
+import resource
+import signal
+import struct
+import sys
+from math import ceil
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import msgpack
+
+from backends.errors import BackendError, LoadFailed
+from backends.registry import PLATFORMS, backend_of
+from repository.errors import RepositoryError
+from repository.findings import reason
+from repository.model import ModelConfig, ModelVersion
+from repository.normalise import normalise, validate_complete
+
+FILES: dict[str, str] = {
+    "model.onnx": "onnxruntime",
+    "model.pt2": "pytorch",
+    "model.pt": "pytorch",
+    "model.py": "python",
+    "config.json": "llm",
+}
+"""File in a version folder → the backend that serves it when config.pbtxt names none; a
+config.json is a Hugging Face checkpoint's."""
+
+LENGTH = struct.Struct("<I")
+GRACE_S = 5
+"""What is added to a deadline before a process that should have ended is made to."""
+_NICENESS = 5  # a check competes with serving for the same cores
+
+
+class Completion(NamedTuple):
+    """How much of a config is filled in: nothing if not `fill`, and the `max_batch_size` of a
+    model that can batch and whose config does not say (Triton's default is 4)."""
+
+    fill: bool = True
+    default_max_batch: int = 4
+
+
+LIKE_TRITON = Completion()
+
+
+def complete_version(version: ModelVersion, rules: Completion = LIKE_TRITON) -> ModelConfig:
+    """The config the version is served with: backend found, artefact read, defaults filled in.
+
+    A python model completes its own config when it loads, so that only its backend is settled
+    here. Raises LoadFailed naming what contradicts what, and what would be accepted.
+    """
+    backend = _backend_name(version)
+    completed = backend_of(backend).complete(version, rules.default_max_batch)
+    completed = normalise(completed if rules.fill else _as_written(version, backend))
+    findings = [] if backend == "python" else validate_complete(completed)
+    if findings:
+        raise LoadFailed(f"{where(version)}: {reason(findings)}")
+    return completed
+
+
+def _as_written(version: ModelVersion, backend: str) -> ModelConfig:
+    config = ModelConfig()
+    config.CopyFrom(version.config)
+    config.backend = backend
+    config.ClearField("platform")
+    return config
+
+
+def _backend_name(version: ModelVersion) -> str:
+    """What config.pbtxt names, else what the files in the version's folder tell."""
+    config = version.config
+    if config.backend:
+        return str(config.backend)
+    if config.platform:
+        if config.platform not in PLATFORMS:
+            known = ", ".join(PLATFORMS)
+            raise LoadFailed(
+                f"{where(version)}: unknown platform '{config.platform}'; "
+                f"known are {known}, or name a backend instead"
+            )
+        return PLATFORMS[config.platform]
+    written = Path(config.default_model_filename).suffix
+    for name, backend in FILES.items():
+        if written == Path(name).suffix or (not written and (version.path / name).exists()):
+            return backend
+    found = ", ".join(sorted(entry.name for entry in version.path.iterdir())) or "nothing"
+    raise LoadFailed(
+        f"{where(version)}: no backend can be told from its folder, which holds {found}; "
+        f"put one of {', '.join(FILES)} there, or name a backend in config.pbtxt"
+    )
+
+
+def where(version: ModelVersion) -> str:
+    """How every message about a version begins."""
+    return f"model '{version.name}' version {version.number}"
+
+
+# the child
+
+
+def main() -> None:
+    """Answer questions from stdin on stdout until stdin closes."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.nice(_NICENESS)
+    # What a library prints must not end up between the answers.
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    while header := sys.stdin.buffer.read(LENGTH.size):
+        (length,) = LENGTH.unpack(header)
+        _answer(msgpack.unpackb(sys.stdin.buffer.read(length)), answers)
+
+
+def _answer(question: dict[str, Any], answers: BinaryIO) -> None:
+    # Should the parent be gone, nobody else ends a check that never returns.
+    signal.alarm(ceil(question.pop("deadline_s")) + GRACE_S)
+    rules = Completion(*question["rules"])
+    version = ModelVersion(
+        name=question["name"],
+        number=question["number"],
+        folder=Path(question["folder"]),
+        path=Path(question["path"]),
+        config=ModelConfig.FromString(question["config"]),
+        digest=question["digest"],
+    )
+    try:
+        _send(answers, {"config": complete_version(version, rules).SerializeToString()})
+    except (BackendError, RepositoryError, OSError) as error:
+        _send(answers, {"error": str(error)})
+    except Exception as error:
+        cause = f"{type(error).__name__}: {error}"
+        _send(answers, {"bug": f"{where(version)}: checking it failed ({cause}). This is a bug."})
+        raise
+    signal.alarm(0)
+
+
+def _send(answers: BinaryIO, answer: dict[str, Any]) -> None:
+    packed = msgpack.packb(answer)
+    try:
+        answers.write(LENGTH.pack(len(packed)) + packed)
+        answers.flush()
+    except BrokenPipeError:
+        os._exit(0)  # the parent was killed; nobody is left to be answered
+
+
+if __name__ == "__main__":
+    main()

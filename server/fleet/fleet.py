@@ -1,0 +1,346 @@
+"""Every model loaded or meant to be: get the one that answers, change it without a gap.
+
+`server.dataplane` asks `get` for each request; `server.app` hands over snapshots to `follow`.
+Each model is changed by one task of its own: `server.fleet.plan` decides what to change,
+`server.fleet.exchange` does it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from repository.errors import BadModel, RepositoryError
+from repository.model import Snapshot
+from server.errors import Internal, InvalidRequest, ModelLoadFailed, NotReady, UnknownModel
+from server.fleet.abandon import work_or_undo
+from server.fleet.exchange import Exchange
+from server.fleet.loading import Loader
+from server.fleet.override_files import OverrideFiles
+from server.fleet.plan import default_version
+from server.fleet.resident import Failure, Resident
+from server.overrides import Override
+from server.served import MemoryRow, Served, State, VersionRow
+from server.settings.table import Settings
+
+_log = logging.getLogger(__name__)
+
+
+class Source(Protocol):
+    """Where a load by request looks: the model repositories, or what stands in for them."""
+
+    def snapshot(self) -> Snapshot:
+        """What is there now; blocks. Raises BadRepository."""
+
+
+class Fleet:
+    """The models of one server (implements `dataplane.Models`); all on the loop's thread."""
+
+    def __init__(self, loader: Loader, repository: Source, settings: Settings) -> None:
+        self.memory = loader.memory
+        self._exchange = Exchange(loader, self._publish, settings.exit_timeout_secs)
+        self._repository = repository
+        self._settings = settings
+        self._explicit = settings.model_control_mode == "explicit"
+        self._names = set(settings.load_model)
+        self._table: dict[str, dict[int | None, Served]] = {}
+        self._residents: dict[str, Resident] = {}
+        self._delivered: frozenset[str] = frozenset()
+        self._started = False
+        self._closing = False
+        self._files = OverrideFiles(settings.state_dir, settings.model_repository)
+        self._turns = asyncio.Lock()  # loads look at the files one after another
+
+    # asked by the doors
+
+    def get(self, name: str, version: int | None) -> Served:
+        """The version asked for, or the highest that serves. Raises UnknownModel, NotReady."""
+        versions = self._table.get(name)
+        if versions is not None:
+            served = versions.get(version)
+            if served is not None:
+                return served
+        resident = self._residents.get(name)
+        if resident is None:
+            raise UnknownModel(f"Request for unknown model: '{name}' is not found")
+        raise resident.absence(version)
+
+    def served(self) -> Sequence[Served]:
+        return [
+            resident.serving[number].built.served
+            for _, resident in sorted(self._residents.items())
+            for number in sorted(resident.serving)
+        ]
+
+    def rows(self) -> Sequence[VersionRow]:
+        return [row for _, resident in sorted(self._residents.items()) for row in resident.rows()]
+
+    def memory_rows(self) -> Sequence[MemoryRow]:
+        return self.memory.rows()
+
+    def ready(self) -> bool:
+        """After the initial load; when strict, only while every wanted model can answer."""
+        if not self._started or self._closing:
+            return False
+        if not self._settings.strict_readiness:
+            return True
+        return all(resident.healthy() for resident in self._residents.values())
+
+    async def load(self, name: str, override: Override | None = None) -> None:
+        """Load, or reload what changed, and wait for it; nothing happens if nothing changed.
+
+        An `override` stands in for the config, or for all files, of the model until the next load
+        of it. When a reload fails, what served before goes on serving.
+
+        Raises NotReady unless the control mode is explicit, InvalidRequest for a bad name,
+        Internal when there is no such model or the override cannot be followed, ModelLoadFailed
+        with the reason, or when the load took too long; it goes on then.
+        """
+        self._require_explicit()
+        _check_name(name)
+        limit_s = self._longest_load_s()
+        try:
+            async with asyncio.timeout(limit_s):
+                resident = await self._begin_load(name, override)
+                if resident.task is not None:
+                    await asyncio.wait([resident.task])
+        except TimeoutError:
+            raise ModelLoadFailed(
+                f"load of '{name}' is not finished after {limit_s:g} s and goes on; the repository "
+                "index tells how it ends (see --model-load-timeout-secs, --check-timeout-secs)"
+            ) from None
+        except (RepositoryError, OSError) as error:
+            raise Internal(f"failed to load '{name}', {error}") from error
+        if resident.problem:
+            raise Internal(f"failed to load '{name}', {resident.problem}")
+        if resident.failed:
+            raise ModelLoadFailed(_load_failed_text(name, resident.failed))
+
+    async def _begin_load(self, name: str, override: Override | None) -> Resident:
+        """Look at the files, in the order of asking, and aim the model at what is there."""
+        async with self._turns:
+            if override is not None:
+                work = partial(self._files.read, name, override)
+                folder = await work_or_undo(work, self._files.drop)
+                self._files.keep(folder)
+                resident = self._named(name)
+                resident.aim(folder, "")
+                self._change(resident)
+                self._tidy()
+                return resident
+            snapshot = await asyncio.to_thread(self._repository.snapshot)
+            if name not in snapshot.models and name not in snapshot.problems:
+                raise BadModel(self._nowhere())
+            resident = self._named(name)
+            self._aim(resident, snapshot)
+            return resident
+
+    def _named(self, name: str) -> Resident:
+        """The model, wanted by name from now on, whatever failed before."""
+        self._names.add(name)
+        resident = self._resident(name)
+        resident.forget_failures()
+        return resident
+
+    def _longest_load_s(self) -> float:
+        once = self._settings.check_timeout_secs + self._settings.model_load_timeout_secs
+        return once * (1 + self._settings.model_load_retry_count)
+
+    async def unload(self, name: str, dependents: bool) -> None:
+        """Let go of every version of `name` and return; requests inside still finish.
+
+        Unknown names are not an error. `dependents` asks for the models only an ensemble used to
+        go with it: accepted, and without effect while there are no ensembles.
+        Raises NotReady unless the control mode is explicit, InvalidRequest when an alias or a
+        route refers to it, or when it came by git.
+        """
+        self._require_explicit()
+        resident = self._residents.get(name)
+        if wanted := self._wanted_elsewhere(name):
+            raise InvalidRequest(f"failed to unload '{name}', {wanted}")
+        self._names.discard(name)
+        if resident is not None:
+            resident.release()
+            self._change(resident)
+
+    def _wanted_elsewhere(self, name: str) -> str:
+        """Who else wants it loaded, as the reason it may not be unloaded; "" for nobody."""
+        if name in self._delivered:
+            return "it was pushed with git; remove it from its repository instead"
+        resident = self._residents.get(name)
+        pins = resident.folder.pins if resident is not None and resident.folder else ()
+        by = ", ".join(f"{pin.by} (version {pin.version.number})" for pin in pins)
+        return f"referred to by {by}; move or delete that first" if by else ""
+
+    def _require_explicit(self) -> None:
+        if not self._explicit:
+            raise NotReady(
+                "explicit model load / unload is not allowed if polling is enabled"
+            )  # Triton says the same in mode none
+
+    def _nowhere(self) -> str:
+        roots = ", ".join(str(root) for root in self._settings.model_repository)
+        return f"no such model in the repository {roots}"
+
+    # told by the app
+
+    async def start(self, snapshot: Snapshot) -> list[VersionRow]:
+        """Load what is wanted at start; the rows of what failed.
+
+        `follow` may be called meanwhile: a slow model does not delay another one's changes.
+        """
+        if self._names == {"*"}:
+            self._names = {*snapshot.models, *snapshot.problems}
+        self._delivered = snapshot.delivered
+        await asyncio.to_thread(self._files.sweep)
+        self._aim_all(snapshot)
+        if tasks := self._tasks():
+            await asyncio.wait(tasks)
+        self._started = True
+        return [row for row in self.rows() if row.state == State.FAILED]
+
+    def follow(self, snapshot: Snapshot) -> None:
+        """Want what `snapshot` shows; in explicit mode only know of it, until a load says so."""
+        self._delivered = snapshot.delivered
+        if not self._explicit:
+            self._aim_all(snapshot)
+            return
+        for name in sorted({*snapshot.models, *snapshot.problems, *self._residents}):
+            self._follow_explicitly(self._resident(name), snapshot)
+
+    def _follow_explicitly(self, resident: Resident, snapshot: Snapshot) -> None:
+        """Of a model that came by git, all; of another one only what is referred to."""
+        name = resident.name
+        folder = snapshot.models.get(name)
+        if name in snapshot.delivered:
+            self._aim(resident, snapshot)
+            return
+        resident.see(folder, snapshot.problems.get(name, ""))
+        pins = folder.pins if folder is not None else ()
+        if name in self._names:
+            resident.pin(pins)
+        elif folder is not None and pins:
+            resident.aim(replace(folder, only_pinned=True), "")
+        else:
+            resident.release()
+        self._change(resident)
+
+    def _aim_all(self, snapshot: Snapshot) -> None:
+        wanted = {*snapshot.models, *snapshot.problems, *self._names, *self._residents}
+        for name in sorted(wanted):
+            self._aim(self._resident(name), snapshot)
+
+    @property
+    def settled(self) -> bool:
+        """Whether no model is being changed, after the initial load."""
+        return self._started and not any(one.task for one in self._residents.values())
+
+    def folders(self) -> set[Path]:
+        """Every model folder whose files somebody may still read."""
+        return {folder for one in self._residents.values() for folder in one.folders()}
+
+    async def settle(self) -> None:
+        """Return when no model is being changed."""
+        while tasks := self._tasks():
+            await asyncio.wait(tasks)
+
+    async def close(self, until_ns: int) -> None:
+        """Drain every version until `time.monotonic_ns` is `until_ns`, then close it."""
+        self._closing = True
+        tasks = self._tasks()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for resident in list(self._residents.values()):
+            self._exchange.release(resident, until_ns)
+        await self._exchange.idle()
+        await self._files.close()
+
+    def _tasks(self) -> list["asyncio.Task[None]"]:
+        return [one.task for one in self._residents.values() if one.task is not None]
+
+    # one model
+
+    def _resident(self, name: str) -> Resident:
+        return self._residents.setdefault(name, Resident(name))
+
+    def _aim(self, resident: Resident, snapshot: Snapshot) -> None:
+        name = resident.name
+        folder, problem = snapshot.models.get(name), snapshot.problems.get(name, "")
+        if self._explicit and name not in self._names | snapshot.delivered:
+            resident.see(folder, problem)
+        else:
+            if self._explicit and folder is None and not problem:
+                problem = self._nowhere()
+            if problem and problem != resident.problem:
+                _log.error("%s: %s", name, problem)
+            resident.aim(folder, problem)
+        self._change(resident)
+
+    def _change(self, resident: Resident) -> None:
+        """See to it that the model is being changed, if it has to be.
+
+        What is not wanted any more leaves at once, even while a load of it is running.
+        """
+        if resident.folder is None and resident.serving:
+            self._exchange.release(resident)
+        elif resident.serving:
+            self._publish(resident)  # who answers by default may have changed
+        if resident.task is None and not self._closing and resident.next_change() is not None:
+            resident.task = asyncio.create_task(self._settle(resident))
+        self._forget_if_gone(resident)
+
+    async def _settle(self, resident: Resident) -> None:
+        """The one task that changes this model, until there is nothing to change."""
+        try:
+            while resident.folder is not None and (change := resident.next_change()) is not None:
+                resident.changing = resident.folder
+                await self._exchange.carry_out(resident, resident.changing, change)
+        finally:
+            resident.task = resident.changing = None
+            self._forget_if_gone(resident)
+            self._tidy()
+
+    def _publish(self, resident: Resident) -> None:
+        """Let new requests see what serves now, and nothing else."""
+        self._forget_if_gone(resident)
+        self._tidy()
+        default = default_version(resident.folder, resident.serving)
+        if default is None:
+            self._table.pop(resident.name, None)
+            return
+        versions: dict[int | None, Served] = {
+            number: occupant.built.served for number, occupant in resident.serving.items()
+        }
+        versions[None] = versions[default]
+        self._table[resident.name] = versions
+
+    def _tidy(self) -> None:
+        """Let the files of overrides go that no model uses any more."""
+        if self._files.any_kept:
+            used = {path for one in self._residents.values() for path in one.folders()}
+            self._files.keep_only(used)
+
+    def _forget_if_gone(self, resident: Resident) -> None:
+        if resident.gone:
+            self._residents.pop(resident.name, None)
+
+
+def _check_name(name: str) -> None:
+    if not name:
+        raise InvalidRequest("Model name cannot be empty. Please enter a valid name to deploy.")
+    if "/" in name or "\\" in name or "\0" in name or name in (".", ".."):
+        raise InvalidRequest(
+            f"invalid model name '{name}', model name must not contain path traversal characters"
+        )
+
+
+def _load_failed_text(name: str, failed: Mapping[int, Failure]) -> str:
+    states = " ".join(
+        f"version {number} is at UNAVAILABLE state: Internal: {failure.reason};"
+        for number, failure in sorted(failed.items())
+    )
+    return f"load failed for model '{name}': {states}"

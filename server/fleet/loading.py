@@ -1,0 +1,235 @@
+"""Build one Served: check it, load it on a thread, give it a scheduler.
+
+Called by `server.fleet.exchange`. Whatever blocks happens on a thread of its own; the loop only
+waits.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from backends.errors import BackendError, LoadFailed
+from backends.footprint import measured_bytes
+from backends.registry import runtime_of
+from backends.seam import Device, Instance
+from repository.errors import RepositoryError
+from repository.model import ModelConfig, ModelVersion
+from schedulers.build import build as build_scheduler
+from schedulers.build import build_language
+from schedulers.cache import ResponseCache
+from schedulers.cores import CoreTokens
+from schedulers.counters import Counters
+from schedulers.seam import Scheduler
+from server.fleet.abandon import work_or_undo
+from server.fleet.check import Checker
+from server.fleet.memory import Held, Memory, device_name
+from server.fleet.placement import Placement, asks_for_gpu, place, visible_gpus
+from server.fleet.prepare import Parts, close_all, prepare
+from server.served import Served
+from server.settings.table import Settings
+
+_log = logging.getLogger(__name__)
+
+
+class FleetScheduler(Scheduler, Protocol):
+    """A scheduler whose instances may change in place."""
+
+    def resize(self, instances: Sequence[Instance]) -> None:
+        """Run on exactly these from now on; the others are closed when they are done."""
+
+
+@dataclass(slots=True, eq=False)
+class Built:
+    """A version ready to serve, its scheduler, the device of each of its instances, and the memory
+    it `held` of what the server's `memory` has."""
+
+    served: Served
+    scheduler: FleetScheduler
+    devices: tuple[Device, ...]
+    held: Held
+    memory: Memory
+
+    async def close(self) -> None:
+        """Close the scheduler and what it runs on, and return the memory."""
+        try:
+            await self.scheduler.close()
+        finally:
+            self.memory.release(self.held)
+
+
+class Prepared(NamedTuple):
+    """What a load brought, what it holds, and what the largest of its processes on each device
+    measures, 0 where there is none."""
+
+    parts: Parts
+    held: Held
+    measured: dict[str, int]
+
+
+class Loader:
+    """Builds versions, `settings.model_load_thread_count` at a time; on the loop's thread."""
+
+    def __init__(self, checker: Checker, tokens: CoreTokens, settings: Settings) -> None:
+        self._checker = checker
+        self._tokens = tokens
+        self._settings = settings
+        self._gpus = visible_gpus()
+        self.memory = Memory(settings.memory_budgets)
+        self._cache = ResponseCache(settings.cache_bytes) if settings.cache_bytes else None
+        self._slots = asyncio.Semaphore(settings.model_load_thread_count)
+
+    async def build(self, version: ModelVersion) -> Built:
+        """Load and warm a version, again if it fails and the settings allow for retries.
+
+        Nothing is left behind when it raises. Raises LoadFailed with the reason.
+        """
+        for left in range(self._settings.model_load_retry_count, 0, -1):
+            try:
+                return await self._build(version)
+            except (BackendError, RepositoryError) as error:
+                _log.warning(
+                    "%s %d: load failed, tries left: %d: %s",
+                    version.name,
+                    version.number,
+                    left,
+                    error,
+                )
+        return await self._build(version)
+
+    async def _build(self, version: ModelVersion) -> Built:
+        began = time.monotonic()
+        config = await self._checker.complete(version)
+        completed = replace(version, config=config)
+        prepared = await self._load(completed, self._options(config))
+        parts = prepared.parts
+        counters = Counters()
+        scheduler = self._scheduler(parts, counters)
+        served = Served(
+            version=parts.version,
+            signature=parts.signature,
+            scheduler=scheduler,
+            counters=counters,
+            instances=tuple(parts.instances),
+            load_seconds=time.monotonic() - began,
+            language=parts.language,
+        )
+        self.memory.loaded(prepared.held, parts.devices, prepared.measured, scheduler)
+        return Built(served, scheduler, tuple(parts.devices), prepared.held, self.memory)
+
+    def _scheduler(self, parts: Parts, counters: Counters) -> FleetScheduler:
+        if parts.language is not None:
+            return build_language(parts.version, parts.language, parts.instances, counters)
+        return build_scheduler(
+            parts.version.config,
+            parts.instances,
+            counters,
+            self._tokens,
+            self._settings.default_max_queue_size,
+            self._cache,
+        )
+
+    async def resize(self, built: Built, written: ModelVersion) -> None:
+        """Give `built` the instances `written.config.instance_group` asks for, in place.
+
+        Only the difference is loaded and closed; queue and counters stay. Raises LoadFailed and
+        changes nothing then.
+        """
+        served = built.served
+        version = replace(served.version, config=_with_groups(served.version.config, written))
+        wanted = self._options(version.config)[0]
+        keep, missing = difference(wanted, built.devices)
+        instances = [served.instances[index] for index in keep]
+        devices = [built.devices[index] for index in keep]
+        if missing:
+            prepared = await self._prepare(version, missing)
+            self.memory.add(built.held, prepared.held)
+            instances += prepared.parts.instances
+            devices += prepared.parts.devices
+        built.scheduler.resize(instances)
+        self.memory.resized(built.held, devices)
+        built.devices = tuple(devices)
+        served.instances = tuple(instances)
+        served.version = version
+
+    async def _load(
+        self, version: ModelVersion, options: Sequence[Sequence[Placement]]
+    ) -> Prepared:
+        """By the first of the placement options that works. Raises the last one's LoadFailed."""
+        for placements in options[:-1]:
+            try:
+                return await self._prepare(version, placements)
+            except LoadFailed as error:
+                _log.warning(
+                    "%s version %d cannot use the GPU, falling back to the CPU: %s",
+                    version.name,
+                    version.number,
+                    error,
+                )
+        return await self._prepare(version, options[-1])
+
+    async def _prepare(self, version: ModelVersion, placements: Sequence[Placement]) -> Prepared:
+        """Memory first, then the load on a thread. Whatever way it fails, both are returned: at
+        once, or when a load nobody waits for any more has come to its end."""
+        limit = self._settings.model_load_timeout_secs
+        try:
+            async with self._slots, asyncio.timeout(limit):
+                held = await self.memory.take(version, placements)
+                told = self.memory.budgeted(version, held)
+                work = partial(self._work, told, placements, held)
+                return await work_or_undo(work, self._undo)
+        except TimeoutError:
+            raise LoadFailed(
+                f"model '{version.name}' version {version.number} took longer to load than "
+                f"--model-load-timeout-secs={limit:g} allows"
+            ) from None
+
+    def _work(self, version: ModelVersion, placements: Sequence[Placement], held: Held) -> Prepared:
+        try:
+            parts = prepare(version, placements)
+        except BaseException:
+            self.memory.release_soon(held)
+            raise
+        measured: dict[str, int] = {}
+        for instance, device in zip(parts.instances, parts.devices, strict=True):
+            name = device_name(device)
+            measured[name] = max(measured.get(name, 0), measured_bytes(version, instance))
+        return Prepared(parts, held, measured)
+
+    def _undo(self, prepared: Prepared) -> None:
+        close_all(prepared.parts.instances)
+        self.memory.release_soon(prepared.held)
+
+    def _options(self, config: ModelConfig) -> list[tuple[Placement, ...]]:
+        """Placements to try in order: what is best here, then the CPU if that is allowed."""
+        runtime = runtime_of(config.backend)
+        best = place(config, runtime, self._settings.cores, self._gpus)
+        if asks_for_gpu(config):
+            return [best]
+        on_cpu = place(config, runtime, self._settings.cores, ())
+        return [best] if best == on_cpu else [best, on_cpu]
+
+
+def difference(
+    wanted: Sequence[Placement], present: Sequence[Device]
+) -> tuple[list[int], list[Placement]]:
+    """Indexes of `present` that stay, and what is missing from `wanted` beside them."""
+    keep: list[int] = []
+    missing: list[Placement] = []
+    for device, count in wanted:
+        here = [i for i, one in enumerate(present) if one == device and i not in keep][:count]
+        keep += here
+        if len(here) < count:
+            missing.append(Placement(device, count - len(here)))
+    return keep, missing
+
+
+def _with_groups(completed: ModelConfig, written: ModelVersion) -> ModelConfig:
+    config = ModelConfig()
+    config.CopyFrom(completed)
+    del config.instance_group[:]
+    config.instance_group.extend(written.config.instance_group)
+    return config

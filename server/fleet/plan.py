@@ -1,0 +1,164 @@
+"""Decide what to load, resize and unload for one model. Pure: plain data in, one `Change` out.
+
+`server.fleet.fleet` asks `next_change` again after every change until it answers None.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from repository.model import ModelFolder, ModelVersion
+from repository.policy import select
+
+
+class Basis(NamedTuple):
+    """The digests one version was built, or tried, from (see `repository.model`)."""
+
+    core: str
+    files: str
+    instances: str
+
+    def same_model(self, other: "Basis") -> bool:
+        """Whether only the number or the place of instances may differ."""
+        return self.core == other.core and self.files == other.files
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What the fleet has of one model, by version.
+
+    `serving`: answers requests. `failed`: a load or resize that failed, and is not tried again
+    from the same digests. `dropped`: built well, but thrown away because another version of the
+    same reload failed.
+    """
+
+    serving: Mapping[int, Basis] = field(default_factory=dict)
+    failed: Mapping[int, Basis] = field(default_factory=dict)
+    dropped: Mapping[int, Basis] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What to do to one model, in this order: load beside the old, swap, resize, unload.
+
+    `atomic`: a version that serves is being rebuilt, so one failure drops all that was built.
+    When any load fails, `unload` is not carried out: what it would remove keeps serving.
+    """
+
+    load: tuple[ModelVersion, ...] = ()
+    atomic: bool = False
+    resize: tuple[ModelVersion, ...] = ()
+    unload: tuple[int, ...] = ()
+
+
+def next_change(folder: ModelFolder | None, held: Held) -> Change | None:
+    """The next step from `held` towards `folder` (None: the model is not wanted), or None."""
+    if folder is None:
+        return Change(unload=tuple(sorted(held.serving))) if held.serving else None
+    wanted = wanted_versions(folder)
+    load = _to_load(folder, wanted, held)
+    change = Change(
+        load=load,
+        atomic=any(version.number in held.serving for version in load),
+        resize=_to_resize(folder, wanted, held),
+        unload=_to_unload(folder, wanted, held, bool(load)),
+    )
+    return change if change.load or change.resize or change.unload else None
+
+
+def wanted_versions(folder: ModelFolder) -> dict[int, ModelVersion]:
+    """The versions the model's policy selects, and those referred to, by number, ascending."""
+    wanted = {pin.version.number: pin.version for pin in folder.pins}
+    wanted.update(selected_versions(folder))
+    return dict(sorted(wanted.items()))
+
+
+def selected_versions(folder: ModelFolder) -> dict[int, ModelVersion]:
+    """Those of the policy alone: what a request that names no version may reach."""
+    if folder.only_pinned:
+        return {}
+    by_number = {version.number: version for version in folder.versions}
+    return {number: by_number[number] for number in select(folder.config, tuple(by_number))}
+
+
+def default_version(folder: ModelFolder | None, serving: Collection[int]) -> int | None:
+    """The version that answers who names none: the highest that serves.
+
+    One that is kept only because something refers to it answers only if there is no other: a
+    candidate that is loaded beside the stable version must not get traffic by its number alone.
+    """
+    selected = set(selected_versions(folder)) if folder else set()
+    pinned = {pin.version.number for pin in folder.pins} - selected if folder else set()
+    return max(set(serving) - pinned or serving, default=None)
+
+
+def basis_of(folder: ModelFolder, version: ModelVersion) -> Basis:
+    for pin in folder.pins:
+        if pin.version is version:
+            return Basis(pin.core_digest, version.digest, pin.instances_digest)
+    return Basis(folder.core_digest, version.digest, folder.instances_digest)
+
+
+def _to_load(
+    folder: ModelFolder, wanted: Mapping[int, ModelVersion], held: Held
+) -> tuple[ModelVersion, ...]:
+    """Versions not served from these files, without those that failed from them.
+
+    What was dropped because of a failure waits until that failure is mended or gone.
+    """
+    stuck = _stuck(folder, wanted, held)
+    load = []
+    for number, version in wanted.items():
+        basis = basis_of(folder, version)
+        serving = held.serving.get(number)
+        if serving is not None and serving.same_model(basis):
+            continue
+        if number in stuck or (stuck and held.dropped.get(number) == basis):
+            continue
+        load.append(version)
+    return tuple(load)
+
+
+def _stuck(folder: ModelFolder, wanted: Mapping[int, ModelVersion], held: Held) -> set[int]:
+    """Wanted versions that cannot be served from these files: trying again would only fail again.
+
+    A failed resize does not count: what it failed to resize does serve.
+    """
+    stuck = set()
+    for number, version in wanted.items():
+        basis, serving = basis_of(folder, version), held.serving.get(number)
+        if held.failed.get(number) == basis and not (serving and serving.same_model(basis)):
+            stuck.add(number)
+    return stuck
+
+
+def _to_resize(
+    folder: ModelFolder, wanted: Mapping[int, ModelVersion], held: Held
+) -> tuple[ModelVersion, ...]:
+    resize = []
+    for number, version in wanted.items():
+        serving = held.serving.get(number)
+        basis = basis_of(folder, version)
+        if serving is None or serving == basis or held.failed.get(number) == basis:
+            continue
+        if serving.same_model(basis):
+            resize.append(version)
+    return tuple(resize)
+
+
+def _to_unload(
+    folder: ModelFolder, wanted: Mapping[int, ModelVersion], held: Held, loading: bool
+) -> tuple[int, ...]:
+    """Serving versions to let go.
+
+    While a wanted version is stuck, or the policy selects nothing, what is still on disk stands
+    in for it; a version deleted from disk goes, unless a stuck one would be all that is left.
+    """
+    surplus = sorted(held.serving.keys() - wanted.keys())
+    if wanted and not _stuck(folder, wanted, held):
+        return tuple(surplus)
+    on_disk = {version.number for version in folder.versions}
+    on_disk |= {pin.version.number for pin in folder.pins}
+    gone = [number for number in surplus if number not in on_disk]
+    only_stuck_left = bool(wanted) and not loading and len(gone) == len(held.serving)
+    return () if only_stuck_left else tuple(gone)

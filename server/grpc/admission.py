@@ -1,0 +1,66 @@
+"""Who makes a gRPC call, and whether they may: known by its head, decided by its message.
+
+The guard (`server.grpc.porch`) calls `recognised` before a message is read, and the holder of a
+token stays on the call as its `admission`; methods ask `authorise` when they know the model.
+"""
+
+from typing import Any
+
+from server.access.asks import RPCS, Ask
+from server.access.gate import Gate, public_name
+from server.access.holder import Holder
+from server.dataplane import DataPlane
+from server.errors import ServingError
+from server.grpc.calls import Answer, failure
+from server.http2.conversation import Conversation
+from server.http2.exchange import Exchange
+from server.http2.head import RequestHead
+
+_STREAM = "ModelStreamInfer"
+
+
+def recognised(gate: Gate, method: str, head: RequestHead) -> Holder | None:
+    """Who calls `method`; None for anybody. One call counts as one request, but a stream's messages
+    count by themselves. Raises CallFailed."""
+    if not gate.watches or RPCS[method] is None:
+        return None
+    try:
+        holder = gate.recognise(_authorization(head))
+        if method != _STREAM:
+            gate.charge(holder)
+    except ServingError as error:
+        raise failure(error, head.path) from error
+    return holder
+
+
+def holder_of(call: Exchange) -> Holder | None:
+    """Whose token the call came with; None for anybody."""
+    holder = call.admission
+    return holder if isinstance(holder, Holder) else None
+
+
+def authorise(dataplane: DataPlane, holder: Holder | None, ask: Ask) -> None:
+    """Raises Forbidden."""
+    if holder is not None:
+        name = public_name(ask.name, dataplane.aliases)
+        dataplane.gate.authorise(holder, ask.action, name)
+
+
+def allowed(dataplane: DataPlane, method: str, answer: Answer) -> Answer:
+    """`answer`, to those who may ask for what their message says."""
+    ask_of = RPCS[method]
+    if ask_of is None:
+        return answer
+
+    async def ask(message: Any, call: Conversation) -> Any:
+        authorise(dataplane, holder_of(call), ask_of(message))
+        return await answer(message, call)
+
+    return ask
+
+
+def _authorization(head: RequestHead) -> str | None:
+    for name, value in head.metadata:
+        if name == "authorization" and isinstance(value, str):
+            return value
+    return None

@@ -1,0 +1,52 @@
+"""Routes over gRPC: what a call's message and metadata say of its unit, and who answered, in its
+trailers.
+
+`server.grpc.door` and `server.grpc.stream` come here for names that are a route's.
+"""
+
+from functools import lru_cache
+
+from tritonclient.grpc import service_pb2 as pb
+
+from server.access.holder import Holder
+from server.dataplane import DataPlane
+from server.http2.exchange import Exchange
+from server.http2.hpack import literal
+from server.routing.routing import labels_in, unit_of
+from server.routing.table import HEADER_NAME, Route, Target
+from server.routing.trials import STAMP_NAME
+
+MOST_NAMED = 16
+"""Arms that the trailers of one stream name; each of its responses names its own."""
+
+
+def picked(
+    dataplane: DataPlane,
+    route: Route,
+    call: Exchange,
+    holder: Holder | None,
+    message: pb.ModelInferRequest | None,
+) -> Target:
+    """Who answers. Without a message there are no parameters."""
+    labels, wanted, parameter = labels_in(route, call.metadata), route.parameter, None
+    if message is not None and wanted and wanted in message.parameters:
+        found = message.parameters[wanted]
+        choice = found.WhichOneof("parameter_choice")
+        parameter = getattr(found, choice) if choice else None
+    principal = holder.principal.id if holder is not None else None
+    unit = unit_of(route, labels, principal, parameter)
+    return dataplane.routing.pick(route, unit, labels)
+
+
+def name_arm(call: Exchange, target: Target) -> None:
+    """Let the call's trailers say who answers."""
+    block = _trailer(target.label)
+    if block not in call.trailers and len(call.trailers) < MOST_NAMED * len(block):
+        call.trailers += block
+        if target.stamp:
+            call.trailers += literal(((STAMP_NAME.encode(), target.stamp.encode()),))
+
+
+@lru_cache(1024)
+def _trailer(label: str) -> bytes:
+    return literal(((HEADER_NAME.encode(), label.encode()),))

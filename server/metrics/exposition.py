@@ -1,0 +1,340 @@
+"""Prometheus metrics: one table, rendered on scrape from the schedulers' plain counters.
+
+`render` is called by `MetricsApp`, the whole of the metrics port. Names and labels are Triton's
+where Triton has the metric; what is ours begins with `modelyard_`. A test holds `METRICS` against
+docs/metrics.md.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping
+from typing import Any, Protocol
+
+from schedulers.counters import FAILURE_REASONS, Counters, Histogram
+from server.dataplane import Models
+from server.metrics.histogram_lines import histogram_lines
+from server.metrics.language import OF_LANGUAGE, of_language
+from server.metrics.load_figures import Machine
+from server.metrics.memory import OF_MEMORY, of_memory
+from server.metrics.metric import Metric, escaped, head
+from server.metrics.routes import OF_ROUTES, of_routes
+from server.routing.routing import Routing
+from server.served import Served
+from server.settings.metrics_config import MetricsConfig
+from server.trace.tracing import Tracing
+
+CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
+
+
+class Lag(Protocol):
+    """Worst stalls of the event loop in seconds: since ready, and over the last minute."""
+
+    @property
+    def max_seconds(self) -> float: ...
+    @property
+    def recent_max_seconds(self) -> float: ...
+
+
+_PER_VERSION: tuple[tuple[Metric, Callable[[Served], float]], ...] = (
+    (
+        Metric("nv_inference_request_success", "counter", "Successful requests"),
+        lambda served: served.counters.success,
+    ),
+    (
+        Metric("nv_inference_count", "counter", "Inferences performed (rows, batch sizes summed)"),
+        lambda served: served.counters.inferences,
+    ),
+    (
+        Metric("nv_inference_exec_count", "counter", "Model executions (batches)"),
+        lambda served: served.counters.executions,
+    ),
+    (
+        Metric(
+            "nv_inference_request_duration_us",
+            "counter",
+            "Time successful requests took from arrival to answer, in microseconds",
+        ),
+        lambda served: served.counters.success_ns // 1000,
+    ),
+    (
+        Metric(
+            "nv_inference_queue_duration_us", "counter", "Time requests waited, in microseconds"
+        ),
+        lambda served: served.counters.queue_ns // 1000,
+    ),
+    (
+        Metric(
+            "nv_inference_compute_input_duration_us",
+            "counter",
+            "Time spent preparing inputs, in microseconds",
+        ),
+        lambda served: served.counters.input_ns // 1000,
+    ),
+    (
+        Metric(
+            "nv_inference_compute_infer_duration_us",
+            "counter",
+            "Time spent executing the model, in microseconds",
+        ),
+        lambda served: served.counters.infer_ns // 1000,
+    ),
+    (
+        Metric(
+            "nv_inference_compute_output_duration_us",
+            "counter",
+            "Time spent on outputs, in microseconds",
+        ),
+        lambda served: served.counters.output_ns // 1000,
+    ),
+    (
+        Metric(
+            "nv_inference_pending_request_count",
+            "gauge",
+            "Requests queued and not yet executing",
+        ),
+        lambda served: served.counters.pending,
+    ),
+    (
+        Metric("nv_cache_num_hits_per_model", "counter", "Requests the response cache answered"),
+        lambda served: served.counters.cache_hits,
+    ),
+    (
+        Metric(
+            "nv_cache_num_misses_per_model",
+            "counter",
+            "Requests the response cache could not answer and that were executed",
+        ),
+        lambda served: served.counters.cache_misses,
+    ),
+    (
+        Metric(
+            "nv_cache_hit_duration_per_model",
+            "counter",
+            "Time spent on answering from the response cache, in microseconds",
+        ),
+        lambda served: served.counters.cache_hit_ns // 1000,
+    ),
+    (
+        Metric(
+            "nv_cache_miss_duration_per_model",
+            "counter",
+            "Time spent on looking up and keeping what the cache did not have, in microseconds",
+        ),
+        lambda served: served.counters.cache_miss_ns // 1000,
+    ),
+    (
+        Metric(
+            "nv_model_load_duration_secs",
+            "gauge",
+            "Seconds the version took to check, load and warm",
+        ),
+        lambda served: served.load_seconds,
+    ),
+)
+
+_FAILURE = Metric("nv_inference_request_failure", "counter", "Failed requests, by reason")
+
+_HISTOGRAMS: tuple[tuple[Metric, Callable[[Counters], Histogram]], ...] = (
+    (
+        Metric(
+            "modelyard_request_duration_seconds",
+            "histogram",
+            "Time from a successful request's arrival to its answer, in seconds",
+        ),
+        lambda counters: counters.request_histogram,
+    ),
+    (
+        Metric(
+            "modelyard_queue_duration_seconds",
+            "histogram",
+            "Time successful requests waited before execution, in seconds",
+        ),
+        lambda counters: counters.queue_histogram,
+    ),
+)
+
+_FIRST_RESPONSE = Metric(
+    "nv_inference_first_response_histogram_ms",
+    "histogram",
+    "Time from a successful request's arrival to its answer, in milliseconds",
+)
+
+_LOOP: tuple[tuple[Metric, Callable[[Lag], float]], ...] = (
+    (
+        Metric(
+            "modelyard_event_loop_stall_seconds_max",
+            "gauge",
+            "Worst stall of the event loop since the server became ready, in seconds",
+        ),
+        lambda lag: lag.max_seconds,
+    ),
+    (
+        Metric(
+            "modelyard_event_loop_stall_seconds_recent_max",
+            "gauge",
+            "Worst stall of the event loop in the last minute, in seconds",
+        ),
+        lambda lag: lag.recent_max_seconds,
+    ),
+)
+
+_MACHINE: tuple[tuple[Metric, Callable[[Machine], float | None]], ...] = (
+    (
+        Metric("nv_cpu_utilization", "gauge", "CPU utilization of the machine, 0.0 to 1.0"),
+        Machine.cpu_utilization,
+    ),
+    (
+        Metric("nv_cpu_memory_total_bytes", "gauge", "RAM of the machine, in bytes"),
+        Machine.memory_total_bytes,
+    ),
+    (
+        Metric("nv_cpu_memory_used_bytes", "gauge", "RAM in use on the machine, in bytes"),
+        Machine.memory_used_bytes,
+    ),
+    (
+        Metric("process_resident_memory_bytes", "gauge", "RAM this process occupies, in bytes"),
+        Machine.resident_bytes,
+    ),
+)
+
+_TRACING: tuple[tuple[Metric, Callable[[Tracing], float]], ...] = (
+    (
+        Metric("modelyard_traces_written", "counter", "Traces written to their file or exported"),
+        lambda tracing: tracing.written,
+    ),
+    (
+        Metric(
+            "modelyard_traces_dropped",
+            "counter",
+            "Traces lost because their writer or its target could not keep up or failed",
+        ),
+        lambda tracing: tracing.dropped,
+    ),
+)
+
+METRICS: tuple[Metric, ...] = (
+    *(metric for metric, _ in _PER_VERSION),
+    _FAILURE,
+    *(metric for metric, _ in _HISTOGRAMS),
+    _FIRST_RESPONSE,
+    *(metric for metric, _ in _LOOP),
+    *(metric for metric, _ in _TRACING),
+    *OF_LANGUAGE,
+    *OF_MEMORY,
+    *OF_ROUTES,
+    *(metric for metric, _ in _MACHINE),
+)
+"""Every metric the server exposes."""
+
+
+_DEFAULT = MetricsConfig()
+
+
+class MetricsApp:
+    """A raw ASGI application: GET /metrics, and nothing else."""
+
+    def __init__(
+        self,
+        models: Models,
+        lag: Lag,
+        tracing: Tracing | None = None,
+        shown: MetricsConfig = _DEFAULT,
+        routing: Routing | None = None,
+    ) -> None:
+        self._models = models
+        self._routing = routing
+        self._shown = shown
+        self._tracing = tracing
+        self._lag = lag
+        self._machine = Machine()
+
+    async def __call__(
+        self,
+        scope: Mapping[str, Any],
+        receive: Callable[[], Awaitable[MutableMapping[str, Any]]],
+        send: Callable[[MutableMapping[str, Any]], Awaitable[None]],
+    ) -> None:
+        if scope["type"] != "http":
+            return
+        if scope["path"] != "/metrics":
+            status, body = 404, b"Not Found; metrics are at /metrics\n"
+        elif scope["method"] not in ("GET", "HEAD"):
+            status, body = 405, b"Method Not Allowed; use GET\n"
+        else:
+            status = 200
+            body = render(
+                self._models, self._lag, self._machine, self._tracing, self._shown, self._routing
+            )
+        headers = [(b"content-type", CONTENT_TYPE), (b"content-length", b"%d" % len(body))]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        if scope["method"] == "HEAD":
+            body = b""
+        await send({"type": "http.response.body", "body": body})
+
+
+def render(
+    models: Models,
+    lag: Lag,
+    machine: Machine | None = None,
+    tracing: Tracing | None = None,
+    shown: MetricsConfig = _DEFAULT,
+    routing: Routing | None = None,
+) -> bytes:
+    """Prometheus' text format, one group per metric.
+
+    `machine` remembers the CPU clock between scrapes; without one, utilization is since boot.
+    Without `tracing` its counters are zero; without `routing` there are no routes.
+    """
+    served = [(labels(one), one) for one in models.served()]
+    counters = [(label, one.counters) for label, one in served]
+    lines: list[str] = []
+    for metric, of_version in _PER_VERSION:
+        if metric.name.endswith("_duration_us") and not shown.counters:
+            continue
+        lines += head(metric)
+        lines += [f"{metric.name}{{{label}}} {of_version(one)}" for label, one in served]
+    lines += _failures(counters)
+    for metric, histogram in _HISTOGRAMS:
+        lines += head(metric)
+        for label, one in counters:
+            lines += histogram_lines(metric.name, label, histogram(one))
+    if shown.histograms:
+        lines += head(_FIRST_RESPONSE)
+        for label, one in counters:
+            lines += histogram_lines(_FIRST_RESPONSE.name, label, one.request_histogram, 1000)
+    lines += of_language(counters)
+    for metric, of_lag in _LOOP:
+        lines += (*head(metric), f"{metric.name} {of_lag(lag)}")
+    tracing = tracing or Tracing()
+    for metric, of_tracing in _TRACING:
+        lines += (*head(metric), f"{metric.name} {of_tracing(tracing)}")
+    lines += of_memory(models.memory_rows())
+    lines += of_routes(routing)
+    lines += _of_machine(machine or Machine(), shown.cpu)
+    lines.append("")
+    return "\n".join(lines).encode()
+
+
+def _of_machine(machine: Machine, with_cpu: bool) -> Iterator[str]:
+    machine.look()
+    for metric, of_machine in _MACHINE:
+        value = of_machine(machine)
+        if value is not None and (with_cpu or not metric.name.startswith("nv_cpu_")):
+            yield from (*head(metric), f"{metric.name} {value}")
+
+
+def _failures(counters: Iterable[tuple[str, Counters]]) -> Iterator[str]:
+    yield from head(_FAILURE)
+    for label, one in counters:
+        for reason in FAILURE_REASONS:
+            yield f'{_FAILURE.name}{{{label},reason="{reason}"}} {one.failure[reason]}'
+
+
+def labels(served: Served) -> str:
+    """`model`, `version`, and the config's metric_tags with `_` in front of their names."""
+    pairs = {"model": served.version.name, "version": str(served.version.number)}
+    for tag, value in sorted(served.version.config.metric_tags.items()):
+        pairs["_" + _NOT_IN_NAME.sub("_", tag)] = value
+    return ",".join(f'{name}="{escaped(value)}"' for name, value in pairs.items())
+
+
+_NOT_IN_NAME = re.compile(r"[^a-zA-Z0-9_]")

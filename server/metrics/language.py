@@ -1,0 +1,114 @@
+"""Metrics of language models: tokens, how soon they came, and what the cache holds."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from schedulers.counters import Counters, Histogram, TokenCounters
+from server.metrics.histogram_lines import histogram_lines
+from server.metrics.metric import Metric, head
+
+_FIGURES: tuple[tuple[Metric, Callable[[TokenCounters], int]], ...] = (
+    (
+        Metric("modelyard_llm_prompt_tokens", "counter", "Prompt tokens computed"),
+        lambda tokens: tokens.prompt_tokens,
+    ),
+    (
+        Metric("modelyard_llm_generated_tokens", "counter", "Tokens generated"),
+        lambda tokens: tokens.generated_tokens,
+    ),
+    (
+        Metric(
+            "modelyard_llm_prefix_hit_tokens",
+            "counter",
+            "Prompt tokens that came from the prefix cache",
+        ),
+        lambda tokens: tokens.prefix_hit_tokens,
+    ),
+    (
+        Metric(
+            "modelyard_llm_preemptions",
+            "counter",
+            "Answers that gave up their blocks and started over",
+        ),
+        lambda tokens: tokens.preemptions,
+    ),
+    (
+        Metric(
+            "modelyard_llm_replayed_requests",
+            "counter",
+            "Requests asked again because an engine died before anyone had heard of their answer",
+        ),
+        lambda tokens: tokens.replayed,
+    ),
+    (
+        Metric("modelyard_llm_running", "gauge", "Answers that hold blocks"),
+        lambda tokens: tokens.running,
+    ),
+    (
+        Metric("modelyard_llm_waiting", "gauge", "Answers that wait for blocks or a place"),
+        lambda tokens: tokens.waiting,
+    ),
+    (
+        Metric("modelyard_llm_waiting_tokens", "gauge", "Prompt tokens that wait"),
+        lambda tokens: tokens.waiting_tokens,
+    ),
+    (
+        Metric("modelyard_llm_blocks_in_use", "gauge", "Cache blocks that answers hold"),
+        lambda tokens: tokens.blocks_in_use,
+    ),
+    (
+        Metric(
+            "modelyard_llm_blocks_cached",
+            "gauge",
+            "Cache blocks nobody holds whose content may still be found",
+        ),
+        lambda tokens: tokens.blocks_cached,
+    ),
+    (
+        Metric("modelyard_llm_blocks_empty", "gauge", "Cache blocks with nothing in them"),
+        lambda tokens: tokens.blocks_empty,
+    ),
+)
+
+_HISTOGRAMS: tuple[tuple[Metric, Callable[[TokenCounters], Histogram]], ...] = (
+    (
+        Metric(
+            "modelyard_llm_time_to_first_token_seconds",
+            "histogram",
+            "Time from a request's arrival to the first token of an answer, in seconds",
+        ),
+        lambda tokens: tokens.first_token,
+    ),
+    (
+        Metric(
+            "modelyard_llm_inter_token_seconds",
+            "histogram",
+            "Time from one token of an answer to the next, in seconds",
+        ),
+        lambda tokens: tokens.between_tokens,
+    ),
+    (
+        Metric(
+            "modelyard_llm_queue_seconds",
+            "histogram",
+            "Time from a request's arrival until its prompt was first computed, in seconds",
+        ),
+        lambda tokens: tokens.queue,
+    ),
+)
+
+OF_LANGUAGE: tuple[Metric, ...] = (
+    *(metric for metric, _ in _FIGURES),
+    *(metric for metric, _ in _HISTOGRAMS),
+)
+
+
+def of_language(counters: Sequence[tuple[str, Counters]]) -> Iterator[str]:
+    """The lines of these metrics, for the versions that count tokens; by their labels."""
+    counted = [(label, one.tokens) for label, one in counters if one.tokens is not None]
+    for metric, of_tokens in _FIGURES:
+        yield from head(metric)
+        yield from (f"{metric.name}{{{label}}} {of_tokens(tokens)}" for label, tokens in counted)
+    for metric, histogram in _HISTOGRAMS:
+        yield from head(metric)
+        for label, tokens in counted:
+            yield from histogram_lines(metric.name, label, histogram(tokens))

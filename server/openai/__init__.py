@@ -1,0 +1,1 @@
+"""OpenAI's API for language models, on REST's port: chat, completions, embeddings, tokens."""

@@ -1,0 +1,198 @@
+"""The paths of OpenAI's API, and what answers each.
+
+`server.doors` puts `rows` among those of `server.rest.app`. A request is read (`caller`, `chat`,
+`completions`), its text made tokens (`texts`), submitted (`work`) and answered, whole (`forms`) or
+as events (`stream`).
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from backends.llm.chat import Chat
+from schedulers.llm.asks import EMBED, EMBEDDING
+from server.codec.forwarding import Forwarding
+from server.dataplane import DataPlane
+from server.errors import NotReady
+from server.openai.caller import Caller, Found, admitted, find, find_again, recognise
+from server.openai.chat import read_chat
+from server.openai.completions import Prompt, read_completion
+from server.openai.embeddings import embedded, read_embedding
+from server.openai.endpoint import openai_row
+from server.openai.fields import Fields
+from server.openai.forms import ChatForm, TextForm
+from server.openai.generating import Asked, Generating
+from server.openai.listing import listed, listed_one
+from server.openai.texts import Texts, refuse_beyond_context, refuse_unknown_tokens
+from server.openai.tokens import read_detokenize, read_tokenize, tokenised
+from server.openai.work import submit
+from server.rest.endpoint import Row, json_response
+from server.rest.generate import cancelled_on_hang_up
+from server.rest.infer import Limits
+from server.rest.openai_errors import BadField
+from server.rest.routed import arm_headers
+
+if TYPE_CHECKING:
+    from schedulers.llm.language import Language
+
+Made = TypeVar("Made")
+Make = Callable[["Language"], Awaitable[Made]]
+
+_TRIES = 3
+"""How often a text is made tokens because a new version took the old one's place meanwhile."""
+
+
+class OpenAI:
+    """The door; belongs to one event loop. `close` it."""
+
+    def __init__(
+        self, dataplane: DataPlane, limits: Limits, forwarding: Forwarding | None = None
+    ) -> None:
+        self._dataplane = dataplane
+        self._limits = limits
+        self._forwarding = forwarding
+        self._texts = Texts()
+        self._created = int(time.time())
+
+    def rows(self) -> Sequence[Row]:
+        """Its paths. Each has its twin in `server.rest.openapi_language`."""
+        posts = {
+            "/v1/chat/completions": self.chat,
+            "/v1/completions": self.completion,
+            "/v1/embeddings": self.embedding,
+            "/v1/tokenize": self.tokenize,
+            "/v1/detokenize": self.detokenize,
+            "/tokenize": self.tokenize,
+            "/detokenize": self.detokenize,
+        }
+        return [
+            *(openai_row(path, endpoint, "POST") for path, endpoint in posts.items()),
+            openai_row("/v1/models", self.models, "GET"),
+            openai_row("/v1/models/{model}", self.model, "GET"),
+        ]
+
+    async def close(self) -> None:
+        """Requests under way must have ended."""
+        await self._texts.close()
+
+    async def chat(self, request: Request) -> Response:
+        caller, found = await self._asked(request)
+        asked = read_chat(Fields(caller.members))
+        options = asked.options
+
+        async def prompts(language: "Language") -> list[tuple[int, ...]]:
+            return [await self._texts.of_chat(language, asked.chat, asked.special)]
+
+        found, tokens = await self._made(request, caller, found, prompts)
+        logprobs, scored = options.sampling.logprobs, options.prompt_logprobs
+        form = ChatForm(found.language.tokeniser, logprobs, scored)
+        wanted = Asked("chatcmpl", "messages", options, tokens, scored)
+        return await self._generating(caller, found).answer(request, wanted, form)
+
+    async def completion(self, request: Request) -> Response:
+        caller, found = await self._asked(request)
+        asked = read_completion(Fields(caller.members))
+        options = asked.options
+        make = self._tokens(asked.prompts, asked.special, "prompt")
+        found, tokens = await self._made(request, caller, found, make)
+        logprobs, scored = options.sampling.logprobs, options.prompt_logprobs
+        echoes = None
+        if asked.echo:
+            texts = [_text_of(found.language, prompt) for prompt in asked.prompts]
+            echoes = [text for text in texts for _ in range(options.count)]
+            scored = max(logprobs, scored or 0) if logprobs is not None else scored
+        form = TextForm(found.language.tokeniser, logprobs, options.prompt_logprobs, echoes)
+        wanted = Asked("cmpl", "prompt", options, tokens, scored, asked.silent)
+        return await self._generating(caller, found).answer(request, wanted, form)
+
+    async def embedding(self, request: Request) -> Response:
+        caller, found = await self._asked(request)
+        asked = read_embedding(Fields(caller.members))
+        make = self._tokens(asked.inputs, asked.special, "input")
+        found, tokens = await self._made(request, caller, found, make)
+        language = found.language
+        if not language.embeds:
+            raise BadField(
+                f"the model '{caller.model}' generates text and makes no embeddings",
+                "model",
+                "model_not_supported",
+            )
+        for one in tokens:
+            refuse_beyond_context(language, len(one), 0, "input")
+            refuse_unknown_tokens(language, one, "input")
+        parameters = {EMBED: tuple(tokens)}
+        work = submit(self._dataplane, self._forwarding, caller, found, parameters)
+        async with cancelled_on_hang_up(request.receive, work.reply):
+            response = await work.finished(work.only())
+        document = embedded(response.outputs[EMBEDDING], asked, caller.model, tokens)
+        answer = json_response(document)
+        answer.headers.update({} if found.target is None else arm_headers(found.target))
+        return answer
+
+    async def tokenize(self, request: Request) -> Response:
+        caller, found = await self._asked(request)
+        asked = read_tokenize(Fields(caller.members))
+
+        async def tokens(language: "Language") -> tuple[int, ...]:
+            if isinstance(asked.text, Chat):
+                return await self._texts.of_chat(language, asked.text, asked.special)
+            given = (asked.text,)
+            (made,) = await self._texts.of_prompts(language, given, asked.special, "prompt")
+            return made
+
+        found, made = await self._made(request, caller, found, tokens)
+        return json_response(tokenised(asked, found.language, made))
+
+    async def detokenize(self, request: Request) -> Response:
+        caller, found = await self._asked(request)
+        tokens = read_detokenize(Fields(caller.members))
+        language = found.language
+        if tokens:
+            refuse_unknown_tokens(language, tokens, "tokens")
+        return json_response({"prompt": await self._texts.of_tokens(language, tokens)})
+
+    async def models(self, request: Request) -> Response:
+        holder = recognise(self._dataplane, request)
+        return json_response(listed(self._dataplane, holder, self._created))
+
+    async def model(self, request: Request) -> Response:
+        holder = recognise(self._dataplane, request)
+        name = request.path_params["model"]
+        return json_response(listed_one(self._dataplane, holder, name, self._created))
+
+    async def _asked(self, request: Request) -> tuple[Caller, Found]:
+        """Who asks whom; raises ServingError for a model that is not there before it looks at what
+        is asked."""
+        caller = await admitted(self._dataplane, self._limits, request)
+        return caller, find(self._dataplane, request, caller)
+
+    def _generating(self, caller: Caller, found: Found) -> Generating:
+        return Generating(self._dataplane, self._forwarding, caller, found)
+
+    def _tokens(
+        self, prompts: Sequence[Prompt], special: bool, name: str
+    ) -> Make[list[tuple[int, ...]]]:
+        async def made(language: "Language") -> list[tuple[int, ...]]:
+            return await self._texts.of_prompts(language, prompts, special, name)
+
+        return made
+
+    async def _made(
+        self, request: Request, caller: Caller, found: Found, make: Make[Made]
+    ) -> tuple[Found, Made]:
+        """Who answers, and what was made with the text side of just that version; no await comes
+        between the last look and the return. Raises what `find_again` and `make` do."""
+        for _ in range(_TRIES):
+            made = await caller.in_time(make(found.language))
+            again = find_again(self._dataplane, request, caller, found.target)
+            if again.language is found.language:
+                return again, made
+            found = again
+        raise NotReady(f"the versions of '{caller.model}' change faster than they can be asked")
+
+
+def _text_of(language: "Language", prompt: Prompt) -> str:
+    return prompt if isinstance(prompt, str) else language.tokeniser.decode(prompt)

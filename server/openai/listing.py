@@ -1,0 +1,63 @@
+"""The models a caller may ask: language models, their aliases, and routes that lead to them. Pure
+but for what it asks the data plane."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from control.access.scopes import Action
+from server.access.gate import public_name
+from server.access.holder import Holder
+from server.dataplane import DataPlane
+from server.errors import ServingError, UnknownModel
+from server.served import Served
+
+Json = dict[str, Any]
+
+
+def listed(dataplane: DataPlane, holder: Holder | None, created: int) -> Json:
+    """All of them, by name."""
+    names = sorted(set(_names(dataplane)))
+    found = [_model(dataplane, holder, name, created) for name in names]
+    return {"object": "list", "data": [one for one in found if one is not None]}
+
+
+def listed_one(dataplane: DataPlane, holder: Holder | None, name: str, created: int) -> Json:
+    """Raises UnknownModel, also for what the caller may not ask: it is none of theirs."""
+    found = _model(dataplane, holder, name, created)
+    if found is None:
+        raise UnknownModel(f"The model '{name}' does not exist or you do not have access to it.")
+    return found
+
+
+def _names(dataplane: DataPlane) -> Iterator[str]:
+    yield from dataplane.routing.table
+    for served in dataplane.models.served():
+        if served.language is not None:
+            name = served.version.name
+            yield name
+            yield from (f"{name}@{alias}" for alias in dataplane.aliases.get(name, ()))
+
+
+def _model(dataplane: DataPlane, holder: Holder | None, name: str, created: int) -> Json | None:
+    if holder is not None and not holder.may(Action.INFER, public_name(name, dataplane.aliases)):
+        return None
+    try:
+        served = dataplane.get(name, "")
+    except ServingError:
+        return None
+    return _described(name, served, created)
+
+
+def _described(name: str, served: Served, created: int) -> Json | None:
+    if served.language is None:
+        return None
+    return {
+        "id": name,
+        "object": "model",
+        "created": created,
+        "owned_by": "modelyard",
+        "root": served.version.name,
+        "parent": None,
+        "max_model_len": served.language.context,
+        "version": served.version.number,
+    }

@@ -1,0 +1,93 @@
+"""Log-probabilities in the three forms clients know: chat's, completions' and vLLM's. Pure."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from backends.llm.scored import Scored
+
+if TYPE_CHECKING:
+    from backends.llm.tokeniser import Tokeniser
+
+Scores = Sequence[tuple[int, Scored]]
+
+LEAST = -9999.0
+"""What stands for minus infinity, which JSON has no word for; OpenAI's number."""
+
+
+def chat_logprobs(tokeniser: "Tokeniser", scores: Scores, count: int) -> dict[str, Any]:
+    """Each token with its bytes, and the `count` likeliest in its place."""
+    content = []
+    for token, scored in scores:
+        likeliest = [_entry(tokeniser, *one) for one in scored.likeliest[:count]]
+        content.append({**_entry(tokeniser, token, scored.logprob), "top_logprobs": likeliest})
+    return {"content": content, "refusal": None}
+
+
+def text_logprobs(
+    tokeniser: "Tokeniser", tokens: Sequence[tuple[int, Scored | None]], count: int, offset: int
+) -> tuple[dict[str, Any], int]:
+    """Lists of equal length, and where the next token begins; `offset`: where the first does. A
+    prompt's first token has no score."""
+    texts = [text_of(tokeniser, token) for token, _ in tokens]
+    offsets = []
+    for text in texts:
+        offsets.append(offset)
+        offset += len(text)
+    found = {
+        "tokens": texts,
+        "token_logprobs": [None if one is None else _finite(one.logprob) for _, one in tokens],
+        "top_logprobs": [_top(tokeniser, token, one, count) for token, one in tokens],
+        "text_offset": offsets,
+    }
+    return found, offset
+
+
+def prompt_logprobs(
+    tokeniser: "Tokeniser", prompt: Sequence[int], scores: Sequence[Scored], count: int
+) -> list[dict[str, Any] | None]:
+    """vLLM's form: by token number, with ranks from 1."""
+    found: list[dict[str, Any] | None] = [None]
+    for token, scored in zip(prompt[1:], scores, strict=False):
+        ranked = {one: (at, value) for at, (one, value) in enumerate(scored.likeliest[:count])}
+        ranked[token] = (scored.rank, scored.logprob)
+        found.append(
+            {
+                str(one): {
+                    "logprob": _finite(value),
+                    "rank": rank + 1,
+                    "decoded_token": text_of(tokeniser, one),
+                }
+                for one, (rank, value) in ranked.items()
+            }
+        )
+    return found
+
+
+def text_of(tokeniser: "Tokeniser", token: int) -> str:
+    """A token by itself; U+FFFD for bytes that are part of a character."""
+    return tokeniser.bytes_of(token).decode("utf-8", "replace")
+
+
+def _entry(tokeniser: "Tokeniser", token: int, logprob: float) -> dict[str, Any]:
+    written = tokeniser.bytes_of(token)
+    return {
+        "token": written.decode("utf-8", "replace"),
+        "logprob": _finite(logprob),
+        "bytes": list(written),
+    }
+
+
+def _top(
+    tokeniser: "Tokeniser", token: int, scored: Scored | None, count: int
+) -> dict[str, float] | None:
+    """The likeliest and the chosen one; of tokens that read alike, the likeliest counts."""
+    if scored is None:
+        return None
+    found: dict[str, float] = {}
+    for one, logprob in (*scored.likeliest[:count], (token, scored.logprob)):
+        found.setdefault(text_of(tokeniser, one), _finite(logprob))
+    return found
+
+
+def _finite(logprob: float) -> float:
+    return max(logprob, LEAST)

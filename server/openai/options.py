@@ -1,0 +1,184 @@
+"""What chat and text completions have in common: how an answer is to be made. Pure.
+
+A body's members are read here but for what the answer begins with, which `server.openai.chat` and
+`server.openai.completions` read.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from backends.llm.params import MAX_BIASED, SamplingParams
+from server.openai.fields import Fields
+from server.openai.shape import Shape, read_shape
+from server.rest.openai_errors import BadField
+
+MAX_ANSWERS = 128
+MAX_LOGPROBS = 20
+MAX_STOPS, MAX_STOP_CHARACTERS = 32, 1024
+MAX_TOKENS = 1 << 31
+_INT64 = 1 << 63
+
+_SAID_ELSEWHERE = (
+    "user",
+    "safety_identifier",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+    "prompt_cache_options",
+    "metadata",
+)
+"""Bookkeeping of the caller's; none of it changes an answer. A route's unit may be `user`."""
+
+_NOT_OFFERED: tuple[tuple[str, tuple[Any, ...]], ...] = (
+    ("store", (False,)),
+    ("service_tier", ("auto", "default")),
+    ("moderation", ()),
+    ("use_beam_search", (False,)),
+    ("length_penalty", (1, 1.0)),
+    ("early_stopping", (False,)),
+    ("include_stop_str_in_output", (False,)),
+    ("spaces_between_special_tokens", (True,)),
+    ("bad_words", ([],)),
+    ("allowed_token_ids", ()),
+    ("logits_processors", ([],)),
+    ("truncate_prompt_tokens", ()),
+    ("return_tokens_as_token_ids", (False,)),
+    ("return_token_ids", (False,)),
+    ("cache_salt", ()),
+    ("kv_transfer_params", ()),
+    ("vllm_xargs", ({},)),
+    ("request_id", ()),
+)
+"""Fields of OpenAI's and vLLM's that are understood, with the values that ask for nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """`count`: answers to each prompt. `usage`: the stream ends with the counts of tokens;
+    `running_usage`: every chunk has them. `max_tokens`: None for what the context leaves."""
+
+    count: int
+    stream: bool
+    usage: bool
+    running_usage: bool
+    sampling: SamplingParams
+    max_tokens: int | None
+    min_tokens: int
+    stop: tuple[str, ...]
+    stop_ids: tuple[int, ...]
+    ignore_end: bool
+    seed: int | None
+    skip_special: bool
+    priority: int
+    prompt_logprobs: int | None
+    shape: Shape | None
+
+    def seed_of(self, number: int) -> int | None:
+        """Of the answer of this number: alike in every run, and no two alike in one."""
+        return None if self.seed is None else self.seed + number
+
+
+def read_options(fields: Fields, max_tokens: int | None, logprobs: int | None) -> Options:
+    """Take all but the fields of one endpoint. Raises BadField."""
+    fields.pass_over(_SAID_ELSEWHERE)
+    for name, neutral in _NOT_OFFERED:
+        fields.only(name, *neutral)
+    stream = fields.flag("stream")
+    usage, running_usage = _stream_options(fields, stream)
+    prompt_logprobs = fields.whole("prompt_logprobs", 0, MAX_LOGPROBS)
+    if stream and prompt_logprobs is not None:
+        raise BadField("prompt_logprobs are not streamed; set stream to false", "prompt_logprobs")
+    min_tokens = fields.whole("min_tokens", 0, MAX_TOKENS) or 0
+    if max_tokens is not None and min_tokens > max_tokens:
+        raise BadField(
+            f"min_tokens is {min_tokens}, more than the {max_tokens} of max_tokens", "min_tokens"
+        )
+    return Options(
+        count=fields.whole("n", 1, MAX_ANSWERS) or 1,
+        stream=stream,
+        usage=usage,
+        running_usage=running_usage,
+        sampling=_sampling(fields, logprobs),
+        max_tokens=max_tokens,
+        min_tokens=min_tokens,
+        stop=_stops(fields),
+        stop_ids=_stop_ids(fields),
+        ignore_end=fields.flag("ignore_eos"),
+        seed=fields.whole("seed", -_INT64, _INT64 - 1),
+        skip_special=fields.flag("skip_special_tokens", True),
+        priority=fields.whole("priority", -(1 << 31), (1 << 31) - 1) or 0,
+        prompt_logprobs=prompt_logprobs,
+        shape=read_shape(fields),
+    )
+
+
+def _stream_options(fields: Fields, stream: bool) -> tuple[bool, bool]:
+    options = fields.object("stream_options")
+    if options is None:
+        return False, False
+    if not stream:
+        raise BadField("stream_options is only allowed when stream is true", "stream_options")
+    usage = options.flag("include_usage")
+    running = options.flag("continuous_usage_stats")
+    options.only("include_obfuscation", False)
+    options.finish()
+    return usage, usage and running
+
+
+def _sampling(fields: Fields, logprobs: int | None) -> SamplingParams:
+    top_k = fields.whole("top_k", -1, MAX_TOKENS)
+    given = {
+        "temperature": fields.number("temperature", 1.0, 0.0, 100.0),
+        "top_p": fields.number("top_p", 1.0, 0.0, 1.0),
+        "min_p": fields.number("min_p", 0.0, 0.0, 1.0),
+        "repetition_penalty": fields.number("repetition_penalty", 1.0, 0.01, 100.0),
+        "presence_penalty": fields.number("presence_penalty", 0.0, -100.0, 100.0),
+        "frequency_penalty": fields.number("frequency_penalty", 0.0, -100.0, 100.0),
+    }
+    bias = _bias(fields)
+    try:
+        return SamplingParams(**given, top_k=max(top_k or 0, 0), logit_bias=bias, logprobs=logprobs)
+    except ValueError as error:  # it names the field first
+        raise BadField(str(error), str(error).split(" ", 1)[0]) from None
+
+
+def _bias(fields: Fields) -> tuple[tuple[int, float], ...]:
+    name = "logit_bias"
+    value = fields.take(name)
+    if value is None:
+        return ()
+    if not isinstance(value, dict) or len(value) > MAX_BIASED:
+        wanted = f"an object of at most {MAX_BIASED} tokens, each with a number"
+        raise fields.refused(name, value, wanted)
+    found = []
+    for token, addend in value.items():
+        if not (token.isascii() and token.isdigit() and len(token) < 10):
+            raise fields.refused(name, token, "an object whose keys are the numbers of tokens")
+        found.append((int(token), fields.number_in(f"{name}.{token}", addend, -100, 100)))
+    return tuple(found)
+
+
+def _stops(fields: Fields) -> tuple[str, ...]:
+    value = fields.take("stop")
+    if value is None:
+        return ()
+    stops = value if isinstance(value, list) else [value]
+    good = all(isinstance(one, str) and 0 < len(one) <= MAX_STOP_CHARACTERS for one in stops)
+    if not good or len(stops) > MAX_STOPS:
+        wanted = (
+            f"a string, or a list of at most {MAX_STOPS}, each of 1 to {MAX_STOP_CHARACTERS} "
+            "characters"
+        )
+        raise fields.refused("stop", value, wanted)
+    return tuple(stops)
+
+
+def _stop_ids(fields: Fields) -> tuple[int, ...]:
+    name = "stop_token_ids"
+    value = fields.take(name)
+    if value is None:
+        return ()
+    if not isinstance(value, list) or len(value) > MAX_BIASED:
+        raise fields.refused(name, value, f"a list of at most {MAX_BIASED} tokens")
+    return tuple(
+        fields.whole_in(f"{name}[{at}]", one, 0, MAX_TOKENS) for at, one in enumerate(value)
+    )

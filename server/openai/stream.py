@@ -1,0 +1,151 @@
+"""Answers as server-sent events, each token when it is there.
+
+The head is written with the first piece, so that whoever is refused before it gets a status. What
+a client has not read stays in the model's Reply, whose length its scheduler bounds.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from schedulers.errors import Cancelled
+from schedulers.llm.asks import OUTPUT
+from schedulers.llm.generation import Output
+from schedulers.request import InferResponse
+from server.openai.answer import Answer, usage
+from server.openai.forms import Form, Head, Json
+from server.openai.options import Options
+from server.openai.work import Work, in_the_clients_words
+from server.rest.generate import cancelled_on_hang_up
+from server.rest.openai_errors import Refusal, refusal
+from server.trace.record import following
+
+_DONE = b"data: [DONE]\n\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """Makes documents of what a reply brings. `answers`: as they come."""
+
+    form: Form
+    head: Head
+    options: Options
+    answers: Sequence[Answer]
+
+    def of(self, response: InferResponse) -> bytes:
+        """The events of one response; often none."""
+        index, output = heard(response, self.answers)
+        answer = self.answers[index]
+        return b"".join(self._event([choice]) for choice in self._choices(index, answer, output))
+
+    def end(self) -> bytes:
+        """What follows the last answer."""
+        counts = usage(self.answers, self.options.count)
+        last = self._document([]) | {"usage": counts}
+        return (_event(last) if self.options.usage else b"") + _DONE
+
+    def _choices(self, index: int, answer: Answer, output: Output) -> list[Json]:
+        found: list[Json | None] = []
+        if answer.begun and not answer.opened:
+            answer.opened = True
+            found.append(self.form.opening(index, answer))
+        found.append(self.form.piece(index, answer, output))
+        return [one for one in found if one is not None]
+
+    def _event(self, choices: Sequence[Json]) -> bytes:
+        document = self._document(choices)
+        if self.options.usage:
+            running = self.options.running_usage
+            document["usage"] = usage(self.answers, self.options.count) if running else None
+        return _event(document)
+
+    def _document(self, choices: Sequence[Json]) -> Json:
+        return self.head.document(self.form.chunk_kind, choices)
+
+
+class Events(Response):
+    """A reply as events. An error before the first one is answered with its own status; one after
+    it is an event."""
+
+    media_type = "text/event-stream; charset=utf-8"
+
+    def __init__(self, work: Work, pieces: Pieces, named: Mapping[str, str]) -> None:
+        self._work = work
+        self._pieces = pieces
+        self.raw_headers = [(name.encode(), value.encode()) for name, value in named.items()]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        reply = self._work.reply
+        async with cancelled_on_hang_up(receive, reply):
+            with following(self._work.trace):
+                await self._send(send)
+
+    async def _send(self, send: Send) -> None:
+        started, trace = False, self._work.trace
+        async for piece in self._read():
+            if not started:
+                await send(self._start(piece))
+                started = True
+            body = piece.body if isinstance(piece, Refusal) else piece
+            if trace is not None:
+                trace.sending()
+            await send({"type": "http.response.body", "body": body, "more_body": True})
+            if trace is not None:
+                trace.sent()
+            if isinstance(piece, Refusal):
+                break
+        if not started:
+            await send(self._start(b""))
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _read(self) -> AsyncIterator[bytes | Refusal]:
+        """Events; or first of all a refusal, and then nothing more."""
+        begun = False
+        try:
+            async for events in events_of(self._work, self._pieces):
+                if events:
+                    begun = True
+                    yield events
+            yield self._pieces.end()
+        except Cancelled:
+            return  # the client has gone: nobody reads on
+        except Exception as error:  # noqa: BLE001 - the porch: refusal() logs what is our fault
+            if self._work.trace is not None:
+                self._work.trace.failed(error)
+            refused = refusal(in_the_clients_words(error, self._pieces.options), self._work.about)
+            yield b"data: %b\n\n%b" % (refused.body, _DONE) if begun else refused
+
+    def _start(self, first: bytes | Refusal) -> dict[str, Any]:
+        kind, status, more = self.media_type.encode(), 200, [(b"cache-control", b"no-cache")]
+        if isinstance(first, Refusal):
+            kind, status, more = b"application/json", first.status, list(first.headers)
+            more.append((b"content-length", b"%d" % len(first.body)))
+        headers = [(b"content-type", kind), *more, *self.raw_headers]
+        return {"type": "http.response.start", "status": status, "headers": headers}
+
+
+async def events_of(work: Work, pieces: Pieces) -> AsyncIterator[bytes]:
+    """What has come by the time it is read goes out in one write."""
+    async for response in work.reply:
+        work.note(response)
+        events = [pieces.of(response)]
+        while work.reply.unread is not None:
+            more = await anext(work.reply)
+            work.note(more)
+            events.append(pieces.of(more))
+        yield b"".join(events)
+
+
+def heard(response: InferResponse, answers: Sequence[Answer]) -> tuple[int, Output]:
+    """The output in a response, its answer having heard it."""
+    index, output = response.parameters[OUTPUT]
+    answers[index].hear(output)
+    return index, output
+
+
+def _event(document: Json) -> bytes:
+    return b"data: %b\n\n" % orjson.dumps(document)

@@ -1,0 +1,115 @@
+"""Texts to tokens for the OpenAI door, without holding up the event loop."""
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from backends.llm.chat import Chat
+from server.openai.chat import spoken
+from server.openai.completions import Prompt
+from server.openai.rendering import Renderer
+from server.rest.openai_errors import BadField
+
+if TYPE_CHECKING:
+    from schedulers.llm.language import Language
+
+BRIEF_CHARACTERS, BRIEF_TEXTS = 1024, 8
+"""So much text is tokenised on the spot, in less than a millisecond."""
+LONGEST_TOKEN = 64
+"""Characters a token stands for, at most and on the average of a text that fills the context."""
+THREADS = 2
+
+
+class Texts:
+    """Belongs to one event loop. `close` it."""
+
+    def __init__(self) -> None:
+        self._renderer = Renderer()
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="texts")
+
+    async def of_chat(self, language: "Language", chat: Chat, special: bool) -> tuple[int, ...]:
+        """A chat's tokens. Raises BadField."""
+        if language.template is None:
+            raise BadField(
+                "this model has no chat template; give it a prompt at /v1/completions",
+                "messages",
+                "no_chat_template",
+            )
+        contents = (one.get("content") for one in chat.messages)
+        size = sum(len(content) for content in contents if content is not None)
+        _refuse_far_too_long(language, size, "messages")
+        text = await self._renderer.render(language.template, spoken(chat, language.template))
+        (tokens,) = await self.of_prompts(language, (text,), special, "messages")
+        return tokens
+
+    async def of_prompts(
+        self, language: "Language", prompts: Sequence[Prompt], special: bool, name: str
+    ) -> list[tuple[int, ...]]:
+        """The tokens of each; `name`: the field they came from. Raises BadField."""
+        texts = [one for one in prompts if isinstance(one, str)]
+        for text in texts:
+            _refuse_far_too_long(language, len(text), name)
+
+        def encoded() -> list[tuple[int, ...]]:
+            encode = language.tokeniser.encode
+            return [
+                tuple(encode(one, special=special)) if isinstance(one, str) else one
+                for one in prompts
+            ]
+
+        if sum(map(len, texts)) <= BRIEF_CHARACTERS and len(texts) <= BRIEF_TEXTS:
+            return encoded()
+        return await asyncio.get_running_loop().run_in_executor(self._threads, encoded)
+
+    async def of_tokens(self, language: "Language", tokens: tuple[int, ...]) -> str:
+        """What tokens read as, special ones included."""
+
+        def decoded() -> str:
+            return language.tokeniser.decode(tokens, skip_special=False)
+
+        if len(tokens) <= BRIEF_CHARACTERS:
+            return decoded()
+        return await asyncio.get_running_loop().run_in_executor(self._threads, decoded)
+
+    async def close(self) -> None:
+        await self._renderer.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _refuse_far_too_long(language: "Language", characters: int, name: str) -> None:
+    """Nobody renders or tokenises what cannot fit. Raises BadField."""
+    most = language.context * LONGEST_TOKEN
+    if characters > most:
+        raise BadField(
+            f"This model's maximum context length is {language.context} tokens, for which "
+            f"{most} characters are taken; {name} has {characters}. Please reduce its length.",
+            name,
+            "context_length_exceeded",
+        )
+
+
+def refuse_beyond_context(language: "Language", prompt: int, answer: int | None, name: str) -> None:
+    """Raises BadField, in OpenAI's words, for a prompt that with its answer is too long; `answer`
+    None is at least one token."""
+    context, least = language.context, 1 if answer is None else answer
+    if prompt + least <= context:
+        return
+    asked = f"{prompt} in the {name}" + (f", {answer} in the completion" if answer else "")
+    raise BadField(
+        f"This model's maximum context length is {context} tokens. However, you requested "
+        f"{prompt + least} tokens ({asked}). Please reduce the length of the {name}"
+        + (" or completion." if answer else "."),
+        name,
+        "context_length_exceeded",
+    )
+
+
+def refuse_unknown_tokens(language: "Language", tokens: tuple[int, ...], name: str) -> None:
+    """Raises BadField."""
+    if not tokens:
+        raise BadField(f"{name} has no tokens; it needs at least one", name)
+    worst = max(tokens)
+    if worst >= language.vocabulary:
+        last = language.vocabulary - 1
+        raise BadField(f"{name} has the token {worst}; the model's tokens are 0 to {last}", name)

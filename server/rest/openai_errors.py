@@ -1,0 +1,104 @@
+"""How an error looks to a client of OpenAI's API: the status and `{"error": {…}}` of theirs.
+
+`server.errors` is the table beneath; what differs from it here is what OpenAI's clients act upon:
+a full queue is 429, so that they come back.
+"""
+
+import math
+from typing import NamedTuple
+
+import orjson
+
+from schedulers.errors import DeadlineExceeded, QueueFull
+from schedulers.llm.errors import PromptTooLong, SenselessRequest
+from server.errors import (
+    Forbidden,
+    InvalidRequest,
+    NotReady,
+    RateLimited,
+    Restricted,
+    TooLarge,
+    Unauthenticated,
+    UnknownModel,
+    Unsupported,
+)
+from server.rest.errors import headers_of, visible
+
+COME_BACK_S = 1.0
+"""Of a full queue that does not say itself when it will have room."""
+
+WRONG, TOO_MUCH, OURS = "invalid_request_error", "rate_limit_error", "server_error"
+
+
+class BadField(InvalidRequest):
+    """A member of a request's body; `param` is its name, as "messages[0].role"."""
+
+    def __init__(self, message: str, param: str, code: str | None = None) -> None:
+        super().__init__(message)
+        self.param = param
+        self.code = code
+
+
+class _Kind(NamedTuple):
+    """`type`, `code` and `param` of the envelope; `status` 0 for the table's."""
+
+    type: str
+    code: str | None = None
+    param: str | None = None
+    status: int = 0
+
+
+# The first matching class wins.
+_KINDS: tuple[tuple[type[Exception], _Kind], ...] = (
+    (TooLarge, _Kind(WRONG, "request_too_large")),
+    (UnknownModel, _Kind(WRONG, "model_not_found", "model")),
+    (Unauthenticated, _Kind(WRONG, "invalid_api_key")),
+    (Forbidden, _Kind(WRONG, "permission_denied")),
+    (Restricted, _Kind(WRONG, "permission_denied")),
+    (RateLimited, _Kind(TOO_MUCH, "rate_limit_exceeded")),
+    (QueueFull, _Kind(TOO_MUCH, "overloaded", status=429)),
+    (PromptTooLong, _Kind(WRONG, "context_length_exceeded", status=400)),
+    (SenselessRequest, _Kind(WRONG, status=400)),
+    (DeadlineExceeded, _Kind(OURS, "deadline_exceeded")),
+    (NotReady, _Kind(OURS, "model_not_ready", "model")),
+    (Unsupported, _Kind(WRONG, "unsupported")),
+)
+
+
+class Refusal(NamedTuple):
+    """An error as it is answered. `headers` tell a client what to do about it."""
+
+    status: int
+    body: bytes
+    headers: tuple[tuple[bytes, bytes], ...]
+
+
+def openai_body(status: int, text: str) -> bytes:
+    """The envelope of what is no exception of ours: a path or a method that is nobody's."""
+    return _body(text, _Kind(WRONG if status < 500 else OURS, "unknown_url"))
+
+
+def refusal(error: Exception, about: str = "a request") -> Refusal:
+    """What the client gets; an error that nobody foresaw is logged as our bug."""
+    status, text = visible(error, about)
+    kind = _kind_of(error, status)
+    return Refusal(kind.status or status, _body(text, kind), _headers_of(error))
+
+
+def _body(text: str, kind: _Kind) -> bytes:
+    envelope = {"message": text, "type": kind.type, "param": kind.param, "code": kind.code}
+    return orjson.dumps({"error": envelope})
+
+
+def _kind_of(error: Exception, status: int) -> _Kind:
+    if isinstance(error, BadField):
+        return _Kind(WRONG, error.code, error.param)
+    known = next((kind for one, kind in _KINDS if isinstance(error, one)), None)
+    return known or _Kind(WRONG if status < 500 else OURS)
+
+
+def _headers_of(error: Exception) -> tuple[tuple[bytes, bytes], ...]:
+    if isinstance(error, QueueFull):
+        seconds = error.retry_after_s or COME_BACK_S
+        return ((b"Retry-After", b"%d" % max(1, math.ceil(seconds))),)
+    return headers_of(error)

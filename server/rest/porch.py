@@ -1,0 +1,216 @@
+"""What stands around the REST application: the locks of restricted APIs, the gate, the access log.
+
+`server.rest.inference_door` builds it; locks and log are there only when their setting is. For
+infer, which never reaches the application, `LoggedExchange` keeps the same log and
+`server.rest.infer.TurnedAway` answers whom the lock or the gate turns away.
+"""
+
+import re
+import time
+from typing import Any
+from urllib.parse import unquote
+
+from server.access.asks import ask_of_path, is_openai
+from server.access.credentials import authorization_in
+from server.access.gate import public_name
+from server.codec.json_infer import Encoded
+from server.dataplane import DataPlane
+from server.errors import Restricted, ServingError
+from server.logs.access import GONE, AccessLog, Entry
+from server.rest.envelope import Headers, body_bytes, text_headers
+from server.rest.errors import error_body, headers_of, visible
+from server.rest.infer import Exchange, RestConnection, TurnedAway
+from server.rest.openai_errors import refusal as openai_refusal
+from server.settings.restricted import Locks, category_of_path, http_text
+
+_MODEL = re.compile(r"/v2/models/([^/]+)(?:/versions/([^/]+))?(?:/|\Z)")
+
+
+class RestrictedApp:
+    """Lets requests to a restricted API through only with its header."""
+
+    def __init__(self, app: Any, locks: Locks) -> None:
+        self._app = app
+        self._locks = locks
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        lock = self._locks.get(category_of_path(scope["path"]) or "")
+        if lock is None or lock.opens(text_headers(scope["headers"])):
+            await self._app(scope, receive, send)
+            return
+        await _turn_away(scope, send, Restricted(http_text(lock)))
+
+
+class GatedApp:
+    """Lets through what the gate allows, and notes in the scope who asks, as `principal`."""
+
+    def __init__(self, app: Any, dataplane: DataPlane) -> None:
+        self._app = app
+        self._dataplane = dataplane
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        gate = self._dataplane.gate
+        ask = ask_of_path(scope["method"], scope["path"]) if gate.watches else None
+        if ask is not None:
+            name = public_name(ask.name, self._dataplane.aliases)
+            verdict = gate.judge(authorization_in(scope["headers"]), ask.action, name)
+            if verdict.principal is not None:
+                scope["principal"] = verdict.principal.id
+            if verdict.refusal is not None:
+                await _turn_away(scope, send, verdict.refusal)
+                return
+        await self._app(scope, receive, send)
+
+
+async def _turn_away(scope: Any, send: Any, refusal: ServingError) -> None:
+    about = f"{scope['method']} {scope['path']}"
+    if is_openai(scope["path"]):
+        status, body, more = openai_refusal(refusal, about)
+    else:
+        status, text = visible(refusal, about)
+        body, more = error_body(text), headers_of(refusal)
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(body)),
+        *more,
+    ]
+    if _has_body(scope["headers"]):
+        headers.append((b"connection", b"close"))  # it is on its way, and is not read
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _has_body(headers: Headers) -> bool:
+    return body_bytes(headers) > 0 or any(name == b"transfer-encoding" for name, _ in headers)
+
+
+class LoggedApp:
+    """Tells the access log of every request the application answers."""
+
+    def __init__(self, app: Any, log: AccessLog) -> None:
+        self._app = app
+        self._log = log
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if not self._log.chosen():
+            await self._app(scope, receive, send)
+            return
+        began_ns = time.monotonic_ns()
+        seen = _Seen(receive, send)
+        try:
+            await self._app(scope, seen.receive, seen.send)
+        finally:
+            found = _MODEL.match(scope["path"])
+            model, version = found.groups("") if found else scope.get("answering", ("", ""))
+            self._log.write(
+                Entry(
+                    protocol="http",
+                    client=client_text(scope["client"]),
+                    method=scope["method"],
+                    path=scope["path"],
+                    status=seen.status if seen.ended else GONE,
+                    began_ns=began_ns,
+                    duration_us=(time.monotonic_ns() - began_ns) // 1000,
+                    bytes_in=seen.bytes_in,
+                    bytes_out=seen.bytes_out,
+                    id=scope.get("request_id", ""),
+                    model=model,
+                    version=version,
+                    principal=scope.get("principal", ""),
+                    route=scope.get("target", ""),
+                )
+            )
+
+
+class _Seen:
+    """Counts what passes through one request's `receive` and `send`."""
+
+    def __init__(self, receive: Any, send: Any) -> None:
+        self._receive = receive
+        self._send = send
+        self.status = 0
+        self.ended = False
+        self.bytes_in = self.bytes_out = 0
+
+    async def receive(self) -> Any:
+        message = await self._receive()
+        self.bytes_in += len(message.get("body", b""))
+        return message
+
+    async def send(self, message: Any) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        else:
+            self.bytes_out += len(message.get("body", b""))
+            self.ended = not message.get("more_body", False)
+        await self._send(message)
+
+
+def client_text(client: tuple[str, int] | None) -> str:
+    """Address and port; "unix" for a client that has neither."""
+    if client is None:
+        return "unix"
+    host, port = client
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+class _Logged(Exchange):
+    """An Exchange that tells the access log what became of it."""
+
+    __slots__ = ("_log", "_started_ns", "_uploaded_ns")
+
+    def __init__(self, protocol: RestConnection, asked: re.Match[bytes]) -> None:
+        super().__init__(protocol, asked)
+        assert protocol.log is not None
+        self._log = protocol.log
+        self._started_ns = self._uploaded_ns = time.monotonic_ns()
+
+    def received(self) -> None:
+        self._uploaded_ns = time.monotonic_ns()
+        super().received()
+
+    def _write(self, status: int, encoded: Encoded, more: bytes = b"") -> None:
+        super()._write(status, encoded, more)
+        self._tell(status, sum(map(len, encoded.parts)))
+
+    def abandon(self) -> None:
+        unanswered = not self.response_complete
+        super().abandon()
+        if unanswered:
+            self._tell(GONE, 0)
+
+    def _tell(self, status: int, bytes_out: int) -> None:
+        if not self._log.chosen():
+            return
+        now_ns, (model, version) = time.monotonic_ns(), self._asked.groups(b"")
+        self._log.write(
+            Entry(
+                protocol="http",
+                client=client_text(self._protocol.client),
+                method="POST",
+                path=unquote(self._asked.string.decode("latin-1")),
+                status=status,
+                began_ns=self._started_ns,
+                duration_us=(now_ns - self._started_ns) // 1000,
+                upload_us=(self._uploaded_ns - self._started_ns) // 1000,
+                bytes_in=self.size,
+                bytes_out=bytes_out,
+                id=self.request_id,
+                model=unquote(model.decode("latin-1")),
+                version=version.decode() or str(self.version or ""),
+                principal=self.principal or "",
+                route=self.route,
+            )
+        )
+
+
+class LoggedExchange(_Logged):
+    """One that is answered."""
+
+    __slots__ = ()
+
+
+class LoggedTurnedAway(_Logged, TurnedAway):
+    """One that is turned away."""
+
+    __slots__ = ()

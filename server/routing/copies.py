@@ -1,0 +1,27 @@
+"""A request made anew for another version: what a mirror sends. Pure."""
+
+from repository.tensors import BY_DTYPE
+from schedulers.request import InferRequest
+from server.admit import admit, check_input
+from server.errors import Unsupported
+from server.signature import Signature
+
+
+def copy_for(
+    signature: Signature, request: InferRequest, priority: int, until_ns: int
+) -> InferRequest:
+    """The request as this version would have admitted it, asking for all outputs; its arrays are
+    the same ones. `until_ns`: its deadline, on `time.monotonic_ns`.
+
+    Raises InvalidRequest where the version takes other inputs, Unsupported where it is decoupled.
+    """
+    if signature.decoupled:
+        raise Unsupported(f"'{signature.model}' answers in parts: no copies are made for it")
+    for name, array in request.inputs.items():
+        check_input(signature, request.id, name, BY_DTYPE[array.dtype].name, array.shape)
+    copy = admit(
+        signature, request.inputs, request.arrived_ns, request.id, parameters=request.parameters
+    )
+    copy.priority = priority
+    copy.deadline_ns = until_ns
+    return copy

@@ -1,0 +1,68 @@
+"""What a request would get, and why: for people who ask before anybody sends one. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from control.route_spec import HEADER
+from control.routing_buckets import BUCKETS, bucket
+from server.routing.pick import RouteKey, pick
+from server.routing.table import Route
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """`arm`, `model` and `version` are null where each request is drawn anew; `bucket` is null
+    where no bucket was looked at. `label` is what the response would say."""
+
+    arm: str | None
+    model: str | None
+    version: int | None
+    bucket: int | None
+    label: str | None
+    reason: str
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def explain(route: Route, unit: str, labels: Mapping[str, str]) -> Explanation:
+    """`labels`: headers by name in lower case; the one that is the route's unit counts as such."""
+    if route.unit_source == HEADER:
+        unit = unit or labels.get(route.unit_name, "")
+    target = pick(route, RouteKey(unit, labels))
+    found = bucket(route.salt, unit) if unit and target.sticky else None
+    drawn = found is None and route.only is None and not _rule(route, labels)
+    if drawn:
+        return Explanation(None, None, None, None, None, f"no unit: {_shares(route)}")
+    reason = _reason(route, labels, found, target.arm)
+    return Explanation(
+        target.arm, target.model, target.version or None, found, target.label, reason
+    )
+
+
+def _reason(route: Route, labels: Mapping[str, str], found: int | None, arm: str) -> str:
+    if route.only is not None:
+        return f"the kill switch sends everything to '{arm}'"
+    if found is None:
+        return f"the rule on the header '{_rule(route, labels)}' leads to '{arm}'"
+    return f"its bucket is {found} of {BUCKETS}, and '{arm}' owns {_share(route, arm)} of them"
+
+
+def _rule(route: Route, labels: Mapping[str, str]) -> str:
+    """The header of the rule that fits, "" for none."""
+    for rule in route.rules:
+        value = labels.get(rule.header, "")
+        if value == rule.value or (rule.prefix and value.startswith(rule.value)):
+            return rule.header
+    return ""
+
+
+def _shares(route: Route) -> str:
+    shares = ", ".join(f"{_share(route, one.arm)} to '{one.arm}'" for one in route.loose)
+    return f"each request is drawn anew, {shares}"
+
+
+def _share(route: Route, arm: str) -> str:
+    number = [one.arm for one in route.loose].index(arm)
+    return f"{route.owners.count(number) * 100 / BUCKETS:g} %"

@@ -1,0 +1,48 @@
+"""Which units have met which arm of an experiment: each told once, in batches, over the link."""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Any
+
+from server.routing.table import Exposure
+
+MOST_REMEMBERED = 200_000
+"""Units that are not told of again; the control process counts each once whatever it is told."""
+
+MOST_WAITING, AT_ONCE = 20_000, 2_000
+"""Units that wait to be told of, and how many go in one frame."""
+
+RETELL_S = 600.0
+"""What was told so long ago is told again when it is seen: it may have been lost on the way."""
+
+
+class Exposures:
+    """One gateway's; on the loop's thread. `now` is in seconds since the epoch."""
+
+    def __init__(self, remembered: int = MOST_REMEMBERED, waiting: int = MOST_WAITING) -> None:
+        self._most_remembered = remembered
+        self._most_waiting = waiting
+        self._told: OrderedDict[Exposure, float] = OrderedDict()
+        self._waiting: list[list[Any]] = []
+        self.dropped = 0
+
+    def note(self, seen: Exposure, now: float) -> None:
+        at = self._told.get(seen)
+        if at is not None and now - at < RETELL_S:
+            return
+        if len(self._waiting) >= self._most_waiting:
+            self.dropped += 1  # it is told of when it is seen again
+            return
+        self._told[seen] = now
+        self._told.move_to_end(seen)
+        if len(self._told) > self._most_remembered:
+            self._told.popitem(last=False)
+        self._waiting.append([*seen, now])
+
+    def frames(self) -> Iterator[dict[str, Any]]:
+        """What waits; what was yielded is forgotten when the next one is asked for, so that a
+        frame that could not be sent is sent again."""
+        while self._waiting:
+            rows = self._waiting[:AT_ONCE]
+            yield {"kind": "exposures", "rows": rows}
+            del self._waiting[: len(rows)]

@@ -1,0 +1,25 @@
+"""Whether a model's answer looks like one: numbers that are numbers, and something in it. Pure."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from repository.tensors import Array
+
+MOST_LOOKED_AT = 4_096
+"""Elements of each output: looking is done beside answering, on the same loop."""
+
+
+def not_a_number(outputs: Mapping[str, Array]) -> bool:
+    """Whether an output has a NaN or an infinity among its first elements."""
+    for array in outputs.values():
+        if array.dtype.kind == "f":
+            some = array if array.size <= MOST_LOOKED_AT else array.reshape(-1)[:MOST_LOOKED_AT]
+            if not np.isfinite(some).all():
+                return True
+    return False
+
+
+def empty(outputs: Mapping[str, Array]) -> bool:
+    """Whether there is not a single element in it."""
+    return all(array.size == 0 for array in outputs.values())

@@ -1,0 +1,59 @@
+"""Which arm answers a request: kill switch, then rules, then the unit's bucket or a draw. Pure."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from control.routing_buckets import BUCKETS, bucket_after
+from server.routing.table import Route, Target, with_mirrors
+
+NO_LABELS: Mapping[str, str] = {}
+
+
+class RouteKey(NamedTuple):
+    """What is known of a request. `unit`: whom it is for, "" if nobody said. `labels`: those of its
+    headers that the route asks for, by name in lower case. `draw`: uniform in [0, 1)."""
+
+    unit: str = ""
+    labels: Mapping[str, str] = NO_LABELS
+    draw: float = 0.0
+
+
+def pick(route: Route, key: RouteKey) -> Target:
+    """Nearly always one of the route's own targets; only a request to be copied makes a new one."""
+    return choose(route, *key)
+
+
+def choose(route: Route, unit: str, labels: Mapping[str, str], draw: float) -> Target:
+    """`pick` for each request: without the key, which takes longer to make than to use."""
+    if route.only is not None:
+        return route.only
+    if route.rules and (number := _ruled(route, labels)) >= 0:
+        target = route.loose[number]
+    elif unit:
+        target = route.targets[route.owners[bucket_after(route.prefix, unit)]]
+    else:
+        draw *= BUCKETS
+        number = int(draw)
+        target = route.drawn[route.owners[number]]
+        draw -= number  # what is left says nothing of the arm
+    return _copied(route, target, draw) if route.copied else target
+
+
+def _ruled(route: Route, labels: Mapping[str, str]) -> int:
+    """The arm's number; -1 when no rule fits."""
+    for rule in route.rules:
+        value = labels.get(rule.header)
+        if value is not None and (
+            value.startswith(rule.value) if rule.prefix else value == rule.value
+        ):
+            return rule.arm
+    return -1
+
+
+def _copied(route: Route, target: Target, draw: float) -> Target:
+    """Nobody gets a copy of what it answers itself."""
+    place = draw * BUCKETS
+    mirrors = tuple(
+        one.target for one in route.copied if place < one.weight and one.target.arm != target.arm
+    )
+    return with_mirrors(target, mirrors) if mirrors else target

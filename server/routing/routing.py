@@ -1,0 +1,121 @@
+"""Everything a gateway knows of routes: the table in force, what it counts, and the copies.
+
+The doors ask `server.dataplane`, which asks here.
+"""
+
+import random
+import time
+from collections.abc import Iterable, Mapping
+
+from control.desired import Experiment
+from control.desired import Route as Wanted
+from control.route_spec import HEADER, KEY
+from schedulers.request import Sequence
+from server.routing.exposures import Exposures
+from server.routing.feedback import Feedback
+from server.routing.lots import Lots
+from server.routing.mirror import Mirrors, Send
+from server.routing.pick import NO_LABELS, choose
+from server.routing.sequences import Sequences
+from server.routing.table import (
+    Aliases,
+    Route,
+    RouteTable,
+    Target,
+    compile_table,
+    for_unit,
+    targets_of,
+)
+from server.routing.trials import Trials, compile_trials, stamped
+from server.routing.windows import Find, Windows, no_workers
+
+
+class Routing:
+    """One gateway's; on the loop's thread. `table` is swapped whole, as the experiments are."""
+
+    def __init__(self, send: Send, find: Find = no_workers) -> None:
+        """`find`: what runs a version now."""
+        self.table: RouteTable = {}
+        self.windows = Windows(find)
+        self.lots = Lots()
+        self.mirrors = Mirrors(send, self.windows)
+        self.exposures = Exposures()
+        self.feedback = Feedback()
+        self._trials: Trials = {}
+        self._sequences = Sequences()
+
+    def use(
+        self,
+        routes: Iterable[Wanted],
+        aliases: Aliases,
+        experiments: Iterable[Experiment] = (),
+        stamp_key: bytes = b"",
+    ) -> None:
+        """From the next request on."""
+        self.table = compile_table(routes, aliases)
+        self._trials = compile_trials(experiments, self.table, stamp_key)
+        self.feedback.stamp_key = stamp_key
+        targets = targets_of(self.table)
+        self.windows.use(targets)
+        self.lots.use({target.key[1] for target in targets})
+        self.mirrors.use(targets)
+
+    def pick(self, route: Route, unit: str, labels: Mapping[str, str] = NO_LABELS) -> Target:
+        """Who answers this request; asked twice, a request without a unit may get another."""
+        target = choose(route, unit, labels, random.random())
+        if target.lot is not None and unit:
+            target = for_unit(target, unit)
+        if self._trials and target.sticky and (trials := self._trials.get(route.name)):
+            return stamped(trials, target, unit, time.time())
+        return target
+
+    def met(self, target: Target) -> None:
+        """The request was accepted: its unit meets the arm."""
+        if target.lot is not None:
+            self.lots.note(target.lot, target.unit)
+        if target.exposure is not None:
+            self.exposures.note(target.exposure, time.time())
+
+    def stay(self, target: Target, sequence: Sequence) -> Target:
+        """`target`, or where the sequence began."""
+        return self._sequences.stay(target, sequence, time.monotonic())
+
+
+def unit_of(
+    route: Route, labels: Mapping[str, str], principal: str | None, parameter: object = None
+) -> str:
+    """The request's unit, "" for none. `parameter`: the value of the route's one."""
+    source = route.unit_source
+    if source == HEADER:
+        return labels.get(route.unit_name, "")
+    if source == KEY:
+        return principal or ""
+    return text_of(parameter) if route.parameter else ""
+
+
+def text_of(value: object) -> str:
+    """A parameter as a unit: numbers and texts alike, whichever protocol brought them."""
+    return str(value) if isinstance(value, str | int | float) and value != "" else ""
+
+
+def labels_of(route: Route, headers: Iterable[tuple[bytes, bytes]]) -> Mapping[str, str]:
+    """Those of an HTTP request's headers (names in lower case) that the route asks for."""
+    wanted = route.headers
+    if not wanted:
+        return NO_LABELS
+    found: dict[str, str] = {}
+    for name, value in headers:
+        if name in wanted:
+            found.setdefault(name.decode("latin-1"), value.decode("utf-8", "surrogateescape"))
+    return found
+
+
+def labels_in(route: Route, metadata: Iterable[tuple[str, str | bytes]]) -> Mapping[str, str]:
+    """The same of a gRPC call's metadata."""
+    if not route.headers:
+        return NO_LABELS
+    found: dict[str, str] = {}
+    for name, value in metadata:
+        if name.encode() in route.headers and isinstance(value, str):
+            found.setdefault(name, value)
+    return found

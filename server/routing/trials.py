@@ -1,0 +1,68 @@
+"""Experiments as the doors need them: which requests take part, and the stamp of their answers.
+
+Compiled once for each change of what is wanted. Pure.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from control import desired
+from control.experiments.namespaces import takes_part
+from control.experiments.stamp import Route as Stamped
+from control.experiments.stamp import Stamper, unit_key
+from server.routing.table import Exposure, Route, RouteTable, Target
+
+STAMP_NAME = "x-modelyard-stamp"
+"""In which a response brings the stamp that feedback may send back, over both protocols."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One experiment on a route; `stampers` by arm. `held`: its buckets of the namespace."""
+
+    id: str
+    namespace: str
+    held: range
+    stampers: Mapping[str, Stamper]
+
+
+Trials = Mapping[str, tuple[Trial, ...]]
+"""By the route's public name."""
+
+
+def compile_trials(
+    experiments: Iterable[desired.Experiment], table: RouteTable, key: bytes
+) -> Trials:
+    """Those whose route there is; nothing without a `key` to sign with."""
+    found: dict[str, tuple[Trial, ...]] = {}
+    for one in experiments:
+        route = table.get(one.route)
+        if route is not None and key:
+            found[one.route] = (*found.get(one.route, ()), _trial(one, route, key))
+    return found
+
+
+def stamped(trials: Iterable[Trial], target: Target, unit: str, now: float) -> Target:
+    """`target` with the stamp for its answer, where the unit takes part. `now`: seconds since the
+    epoch. At most one does: experiments that share a route share its units out."""
+    for trial in trials:
+        stamper = trial.stampers.get(target.arm)
+        if stamper is not None and takes_part(trial.namespace, trial.held, unit):
+            key = unit_key(unit)
+            stamp = stamper.sign(key, now)
+            line = b"%s%s: %s\r\n" % (target.line, STAMP_NAME.encode(), stamp.encode())
+            seen = Exposure(trial.id, key.hex(), target.arm)
+            return target._replace(line=line, stamp=stamp, exposure=seen)
+    return target
+
+
+def _trial(one: desired.Experiment, route: Route, key: bytes) -> Trial:
+    held = range(one.first_bucket, one.first_bucket + one.buckets)
+    stampers = {
+        target.arm: Stamper(
+            key, Stamped(route.name, target.arm, target.model, target.version, one.id)
+        )
+        for target in route.targets
+        if target.arm in one.arms
+    }
+    return Trial(one.id, one.namespace, held, stampers)

@@ -1,0 +1,202 @@
+"""The gateway's samples: which models are sampled now, and what was kept of their requests.
+
+The data plane asks `on` for each request, and nothing else while no model is sampled. Nothing here
+outlives the process: a new one samples nothing.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from heapq import merge
+from typing import Any
+
+from schedulers.errors import Cancelled
+from schedulers.reply import Reply
+from schedulers.request import InferRequest
+from server.errors import status_of
+from server.samples.ring import Ring, Terms
+from server.samples.seen import seen
+
+MOST_MODELS = 16
+MOST_S = 24 * 3600.0
+MOST_BYTES = 32 * 2**20
+KEEP_S = 3600.0
+"""How long what was kept can be found after its model is sampled no more."""
+
+MOST_ROWS, MOST_ANSWER_BYTES = 500, 8 * 2**20
+LONGEST_ERROR = 500
+
+
+class Samples:
+    """All of a gateway's; on the loop's thread."""
+
+    def __init__(self) -> None:
+        self.on = False
+        self._models: dict[str, Sampled] = {}
+        self._number = 0
+
+    # the data plane's
+
+    def begin(self, request: InferRequest, arm: str, decoupled: bool) -> "Sample | None":
+        """Before a request is submitted: its sample, if it is to be kept. `arm` as answers say it,
+        "" without a route."""
+        one = self._models.get(request.model)
+        if one is None or not one.active or random.random() * 100 >= one.terms.percent:
+            return None
+        if not one.ring.may_take(time.monotonic()):
+            return None
+        self._number += 1
+        return Sample(one, self._number, request, arm, decoupled)
+
+    # the control process's
+
+    def answer(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """What a frame asks for, by its `what`. Raises KeyError, TypeError, ValueError."""
+        match asked["what"]:
+            case "samples":
+                limit = min(int(asked["limit"]), MOST_ROWS)
+                return {"rows": self._rows(str(asked["model"]), str(asked["id"]), limit)}
+            case "sampling":
+                pass
+            case "sample":
+                if problem := self._start(asked):
+                    return {"problem": problem}
+            case "unsample":
+                self._end(str(asked["model"]))
+            case other:
+                raise ValueError(f"nobody knows what '{other}' asks for")
+        return {"sampling": [self._models[name].row() for name in sorted(self._models)]}
+
+    def _start(self, asked: Mapping[str, Any]) -> str:
+        """Why it cannot be, "" if it is."""
+        model, seconds = str(asked["model"]), min(float(asked["seconds"]), MOST_S)
+        terms = Terms(
+            model,
+            float(asked["percent"]),
+            min(int(asked["max_bytes"]), MOST_BYTES),
+            bool(asked["values"]),
+            str(asked["by"]),
+            time.time() + seconds,
+        )
+        one = self._models.get(model)
+        if one is None:
+            if not self._has_room():
+                return f"{MOST_MODELS} models are sampled already; stop one of them first"
+            one = self._models[model] = Sampled(terms)
+        one.terms, one.active = terms, True
+        one.later(seconds, self._end, model)
+        self.on = True
+        return ""
+
+    def _has_room(self) -> bool:
+        """Models that are sampled no more give way, the earliest first."""
+        if len(self._models) >= MOST_MODELS:
+            ended = next((name for name, one in self._models.items() if not one.active), None)
+            if ended is not None:
+                self._forget(ended)
+        return len(self._models) < MOST_MODELS
+
+    def _end(self, model: str) -> None:
+        one = self._models.get(model)
+        if one is None or not one.active:
+            return
+        one.active = False
+        self.on = any(each.active for each in self._models.values())
+        one.later(KEEP_S, self._forget, model)
+
+    def _forget(self, model: str) -> None:
+        self._models.pop(model).cancel()
+
+    def _rows(self, model: str, identity: str, limit: int) -> list[bytes]:
+        """The newest first, packed; an id finds all that begin with it."""
+        chosen = [one.ring for name, one in self._models.items() if model in ("", name)]
+        found: list[bytes] = []
+        size_bytes = 0
+        for one in merge(*(ring.newest_first() for ring in chosen), reverse=True):
+            if not one.id.startswith(identity):
+                continue
+            size_bytes += len(one.packed)
+            if len(found) == limit or (found and size_bytes > MOST_ANSWER_BYTES):
+                break
+            found.append(one.packed)
+        return found
+
+
+class Sampled:
+    """One model: on which terms it is or was sampled, and what was kept. `timer` ends the one,
+    and later forgets the other."""
+
+    def __init__(self, terms: Terms) -> None:
+        self.terms = terms
+        self.active = True
+        self.ring = Ring()
+        self.timer: asyncio.TimerHandle | None = None
+
+    def later(self, seconds: float, do: Callable[[str], None], model: str) -> None:
+        """In place of what was to be done before."""
+        self.cancel()
+        self.timer = asyncio.get_running_loop().call_later(seconds, do, model)
+
+    def cancel(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+
+    def row(self) -> dict[str, Any]:
+        counts = {"kept": len(self.ring), "taken": self.ring.taken}
+        return {
+            **asdict(self.terms),
+            "active": self.active,
+            **counts,
+            "size_bytes": self.ring.size_bytes,
+        }
+
+
+class Sample:
+    """One request on its way; kept when it ends or is refused."""
+
+    __slots__ = ("_arm", "_at", "_decoupled", "_inputs", "_number", "_of", "_request", "_values")
+
+    def __init__(
+        self, of: Sampled, number: int, request: InferRequest, arm: str, decoupled: bool
+    ) -> None:
+        self._of = of
+        self._number = number
+        self._request = request
+        self._arm = arm
+        self._values = of.terms.values
+        self._decoupled = decoupled
+        self._at = time.time()
+        self._inputs = seen(request.inputs, self._values)  # a client may change its shared memory
+
+    def refused(self, error: Exception) -> None:
+        """No scheduler took it."""
+        self._keep("refused", error, None)
+
+    def ended(self, reply: Reply) -> None:
+        error = reply.error
+        state = "ok" if error is None else "cancelled" if isinstance(error, Cancelled) else "failed"
+        self._keep(state, error, reply)
+
+    def _keep(self, state: str, error: Exception | None, reply: Reply | None) -> None:
+        request = self._request
+        answer = reply.unread if reply is not None and not self._decoupled else None
+        cancelled = state == "cancelled"
+        document = {
+            "id": request.id[:255],
+            "at": self._at,
+            "model": request.model,
+            "version": request.version,
+            "arm": self._arm,
+            "principal": request.principal or "",
+            "state": state,
+            "status": 200 if error is None else 0 if cancelled else status_of(error).http,
+            "error": "" if error is None or cancelled else str(error)[:LONGEST_ERROR],
+            "took_s": (time.monotonic_ns() - request.arrived_ns) * 1e-9,
+            "rows": request.rows,
+            "streamed": self._decoupled,
+            "inputs": self._inputs,
+            "outputs": seen(answer.outputs, self._values) if answer is not None else [],
+        }
+        self._of.ring.keep(self._number, document, self._of.terms.max_bytes)

@@ -1,0 +1,1 @@
+"""Shared memory of clients: what they registered, opened with care."""

@@ -1,0 +1,187 @@
+"""One traced request: what happened to it, and when. Written by the rooms it walks through.
+
+Begun by `server.trace.tracing` at a door, carried by the request (`InferRequest.trace`), ended by
+the door; then it is handed to `server.trace.writer` and belongs to that thread.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from repository.tensors import Array
+from schedulers.request import InferRequest, InferResponse
+from server.settings.trace_settings import TENSORS
+from server.trace.context import Parent
+from server.trace.sampling import Sampler
+
+
+class Wire(NamedTuple):
+    """What a door calls its points in time."""
+
+    name: str
+    receive: str
+    send: str
+
+
+HTTP = Wire("http", "HTTP_RECV", "HTTP_SEND")
+GRPC = Wire("grpc", "GRPC_WAITREAD", "GRPC_SEND")
+
+
+class Received(NamedTuple):
+    """How a request came in: between which moments (`time.monotonic_ns`), with which headers
+    (names in lower case)."""
+
+    wire: Wire
+    start_ns: int
+    end_ns: int
+    headers: Iterable[tuple[bytes, bytes]] = ()
+
+
+class Point(NamedTuple):
+    """A moment by its Triton name; on `time.monotonic_ns`."""
+
+    name: str
+    ns: int
+
+
+class Tensor(NamedTuple):
+    """A tensor as it went past; a copy, because the original's memory may be used again."""
+
+    activity: str
+    name: str
+    array: Array
+
+
+class Trace:
+    """Points in the order in which they were noted, tensors if the level asks for them.
+
+    Calls: `admitted` once the request is decoded, `answered` per response or `failed`, `sending`
+    and `sent` around each write, `end` once. `executed` comes from the scheduler.
+    """
+
+    __slots__ = (
+        "_keep",
+        "arm",
+        "error",
+        "model",
+        "number",
+        "parent",
+        "points",
+        "request_id",
+        "sampler",
+        "size_bytes",
+        "tensors",
+        "version",
+        "wire",
+    )
+
+    def __init__(
+        self,
+        number: int,
+        who: tuple[str, int],
+        received: Received,
+        parent: Parent | None,
+        sampler: Sampler,
+        keep: Callable[["Trace"], None],
+    ) -> None:
+        """`who`: the version that will answer; `keep` takes the trace over when it has ended."""
+        self.number = number
+        self.model, self.version = who
+        self.wire = wire = received.wire
+        self.parent = parent
+        self.sampler = sampler
+        self.request_id = ""
+        self.arm = ""
+        """Which arm of a route answers, as the response says it; "" without a route."""
+        self.points = [
+            Point(wire.receive + "_START", received.start_ns),
+            Point(wire.receive + "_END", received.end_ns),
+            Point("REQUEST_START", time.monotonic_ns()),
+        ]
+        self.tensors: list[Tensor] = []
+        self.size_bytes = 0
+        self.error: str | None = None
+        self._keep: Callable[[Trace], None] | None = keep
+
+    def admitted(self, request: InferRequest) -> None:
+        """It is about to be queued; from here the request carries this trace."""
+        request.trace = self
+        self.request_id = request.id
+        self._note("QUEUE_START")
+        self._copy("TENSOR_QUEUE_INPUT", request.inputs)
+
+    def executed(self, started_ns: int, input_ns: int, infer_ns: int, output_ns: int) -> None:
+        """Its batch ran from `started_ns` on; three durations in nanoseconds."""
+        infer_from = started_ns + input_ns
+        output_from = infer_from + infer_ns
+        self.points += (
+            Point("COMPUTE_START", started_ns),
+            Point("COMPUTE_INPUT_END", infer_from),
+            Point("COMPUTE_OUTPUT_START", output_from),
+            Point("COMPUTE_END", output_from + output_ns),
+        )
+
+    def answered(self, response: InferResponse) -> None:
+        """A response is back at the door."""
+        self._note("INFER_RESPONSE_COMPLETE")
+        self._copy("TENSOR_BACKEND_OUTPUT", response.outputs)
+
+    def failed(self, error: Exception) -> None:
+        """It ends with an error instead of a response."""
+        self.error = str(error) or type(error).__name__
+
+    def sending(self) -> None:
+        self._note(self.wire.send + "_START")
+
+    def sent(self) -> None:
+        self._note(self.wire.send + "_END")
+
+    def end(self) -> None:
+        """Nothing more will happen to it. Idempotent."""
+        if self._keep is not None:
+            keep, self._keep = self._keep, None
+            self._place_request_end()
+            keep(self)
+
+    def _place_request_end(self) -> None:
+        """REQUEST_END stands before the last write: that is when the answer was there."""
+        names = [point.name for point in self.points]
+        start = self.wire.send + "_START"
+        if start in names:
+            last = len(names) - 1 - names[::-1].index(start)
+            self.points.insert(last, Point("REQUEST_END", self.points[last].ns))
+        else:
+            self._note("REQUEST_END")
+
+    def _note(self, name: str) -> None:
+        self.points.append(Point(name, time.monotonic_ns()))
+
+    def _copy(self, activity: str, tensors: Any) -> None:
+        if TENSORS not in self.sampler.settings.level:
+            return
+        for name, array in tensors.items():
+            self.tensors.append(Tensor(activity, name, np.array(array)))
+            self.size_bytes += _size(array)
+
+
+@contextmanager
+def following(trace: Trace | None) -> Iterator[None]:
+    """Inside, a request runs its course; where that ends, or fails, its trace ends."""
+    try:
+        yield
+    except Exception as error:
+        if trace is not None:
+            trace.failed(error)
+        raise
+    finally:
+        if trace is not None:
+            trace.end()
+
+
+def _size(array: Array) -> int:
+    if array.dtype == np.object_:
+        return sum(map(len, array.ravel().tolist()))
+    return array.nbytes

@@ -1,0 +1,1 @@
+"""What the control process wants of this gateway: received, kept on disk, made one with folders."""

@@ -1,0 +1,121 @@
+"""The control process as its gateway sees it: started, watched, started again, ended.
+
+It dies with the gateway (it sees to that itself, `server.admin.process`); the gateway never dies
+with it, and never waits for it.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from repository.pipes import feed
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 30.0
+STEADY_S = 60.0
+"""A process that lived this long is started again at once."""
+
+ANOTHER, TAKE_OVER_S = 75, 5.0
+"""Exit status of one that found another serving the same state folder, and how soon to try to
+take over from it."""
+
+END_S = 10.0
+"""Longest it may take to end when asked to."""
+
+_ROOT = str(Path(__file__).resolve().parent.parent.parent)
+_log = logging.getLogger(__name__)
+
+
+class ControlChild:
+    """Keeps one control process alive. `facts` is what it is told of the settings, as JSON."""
+
+    def __init__(self, facts: Mapping[str, Any]) -> None:
+        self._facts = json.dumps({**facts, "parent": os.getpid()}, default=str).encode()
+        self._process: asyncio.subprocess.Process | None = None
+        self.restarts = 0
+
+    @property
+    def pid(self) -> int | None:
+        """None while it is not running."""
+        process = self._process
+        return process.pid if process is not None and process.returncode is None else None
+
+    async def run(self) -> None:
+        """Start it, and start it again whenever it ends, until cancelled; then end it."""
+        pause_s = FIRST_PAUSE_S
+        try:
+            while True:
+                began = time.monotonic()
+                ending = await self._live()
+                lived_s = time.monotonic() - began
+                if not ending:
+                    await asyncio.sleep(TAKE_OVER_S)
+                    continue
+                pause_s = FIRST_PAUSE_S if lived_s > STEADY_S else pause_s
+                _log.error(
+                    "the control process %s after %.1f s; serving goes on, and it is started again "
+                    "in %.1f s",
+                    ending,
+                    lived_s,
+                    pause_s,
+                )
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+                self.restarts += 1
+        finally:
+            await self._end()
+
+    async def _live(self) -> str:
+        """How it ended, in words; "" when another one serves the state folder."""
+        try:
+            code = await self._run()
+        except OSError as error:  # no memory, or too many processes, this moment
+            return f"cannot be started ({error})"
+        return "" if code == ANOTHER else _ending(code)
+
+    async def _run(self) -> int:
+        """Raises OSError."""
+        paths = [_ROOT, *filter(None, [os.environ.get("PYTHONPATH")])]
+        self._process = process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-P",
+            "-m",
+            "server.admin.process",
+            stdin=asyncio.subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            start_new_session=True,  # Ctrl-C is the gateway's to answer
+        )
+        assert process.stdin is not None
+        with suppress(ConnectionError):
+            await feed(process.stdin, self._facts)
+        process.stdin.close()
+        return await process.wait()
+
+    async def _end(self) -> None:
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        with suppress(ProcessLookupError):
+            process.terminate()
+        try:
+            await asyncio.wait_for(process.wait(), END_S)
+        except TimeoutError:
+            _log.warning("the control process has not ended after %g s and is killed", END_S)
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+
+def _ending(code: int) -> str:
+    if code >= 0:
+        return f"ended with exit code {code}"
+    with suppress(ValueError):
+        return f"died with signal {-code} ({signal.Signals(-code).name})"
+    return f"died with signal {-code}"

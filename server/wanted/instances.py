@@ -1,0 +1,81 @@
+"""What this gateway runs, how much memory that was granted, and whose workers died, for the control
+process to show.
+"""
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from backends.host.streak import Streak, joined
+from server.fleet.memory_ledger import Account
+from server.routing.workers import deaths_of, resident_of
+from server.served import Served
+
+SHOWN_GRANTS = 50
+
+
+def running(served: Iterable[Served], accounts: Iterable[Account]) -> dict[str, Any]:
+    """Plain maps: a row a version, and each device's budget with its largest holders."""
+    return {
+        "pid": os.getpid(),
+        "resident_bytes": resident_of(os.getpid()),
+        "machine_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "accounts": [_account(one) for one in accounts],
+        "rows": [_row(one) for one in served],
+    }
+
+
+def dying(served: Iterable[Served]) -> dict[str, Any]:
+    """A row for each version of which a worker has died; cheap where none has."""
+    return {"rows": [row for one in served if (row := _dying(one)) is not None]}
+
+
+def _dying(served: Served) -> dict[str, Any] | None:
+    told = (getattr(one, "streak", None) for one in served.instances)
+    streak = joined(one for one in told if isinstance(one, Streak))
+    if not streak.deaths:
+        return None
+    return {
+        "model": served.version.name,
+        "version": served.version.number,
+        "instances": len(served.instances),
+        "ready": sum(one.ready for one in served.instances),
+        "deaths": streak.deaths,
+        "since": streak.since,
+        "last": streak.last,
+        "ending": streak.ending,
+    }
+
+
+def _row(served: Served) -> dict[str, Any]:
+    instances, counters = served.instances, served.counters
+    pids = [pid for one in instances if (pid := getattr(one, "pid", None))]
+    return {
+        "model": served.version.name,
+        "version": served.version.number,
+        "backend": served.version.config.backend,
+        "devices": sorted({str(one.device) for one in instances}),
+        "instances": len(instances),
+        "ready": sum(one.ready for one in instances),
+        "deaths": sum(map(deaths_of, instances)),
+        "pids": pids,
+        "resident_bytes": sum(map(resident_of, pids)),
+        "pending": counters.pending,
+        "inflight": served.scheduler.inflight(),
+        "succeeded": counters.success,
+        "failed": sum(counters.failure.values()),
+        "load_s": served.load_seconds,
+    }
+
+
+def _account(account: Account) -> dict[str, Any]:
+    return {
+        "device": account.device,
+        "budget_bytes": account.budget,
+        "granted_bytes": account.granted,
+        "holders": len(account.grants),
+        "grants": [
+            {"holder": one.holder, "bytes": one.bytes, "least_bytes": one.least}
+            for one in account.grants[:SHOWN_GRANTS]
+        ],
+    }

@@ -1,0 +1,157 @@
+"""The gateway's end of the link: desired state comes in, the states of versions and the counters
+of routes go out.
+
+Connects to the control process for as long as it lives, and again when it is back.
+"""
+
+import asyncio
+import itertools
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from control.desired import Desired, decode
+from server.wanted.frames import BadFrame, pack_frame, read_frame
+
+RETRY_S = 0.2
+"""Between two tries to connect; the socket is local, and a control process starts in a second."""
+
+BROKEN_S = 5.0
+"""Until the link is made anew after an error of ours: the log is not to be flooded."""
+
+WRITE_S = 10.0
+"""Longest the control process may take to read what is reported; then the link is made anew."""
+
+COUNT_S, ALL_EVERY = 1.0, 5
+"""Between two reports of what routes have counted; each fifth tells everything, so that the control
+process knows that nothing was missed, and that we live."""
+
+Reports = Callable[[], dict[str, Any]]
+"""What to report now: a `loads` frame."""
+
+Counts = Callable[[bool], Iterator[dict[str, Any]]]
+"""What routes have counted, in `windows` frames: what is new, or everything."""
+
+Answers = Callable[[Mapping[str, Any]], dict[str, Any]]
+"""What the control process asks for, and is waiting for; on the loop, so it must be brief."""
+
+_log = logging.getLogger(__name__)
+
+
+class Link:
+    """One gateway's link. `told` gets every desired state that arrives; all on the loop's thread.
+
+    `report()` says that there may be something new to report; the frame is asked for when it can
+    be sent, so that changes in quick succession make one frame. `counts` is asked every second.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        server: str,
+        told: Callable[[Desired], None],
+        reports: Reports,
+        counts: Counts = lambda _: iter(()),
+        answers: Answers = lambda _: {},
+    ) -> None:
+        self._path = path
+        self._server = server
+        self._told = told
+        self._reports = reports
+        self._counts = counts
+        self._answers = answers
+        self._news = asyncio.Event()
+        self._reported: dict[str, Any] | None = None
+        self.connected = False
+
+    def report(self) -> None:
+        self._news.set()
+
+    async def run(self) -> None:
+        """Hold the link until cancelled."""
+        while True:
+            pause_s = RETRY_S
+            try:
+                await self._hold()
+            except OSError:
+                pass  # nobody listens there yet, or not any more
+            except Exception:  # noqa: BLE001 - the next state, a kill switch perhaps, must arrive
+                _log.exception("the link to the control process broke. This is a bug.")
+                pause_s = BROKEN_S
+            await asyncio.sleep(pause_s)
+
+    async def _hold(self) -> None:
+        """One connection, from greeting to loss. Raises OSError when there is none to be had."""
+        reader, writer = await asyncio.open_unix_connection(self._path)
+        try:
+            writer.write(pack_frame({"kind": "hello", "server": self._server, "pid": os.getpid()}))
+            self._reported = None
+            self._news.set()
+            self.connected = True
+            await _first_of(self._listen(reader, writer), self._tell(writer), self._count(writer))
+        except BadFrame as error:
+            _log.error("the link to the control process is made anew: %s", error)
+        finally:
+            self.connected = False
+            writer.close()
+
+    async def _listen(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while (frame := await read_frame(reader)) is not None:
+            if frame.get("kind") == "desired":
+                self._told(await asyncio.to_thread(_desired, frame))
+            elif frame.get("kind") == "ask":
+                await _send(writer, self._answer(frame))
+
+    def _answer(self, frame: Mapping[str, Any]) -> dict[str, Any]:
+        """Raises BadFrame."""
+        try:
+            return {"kind": "answer", "number": frame["number"], **self._answers(frame)}
+        except (KeyError, TypeError, ValueError) as error:
+            raise BadFrame(f"a question that is none: {error}") from error
+
+    async def _tell(self, writer: asyncio.StreamWriter) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            frame = self._reports()
+            if frame == self._reported:
+                continue
+            self._reported = frame
+            await _send(writer, frame)
+
+    async def _count(self, writer: asyncio.StreamWriter) -> None:
+        for number in itertools.count():
+            for frame in self._counts(number % ALL_EVERY == 0):
+                await _send(writer, frame)
+                await asyncio.sleep(0)  # requests go first
+            await asyncio.sleep(COUNT_S)
+
+
+def _desired(frame: Mapping[str, Any]) -> Desired:
+    """A large one takes longer than the loop should stand. Raises BadFrame."""
+    try:
+        return decode(frame["state"])
+    except (KeyError, ValueError) as error:
+        raise BadFrame(f"a desired state that cannot be read: {error}") from error
+
+
+async def _send(writer: asyncio.StreamWriter, frame: dict[str, Any]) -> None:
+    """Raises TimeoutError (an OSError) when the control process does not read."""
+    writer.write(pack_frame(frame))
+    async with asyncio.timeout(WRITE_S):
+        await writer.drain()
+
+
+async def _first_of(*jobs: Any) -> None:
+    """Run all until one ends, end the others, and raise what it raised."""
+    tasks = [asyncio.ensure_future(job) for job in jobs]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in done:
+        task.result()

@@ -1,0 +1,92 @@
+"""One Snapshot from two sources: the model repository folders, and what the control process wants.
+
+Pure. `server.wanted.repository` feeds it; the result goes to the fleet.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from control.desired import Desired, Pin, WantedModel
+from repository.model import ModelFolder, ModelVersion, PinnedVersion, Snapshot
+
+Sealed = ModelFolder | str
+"""A model as its snapshot in the store has it, or why that cannot be read."""
+
+
+def merge(seen: Snapshot, desired: Desired, sealed: Callable[[str], Sealed]) -> Snapshot:
+    """`seen` with the pushed models and the pins of `desired`; `sealed` reads a digest's snapshot.
+
+    A name that stands in a folder and is pushed too is a problem, as it is for two folders.
+    """
+    models, problems = dict(seen.models), dict(seen.problems)
+    delivered = set()
+    for wanted in desired.models:
+        if not wanted.snapshot:
+            folder = models.get(wanted.name)
+            if folder is not None:
+                models[wanted.name] = _pinned(folder, wanted.pins, sealed)
+            continue
+        delivered.add(wanted.name)
+        found = _delivered(wanted, seen, sealed)
+        models.pop(wanted.name, None)
+        if isinstance(found, str):
+            problems[wanted.name] = found
+        else:
+            models[wanted.name] = _pinned(found, wanted.pins, sealed)
+    return Snapshot(
+        seen.revision,
+        MappingProxyType(models),
+        MappingProxyType(problems),
+        frozenset(delivered),
+        desired.revision,
+    )
+
+
+def _delivered(wanted: WantedModel, seen: Snapshot, sealed: Callable[[str], Sealed]) -> Sealed:
+    if wanted.name in seen.models or wanted.name in seen.problems:
+        return (
+            f"model '{wanted.name}' is pushed to the git repository '{wanted.repository}' and also "
+            "lies in a model repository folder; keep one of them"
+        )
+    found = sealed(wanted.snapshot)
+    if isinstance(found, str) or found.name == wanted.name:
+        return found
+    return (
+        f"snapshot {wanted.snapshot} is of '{found.name}', not of '{wanted.name}'. This is a bug."
+    )
+
+
+def _pinned(
+    folder: ModelFolder, pins: Iterable[Pin], sealed: Callable[[str], Sealed]
+) -> ModelFolder:
+    """`folder` with what is referred to; a pin whose files are gone pins nothing."""
+    by: dict[int, list[str]] = {}
+    found: dict[int, PinnedVersion] = {}
+    own = {version.number: version for version in folder.versions}
+    for pin in pins:
+        by.setdefault(pin.version, []).append(pin.by)
+        source = folder if pin.version in own else _elsewhere(pin, sealed)
+        version = _version(source, pin.version)
+        if source is not None and version is not None:
+            found[pin.version] = PinnedVersion(
+                version, source.core_digest, source.instances_digest, ", ".join(by[pin.version])
+            )
+    return replace(folder, pins=tuple(found[number] for number in sorted(found)))
+
+
+def _elsewhere(pin: Pin, sealed: Callable[[str], Sealed]) -> ModelFolder | None:
+    found = sealed(pin.snapshot) if pin.snapshot else None
+    return found if isinstance(found, ModelFolder) else None
+
+
+def _version(folder: ModelFolder | None, number: int) -> ModelVersion | None:
+    versions: Iterable[ModelVersion] = folder.versions if folder else ()
+    return next((version for version in versions if version.number == number), None)
+
+
+def aliases_of(desired: Desired) -> Mapping[str, Mapping[str, int]]:
+    """Model → alias → version, frozen."""
+    return MappingProxyType(
+        {model: MappingProxyType(dict(names)) for model, names in desired.aliases.items()}
+    )

@@ -1,0 +1,81 @@
+"""The repository as the fleet sees it: the watched folders and the wanted snapshots in one.
+
+Stands in for `repository.watch.Repository` with the same two methods.
+"""
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator
+
+from control.desired import Desired
+from repository.model import Snapshot
+from repository.watch import Repository
+from server.wanted.merge import merge
+from server.wanted.store import SnapshotStore
+
+
+class WantedRepository:
+    """`follow_folders` says whether changes in the folders count; those of `want` always do."""
+
+    def __init__(
+        self, folders: Repository, store: SnapshotStore, desired: Desired, follow_folders: bool
+    ) -> None:
+        self._folders = folders
+        self._store = store
+        self._follow_folders = follow_folders
+        self._seen: Snapshot | None = None
+        self._merging = threading.Lock()  # the store has two callers, snapshot and changes
+        self._news = asyncio.Event()
+        self._closed = False
+        self.desired = desired
+
+    def want(self, desired: Desired) -> None:
+        """From now on; `changes` yields what it makes of the repository. On the loop's thread."""
+        self.desired = desired
+        self._news.set()
+
+    def snapshot(self) -> Snapshot:
+        """Look at the folders now; blocks. Raises BadRepository."""
+        seen = self._folders.snapshot()
+        self._remember(seen)
+        return self._merged(seen)
+
+    async def changes(self) -> AsyncGenerator[Snapshot, None]:
+        """Each new state, until `close`; call `snapshot` first. Raises what keeps the folders from
+        being followed."""
+        watching = asyncio.create_task(self._watch()) if self._follow_folders else None
+        try:
+            while True:
+                await self._news.wait()
+                self._news.clear()
+                if self._closed or (watching is not None and watching.done()):
+                    return
+                if self._seen is not None:
+                    yield await asyncio.to_thread(self._merged, self._seen)
+        finally:
+            self._folders.close()
+            if watching is not None:
+                await watching
+
+    def close(self) -> None:
+        """End `changes`; call it on the loop."""
+        self._closed = True
+        self._news.set()
+        self._folders.close()
+
+    async def _watch(self) -> None:
+        try:
+            async for seen in self._folders.changes():
+                self._remember(seen)
+                self._news.set()
+        finally:
+            self._news.set()
+
+    def _remember(self, seen: Snapshot) -> None:
+        """A look that took longer than a later one does not bring back what was before."""
+        if self._seen is None or seen.revision > self._seen.revision:
+            self._seen = seen
+
+    def _merged(self, seen: Snapshot) -> Snapshot:
+        with self._merging:
+            return merge(seen, self.desired, self._store.sealed)

@@ -1,0 +1,260 @@
+"""The control API behind real sockets, on a thread of its own: `with api(database, folder) as a`.
+
+`a.ask("GET", "/me", token=...)` talks over TCP, `a.local("GET", "/me")` over the Unix socket.
+"""
+
+import asyncio
+import base64
+import http.client
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from control.access.rates import Failures, Rates
+from control.access.tokens import create_token
+from control.access.users import create_user
+from control.database import Database
+from control.history import last_event
+from control.transaction import SYSTEM
+from server import VERSION
+from server.admin.app import admin_app
+from server.admin.commits import Commits
+from server.admin.hosts import known_hosts
+from server.admin.peer import PeerProtocol
+from server.admin.services import Facts, Services, SettingView
+from server.samples.samples import Samples
+from server.wanted.instances import dying, running
+
+START_SECS, ANSWER_SECS = 20.0, 20.0
+PASSWORD = "correct horse battery"
+
+
+@dataclass
+class Answered:
+    """A response; `json` decodes its body."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def text(self) -> str:
+        return self.body.decode(errors="replace")
+
+    @property
+    def code(self) -> str:
+        """The envelope's code."""
+        return str(self.json["error"]["code"])
+
+    @property
+    def message(self) -> str:
+        return str(self.json["error"]["message"])
+
+
+@dataclass
+class Api:
+    """A running API. `bells` counts how often the deployer was rung; `admin` is for a test's own
+    headers, `rollout` for the id of one it has begun."""
+
+    database: Database
+    services: Services
+    port: int
+    socket_path: Path
+    loop: asyncio.AbstractEventLoop
+    bells: list[int] = field(default_factory=list)
+    admin: dict[str, str] = field(default_factory=dict)
+    rollout: str = ""
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        token: str = "",
+        headers: dict[str, str] | None = None,
+    ) -> Answered:
+        """Over TCP; `path` is below /api/v1 unless it begins with two slashes."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=ANSWER_SECS)
+        said = ({"Authorization": f"Bearer {token}"} if token else {}) | (headers or {})
+        return _ask(connection, method, path, body, said)
+
+    def local(
+        self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
+    ) -> Answered:
+        """Over the Unix socket, as the server's own user."""
+        connection = http.client.HTTPConnection("localhost", timeout=ANSWER_SECS)
+        connection.sock = socket.socket(socket.AF_UNIX)
+        connection.sock.settimeout(ANSWER_SECS)
+        connection.sock.connect(str(self.socket_path))
+        return _ask(connection, method, path, body, headers or {})
+
+    def user(self, name: str, role: str) -> str:
+        """Make a user with `PASSWORD`; the value of its Authorization header."""
+        with self.database.change(SYSTEM) as tx:
+            create_user(tx, name, role, PASSWORD)
+        return basic(name, PASSWORD)
+
+    def token(self, user: str, *scopes: str, **terms: Any) -> str:
+        """The text of a new token of a user."""
+        with self.database.change(SYSTEM) as tx:
+            return create_token(tx, user, "test", scopes, **terms).text
+
+
+def basic(name: str, password: str) -> str:
+    return "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()
+
+
+@contextmanager
+def api(database: Database, folder: Path, **changes: Any) -> Iterator[Api]:
+    """Serve the API over `database`; `changes` are fields of Services."""
+    started: list[Api] = []
+    ready, stop = threading.Event(), threading.Event()
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            asyncio.run(_serve(database, folder, changes, started, ready, stop))
+        except BaseException as error:
+            failed.append(error)
+            ready.set()
+            raise
+
+    thread = threading.Thread(target=run, name="api")
+    thread.start()
+    try:
+        assert ready.wait(START_SECS)
+        assert not failed, failed
+        yield started[0]
+    finally:
+        stop.set()
+        thread.join(START_SECS)
+        assert not thread.is_alive()
+
+
+async def _serve(
+    database: Database,
+    folder: Path,
+    changes: dict[str, Any],
+    started: list[Api],
+    ready: threading.Event,
+    stop: threading.Event,
+) -> None:
+    build = changes.pop("build", admin_app)
+    commits = Commits(lambda: _last_event(database), changes.pop("poll_s", 0.5))
+    database.committed = commits.committed
+    bells: list[int] = []
+    samples = Samples()
+
+    async def ask_gateway(what: str, **facts: Any) -> Mapping[str, Any]:
+        if what == "running":
+            return running((), ())
+        if what == "dying":
+            return dying(())
+        return samples.answer({"what": what, **facts})
+
+    services = Services(
+        database=database,
+        commits=commits,
+        facts=changes.pop("facts", facts(folder)),
+        rates=Rates(),
+        failures=Failures(),
+        archive=changes.pop("archive", lambda out: out.write(b"a tar")),
+        deployable=lambda: bells.append(1),
+        url=lambda: "http://127.0.0.1:8003",
+        **{"ask_gateway": ask_gateway, **changes},
+    )
+    app: Any = build(services)
+    tcp = socket.create_server(("127.0.0.1", 0))
+    path = folder / "api.sock"
+    unix = socket.socket(socket.AF_UNIX)
+    unix.bind(str(path))
+    servers = [
+        _Server(_config(app, "httptools")),
+        _Server(_config(app, PeerProtocol)),
+    ]
+    tasks = [
+        asyncio.create_task(server.serve(sockets=[one]))
+        for server, one in zip(servers, (tcp, unix), strict=True)
+    ]
+    for server in servers:
+        await server.up.wait()
+    port = tcp.getsockname()[1]
+    started.append(Api(database, services, port, path, asyncio.get_running_loop(), bells))
+    ready.set()
+    await asyncio.to_thread(stop.wait)
+    await commits.close()
+    for server in servers:
+        server.should_exit = True
+    await asyncio.gather(*tasks)
+
+
+class _Server(uvicorn.Server):
+    """Says when it listens."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.up = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.up.set()
+
+
+def facts(folder: Path, **changes: Any) -> Facts:
+    """Facts of a test's server, whose store lies in `folder`."""
+    usual: dict[str, Any] = {
+        "server_id": "server1",
+        "version": VERSION,
+        "store": folder / "store",
+        "public_url": "",
+        "hosts": known_hosts("127.0.0.1", ""),
+        "settings": (SettingView("http_port", "8000", "default", "Port of the REST door."),),
+    }
+    return Facts(**usual | changes)
+
+
+def _last_event(database: Database) -> int:
+    with database.reading() as session:
+        return last_event(session)
+
+
+def _config(app: Any, http: Any) -> uvicorn.Config:
+    return uvicorn.Config(app, http=http, lifespan="off", log_config=None, access_log=False)
+
+
+def _ask(
+    connection: http.client.HTTPConnection,
+    method: str,
+    path: str,
+    body: Any,
+    headers: dict[str, str],
+) -> Answered:
+    try:
+        raw = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+        kind = {} if raw is None else {"Content-Type": "application/json"}
+        target = path[1:] if path.startswith("//") else "/api/v1" + path
+        connection.request(method, target, raw, kind | headers)
+        response = connection.getresponse()
+        found = {name.lower(): value for name, value in response.getheaders()}
+        return Answered(response.status, found, response.read())
+    finally:
+        connection.close()
+
+
+Made = Callable[..., Api]

@@ -1,0 +1,148 @@
+"""A bad night, from the overview: which model fails, since when, why, and who changed what, each
+within two clicks. Ada pushed a version whose worker dies at every request, otto gave it traffic.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from http.client import HTTPConnection, HTTPException
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from browser_support import PATIENCE_MS, log_in, page
+from console_seed import PASSWORD, PEOPLE
+from yard_support import Yard, write_identity, yard
+
+pytestmark = pytest.mark.slow
+expect.set_options(timeout=PATIENCE_MS)
+
+DIES = """import os
+import sys
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        print("the price list is gone", file=sys.stderr, flush=True)
+        os._exit(3)
+"""
+CONFIG = """name: "prices"
+backend: "python"
+max_batch_size: 0
+input { name: "INPUT0" data_type: TYPE_FP32 dims: -1 }
+output { name: "OUTPUT0" data_type: TYPE_FP32 dims: -1 }
+instance_group { count: 1 kind: KIND_CPU }
+"""
+STEADY = """import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        values = [pb_utils.get_input_tensor_by_name(one, "INPUT0").as_numpy() for one in requests]
+        return [
+            pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT0", one)]) for one in values
+        ]
+"""
+
+
+@pytest.fixture(scope="module")
+def night(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+    with yard(tmp_path_factory.mktemp("incident")) as y:
+        for name, role in PEOPLE.items():
+            y.api("POST", "/users", {"name": name, "role": role, "password": PASSWORD})
+        arms: list[dict[str, Any]] = []
+        work = y.repository("shop", formats=["python", "config"])
+        for version, code in ((1, STEADY), (2, DIES)):
+            home = work / "models" / "prices" / str(version)
+            home.mkdir(parents=True)
+            (home / "model.py").write_text(code)
+            (home.parent / "config.pbtxt").write_text(CONFIG)
+            y.commit(work, f"Prices, the version {version}")
+            y.push(work)
+            y.wait_versions("prices", *range(1, version + 1))
+            arm = {"name": f"v{version}", "model": "prices", "version": version}
+            arms.append({**arm, "weight": 0 if arms else 100})
+            assert y.api("PUT", "/routes/shop", {"arms": arms})[0] == 200
+        with page(browser) as tab:
+            change_the_weights(tab, y)
+        write_identity(work, "digits", 1, config="# a mistake\nmax_queue_size: 1\n")
+        y.commit(work, "Digits")
+        y.push(work, ok=False)
+        crash(y)
+        yield y
+
+
+def url_of(y: Yard) -> str:
+    return f"http://127.0.0.1:{y.admin_port}"
+
+
+def change_the_weights(tab: Page, y: Yard) -> None:
+    log_in(tab, url_of(y), "otto", PASSWORD)
+    tab.goto(f"{url_of(y)}/routes/shop")
+    tab.fill("input[name='weight.v2']", "10")
+    tab.click("text=Set the weights")
+    expect(tab.locator("#live tr", has_text="v2").first).to_contain_text("10 %")
+
+
+def crash(y: Yard) -> None:
+    """Requests to the new version until they have cost it its worker thrice."""
+    tensor = {"name": "INPUT0", "shape": [1], "datatype": "FP32", "data": [1]}
+    body = json.dumps({"inputs": [tensor]})
+
+    def thrice() -> bool:
+        with suppress(OSError, HTTPException):
+            connection = HTTPConnection("127.0.0.1", y.server.http_port, timeout=30)
+            connection.request("POST", "/v2/models/prices/versions/2/infer", body)
+            connection.getresponse().read()
+            connection.close()
+        rows: list[Any] = y.api("GET", "/deaths")[1]["items"]
+        return [one["deaths"] >= 3 for one in rows] == [True]
+
+    y.wait_for(thrice, "the worker to have died three times", 60)
+
+
+@pytest.fixture
+def overview(browser: Browser, night: Yard) -> Iterator[Page]:
+    with page(browser) as tab:
+        log_in(tab, url_of(night), "otto", PASSWORD)
+        tab.goto(url_of(night))
+        yield tab
+
+
+def problem(tab: Page, text: str) -> Locator:
+    found = tab.locator(".problems > li", has_text=text)
+    expect(found).to_have_count(1)
+    return found
+
+
+def test_which_version_fails_since_when_and_why_stands_on_the_overview(overview: Page) -> None:
+    told = problem(overview, "prices version 2").inner_text()
+    assert "its worker dies again and again" in told
+    assert "exited with status 3" in told
+    assert "the price list is gone" in told
+    assert "brought by ada" in told
+    assert "UTC" in told.partition("since")[2]
+
+
+def test_who_brought_the_version_and_with_which_commit_is_two_clicks_away(overview: Page) -> None:
+    problem(overview, "prices version 2").locator("a").click()
+    expect(overview.locator("h1")).to_contain_text("prices")
+    overview.locator("#live a[href^='/pushes/']").first.click()
+    expect(overview.locator("main")).to_contain_text("Prices, the version 2")
+    expect(overview.locator("main")).to_contain_text("ada")
+
+
+def test_who_changed_the_weights_and_from_what_is_one_click_away(overview: Page) -> None:
+    expect(overview.locator(".events")).to_contain_text("route shop changed by otto")
+    overview.click("text=Who changed what")
+    row = overview.locator("tr", has_text="route.changed").first
+    expect(row).to_contain_text("user:otto")
+    expect(row).to_contain_text("10")
+
+
+def test_why_a_push_was_refused_is_one_click_away(overview: Page) -> None:
+    told = problem(overview, "push to shop was refused")
+    expect(told).to_contain_text("brought by ada")
+    told.locator("a").click()
+    expect(overview.locator("pre.text").first).to_contain_text("did you mean max_batch_size")

@@ -1,0 +1,182 @@
+"""Lists on the server: sorted, filtered, cut into pages; what is wrong now; words and sizes."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from admin_support import Api
+from admin_ui.problems import Seen, problems
+from admin_ui.text import age, count, duration, link, moment, number, plain, size, spoken, who
+from admin_ui.words import words
+from console_support import person
+from control import loads
+from control.clock import text_of
+from control.transaction import Actor
+
+NOW = datetime(2026, 11, 22, 3, 0, tzinfo=UTC)
+AT = text_of(NOW - timedelta(minutes=3))
+
+
+@pytest.fixture
+def many(running: Api) -> Api:
+    rows = [(f"model{number:03}", 1, "READY", "") for number in range(120)]
+    with running.database.change(Actor("server:server1", "system")) as tx:
+        loads.record(tx, "server1", [*rows, ("zebra", 1, "FAILED", "stripes")])
+    return running
+
+
+def test_a_list_is_sorted_filtered_and_paged_on_the_server(many: Api) -> None:
+    vera = person(many, "viewer", "vera")
+
+    def names(query: str) -> list[str]:
+        return [row["name"] for row in vera.get(f"/models.json?{query}").json["items"]]
+
+    assert names("")[:2] == ["model000", "model001"]
+    assert len(names("")) == 50
+    assert names("page=3")[-1] == "zebra"
+    assert names("sort=-name")[0] == "zebra"
+    assert names("sort=state")[0] == "zebra"
+    assert names("q=ZEB") == ["zebra"]
+    assert names("state=FAILED") == ["zebra"]
+    assert names("page=99&sort=nonsense&q=")[-1] == "zebra"
+
+
+def test_a_pages_links_keep_the_rest_of_the_query(many: Api) -> None:
+    shown = person(many, "viewer", "vera").get("/models?q=model&sort=-name").text
+    assert 'href="/models?q=model&amp;sort=-name&amp;page=2"' in shown
+    assert "120 models of 121" in shown
+    assert 'aria-sort="descending"' in shown
+
+
+def load(state: str, version: int = 1, server: str = "s1") -> dict[str, object]:
+    facts = {"server": server, "model": "digits", "version": version, "state": state}
+    return {**facts, "reason": "cut short", "at": AT}
+
+
+def push(state: str, ref: str = "main", at: str = AT) -> dict[str, object]:
+    return {
+        "id": f"{state}{ref}", "repository": "vision", "ref": ref, "state": state,
+        "finished_at": at, "received_at": at, "reason": "", "report": "one\ntwo", "pusher": "ada",
+    }  # fmt: skip
+
+
+ALIVE = [{"id": "s1", "alive": True, "seen_at": AT}]
+
+
+def test_a_version_that_failed_is_told_once_with_who_brought_it() -> None:
+    models = [{"name": "digits", "push": "served-main"}]
+    pushes = [{**push("served"), "id": "served-main"}]
+    told = problems(Seen([load("FAILED"), load("FAILED", 0)], ALIVE, models, pushes), NOW)
+    assert [(one.kind, one.title, one.who) for one in told] == [
+        ("load", "digits version 1 failed on server s1", "ada")
+    ]
+
+
+def test_a_dead_server_is_told_first_and_what_it_said_last_is_not() -> None:
+    dead = [{"id": "s2", "alive": False, "seen_at": AT}]
+    told = problems(Seen([load("FAILED", 1, "s2"), load("FAILED")], [*ALIVE, *dead], []), NOW)
+    assert [one.title for one in told] == [
+        "server s2 is silent",
+        "digits version 1 failed on server s1",
+    ]
+
+
+def test_a_refused_push_is_told_until_a_better_one_follows_or_a_day_has_gone() -> None:
+    yesterday = text_of(NOW - timedelta(days=2))
+    assert [one.why for one in problems(Seen([], ALIVE, [], [push("refused")]), NOW)] == [
+        "one\ntwo"
+    ]
+    assert not problems(Seen([], ALIVE, [], [push("served"), push("refused")]), NOW)
+    assert not problems(Seen([], ALIVE, [], [push("failed", at=yesterday)]), NOW)
+
+
+def failure(minutes_ago: float, version: int = 1) -> dict[str, object]:
+    at = text_of(NOW - timedelta(minutes=minutes_ago))
+    data = {"server": "s1", "version": version, "state": "FAILED", "reason": "its worker died"}
+    return {"subject": "model:digits", "at": at, "data": data}
+
+
+def test_a_version_that_is_up_but_fails_again_and_again_is_told_once() -> None:
+    models = [{"name": "digits", "push": "p"}]
+    pushes = [{**push("served"), "id": "p"}]
+    events = [failure(1), failure(2), failure(9), failure(30)]
+    (told,) = problems(Seen([load("READY")], ALIVE, models, pushes, events), NOW)
+    assert told.title == "digits version 1 fails again and again on server s1"
+    assert told.why == "3 times in 10 minutes, the last time: its worker died"
+    assert (told.since, told.who, told.to) == (failure(9)["at"], "ada", "/models/digits")
+    assert not problems(Seen([load("READY")], ALIVE, [], [], events[:2]), NOW)
+    assert not problems(Seen([load("LOADING")], ALIVE, [], [], events), NOW)
+
+
+def death(count: int, minutes_ago: float = 1, server: str = "s1") -> dict[str, object]:
+    last, since = (text_of(NOW - timedelta(minutes=ago)) for ago in (minutes_ago, 90))
+    where = {"server": server, "model": "digits", "version": 1, "instances": 2, "ready": 1}
+    return {**where, "deaths": count, "since": since, "last": last, "ending": "exited with 3"}
+
+
+@pytest.mark.parametrize("state", ["READY", "FAILED"])
+def test_a_worker_that_dies_again_and_again_is_told_once_up_or_not(state: str) -> None:
+    models, pushes = [{"name": "digits", "push": "p"}], [{**push("served"), "id": "p"}]
+    events = [failure(1), failure(2), failure(9)]
+    seen = Seen([load(state)], ALIVE, models, pushes, events, deaths=[death(12)])
+    (told,) = problems(seen, NOW)
+    assert told.title == "digits version 1: its worker dies again and again on server s1"
+    assert told.why == (
+        "12 deaths, 1 of 2 instances ready now; the last, at 2026-11-22 02:59:00 UTC, exited with 3"
+    )
+    assert (told.since, told.who, told.to) == (death(12)["since"], "ada", "/models/digits")
+
+
+def test_few_deaths_and_those_of_long_ago_are_no_problem() -> None:
+    for one in (death(2), death(12, minutes_ago=11)):
+        assert not problems(Seen([load("READY")], ALIVE, [], deaths=[one]), NOW)
+
+
+def test_a_thrown_kill_switch_is_told_with_who_threw_it() -> None:
+    calm = {"name": "shop", "only": "", "updated_at": AT, "updated_by": "user:ada"}
+    routes = [calm, {**calm, "name": "digits", "only": "stable"}]
+    (told,) = problems(Seen([], ALIVE, [], routes=routes), NOW)
+    assert (told.title, told.to) == ("the kill switch of route digits is thrown", "/routes/digits")
+    assert told.who == "user:ada"
+
+
+def rollout(phase: str, name: str = "digits", at: str = AT) -> dict[str, object]:
+    facts = {"id": f"{phase}1", "name": name, "candidate": 3, "reason": "too slow", "by": "ada"}
+    return {**facts, "phase": phase, "finished_at": at, "updated_at": at}
+
+
+def test_a_rollout_that_was_taken_back_is_told_until_a_newer_one_begins() -> None:
+    (told,) = problems(Seen([], ALIVE, [], rollouts=[rollout("degraded")]), NOW)
+    assert told.title == "rollout of digits to version 3 was taken back"
+    assert told.why == "too slow"
+    assert not problems(Seen([], ALIVE, [], rollouts=[rollout("step"), rollout("degraded")]), NOW)
+    old = rollout("degraded", at=text_of(NOW - timedelta(days=2)))
+    assert not problems(Seen([], ALIVE, [], rollouts=[old]), NOW)
+
+
+def test_lengths_of_time_and_numbers_are_told_as_people_say_them() -> None:
+    told = [duration(one) for one in (0.5, 30, 90, 3600, 3562, 90061)]
+    assert told == ["0.5 s", "30 s", "1 min 30 s", "1 h", "59 min 22 s", "1 d 1 h"]
+    assert spoken("waits for 3562 s and 2000 more") == "waits for 59 min 22 s and 2000 more"
+    assert [number(one) for one in (10.0, 0.12345, 1234.56)] == ["10", "0.1235", "1,235"]
+    assert [plain("a"), plain(["b", None]), plain(1.5)] == ["a", '["b", null]', "1.5"]
+
+
+def test_values_have_units_and_moments_a_zone() -> None:
+    assert [size(1), size(1536), size(3 * 2**40)] == ["1 B", "1.5 KiB", "3.0 TiB"]
+    assert [count(1, "model"), count(1200, "model")] == ["1 model", "1,200 models"]
+    assert moment("2026-11-22T04:00:00+01:00") == "2026-11-22 03:00:00 UTC"
+    assert [age(AT, NOW), age(text_of(NOW + timedelta(days=2)), NOW)] == ["3 min ago", "in 2 d"]
+    assert link("/models/{model}", model="a b/c?.json") == "/models/a%20b%2Fc%3F%2Ejson"
+    assert who("user:ada/token:01m8") == "ada (token)"
+
+
+def test_events_are_told_in_words() -> None:
+    told = {"kind": "load.changed", "subject": "model:digits"}
+    data = {"version": 2, "state": "FAILED", "server": "s1", "reason": "cut short"}
+    assert words({**told, "data": data}) == "digits version 2 is failed on server s1: cut short"
+    moved = {"kind": "alias.moved", "subject": "alias:m@best", "data": {"after": {"version": 3}}}
+    assert words(moved) == "alias m@best moved to version 3"
+    assert words({"kind": "new.kind_of_thing", "subject": "x:y", "data": {}}) == (
+        "new y kind of thing"
+    )

@@ -1,0 +1,44 @@
+"""Where compiled kernels are kept, and which of them are trusted."""
+
+from pathlib import Path
+
+import pytest
+
+from backends.llm.errors import NoKernels
+from backends.llm.kernels.compile import NEEDED, compiled_library, cpu_flags
+
+pytestmark = pytest.mark.skipif(bool(NEEDED - cpu_flags()), reason="this CPU lacks AVX512")
+
+
+@pytest.mark.slow
+def test_kernels_are_compiled_once_and_kept_where_only_we_can_change_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    library = compiled_library()
+    made = library.stat().st_mtime_ns
+    assert compiled_library() == library
+    assert library.stat().st_mtime_ns == made
+    assert [path.name for path in library.parent.iterdir()] == [library.name]
+    library.parent.chmod(0o777)
+    with pytest.raises(NoKernels, match="can be changed by others"):
+        compiled_library()
+
+
+def test_a_compiler_that_fails_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    compiler = tmp_path / "g++"
+    compiler.write_text("#!/bin/sh\necho 'no such header' >&2\nexit 1\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(NoKernels, match=r"g\+\+ failed: no such header"):
+        compiled_library()
+
+
+def test_a_cache_folder_that_cannot_be_made_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(NoKernels, match="cannot be made"):
+        compiled_library()

@@ -1,0 +1,194 @@
+"""Who asks or guesses too often; time is an argument."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from control.access.rates import Bucket, Failures, Rates, network_of
+
+
+def test_a_burst_passes_and_the_next_one_waits_as_long_as_it_is_told() -> None:
+    bucket = Bucket()
+    assert [bucket.take(10, 3, now=100.0) for _ in range(3)] == [0.0] * 3
+    wait = bucket.take(10, 3, now=100.0)
+    assert wait == pytest.approx(0.1)
+    assert bucket.take(10, 3, now=100.0 + wait) == 0.0
+    assert bucket.take(10, 3, now=100.0 + wait) == pytest.approx(0.1)
+
+
+def test_a_refusal_takes_nothing() -> None:
+    bucket = Bucket()
+    bucket.take(1, 1, now=0.0)
+    assert [bucket.take(1, 1, now=0.5) for _ in range(100)] == [pytest.approx(0.5)] * 100
+
+
+def test_rest_saves_up_a_burst_and_no_more() -> None:
+    bucket = Bucket()
+    for _ in range(5):
+        bucket.take(1, 5, now=0.0)
+    passed = [bucket.take(1, 5, now=1e6) for _ in range(6)]
+    assert passed == [0.0] * 5 + [pytest.approx(1.0)]
+
+
+def test_what_costs_more_than_a_burst_waits_for_a_full_bucket_and_leaves_a_debt() -> None:
+    bucket = Bucket()
+    assert bucket.take(1, 2, now=0.0) == 0.0
+    assert bucket.take(1, 2, now=0.0, cost=10) == pytest.approx(1.0)
+    assert bucket.take(1, 2, now=1.0, cost=10) == 0.0
+    assert bucket.take(1, 2, now=1.0) == pytest.approx(9.0)
+
+
+@given(
+    rate=st.floats(0.01, 1e6),
+    burst=st.integers(1, 1000),
+    gaps=st.lists(st.floats(0, 10), min_size=1, max_size=200),
+)
+def test_never_more_pass_than_a_burst_and_what_came_in_since(
+    rate: float, burst: int, gaps: list[float]
+) -> None:
+    bucket, now, passed = Bucket(), 1000.0, 0
+    for gap in gaps:
+        now += gap
+        passed += bucket.take(rate, burst, now) == 0.0
+        assert passed <= burst + (now - 1000.0) * rate * 1.001 + 1e-3 + len(gaps) * rate * 1e-6
+
+
+@given(rate=st.floats(0.01, 1e6), burst=st.integers(1, 1000), now=st.floats(0, 1e7))
+def test_who_waits_as_told_always_passes(rate: float, burst: int, now: float) -> None:
+    bucket = Bucket()
+    for _ in range(burst + 20):
+        now += bucket.take(rate, burst, now)
+        wait = bucket.take(rate, burst, now)
+        assert wait == 0.0 or bucket.take(rate, burst, now + wait) == 0.0
+
+
+def test_each_key_has_a_bucket_of_its_own() -> None:
+    rates = Rates()
+    assert rates.take("a", 1, 1, now=0.0) == 0.0
+    assert rates.take("a", 1, 1, now=0.0) > 0.0
+    assert rates.take("b", 1, 1, now=0.0) == 0.0
+
+
+def test_there_are_never_more_keys_than_allowed() -> None:
+    rates = Rates(most=100)
+    for number in range(10_000):
+        rates.take(f"key{number}", 0.001, 1, now=float(number % 7))
+        assert len(rates) <= 100
+
+
+def test_full_buckets_go_before_one_that_somebody_is_waiting_for() -> None:
+    rates = Rates(most=4)
+    rates.take("greedy", 0.001, 1, now=0.0)
+    for number in range(100):
+        rates.take(f"key{number}", 100, 1, now=float(number))
+        assert rates.take("greedy", 0.001, 1, now=float(number)) > 0.0
+
+
+def test_taking_costs_no_more_however_many_keys_there_are() -> None:
+    assert cheapest_s(10_000) < 4 * cheapest_s(100)
+
+
+def cheapest_s(count: int) -> float:
+    """CPU seconds of 10,000 takes among so many keys; the quickest of three rounds."""
+    rates = Rates()
+    keys = [f"token{number}" for number in range(count)] * (10_000 // count)
+    took_s = []
+    for later in range(4):
+        began = time.process_time()
+        for number, key in enumerate(keys):
+            rates.take(key, 1e6, 1000, later * 100 + number * 1e-3)
+        took_s.append(time.process_time() - began)
+    return min(took_s[1:])
+
+
+def test_guessing_at_a_name_waits_ever_longer_but_never_more_than_a_minute() -> None:
+    failures, now, waits = Failures(), 0.0, []
+    for number in range(16):
+        waits.append(failures.wait("ada", f"192.0.2.{number}", now))
+        now += waits[-1]
+        failures.failed("ada", f"192.0.2.{number}", now)
+    assert waits == [0.0] * 5 + [1, 2, 4, 8, 16, 32] + [60.0] * 5
+
+
+def test_guessing_from_an_address_waits_up_to_a_quarter_of_an_hour() -> None:
+    failures, now, waits = Failures(), 0.0, []
+    for number in range(20):
+        waits.append(failures.wait(f"user{number}", "192.0.2.7", now))
+        now += waits[-1]
+        failures.failed(f"user{number}", "192.0.2.7", now)
+    assert waits == [0.0] * 5 + [2.0**n for n in range(10)] + [900.0] * 5
+    assert failures.wait("ada", "192.0.2.8", now) == 0.0
+
+
+def test_guesses_at_the_same_time_count_as_many() -> None:
+    failures = Failures()
+    heard = 0
+    for _ in range(100):
+        if failures.wait("ada", "192.0.2.7", now=0.0) == 0.0:
+            failures.failed("ada", "192.0.2.7", now=0.0)
+            heard += 1
+    assert heard == 5
+
+
+def test_the_owner_who_gets_in_clears_the_name_but_not_the_address() -> None:
+    failures = Failures()
+    for _ in range(8):
+        failures.failed("ada", "192.0.2.7", now=0.0)
+    failures.succeeded("ada", "192.0.2.9")
+    assert failures.wait("ada", "192.0.2.9", now=0.0) == 0.0
+    assert failures.wait("ada", "192.0.2.7", now=0.0) > 0.0
+
+
+def test_an_account_of_ones_own_does_not_help_to_guess_at_others() -> None:
+    failures, heard = Failures(), 0
+    for number in range(200):
+        for name in ("mallory", f"victim{number}"):
+            if failures.wait(name, "192.0.2.7", now=0.0) == 0.0:
+                failures.failed(name, "192.0.2.7", now=0.0)
+                if name == "mallory":
+                    failures.succeeded(name, "192.0.2.7")
+                else:
+                    heard += 1
+    assert heard <= 5
+
+
+def test_failures_are_forgotten_after_an_hour_without_any() -> None:
+    failures = Failures()
+    for _ in range(50):
+        failures.failed("ada", "192.0.2.7", now=0.0)
+    assert failures.wait("ada", "192.0.2.7", now=1.0) > 0.0
+    failures.failed("ada", "192.0.2.7", now=3601.0)
+    assert failures.wait("ada", "192.0.2.7", now=3601.0) == 0.0
+
+
+def test_a_wrong_token_counts_for_its_address_alone() -> None:
+    failures = Failures()
+    for _ in range(6):
+        failures.failed("", "192.0.2.7", now=0.0)
+    assert failures.wait("", "192.0.2.7", now=0.0) == 2.0
+    assert failures.wait("", "192.0.2.8", now=0.0) == 0.0
+
+
+def test_a_flood_of_names_and_addresses_takes_a_bounded_room() -> None:
+    failures = Failures(most=100)
+    for number in range(5000):
+        failures.failed(f"{number}" * 100, f"2001:db8:{number:x}::1", now=0.0)
+        assert len(failures) <= 100
+
+
+@pytest.mark.parametrize(
+    ("address", "network"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("2001:db8:1:2:3:4:5:6", "20010db800010002::/64"),
+        ("2001:db8:1:2::1", "20010db800010002::/64"),
+        ("::1", "0::/64"),
+        ("", ""),
+        ("nonsense", "nonsense"),
+    ],
+)
+def test_an_ipv6_client_is_its_network(address: str, network: str) -> None:
+    assert network_of(address) == network

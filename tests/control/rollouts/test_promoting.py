@@ -1,0 +1,25 @@
+"""While the candidate has all traffic nobody answers beside it, and it is watched all the same."""
+
+from dataclasses import replace
+
+from control.rollouts.commands import Command
+from control.rollouts.state import Phase
+from rollout_support import Walk, arm
+
+
+def test_with_all_traffic_it_is_held_against_the_steps_before() -> None:
+    """One in ten fails, which trips no breaker, and nobody answers beside it any more."""
+    walk = Walk().to(Phase.PROMOTING)
+    walk.look(10.0, candidate=arm(400, errors=40))
+    assert walk.state.phase is Phase.ABORTING
+    assert "of its requests failed" in walk.state.reason
+
+
+def test_with_all_traffic_and_no_steps_before_nothing_is_made_up() -> None:
+    walk = Walk().to(Phase.STEP)
+    walk.obey(Command.PROMOTE_FULL)
+    walk.state = replace(
+        walk.state, windows=replace(walk.state.windows, strata=()), min_sample=1_000
+    )
+    walk.look(1.0, candidate=arm(400, errors=40))
+    assert walk.state.phase is Phase.PROMOTING

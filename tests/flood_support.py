@@ -1,0 +1,102 @@
+"""Wrong tokens by the thousand, from a process of its own: `with flood(http_port, grpc_port)`.
+
+Each tries another token, over connections that stay and over new ones, REST and gRPC.
+"""
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+
+_LONGEST_S = 30.0
+
+
+class Flood:
+    """A running flood; `ended` waits for its end and has what was answered, by way and status."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        self.process = process
+
+    def running(self) -> bool:
+        return self.process.poll() is None
+
+    def ended(self) -> dict[str, int]:
+        output, _ = self.process.communicate(timeout=_LONGEST_S)
+        found: dict[str, int] = json.loads(output)
+        return found
+
+
+@contextmanager
+def flood(http_port: int, grpc_port: int, seconds: float) -> Iterator[Flood]:
+    arguments = [str(http_port), str(grpc_port), str(seconds)]
+    process = subprocess.Popen([sys.executable, __file__, *arguments], stdout=subprocess.PIPE)
+    try:
+        yield Flood(process)
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+async def _main(http_port: int, grpc_port: int, seconds: float) -> Counter[str]:
+    told: Counter[str] = Counter()
+    until = time.monotonic() + seconds
+    await asyncio.gather(
+        *(_rest(told, http_port, until, lasting=True) for _ in range(4)),
+        *(_rest(told, http_port, until, lasting=False) for _ in range(4)),
+        *(_grpc(told, grpc_port, until, lasting=True) for _ in range(4)),
+        _grpc(told, grpc_port, until, lasting=False),
+    )
+    return told
+
+
+async def _rest(told: Counter[str], port: int, until: float, lasting: bool) -> None:
+    while time.monotonic() < until:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        while time.monotonic() < until:
+            writer.write(_request(told.total()))
+            status = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")
+            length = next(one for one in status if one.lower().startswith(b"content-length"))
+            await reader.readexactly(int(length.partition(b":")[2]))
+            told[f"rest {'lasting' if lasting else 'new'} {int(status[0].split()[1])}"] += 1
+            if not lasting:
+                break
+        writer.close()
+        await writer.wait_closed()
+
+
+def _request(number: int) -> bytes:
+    body = b'{"inputs": []}'
+    return (
+        b"POST /v2/models/echo/infer HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer wrong-%d\r\n"
+        b"Content-Length: %d\r\n\r\n%b" % (number, len(body), body)
+    )
+
+
+async def _grpc(told: Counter[str], port: int, until: float, lasting: bool) -> None:
+    way = "lasting" if lasting else "new"
+    while time.monotonic() < until:
+        options = [("grpc.use_local_subchannel_pool", 1)]
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options) as channel:
+            call: Any = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+            while time.monotonic() < until:
+                metadata = [("authorization", f"Bearer wrong-{told.total()}")]
+                try:
+                    await call(b"", metadata=metadata, timeout=10)
+                except grpc.aio.AioRpcError as error:
+                    told[f"grpc {way} {error.code().name}"] += 1
+                if not lasting:
+                    break
+
+
+if __name__ == "__main__":
+    counted = asyncio.run(_main(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])))
+    sys.stdout.write(json.dumps(counted))

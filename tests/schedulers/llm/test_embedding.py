@@ -1,0 +1,105 @@
+"""The work of an embedding process: turns, cancels and failures, with a stand-in for the model."""
+
+from collections.abc import Generator, Sequence
+
+import numpy as np
+
+from schedulers.llm.embedding import TOGETHER, Embedding
+from schedulers.llm.frames import (
+    Cancel,
+    Embed,
+    Embedded,
+    Message,
+    Refused,
+    Stepped,
+    pack_tokens,
+)
+
+Texts = Sequence[Sequence[int]]
+
+
+class Lengths:
+    """Embeds a list as its length, one list a pass; fails at a token 13."""
+
+    dimensions = 1
+
+    def refuse(self, texts: Texts) -> None:
+        if not all(texts):
+            raise ValueError("text 0 has no tokens")
+
+    def steps(self, texts: Texts) -> Generator[None, None, np.ndarray]:
+        for text in texts:
+            if 13 in text:
+                raise RuntimeError("unlucky")
+            yield
+        return np.array([[len(text)] for text in texts], np.float32)
+
+
+class House:
+    def __init__(self) -> None:
+        self.said: list[Message] = []
+        self.work = Embedding(Lengths(), self.said.append)  # type: ignore[arg-type]
+
+    def ask(self, id: str, *lists: tuple[int, ...]) -> None:
+        self.work.obey(Embed(id, tuple(map(pack_tokens, lists))))
+
+    def run(self) -> dict[str, list[float] | str]:
+        while self.work.busy:
+            self.work.step()
+        return {
+            one.id: one.error or np.frombuffer(one.data, np.float32).tolist()
+            for one in self.said
+            if isinstance(one, Embedded)
+        }
+
+
+def test_each_gets_its_own_rows() -> None:
+    house = House()
+    house.ask("a", (1,), (1, 2))
+    house.ask("b", (1, 2, 3))
+    assert house.run() == {"a": [1.0, 2.0], "b": [3.0]}
+
+
+def test_those_begun_are_told_before_their_rows_come() -> None:
+    house = House()
+    house.ask("a", (1,))
+    house.run()
+    assert isinstance(house.said[0], Stepped)
+    assert house.said[0].started == ("a",)
+
+
+def test_what_cannot_be_embedded_is_refused_and_others_go_on() -> None:
+    house = House()
+    house.ask("a", ())
+    house.ask("b", (1,))
+    assert house.run() == {"b": [1.0]}
+    assert Refused("a", "invalid", "text 0 has no tokens") in house.said
+
+
+def test_a_model_that_fails_fails_those_it_was_computing() -> None:
+    house = House()
+    house.ask("a", (13,))
+    assert house.run() == {"a": "the model could not compute: unlucky"}
+    house.ask("b", (1,))
+    assert house.run()["b"] == [1.0]
+
+
+def test_a_pass_nobody_waits_for_is_given_up() -> None:
+    house = House()
+    house.ask("a", (1,), (1,))
+    house.ask("b", (1,))
+    house.work.step()
+    house.work.obey(Cancel(("a",)))
+    assert house.work.busy
+    house.work.obey(Cancel(("b",)))
+    assert not house.work.busy
+    assert house.run() == {}
+
+
+def test_more_than_fit_together_wait_for_their_turn() -> None:
+    house = House()
+    for number in range(TOGETHER + 2):
+        house.ask(str(number), (1,) * (number + 1))
+    assert len(house.run()) == TOGETHER + 2
+    started = [one.started for one in house.said if isinstance(one, Stepped) and one.started]
+    assert [len(one) for one in started] == [TOGETHER, 2]

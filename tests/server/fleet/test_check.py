@@ -1,0 +1,265 @@
+"""Checking completes a config from real files, and survives whatever is in them."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from backends.errors import LoadFailed
+from runtime_support import make_version, save_unary
+from server.fleet.check import Checker, Completion, complete_version
+
+
+def run_with(
+    checker_made: Callable[[], Checker], use: Callable[[Checker], Awaitable[None]]
+) -> None:
+    """Run `use` on a loop of its own, and leave no child behind."""
+
+    async def body() -> None:
+        checker = checker_made()
+        try:
+            async with asyncio.timeout(60):
+                await use(checker)
+        finally:
+            await checker.close()
+
+    asyncio.run(body())
+
+
+async def until(done: Callable[[], bool]) -> None:
+    """Look again every 10 ms; `run_with` bounds the whole."""
+    for _ in range(6000):
+        if done():
+            return
+        await asyncio.sleep(0.01)
+
+
+def kill(child: int) -> None:
+    """Returns when the child is dead, whether or not the loop has heard of it."""
+    os.kill(child, signal.SIGKILL)
+    with suppress(ChildProcessError):  # the loop was quicker to reap it
+        os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+
+
+def children() -> list[int]:
+    """Process ids of this process's living children that run the checker."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                stat = (entry / "stat").read_text().rpartition(")")[2].split()
+                command = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if int(stat[1]) == os.getpid() and b"server.fleet.check_version" in command:
+                found.append(int(entry.name))
+    return found
+
+
+# finding the backend
+
+
+def test_lone_onnx_file_is_enough(tmp_path: Path) -> None:
+    version = make_version(tmp_path)
+    save_unary(version.path / "model.onnx")
+
+    config = complete_version(version)
+
+    assert config.backend == "onnxruntime"
+    assert list(config.dynamic_batching.preferred_batch_size) == [4]
+
+
+def test_tritons_platform_names_a_backend(tmp_path: Path) -> None:
+    version = make_version(tmp_path, 'platform: "onnxruntime_onnx"')
+    save_unary(version.path / "model.onnx")
+
+    assert complete_version(version).backend == "onnxruntime"
+
+
+def test_file_name_in_the_config_tells_the_backend(tmp_path: Path) -> None:
+    version = make_version(tmp_path, 'default_model_filename: "net.onnx"')
+    save_unary(version.path / "net.onnx")
+
+    assert complete_version(version).backend == "onnxruntime"
+
+
+@pytest.mark.parametrize(
+    ("config", "complaint"),
+    [
+        ("", r"which holds notes\.txt; put one of model\.onnx, model\.pt2, model\.pt, model\.py"),
+        ('platform: "tensorflow_graphdef"', "unknown platform 'tensorflow_graphdef'; known are"),
+        ('backend: "tensorrt"', "unknown backend 'tensorrt'; this server has: identity"),
+        ('backend: "onnxruntime"', r"no model\.onnx in folder 1/, which holds notes\.txt"),
+    ],
+)
+def test_version_without_a_backend_says_what_would_work(
+    tmp_path: Path, config: str, complaint: str
+) -> None:
+    version = make_version(tmp_path, config)
+    (version.path / "notes.txt").touch()
+
+    with pytest.raises(LoadFailed, match=complaint):
+        complete_version(version)
+
+
+def test_completed_config_that_breaks_a_rule_is_refused(tmp_path: Path) -> None:
+    version = make_version(tmp_path, "dynamic_batching { preferred_batch_size: 64 }")
+    save_unary(version.path / "model.onnx")
+
+    with pytest.raises(LoadFailed, match=r"model 'm' version 1: .*preferred_batch_size.*64"):
+        complete_version(version)
+
+
+def test_the_operator_chooses_how_much_is_filled_in(tmp_path: Path) -> None:
+    version = make_version(tmp_path)
+    save_unary(version.path / "model.onnx")
+
+    async def use(checker: Checker) -> None:
+        assert (await checker.complete(version)).max_batch_size == 16
+
+    run_with(lambda: Checker(rules=Completion(default_max_batch=16)), use)
+    assert complete_version(version, Completion(default_max_batch=0)).max_batch_size == 0
+    with pytest.raises(LoadFailed, match="no input"):
+        complete_version(version, Completion(fill=False))
+
+
+# in a process of its own
+
+
+def test_child_gives_the_same_config(tmp_path: Path) -> None:
+    version = make_version(tmp_path)
+    save_unary(version.path / "model.onnx")
+
+    async def use(checker: Checker) -> None:
+        assert await checker.complete(version) == complete_version(version)
+
+    run_with(Checker, use)
+
+
+def test_child_gives_the_same_refusal(tmp_path: Path) -> None:
+    version = make_version(tmp_path)
+    (version.path / "model.onnx").write_bytes(b"\xff")
+
+    async def use(checker: Checker) -> None:
+        with pytest.raises(LoadFailed, match=r"model 'm' version 1: model\.onnx is not an ONNX"):
+            await checker.complete(version)
+
+    run_with(Checker, use)
+
+
+def test_hostile_nesting_is_a_reason_and_the_next_model_is_served(tmp_path: Path) -> None:
+    hostile, good = make_version(tmp_path, name="hostile"), make_version(tmp_path, name="good")
+    save_unary(good.path / "model.onnx")
+    nested = b""
+    for _ in range(20_000):  # subgraphs in attributes in nodes, far beyond any recursion limit
+        nested = b"\x32" + _varint(len(nested)) + nested
+        nested = b"\x2a" + _varint(len(nested)) + nested
+        nested = b"\x0a" + _varint(len(nested)) + nested
+        if len(nested) > 200_000:
+            break
+    (hostile.path / "model.onnx").write_bytes(b"\x3a" + _varint(len(nested)) + nested)
+
+    async def use(checker: Checker) -> None:
+        with pytest.raises(LoadFailed, match=r"model 'hostile' version 1: .*model\.onnx"):
+            await checker.complete(hostile)
+        assert (await checker.complete(good)).backend == "onnxruntime"
+
+    run_with(Checker, use)
+
+
+def _varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    return bytes((*out, number))
+
+
+def test_check_that_never_ends_is_ended_and_says_so(tmp_path: Path) -> None:
+    stuck, good = make_version(tmp_path, name="stuck"), make_version(tmp_path, name="good")
+    save_unary(good.path / "model.onnx")
+    os.mkfifo(stuck.path / "model.onnx")  # whoever opens it waits for a writer
+
+    async def use(checker: Checker) -> None:
+        await checker.complete(good)  # starts the child, whose start-up has no part in this
+        with pytest.raises(
+            LoadFailed, match=r"'stuck' .* longer than 2 s while reading model\.onnx"
+        ):
+            await checker.complete(stuck)
+        assert (await checker.complete(good)).backend == "onnxruntime"
+
+    run_with(lambda: Checker(deadline_s=2), use)
+
+
+def test_child_that_is_killed_is_named_with_its_signal_and_replaced(tmp_path: Path) -> None:
+    stuck, good = make_version(tmp_path, name="stuck"), make_version(tmp_path, name="good")
+    save_unary(good.path / "model.onnx")
+    os.mkfifo(stuck.path / "model.onnx")
+
+    async def use(checker: Checker) -> None:
+        await checker.complete(good)
+        (child,) = children()
+        asked = asyncio.create_task(checker.complete(stuck))
+        await asyncio.sleep(0)
+        os.kill(child, signal.SIGSEGV)
+        with pytest.raises(LoadFailed, match=r"died with signal 11 \(SIGSEGV\) while reading"):
+            await asked
+        assert (await checker.complete(good)).backend == "onnxruntime"
+
+    run_with(Checker, use)
+
+
+def test_child_that_died_while_idle_blames_no_model(tmp_path: Path) -> None:
+    version = make_version(tmp_path)
+    save_unary(version.path / "model.onnx")
+
+    async def use(checker: Checker) -> None:
+        await checker.complete(version)
+        (child,) = children()
+        kill(child)
+        assert (await checker.complete(version)).backend == "onnxruntime"
+
+    run_with(Checker, use)
+
+
+def test_idle_child_ends_by_itself(tmp_path: Path) -> None:
+    version = make_version(tmp_path)
+    save_unary(version.path / "model.onnx")
+
+    async def use(checker: Checker) -> None:
+        await checker.complete(version)
+        assert len(children()) == 1
+        await until(lambda: not children())
+
+    run_with(lambda: Checker(idle_s=0.05), use)
+
+
+def test_closing_leaves_no_child(tmp_path: Path) -> None:
+    version = make_version(tmp_path)
+    save_unary(version.path / "model.onnx")
+
+    async def use(checker: Checker) -> None:
+        await asyncio.gather(*[checker.complete(version) for _ in range(8)])
+        assert 1 <= len(children()) <= 2
+
+    run_with(Checker, use)
+
+    assert children() == []
+
+
+def test_two_hundred_small_models_are_checked_within_ten_seconds(tmp_path: Path) -> None:
+    versions = [make_version(tmp_path, name=f"m{number}") for number in range(200)]
+    for version in versions:
+        save_unary(version.path / "model.onnx")
+
+    async def use(checker: Checker) -> None:
+        started = time.monotonic()
+        await asyncio.gather(*[checker.complete(version) for version in versions])
+        assert time.monotonic() - started < 10
+
+    run_with(Checker, use)

@@ -1,0 +1,97 @@
+"""Language models on one budget: the one that only caches makes room for the one that loads."""
+
+import asyncio
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from backends.footprint import MIB, WORKERS, need_of
+from backends.llm.params import SamplingParams
+from fleet_support import eventually, fleet_over, look_again, states_of
+from llm_support import make_checkpoint, save_tokeniser
+from repository.snapshot import scan
+from schedulers.llm.asks import GENERATE, OUTPUT
+from schedulers.llm.generation import GenerateRequest
+from schedulers.request import InferRequest
+from server.fleet.fleet import Fleet
+from server.served import State
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("checkpoint")
+    make_checkpoint("llama", folder, num_hidden_layers=4)
+    save_tokeniser(folder)
+    return folder
+
+
+def put(root: Path, name: str, checkpoint: Path, parameters: str = "") -> None:
+    shutil.copytree(checkpoint, root / name / "1")
+    (root / name / "config.pbtxt").write_text(f'name: "{name}" backend: "llm"\n{parameters}')
+
+
+async def test_a_model_that_loads_gets_what_another_only_caches_in_until_it_goes(
+    tmp_path: Path, checkpoint: Path
+) -> None:
+    put(tmp_path, "first", checkpoint)
+    need = need_of(scan((tmp_path,)).models["first"].versions[0], 1)
+    spare = need.wanted - need.least
+    assert spare > 4 * MIB
+    budget = need.least + need.least + spare // 2
+    async with fleet_over(tmp_path, memory_budget=(f"cpu={budget}",)) as fleet:
+        assert granted(fleet) == {"first version 1": need.wanted}
+        put(tmp_path, "second", checkpoint)
+        await look_again(fleet, tmp_path)
+        assert states_of(fleet, "second") == {1: State.READY}
+        assert need.least <= granted(fleet)["second version 1"] < need.wanted
+        assert granted(fleet)["first version 1"] <= need.least + spare // 2
+        assert await answer(fleet, "first") == await answer(fleet, "second")
+        shutil.rmtree(tmp_path / "second")
+        await look_again(fleet, tmp_path)
+        await eventually(lambda: granted(fleet) == {"first version 1": need.wanted})
+        assert await answer(fleet, "first")
+
+
+async def test_a_budget_the_config_names_is_neither_cut_nor_exceeded(
+    tmp_path: Path, checkpoint: Path
+) -> None:
+    text = 'parameters { key: "memory_budget" value { string_value: "40MiB" } }'
+    put(tmp_path, "named", checkpoint, text)
+    async with fleet_over(tmp_path) as fleet:
+        assert granted(fleet) == {"named version 1": 40 * MIB + WORKERS["llm"]}
+
+
+async def test_a_model_too_large_for_the_budget_is_not_loaded_and_no_process_is_left(
+    tmp_path: Path, checkpoint: Path
+) -> None:
+    put(tmp_path, "large", checkpoint)
+    async with fleet_over(tmp_path, memory_budget=("cpu=100MiB",)) as fleet:
+        assert states_of(fleet, "large") == {1: State.FAILED}
+        (row,) = fleet.rows()
+        assert "the whole budget is 100 MiB; make it smaller, or give more with" in row.reason
+        assert granted(fleet) == {}
+
+
+def granted(fleet: Fleet) -> dict[str, int]:
+    return {one.holder: one.bytes for account in fleet.memory.accounts() for one in account.grants}
+
+
+async def answer(fleet: Fleet, name: str) -> str:
+    """A greedy answer of eight tokens."""
+    asked = GenerateRequest("0", (5, 6, 7), 8, SamplingParams(temperature=0.0), ignore_end=True)
+    served = fleet.get(name, None)
+    request = InferRequest(
+        name, 1, {}, 1, None, time.monotonic_ns(), id="0", parameters={GENERATE: (asked,)}
+    )
+    async with asyncio.timeout(30):
+        said = [one.parameters[OUTPUT][1] async for one in served.scheduler.submit(request)]
+    return "".join(output.text for output in said)

@@ -1,0 +1,168 @@
+"""Metrics: Prometheus text from counters, and the port that serves it."""
+
+import asyncio
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+from control.desired import Mirror
+from grpc_support import IDENTITY, Shelf, put
+from routing_support import halves
+from schedulers.counters import TokenCounters
+from schedulers.reply import Reply
+from schedulers.request import InferRequest
+from server.metrics.exposition import METRICS, MetricsApp, render
+from server.metrics.load_figures import Machine
+from server.routing.mirror import RUNNING, WAITING
+from server.routing.routing import Routing
+from server.settings.metrics_config import MetricsConfig
+
+LAG = SimpleNamespace(max_seconds=0.012, recent_max_seconds=0.003)
+LINE = re.compile(r'[a-z_]+(\{[a-z_]\w*="(\\.|[^"\\])*"(,[a-z_]\w*="(\\.|[^"\\])*")*\})? [-+.e\d]+')
+
+
+async def routed() -> Routing:
+    """A route with a mirror that never lets go of a copy."""
+
+    def send(*_: object) -> Reply:
+        return Reply()
+
+    routing = Routing(send)
+    routing.use([halves(mirrors=(Mirror("candidate", 10_000),))], {})
+    targets = (routing.table["numbers"].copied[0].target,)
+    asked = InferRequest("digits", 1, {}, 1, None, 0)
+    for _ in range(RUNNING + WAITING + 3):
+        routing.mirrors.offer(targets, asked)
+        await asyncio.sleep(0)
+    return routing
+
+
+def rendered(prepare=lambda served: None, text=IDENTITY):
+    async def main():
+        served = put(text)
+        prepare(served)
+        try:
+            shown, routing = MetricsConfig(histograms=True), await routed()
+            return render(Shelf([served]), LAG, shown=shown, routing=routing).decode()
+        finally:
+            await served.scheduler.close()
+
+    return asyncio.run(main())
+
+
+def count_some(served):
+    counters = served.counters
+    counters.success, counters.success_ns = 3, 4_500_000
+    counters.failure["BACKEND"] = 2
+    counters.inferences, counters.executions = 7, 2
+    for duration_ns in (50_000, 100_000, 3_000_000, 60_000_000_000):
+        counters.request_histogram.add(duration_ns)
+    counters.tokens = TokenCounters(generated_tokens=5)
+    counters.tokens.first_token.add(2_000_000)
+
+
+def test_every_line_is_prometheus_text_and_every_metric_of_the_table_is_there():
+    lines = rendered(count_some).splitlines()
+    for line in lines:
+        assert line.startswith(("# HELP ", "# TYPE ")) or LINE.fullmatch(line), line
+    for metric in METRICS:
+        assert f"# TYPE {metric.name} {metric.type}" in lines
+        assert any(re.match(rf"{metric.name}(_bucket)?[{{ ]", line) for line in lines), metric.name
+
+
+def test_what_a_language_model_counts_is_rendered_and_other_models_have_no_such_series():
+    text = rendered(count_some)
+    label = 'model="identity",version="1"'
+    assert f"modelyard_llm_generated_tokens{{{label}}} 5\n" in text
+    assert f'modelyard_llm_time_to_first_token_seconds_bucket{{{label},le="0.0025"}} 1\n' in text
+    assert "modelyard_llm_generated_tokens{" not in rendered()
+
+
+def test_counters_are_rendered_with_model_and_version():
+    text = rendered(count_some)
+    assert 'nv_inference_request_success{model="identity",version="1"} 3\n' in text
+    assert 'nv_inference_count{model="identity",version="1"} 7\n' in text
+    assert 'nv_inference_exec_count{model="identity",version="1"} 2\n' in text
+    assert 'nv_inference_request_duration_us{model="identity",version="1"} 4500\n' in text
+    assert 'nv_model_load_duration_secs{model="identity",version="1"} 0.25\n' in text
+
+
+def test_arms_of_routes_are_counted_and_copies_that_were_dropped() -> None:
+    text = rendered()
+    stable = 'route="numbers",arm="stable",model="digits",version="1",mirrored="false"'
+    copies = 'route="numbers",arm="candidate",model="digits",version="2",mirrored="true"'
+    assert f"modelyard_route_requests{{{stable}}} 0\n" in text
+    assert f"modelyard_route_in_flight{{{copies}}} {RUNNING}\n" in text
+    assert f"modelyard_mirror_dropped{{{copies}}} 3\n" in text
+
+
+def test_all_four_failure_reasons_exist_from_the_start():
+    text = rendered()
+    for reason in ("REJECTED", "CANCELED", "BACKEND", "OTHER"):
+        assert f'model="identity",version="1",reason="{reason}"}} 0\n' in text
+
+
+def test_histogram_buckets_are_cumulative_and_end_with_the_count():
+    text = rendered(count_some)
+    name = "modelyard_request_duration_seconds"
+    label = 'model="identity",version="1"'
+    found = re.findall(rf'{name}_bucket{{{label},le="([^"]+)"}} (\d+)', text)
+    assert found[0] == ("0.0001", "2")
+    assert dict(found)["0.0025"] == "2"
+    assert dict(found)["0.005"] == "3"
+    assert found[-1] == ("+Inf", "4")
+    assert f"{name}_count{{{label}}} 4\n" in text
+    assert f"{name}_sum{{{label}}} 60.00315\n" in text
+
+
+def test_metric_tags_are_labels_with_an_underscore_and_escaped_values():
+    tag = 'metric_tags { key: "te-am" value: "a\\"b\\\\c\\nd" }'
+    text = rendered(text=IDENTITY + tag)
+    assert r'{model="identity",version="1",_te_am="a\"b\\c\nd"} 0' in text
+
+
+def test_event_loop_stalls_are_gauges():
+    text = rendered()
+    assert "modelyard_event_loop_stall_seconds_max 0.012\n" in text
+    assert "modelyard_event_loop_stall_seconds_recent_max 0.003\n" in text
+
+
+def test_cpu_utilization_is_that_between_two_looks(tmp_path: Path):
+    machine = Machine(tmp_path)
+    (tmp_path / "stat").write_text("cpu 100 0 0 100 0 0 0 0 0 0\n")
+    machine.look()
+    (tmp_path / "stat").write_text("cpu 130 0 0 160 10 0 0 0 0 0\n")
+    machine.look()
+    assert round(machine.cpu_utilization(), 6) == 0.3
+
+
+def test_figures_are_left_out_where_there_is_no_proc(tmp_path: Path):
+    machine = Machine(tmp_path / "nowhere")
+    text = render(Shelf([]), LAG, machine).decode()
+    assert "nv_cpu_utilization" not in text
+    assert "process_resident_memory_bytes" not in text
+
+
+def asked(path, method="GET"):
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    async def receive():
+        return {"type": "http.request"}
+
+    app = MetricsApp(Shelf([]), LAG)
+    asyncio.run(app({"type": "http", "path": path, "method": method}, receive, send))
+    return sent[0]["status"], dict(sent[0]["headers"]), sent[1]["body"]
+
+
+def test_metrics_are_served_at_their_path_and_nowhere_else():
+    status, headers, body = asked("/metrics")
+    assert status == 200
+    assert headers[b"content-type"].startswith(b"text/plain;")
+    assert headers[b"content-type"].endswith(b"charset=utf-8")
+    assert b"nv_inference_request_success" in body
+    assert asked("/")[0] == 404
+    assert asked("/metrics", "POST")[0] == 405
+    assert asked("/metrics", "HEAD")[2] == b""

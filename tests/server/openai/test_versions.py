@@ -1,0 +1,109 @@
+"""A version that takes another's place while a prompt is being read: its own text side counts."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from starlette.requests import Request
+
+from backends.llm.tokeniser import Tokeniser
+from grpc_support import Shelf, put
+from openai_support import tokenizer, tokens_of
+from schedulers.llm.language import Language
+from server.dataplane import DataPlane
+from server.errors import NotReady
+from server.openai.caller import Caller
+from server.openai.door import OpenAI
+from server.openai.texts import refuse_beyond_context
+from server.rest.envelope import PLAIN_ENVELOPE
+from server.rest.infer import Limits
+from server.rest.openai_errors import BadField
+from server_support import identity_config
+
+
+def language(context: int = 64) -> Language:
+    return Language(Tokeniser(tokenizer()), None, context, 264, (2,))
+
+
+def made(work: Callable[[OpenAI, Any, Any], Awaitable[Any]]) -> Any:
+    """What `work` gives with a door, a request and a served version."""
+
+    async def run() -> Any:
+        served = put(identity_config("talker"))
+        served.language = language()
+        dataplane = DataPlane(Shelf([served]), "modelyard", "0")
+        door = OpenAI(dataplane, Limits(1000, 10))
+        request = Request({"type": "http", "method": "POST", "path": "/", "headers": []})
+        try:
+            return await work(door, request, served)
+        finally:
+            await door.close()
+            await served.scheduler.close()
+
+    return asyncio.run(run())
+
+
+CALLER = Caller(None, "r", "talker", {}, [], PLAIN_ENVELOPE, 0, 0)
+
+
+def test_a_text_is_read_again_for_the_version_that_answers() -> None:
+    async def work(door: OpenAI, request: Request, served: Any) -> None:
+        newer, seen = language(), []
+
+        async def make(language: Language) -> str:
+            seen.append(language)
+            served.language = newer
+            return f"made {len(seen)}"
+
+        found, text = await door._made(request, CALLER, find_first(door, request), make)
+        assert (found.language, text, len(seen)) == (newer, "made 2", 2)
+
+    made(work)
+
+
+def test_versions_that_never_stand_still_are_not_ready() -> None:
+    async def work(door: OpenAI, request: Request, served: Any) -> None:
+        async def make(_: Language) -> None:
+            served.language = language()
+
+        with pytest.raises(NotReady, match="change faster than they can be asked"):
+            await door._made(request, CALLER, find_first(door, request), make)
+
+    made(work)
+
+
+def find_first(door: OpenAI, request: Request) -> Any:
+    from server.openai.caller import find
+
+    return find(door._dataplane, request, CALLER)
+
+
+def test_a_long_text_is_tokenised_on_a_thread_and_a_far_too_long_one_not_at_all() -> None:
+    async def work(door: OpenAI, request: Request, served: Any) -> None:
+        wide = language(4096)
+        text = "ä" * 5000
+        (tokens,) = await door._texts.of_prompts(wide, (text,), True, "prompt")
+        assert len(tokens) == 10_001
+        many = await door._texts.of_prompts(wide, ["ab", (1, 2), "c"] * 20, True, "prompt")
+        assert many == [tuple(tokens_of("ab")), (1, 2), tuple(tokens_of("c"))] * 20
+        said = await door._texts.of_tokens(wide, tokens)
+        assert said == "<s>" + text
+        with pytest.raises(BadField, match="262144 characters are taken; prompt has 300000"):
+            await door._texts.of_prompts(wide, ["x" * 300_000], True, "prompt")
+
+    made(work)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "answer", "fits"),
+    [(64, 0, True), (63, None, True), (64, None, False), (60, 4, True), (60, 5, False)],
+)
+def test_a_prompt_and_its_answer_share_the_context(
+    prompt: int, answer: int | None, fits: bool
+) -> None:
+    if fits:
+        refuse_beyond_context(language(), prompt, answer, "prompt")
+        return
+    with pytest.raises(BadField, match="maximum context length is 64 tokens"):
+        refuse_beyond_context(language(), prompt, answer, "prompt")

@@ -1,0 +1,49 @@
+"""REST against what Schemathesis makes of its own description: nothing breaks, hangs or grows."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from http_support import INFER, ask, infer_body
+from rest_cases_support import INFERRING, send_cases, write_models
+from server_support import Server, running
+from usage_support import resident_bytes
+
+LOOK_EVERY = 1000
+"""Cases between two looks at the server's memory."""
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    write_models(tmp_path)
+    loaded = [*INFERRING, "spare"]
+    with running(
+        tmp_path, model_control_mode="explicit", load_model=loaded, allow_client_shm=True
+    ) as one:
+        yield one
+
+
+def survives(server: Server, count: int) -> list[int]:
+    """Send the cases; the server's memory in bytes after each LOOK_EVERY of them."""
+    sizes: list[int] = []
+
+    def look(sent: int) -> None:
+        if sent % LOOK_EVERY == 0:
+            sizes.append(resident_bytes(server))
+
+    assert not send_cases(server, count, look)
+    assert "Traceback" not in server.log()
+    assert ask(server, "POST", INFER, infer_body()).status == 200
+    return sizes
+
+
+def test_a_hundred_generated_requests_do_no_harm(server: Server) -> None:
+    survives(server, 100)
+
+
+@pytest.mark.slow
+def test_ten_thousand_generated_requests_do_no_harm_and_take_no_memory(server: Server) -> None:
+    sizes = survives(server, 10_000)
+    settled = sizes[len(sizes) // 2]  # by then it has imported and pooled what it ever will
+    assert sizes[-1] <= 1.05 * settled, str(sizes)

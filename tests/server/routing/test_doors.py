@@ -1,0 +1,280 @@
+"""Routes at the doors of a gateway: REST infer and generate, gRPC calls and streams."""
+
+import http.client
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+from tritonclient.grpc import service_pb2 as pb
+from tritonclient.grpc import service_pb2_grpc as stubs
+
+from access_support import Gated, gated, grant
+from control.desired import Arm, Experiment, Match, Mirror, Route
+from control.experiments import stamp as stamps
+from server.routing.table import HEADER_NAME
+from server.routing.trials import STAMP_NAME
+
+TOKEN = "secret"
+STABLE, CANDIDATE = Arm("stable", "one", 1, "", 5_000), Arm("candidate", "two", 1, "", 5_000)
+ROUTE = Route("public", (STABLE, CANDIDATE), "salt", "header:x-user")
+
+
+@pytest.fixture(scope="module")
+def opened() -> Iterator[Gated]:
+    with gated(False, grant(TOKEN), models=("one", "two", "own")) as doors:
+        yield doors
+
+
+@pytest.fixture
+def doors(opened: Gated) -> Gated:
+    use(opened, ROUTE)
+    return opened
+
+
+def use(doors: Gated, *routes: Route) -> None:
+    doors.on_loop(lambda: doors.dataplane.routing.use(routes, {"one": {"best": 1}}))
+
+
+def changed(**terms: Any) -> Route:
+    fields = {name: getattr(ROUTE, name) for name in Route.__dataclass_fields__}
+    return Route(**{**fields, **terms})
+
+
+def rest(
+    doors: Gated, path: str = "public/infer", parameters: Any = None, **headers: str
+) -> tuple[int, str, Any]:
+    """Status, what the response says of a route, and its document."""
+    body: dict[str, Any] = {
+        "inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1, 2], "data": [1, 2]}]
+    }
+    if path.endswith("generate"):
+        body = {"INPUT0": [1, 2], **(parameters or {})}
+    elif parameters:
+        body["parameters"] = parameters
+    line = http.client.HTTPConnection("127.0.0.1", doors.http_port, timeout=20)
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    line.request("POST", f"/v2/models/{path}", json.dumps(body), named)
+    answer = line.getresponse()
+    document = json.loads(answer.read())
+    line.close()
+    return answer.status, answer.getheader(HEADER_NAME) or "", document
+
+
+def message(name: str = "public", version: str = "", **parameters: Any) -> pb.ModelInferRequest:
+    tensor = pb.ModelInferRequest.InferInputTensor(name="INPUT0", datatype="FP32", shape=[1, 2])
+    made = pb.ModelInferRequest(model_name=name, model_version=version, inputs=[tensor])
+    made.raw_input_contents.append(np.array([1, 2], np.float32).tobytes())
+    for key, value in parameters.items():
+        choice = "int64_param" if isinstance(value, int) else "string_param"
+        setattr(made.parameters[key], choice, value)
+    return made
+
+
+def call(doors: Gated, asked: pb.ModelInferRequest, **metadata: str) -> tuple[str, str]:
+    """The model that answered, and what the trailers say of a route."""
+    with grpc.insecure_channel(doors.grpc) as channel:
+        named = [(name.replace("_", "-"), value) for name, value in metadata.items()]
+        stub = stubs.GRPCInferenceServiceStub(channel)
+        answer, done = stub.ModelInfer.with_call(asked, metadata=named, timeout=20)
+    return answer.model_name, dict(done.trailing_metadata()).get(HEADER_NAME, "")
+
+
+def test_both_protocols_send_a_unit_to_the_same_arm_and_say_so(doors: Gated) -> None:
+    met = set()
+    for number in range(20):
+        user = f"user{number}"
+        status, said, document = rest(doors, x_user=user)
+        assert status == 200
+        assert said in ("one@1;stable", "two@1;candidate")
+        assert document["model_name"] == said[:3]
+        for _ in range(2):  # the second time its head is known
+            assert call(doors, message(), x_user=user) == (said[:3], said)
+        assert rest(doors, "public/generate", x_user=user)[1] == said
+        met.add(said)
+    assert len(met) == 2
+
+
+def test_a_parameter_a_token_or_a_sequence_can_be_the_unit(doors: Gated) -> None:
+    use(doors, changed(unit="parameter:customer"))
+    for customer in (7, 8, 9, 10, "x"):
+        said = {
+            rest(doors, parameters={"customer": customer})[1],
+            rest(doors, "public/generate", {"customer": customer})[1],
+            call(doors, message(customer=customer))[1],
+        }
+        assert len(said) == 1
+    use(doors, changed(unit="key"))
+    bearer = f"Bearer {TOKEN}"
+    assert len({rest(doors, Authorization=bearer)[1] for _ in range(10)}) == 1
+    assert len({rest(doors)[1] for _ in range(40)}) == 2  # nobody known: a draw each time
+    use(doors, changed(unit="sequence"))
+    assert len({call(doors, message(sequence_id=7))[1] for _ in range(10)}) == 1
+
+
+def test_an_explicit_version_an_alias_and_other_models_bypass_the_route(doors: Gated) -> None:
+    own = changed(name="own", arms=(Arm("stable", "one", 1, "", 10_000),))
+    use(doors, own)
+    assert rest(doors, "own/infer")[1] == "one@1;stable"
+    assert rest(doors, "own/versions/1/infer")[1:] == ("", rest(doors, "own/versions/1/infer")[2])
+    assert rest(doors, "own/versions/1/infer")[2]["model_name"] == "own"
+    assert call(doors, message("own", "1")) == ("own", "")
+    assert call(doors, message("two")) == ("two", "")
+
+
+def test_rules_and_the_kill_switch_decide_first(doors: Gated) -> None:
+    rule = Match("x-tester", "yes", "candidate")
+    none = (Arm("stable", "one", 1, "", 10_000), Arm("candidate", "two", 1, "", 0))
+    use(doors, changed(arms=none, matches=(rule,)))
+    assert rest(doors, x_tester="yes")[1] == "two@1;candidate"
+    assert call(doors, message(), x_tester="yes")[1] == "two@1;candidate"
+    assert rest(doors, x_tester="no")[1] == "one@1;stable"
+    use(doors, changed(arms=none, matches=(rule,), only="stable"))
+    assert rest(doors, x_tester="yes")[1] == "one@1;stable"
+
+
+def test_a_sequence_stays_where_it_began_when_the_weights_change(doors: Gated) -> None:
+    def ask(**more: bool) -> tuple[str, str]:
+        asked = message(sequence_id=77)
+        for name, value in more.items():
+            asked.parameters[name].bool_param = value
+        return call(doors, asked, x_user="ada")
+
+    here = (Arm("stable", "one", 1, "", 10_000), Arm("candidate", "two", 1, "", 0))
+    use(doors, changed(arms=here))
+    assert ask(sequence_start=True)[1] == "one@1;stable"
+    use(doors, changed(only="candidate", arms=here))
+    assert ask()[1] == "one@1;stable"
+    parameters = {"sequence_id": 77}
+    assert rest(doors, parameters=parameters, x_user="ada")[1] == "one@1;stable"
+    assert ask(sequence_end=True)[1] == "one@1;stable"
+    assert ask()[1] == "two@1;candidate"
+
+
+def test_each_message_of_a_stream_is_routed_and_the_trailers_name_all_arms(doors: Gated) -> None:
+    use(doors, changed(unit="parameter:user"))
+    with grpc.insecure_channel(doors.grpc) as channel:
+        asked = [message(user=f"u{number}") for number in range(20)]
+        stream = stubs.GRPCInferenceServiceStub(channel).ModelStreamInfer(iter(asked), timeout=20)
+        answers = [one.infer_response for one in stream]
+        trailers = [value for name, value in stream.trailing_metadata() if name == HEADER_NAME]
+    said = [one.parameters[HEADER_NAME].string_param for one in answers]
+    assert [text[:3] for text in said] == [one.model_name for one in answers]
+    assert sorted(set(said)) == sorted(trailers) == ["one@1;stable", "two@1;candidate"]
+
+
+COLOUR = Experiment("e1", "public", ("stable", "candidate"), buckets=10_000)
+KEY = b"k" * 32
+
+
+def test_the_signed_stamp_comes_in_the_trailers_of_a_call(doors: Gated) -> None:
+    watched = changed(unit="parameter:user")
+    doors.on_loop(lambda: doors.dataplane.routing.use([watched], {}, [COLOUR], KEY))
+    for number in range(10):
+        user = f"u{number}"
+        with grpc.insecure_channel(doors.grpc) as channel:
+            stub = stubs.GRPCInferenceServiceStub(channel)
+            answer, done = stub.ModelInfer.with_call(message(user=user), timeout=20)
+        trailers = dict(done.trailing_metadata())
+        stamp = stamps.read(KEY, trailers[STAMP_NAME], time.time())
+        assert stamp.unit == stamps.unit_key(user).hex()
+        said = f"{stamp.route.model}@{stamp.route.version};{stamp.route.arm}"
+        assert (trailers[HEADER_NAME], answer.model_name) == (said, stamp.route.model)
+        assert stamp.route.subject == COLOUR.id
+
+
+def test_each_message_of_a_stream_has_the_stamp_of_its_own_unit(doors: Gated) -> None:
+    watched = changed(unit="parameter:user")
+    doors.on_loop(lambda: doors.dataplane.routing.use([watched], {}, [COLOUR], KEY))
+    users = [f"u{number}" for number in range(6)]
+    with grpc.insecure_channel(doors.grpc) as channel:
+        asked = [message(user=user) for user in users]
+        stream = stubs.GRPCInferenceServiceStub(channel).ModelStreamInfer(iter(asked), timeout=20)
+        found = [one.infer_response.parameters[STAMP_NAME].string_param for one in stream]
+    units = {stamps.read(KEY, text, time.time()).unit for text in found}
+    assert units == {stamps.unit_key(user).hex() for user in users}
+
+
+def test_the_questions_about_a_route_are_answered_for_its_stable_arm(doors: Gated) -> None:
+    line = http.client.HTTPConnection("127.0.0.1", doors.http_port, timeout=20)
+    for path, name in (("public", "one"), ("public/config", "one")):
+        line.request("GET", f"/v2/models/{path}")
+        assert json.loads(line.getresponse().read())["name"] == name
+    line.request("GET", "/v2/models/public/ready")
+    answer = line.getresponse()
+    answer.read()
+    line.close()
+    assert answer.status == 200
+    with grpc.insecure_channel(doors.grpc) as channel:
+        stub = stubs.GRPCInferenceServiceStub(channel)
+        assert stub.ModelReady(pb.ModelReadyRequest(name="public")).ready
+        assert list(stub.ModelMetadata(pb.ModelMetadataRequest(name="public")).versions) == ["1"]
+
+
+def test_an_arm_that_leads_nowhere_answers_with_its_error_and_is_counted(doors: Gated) -> None:
+    gone = Arm("stable", "one", 99, "", 10_000)
+    use(
+        doors,
+        changed(name="gone", arms=(gone,)),
+        changed(name="dangling", arms=(Arm("stable", "one", 0, "nobody", 10_000),)),
+    )
+    status, said, _ = rest(doors, "gone/infer")
+    assert (status, said) == (503, "one@99;stable")
+    with pytest.raises(grpc.RpcError) as refused:
+        call(doors, message("gone"))
+    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert dict(refused.value.trailing_metadata())[HEADER_NAME] == "one@99;stable"
+    status, _, document = rest(doors, "dangling/infer")
+    assert status == 404
+    assert (
+        "the arm 'stable' of the route 'dangling' leads to an alias of 'one'" in document["error"]
+    )
+    windows = {key[0]: window for key, window in doors.dataplane.routing.windows.rows()}
+    assert (windows["gone"].requests, windows["gone"].errors) == (2, 2)
+
+
+def test_what_clients_get_wrong_is_not_counted(doors: Gated) -> None:
+    use(doors, changed(name="careful"))
+    line = http.client.HTTPConnection("127.0.0.1", doors.http_port, timeout=20)
+    line.request("POST", "/v2/models/careful/infer", b'{"inputs": []}')
+    assert line.getresponse().status == 400
+    line.close()
+    assert rest(doors, "careful/infer")[0] == 200
+    rows = [one for key, one in doors.dataplane.routing.windows.rows() if key[0] == "careful"]
+    assert (sum(one.requests for one in rows), sum(one.errors for one in rows)) == (1, 0)
+
+
+def test_a_mirror_gets_copies_and_the_client_hears_nothing_of_them(doors: Gated) -> None:
+    arms = (Arm("stable", "one", 1, "", 10_000), Arm("candidate", "two", 1, "", 0))
+    use(doors, changed(name="shadowed", arms=arms, mirrors=(Mirror("candidate", 10_000),)))
+    for _ in range(10):
+        assert rest(doors, "shadowed/infer")[1] == "one@1;stable"
+        assert call(doors, message("shadowed"))[0] == "one"
+
+    def copies() -> list[tuple[int, int]]:
+        rows = doors.dataplane.routing.windows.rows()
+        return [(one.requests, one.errors) for key, one in rows if key[0] == "shadowed" and key[5]]
+
+    until = time.monotonic() + 10
+    while copies() != [(20, 0)]:
+        assert time.monotonic() < until, copies()
+
+
+def test_what_is_not_loaded_yet_while_the_server_starts_counts_against_nobody(
+    doors: Gated,
+) -> None:
+    use(doors, changed(name="early", arms=(Arm("stable", "one", 99, "", 10_000),)))
+
+    def asked(starting: bool) -> tuple[int, int]:
+        doors.on_loop(lambda: setattr(doors.dataplane, "starting", starting))
+        status, _, _ = rest(doors, "early/infer")
+        (window,) = [
+            one for key, one in doors.dataplane.routing.windows.rows() if key[0] == "early"
+        ]
+        return status, window.errors
+
+    assert asked(starting=True) == (503, 0)
+    assert asked(starting=False) == (503, 1)

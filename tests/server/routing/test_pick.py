@@ -1,0 +1,127 @@
+"""Which arm answers: kill switch, rules, units and draws."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from control.desired import Arm, Match, Mirror, Route
+from control.routing_buckets import BUCKETS, bucket
+from routing_support import halves, route
+from server.routing.pick import RouteKey, pick
+from server.routing.table import compile_route, compile_table
+
+UNITS = 100_000
+
+
+def arm_of(wanted: Route, unit: str = "", draw: float = 0.0, **labels: str) -> str:
+    named = {name.replace("_", "-"): value for name, value in labels.items()}
+    return pick(compile_route(wanted, {}), RouteKey(unit, named, draw)).arm
+
+
+@given(st.integers(0, 100_00), st.integers(0, 100_00), st.text(max_size=20))
+def test_a_weight_that_grows_never_moves_a_unit_back(one: int, other: int, unit: str) -> None:
+    less, more = sorted((one, other))
+    before, after = (
+        arm_of(route(("stable", 1, 100 - w / 100), ("candidate", 2, w / 100)), unit or "x")
+        for w in (less, more)
+    )
+    assert (before, after) != ("candidate", "stable")
+
+
+def test_the_candidate_owns_the_buckets_from_nothing_to_its_weight() -> None:
+    compiled = compile_route(route(("stable", 1, 75), ("candidate", 2, 25)), {})
+    assert compiled.owners == bytes([1] * 2_500 + [0] * 7_500)
+    third = compile_route(route(("stable", 1, 60), ("b", 2, 10), ("c", 3, 30)), {})
+    assert third.owners == bytes([1] * 1_000 + [2] * 3_000 + [0] * 6_000)
+
+
+@pytest.mark.parametrize("percent", [1, 5, 25, 50])
+def test_units_spread_as_the_weights_say(percent: int) -> None:
+    compiled = compile_route(route(("stable", 1, 100 - percent), ("candidate", 2, percent)), {})
+    found = Counter(pick(compiled, RouteKey(f"user{n}")).arm for n in range(UNITS))
+    expected = UNITS * percent / 100
+    assert abs(found["candidate"] - expected) < 5 * (expected * (1 - percent / 100)) ** 0.5
+
+
+def test_a_unit_stays_with_its_arm_and_another_salt_shuffles_anew() -> None:
+    here, there = (compile_route(halves(salt=salt), {}) for salt in ("a", "b"))
+    units = [f"user{n}" for n in range(10_000)]
+    first = [pick(here, RouteKey(unit, draw=0.1)).arm for unit in units]
+    assert [pick(here, RouteKey(unit, draw=0.9)).arm for unit in units] == first
+    same = sum(pick(there, RouteKey(u)).arm == arm for u, arm in zip(units, first, strict=True))
+    assert 4_700 < same < 5_300
+
+
+def test_without_a_unit_each_request_is_drawn_and_marked() -> None:
+    compiled = compile_route(route(("stable", 1, 90), ("candidate", 2, 10)), {})
+    found = [pick(compiled, RouteKey(draw=n / 1_000)) for n in range(1_000)]
+    assert Counter(target.arm for target in found) == {"candidate": 100, "stable": 900}
+    assert not any(target.sticky for target in found)
+    assert pick(compiled, RouteKey("ada")).sticky
+
+
+@given(st.floats(0, 1, exclude_max=True))
+def test_every_draw_finds_an_arm(draw: float) -> None:
+    assert arm_of(halves(mirrors=(Mirror("candidate", 5_000),)), draw=draw) in (
+        "stable",
+        "candidate",
+    )
+
+
+def test_rules_come_before_buckets_and_the_first_that_fits_wins() -> None:
+    rules = (
+        Match("x-tester", "ada", "candidate"),
+        Match("x-agent", "bot/", "stable", prefix=True),
+        Match("x-agent", "bot/7", "candidate", prefix=True),
+    )
+    wanted = route(("stable", 1, 100), ("candidate", 2, 0), matches=rules)
+    assert arm_of(wanted, "u", x_tester="ada") == "candidate"
+    assert arm_of(wanted, "u", x_tester="ada lovelace") == "stable"
+    assert arm_of(wanted, "u", x_agent="bot/7") == "stable"
+    compiled = compile_route(wanted, {})
+    assert compiled.headers == {b"x-user", b"x-tester", b"x-agent"}
+    assert not pick(compiled, RouteKey("u", {"x-tester": "ada"})).sticky
+
+
+def test_the_kill_switch_comes_before_everything() -> None:
+    rule, mirror = Match("x", "y", "candidate"), Mirror("candidate", BUCKETS)
+    killed = halves(matches=(rule,), mirrors=(mirror,), only="stable")
+    for unit in range(100):
+        target = pick(compile_route(killed, {}), RouteKey(f"u{unit}", {"x": "y"}))
+        assert (target.arm, target.mirrors) == ("stable", ())
+
+
+def test_requests_are_copied_as_often_as_wanted_and_never_to_who_answers() -> None:
+    wanted = route(("stable", 1, 90), ("candidate", 2, 10), mirrors=(Mirror("candidate", 500),))
+    compiled = compile_route(wanted, {})
+    with_unit = [pick(compiled, RouteKey("ada", draw=n / 10_000)) for n in range(10_000)]
+    assert sum(bool(target.mirrors) for target in with_unit) == 500
+    drawn = [pick(compiled, RouteKey(draw=(n + n * 0.001) / 100_000)) for n in range(99_000)]
+    by_stable = [target for target in drawn if target.arm == "stable"]
+    copied = [target for target in by_stable if target.mirrors]
+    assert len(copied) / len(by_stable) == pytest.approx(0.05, abs=0.005)
+    assert not any(target.mirrors for target in drawn if target.arm == "candidate")
+    assert copied[0].mirrors[0].key == ("numbers", "", "candidate", "digits", 2, True)
+
+
+def test_what_the_response_says_is_ascii_and_names_the_rollout() -> None:
+    told = route(("stable", 1, 100), model="größe; @", rollout="r1")
+    target = pick(compile_route(told, {}), RouteKey("ada"))
+    assert target.label == "gr%C3%B6%C3%9Fe%3B%20%40@1;stable;rollout=r1"
+    assert target.line == b"x-modelyard-route: " + target.label.encode() + b"\r\n"
+
+
+def test_an_alias_stands_for_its_version_at_the_time_of_the_table() -> None:
+    wanted = Route("numbers", (Arm("stable", "digits", 0, "best", BUCKETS),))
+    table = compile_table([wanted, replace(wanted, name="empty", arms=())], {"digits": {"best": 7}})
+    assert {name: one.targets[0].version for name, one in table.items()} == {"numbers": 7}
+    assert compile_route(wanted, {}).targets[0].version == 0
+
+
+def test_the_bucket_is_the_one_that_statistics_know() -> None:
+    compiled = compile_route(route(("stable", 1, 99.99), ("candidate", 2, 0.01)), {})
+    lucky = next(f"u{n}" for n in range(10**6) if bucket("salt", f"u{n}") == 0)
+    assert pick(compiled, RouteKey(lucky)).arm == "candidate"

@@ -1,0 +1,120 @@
+"""What counts as what, and what is told of it."""
+
+import time
+
+import numpy as np
+import pytest
+
+from backends.errors import ExecutionFailed
+from control.rollouts.arms import Arm
+from routing_support import halves
+from schedulers.errors import Cancelled, DeadlineExceeded, QueueFull, ShutDown
+from schedulers.reply import Reply
+from schedulers.request import InferResponse
+from server.errors import InvalidRequest, NotReady
+from server.routing.table import compile_table, targets_of
+from server.routing.windows import AT_ONCE, LOOKED_AT, Window, Windows
+
+FINE = np.ones(3, np.float32)
+
+
+def answered(window: Window, output: np.ndarray = FINE) -> None:
+    reply = Reply()
+    window.follow(reply, time.monotonic_ns() - 2_000_000)
+    reply.send(InferResponse("", "m", 1, {"y": output}))
+
+
+def failed(window: Window, error: Exception) -> None:
+    reply = Reply()
+    window.follow(reply, time.monotonic_ns())
+    reply.fail(error)
+
+
+@pytest.mark.parametrize(
+    ("error", "counts"),
+    [
+        (ExecutionFailed("it crashed"), (1, 1)),
+        (DeadlineExceeded("waited"), (1, 1)),
+        (QueueFull("full"), (1, 1)),
+        (NotReady("loading"), (1, 1)),
+        (ShutDown("over"), (1, 1)),
+        (InvalidRequest("no such input"), (0, 0)),
+        (Cancelled(""), (0, 0)),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_only_what_the_server_failed_counts(error: Exception, counts: tuple[int, int]) -> None:
+    window = Window()
+    failed(window, error)
+    assert (window.requests, window.errors) == counts
+    assert (window.in_flight, window.latency.n) == (0, 0)
+
+
+def test_an_answer_counts_with_its_latency_when_it_ends() -> None:
+    window = Window()
+    reply = Reply()
+    window.follow(reply, time.monotonic_ns() - 2_000_000)
+    assert (window.in_flight, window.requests) == (1, 0)
+    reply.send(InferResponse("", "m", 1, {"y": FINE}, last=False))
+    assert window.requests == 0
+    reply.close()
+    assert (window.in_flight, window.requests, window.errors) == (0, 1, 0)
+    assert window.latency.quantile(0.5) >= 0.0019
+
+
+def test_a_reply_that_has_ended_before_it_is_followed_counts() -> None:
+    reply = Reply()
+    reply.send(InferResponse("", "m", 1, {"y": FINE}))
+    window = Window()
+    window.follow(reply, time.monotonic_ns())
+    assert window.requests == 1
+    assert reply.result().outputs["y"] is FINE
+
+
+def test_outputs_are_looked_at_now_and_then() -> None:
+    for output, expected in (
+        (np.array([1, np.nan], np.float32), (2, 0)),
+        (np.array([np.inf], np.float64), (2, 0)),
+        (np.empty((0, 3), np.float32), (0, 2)),
+        (np.array([1, 2]), (0, 0)),
+        (np.array([b"text"], np.object_), (0, 0)),
+    ):
+        window = Window()
+        for _ in range(2 * LOOKED_AT):
+            answered(window, output)
+        assert (window.not_a_number, window.empty) == expected, output
+
+
+def test_what_is_told_is_what_rollouts_read() -> None:
+    window = Window()
+    answered(window)
+    failed(window, ExecutionFailed("no"))
+    told = Arm.from_list(window.as_list())
+    assert (told.counts.requests, told.counts.errors, told.latency.n) == (2, 1, 1)
+
+
+def test_only_news_is_told_and_now_and_then_everything() -> None:
+    windows = Windows()
+    targets = targets_of(compile_table([halves(rollout="r1"), halves(name="calm")], {}))
+    windows.use(targets)
+    assert list(windows.snapshot(False)) == []
+    silent = [row[:3] for rows in windows.snapshot(True) for row in rows]
+    assert silent == [["numbers", "r1", "stable"], ["numbers", "r1", "candidate"]]
+    answered(windows.of(targets[2]))
+    assert [[row[0] for row in rows] for rows in windows.snapshot(False)] == [["calm"]]
+    assert list(windows.snapshot(False)) == []
+    assert sum(len(rows) for rows in windows.snapshot(True)) == 3
+
+
+def test_counts_survive_a_change_of_the_table_and_are_told_in_small_pieces() -> None:
+    windows = Windows()
+    table = compile_table([halves(name=f"r{n}") for n in range(AT_ONCE)], {})
+    windows.use(targets_of(table))
+    for target in targets_of(table):
+        answered(windows.of(target))
+    windows.use([])
+    pieces = [len(rows) for rows in windows.snapshot(False)]
+    assert pieces == [AT_ONCE, AT_ONCE]
+    assert list(windows.snapshot(True)) == []  # nobody asks any more
+    windows.use(targets_of(table))
+    assert all(window.requests == 1 for _, window in windows.rows())

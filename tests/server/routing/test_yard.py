@@ -1,0 +1,136 @@
+"""Routes on a whole server: a change of weights, the kill switch, the link, a wedged mirror."""
+
+import http.client
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from control.desired import Arm, Desired, Mirror, Route
+from routing_support import route
+from server.routing.table import HEADER_NAME
+from server.wanted import disk
+from server_support import identity_config, running
+from usage_support import metric, resident_bytes
+from yard_support import Yard, write_identity, yard
+
+pytestmark = pytest.mark.slow
+
+SOON_S = 1.0
+BODY = json.dumps(
+    {"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1, 2], "data": [1, 2]}]}
+)
+
+
+class Client:
+    """One connection that stays."""
+
+    def __init__(self, port: int) -> None:
+        self._line = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+
+    def arm(self, name: str = "numbers", body: str = BODY, **headers: str) -> str:
+        """Which arm answered."""
+        named = {key.replace("_", "-"): value for key, value in headers.items()}
+        self._line.request("POST", f"/v2/models/{name}/infer", body, named)
+        answer = self._line.getresponse()
+        text = answer.read()
+        assert answer.status == 200, text
+        return (answer.getheader(HEADER_NAME) or "").partition(";")[2]
+
+    def close(self) -> None:
+        self._line.close()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+    folder = tmp_path_factory.mktemp("yard")
+    write_identity(folder, "digits", 1, 2, config="version_policy { all {} }\n")
+    with yard(folder) as y:
+        y.wait_versions("digits", 1, 2)
+        yield y
+
+
+@pytest.fixture
+def client(served: Yard) -> Iterator[Client]:
+    one = Client(served.server.http_port)
+    yield one
+    one.close()
+
+
+def within_a_second(true: Callable[[], bool]) -> None:
+    began = time.monotonic()
+    while not true():
+        assert time.monotonic() - began < SOON_S
+        time.sleep(0.01)
+
+
+def put(y: Yard, stable: float, candidate: float) -> None:
+    arms = [
+        {"name": "stable", "model": "digits", "version": 1, "weight": stable},
+        {"name": "candidate", "model": "digits", "version": 2, "weight": candidate},
+    ]
+    status, made = y.api("PUT", "/routes/numbers", {"arms": arms, "unit": "header:x-user"})
+    assert status == 200, made
+
+
+def test_a_change_of_weights_and_the_kill_switch_take_effect_within_a_second(
+    served: Yard, client: Client
+) -> None:
+    put(served, 100, 0)
+    within_a_second(lambda: served.server.is_ready("/v2/models/numbers/ready"))
+    assert {client.arm(x_user=f"u{n}") for n in range(20)} == {"stable"}
+    put(served, 0, 100)
+    within_a_second(lambda: client.arm(x_user="ada") == "candidate")
+    assert served.api("POST", "/routes/numbers/kill", {})[0] == 200
+    within_a_second(lambda: client.arm(x_user="ada") == "stable")
+    assert served.api("DELETE", "/routes/numbers/kill")[0] == 200
+    within_a_second(lambda: client.arm(x_user="ada") == "candidate")
+
+
+def test_the_explanation_is_what_happens(served: Yard, client: Client) -> None:
+    put(served, 50, 50)
+    salt = served.api("GET", "/routes/numbers")[1]["salt"]
+    assert salt
+    explained = {
+        unit: served.api("GET", f"/routes/numbers/explain?unit={unit}")[1]["arm"]
+        for unit in (f"u{n}" for n in range(10))
+    }
+    within_a_second(lambda: {unit: client.arm(x_user=unit) for unit in explained} == explained)
+
+
+def test_a_restart_changes_no_weight(served: Yard, client: Client) -> None:
+    put(served, 0, 100)
+    within_a_second(lambda: client.arm(x_user="ada") == "candidate")
+    served.again()
+    again = Client(served.server.http_port)
+    assert again.arm(x_user="ada") == "candidate"
+    again.close()
+
+
+def test_a_wedged_mirror_costs_nothing_but_a_dropped_count(tmp_path: Path) -> None:
+    for name, delay_ms in (("fast", 0), ("wedged", 600_000)):
+        home = tmp_path / "models" / name
+        (home / "1").mkdir(parents=True)
+        (home / "config.pbtxt").write_text(identity_config(name, delay_ms))
+    arms = (Arm("stable", "fast", 1, "", 10_000), Arm("candidate", "wedged", 1, "", 0))
+    mirrored = Route("mirrored", arms, "s", "", (), (Mirror("candidate", 10_000),))
+    plain = route(("stable", 1, 100), name="plain", model="fast", unit="")
+    state = tmp_path / "state"
+    state.mkdir()
+    disk.keep(state, Desired(1, "", routes=(mirrored, plain)))
+    body = BODY.replace("[1, 2]", json.dumps([1, 20_000]), 1).replace(
+        "[1, 2]", json.dumps([1] * 20_000)
+    )
+    with running(tmp_path / "models", state_dir=str(state), exit_timeout_secs=0) as server:
+        client = Client(server.http_port)
+        for _ in range(200):
+            assert client.arm("mirrored", body) == "stable"
+        before = resident_bytes(server)
+        for _ in range(600):
+            assert client.arm("mirrored", body) == "stable"
+        client.close()
+        assert resident_bytes(server) - before < 16 * 2**20
+        assert metric(server, "modelyard_mirror_dropped") > 700
+        assert metric(server, "modelyard_event_loop_stall_seconds_recent_max") < 1.0

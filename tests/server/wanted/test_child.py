@@ -1,0 +1,30 @@
+"""The control process is started again whatever ended it, or kept it from starting."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from server.wanted.child import ControlChild
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_process_that_cannot_be_started_this_moment_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "nothing"))
+    child = ControlChild({})
+    running = asyncio.create_task(child.run())
+    try:
+        async with asyncio.timeout(20):
+            while child.restarts < 1:
+                await asyncio.wait([running], timeout=0.05)
+                assert not running.done()
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    assert "the control process cannot be started" in caplog.text
+    assert "it is started again" in caplog.text

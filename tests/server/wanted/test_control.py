@@ -1,0 +1,59 @@
+"""What the control process tells is in force at once, and on the disk soon, off the loop."""
+
+import asyncio
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from control.desired import NOTHING, Desired
+from server.settings.table import Settings
+from server.wanted import disk
+from server.wanted.control import Control, Look
+
+pytestmark = pytest.mark.anyio
+
+
+def _control(settings: Settings, applied: list[Desired]) -> Control:
+    return Control(
+        settings, NOTHING, applied.append, lambda: Look((), True, set()), lambda _: iter(()), dict
+    )
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(state_dir=tmp_path / "state")
+
+
+async def test_a_slow_disk_holds_up_neither_the_loop_nor_what_is_wanted(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stuck, kept = threading.Event(), []
+
+    def slow(state_dir: Path, desired: Desired) -> None:
+        assert stuck.wait(20)
+        kept.append(desired.revision)
+
+    monkeypatch.setattr(disk, "keep", slow)
+    applied: list[Desired] = []
+    control = _control(settings, applied)
+    control.start()
+    for revision in (1, 2, 3, 4):
+        control._told(replace(NOTHING, revision=revision))
+        await asyncio.sleep(0)
+    assert [one.revision for one in applied] == [1, 2, 3, 4]
+    stuck.set()
+    await control.stop()
+
+    assert kept[-1] == 4, "the last one is on the disk when control has ended"
+    assert len(kept) <= 2, "what came meanwhile is not written one by one"
+
+
+async def test_what_was_told_is_read_again_by_the_next_gateway(settings: Settings) -> None:
+    control = _control(settings, [])
+    control.start()
+    control._told(replace(NOTHING, revision=7, store="s"))
+    await control.stop()
+
+    assert disk.read(settings.state_dir).revision == 7

@@ -1,0 +1,47 @@
+"""The gateway's end of the link, against the control process's own."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from control.desired import NOTHING, Desired
+from server.admin.link import LinkServer, Loads
+from server.wanted import link
+from server.wanted.link import Link
+
+pytestmark = pytest.mark.anyio
+
+
+async def _nobody(told: Loads) -> None:
+    """Who hears what is loaded."""
+
+
+async def test_a_state_that_cannot_be_applied_does_not_keep_out_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(link, "BROKEN_S", 0.01)
+    broke, applied = asyncio.Event(), asyncio.Event()
+
+    def told(desired: Desired) -> None:
+        if desired.revision == 1:
+            broke.set()
+            raise ZeroDivisionError("a bug")
+        applied.set()
+
+    server = LinkServer(tmp_path / "link.sock", _nobody)
+    await server.open()
+    running = asyncio.create_task(Link(tmp_path / "link.sock", "one", told, dict).run())
+    try:
+        async with asyncio.timeout(20):
+            server.hand(replace(NOTHING, revision=1))
+            await broke.wait()
+            server.hand(replace(NOTHING, revision=2))
+            await applied.wait()
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await server.close()
+
+    assert "the link to the control process broke. This is a bug." in caplog.text
