@@ -16,7 +16,6 @@ from backends.llm.errors import BadCheckpoint, NoRoom, UnknownFamily
 from backends.llm.expected import expected_tensors
 from backends.llm.headers import hold_against, read_headers
 from backends.llm.plan import ServePlan, plan_serving
-from backends.llm.tokeniser import read_tokeniser
 from backends.seam import Device, Loaded
 from repository.model import ModelConfig, ModelVersion
 
@@ -86,6 +85,8 @@ def examine(version: ModelVersion) -> ServePlan:
 
     Raises LoadFailed naming the version, and the file, tensor, field or parameter that is wrong.
     """
+    from backends.llm.tokeniser import read_tokeniser  # no gateway is to load the library
+
     try:
         plan = plan_serving(version)
         headers = read_headers(version.path)

@@ -29,9 +29,10 @@ class ServeSettings:
     makes of the rest. `threads` 0: as `instance_group` and the machine's cores give.
     `kernels` "torch": plain torch, even where our kernels would serve. `max_running`: sequences
     that are computed at once. `max_waiting`, `max_waiting_tokens`: requests, and tokens of their
-    prompts, that may wait beside them. `stall_seconds`: how long a step may take before the engine
-    is held for stuck and started again. `pooling`: makes vectors of texts in this way, "" where the
-    checkpoint says whether and how.
+    prompts, that may wait beside them. `step_milliseconds`: how long a step in which answers get
+    tokens is to take, as far as shorter chunks of prompts can help. `stall_seconds`: how long a
+    step may take before the engine is held for stuck and started again. `pooling`: makes vectors
+    of texts in this way, "" where the checkpoint says whether and how.
     """
 
     precision: Precision = "int8"
@@ -44,6 +45,7 @@ class ServeSettings:
     max_waiting: int = 256
     max_waiting_tokens: int = 1 << 18
     step_tokens: int = 256
+    step_milliseconds: int = 500
     stall_seconds: int = 60
     pooling: str = ""
 
@@ -61,6 +63,7 @@ _RANGES = {
     "max_waiting": (1, 1 << 20),
     "max_waiting_tokens": (1, 1 << 31),
     "step_tokens": (1, 1 << 16),
+    "step_milliseconds": (1, 86_400_000),
     "stall_seconds": (1, 86_400),
 }
 NAMES = (*_WORDS, *_RANGES, "memory_budget")

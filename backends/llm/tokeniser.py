@@ -10,6 +10,7 @@ from tokenizers import Tokenizer
 
 from backends.llm.errors import BadCheckpoint
 from backends.llm.token_bytes import TokenBytes
+from backends.llm.token_table import TokenTable, tabulated
 
 FILE = "tokenizer.json"
 MAX_BYTES = 1 << 28
@@ -44,6 +45,12 @@ class Tokeniser:
     def bytes_of(self, token: int) -> bytes:
         """What a token adds to a text: bytes, which need not be whole characters."""
         return self._bytes.of(token)
+
+    def table(self, vocabulary: int) -> TokenTable:
+        """What every token adds to a text, of a model that knows `vocabulary` tokens; 0.4 s for
+        150,000."""
+        count = max(vocabulary, self._tokenizer.get_vocab_size(with_added_tokens=True))
+        return tabulated(map(self._bytes.of, range(count)))
 
     @property
     def size(self) -> int:

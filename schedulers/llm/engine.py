@@ -131,6 +131,10 @@ class Engine:
         self._tell(results, {one.id: one for one in advances}, outputs)
         return outputs
 
+    def took(self, seconds: float) -> None:
+        """The last step took so long; the next ones are planned by that."""
+        self._scheduler.took(seconds)
+
     def _take_grammars(self) -> list[Output]:
         """Let those go whose grammars have been compiled; the ends of those whose cannot be."""
         ended = []

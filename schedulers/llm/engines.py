@@ -9,16 +9,30 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from backends.errors import InstanceDied
+from backends.llm.token_table import TokenTable
 from backends.seam import Instance
 from schedulers.counters import TokenCounters
+from schedulers.errors import ShutDown
 from schedulers.llm.asked import AskedTicket
-from schedulers.llm.frames import Cancel, Figures, Grow, Message, Resized, Shrink
+from schedulers.llm.frames import (
+    Cancel,
+    Decode,
+    Encode,
+    Figures,
+    Grow,
+    Message,
+    Read,
+    Resized,
+    Shrink,
+)
 from schedulers.llm.instance import EngineInstance
 
 LOOK_S = 0.5
 """How often engines are looked at while they have work."""
 REVIVAL_PATIENCE_S = 120.0
-"""How long tickets without an engine wait for one to come back."""
+"""How long tickets without an engine wait for one to come back, and texts to be read."""
+_SHUT_DOWN = "the server ended this model before the text could be read"
 
 _COUNTED = ("prompt_tokens", "generated_tokens", "prefix_hit_tokens", "preemptions")
 _GAUGES = (
@@ -28,8 +42,18 @@ _NOTHING = Figures(*[0] * len(Figures._fields))
 
 
 @dataclass(slots=True, eq=False)
+class Asked:
+    """A text to be read, and what an engine makes of it. `again`: an engine has died with it."""
+
+    message: Encode | Decode
+    answer: "asyncio.Future[Read]"
+    again: bool = False
+
+
+@dataclass(slots=True, eq=False)
 class Lane:
     """One engine. `tickets`: those with an answer in it, by the engine's name for that answer.
+    `asked`: texts it is reading, by number.
 
     `deaths`: of its process, as far as they were dealt with. `told_ns`: when it last said anything,
     or was given work after it had none. `leaving`: it gets no more. `given_back`: bytes of its
@@ -39,6 +63,7 @@ class Lane:
     instance: EngineInstance
     deaths: int
     tickets: dict[str, AskedTicket] = field(default_factory=dict)
+    asked: dict[int, Asked] = field(default_factory=dict)
     told_ns: int = 0
     figures: Figures = _NOTHING
     leaving: bool = False
@@ -49,6 +74,10 @@ class Lane:
     @property
     def ready(self) -> bool:
         return self.instance.ready and self.deaths == self.instance.deaths and not self.leaving
+
+    @property
+    def idle(self) -> bool:
+        return not self.tickets and not self.asked
 
 
 class Engines:
@@ -71,14 +100,22 @@ class Engines:
         self._orphaned = orphaned
         self._homed = homed
         self._lanes: list[Lane] = []
+        self._unasked: dict[int, Asked] = {}
         self._watch: asyncio.TimerHandle | None = None
         self._retiring: set[asyncio.Task[None]] = set()
+        self._closed = False
         self.steps = 0
 
     @property
     def ready(self) -> int:
         """How many can be given work."""
         return sum(lane.ready for lane in self._lanes)
+
+    @property
+    def table(self) -> TokenTable:
+        """What tokens add to a text."""
+        opened = self._lanes[0].instance.opened
+        return TokenTable(opened.token_ends, opened.token_letters)
 
     def give(self, ticket: AskedTicket, names: Sequence[str], message: Message) -> bool:
         """Say `message`, which asks for answers by these names, to the least busy engine; False
@@ -102,6 +139,37 @@ class Engines:
             gone = tuple(name for name in wanted if lane.tickets.pop(name, None) is not None)
             if gone:
                 lane.instance.post(Cancel(gone))
+        self._retire_idle()
+
+    async def read(self, message: Encode | Decode) -> Read:
+        """What an engine makes of a text, which it does beside its steps; asked once more if it
+        dies of it. Raises InstanceDied when none answers in time, and ShutDown."""
+        if self._closed:
+            raise ShutDown(_SHUT_DOWN)
+        asked = Asked(message, self._loop.create_future())
+        self._give_text(asked)
+        try:
+            async with asyncio.timeout(REVIVAL_PATIENCE_S):
+                return await asked.answer
+        except TimeoutError:
+            patience = f"{REVIVAL_PATIENCE_S:g} s"
+            raise InstanceDied(f"no engine of the model read the text within {patience}") from None
+        finally:
+            self._forget_text(message.id)
+
+    def _give_text(self, asked: Asked) -> None:
+        ready = [lane for lane in self._lanes if lane.ready]
+        if not ready:
+            self._unasked[asked.message.id] = asked
+            return
+        lane = min(ready, key=lambda one: len(one.asked))
+        lane.asked[asked.message.id] = asked
+        lane.instance.post(asked.message)
+
+    def _forget_text(self, id: int) -> None:
+        self._unasked.pop(id, None)
+        for lane in self._lanes:
+            lane.asked.pop(id, None)
         self._retire_idle()
 
     def count(self, lane: Lane, figures: Figures) -> int:
@@ -157,12 +225,18 @@ class Engines:
                 instance.hear = self._ear(lane)
                 instance.changed = self._changed
         self._retire_idle()
+        self._ask_again()
         self._homed()
 
     async def close(self) -> None:
         """End every process."""
         if self._watch is not None:
             self._watch.cancel()
+        self._closed = True
+        for texts in (self._unasked, *(lane.asked for lane in self._lanes)):
+            for asked in texts.values():
+                if not asked.answer.done():
+                    asked.answer.set_exception(ShutDown(_SHUT_DOWN))
         lanes, self._lanes = self._lanes, []
         closing = [asyncio.to_thread(lane.instance.close) for lane in lanes]
         await asyncio.gather(*closing, *self._retiring)
@@ -177,6 +251,11 @@ class Engines:
         return hear
 
     def _heard(self, lane: Lane, message: Message) -> None:
+        if isinstance(message, Read):  # which says nothing of its steps
+            asked = lane.asked.get(message.id)
+            if asked is not None and not asked.answer.done():
+                asked.answer.set_result(message)
+            return
         lane.told_ns = time.monotonic_ns()
         if not isinstance(message, Resized):
             self._hear(lane, message)
@@ -201,7 +280,13 @@ class Engines:
         self._gauge()
         self._retire_idle()
         if self.ready:
+            self._ask_again()
             self._homed()
+
+    def _ask_again(self) -> None:
+        waiting, self._unasked = self._unasked, {}
+        for asked in waiting.values():
+            self._give_text(asked)
 
     def _bury(self, lane: Lane) -> None:
         """An engine has died with whatever was in it."""
@@ -212,6 +297,21 @@ class Engines:
         tickets, lane.tickets = dict.fromkeys(lane.tickets.values()), {}
         for ticket in tickets:
             self._orphaned(ticket)
+        texts, lane.asked = lane.asked, {}
+        for asked in texts.values():
+            self._bereaved(asked)
+
+    def _bereaved(self, asked: Asked) -> None:
+        """The engine has died that was to read a text."""
+        if asked.answer.done():
+            return
+        if asked.again:
+            asked.answer.set_exception(
+                InstanceDied("the engine's process died again while it read the text")
+            )
+            return
+        asked.again = True
+        self._give_text(asked)
 
     def _look(self) -> None:
         """Is every engine that has work getting on with it?"""
@@ -229,7 +329,7 @@ class Engines:
             setattr(self._counters, name, total)
 
     def _retire_idle(self) -> None:
-        for lane in [one for one in self._lanes if one.leaving and not one.tickets]:
+        for lane in [one for one in self._lanes if one.leaving and one.idle]:
             self._lanes.remove(lane)
             task = self._loop.create_task(asyncio.to_thread(lane.instance.close))
             self._retiring.add(task)

@@ -1,11 +1,12 @@
 """What a gateway and an engine process say to each other: small typed messages, msgpack.
 
 Once it is loaded (`backends.host.messages`), the engine says `Opened`; then a `Stepped` after every
-step, and what answers the gateway. That one says `Submit`, `Cancel`, `Embed`, `Shrink` and `Grow`
-at any time, and `Close` at the end, which the engine answers by exiting.
+step, and what answers the gateway. That one says `Submit`, `Cancel`, `Embed`, `Shrink`, `Grow`,
+`Encode` and `Decode` at any time, and `Close` at the end, which the engine answers by exiting.
 """
 
 from array import array
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgpack
@@ -18,7 +19,8 @@ from schedulers.llm.request import Finish
 
 
 class Opened(NamedTuple):
-    """`ops`: what computes; bytes as granted; `dimensions` of an embedding, 0 for none."""
+    """`ops`: what computes; bytes as granted; `dimensions` of an embedding, 0 for none;
+    `token_ends`, `token_letters`: a `backends.llm.token_table`."""
 
     ops: str
     context: int
@@ -28,6 +30,8 @@ class Opened(NamedTuple):
     workspace_bytes: int
     block_bytes: int
     dimensions: int
+    token_ends: bytes
+    token_letters: bytes
 
 
 class Submit(NamedTuple):
@@ -65,6 +69,32 @@ class Resized(NamedTuple):
     """So many bytes were given back, or taken again: the answer to each Shrink and Grow."""
 
     bytes: int
+
+
+class Encode(NamedTuple):
+    """Make tokens of texts, without waiting for a step; `special` as in `Tokeniser.encode`."""
+
+    id: int
+    texts: tuple[str, ...]
+    special: bool
+
+
+class Decode(NamedTuple):
+    """Make a text of tokens, packed as array("I"), without waiting for a step."""
+
+    id: int
+    tokens: bytes
+    skip_special: bool
+
+
+class Read(NamedTuple):
+    """What became of one `Encode` or `Decode`: packed tokens of each text, or the text, or an
+    `error`."""
+
+    id: int
+    lists: tuple[bytes, ...]
+    text: str
+    error: str
 
 
 class Close(NamedTuple):
@@ -126,6 +156,9 @@ Message = (
     | Refused
     | Embedded
     | Resized
+    | Encode
+    | Decode
+    | Read
 )
 
 _KINDS: tuple[type[Message], ...] = (
@@ -140,6 +173,9 @@ _KINDS: tuple[type[Message], ...] = (
     Refused,
     Embedded,
     Resized,
+    Encode,
+    Decode,
+    Read,
 )
 _TAGS: dict[type[Message], int] = {kind: tag for tag, kind in enumerate(_KINDS)}
 
@@ -187,7 +223,7 @@ def unpack_request(packed: tuple[Any, ...]) -> GenerateRequest:
     )  # fmt: skip
 
 
-def pack_tokens(tokens: tuple[int, ...]) -> bytes:
+def pack_tokens(tokens: Sequence[int]) -> bytes:
     return array("I", tokens).tobytes()
 
 

@@ -62,7 +62,9 @@ class Generating:
 
     def step(self) -> None:
         began_ns = time.monotonic_ns()
-        self._tell(self._engine.step(began_ns / 1e9), began_ns)
+        outputs = self._engine.step(began_ns / 1e9)
+        self._engine.took((time.monotonic_ns() - began_ns) / 1e9)
+        self._tell(outputs, began_ns)
 
     def _submit(self, packed: tuple[object, ...]) -> None:
         id = str(packed[0])

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from backends.llm.chat import ChatTemplate, read_template
 from backends.llm.config import DecoderConfig
 from backends.llm.plan import plan_serving
-from backends.llm.tokeniser import Tokeniser, read_tokeniser
 from repository.model import ModelVersion
+from schedulers.llm.engine_tokeniser import EngineTokeniser
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Language:
     knows. `end_ids`: tokens that end an answer. `template`: None where the checkpoint has none.
     `generates`, `embeds`: whether it answers GENERATE, EMBED (`schedulers.llm.asks`)."""
 
-    tokeniser: Tokeniser
+    tokeniser: EngineTokeniser
     template: ChatTemplate | None
     context: int
     vocabulary: int
@@ -32,7 +32,7 @@ def read_language(version: ModelVersion) -> Language:
     plan = plan_serving(version)
     model = plan.model
     return Language(
-        tokeniser=read_tokeniser(version.path),
+        tokeniser=EngineTokeniser(),
         template=read_template(version.path),
         context=plan.context,
         vocabulary=model.vocabulary,

@@ -8,7 +8,6 @@ import asyncio
 import secrets
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from backends.errors import ExecutionFailed, InstanceDied
 from backends.llm.settings import ServeSettings
@@ -19,18 +18,17 @@ from schedulers.errors import Cancelled, DeadlineExceeded, Draining, SchedulingE
 from schedulers.llm.addressed import asked_of, expiry_ns
 from schedulers.llm.admission import Admission
 from schedulers.llm.asked import AskedTicket
+from schedulers.llm.engine_tokeniser import Tokens
 from schedulers.llm.engines import REVIVAL_PATIENCE_S, Engines, Lane
 from schedulers.llm.frames import Embedded, Message, Refused, Stepped, unpack_output
 from schedulers.llm.generation import Output
 from schedulers.llm.language import Language
-from schedulers.llm.question import Question, read_question
+from schedulers.llm.question import read_question
 from schedulers.llm.refusals import REFUSALS, failure
 from schedulers.llm.request import Finish
 from schedulers.llm.token_times import TokenTimes
 from schedulers.request import InferRequest
 
-SHORT_TEXT = 4096
-"""Characters of a text that is tokenised on the loop, in some 0.3 ms; longer ones on a thread."""
 _SHUT_DOWN = "the server ended this model before the request could be answered"
 
 
@@ -51,7 +49,7 @@ class LanguageScheduler:
         self._admission = Admission(settings)
         self._open: dict[AskedTicket, None] = {}
         self._homeless: dict[AskedTicket, None] = {}
-        self._tokenising = ThreadPoolExecutor(1, "tokenise")
+        self._tokenising: set[asyncio.Task[Tokens]] = set()
         self._name, self._named = secrets.token_hex(4), 0
         self._accepting = True
         self._idle = asyncio.Event()
@@ -60,6 +58,7 @@ class LanguageScheduler:
             self._times.counters, settings.stall_seconds, self._hear, self._orphaned, self._homed
         )
         self.resize(instances)
+        language.tokeniser.connect(self._engines.read, self._engines.table)
 
     # the seam
 
@@ -69,9 +68,8 @@ class LanguageScheduler:
             raise Draining(f"{request.model} version {request.version} is going away")
         question = read_question(request, self._language)
         self._admission.admit(question.answers, question.tokens, self._engines.ready)
-        if question.characters > SHORT_TEXT:
+        if question.prompts:
             return self._tokenise(self._take(AskedTicket(request, question)))
-        question = question.tokenised(self._language.tokeniser.encode)
         question.refuse(self._language.context)
         ticket = self._take(AskedTicket(request, question))
         self._place(ticket)
@@ -97,8 +95,8 @@ class LanguageScheduler:
             self._fail(ticket, ShutDown(_SHUT_DOWN))
         if self._giving_up is not None:
             self._giving_up.cancel()
-        self._tokenising.shutdown(wait=False, cancel_futures=True)
         await self._engines.close()
+        await asyncio.gather(*self._tokenising, return_exceptions=True)
 
     def resize(self, instances: Sequence[Instance]) -> None:
         """Run on exactly these engines from now on; those no longer among them are closed when
@@ -116,20 +114,28 @@ class LanguageScheduler:
     # taking in
 
     def _tokenise(self, ticket: AskedTicket) -> AskedTicket:
-        """Have its long texts tokenised on a thread, and go on from there."""
-        encode = self._language.tokeniser.encode
-        work = self._loop.run_in_executor(self._tokenising, ticket.question.tokenised, encode)
+        """Have its texts tokenised by an engine, and go on from there."""
+        encoding = self._language.tokeniser.encode(ticket.question.prompts)
+        work = self._loop.create_task(encoding)
+        self._tokenising.add(work)
         work.add_done_callback(lambda done: self._tokenised(ticket, done))
         return ticket
 
-    def _tokenised(self, ticket: AskedTicket, done: "asyncio.Future[Question]") -> None:
-        if ticket not in self._open or done.cancelled():
+    def _tokenised(self, ticket: AskedTicket, done: "asyncio.Task[Tokens]") -> None:
+        self._tokenising.discard(done)
+        if done.cancelled():
+            return
+        error = done.exception()  # looked at in any case, or the loop complains of it
+        if ticket not in self._open:
+            return
+        if isinstance(error, Exception):
+            self._fail(ticket, error)
             return
         try:
-            ticket.question = done.result()
+            ticket.question = ticket.question.tokenised(done.result())
             ticket.question.refuse(self._language.context)
-        except Exception as error:  # noqa: BLE001 (its request hears of it)
-            self._fail(ticket, error)
+        except SchedulingError as refused:
+            self._fail(ticket, refused)
             return
         self._admission.take(ticket, ticket.question.answers, ticket.question.tokens)
         self._place(ticket)

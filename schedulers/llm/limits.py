@@ -7,7 +7,8 @@ from dataclasses import dataclass
 class Limits:
     """Raises ValueError when the bounds contradict each other.
 
-    `step_tokens`: tokens one forward pass computes, of decoding and of prompts together.
+    `step_tokens`: tokens one forward pass computes, of decoding and of prompts together. `step_s`:
+    how long a pass that decodes is to take, as far as fewer prompt tokens make it shorter.
     `running`: sequences that hold blocks. `waiting`, `waiting_tokens`: requests, and their tokens,
     that may wait. `context`: tokens of one sequence, its answer included. `watermark_blocks`: free
     blocks an admission leaves for those already running.
@@ -19,11 +20,14 @@ class Limits:
     waiting_tokens: int = 1 << 18
     context: int = 4096
     watermark_blocks: int = 4
+    step_s: float = float("inf")
 
     def __post_init__(self) -> None:
         for name in ("step_tokens", "running", "waiting", "waiting_tokens", "context"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        if not self.step_s > 0:
+            raise ValueError(f"step_s is {self.step_s}; it must be above 0")
         if self.watermark_blocks < 0:
             raise ValueError(f"watermark_blocks is {self.watermark_blocks}; it must be at least 0")
         if self.running > self.step_tokens:

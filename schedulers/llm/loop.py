@@ -9,7 +9,9 @@ from typing import Protocol
 
 from backends.host.channel import Channel, Received
 from backends.host.duplex import Duplex
-from schedulers.llm.frames import Close, Message, decode, encode
+from backends.llm.tokeniser import Tokeniser
+from schedulers.llm.frames import Close, Decode, Encode, Message, decode, encode
+from schedulers.llm.reading import Reading
 
 Inbox = SimpleQueue[Message | None]
 """None only wakes the loop."""
@@ -39,10 +41,15 @@ class Loop:
     def __init__(self, channel: Channel, inbox: Inbox) -> None:
         self._inbox = inbox
         self._duplex = Duplex(channel, "engine", self._heard, self._abandoned)
+        self._reading: Reading | None = None
         self._closing = False
 
     def say(self, message: Message) -> None:
         self._duplex.post(encode(message))
+
+    def read_with(self, tokeniser: Tokeniser) -> None:
+        """Read texts with this one, from `run` on."""
+        self._reading = Reading(tokeniser, self.say)
 
     def run(self, work: Work) -> None:
         """Until the gateway says `Close`."""
@@ -56,7 +63,11 @@ class Loop:
     # on the reading thread
 
     def _heard(self, received: Received) -> None:
-        self._inbox.put(decode(received.payload))
+        message = decode(received.payload)
+        if isinstance(message, Encode | Decode) and self._reading is not None:
+            self._reading.take(message)
+        else:
+            self._inbox.put(message)
 
     def _abandoned(self) -> None:
         if not self._closing:

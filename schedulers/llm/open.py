@@ -10,6 +10,7 @@ from pathlib import Path
 from backends.llm.embedder import Embedder, open_embedder
 from backends.llm.load import LoadSettings, load
 from backends.llm.plan import BLOCK_TOKENS, ServePlan
+from backends.llm.tokeniser import Tokeniser
 from schedulers.llm import frames
 from schedulers.llm.blocks import BlockPool
 from schedulers.llm.engine import Compile, Engine, Vocabulary
@@ -28,6 +29,7 @@ class Opened:
 
     engine: Engine
     facts: frames.Opened
+    tokeniser: Tokeniser
 
 
 def open_generating(folder: Path, plan: ServePlan, wake: Callable[[], None]) -> Opened:
@@ -36,6 +38,7 @@ def open_generating(folder: Path, plan: ServePlan, wake: Callable[[], None]) -> 
     model = load(folder, _settings(plan))
     limits = Limits(
         step_tokens=plan.settings.step_tokens,
+        step_s=plan.settings.step_milliseconds / 1e3,
         running=plan.settings.max_running,
         waiting=UNBOUNDED,
         waiting_tokens=UNBOUNDED,
@@ -43,6 +46,7 @@ def open_generating(folder: Path, plan: ServePlan, wake: Callable[[], None]) -> 
     )
     pool = BlockPool(model.plan.blocks, BLOCK_TOKENS)
     vocabulary = Vocabulary(model.tokeniser, model.config.vocabulary, model.config.end_ids)
+    table = model.tokeniser.table(vocabulary.size)
     compile = _compiler(vocabulary, wake)
     engine = Engine(Scheduler(limits, pool), model.runner, vocabulary, compile)
     memory = model.plan
@@ -55,8 +59,10 @@ def open_generating(folder: Path, plan: ServePlan, wake: Callable[[], None]) -> 
         workspace_bytes=memory.workspace,
         block_bytes=memory.block,
         dimensions=0,
+        token_ends=table.ends,
+        token_letters=table.letters,
     )
-    return Opened(engine, facts)
+    return Opened(engine, facts, model.tokeniser)
 
 
 def open_embedding(folder: Path, plan: ServePlan) -> Embedder:

@@ -14,9 +14,16 @@ class StepPlan:
     """The making of one Step; used once."""
 
     def __init__(
-        self, limits: Limits, pool: BlockPool, running: list[Sequence], waiting: Waiting
+        self,
+        limits: Limits,
+        pool: BlockPool,
+        running: list[Sequence],
+        waiting: Waiting,
+        prompt_tokens: int,
     ) -> None:
+        """`prompt_tokens`: most of prompts, where anything decodes."""
         self._limits = limits
+        self._prompt_tokens = prompt_tokens
         self._pool = pool
         self._running = running
         self._waiting = waiting
@@ -24,14 +31,17 @@ class StepPlan:
         self._decodes: dict[Sequence, int] = {}
         self._prompts: dict[Sequence, int] = {}
         self.preempted: list[Sequence] = []
-        self.hit_tokens = 0
+        self.hit_tokens = self.decode_rows = self.prompt_tokens = 0
 
     def fill(self) -> tuple[Chunk, ...]:
         """Spend the step's token budget; the chunks, decode rows first."""
         self._decode()
+        if self._decodes:
+            self._left = min(self._left, self._prompt_tokens)
         self._advance_prompts()
         if not self.preempted:
             self._admit()
+        self.decode_rows, self.prompt_tokens = len(self._decodes), sum(self._prompts.values())
         planned = {**self._decodes, **self._prompts}
         return tuple(_chunk(sequence, count) for sequence, count in planned.items())
 

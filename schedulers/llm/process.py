@@ -14,6 +14,7 @@ from backends.host.output import LEVEL_MARK
 from backends.llm.backend import examine
 from backends.llm.load import use_threads
 from backends.llm.plan import ServePlan
+from backends.llm.tokeniser import read_tokeniser
 from repository.model import ModelConfig, ModelVersion
 from schedulers.llm.embedding import Embedding
 from schedulers.llm.frames import Opened
@@ -69,13 +70,18 @@ def _generating(folder: Path, plan: ServePlan, loop: Loop, inbox: Inbox) -> Work
         facts.block_tokens,
     )
     loop.say(facts)
+    loop.read_with(opened.tokeniser)
     return Generating(opened.engine, facts.block_bytes, loop.say)
 
 
 def _embedding(folder: Path, plan: ServePlan, loop: Loop, inbox: Inbox) -> Work:
     embedder = open_embedding(folder, plan)
     _log.info("embeds with %s, into %d dimensions", embedder.ops, embedder.dimensions)
-    loop.say(Opened(embedder.ops, plan.context, 0, 0, 0, plan.least, 0, embedder.dimensions))
+    tokeniser = read_tokeniser(folder)
+    table = tokeniser.table(plan.model.vocabulary)
+    sizes = (plan.context, 0, 0, 0, plan.least, 0, embedder.dimensions)
+    loop.say(Opened(embedder.ops, *sizes, table.ends, table.letters))
+    loop.read_with(tokeniser)
     return Embedding(embedder, loop.say)
 
 

@@ -3,7 +3,6 @@
 Made from an InferRequest by `read_question`; KServe's tensors come as text, still to be tokenised.
 """
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from backends.llm.backend import TEXT_INPUT
@@ -16,8 +15,6 @@ from schedulers.request import InferRequest
 
 CHARACTERS_A_TOKEN = 4
 """What a text counts for until it has been tokenised."""
-
-Encode = Callable[[str], Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +44,8 @@ class Question:
         """Still to be tokenised."""
         return sum(map(len, self.prompts))
 
-    def tokenised(self, encode: Encode) -> "Question":
-        """The same, with tokens for its texts."""
-        lists = tuple(tuple(encode(prompt)) for prompt in self.prompts)
+    def tokenised(self, lists: tuple[tuple[int, ...], ...]) -> "Question":
+        """The same, with the tokens of its texts."""
         if self.ask is None:
             return replace(self, lists=lists, prompts=()) if self.prompts else self
         return replace(self, requests=(self.ask.request("", lists[0]),), prompts=())

@@ -1,7 +1,8 @@
 """Who computes which tokens next: submit, schedule, commit. Pure policy; time is an argument.
 
 There is no prefill and no decode phase: every step spends one budget of tokens, first on the next
-token of every running sequence, then on prompts, in chunks. A sequence is admitted when its whole
+token of every running sequence, then on prompts, in chunks, which are smaller where steps that
+decode would take too long (`schedulers.llm.pace`). A sequence is admitted when its whole
 prompt has blocks. When blocks run out, the lowest-ranking sequence gives up all of its own and
 starts over later, finding most of them in the prefix cache.
 """
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from schedulers.llm.blocks import BlockPool, PoolUse
 from schedulers.llm.errors import PromptTooLong, TooMuchWaiting
 from schedulers.llm.limits import Limits
+from schedulers.llm.pace import Pace
 from schedulers.llm.plan import StepPlan
 from schedulers.llm.request import Finish, Sequence, TokenRequest
 from schedulers.llm.step import Advance, Chunk, Ended, Step
@@ -46,6 +48,8 @@ class Scheduler:
         self._held: set[str] = set()
         self._running: list[Sequence] = []
         self._waiting = Waiting()
+        self._pace = Pace(limits.step_tokens, limits.step_s)
+        self._planned = (0, 0)
         self._arrivals = 0
         self._prompt_tokens = self._generated = self._hits = self._preemptions = 0
         self._last: tuple[float, int] | None = None
@@ -104,8 +108,10 @@ class Scheduler:
         """
         self._note_rate(now_s)
         ended = self._expire(now_s)
-        plan = StepPlan(self.limits, self._pool, self._running, self._waiting)
+        most = self._pace.prompt_tokens
+        plan = StepPlan(self.limits, self._pool, self._running, self._waiting, most)
         chunks = plan.fill()
+        self._planned = (plan.decode_rows, plan.prompt_tokens)
         self._hits += plan.hit_tokens
         self._preemptions += len(plan.preempted)
         self._last = (now_s, sum(len(chunk.tokens) for chunk in chunks))
@@ -126,6 +132,10 @@ class Scheduler:
                 advances.append(self._append(sequence, sampled[chunk.id]))
         self._waiting.forget_absent({one.request.principal for one in self._running})
         return advances
+
+    def took(self, seconds: float) -> None:
+        """The step that was planned last took so long."""
+        self._pace.note(*self._planned, seconds)
 
     def forget_cached(self) -> int:
         """Drop the prefix cache; how many blocks that were."""

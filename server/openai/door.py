@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from backends.llm.chat import Chat
+from schedulers.errors import ShutDown
 from schedulers.llm.asks import EMBED, EMBEDDING
 from server.codec.forwarding import Forwarding
 from server.dataplane import DataPlane
@@ -96,12 +97,15 @@ class OpenAI:
         caller, found = await self._asked(request)
         asked = read_completion(Fields(caller.members))
         options = asked.options
-        make = self._tokens(asked.prompts, asked.special, "prompt")
-        found, tokens = await self._made(request, caller, found, make)
+
+        async def read(language: "Language") -> tuple[list[tuple[int, ...]], list[str]]:
+            tokens = await self._texts.of_prompts(language, asked.prompts, asked.special, "prompt")
+            return tokens, await self._texts.echoed(language, asked.prompts if asked.echo else ())
+
+        found, (tokens, texts) = await self._made(request, caller, found, read)
         logprobs, scored = options.sampling.logprobs, options.prompt_logprobs
         echoes = None
         if asked.echo:
-            texts = [_text_of(found.language, prompt) for prompt in asked.prompts]
             echoes = [text for text in texts for _ in range(options.count)]
             scored = max(logprobs, scored or 0) if logprobs is not None else scored
         form = TextForm(found.language.tokeniser, logprobs, options.prompt_logprobs, echoes)
@@ -186,13 +190,16 @@ class OpenAI:
         """Who answers, and what was made with the text side of just that version; no await comes
         between the last look and the return. Raises what `find_again` and `make` do."""
         for _ in range(_TRIES):
-            made = await caller.in_time(make(found.language))
+            gone: ShutDown | None = None
+            try:
+                made = await caller.in_time(make(found.language))
+            except ShutDown as error:  # which may well be because another has taken over
+                gone = error
             again = find_again(self._dataplane, request, caller, found.target)
-            if again.language is found.language:
+            if again.language is not found.language:
+                found = again
+            elif gone is None:
                 return again, made
-            found = again
+            else:
+                raise gone
         raise NotReady(f"the versions of '{caller.model}' change faster than they can be asked")
-
-
-def _text_of(language: "Language", prompt: Prompt) -> str:
-    return prompt if isinstance(prompt, str) else language.tokeniser.decode(prompt)

@@ -9,7 +9,7 @@ from server.openai.answer import Answer, usage
 from server.openai.logprobs import chat_logprobs, prompt_logprobs, text_logprobs
 
 if TYPE_CHECKING:
-    from backends.llm.tokeniser import Tokeniser
+    from schedulers.llm.engine_tokeniser import EngineTokeniser
 
 Json = dict[str, Any]
 
@@ -62,7 +62,7 @@ class ChatForm:
     kind, chunk_kind = "chat.completion", "chat.completion.chunk"
 
     def __init__(
-        self, tokeniser: "Tokeniser", logprobs: int | None, prompt_scores: int | None
+        self, tokeniser: "EngineTokeniser", logprobs: int | None, prompt_scores: int | None
     ) -> None:
         self._tokeniser = tokeniser
         self._logprobs = logprobs
@@ -106,7 +106,7 @@ class TextForm:
 
     def __init__(
         self,
-        tokeniser: "Tokeniser",
+        tokeniser: "EngineTokeniser",
         logprobs: int | None,
         prompt_scores: int | None,
         echoes: Sequence[str] | None,
@@ -175,7 +175,7 @@ def _ended(choice: Json, answer: Answer) -> Json:
     return choice
 
 
-def _prompt_scores(tokeniser: "Tokeniser", answer: Answer, count: int | None) -> Json:
+def _prompt_scores(tokeniser: "EngineTokeniser", answer: Answer, count: int | None) -> Json:
     if count is None:
         return {}
     scores = prompt_logprobs(tokeniser, answer.prompt, answer.prompt_scores, count)

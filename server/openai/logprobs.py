@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from backends.llm.scored import Scored
 
 if TYPE_CHECKING:
-    from backends.llm.tokeniser import Tokeniser
+    from schedulers.llm.engine_tokeniser import EngineTokeniser
 
 Scores = Sequence[tuple[int, Scored]]
 
@@ -14,7 +14,7 @@ LEAST = -9999.0
 """What stands for minus infinity, which JSON has no word for; OpenAI's number."""
 
 
-def chat_logprobs(tokeniser: "Tokeniser", scores: Scores, count: int) -> dict[str, Any]:
+def chat_logprobs(tokeniser: "EngineTokeniser", scores: Scores, count: int) -> dict[str, Any]:
     """Each token with its bytes, and the `count` likeliest in its place."""
     content = []
     for token, scored in scores:
@@ -24,7 +24,10 @@ def chat_logprobs(tokeniser: "Tokeniser", scores: Scores, count: int) -> dict[st
 
 
 def text_logprobs(
-    tokeniser: "Tokeniser", tokens: Sequence[tuple[int, Scored | None]], count: int, offset: int
+    tokeniser: "EngineTokeniser",
+    tokens: Sequence[tuple[int, Scored | None]],
+    count: int,
+    offset: int,
 ) -> tuple[dict[str, Any], int]:
     """Lists of equal length, and where the next token begins; `offset`: where the first does. A
     prompt's first token has no score."""
@@ -43,7 +46,7 @@ def text_logprobs(
 
 
 def prompt_logprobs(
-    tokeniser: "Tokeniser", prompt: Sequence[int], scores: Sequence[Scored], count: int
+    tokeniser: "EngineTokeniser", prompt: Sequence[int], scores: Sequence[Scored], count: int
 ) -> list[dict[str, Any] | None]:
     """vLLM's form: by token number, with ranks from 1."""
     found: list[dict[str, Any] | None] = [None]
@@ -63,12 +66,12 @@ def prompt_logprobs(
     return found
 
 
-def text_of(tokeniser: "Tokeniser", token: int) -> str:
+def text_of(tokeniser: "EngineTokeniser", token: int) -> str:
     """A token by itself; U+FFFD for bytes that are part of a character."""
     return tokeniser.bytes_of(token).decode("utf-8", "replace")
 
 
-def _entry(tokeniser: "Tokeniser", token: int, logprob: float) -> dict[str, Any]:
+def _entry(tokeniser: "EngineTokeniser", token: int, logprob: float) -> dict[str, Any]:
     written = tokeniser.bytes_of(token)
     return {
         "token": written.decode("utf-8", "replace"),
@@ -78,7 +81,7 @@ def _entry(tokeniser: "Tokeniser", token: int, logprob: float) -> dict[str, Any]
 
 
 def _top(
-    tokeniser: "Tokeniser", token: int, scored: Scored | None, count: int
+    tokeniser: "EngineTokeniser", token: int, scored: Scored | None, count: int
 ) -> dict[str, float] | None:
     """The likeliest and the chosen one; of tokens that read alike, the likeliest counts."""
     if scored is None:

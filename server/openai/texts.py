@@ -1,8 +1,6 @@
-"""Texts to tokens for the OpenAI door, without holding up the event loop."""
+"""Texts to tokens for the OpenAI door: rendered by a process, tokenised by the model's engine."""
 
-import asyncio
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from backends.llm.chat import Chat
@@ -14,11 +12,8 @@ from server.rest.openai_errors import BadField
 if TYPE_CHECKING:
     from schedulers.llm.language import Language
 
-BRIEF_CHARACTERS, BRIEF_TEXTS = 1024, 8
-"""So much text is tokenised on the spot, in less than a millisecond."""
 LONGEST_TOKEN = 64
 """Characters a token stands for, at most and on the average of a text that fills the context."""
-THREADS = 2
 
 
 class Texts:
@@ -26,7 +21,6 @@ class Texts:
 
     def __init__(self) -> None:
         self._renderer = Renderer()
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="texts")
 
     async def of_chat(self, language: "Language", chat: Chat, special: bool) -> tuple[int, ...]:
         """A chat's tokens. Raises BadField."""
@@ -50,31 +44,20 @@ class Texts:
         texts = [one for one in prompts if isinstance(one, str)]
         for text in texts:
             _refuse_far_too_long(language, len(text), name)
+        encoded = iter(await language.tokeniser.encode(texts, special=special))
+        return [next(encoded) if isinstance(one, str) else one for one in prompts]
 
-        def encoded() -> list[tuple[int, ...]]:
-            encode = language.tokeniser.encode
-            return [
-                tuple(encode(one, special=special)) if isinstance(one, str) else one
-                for one in prompts
-            ]
-
-        if sum(map(len, texts)) <= BRIEF_CHARACTERS and len(texts) <= BRIEF_TEXTS:
-            return encoded()
-        return await asyncio.get_running_loop().run_in_executor(self._threads, encoded)
+    async def echoed(self, language: "Language", prompts: Sequence[Prompt]) -> list[str]:
+        """Prompts as text; special tokens are left out of what comes as tokens."""
+        decode = language.tokeniser.decode
+        return [one if isinstance(one, str) else await decode(one) for one in prompts]
 
     async def of_tokens(self, language: "Language", tokens: tuple[int, ...]) -> str:
         """What tokens read as, special ones included."""
-
-        def decoded() -> str:
-            return language.tokeniser.decode(tokens, skip_special=False)
-
-        if len(tokens) <= BRIEF_CHARACTERS:
-            return decoded()
-        return await asyncio.get_running_loop().run_in_executor(self._threads, decoded)
+        return await language.tokeniser.decode(tokens, skip_special=False)
 
     async def close(self) -> None:
         await self._renderer.close()
-        self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 def _refuse_far_too_long(language: "Language", characters: int, name: str) -> None:

@@ -1,6 +1,5 @@
 """The device operations on our CPU kernels; what they do not cover is left to plain torch."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,13 +107,6 @@ class CompiledOps(TorchOps):
             BlockCache(*(torch.zeros(shape, dtype=torch.bfloat16) for _ in range(2)))
             for _ in config.layers
         ]
-
-    def clear(self, cache: Any, blocks: Sequence[int]) -> None:
-        if self._plain_attention:
-            super().clear(cache, blocks)
-            return
-        for numbers in cache.tensors:
-            numbers[list(blocks)] = 0
 
     def plan(self, batch: Batch) -> Any:
         if self._plain_attention:

@@ -73,16 +73,15 @@ class TorchOps:
 
     def new_cache(self, config: DecoderConfig, blocks: int, kind: CacheType) -> list[Any]:
         make = Int8Cache if kind == "int8" else PlainCache
-        shape = (blocks, self.block_tokens, config.kv_heads, config.head_dim)
+        shape = (blocks, config.kv_heads, self.block_tokens, config.head_dim)
         return [make(shape, self.dtype) for _ in config.layers]
 
     def clear(self, cache: TorchCache, blocks: Sequence[int]) -> None:
-        slots = torch.tensor(blocks)[:, None] * self.block_tokens + torch.arange(self.block_tokens)
-        zeros = torch.zeros(slots.numel(), self.config.kv_heads, self.config.head_dim)
-        cache.write(slots.flatten(), zeros, zeros)
+        for numbers in cache.tensors:
+            numbers[list(blocks)] = 0
 
     def plan(self, batch: Batch) -> AttentionPlan:
-        return plan_attention(batch, self.block_tokens)
+        return plan_attention(batch, self.block_tokens, self.config.kv_heads)
 
     def store(
         self, qkv: Tensor, turn: Turn, cache: TorchCache, plan: AttentionPlan, eps: float
@@ -91,7 +90,7 @@ class TorchOps:
         both, values = torch.split(qkv, [q_width + kv_width, kv_width], dim=-1)
         turned = _turn(self._normed(both, turn, eps), plan.angles(turn)).to(self.dtype)
         queries, keys = torch.split(turned, [self.config.heads, self.config.kv_heads], dim=1)
-        cache.write(plan.batch.slots, keys, self._heads(values))
+        cache.write(plan.slots, keys, self._heads(values))
         return queries.flatten(1)
 
     def attend(

@@ -21,7 +21,7 @@ def ticket(question: Question) -> AskedTicket:
 
 def texts(streams: bool, prepends: bool = False) -> AskedTicket:
     ask = TextAsk("once ", streams, prepends, {"max_tokens": 2}, SamplingParams())
-    return ticket(Question(prompts=("once ",), ask=ask).tokenised(lambda _: (1, 2)))
+    return ticket(Question(prompts=("once ",), ask=ask).tokenised(((1, 2),)))
 
 
 def read(reply: AskedTicket) -> list[InferResponse]:

@@ -8,12 +8,15 @@ from backends.llm.scored import Scored
 from schedulers.llm.frames import (
     Cancel,
     Close,
+    Decode,
     Embed,
     Embedded,
+    Encode,
     Figures,
     Grow,
     Message,
     Opened,
+    Read,
     Refused,
     Resized,
     Shrink,
@@ -58,7 +61,7 @@ OUTPUTS = [
     Output("a", 5, cached_tokens=32),
 ]
 MESSAGES: list[Message] = [
-    Opened("compiled", 256, 64, 16, 1, 2, 3, 0),
+    Opened("compiled", 256, 64, 16, 1, 2, 3, 0, b"\1\0\0\0", b"a"),
     Submit((pack_request(REQUEST),)),
     Cancel(("a", "b")),
     Embed("a", (pack_tokens((1, 2)),)),
@@ -70,6 +73,9 @@ MESSAGES: list[Message] = [
     Stepped(123, (), (), Figures(*range(11))),
     Refused("a", "long", "too long"),
     Embedded("a", b"\0\0\x80?", ""),
+    Encode(1, ("a", "\udcff"), True),
+    Decode(2, pack_tokens((1, 2)), False),
+    Read(1, (pack_tokens((1, 2)),), "", ""),
 ]
 
 

@@ -172,7 +172,7 @@ def test_the_access_log_has_principal_model_and_arm(server: Server, known: Known
 
 def test_what_is_asked_over_a_route_is_counted_for_its_arms(server: Server, known: Known) -> None:
     def counted() -> float:
-        connection = http.client.HTTPConnection(server.metrics, timeout=30)
+        connection = http.client.HTTPConnection(server.metrics, timeout=60)
         connection.request("GET", "/metrics", headers={"Authorization": "Bearer readers"})
         rows = connection.getresponse().read().decode().splitlines()
         connection.close()

@@ -10,7 +10,11 @@ from starlette.requests import Request
 from backends.llm.tokeniser import Tokeniser
 from grpc_support import Shelf, put
 from openai_support import tokenizer, tokens_of
+from schedulers.errors import ShutDown
+from schedulers.llm.engine_tokeniser import EngineTokeniser
+from schedulers.llm.frames import Decode, Encode, Read
 from schedulers.llm.language import Language
+from schedulers.llm.reading import read
 from server.dataplane import DataPlane
 from server.errors import NotReady
 from server.openai.caller import Caller
@@ -23,7 +27,15 @@ from server_support import identity_config
 
 
 def language(context: int = 64) -> Language:
-    return Language(Tokeniser(tokenizer()), None, context, 264, (2,))
+    """Whose engine is this process."""
+    tokeniser = Tokeniser(tokenizer())
+
+    async def ask(asked: Encode | Decode) -> Read:
+        return read(tokeniser, asked)
+
+    remote = EngineTokeniser()
+    remote.connect(ask, tokeniser.table(264))
+    return Language(remote, None, context, 264, (2,))
 
 
 def made(work: Callable[[OpenAI, Any, Any], Awaitable[Any]]) -> Any:
@@ -79,7 +91,34 @@ def find_first(door: OpenAI, request: Request) -> Any:
     return find(door._dataplane, request, CALLER)
 
 
-def test_a_long_text_is_tokenised_on_a_thread_and_a_far_too_long_one_not_at_all() -> None:
+def test_a_version_that_ends_while_it_reads_is_asked_no_more_where_another_has_taken_over() -> None:
+    async def work(door: OpenAI, request: Request, served: Any) -> None:
+        older, newer = served.language, language()
+
+        async def make(asked: Language) -> str:
+            if asked is older:
+                served.language = newer
+                raise ShutDown("gone")
+            return "made"
+
+        found, text = await door._made(request, CALLER, find_first(door, request), make)
+        assert (found.language, text) == (newer, "made")
+
+    made(work)
+
+
+def test_a_version_that_ends_without_another_is_told_as_it_is() -> None:
+    async def work(door: OpenAI, request: Request, served: Any) -> None:
+        async def make(_: Language) -> None:
+            raise ShutDown("gone")
+
+        with pytest.raises(ShutDown, match="gone"):
+            await door._made(request, CALLER, find_first(door, request), make)
+
+    made(work)
+
+
+def test_texts_and_tokens_are_read_in_their_order_and_a_far_too_long_text_not_at_all() -> None:
     async def work(door: OpenAI, request: Request, served: Any) -> None:
         wide = language(4096)
         text = "ä" * 5000
