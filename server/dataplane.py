@@ -203,7 +203,8 @@ class DataPlane:
             window.refused()
             raise
         window.follow(reply, request.arrived_ns)
-        self.routing.met(target)
+        if target.lot is not None or target.exposure is not None:
+            self.routing.met(target)
         if target.mirrors and not served.signature.decoupled:
             self.routing.mirrors.offer(target.mirrors, request)
         return reply

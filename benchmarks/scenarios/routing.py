@@ -1,27 +1,34 @@
 """What a route adds to a request: the same model by its own name and by public ones, in one server,
-also with a mirror that never answers."""
+also with a mirror that never answers. What such a mirror does to memory and to the event loop is
+seen in servers of their own."""
 
+import math
+import re
 import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 
 from benchmarks import models
 from benchmarks.load import fire
-from benchmarks.peers import modelyard
+from benchmarks.peers import asgi_echo, modelyard
 from benchmarks.peers.seam import Peer
-from benchmarks.report import Report
+from benchmarks.report import Figure, Report
 from benchmarks.rounds import Contest, Plan, interleave
 from benchmarks.scenarios.roster import Roster
-from benchmarks.shots import Shot, grpc_shot, json_shot
+from benchmarks.shots import Problem, Shot, grpc_shot, json_shot
 from control.desired import Arm, Desired, Mirror, Route
 
 NAME = "routing"
 DIRECT, STICKY, DRAWN = "by its own name", "route, unit in a header", "route, a draw each time"
 WEDGED = "route, all copied to a wedged mirror"
 CONCURRENCY = 32
+STALL, GROWN = "gRPC, longest loop stall", "gRPC, RSS grown under load"
+MB = 1e6
 
 _NEVER_MS = 3_600_000
 _UNIT = "x-user: ada"
@@ -53,22 +60,65 @@ _ENTRIES = (
 
 
 def measure(plan: Plan, report: Report) -> None:
-    """Every name over REST and gRPC, interleaved."""
+    """Every name over REST and gRPC, interleaved with the bare limit of REST."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=plan.cache)))
         for name, delay_ms in (("one", 0), ("never", _NEVER_MS)):
             _write(folder / name, delay_ms)
-        started = modelyard.started(folder, plan.cache, Desired(1, "", routes=_routes()))
-        for peer in Roster(plan, report, stack).enter("modelyard", started):
-            report.rows += interleave(list(_contests(plan, peer)), plan.rounds)
+        roster = Roster(plan, report, stack)
+        ours = roster.enter("modelyard", _started(plan, folder))
+        bare = roster.enter("asgi", asgi_echo.started(plan.cache)) if ours else []
+        contests = [contest for peer in ours for contest in _contests(plan, peer)]
+        shot = json_shot(models.identity_problem("identity"))
+        contests += [_contest(plan, peer, peer.name, shot) for peer in bare]
+        report.rows += interleave(contests, plan.rounds)
+        if ours:
+            report.figures += _figures(plan, folder)
+
+
+def _figures(plan: Plan, folder: Path) -> list[Figure]:
+    """With a mirror that hangs and without one, in turn, each time in a server just started."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for _ in range(plan.rounds):
+        for entry in _ENTRIES:
+            if entry.shown in (STICKY, WEDGED):
+                stall_ms, grown_mb = _under_load(plan, folder, entry)
+                found.setdefault((f"{STALL}: {entry.shown}", "ms"), []).append(stall_ms)
+                found.setdefault((f"{GROWN}: {entry.shown}", "MB"), []).append(grown_mb)
+    return [Figure(name, median(values), unit) for (name, unit), values in found.items()]
+
+
+def _under_load(plan: Plan, folder: Path, entry: _Entry) -> tuple[float, float]:
+    """Milliseconds of the longest stall since the server was ready, and megabytes by which it has
+    grown since it was warm."""
+    with _started(plan, folder) as peer:
+        once = _contest(plan, peer, entry.shown, _shot(grpc_shot, entry)).measure
+        once()
+        before = peer.process.rss_bytes()
+        once()
+        return _stall_ms(peer), (peer.process.rss_bytes() - before) / MB
+
+
+def _stall_ms(peer: Peer) -> float:
+    with urllib.request.urlopen(f"http://{peer.metrics}/metrics", timeout=10) as response:
+        text = response.read().decode()
+    found = re.search(r"^modelyard_event_loop_stall_seconds_max\S* (\S+)$", text, re.MULTILINE)
+    return float(found[1]) * 1e3 if found else math.nan
+
+
+def _started(plan: Plan, folder: Path) -> AbstractContextManager[Peer]:
+    return modelyard.started(folder, plan.cache, Desired(1, "", routes=_routes()))
 
 
 def _contests(plan: Plan, peer: Peer) -> Iterator[Contest]:
     for shot_of in (json_shot, grpc_shot):
         for entry in _ENTRIES:
-            shot = shot_of(models.identity_problem(entry.name))
-            shot = shot._replace(headers=(*shot.headers, *entry.headers))
-            yield _contest(plan, peer, entry.shown, shot)
+            yield _contest(plan, peer, entry.shown, _shot(shot_of, entry))
+
+
+def _shot(shot_of: Callable[[Problem], Shot], entry: _Entry) -> Shot:
+    shot = shot_of(models.identity_problem(entry.name))
+    return shot._replace(headers=(*shot.headers, *entry.headers))
 
 
 def _contest(plan: Plan, peer: Peer, shown: str, shot: Shot) -> Contest:

@@ -12,7 +12,7 @@ from server.access.holder import Holder
 from server.dataplane import DataPlane
 from server.http2.exchange import Exchange
 from server.http2.hpack import literal
-from server.routing.routing import labels_in, unit_of
+from server.routing.routing import header_in, labels_in, unit_of
 from server.routing.table import HEADER_NAME, Route, Target
 from server.routing.trials import STAMP_NAME
 
@@ -28,6 +28,8 @@ def picked(
     message: pb.ModelInferRequest | None,
 ) -> Target:
     """Who answers. Without a message there are no parameters."""
+    if route.unit_header:
+        return dataplane.routing.pick(route, header_in(route, call.metadata))
     labels, wanted, parameter = labels_in(route, call.metadata), route.parameter, None
     if message is not None and wanted and wanted in message.parameters:
         found = message.parameters[wanted]
@@ -40,11 +42,12 @@ def picked(
 
 def name_arm(call: Exchange, target: Target) -> None:
     """Let the call's trailers say who answers."""
-    block = _trailer(target.label)
-    if block not in call.trailers and len(call.trailers) < MOST_NAMED * len(block):
-        call.trailers += block
-        if target.stamp:
-            call.trailers += literal(((STAMP_NAME.encode(), target.stamp.encode()),))
+    block, before = _trailer(target.label), call.trailers
+    if before and (block in before or len(before) >= MOST_NAMED * len(block)):
+        return
+    if target.stamp:
+        block += literal(((STAMP_NAME.encode(), target.stamp.encode()),))
+    call.trailers = before + block
 
 
 @lru_cache(1024)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from server.dataplane import DataPlane
 from server.rest.envelope import Headers
-from server.routing.routing import labels_of, unit_of
+from server.routing.routing import header_of, labels_of, unit_of
 from server.routing.table import HEADER_NAME, Route, Target
 from server.routing.trials import STAMP_NAME
 
@@ -20,6 +20,8 @@ def picked(
     parameter: Callable[[str], object],
 ) -> Target:
     """`parameter` reads one of the request's parameters, and is asked only where that counts."""
+    if route.unit_header:
+        return dataplane.routing.pick(route, header_of(route, headers))
     labels, wanted = labels_of(route, headers), route.parameter
     unit = unit_of(route, labels, principal, parameter(wanted) if wanted else None)
     return dataplane.routing.pick(route, unit, labels)

@@ -60,9 +60,10 @@ class _Sent:
         self._window.refused()
 
     def ended(self, reply: Reply) -> None:
-        self._window.in_flight -= 1
-        if not self.late:
-            self._window.count(self.sent_ns, reply)
+        if self.late:
+            self._window.in_flight -= 1
+        else:
+            self._window.ended(self.sent_ns, reply)
         self._lane.sent.discard(self)
         self._lane.wake()
 
@@ -75,17 +76,15 @@ class _Lane:
         self.sent: set[_Sent] = set()
         self.dropped = 0
         self._wake = wake
-        self._looked_ns = 0
+        self.looked_ns = 0
 
     def wake(self) -> None:
         if self.waiting:
             self._wake()
 
     def give_up(self, now_ns: int) -> None:
-        """Count what has been out for too long; not more often than is of use."""
-        if now_ns - self._looked_ns < LOOK_NS:
-            return
-        self._looked_ns = now_ns
+        """Count what has been out for too long."""
+        self.looked_ns = now_ns
         for one in self.sent:
             if not one.late and one.until_ns < now_ns:
                 one.give_up()
@@ -119,22 +118,28 @@ class Mirrors:
         one would be another sequence."""
         if request.sequence is not None:
             return
-        size = sum(map(_size, request.inputs.values()))
         now_ns = time.monotonic_ns()
         for target in targets:
             lane = self._lanes.get(target.key)
             if lane is None:
                 lane = self._lanes[target.key] = _Lane(self._wake)
-            if len(lane.sent) >= RUNNING:
+            if now_ns - lane.looked_ns >= LOOK_NS and len(lane.sent) >= RUNNING:
                 lane.give_up(now_ns)
-            if len(lane.waiting) >= WAITING:
-                self._drop_late(lane, now_ns)
-            if len(lane.waiting) >= WAITING or self._held_bytes + size > WAITING_BYTES:
-                lane.dropped += 1
-                continue
-            self._held_bytes += size
-            lane.waiting.append(_Copy(target, request, size, now_ns + PATIENCE_NS))
-            self._wake()
+            if len(lane.waiting) >= WAITING and lane.waiting[0].until_ns >= now_ns:
+                lane.dropped += 1  # nearly all there is to do for a wedged target
+            else:
+                self._keep(lane, target, request, now_ns)
+
+    def _keep(self, lane: _Lane, target: Target, request: InferRequest, now_ns: int) -> None:
+        """Have a copy wait, if there is room for its bytes."""
+        self._drop_late(lane, now_ns)
+        size = sum(map(_size, request.inputs.values()))
+        if self._held_bytes + size > WAITING_BYTES:
+            lane.dropped += 1
+            return
+        self._held_bytes += size
+        lane.waiting.append(_Copy(target, request, size, now_ns + PATIENCE_NS))
+        self._wake()
 
     def _wake(self) -> None:
         if not self._woken:

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from control.routing_buckets import BUCKETS, bucket_after
-from server.routing.table import Route, Target, with_mirrors
+from control.routing_buckets import BUCKETS
+from server.routing.table import Route, Target
 
 NO_LABELS: Mapping[str, str] = {}
 
@@ -19,7 +19,7 @@ class RouteKey(NamedTuple):
 
 
 def pick(route: Route, key: RouteKey) -> Target:
-    """Nearly always one of the route's own targets; only a request to be copied makes a new one."""
+    """Nothing is made for a single request, but what is remembered of its unit."""
     return choose(route, *key)
 
 
@@ -30,13 +30,16 @@ def choose(route: Route, unit: str, labels: Mapping[str, str], draw: float) -> T
     if route.rules and (number := _ruled(route, labels)) >= 0:
         target = route.loose[number]
     elif unit:
-        target = route.targets[route.owners[bucket_after(route.prefix, unit)]]
+        target = route.known[unit]
     else:
         draw *= BUCKETS
         number = int(draw)
         target = route.drawn[route.owners[number]]
         draw -= number  # what is left says nothing of the arm
-    return _copied(route, target, draw) if route.copied else target
+    for weight, mirrored in target.mirrored:
+        if draw * BUCKETS < weight:
+            return mirrored
+    return target
 
 
 def _ruled(route: Route, labels: Mapping[str, str]) -> int:
@@ -48,12 +51,3 @@ def _ruled(route: Route, labels: Mapping[str, str]) -> int:
         ):
             return rule.arm
     return -1
-
-
-def _copied(route: Route, target: Target, draw: float) -> Target:
-    """Nobody gets a copy of what it answers itself."""
-    place = draw * BUCKETS
-    mirrors = tuple(
-        one.target for one in route.copied if place < one.weight and one.target.arm != target.arm
-    )
-    return with_mirrors(target, mirrors) if mirrors else target

@@ -3,9 +3,9 @@
 The doors ask `server.dataplane`, which asks here.
 """
 
-import random
 import time
 from collections.abc import Iterable, Mapping
+from random import random
 
 from control.desired import Experiment
 from control.desired import Route as Wanted
@@ -23,7 +23,6 @@ from server.routing.table import (
     RouteTable,
     Target,
     compile_table,
-    for_unit,
     targets_of,
 )
 from server.routing.trials import Trials, compile_trials, stamped
@@ -62,15 +61,14 @@ class Routing:
 
     def pick(self, route: Route, unit: str, labels: Mapping[str, str] = NO_LABELS) -> Target:
         """Who answers this request; asked twice, a request without a unit may get another."""
-        target = choose(route, unit, labels, random.random())
-        if target.lot is not None and unit:
-            target = for_unit(target, unit)
+        target = choose(route, unit, labels, random())
         if self._trials and target.sticky and (trials := self._trials.get(route.name)):
             return stamped(trials, target, unit, time.time())
         return target
 
     def met(self, target: Target) -> None:
-        """The request was accepted: its unit meets the arm."""
+        """The request was accepted: its unit meets the arm, if `target` has a `lot` or an
+        `exposure`."""
         if target.lot is not None:
             self.lots.note(target.lot, target.unit)
         if target.exposure is not None:
@@ -106,8 +104,21 @@ def labels_of(route: Route, headers: Iterable[tuple[bytes, bytes]]) -> Mapping[s
     found: dict[str, str] = {}
     for name, value in headers:
         if name in wanted:
-            found.setdefault(name.decode("latin-1"), value.decode("utf-8", "surrogateescape"))
+            found.setdefault(name.decode("latin-1"), _text(value))
     return found
+
+
+def header_of(route: Route, headers: Iterable[tuple[bytes, bytes]]) -> str:
+    """The unit alone, of a route that has a `unit_header`."""
+    wanted = route.unit_header
+    for name, value in headers:
+        if name == wanted:
+            return _text(value)
+    return ""
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "surrogateescape")
 
 
 def labels_in(route: Route, metadata: Iterable[tuple[str, str | bytes]]) -> Mapping[str, str]:
@@ -119,3 +130,12 @@ def labels_in(route: Route, metadata: Iterable[tuple[str, str | bytes]]) -> Mapp
         if name.encode() in route.headers and isinstance(value, str):
             found.setdefault(name, value)
     return found
+
+
+def header_in(route: Route, metadata: Iterable[tuple[str, str | bytes]]) -> str:
+    """The unit alone, of a route that has a `unit_header`."""
+    wanted = route.unit_name
+    for name, value in metadata:
+        if name == wanted and isinstance(value, str):
+            return value
+    return ""

@@ -1,19 +1,23 @@
 """Routes as the doors need them, compiled once for each change of what is wanted. Pure."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from control import desired
 from control.route_spec import HEADER, PARAMETER, SEQUENCE
-from control.routing_buckets import BUCKETS, prefix_of
+from control.routing_buckets import BUCKETS, bucket_after, prefix_of
 
 HEADER_NAME = "x-modelyard-route"
 """In which a response names who answered, over both protocols."""
 
 SEQUENCE_ID = "sequence_id"
 """The parameter that says which sequence a request belongs to."""
+
+MOST_KNOWN, LONGEST_KNOWN = 4_096, 64
+"""Units of a route whose target is remembered, and characters of the longest such unit. Less than
+3 MB a route."""
 
 Aliases = Mapping[str, Mapping[str, int]]
 """Model → alias → version."""
@@ -44,7 +48,8 @@ class Target(NamedTuple):
     """Who is to answer. `version` 0: its alias stands for nothing.
 
     `sticky`: the unit alone decided, so that it always meets this arm. `mirrors` get copies of the
-    request; `copy` is set in these. `label` is what the response says, `line` its line in an
+    request; `copy` is set in these. `mirrored` are the same target with mirrors, for the requests
+    that are to be copied. `label` is what the response says, `line` its line in an
     HTTP/1.1 head, `key` what its outcomes are counted under. Where the unit takes part in an
     experiment, `exposure` says so, and `stamp` is for the response as well; `line` has it. `lot` is
     set where chance decided, and then `unit` says for whom, "" for this request alone.
@@ -63,19 +68,17 @@ class Target(NamedTuple):
     exposure: Exposure | None = None
     lot: Lot | None = None
     unit: str = ""
+    mirrored: tuple["Mirrored", ...] = ()
 
 
-_MIRRORS, _UNIT = Target._fields.index("mirrors"), Target._fields.index("unit")
+class Mirrored(NamedTuple):
+    """The `target` of so many of 10,000 requests, less those that one before it is for."""
+
+    weight: int
+    target: Target
 
 
-def with_mirrors(target: Target, mirrors: tuple[Target, ...]) -> Target:
-    """For a single request: `_replace` takes five times as long."""
-    return Target._make((*target[:_MIRRORS], mirrors, *target[_MIRRORS + 1 :]))
-
-
-def for_unit(target: Target, unit: str) -> Target:
-    """As above."""
-    return Target._make((*target[:_UNIT], unit))
+_UNIT = Target._fields.index("unit")
 
 
 class Rule(NamedTuple):
@@ -94,28 +97,61 @@ class Copied(NamedTuple):
     target: Target
 
 
+class Known(dict[str, Target]):
+    """Whose the units are that were met lately: `known[unit]` finds it for any unit, for one met
+    again without a hash. They are forgotten together when they are too many."""
+
+    __slots__ = ("_owners", "_prefix", "_targets")
+
+    def __init__(self, salt: str, owners: bytes, targets: tuple[Target, ...]) -> None:
+        super().__init__()
+        self._prefix = prefix_of(salt)
+        self._owners = owners
+        self._targets = targets
+
+    def __missing__(self, unit: str) -> Target:
+        target = self._targets[self._owners[bucket_after(self._prefix, unit)]]
+        if target.lot is not None:
+            target = _for_unit(target, unit)
+        if len(unit) <= LONGEST_KNOWN:
+            if len(self) >= MOST_KNOWN:
+                self.clear()
+            self[unit] = target
+        return target
+
+
+def _for_unit(target: Target, unit: str) -> Target:
+    """`_replace` takes five times as long."""
+    mirrored = target.mirrored
+    if mirrored:
+        mirrored = tuple(Mirrored(weight, _for_unit(one, unit)) for weight, one in mirrored)
+    return Target._make((*target[:_UNIT], unit, mirrored))
+
+
 @dataclass(frozen=True, slots=True)
 class Route:
     """One public name. `owners`: the number of the arm that owns each bucket. `targets` are the
     arms where a unit decided, `drawn` the same ones where a draw did, `loose` where a rule did.
 
-    `prefix`: what units are hashed behind. `unit_source` and `unit_name` as in
-    `control.route_spec`; `headers` are all that must be known of a request, in lower case,
-    `parameter` is the one that is the unit, "" for none. `only`: who gets everything, None for the
-    usual.
+    `known` says whose a unit is, and remembers it for as long as the table is in force.
+    `unit_source` and `unit_name` as in `control.route_spec`; `headers` are all that must be known
+    of a request, in lower case, `unit_header` is the unit's where no other is asked for, else
+    empty, `parameter` is the one that is the unit, "" for none. `only`: who gets everything, None
+    for the usual.
     """
 
     name: str
     salt: str
-    prefix: bytes
     unit_source: str
     unit_name: str
     headers: frozenset[bytes]
+    unit_header: bytes
     parameter: str
     owners: bytes
     targets: tuple[Target, ...]
     drawn: tuple[Target, ...]
     loose: tuple[Target, ...]
+    known: Known = field(compare=False, repr=False)
     rules: tuple[Rule, ...] = ()
     copied: tuple[Copied, ...] = ()
     only: Target | None = None
@@ -138,27 +174,32 @@ def compile_route(route: desired.Route, aliases: Aliases) -> Route:
         for one in route.matches
         if one.arm in numbers
     )
-    headers = {rule.header for rule in rules} | ({name} if source == HEADER else set())
-    loose = tuple(_target(route, arm, aliases) for arm in route.arms)
-    drawn = tuple(one._replace(lot=_lot(route, number)) for number, one in enumerate(loose))
+    unit_header = name.encode() if source == HEADER else b""
+    headers = {rule.header.encode() for rule in rules} | ({unit_header} if unit_header else set())
+    copied = tuple(
+        Copied(one.weight, _target(route, route.arms[numbers[one.arm]], aliases, copy=True))
+        for one in route.mirrors
+        if one.arm in numbers
+    )
+    loose = tuple(_mirrored(_target(route, arm, aliases), copied) for arm in route.arms)
+    drawn = tuple(_also(one, lot=_lot(route, number)) for number, one in enumerate(loose))
+    targets = tuple(_also(one, sticky=True) for one in drawn)
+    owners = _owners([arm.weight for arm in route.arms])
     return Route(
         name=route.name,
         salt=route.salt,
-        prefix=prefix_of(route.salt),
         unit_source=source,
         unit_name=name,
-        headers=frozenset(header.encode() for header in headers),
+        headers=frozenset(headers),
+        unit_header=b"" if rules else unit_header,
         parameter={PARAMETER: name, SEQUENCE: SEQUENCE_ID}.get(source, ""),
-        owners=_owners([arm.weight for arm in route.arms]),
-        targets=tuple(one._replace(sticky=True) for one in drawn),
+        owners=owners,
+        targets=targets,
         drawn=drawn,
         loose=loose,
+        known=Known(route.salt, owners, targets),
         rules=rules,
-        copied=tuple(
-            Copied(one.weight, _target(route, route.arms[numbers[one.arm]], aliases, copy=True))
-            for one in route.mirrors
-            if one.arm in numbers
-        ),
+        copied=copied,
         only=loose[numbers[route.only]] if route.only in numbers else None,
     )
 
@@ -170,6 +211,22 @@ def targets_of(table: RouteTable) -> list[Target]:
         for route in table.values()
         for target in (*route.loose, *(one.target for one in route.copied))
     ]
+
+
+def _mirrored(target: Target, copied: tuple[Copied, ...]) -> Target:
+    """Nobody gets a copy of what it answers itself."""
+    others = [one for one in copied if one.target.arm != target.arm]
+    made = []
+    for weight in sorted({one.weight for one in others if one.weight}):
+        mirrors = tuple(one.target for one in others if one.weight >= weight)
+        made.append(Mirrored(weight, target._replace(mirrors=mirrors)))
+    return target._replace(mirrored=tuple(made))
+
+
+def _also(target: Target, **terms: Any) -> Target:
+    """`target` with these terms, whether it is copied or not."""
+    mirrored = tuple(Mirrored(n, one._replace(**terms)) for n, one in target.mirrored)
+    return target._replace(mirrored=mirrored, **terms)
 
 
 def _lot(route: desired.Route, arm: int) -> Lot | None:

@@ -72,14 +72,11 @@ class Window:
     def follow(self, reply: Reply, arrived_ns: int) -> None:
         """Count how `reply` ends. `arrived_ns` is on `time.monotonic_ns`."""
         self.in_flight += 1
-        reply.watch(partial(self._ended, arrived_ns))
+        reply.watch(partial(self.ended, arrived_ns))
 
-    def _ended(self, arrived_ns: int, reply: Reply) -> None:
+    def ended(self, arrived_ns: int, reply: Reply) -> None:
+        """A reply that was in flight. What the client got wrong or cancelled does not count."""
         self.in_flight -= 1
-        self.count(arrived_ns, reply)
-
-    def count(self, arrived_ns: int, reply: Reply) -> None:
-        """An ended reply. What the client got wrong or cancelled does not count."""
         self.changed = True
         error = reply.error
         if error is None:

@@ -11,7 +11,8 @@ from control.desired import Arm, Match, Mirror, Route
 from control.routing_buckets import BUCKETS, bucket
 from routing_support import halves, route
 from server.routing.pick import RouteKey, pick
-from server.routing.table import compile_route, compile_table
+from server.routing.routing import header_in, header_of, labels_in, labels_of, unit_of
+from server.routing.table import LONGEST_KNOWN, MOST_KNOWN, compile_route, compile_table
 
 UNITS = 100_000
 
@@ -125,3 +126,73 @@ def test_the_bucket_is_the_one_that_statistics_know() -> None:
     compiled = compile_route(route(("stable", 1, 99.99), ("candidate", 2, 0.01)), {})
     lucky = next(f"u{n}" for n in range(10**6) if bucket("salt", f"u{n}") == 0)
     assert pick(compiled, RouteKey(lucky)).arm == "candidate"
+
+
+def test_a_unit_met_again_gets_what_its_hash_says() -> None:
+    compiled = compile_route(halves(), {})
+    units = [f"user{number}" for number in range(500)]
+    for _ in range(2):
+        found = [pick(compiled, RouteKey(unit)) for unit in units]
+        assert [compiled.owners[bucket("salt", unit)] for unit in units] == [
+            compiled.targets.index(target) for target in found
+        ]
+    assert set(compiled.known) == set(units)
+
+
+def test_units_remembered_are_bounded_and_long_ones_are_hashed_each_time() -> None:
+    compiled = compile_route(halves(), {})
+    for number in range(MOST_KNOWN + 100):
+        pick(compiled, RouteKey(f"u{number}"))
+        assert len(compiled.known) <= MOST_KNOWN
+    other, long = compile_route(halves(), {}), "x" * (LONGEST_KNOWN + 1)
+    assert pick(other, RouteKey(long)) is other.targets[other.owners[bucket("salt", long)]]
+    assert not other.known
+
+
+def test_another_table_remembers_nothing_of_the_one_before() -> None:
+    before, after = (
+        compile_table([route(("stable", 1, 100 - weight), ("candidate", 2, weight))], {})
+        for weight in (0, 100)
+    )
+    assert pick(before["numbers"], RouteKey("ada")).arm == "stable"
+    assert not after["numbers"].known
+    assert pick(after["numbers"], RouteKey("ada")).arm == "candidate"
+
+
+def test_where_chance_is_counted_each_unit_is_named_and_so_it_is_where_it_is_copied() -> None:
+    mirror = Mirror("candidate", 5_000)
+    compiled = compile_route(
+        route(("stable", 1, 99), ("candidate", 2, 1), rollout="r1", mirrors=(mirror,)), {}
+    )
+    for unit in ("ada", "bob", "ada"):
+        for draw, copies in ((0.4, 1), (0.6, 0)):
+            target = pick(compiled, RouteKey(unit, draw=draw))
+            assert (target.arm, target.unit, len(target.mirrors)) == ("stable", unit, copies)
+            assert target.lot is not None
+
+
+def test_several_mirrors_each_get_their_share() -> None:
+    shares = (Mirror("b", 1_000), Mirror("c", 4_000), Mirror("stable", 9_000), Mirror("d", 0))
+    arms = (("stable", 1, 100), ("b", 2, 0), ("c", 3, 0), ("d", 4, 0))
+    compiled = compile_route(route(*arms, mirrors=shares), {})
+    found = [
+        [one.arm for one in pick(compiled, RouteKey("ada", draw=draw)).mirrors]
+        for draw in (0.0, 0.0999, 0.1, 0.3999, 0.4, 0.9)
+    ]
+    assert found == [["b", "c"], ["b", "c"], ["c"], ["c"], [], []]
+
+
+@pytest.mark.parametrize("value", [b"ada", b"", "größe".encode(), b"\xff"], ids=ascii)
+def test_the_unit_alone_is_read_as_it_is_with_other_headers(value: bytes) -> None:
+    compiled = compile_route(halves(), {})
+    headers = [(b"host", b"x"), (b"x-user", value), (b"x-user", b"second")]
+    assert header_of(compiled, headers) == unit_of(compiled, labels_of(compiled, headers), None)
+    assert header_of(compiled, headers[:1]) == ""
+    metadata: list[tuple[str, str | bytes]] = [
+        ("x-user", b"binary"),
+        ("x-user", value.decode("latin-1")),
+        ("x-user", "second"),
+    ]
+    assert header_in(compiled, metadata) == unit_of(compiled, labels_in(compiled, metadata), None)
+    ruled = compile_route(halves(matches=(Match("x-tester", "yes", "stable"),)), {})
+    assert (compiled.unit_header, ruled.unit_header) == (b"x-user", b"")

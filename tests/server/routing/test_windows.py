@@ -77,6 +77,11 @@ def test_outputs_are_looked_at_now_and_then() -> None:
         (np.array([np.inf], np.float64), (2, 0)),
         (np.empty((0, 3), np.float32), (0, 2)),
         (np.array([1, 2]), (0, 0)),
+        (np.array([1, -3e38], np.float32), (0, 0)),
+        (np.array([1e308, 0], np.float64), (0, 0)),
+        (np.array([6e4, 1], np.float16), (0, 0)),
+        (np.array([1, np.nan], np.float16), (2, 0)),
+        (np.array([[1, 2], [np.nan, 4]], np.float32).T, (2, 0)),
         (np.array([b"text"], np.object_), (0, 0)),
     ):
         window = Window()
