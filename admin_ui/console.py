@@ -18,10 +18,12 @@ function into a module of `admin_ui/pages/` with its rows in `SCREENS` and `ACTS
   `live`, `forms` (still: what is being typed is never replaced). Macros are at hand as `parts.*`
   (`templates/parts.html`): `state`, `moment`, `bytes`, `count`, `table`, `form`, `field`,
   `choose`, `confirm`, `empty`, `code`.
-- Live: `live=("load.*", "push.*")` names kinds of events. A tab holds one stream (`/live`); when
-  such an event comes the frame calls `load` again and sends the block `live`, which the browser
-  morphs in. At most two a second, and never more than 2 % of a core for one tab. `live_every_s`
-  renders without events as well (for charts).
+- Live: `live=("load.*", "push.*")` names kinds of events, `about` whose they must be. A tab holds
+  one stream (`/live`); when such an event comes `admin_ui.watches` calls `load` again, once for
+  all tabs that see the same, and sends the block `live`, which the browser morphs in. Once a
+  second at most, and never more than 2 % of a core. `live_every_s` renders without events as well
+  (for charts). A screen whose block `live` has a form, or depends on who looks and not only on
+  what they may do, says `personal=True`; what others share is rendered without anybody's token.
 - A form is a row too: an `Act` has a path, the screen to show again when it is refused (with what
   was typed and the message beside the field), and `run(visit)`, which returns where to go next (by
   303) or a `Shown` to show at once (a secret seen once). `{% call parts.form(visit, act, ...) %}`

@@ -1,13 +1,12 @@
 """The one stream of a tab: when something a screen shows has changed, its live part rendered anew.
 
 Nothing is queued per tab: the events' table says what was missed, and what is sent is always how
-things are now.
+things are now. Looking and rendering is `admin_ui.watches`, once for all tabs that see the same.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
-from hashlib import sha256
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from time import monotonic
 from typing import Any
 
@@ -22,27 +21,19 @@ from admin_ui.headers import PRIVATE
 from admin_ui.screens import Screen
 from admin_ui.services import Refused
 from admin_ui.visit import Visit
-from admin_ui.words import words
+from admin_ui.watches import Part, Watch, Watches, alike, news, told
 
 MOST_STREAMS = 200
-LEAST_PAUSE_S = 0.5
-MOST_PAUSE_S = 10.0
-SHARE = 0.02
-"""Of a core, at most, for one tab."""
-
 SLOWEST_S = 30.0
 RETRY_MS = 2000
-SAY_EVERY_S = 5.0
-"""Between two announcements to who listens instead of looking."""
 
-_SAID_AT_ONCE = 3
-_NEVER = 2**62
 _HEADERS = {**PRIVATE, "X-Accel-Buffering": "no"}
 
 
 def live_route(frame: Frame) -> BaseRoute:
     """/live?at=PATH&after=EVENT; Last-Event-ID counts before `after`."""
-    open_streams: set[object] = set()
+    open_streams: set[Stream] = set()
+    watches = Watches(frame)
 
     async def live(request: Request) -> Response:
         at, after = request.query_params.get("at", ""), _event_id(request)
@@ -53,121 +44,110 @@ def live_route(frame: Frame) -> BaseRoute:
             raise Refused(429, "too_many", "too many tabs follow already", headers=_later())
         screen, facts = found
         visit = await frame.visit(request, **facts)
-        mark = object()
-        open_streams.add(mark)
-        stream = Stream(frame, screen, visit, after)
-        return LiveResponse(stream, lambda: open_streams.discard(mark))
+        stream = Stream(watches, screen, visit, after)
+        open_streams.add(stream)
+
+        def ended() -> None:
+            open_streams.discard(stream)
+            stream.leave()
+
+        return LiveResponse(stream, ended)
 
     return Route("/live", frame.guarded(live), methods=["GET"])
-
-
-def pause_s(took_s: float) -> float:
-    """How long to wait after a piece that took so long to make."""
-    return min(MOST_PAUSE_S, max(LEAST_PAUSE_S, took_s / SHARE))
-
-
-@dataclass(frozen=True, slots=True)
-class News:
-    """What has happened since the last look. `reached`: up to which event that is all."""
-
-    events: list[Any]
-    reached: int
 
 
 class Stream:
     """The pieces that one tab is sent, beginning with what came later than the event `after`."""
 
-    def __init__(self, frame: Frame, screen: Screen, visit: Visit, after: int) -> None:
-        self._frame = frame
+    def __init__(self, watches: Watches, screen: Screen, visit: Visit, after: int) -> None:
+        self._watches = watches
+        self._services = watches.frame.services
         self._screen = screen
         self._visit = visit
         self._reached = after
-        self._sent = b""
-        self._said_at = 0.0
-        self._unsaid: list[Any] = []
+        self._watch: Watch | None = None
+        self._look = 0
+        self._number = 0
+        self._missed: list[Any] = []
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """Until the server stops or the session is over."""
-        services = self._frame.services
+        """Until the server stops or the session is over. Raises Refused."""
+        services = self._services
         yield b"retry: %d\nid: %d\n: hello\n\n" % (RETRY_MS, self._reached)
         beat = monotonic() + services.heartbeat_s
-        due = monotonic() + self._screen.live_every_s
-        while not services.closed():
+        watch = await self._begin()
+        while not services.closed() and not watch.ended:
+            part = await watch.after(self._look, max(0.0, beat - monotonic()))
+            if part is not None and (piece := self._piece(part)):
+                yield piece
             if monotonic() >= beat:
                 if not await self._still():
                     yield b"event: over\ndata: {}\n\n"
                     return
+                watch = self._as_allowed(watch)
                 beat = monotonic() + services.heartbeat_s
-                yield b"id: %d\n: still here\n\n" % self._reached
-            began = monotonic()
-            news = await self._news()
-            regular = bool(self._screen.live_every_s) and began >= due
-            if news.events or regular:
-                due = began + self._screen.live_every_s
-                self._unsaid += news.events
-                if piece := await self._piece():
-                    yield piece
-            await self._rest(pause_s(monotonic() - began))
-            await services.moved(self._reached, self._until(beat, due))
+                yield b"id: %d\n: still here\n\n" % self._caught_up(watch)
 
-    async def _rest(self, seconds: float) -> None:
-        """A pause that only the server's end cuts short."""
-        await self._frame.services.moved(_NEVER, seconds)
+    def leave(self) -> None:
+        """The tab has gone."""
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            self._watches.leave(watch)
 
-    def _until(self, beat: float, due: float) -> float:
-        ends = min(beat, due) if self._screen.live_every_s else beat
-        return max(0.0, ends - monotonic())
+    async def _begin(self) -> Watch:
+        """Join those that look at the same; what this tab has missed is looked up for it."""
+        newest = await self._services.newest()
+        self._missed = await news(self._visit, self._screen, self._reached, newest)
+        watch = self._join(newest)
+        if self._missed:
+            watch.ask()
+        return watch
 
-    async def _news(self) -> News:
-        newest = await self._frame.services.newest()
-        if newest == self._reached:
-            return News([], newest)
-        self._reached, since = max(newest, self._reached), min(self._reached, newest)
-        if not self._screen.live:
-            return News([], newest)
-        query = {"after": str(since), "kind": ",".join(self._screen.live)}
-        found = await self._visit.get("/events", query)
-        return News(found["items"], newest)
+    def _join(self, newest: int) -> Watch:
+        watch = self._watch = self._watches.join(self._screen, self._visit, newest)
+        self._look = watch.begun  # what is being looked up already may be older than the page
+        return watch
 
-    async def _piece(self) -> bytes:
+    def _piece(self, part: Part) -> bytes:
         """The live part, b"" when it is as it was sent last."""
-        try:
-            shown = await self._screen.load(self._visit)
-            part = self._frame.live(self._visit, self._screen, shown)
-        except Refused as refused:
-            if refused.status == 404:
-                return b"event: reload\ndata: {}\n\n"
-            raise
-        digest = sha256(part.encode()).digest()
-        if digest == self._sent:
+        self._look, self._reached = part.look, part.event
+        missed, self._missed = self._missed, []
+        if part.number == self._number:
             return b""
-        self._sent = digest
-        told = orjson.dumps({"html": part, "say": self._say()})
-        return b"id: %d\nevent: live\ndata: %s\n\n" % (self._reached, told)
+        self._number = part.number
+        if part.html is None:
+            return b"event: reload\ndata: {}\n\n"
+        sent = orjson.dumps({"html": part.html, "say": part.say or told(missed)})
+        return b"id: %d\nevent: live\ndata: %s\n\n" % (self._reached, sent)
 
-    def _say(self) -> str:
-        now = monotonic()
-        if not self._unsaid or now < self._said_at + SAY_EVERY_S:
-            return ""
-        self._said_at, unsaid = now, self._unsaid
-        self._unsaid = []
-        more = len(unsaid) - _SAID_AT_ONCE
-        told = ". ".join(words(event) for event in unsaid[-_SAID_AT_ONCE:])
-        return f"{told}. And {more} more." if more > 0 else f"{told}."
+    def _caught_up(self, watch: Watch) -> int:
+        """Up to which event this tab has all there is to show."""
+        if watch.part.look <= self._look and not self._missed:
+            self._reached = max(self._reached, watch.part.event)
+        return self._reached
 
     async def _still(self) -> bool:
         try:
-            principal = await self._frame.services.control.known(self._visit.request)
+            principal = await self._services.control.known(self._visit.request)
         except Refused as refused:
             return refused.status >= 500  # the database is gone, not the session
         self._visit = replace(self._visit, principal=principal)
         return True
 
+    def _as_allowed(self, watch: Watch) -> Watch:
+        """Whoever may do other things by now sees other things."""
+        if watch.key == alike(self._screen, self._visit):
+            return watch
+        self.leave()
+        joined = self._join(watch.part.event)
+        joined.ask()
+        return joined
+
 
 class LiveResponse(Response):
     """A stream until the tab goes, takes nothing for SLOWEST_S, or the control side refuses."""
 
-    def __init__(self, stream: Stream, ended: Any) -> None:
+    def __init__(self, stream: Stream, ended: Callable[[], None]) -> None:
         super().__init__(None, 200, _HEADERS, "text/event-stream")
         del self.headers["content-length"]
         self._stream = stream

@@ -1,6 +1,6 @@
 """One row of the console's tables: a screen that is looked at, an act that changes something."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,9 @@ class Shown:
 class Screen:
     """A page. `menu`: its name in the navigation, "" for a page below another one, which `under`
     names by its path. `needs`: what somebody must be allowed for the menu to offer it; the API
-    decides. `live`: kinds of events ("load.*") that make its block `live` stale."""
+    decides. `live`: kinds of events ("load.*") that make its block `live` stale; `about`: of those
+    only these subjects', separated by commas, from the path's parameters. `personal`: the block
+    `live` depends on who looks, not only on what they may do, or has a form in it."""
 
     path: str
     title: str
@@ -35,6 +37,8 @@ class Screen:
     needs: Action | None = None
     live: tuple[str, ...] = ()
     live_every_s: float = 0.0
+    about: Callable[[Mapping[str, str]], str] | None = None
+    personal: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -124,13 +124,17 @@ class Gateway(Protocol):
 @dataclass(frozen=True, slots=True)
 class ConsoleServices:
     """`newest` is the newest event's id; `moved(id, seconds)` waits for a later one and says
-    whether it came. `closed`: the server is stopping. `gateway`: where models are tried, None for
+    whether it came, and `seen` is the newest that was heard of while somebody waited.
+    `rest(seconds)` is a pause, with nothing looked for. Both end early when `closed`: the server
+    is stopping. `gateway`: where models are tried, None for
     nowhere. `snapshots` is the folder of the store's
     snapshots. `secure`: browsers reach us over https. `cookie` is the session cookie's name."""
 
     control: Control
     newest: Callable[[], Awaitable[int]]
     moved: Callable[[int, float], Awaitable[bool]]
+    seen: Callable[[], int]
+    rest: Callable[[float], Awaitable[None]]
     closed: Callable[[], bool]
     snapshots: Path
     cookie: str

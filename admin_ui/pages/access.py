@@ -146,6 +146,7 @@ SCREENS = (
         template="access.html",
         load=load_all,
         live=("user.*", "token.*"),
+        personal=True,
     ),
     Screen(path=USER, title="User", template="user.html", load=load_user, under="/access"),
     Screen(path=TOKEN, title="Token", template="token.html", load=load_token, under="/access"),

@@ -131,6 +131,8 @@ SCREENS = (
         under="/experiments",
         live=("experiment.*",),
         live_every_s=5.0,
+        about=lambda path: f"experiment:{path['experiment']}",
+        personal=True,
     ),
 )
 ACTS = (

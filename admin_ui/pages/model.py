@@ -185,7 +185,8 @@ def among(refused: Refused, fields: Collection[str]) -> Refused:
 _LIVE = ("load.*", "model.*", "alias.*", "version.*", "push.*")
 SCREENS = (
     Screen(
-        path=PATH, title="Model", template="model.html", load=load, under="/models", live=_LIVE
+        path=PATH, title="Model", template="model.html", load=load, under="/models", live=_LIVE,
+        about=lambda path: f"{_about(path['model'])},push:*",
     ),
     Screen(
         path=ALIAS, title="Alias", template="alias.html", load=load_alias, under="/models",

@@ -178,6 +178,8 @@ SCREENS = (
         under="/rollouts",
         live=("rollout.*",),
         live_every_s=1.0,
+        about=lambda path: f"rollout:{path['rollout']}",
+        personal=True,
     ),
 )
 ACTS = (

@@ -96,6 +96,7 @@ SCREENS = (
         load=load,
         under="/models",
         live=("load.*", "alias.*"),
+        about=lambda path: f"model:{path['model']},alias:{path['model']}@*",
     ),
 )
 ACTS: tuple[Act, ...] = ()

@@ -30,6 +30,7 @@ class Commits:
         self._look_now = asyncio.Event()
         self._poller: asyncio.Task[None] | None = None
         self._probe: asyncio.Future[int] | None = None
+        self._over = asyncio.Event()
         self.waiters = 0
         self.closed = False
 
@@ -37,6 +38,11 @@ class Commits:
         """From any thread, after a commit of this process: look now. Fits `Database.committed`."""
         with suppress(RuntimeError):  # the loop has ended; so have its waiters
             self._loop.call_soon_threadsafe(self._look_now.set)
+
+    @property
+    def seen(self) -> int:
+        """The newest event as of the last look; looks are made only while somebody waits."""
+        return self._newest
 
     async def newest(self) -> int:
         """The id of the newest event there is, 0 for none. Raises DatabaseGone."""
@@ -66,9 +72,16 @@ class Commits:
             self.waiters -= 1
         return self._newest > event_id
 
+    async def rest(self, seconds: float) -> None:
+        """A pause without looks; over at once when closed."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._over.wait()
+
     async def close(self) -> None:
         """End every wait, now and later."""
         self.closed = True
+        self._over.set()
         self._moved.set()
         if self._poller is not None:
             self._poller.cancel()

@@ -10,14 +10,14 @@ from typing import Any
 from urllib.parse import urlencode
 
 from admin_support import Api
-from admin_ui.live import LEAST_PAUSE_S, MOST_PAUSE_S, SHARE, pause_s
+from admin_ui.watches import LEAST_PAUSE_S, MOST_PAUSE_S, SHARE, pause_s
 from console_support import COOKIE, Person, console_over, person
 from control import loads
 from control.access.users import change_user
 from control.database import Database
 from control.transaction import SYSTEM, Actor
 
-PATIENCE_S = 15.0
+PATIENCE_S = 60.0
 
 
 class Stream:
@@ -97,7 +97,7 @@ def test_only_what_the_page_shows_is_news_to_it(night: Api) -> None:
         assert "second" in json.loads(tab.message()["data"])["html"]
 
 
-def test_a_burst_is_told_at_most_twice_a_second(night: Api) -> None:
+def test_a_burst_is_told_at_most_once_a_second(night: Api) -> None:
     vera = person(night, "viewer", "vera")
     with stream(vera, "/models", newest(night)) as tab:
         began, pieces, last = time.monotonic(), 0, ""
@@ -106,7 +106,7 @@ def test_a_burst_is_told_at_most_twice_a_second(night: Api) -> None:
         while "burst30" not in last:
             last = json.loads(tab.message()["data"])["html"]
             pieces += 1
-        assert pieces <= 2 + 2 * (time.monotonic() - began)
+        assert pieces <= 2 + (time.monotonic() - began)
 
 
 def test_the_stream_ends_with_the_session(sqlite: Database, tmp_path: Path) -> None:

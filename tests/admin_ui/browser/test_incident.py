@@ -92,7 +92,7 @@ def crash(y: Yard) -> None:
 
     def thrice() -> bool:
         with suppress(OSError, HTTPException):
-            connection = HTTPConnection("127.0.0.1", y.server.http_port, timeout=30)
+            connection = HTTPConnection("127.0.0.1", y.server.http_port, timeout=60)
             connection.request("POST", "/v2/models/prices/versions/2/infer", body)
             connection.getresponse().read()
             connection.close()

@@ -58,7 +58,7 @@ def traffic(y: Yard) -> Iterator[None]:
     tensor = {"name": "INPUT0", "shape": [1, 1], "datatype": "FP32", "data": [1]}
 
     def send() -> None:
-        connection = HTTPConnection("127.0.0.1", y.server.http_port, timeout=30)
+        connection = HTTPConnection("127.0.0.1", y.server.http_port, timeout=60)
         while not over.wait(0.005):
             connection.request("POST", "/v2/models/digits/infer", json.dumps({"inputs": [tensor]}))
             connection.getresponse().read()
@@ -70,7 +70,7 @@ def traffic(y: Yard) -> Iterator[None]:
         yield
     finally:
         over.set()
-        thread.join(30)
+        thread.join(60)
 
 
 def begin(tab: Page, y: Yard, hold: str) -> None:

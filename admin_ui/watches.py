@@ -1,0 +1,241 @@
+"""Screens that tabs follow: each looked up and rendered once for all tabs that see it alike.
+
+A watch looks again when an event its screen shows has come, rests then as long as the look was
+dear, and keeps nothing but the last part. A tab takes what is newer than what it has.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from time import monotonic, process_time
+from typing import Any
+
+from admin_ui.frame import Frame
+from admin_ui.screens import Screen
+from admin_ui.services import Refused
+from admin_ui.visit import Visit
+from admin_ui.words import words
+
+LEAST_PAUSE_S = 1.0
+MOST_PAUSE_S = 10.0
+SHARE = 0.01
+"""Of a core, at most, for the looks of one watch: of the 2 % a tab may cost, the other half is for
+finding out that there is news, and for sending it."""
+
+ALL_SHARES = 0.1
+"""Of a core, at most, for all watches together, as long as none would rest MOST_PAUSE_S."""
+
+SAY_EVERY_S = 5.0
+"""Between two announcements to who listens instead of looking."""
+
+_SAID_AT_ONCE, _MOST_UNSAID = 3, 20
+_LONGEST_NAME = 200
+
+
+def pause_s(cost_s: float, watches: int = 1) -> float:
+    """How long a watch rests after a look that cost so much CPU time, beside others. Pure."""
+    share = min(SHARE, ALL_SHARES / watches)
+    return min(MOST_PAUSE_S, max(LEAST_PAUSE_S, cost_s / share))
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A screen's live part. `look`: the watch's how-manieth look it is of; `number`: that of the
+    look that found it so first; `html`: None when the screen's thing is gone; `event`: all events
+    up to it are in it; `say`: what happened, in words."""
+
+    look: int = 0
+    number: int = 0
+    html: str | None = None
+    event: int = 0
+    say: str = ""
+
+
+class Watch:
+    """One screen, for whoever sees it alike; its `run` is a task of its own."""
+
+    def __init__(self, watches: "Watches", screen: Screen, visit: Visit, newest: int) -> None:
+        self.key = alike(screen, visit)
+        self.tabs = 0
+        self.part = Part(event=newest)
+        self.begun = 0
+        self.ended = False
+        self._watches = watches
+        self._services = watches.frame.services
+        self._screen = screen
+        self._visit = visit
+        self._asked = asyncio.Event()
+        self._moved = asyncio.Event()
+        self._failure: Exception | None = None
+        self._unsaid: list[Any] = []
+        self._said_at = 0.0
+
+    def ask(self) -> None:
+        """Look, even if nothing happens from now on: a tab has missed something."""
+        self._asked.set()
+
+    async def after(self, look: int, timeout_s: float) -> Part | None:
+        """The part of a look later than number `look`, waiting so long for one; None without.
+
+        Raises what ended the watch.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while self.part.look <= look and not self.ended:
+                    await self._moved.wait()
+        if self._failure is not None:
+            raise self._failure
+        return self.part if self.part.look > look else None
+
+    async def run(self) -> None:
+        """Until cancelled, refused, or the server stops."""
+        try:
+            await self._follow()
+        except Exception as error:  # noqa: BLE001 - the tabs' streams raise it
+            self._failure = error
+        finally:
+            self.ended = True
+            self._watches.forget(self)
+            self._wake()
+
+    async def _follow(self) -> None:
+        every_s = self._screen.live_every_s
+        due = monotonic() + every_s
+        while not self._services.closed():
+            await self._until_moved(max(0.0, due - monotonic()) if every_s else MOST_PAUSE_S)
+            began, spent = monotonic(), process_time()
+            newest = max(self._services.seen(), self.part.event)
+            events = await news(self._visit, self._screen, self.part.event, newest)
+            if events or self._asked.is_set() or (every_s and began >= due):
+                due = began + every_s
+                self._asked.clear()
+                await self._look(events, newest)
+            else:
+                self.part = replace(self.part, event=newest)
+            # both count what others did meanwhile, too
+            cost_s = min(monotonic() - began, process_time() - spent)
+            await self._services.rest(pause_s(cost_s, self._watches.number))
+
+    async def _until_moved(self, seconds: float) -> None:
+        """Until there is a later event, somebody asks, or `seconds` are over."""
+        moved = asyncio.ensure_future(self._services.moved(self.part.event, seconds))
+        asked = asyncio.ensure_future(self._asked.wait())
+        try:
+            await asyncio.wait((moved, asked), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            moved.cancel()
+            asked.cancel()
+            await asyncio.gather(moved, asked, return_exceptions=True)
+
+    async def _look(self, events: Sequence[Any], newest: int) -> None:
+        self.begun += 1
+        html: str | None = None
+        try:
+            shown = await self._screen.load(self._visit)
+            html = self._watches.frame.live(self._visit, self._screen, shown)
+        except Refused as refused:
+            if refused.status != 404:
+                raise
+        self._unsaid = [*self._unsaid, *events][-_MOST_UNSAID:]
+        old = self.part
+        if old.number and old.html == html:
+            self.part = replace(old, look=self.begun, event=newest)
+        else:
+            self.part = Part(self.begun, self.begun, html, newest, self._say())
+        self._wake()
+
+    def _say(self) -> str:
+        now = monotonic()
+        if not self._unsaid or now < self._said_at + SAY_EVERY_S:
+            return ""
+        self._said_at, unsaid = now, self._unsaid
+        self._unsaid = []
+        return told(unsaid)
+
+    def _wake(self) -> None:
+        self._moved.set()
+        self._moved = asyncio.Event()
+
+
+class Watches:
+    """The watches that run, by screen and by what whoever looks may see; on the loop."""
+
+    def __init__(self, frame: Frame) -> None:
+        self.frame = frame
+        self._running: dict[object, Watch] = {}
+        self._tasks: dict[Watch, asyncio.Task[None]] = {}
+
+    @property
+    def number(self) -> int:
+        return max(1, len(self._tasks))
+
+    def join(self, screen: Screen, visit: Visit, newest: int) -> Watch:
+        """The watch for a tab, which leaves it once. `newest`: the newest event there is."""
+        key = alike(screen, visit)
+        watch = self._running.get(key)
+        if watch is None:
+            # what is shown to several has nobody's token in it, whatever a template does
+            seen = visit if screen.personal else replace(visit, token="")
+            watch = self._running[key] = Watch(self, screen, seen, newest)
+            self._tasks[watch] = asyncio.create_task(watch.run())
+        watch.tabs += 1
+        return watch
+
+    def leave(self, watch: Watch) -> None:
+        """The last one's leaving ends it."""
+        watch.tabs -= 1
+        task = self._tasks.get(watch)
+        if not watch.tabs and task is not None:
+            task.cancel()
+            self.forget(watch)
+
+    def forget(self, watch: Watch) -> None:
+        """Whoever comes from now on gets another one."""
+        self._tasks.pop(watch, None)
+        self._running = {key: one for key, one in self._running.items() if one is not watch}
+
+
+def alike(screen: Screen, visit: Visit) -> object:
+    """Equal for visits that are shown the same: a screen that is not personal shows everybody who
+    may do the same things the same."""
+    who = visit.principal
+    mine = (who, visit.token) if screen.personal else (who.role, who.scopes)
+    return (visit.at, mine)
+
+
+async def news(visit: Visit, screen: Screen, after: int, newest: int) -> list[Any]:
+    """The events after one that `screen` shows, oldest first, the last few of many.
+
+    Raises Refused.
+
+    An `after` that is later than the newest is of a time before a restore.
+    """
+    if after == newest or not screen.live:
+        return []
+    query = {
+        "after": str(min(after, newest)),
+        "kind": ",".join(screen.live),
+        "newest": "true",
+        "limit": str(_MOST_UNSAID),
+    }
+    if screen.about is not None and all(map(_can_be_asked_for, visit.path.values())):
+        query["subject"] = screen.about(visit.path)
+    found = await visit.get("/events", query)
+    return list(reversed(found["items"]))
+
+
+def _can_be_asked_for(name: str) -> bool:
+    """Not what the query would split, or a subject cuts off."""
+    return "," not in name and len(name) <= _LONGEST_NAME
+
+
+def told(events: Sequence[Any]) -> str:
+    """What happened, in words; the last few, and how many more as long as that can be said."""
+    if not events:
+        return ""
+    more = len(events) - _SAID_AT_ONCE
+    said = ". ".join(words(event) for event in events[-_SAID_AT_ONCE:])
+    if len(events) >= _MOST_UNSAID:
+        return f"{said}. And many more."
+    return f"{said}. And {more} more." if more > 0 else f"{said}."
