@@ -27,7 +27,7 @@ from server.served import Served
 from server.settings.table import Settings
 from server_support import free_ports, identity_config
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 SCOPES = ("infer:echo", "infer:other", "infer:*", "read", "operate", "admin", "push:echo")
 PRINCIPALS = {
     f"{role}_{scope}": Principal(f"token:{role}_{scope}", role, parse_scopes([scope]))
@@ -129,9 +129,9 @@ def gated(
     thread = threading.Thread(target=run)
     thread.start()
     try:
-        assert up.wait(30), "the doors did not open"
+        assert up.wait(60), "the doors did not open"
         yield opened[0]
     finally:
         done.set()
-        thread.join(30)
+        thread.join(60)
         assert not thread.is_alive(), "the doors did not close"

@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 AXE = Path(__file__).parent / "admin_ui" / "browser" / "vendor" / "axe.min.js"
 NARROW, WIDE = (380, 800), (1920, 1080)
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-PATIENCE_MS = 20_000
+PATIENCE_MS = 60_000
 
 
 def executable() -> str:

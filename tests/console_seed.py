@@ -71,7 +71,7 @@ def _sample(yard: Yard) -> None:
     values = [float(one) for one in range(12)]
     tensor = {"name": "INPUT0", "shape": [1, 12], "datatype": "FP32", "data": values}
     for identity in ("order-17", ""):
-        connection = HTTPConnection("127.0.0.1", yard.server.http_port, timeout=30)
+        connection = HTTPConnection("127.0.0.1", yard.server.http_port, timeout=60)
         body = json.dumps({"id": identity, "inputs": [tensor]})
         connection.request("POST", "/v2/models/digits/infer", body)
         answer = connection.getresponse()

@@ -74,11 +74,11 @@ def terminate_connections(database: Database) -> None:
 
 
 def wait_until_one_waits_for_a_lock(database: Database) -> None:
-    """Of PostgreSQL's connections to this database; at most ten seconds."""
+    """Of PostgreSQL's connections to this database; at most a minute."""
     waiting = (
         "SELECT count(*) FROM pg_stat_activity WHERE datname = %s AND wait_event_type = 'Lock'"
     )
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     with psycopg.connect(server_url(), autocommit=True) as connection:
         while connection.execute(waiting, (make_url(database.url).database,)).fetchone() == (0,):
             assert time.monotonic() < until, "nobody waits for a lock"

@@ -21,7 +21,7 @@ from server.served import Served
 from server.settings.table import Settings
 from server_support import free_ports
 
-PATIENCE_SECS = 20.0
+PATIENCE_SECS = 60.0
 
 
 class House:
@@ -86,11 +86,11 @@ def house(*texts: str) -> Iterator[House]:
     thread = threading.Thread(target=lambda: _run(texts, opened, up, done))
     thread.start()
     try:
-        assert up.wait(30), "the doors did not open"
+        assert up.wait(60), "the doors did not open"
         yield opened[0]
     finally:
         done.set()
-        thread.join(30)
+        thread.join(60)
         assert not thread.is_alive(), "the doors did not close"
     assert opened[0].unexpected == []
 

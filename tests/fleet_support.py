@@ -47,7 +47,7 @@ async def look_again(fleet: Fleet, root: Path) -> None:
     await fleet.settle()
 
 
-async def eventually(true: Callable[[], bool], seconds: float = 10.0) -> None:
+async def eventually(true: Callable[[], bool], seconds: float = 60.0) -> None:
     async with asyncio.timeout(seconds):
         while not true():  # noqa: ASYNC110 - polls a state that announces nothing
             await asyncio.sleep(0.005)

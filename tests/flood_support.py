@@ -1,6 +1,7 @@
-"""Wrong tokens by the thousand, from a process of its own: `with flood(http_port, grpc_port)`.
+"""Wrong tokens by the thousand, from a process of its own: `with flood(http_port, grpc_port, ...)`.
 
-Each tries another token, over connections that stay and over new ones, REST and gRPC.
+Each tries another token, over connections that stay and over new ones, REST and gRPC. It lasts
+until so many seconds are over and so many tokens are tried.
 """
 
 import asyncio
@@ -9,13 +10,15 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import grpc
 
-_LONGEST_S = 30.0
+Lasts = Callable[[], bool]
+
+_LONGEST_S = 300.0
 
 
 class Flood:
@@ -34,8 +37,8 @@ class Flood:
 
 
 @contextmanager
-def flood(http_port: int, grpc_port: int, seconds: float) -> Iterator[Flood]:
-    arguments = [str(http_port), str(grpc_port), str(seconds)]
+def flood(http_port: int, grpc_port: int, seconds: float, least: int) -> Iterator[Flood]:
+    arguments = [str(http_port), str(grpc_port), str(seconds), str(least)]
     process = subprocess.Popen([sys.executable, __file__, *arguments], stdout=subprocess.PIPE)
     try:
         yield Flood(process)
@@ -46,22 +49,26 @@ def flood(http_port: int, grpc_port: int, seconds: float) -> Iterator[Flood]:
         process.stdout.close()
 
 
-async def _main(http_port: int, grpc_port: int, seconds: float) -> Counter[str]:
+async def _main(http_port: int, grpc_port: int, seconds: float, least: int) -> Counter[str]:
     told: Counter[str] = Counter()
     until = time.monotonic() + seconds
+
+    def lasts() -> bool:
+        return time.monotonic() < until or told.total() < least
+
     await asyncio.gather(
-        *(_rest(told, http_port, until, lasting=True) for _ in range(4)),
-        *(_rest(told, http_port, until, lasting=False) for _ in range(4)),
-        *(_grpc(told, grpc_port, until, lasting=True) for _ in range(4)),
-        _grpc(told, grpc_port, until, lasting=False),
+        *(_rest(told, http_port, lasts, lasting=True) for _ in range(4)),
+        *(_rest(told, http_port, lasts, lasting=False) for _ in range(4)),
+        *(_grpc(told, grpc_port, lasts, lasting=True) for _ in range(4)),
+        _grpc(told, grpc_port, lasts, lasting=False),
     )
     return told
 
 
-async def _rest(told: Counter[str], port: int, until: float, lasting: bool) -> None:
-    while time.monotonic() < until:
+async def _rest(told: Counter[str], port: int, lasts: Lasts, lasting: bool) -> None:
+    while lasts():
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        while time.monotonic() < until:
+        while lasts():
             writer.write(_request(told.total()))
             status = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")
             length = next(one for one in status if one.lower().startswith(b"content-length"))
@@ -81,16 +88,16 @@ def _request(number: int) -> bytes:
     )
 
 
-async def _grpc(told: Counter[str], port: int, until: float, lasting: bool) -> None:
+async def _grpc(told: Counter[str], port: int, lasts: Lasts, lasting: bool) -> None:
     way = "lasting" if lasting else "new"
-    while time.monotonic() < until:
+    while lasts():
         options = [("grpc.use_local_subchannel_pool", 1)]
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options) as channel:
             call: Any = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
-            while time.monotonic() < until:
+            while lasts():
                 metadata = [("authorization", f"Bearer wrong-{told.total()}")]
                 try:
-                    await call(b"", metadata=metadata, timeout=10)
+                    await call(b"", metadata=metadata, timeout=60)
                 except grpc.aio.AioRpcError as error:
                     told[f"grpc {way} {error.code().name}"] += 1
                 if not lasting:
@@ -98,5 +105,6 @@ async def _grpc(told: Counter[str], port: int, until: float, lasting: bool) -> N
 
 
 if __name__ == "__main__":
-    counted = asyncio.run(_main(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])))
+    ports, seconds, least = map(int, sys.argv[1:3]), float(sys.argv[3]), int(sys.argv[4])
+    counted = asyncio.run(_main(*ports, seconds, least))
     sys.stdout.write(json.dumps(counted))

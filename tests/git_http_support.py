@@ -32,7 +32,7 @@ from repository.git.receive import Pace, Service, SmartHttp, protocol_variables
 
 Answer = Callable[[HookRequest, Say], Awaitable[bool]]
 T = TypeVar("T")
-DEADLINE_SECS = 20.0
+DEADLINE_SECS = 60.0
 
 CLIENT = {
     "PATH": os.environ["PATH"],
@@ -74,7 +74,7 @@ def client(
         env={**CLIENT, **environment},
         input=stdin,
         capture_output=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     texts = (stream.decode(errors="replace") for stream in (done.stdout, done.stderr))
@@ -158,7 +158,7 @@ def serving(
         async def decide(request: HookRequest, say: Say) -> bool:
             return await made.answer(request, say)
 
-        listener = HookListener(root / "hook.sock", decide, deadline_s=10)
+        listener = HookListener(root / "hook.sock", decide, deadline_s=60)
         await listener.start()
         with socket.socket() as listening:
             listening.bind(("127.0.0.1", 0))

@@ -202,7 +202,7 @@ def lfs_work_tree(folder: Path, files: dict[str, bytes]) -> Path:
 
 @contextmanager
 def git_server(
-    tables: Path, pace: Pace | None = None, stall_s: float = 10.0, public_url: str = ""
+    tables: Path, pace: Pace | None = None, stall_s: float = 60.0, public_url: str = ""
 ) -> Iterator[Served]:
     """`tables`: a migrated SQLite file, which is copied."""
     with short_folder() as folder:
@@ -252,7 +252,7 @@ class _Composition:
             failures=Failures(),
             archive=lambda out: None,
         )
-        listener = HookListener(self._folder / "hook.sock", self._decide, deadline_s=10)
+        listener = HookListener(self._folder / "hook.sock", self._decide, deadline_s=60)
         await listener.start()
         app = GitApp(services, keys, SECRET, listener.path, self._pace, self._stall_s)
         wire = Wire(chunks=2**31, stall_s=max(self._stall_s * 3, 3.0))

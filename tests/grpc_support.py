@@ -44,7 +44,7 @@ SLOW = """
 name: "slow" backend: "identity" max_batch_size: 1
 input { name: "INPUT0" data_type: TYPE_FP32 dims: 1 }
 output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 1 }
-parameters { key: "execute_delay_ms" value { string_value: "400" } }
+parameters { key: "execute_delay_ms" value { string_value: "1500" } }
 dynamic_batching { default_queue_policy { max_queue_size: 2 } }
 """
 
@@ -129,12 +129,12 @@ class Open:
             result = work()
             return await result if asyncio.iscoroutine(result) else result
 
-        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(30)
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(60)
 
     def served(self, name: str) -> Served:
         return self.dataplane.models.get(name, None)
 
-    def wait_for(self, true: Callable[[], bool], what: str, seconds: float = 10.0) -> None:
+    def wait_for(self, true: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
         """Poll until `true()` holds on the loop."""
         deadline = time.monotonic() + seconds
         while not self.on_loop(true):
@@ -162,9 +162,9 @@ def open_door(*texts: str, **settings: Any) -> Iterator[Open]:
     thread = threading.Thread(target=lambda: asyncio.run(main()))
     thread.start()
     try:
-        assert up.wait(30), "the door did not open"
+        assert up.wait(60), "the door did not open"
         yield opened[0]
     finally:
         done.set()
-        thread.join(30)
+        thread.join(60)
         assert not thread.is_alive(), "the door did not close"

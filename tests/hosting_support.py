@@ -68,7 +68,7 @@ def write_model(
     return ModelVersion(name, 1, path.parent, path, parsed, "digest")
 
 
-def until(true: Callable[[], bool], secs: float = 15.0) -> None:
+def until(true: Callable[[], bool], secs: float = 60.0) -> None:
     """Poll until `true()`; fails after `secs`."""
     deadline = time.monotonic() + secs
     while not true():

@@ -71,7 +71,7 @@ class Served:
 
         return asyncio.run_coroutine_threadsafe(run(), self._loop).result(60)
 
-    def wait_for(self, true: Callable[[], bool], what: str, seconds: float = 20.0) -> None:
+    def wait_for(self, true: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
         """Poll until `true()` holds."""
         deadline = time.monotonic() + seconds
         while not true():
@@ -165,11 +165,11 @@ def serving(
     thread = threading.Thread(target=run)
     thread.start()
     try:
-        assert up.wait(30), "the port did not open"
+        assert up.wait(60), "the port did not open"
         yield opened[0]
     finally:
         done.set()
-        thread.join(30)
+        thread.join(60)
         assert not thread.is_alive(), "the port did not close"
     assert not clean or opened[0].unexpected == []
 
@@ -178,7 +178,7 @@ class Raw:
     """A client that sends what it likes. Reads frames until what a test waits for is there."""
 
     def __init__(self, port: int, greet: bool = True, **settings: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=30)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._splitter = Splitter()
         self._splitter.greeted = True

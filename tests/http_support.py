@@ -25,7 +25,7 @@ class Answer(NamedTuple):
 
 def ask(server: Server, verb: str, path: str, body: bytes | None = None, **headers: str) -> Answer:
     """One request on a connection of its own; `accept_encoding="gzip"` sends Accept-Encoding."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=60)
     sent = {name.replace("_", "-"): value for name, value in headers.items()}
     try:
         connection.putrequest(verb, path, skip_accept_encoding=True)

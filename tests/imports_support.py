@@ -20,8 +20,8 @@ from server.admin.imports.sealing import Sealer
 from server.admin.link import LoadRow, Loads
 from server.fleet.check import Checker
 
-DEADLINE_SECS = 40.0
-LIMITS = Limits(64 << 20, 100, stall_s=1.0, total_s=30.0, attempts=2, pause_s=0.01)
+DEADLINE_SECS = 60.0
+LIMITS = Limits(64 << 20, 100, stall_s=5.0, total_s=300.0, attempts=2, pause_s=0.01)
 
 
 def onnx_model(scale: float = 2.0, padding_bytes: int = 0) -> bytes:

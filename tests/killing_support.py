@@ -50,6 +50,6 @@ def killed_at_every_step(top: Path, preparation: str) -> list[Path]:
     """
     script = _DRIVER.format(preparation=preparation, most=MOST_STEPS)
     command = [sys.executable, "-c", script, str(top)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return sorted(top.iterdir())

@@ -10,7 +10,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 from functools import cache
@@ -18,6 +17,8 @@ from pathlib import Path
 
 import psycopg
 import pytest
+
+from server_support import free_ports
 
 LOCAL = "postgresql://postgres@127.0.0.1:5432/postgres"
 PROGRAMS = Path("/usr/lib/postgresql")
@@ -44,7 +45,7 @@ def _found() -> tuple[str, str]:
     """The URL, or "" and why there is none. Once a process."""
     url = os.environ.get("MODELYARD_TEST_POSTGRES", LOCAL)
     try:
-        psycopg.connect(url, connect_timeout=3).close()
+        psycopg.connect(url, connect_timeout=60).close()
     except psycopg.OperationalError as error:
         programs = _programs()
         if programs is None:
@@ -75,7 +76,7 @@ def _private(programs: Path) -> tuple[str, str]:
     done = _run([*made, "--no-sync", "--locale=C"], user, folder)
     if done.returncode:
         return "", f"initdb failed: {done.stderr.strip()[-500:]}"
-    port = _free_port()
+    (port,) = free_ports(1)
     settings = {**NOTHING_KEPT, "unix_socket_directories": str(folder), "max_connections": "300"}
     options = " ".join(f"-c {name}={value}" for name, value in settings.items())
     start = [programs / "pg_ctl", "-D", data, "-l", log, "-w", "-t", str(START_S)]
@@ -126,10 +127,3 @@ def _run(command: list[Path | str], user: str, folder: Path) -> "subprocess.Comp
         )
         said.seek(0)
         return subprocess.CompletedProcess(done.args, done.returncode, "", said.read())
-
-
-def _free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        port: int = listening.getsockname()[1]
-        return port

@@ -40,7 +40,7 @@ class GatedEcho:
     def execute(self, batch: Batch) -> Outcome:
         self.batches.append(list(batch.rows))
         self.started.release()
-        assert self.gate.wait(10)
+        assert self.gate.wait(60)
         if self.error is not None:
             raise self.error
         return Outcome([dict(member.inputs) for member in batch.members], 1, 2, 3)

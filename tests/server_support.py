@@ -4,6 +4,7 @@
 prints is in `server.log()`. Leaving the block ends the process, with SIGKILL if it must be.
 """
 
+import fcntl
 import http.client
 import json
 import os
@@ -14,23 +15,46 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 START_SECS = 60.0
-STOP_SECS = 40.0
+STOP_SECS = 60.0
+PORTS_A_PROCESS = 200
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports free a moment ago, all different."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+    """Ports free a moment ago, all different, that no other process of tests is given."""
+    found: list[int] = []
+    for port in _own_ports():
+        with socket.socket() as one, suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            found.append(port)
+        if len(found) == count:
+            break
+    return found
+
+
+@cache
+def _own_ports() -> Iterator[int]:
+    """A block of ports round and round; it is locked for as long as this process lives.
+
+    All are below those that the kernel gives to whoever connects or asks for any port: a server
+    that is down for a moment finds its port free again.
+    """
+    for first in range(20_000, 32_000, PORTS_A_PROCESS):
+        path = Path(tempfile.gettempdir(), f"modelyard-test-ports-{os.getuid()}-{first}")
+        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        with suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return cycle(range(first, first + PORTS_A_PROCESS))
+        os.close(lock)
+    raise AssertionError("every block of ports belongs to another process of tests")
 
 
 @dataclass
@@ -74,7 +98,7 @@ class Server:
     def call(
         self, verb: str, path: str, body: bytes | None = None, port: int | None = None
     ) -> tuple[int, bytes]:
-        connection = http.client.HTTPConnection("127.0.0.1", port or self.http_port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", port or self.http_port, timeout=60)
         try:
             connection.request(verb, path, body)
             response = connection.getresponse()
@@ -97,7 +121,7 @@ class Server:
     def wait_ready(self, seconds: float = START_SECS) -> None:
         self.wait_for(self.is_ready, "the server to be ready", seconds)
 
-    def wait_for(self, true: Any, what: str, seconds: float = 15.0) -> None:
+    def wait_for(self, true: Any, what: str, seconds: float = 60.0) -> None:
         """Poll until `true()`; fails with the log when the server dies or time runs out."""
         deadline = time.monotonic() + seconds
         while not true():

@@ -11,6 +11,8 @@ from contextlib import contextmanager, suppress
 
 from sqlalchemy.engine import make_url
 
+from server_support import free_ports
+
 _CHUNK_BYTES = 64 * 1024
 _LOOK_S = 0.1
 
@@ -25,7 +27,7 @@ class Way:
         self._flows.set()
         self._open: set[socket.socket] = set()
         self._own = threading.Lock()
-        self._listener = _listening(0)
+        self._listener = _listening(free_ports(1)[0])
         self.port: int = self._listener.getsockname()[1]
         self.url = target.set(host="127.0.0.1", port=self.port).render_as_string(False)
         self._accepting = self._begin()
@@ -33,7 +35,7 @@ class Way:
     def cut(self) -> None:
         """Nobody answers from now on, neither old connections nor new ones."""
         self._listener.close()
-        self._accepting.join(10)
+        self._accepting.join(60)
         with self._own:
             for one in self._open:
                 with suppress(OSError):
@@ -74,7 +76,7 @@ class Way:
             back = threading.Thread(target=self._pour, args=(server, client), daemon=True)
             back.start()
             self._pour(client, server)
-            back.join(10)
+            back.join(60)
             with self._own:
                 self._open -= pair
 

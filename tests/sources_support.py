@@ -12,9 +12,9 @@ from repository.sources.progress import Progress
 
 MIB = 1 << 20
 LIMITS = Limits(
-    max_bytes=64 * MIB, max_files=100, stall_s=5.0, total_s=30.0, attempts=3, pause_s=0.01
+    max_bytes=64 * MIB, max_files=100, stall_s=30.0, total_s=300.0, attempts=3, pause_s=0.01
 )
-DEADLINE_SECS = 20.0
+DEADLINE_SECS = 60.0
 
 
 @dataclass(frozen=True)

@@ -49,4 +49,4 @@ _NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes
 
 
 def _openssl(*arguments: object) -> None:
-    subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True, timeout=30)
+    subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True, timeout=60)

@@ -45,7 +45,7 @@ def inferring(y: Yard, model: str, clients: int = 1) -> Iterator[Load]:
     load, ending = Load(), threading.Event()
 
     def ask() -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", y.server.http_port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", y.server.http_port, timeout=60)
         while not ending.wait(0.002):
             try:
                 connection.request("POST", f"/v2/models/{model}/infer", INPUTS)
@@ -68,7 +68,7 @@ def inferring(y: Yard, model: str, clients: int = 1) -> Iterator[Load]:
     finally:
         ending.set()
         for thread in threads:
-            thread.join(30)
+            thread.join(60)
 
 
 def check_load(load: Load) -> None:
@@ -181,7 +181,7 @@ def query(y: Yard, text: str) -> list[Any]:
         with psycopg.connect(url) as connection:
             return connection.execute(text).fetchall()
     path = f"file:{y.state / 'modelyard.db'}?mode=ro"
-    with closing(sqlite3.connect(path, uri=True, timeout=20)) as connection:
+    with closing(sqlite3.connect(path, uri=True, timeout=60)) as connection:
         return connection.execute(text).fetchall()
 
 

@@ -72,19 +72,19 @@ class Yard:
             return self.api("GET", "/me")[0] == 200
         return False
 
-    def wait_for(self, true: Callable[[], bool], what: str, seconds: float = 20.0) -> None:
+    def wait_for(self, true: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
         self.server.wait_for(true, what, seconds)
 
     def kill(self) -> None:
         """SIGKILL to the gateway; its control process dies with it."""
         self.server.process.kill()
-        self.server.process.wait(20)
+        self.server.process.wait(60)
 
     def stop(self) -> None:
         if self.server.process.poll() is None:
             self.server.process.send_signal(signal.SIGTERM)
             try:
-                self.server.process.wait(40)
+                self.server.process.wait(60)
             except subprocess.TimeoutExpired:
                 self.kill()
                 raise
@@ -114,7 +114,7 @@ class Yard:
             input=stdin,
             text=True,
             capture_output=True,
-            timeout=60,
+            timeout=180,
             check=False,
         )
         assert (done.returncode == 0) is ok, (arguments, done.stdout, done.stderr)
@@ -125,9 +125,9 @@ class Yard:
 
     def api(self, verb: str, path: str, body: Any = None) -> tuple[int, Any]:
         """(status, JSON) over the local socket, as this machine's user."""
-        connection = http.client.HTTPConnection("localhost", timeout=30)
+        connection = http.client.HTTPConnection("localhost", timeout=60)
         connection.sock = socket.socket(socket.AF_UNIX)
-        connection.sock.settimeout(30)
+        connection.sock.settimeout(60)
         try:
             connection.sock.connect(str(self.sockets() / "api.sock"))
             sent = None if body is None else json.dumps(body)
@@ -200,7 +200,7 @@ class Yard:
             if row["name"] == model and row.get("state") == "READY"
         )
 
-    def wait_versions(self, model: str, *numbers: int, seconds: float = 20.0) -> None:
+    def wait_versions(self, model: str, *numbers: int, seconds: float = 60.0) -> None:
         wanted = sorted(numbers)
         self.wait_for(lambda: self.versions(model) == wanted, f"{model} {wanted}", seconds)
 

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from backends.errors import ExecutionFailed, InstanceDied, LoadFailed
+from backends.host import process
 from backends.host.instance import HostedInstance
 from backends.host.layout import Block, merged, pack, unpack
 from backends.host.messages import Refused, Trouble, decode, encode
@@ -91,7 +92,12 @@ def sign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def obedient(tmp_path: Path, sign: Path) -> Iterator[HostedInstance]:
+def obedient(
+    tmp_path: Path, sign: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[HostedInstance]:
+    """However slow the machine, a worker that ends is given the time to."""
+    monkeypatch.setattr(process, "_HANG_UP_SECS", 60.0)
+    monkeypatch.setattr(process, "_LAST_WORDS_SECS", 30.0)
     instance = HostedInstance(write_model(tmp_path, OBEDIENT), CPU, "echo_0_0")
     yield instance
     instance.close()
@@ -101,7 +107,7 @@ def kill_and_await_another(instance: HostedInstance) -> None:
     pid = instance.pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
-    until(lambda: instance.ready and instance.pid != pid, 5.0)
+    until(lambda: instance.ready and instance.pid != pid)
 
 
 def test_a_batch_goes_to_the_worker_and_comes_back(obedient: HostedInstance) -> None:
@@ -146,9 +152,9 @@ def test_kill_9_while_executing_fails_the_batch_at_once_and_the_worker_returns(
         killed_at = time.monotonic()
         os.kill(pid, signal.SIGKILL)
         with pytest.raises(InstanceDied, match=r"model 'echo' version 1.*signal 9 .SIGKILL"):
-            running.result(5)
-    assert time.monotonic() - killed_at < 2
-    until(lambda: obedient.ready, 5.0)
+            running.result(60)
+    assert time.monotonic() - killed_at < 20
+    until(lambda: obedient.ready)
     assert obedient.execute(batch_of(floats(5))).results[0]["OUT"].tolist() == [[5]]
     assert not alive(pid)
 
@@ -172,13 +178,30 @@ def test_how_and_since_when_workers_die_is_told(obedient: HostedInstance) -> Non
     assert "SIGKILL" in told.ending
 
 
-def test_an_execution_between_two_lives_fails_at_once(obedient: HostedInstance) -> None:
-    assert obedient.pid is not None
-    os.kill(obedient.pid, signal.SIGKILL)
-    until(lambda: not obedient.ready)
-    with pytest.raises(InstanceDied, match="is being restarted"):
-        obedient.execute(batch_of(floats(1)))
-    until(lambda: obedient.ready, 5.0)
+STAYS_AWAY = """
+import os, time
+class TritonPythonModel:
+    def initialize(self, args):
+        sign = os.environ["HOST_TEST_SIGN"]
+        if os.path.exists(sign):
+            open(sign + "2", "w").close()
+            time.sleep(60)
+        open(sign, "w").close()
+    def execute(self, requests): ...
+"""
+"""Its second life does not begin for a minute."""
+
+
+def test_an_execution_between_two_lives_fails_at_once(tmp_path: Path, sign: Path) -> None:
+    instance = HostedInstance(write_model(tmp_path, STAYS_AWAY), CPU, "echo_0_0")
+    try:
+        assert instance.pid is not None
+        os.kill(instance.pid, signal.SIGKILL)
+        until(Path(f"{sign}2").exists)
+        with pytest.raises(InstanceDied, match="is being restarted"):
+            instance.execute(batch_of(floats(1)))
+    finally:
+        instance.close()
 
 
 @pytest.mark.parametrize(
@@ -194,7 +217,7 @@ def test_a_model_that_ends_its_process_loses_only_its_batch(
 ) -> None:
     with pytest.raises(InstanceDied, match=told):
         obedient.execute(batch_of(order(what)))
-    until(lambda: obedient.ready, 5.0)
+    until(lambda: obedient.ready)
     assert obedient.execute(batch_of(floats(5))).results[0]["OUT"].tolist() == [[5]]
 
 
@@ -221,13 +244,13 @@ def test_an_execution_over_its_deadline_is_killed(tmp_path: Path, sign: Path) ->
     try:
         with pytest.raises(InstanceDied, match=r"for more than 0.3 s and was killed"):
             instance.execute(batch_of(order("sleep")))
-        until(lambda: instance.ready, 5.0)
+        until(lambda: instance.ready)
     finally:
         instance.close()
 
 
 def test_a_stopped_idle_worker_is_killed_and_replaced(tmp_path: Path, sign: Path) -> None:
-    instance = HostedInstance(write_model(tmp_path), CPU, "echo_0_0", pulse_timeout_secs=1.0)
+    instance = HostedInstance(write_model(tmp_path), CPU, "echo_0_0", pulse_timeout_secs=3.0)
     try:
         pid = instance.pid
         assert pid is not None
@@ -247,24 +270,13 @@ def test_close_ends_the_process_and_starts_no_other(tmp_path: Path) -> None:
 
 
 def test_close_ends_a_worker_that_is_being_restarted(tmp_path: Path, sign: Path) -> None:
-    code = """
-    import os, time
-    class TritonPythonModel:
-        def initialize(self, args):
-            sign = os.environ["HOST_TEST_SIGN"]
-            if os.path.exists(sign):
-                open(sign + "2", "w").close()
-                time.sleep(60)
-            open(sign, "w").close()
-        def execute(self, requests): ...
-    """
-    instance = HostedInstance(write_model(tmp_path, code), CPU, "echo_0_0")
+    instance = HostedInstance(write_model(tmp_path, STAYS_AWAY), CPU, "echo_0_0")
     assert instance.pid is not None
     os.kill(instance.pid, signal.SIGKILL)
     until(Path(f"{sign}2").exists)
     started = time.monotonic()
     instance.close()
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 30
 
 
 def test_a_load_over_its_deadline_fails(tmp_path: Path) -> None:

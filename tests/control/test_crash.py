@@ -18,7 +18,7 @@ def _reach(name: str, environment: dict[str, str]) -> int:
         [sys.executable, "-c", program],
         env={**clean, **environment},
         stdout=subprocess.DEVNULL,
-        timeout=30,
+        timeout=180,
         check=False,
     ).returncode
 

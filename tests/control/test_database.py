@@ -114,7 +114,7 @@ def test_a_reader_who_follows_event_ids_misses_none_of_many_writers(database: Da
             list(pool.map(write, range(WRITERS)))
         finally:
             done.set()
-        assert following.result(30) == list(range(1, 2 * WRITERS * CHANGES + 1))
+        assert following.result(60) == list(range(1, 2 * WRITERS * CHANGES + 1))
 
 
 def test_a_reader_sees_one_moment_however_long_it_looks(database: Database) -> None:
@@ -264,7 +264,7 @@ def test_processes_that_start_at_once_migrate_once(kind: str, tmp_path: Path) ->
             assert one.stdin is not None
             one.stdin.write("go\n")
             one.stdin.flush()
-        said = "".join(one.communicate(timeout=60)[0] for one in started)
+        said = "".join(one.communicate(timeout=180)[0] for one in started)
         assert [one.returncode for one in started] == [0, 0, 0], said
         assert said.count("tables brought from nothing to head") == 1
         database = Database(url)

@@ -27,7 +27,7 @@ def dev(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [str(checkout / "dev"), *arguments]
     environment = {"PATH": str(checkout / "bin")}
     return subprocess.run(
-        command, cwd="/", env=environment, capture_output=True, text=True, timeout=30
+        command, cwd="/", env=environment, capture_output=True, text=True, timeout=60
     )
 
 
@@ -74,12 +74,12 @@ def test_torch_index_is_passed_on(checkout: Path) -> None:
     log = checkout / "log"
     program(checkout / ".venv" / "bin" / "python", f'echo "$@" >>{log}')
     command = ["env", "DEV_TORCH_INDEX=https://example.org/cpu", str(checkout / "dev"), "setup"]
-    subprocess.run(command, env={"PATH": str(checkout / "bin")}, check=True, timeout=30)
+    subprocess.run(command, env={"PATH": str(checkout / "bin")}, check=True, timeout=60)
     assert "torch==2.13.0 --extra-index-url https://example.org/cpu" in log.read_text()
 
 
 def test_unknown_command_is_refused() -> None:
-    ran = subprocess.run([ROOT / "dev", "deploy"], capture_output=True, text=True, timeout=30)
+    ran = subprocess.run([ROOT / "dev", "deploy"], capture_output=True, text=True, timeout=60)
     assert ran.returncode == 2
     assert ran.stderr == "dev: there is no command 'deploy'; see ./dev help\n"
 

@@ -61,7 +61,7 @@ def test_a_second_build_changes_nothing_and_leaves_torch_alone(
         f"assert build_all(pathlib.Path({str(repository)!r})) == []; "
         "assert 'torch' not in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", check], cwd=ROOT, check=True, timeout=30)
+    subprocess.run([sys.executable, "-c", check], cwd=ROOT, check=True, timeout=180)
     assert build_all(repository) == []
     assert {path: path.stat().st_mtime_ns for path in repository.rglob("*")} == before
 

@@ -69,7 +69,7 @@ def test_the_curl_command_of_repeat_streams_events(server: Peer) -> None:
     (command,) = re.findall(r"```\n(curl [^`]+)\n```", readme)
     command = command.replace("127.0.0.1:8000", server.rest).replace("500", "1")
     done = subprocess.run(
-        ["bash", "-c", command], capture_output=True, text=True, timeout=30, check=True
+        ["bash", "-c", command], capture_output=True, text=True, timeout=180, check=True
     )
     assert re.findall(r'"OUT":(\d)', done.stdout) == ["4", "2", "0", "1"]
 
@@ -82,7 +82,7 @@ def test_the_curl_command_of_every_readme_is_answered(server: Peer, name: str) -
     assert "127.0.0.1:8000" in command
     command = command.replace("127.0.0.1:8000", server.rest)
     done = subprocess.run(
-        ["bash", "-c", command], capture_output=True, text=True, timeout=30, check=True
+        ["bash", "-c", command], capture_output=True, text=True, timeout=180, check=True
     )
     assert '"outputs":[' in done.stdout, done.stdout
 
@@ -96,7 +96,7 @@ def _call(server: Peer, name: str, *arguments: str) -> str:
         env={**os.environ, "PYTHONIOENCODING": "utf-8"},
         capture_output=True,
         encoding="utf-8",
-        timeout=60,
+        timeout=180,
         check=False,
     )
     assert done.returncode == 0, done.stderr

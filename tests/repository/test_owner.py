@@ -14,7 +14,7 @@ def test_this_process_is_alive():
 def test_a_process_that_ended_is_not():
     script = "from repository.owner import alive, token; print(token(), alive(token()))"
     command = [sys.executable, "-c", script]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
     token, alive = done.stdout.split()
     assert alive == "True"
     assert not owner.alive(token)

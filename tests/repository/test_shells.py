@@ -15,7 +15,7 @@ def _python(code: str) -> str:
         env={"PYTHONPATH": str(ROOT)},
         text=True,
         capture_output=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -201,7 +201,7 @@ def test_the_librarys_own_command_makes_a_signature_that_counts(folder: Path, tm
     (tmp_path / "key").write_bytes(private(KEY))
     command = [sys.executable, "-m", "model_signing", "sign", "key", str(folder)]
     command += ["--signature", str(folder / SIGNATURE), "--private_key", str(tmp_path / "key")]
-    subprocess.run([*command], check=True, capture_output=True, timeout=60)
+    subprocess.run([*command], check=True, capture_output=True, timeout=180)
     assert verify(folder, folder / SIGNATURE, [TRUSTED]) == Verified("release")
 
 
@@ -282,7 +282,7 @@ verify(folder, sign(folder, Path(sys.argv[2]).read_bytes()), [trusted])
 def test_nothing_goes_to_the_network_and_the_library_is_imported_late(folder: Path, tmp_path: Path):
     (tmp_path / "key").write_bytes(private(KEY))
     command = [sys.executable, "-c", OFFLINE, str(folder), str(tmp_path / "key")]
-    done = subprocess.run(command, input=public(KEY), cwd=ROOT, capture_output=True, timeout=60)
+    done = subprocess.run(command, input=public(KEY), cwd=ROOT, capture_output=True, timeout=180)
     assert done.returncode == 0, done.stderr.decode()
 
 

@@ -23,7 +23,7 @@ from schedulers.request import InferResponse
 from schedulers.streams import MOST_POSITIONS
 from schedulers_support import GatedEcho, request
 
-PATIENCE_S = 5
+PATIENCE_S = 60
 
 
 class HandStreamed:
@@ -190,7 +190,7 @@ def test_a_cancelled_stream_is_over_for_the_model_when_it_says_so() -> None:
 
 def test_a_deadline_ends_a_stream_between_two_responses() -> None:
     async def act(scene: Scene) -> None:
-        reply, outlet = await scene.opened(deadline_ns=time.monotonic_ns() + 50_000_000)
+        reply, outlet = await scene.opened(deadline_ns=time.monotonic_ns() + 3_000_000_000)
         outlet.send(part(0))
         got: list[float] = []
         with pytest.raises(DeadlineExceeded):

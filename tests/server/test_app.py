@@ -103,7 +103,7 @@ def test_both_doors_answer_and_the_start_is_told_in_one_table(tmp_path: Path) ->
 
 
 def test_the_server_is_live_but_not_ready_while_models_load(tmp_path: Path) -> None:
-    config = identity_config("m", delay_ms=500, extra=SLOW_WARMUP)
+    config = identity_config("m", delay_ms=5000, extra=SLOW_WARMUP)
     write_identity(tmp_path, "m", 1, config=config)
     with running(tmp_path, wait=False) as server:
         server.wait_for(lambda: server.is_ready("/v2/health/live"), "the open port")
@@ -112,13 +112,13 @@ def test_the_server_is_live_but_not_ready_while_models_load(tmp_path: Path) -> N
 
 
 def test_a_slow_first_load_does_not_delay_the_changes_of_another_model(tmp_path: Path) -> None:
-    slow = identity_config("slow", delay_ms=20_000, extra=SLOW_WARMUP)
+    slow = identity_config("slow", delay_ms=120_000, extra=SLOW_WARMUP)
     write_identity(tmp_path, "slow", 1, config=slow)
     folder = write_identity(tmp_path, "m", 1)
     with running(tmp_path, wait=False) as server:
         server.wait_for(lambda: server.is_ready("/v2/models/m/ready"), "the quick model")
         (folder / "2").mkdir()
-        server.wait_for(lambda: infer(server)["model_version"] == "2", "its new version", 5)
+        server.wait_for(lambda: infer(server)["model_version"] == "2", "its new version", 60)
         assert not server.is_ready()
 
 
@@ -192,23 +192,24 @@ def metric(server: Server, name: str) -> float:
 
 
 def test_sigterm_finishes_what_is_inside_and_exits_0(tmp_path: Path) -> None:
-    write_identity(tmp_path, "m", 1, config=one_by_one(250))
+    write_identity(tmp_path, "m", 1, config=one_by_one(1500))
     with running(tmp_path) as server:
         with four_inside(server) as answers:
             server.terminate()
-            server.wait_for(lambda: not server.is_ready(), "the end of readiness", 0.5)
+            server.wait_for(lambda: not server.is_ready(), "the end of readiness")
+            assert len(answers) < 4
         assert answers == ["1"] * 4
         assert server.wait_exit() == 0
 
 
 def test_requests_that_outlast_the_exit_timeout_do_not_keep_the_server(tmp_path: Path) -> None:
-    write_identity(tmp_path, "m", 1, config=one_by_one(1500))
+    write_identity(tmp_path, "m", 1, config=one_by_one(20_000))
     with running(tmp_path, exit_timeout_secs=0.3) as server:
         url = "/v2/models/m/infer"
         body = json.dumps(
             {"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1, 1], "data": [1]}]}
         )
-        connections = [http.client.HTTPConnection(server.http, timeout=20) for _ in range(6)]
+        connections = [http.client.HTTPConnection(server.http, timeout=60) for _ in range(6)]
         for connection in connections:
             connection.request("POST", url, body)
         server.wait_for(
@@ -219,33 +220,33 @@ def test_requests_that_outlast_the_exit_timeout_do_not_keep_the_server(tmp_path:
         )
         began = time.monotonic()
         assert server.stop() == 0
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 50  # the six would take two minutes
         for connection in connections:
             connection.close()
 
 
 def test_a_second_signal_ends_the_server_at_once(tmp_path: Path) -> None:
-    write_identity(tmp_path, "m", 1, config=one_by_one(5000))
-    with running(tmp_path) as server:
-        connection = http.client.HTTPConnection(server.http, timeout=20)
+    write_identity(tmp_path, "m", 1, config=one_by_one(300_000))
+    with running(tmp_path, exit_timeout_secs=300) as server:
+        connection = http.client.HTTPConnection(server.http, timeout=60)
         body = '{"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[1,1],"data":[1]}]}'
         connection.request("POST", "/v2/models/m/infer", body)
         assert server.is_ready()
         server.terminate()
         server.wait_for(lambda: "ending" in server.log(), "the first signal to be answered")
         server.process.send_signal(signal.SIGINT)
-        assert server.wait_exit(2) == 128 + signal.SIGINT
+        assert server.wait_exit(60) == 128 + signal.SIGINT
         connection.close()
 
 
 def test_sigterm_while_a_model_loads_does_not_wait_for_the_load(tmp_path: Path) -> None:
-    config = identity_config("m", delay_ms=20_000, extra=SLOW_WARMUP)
+    config = identity_config("m", delay_ms=300_000, extra=SLOW_WARMUP)
     write_identity(tmp_path, "m", 1, config=config)
     with running(tmp_path, wait=False) as server:
         server.wait_for(lambda: "m 1: LOADING" in server.log(), "the load")
         began = time.monotonic()
         assert server.stop() == 0
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 60
 
 
 @pytest.mark.parametrize("door", ["http", "grpc", "metrics"])
@@ -256,7 +257,7 @@ def test_a_taken_port_is_named_with_its_flag_and_nothing_stays(tmp_path: Path, d
         taken.bind(("127.0.0.1", port))
         taken.listen()
         with running(tmp_path, wait=False, **{f"{door}_port": port}) as server:
-            assert server.wait_exit(20) == 1
+            assert server.wait_exit(60) == 1
             assert f"port {port}" in server.log()
             assert f"--{door}-port" in server.log()
             assert "Traceback" not in server.log()
@@ -267,7 +268,7 @@ def test_exit_on_error_ends_with_status_1_and_names_the_model(tmp_path: Path) ->
     (tmp_path / "corrupt" / "1").mkdir(parents=True)
     (tmp_path / "corrupt" / "1" / "model.onnx").write_bytes(b"not a model")
     with running(tmp_path, wait=False, exit_on_error=True) as server:
-        assert server.wait_exit(20) == 1
+        assert server.wait_exit(60) == 1
         assert "failed to load corrupt;" in server.log()
 
 

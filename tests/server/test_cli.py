@@ -18,7 +18,7 @@ def modelyard(*arguments: str, folder: Path = ROOT) -> subprocess.CompletedProce
     command = [sys.executable, "-m", "server.cli", *arguments]
     environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}
     return subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=180
     )
 
 
@@ -64,7 +64,7 @@ def test_help_imports_nothing_heavy() -> None:
         "print(sorted({'numpy', 'grpc', 'google', 'uvicorn', 'asyncio'} & set(sys.modules)))"
     )
     command = [sys.executable, "-c", program]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=180)
     assert ran.stdout == "[]\n"
 
 

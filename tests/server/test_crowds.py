@@ -24,7 +24,7 @@ from usage_support import metric, resident_bytes, threads
 CROWD = 1000
 SLOW_READERS = 200
 MB = 1 << 20
-PASSING_THREADS = 2
+PASSING_THREADS = 20
 """Those that look at the folders come and go."""
 PENDING = "nv_inference_pending_request_count"
 SUCCESS = "nv_inference_request_success"
@@ -74,7 +74,7 @@ def still_serves(server: Server) -> None:
     asked = triton.InferInput("INPUT0", [1, 4], "FP32")
     asked.set_data_from_numpy(np.ones((1, 4), np.float32))
     with triton.InferenceServerClient(server.grpc) as client:
-        answer = client.infer("echo", [asked], client_timeout=20)
+        answer = client.infer("echo", [asked], client_timeout=60)
     assert answer.as_numpy("OUTPUT0").tolist() == [[1.0] * 4]
 
 

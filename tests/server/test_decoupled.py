@@ -17,7 +17,7 @@ from tritonclient.utils import InferenceServerException
 from server_support import ROOT, Server, identity_config, running, write_identity
 
 DECOUPLED = "model_transaction_policy { decoupled: true }\n"
-PATIENCE_S = 20
+PATIENCE_S = 60
 Heard = tuple[Any, InferenceServerException | None]
 
 
@@ -32,7 +32,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     write_identity(repository, "several", config=several("several", 3))
     write_identity(repository, "none", config=several("none", 0))
     write_identity(repository, "ordinary")
-    write_identity(repository, "slow", delay_ms=500)
+    write_identity(repository, "slow", delay_ms=2000)
     cached = identity_config("cached", extra="response_cache { enable: true }\n")
     write_identity(repository, "cached", config=cached)
     both = identity_config("both", extra=DECOUPLED + "response_cache { enable: true }\n")
@@ -153,7 +153,7 @@ def test_an_end_without_a_response_is_written_only_where_it_was_asked_for(server
 
 def test_decoupled_requests_of_one_stream_interleave(server: Server) -> None:
     with Talk(server) as talk:
-        talk.repeat(1, 2, 3, delay_ms=300, request_id="slow")
+        talk.repeat(1, 2, 3, delay_ms=1000, request_id="slow")
         talk.repeat(7, 8, request_id="quick", enable_empty_final_response=True)
         first = [talk.next().id for _ in range(3)]
         rest = [talk.next() for _ in range(3)]
@@ -163,7 +163,7 @@ def test_decoupled_requests_of_one_stream_interleave(server: Server) -> None:
 
 def test_a_decoupled_request_does_not_hold_up_an_ordinary_one(server: Server) -> None:
     with Talk(server) as talk:
-        talk.repeat(1, delay_ms=500, request_id="slow")
+        talk.repeat(1, delay_ms=2000, request_id="slow")
         talk.ask("ordinary", 1, request_id="quick")
         ordinary = talk.next()
         assert (ordinary.id, final(ordinary)) == ("quick", True)

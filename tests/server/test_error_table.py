@@ -42,7 +42,7 @@ name: "tight" backend: "identity" max_batch_size: 1
 input { name: "INPUT0" data_type: TYPE_INT32 dims: 2 }
 output { name: "OUTPUT0" data_type: TYPE_INT32 dims: 2 }
 dynamic_batching { default_queue_policy { max_queue_size: 2 allow_timeout_override: true } }
-parameters { key: "execute_delay_ms" value { string_value: "400" } }
+parameters { key: "execute_delay_ms" value { string_value: "1500" } }
 instance_group { count: 1 kind: KIND_CPU }
 """
 NOTE = (
@@ -118,7 +118,7 @@ class Ask(NamedTuple):
 
 
 def rest(server: Server, path: str, header: bytes, *blobs: bytes) -> tuple[int, str]:
-    connection = http.client.HTTPConnection(server.http, timeout=30)
+    connection = http.client.HTTPConnection(server.http, timeout=60)
     headers = {"Inference-Header-Content-Length": str(len(header))} if blobs else {}
     connection.request("POST", path, b"".join((header, *blobs)), headers)
     response = connection.getresponse()
@@ -134,7 +134,7 @@ def rpc(server: Server, method: str, message: Any) -> tuple[str, str]:
     with grpc.insecure_channel(server.grpc) as channel:
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
         try:
-            getattr(stub, method)(message, timeout=30)
+            getattr(stub, method)(message, timeout=60)
         except grpc.RpcError as error:
             return error.code().name, error.details() or ""
         return "OK", ""

@@ -51,7 +51,7 @@ def client_context(certificates: Certificates) -> ssl.SSLContext:
 
 def status(server: Server, context: ssl.SSLContext, path: str, body: bytes | None = None) -> int:
     connection = http.client.HTTPSConnection(
-        "127.0.0.1", server.http_port, context=context, timeout=20
+        "127.0.0.1", server.http_port, context=context, timeout=60
     )
     try:
         connection.request("POST" if body else "GET", path, body)
@@ -178,5 +178,5 @@ def test_grpc_speaks_tls_and_wants_a_certificate_where_it_says_so(
             grpc_triton.InferenceServerClient(server.grpc, **options) as client,
             pytest.raises(InferenceServerException, match="UNAVAILABLE"),
         ):
-            client.is_server_live(client_timeout=5)
+            client.is_server_live(client_timeout=60)
         assert server.stop() == 0

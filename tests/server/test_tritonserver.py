@@ -260,7 +260,7 @@ def test_failed_model_stops_the_server_as_it_stops_triton(tmp_path: Path) -> Non
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
     )
     assert ran.returncode == 1
     assert "config.pbtxt:1:" in ran.stderr

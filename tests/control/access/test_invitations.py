@@ -101,7 +101,7 @@ def test_servers_that_start_at_once_leave_one_link(database: Database) -> None:
 
 def test_of_two_who_follow_one_link_at_once_one_becomes_admin(database: Database) -> None:
     code = link(database)
-    at_once = threading.Barrier(2, timeout=10)
+    at_once = threading.Barrier(2, timeout=60)
 
     def follow(name: str) -> str:
         at_once.wait()

@@ -50,9 +50,9 @@ def test_nobodys_password_never_matches_and_costs_as_much() -> None:
         assert not matches(hashed, "another password")
         return time.process_time() - began
 
-    known = min(cost(HASHED) for _ in range(3))
-    unknown = min(cost(None) for _ in range(3))
-    assert 0.5 < unknown / known < 2
+    known = min(cost(HASHED) for _ in range(5))
+    unknown = min(cost(None) for _ in range(5))
+    assert 0.2 < unknown / known < 5  # not looking at all would be a thousandth
 
 
 def test_a_hash_of_other_parameters_is_outdated_but_matches() -> None:

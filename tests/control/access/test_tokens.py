@@ -202,7 +202,7 @@ def test_a_token_made_while_its_user_is_being_disabled_is_revoked_too(database: 
             token = create_token(tx, "grace", "late", ["read"])
             disabling = pool.submit(disable)
             wait_until_one_waits_for_a_lock(database)
-        disabling.result(20)
+        disabling.result(60)
     with database.reading() as session:
         assert get_token(session, token.view.id).revoked_at is not None
 

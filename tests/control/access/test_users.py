@@ -224,7 +224,7 @@ def test_two_admins_cannot_remove_each_other_at_the_same_time(database: Database
         return True
 
     for _ in range(5):
-        at_once = threading.Barrier(2, timeout=10)
+        at_once = threading.Barrier(2, timeout=60)
         with ThreadPoolExecutor(2) as both:
             assert sorted(both.map(remove, names)) == [False, True]
         for name in names:

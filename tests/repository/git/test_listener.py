@@ -51,7 +51,7 @@ async def run_hook(folder: Path, name: str, stdin: bytes, **given: str) -> tuple
         stderr=asyncio.subprocess.PIPE,
         env={"PATH": os.defpath, "LC_ALL": "C", **given},
     )
-    _, said = await asyncio.wait_for(process.communicate(stdin), 20)
+    _, said = await asyncio.wait_for(process.communicate(stdin), 60)
     assert process.returncode is not None
     return process.returncode, said.decode()
 

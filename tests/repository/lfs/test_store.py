@@ -131,7 +131,7 @@ async def test_a_cancelled_upload_leaves_nothing(tmp_path: Path):
 
     upload = Store(tmp_path).receive("digits", OID, len(CONTENT), waiting())
     task = asyncio.create_task(upload)
-    await asyncio.wait_for(reached.wait(), 20)
+    await asyncio.wait_for(reached.wait(), 60)
     assert len(files(tmp_path)) == 1
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -146,7 +146,7 @@ async def test_an_upload_cancelled_at_any_moment_leaves_all_or_nothing(tmp_path:
         for _ in range(turns):
             await asyncio.sleep(0)
         task.cancel()
-        await asyncio.wait([task], timeout=20)
+        await asyncio.wait([task], timeout=60)
         incoming = tmp_path / str(turns) / "lfs/incoming"
         assert not incoming.exists() or list(incoming.iterdir()) == []
 
@@ -309,9 +309,9 @@ def in_own_mounts(arguments: Iterable[str]) -> "subprocess.CompletedProcess[str]
     """Python with mounts of its own, where the machine lets an ordinary user have them."""
     unshare = ["unshare", "--user", "--map-root-user", "--mount"]
     try:
-        if subprocess.run([*unshare, "true"], capture_output=True, timeout=20).returncode:
+        if subprocess.run([*unshare, "true"], capture_output=True, timeout=60).returncode:
             pytest.skip("no mount namespaces here")
     except FileNotFoundError:
         pytest.skip("no unshare here")
     command = [*unshare, sys.executable, *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=180)

@@ -19,13 +19,13 @@ class Work:
 
     def __call__(self) -> None:
         self.begun.set()
-        assert self.may_end.wait(20)
+        assert self.may_end.wait(60)
         self.ended = True
 
 
 async def begun(work: Work) -> "asyncio.Task[None]":
     task = asyncio.create_task(in_thread(work))
-    assert await asyncio.to_thread(work.begun.wait, 20)
+    assert await asyncio.to_thread(work.begun.wait, 60)
     return task
 
 
@@ -60,7 +60,7 @@ def test_the_end_of_the_loop_waits_for_the_work_too():
 
     async def main() -> None:
         task = asyncio.create_task(caller())
-        await asyncio.to_thread(work.begun.wait, 20)
+        await asyncio.to_thread(work.begun.wait, 60)
         asyncio.get_running_loop().call_soon(let_end(work))
         assert not task.done()
 

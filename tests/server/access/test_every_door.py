@@ -72,7 +72,7 @@ def rest_cases() -> list[tuple[str, str, Asked]]:
 
 def test_rest_lets_through_who_may_and_nobody_else(doors: tuple[Gated, bool]) -> None:
     gate, required = doors
-    line = http.client.HTTPConnection("127.0.0.1", gate.http_port, timeout=20)
+    line = http.client.HTTPConnection("127.0.0.1", gate.http_port, timeout=60)
     wrong = []
     for verb, path, asked in rest_cases():
         for token in TOKENS:
@@ -95,7 +95,7 @@ def of_rest(line: http.client.HTTPConnection, verb: str, path: str, token: str) 
 
 def test_the_metrics_are_for_those_who_may_read(doors: tuple[Gated, bool]) -> None:
     gate, required = doors
-    line = http.client.HTTPConnection("127.0.0.1", gate.metrics_port, timeout=20)
+    line = http.client.HTTPConnection("127.0.0.1", gate.metrics_port, timeout=60)
     for token in TOKENS:
         wanted = expected(token, (Action.READ, ""), required)
         assert of_rest(line, "GET", "/metrics", token) == wanted, token
@@ -104,7 +104,7 @@ def test_the_metrics_are_for_those_who_may_read(doors: tuple[Gated, bool]) -> No
 
 def test_an_unknown_path_is_for_those_who_may_read(doors: tuple[Gated, bool]) -> None:
     gate, required = doors
-    line = http.client.HTTPConnection("127.0.0.1", gate.http_port, timeout=20)
+    line = http.client.HTTPConnection("127.0.0.1", gate.http_port, timeout=60)
     for token in TOKENS:
         wanted = expected(token, (Action.READ, ""), required)
         assert of_rest(line, "GET", "/v2/nothing", token) == wanted, token
@@ -165,7 +165,7 @@ def of_rpc(channel: grpc.Channel, method: str, message: Message, token: str) -> 
     metadata = [("triton_grpc_error", "true")]
     if token:
         metadata.append(("authorization", f"Bearer {token}"))
-    answers = call(iter([message.SerializeToString()]), metadata=metadata, timeout=20)
+    answers = call(iter([message.SerializeToString()]), metadata=metadata, timeout=60)
     refused = {
         grpc.StatusCode.UNAUTHENTICATED: UNKNOWN,
         grpc.StatusCode.PERMISSION_DENIED: FORBIDDEN,
@@ -183,7 +183,7 @@ def of_rpc(channel: grpc.Channel, method: str, message: Message, token: str) -> 
 def test_the_token_may_be_the_password_of_basic(doors: tuple[Gated, bool]) -> None:
     gate, _ = doors
     shown = base64.b64encode(b"anybody:viewer_infer:other").decode()
-    line = http.client.HTTPConnection("127.0.0.1", gate.http_port, timeout=20)
+    line = http.client.HTTPConnection("127.0.0.1", gate.http_port, timeout=60)
     line.request("GET", f"/v2/models/{MODEL}", headers={"Authorization": f"Basic {shown}"})
     assert line.getresponse().status == 403
     line.close()

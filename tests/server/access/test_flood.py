@@ -28,20 +28,20 @@ def resident_bytes() -> int:
 def test_a_flood_of_wrong_tokens_is_refused_in_bounded_memory_and_hurts_nobody() -> None:
     with gated(True, *(grant(f"good-{number}") for number in range(1000))) as doors:
         key = {"authorization": "Bearer good-7"}
-        line = http.client.HTTPConnection("127.0.0.1", doors.http_port, timeout=10)
+        line = http.client.HTTPConnection("127.0.0.1", doors.http_port, timeout=60)
         asked = triton.InferInput("INPUT0", [1, 1], "FP32")
         asked.set_data_from_numpy(np.ones((1, 1), np.float32))
         answered, before = 0, 0
         with (
             triton.InferenceServerClient(doors.grpc) as client,
-            flood(doors.http_port, doors.grpc_port, SECONDS) as wrong,
+            flood(doors.http_port, doors.grpc_port, SECONDS, 2 * LEAST_REFUSED) as wrong,
         ):
             while wrong.running():
                 line.request("POST", INFER, infer_body(), key)
                 response = line.getresponse()
                 assert response.status == 200, response.read()
                 response.read()
-                assert client.infer("echo", [asked], headers=key, client_timeout=10)
+                assert client.infer("echo", [asked], headers=key, client_timeout=60)
                 answered += 1
                 before = resident_bytes() if answered == WARM else before
             told = wrong.ended()

@@ -57,7 +57,7 @@ def read_to_end(line: socket.socket) -> bytes:
 def test_a_refused_request_is_answered_before_its_long_body_and_the_connection_closed(
     doors: Gated, path: str, body: str
 ) -> None:
-    with socket.create_connection(("127.0.0.1", doors.http_port), timeout=10) as line:
+    with socket.create_connection(("127.0.0.1", doors.http_port), timeout=60) as line:
         line.sendall(head(path, "wrong", body))
         answer = read_to_end(line)
     assert answer.startswith(b"HTTP/1.1 401 Unauthorized\r\n")
@@ -68,7 +68,7 @@ def test_a_refused_request_is_answered_before_its_long_body_and_the_connection_c
 
 def test_a_refused_body_of_chunks_is_not_read_on_for_ever(doors: Gated) -> None:
     chunk = b"10000\r\n" + bytes(0x10000) + b"\r\n"
-    with socket.create_connection(("127.0.0.1", doors.http_port), timeout=10) as line:
+    with socket.create_connection(("127.0.0.1", doors.http_port), timeout=60) as line:
         line.sendall(head(INFER, "wrong", "Transfer-Encoding: chunked"))
         for _ in range(READ_ON_BYTES // 0x10000):
             line.sendall(chunk)
@@ -78,7 +78,7 @@ def test_a_refused_body_of_chunks_is_not_read_on_for_ever(doors: Gated) -> None:
 
 
 def test_a_connection_lasts_over_refusals_of_short_requests(doors: Gated) -> None:
-    line = http.client.HTTPConnection("127.0.0.1", doors.http_port, timeout=10)
+    line = http.client.HTTPConnection("127.0.0.1", doors.http_port, timeout=60)
     for token, status in (("wrong", 401), ("narrow", 403), ("good", 200), ("wrong", 401)):
         line.request("POST", INFER, infer_body(), {"Authorization": f"Bearer {token}"})
         response = line.getresponse()
@@ -90,7 +90,7 @@ def test_a_connection_lasts_over_refusals_of_short_requests(doors: Gated) -> Non
 def test_a_pipelined_request_is_judged_by_its_own_token(doors: Gated) -> None:
     body = infer_body()
     one = f"Content-Length: {len(body)}"
-    with socket.create_connection(("127.0.0.1", doors.http_port), timeout=10) as line:
+    with socket.create_connection(("127.0.0.1", doors.http_port), timeout=60) as line:
         last = head(INFER, "good", one, "Connection: close")
         line.sendall(b"".join((head(INFER, "good", one), body, head(INFER, "narrow", one), body)))
         line.sendall(last + body)
@@ -109,7 +109,7 @@ def test_a_refused_grpc_call_is_answered_before_any_message(doors: Gated) -> Non
         for method in ("ModelInfer", "ModelStreamInfer", "RepositoryModelLoad"):
             call: Any = channel.stream_unary(f"/inference.GRPCInferenceService/{method}")
             with pytest.raises(grpc.RpcError) as caught:
-                call(silent(), metadata=[("authorization", "Bearer wrong")], timeout=10)
+                call(silent(), metadata=[("authorization", "Bearer wrong")], timeout=60)
             assert isinstance(caught.value, grpc.Call)
             assert caught.value.code() == grpc.StatusCode.UNAUTHENTICATED
             assert caught.value.details() == "this token is unknown, revoked or expired"
@@ -123,13 +123,13 @@ def infer(doors: Gated, token: str, model: str = "echo") -> grpc.Call | None:
     with grpc.insecure_channel(doors.grpc) as channel:
         call: Any = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
         metadata = [("authorization", f"Bearer {token}")]
-        asked = call.future(message.SerializeToString(), metadata=metadata, timeout=10)
+        asked = call.future(message.SerializeToString(), metadata=metadata, timeout=60)
         found: grpc.Call | None = asked.exception()
         return found
 
 
 def of_rest(doors: Gated, token: str, path: str = INFER) -> http.client.HTTPResponse:
-    line = http.client.HTTPConnection("127.0.0.1", doors.http_port, timeout=10)
+    line = http.client.HTTPConnection("127.0.0.1", doors.http_port, timeout=60)
     body = b'{"INPUT0": 1}' if "generate" in path else infer_body()
     line.request("POST", path, body, {"Authorization": f"Bearer {token}"})
     response = line.getresponse()
@@ -145,11 +145,12 @@ def test_a_token_over_its_rate_hears_when_to_come_back() -> None:
             assert of_rest(doors, "slow", path).status == 200
         for path in (INFER, GENERATE):
             refused = of_rest(doors, "slow", path)
-            assert (refused.status, refused.getheader("Retry-After")) == (429, "100")
+            assert refused.status == 429
+            assert 50 < int(refused.getheader("Retry-After") or 0) <= 100
         error = infer(doors, "slow")
         assert error is not None
         assert error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert dict(error.trailing_metadata())["retry-after"] == "100"
+        assert 50 < int(dict(error.trailing_metadata())["retry-after"]) <= 100
         assert [infer(doors, "slower") for _ in range(3)] == [None] * 3
         assert of_rest(doors, "slower").status == 429
         assert of_rest(doors, "unknown").status == 200

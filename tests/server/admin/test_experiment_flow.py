@@ -32,7 +32,7 @@ def posted(y: Yard, path: str, body: Any, **headers: str) -> tuple[int, dict[str
         {"Content-Type": "application/json", **headers},
     )
     try:
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, dict(answer.headers), json.loads(answer.read())
     except urllib.error.HTTPError as error:
         return error.code, dict(error.headers), json.loads(error.read())

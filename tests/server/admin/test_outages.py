@@ -89,7 +89,7 @@ def test_postgresql_is_gone_and_inference_does_not_notice(tmp_path: Path, second
 def test_sqlite_is_held_and_inference_does_not_notice(tmp_path: Path, seconds: float) -> None:
     with serving(tmp_path) as (y, work):
         path = y.state / "modelyard.db"
-        with closing(sqlite3.connect(path, isolation_level=None, timeout=20)) as holder:
+        with closing(sqlite3.connect(path, isolation_level=None, timeout=60)) as holder:
             endure(
                 y,
                 work,
@@ -131,7 +131,9 @@ def test_pushes_go_on_through_a_database_that_comes_and_goes(tmp_path: Path) -> 
         ending = threading.Event()
 
         def come_and_go() -> None:
-            while not ending.wait(1.5):
+            stays_s = 1.5
+            while not ending.wait(stays_s):
+                stays_s += 0.1  # or a slow machine's push would never get through
                 way.cut()
                 ending.wait(0.7)
                 way.mend()
@@ -143,7 +145,7 @@ def test_pushes_go_on_through_a_database_that_comes_and_goes(tmp_path: Path) -> 
                 push_until_accepted(y, work, next_version(y, work, "m", number), 120)
         finally:
             ending.set()
-            breaking.join(30)
+            breaking.join(60)
         y.wait_versions("m", 9, seconds=60)
         check_whole(y, work)
     check_load(load)

@@ -44,10 +44,10 @@ async def test_readers_that_stand_still_leave_the_shared_threads_to_others() -> 
     try:
         for one in readers:
             assert await anext(one)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert await asyncio.to_thread(lambda: "free") == "free"
     finally:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             for one in readers:
                 await one.aclose()
 
@@ -63,7 +63,7 @@ async def test_a_writer_whose_reader_went_away_ends() -> None:
         finally:
             loop.call_soon_threadsafe(ended.set)
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         async with aclosing(piped(writes)) as pieces:
             assert await anext(pieces)
         await ended.wait()

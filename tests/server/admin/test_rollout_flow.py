@@ -89,7 +89,7 @@ class Clients:
         self._over = threading.Event()
 
     def run(self) -> None:
-        connection = HTTPConnection("127.0.0.1", self._port, timeout=30)
+        connection = HTTPConnection("127.0.0.1", self._port, timeout=60)
         body = json.dumps(
             {"inputs": [{"name": "IN", "datatype": "INT64", "shape": [1], "data": [1]}]}
         )
@@ -118,7 +118,7 @@ def sending(y: Yard, model: str, count: int = 4) -> Iterator[Clients]:
     finally:
         clients.stop()
         for thread in threads:
-            thread.join(30)
+            thread.join(60)
 
 
 @pytest.fixture(scope="module")
@@ -148,11 +148,11 @@ def test_a_good_version_takes_over_and_a_failing_one_is_taken_back(y: Yard) -> N
     with sending(y, "c") as clients:
         write_counted(work, "c", 2)
         pushed(y, work, "second")
-        y.wait_for(lambda: rollout_of(y, "c").get("phase") == "healthy", "v2 to be healthy", 90)
+        y.wait_for(lambda: rollout_of(y, "c").get("phase") == "healthy", "v2 to be healthy", 180)
         assert not clients.errors
         write_counted(work, "c", 3, fails=4)
         pushed(y, work, "third, which fails one in four")
-        y.wait_for(lambda: rollout_of(y, "c").get("phase") == "degraded", "v3 taken back", 90)
+        y.wait_for(lambda: rollout_of(y, "c").get("phase") == "degraded", "v3 taken back", 180)
         assert set(clients.errors) <= {"out of luck"}
     with sending(y, "c", 1) as after:
         y.wait_for(lambda: sum(after.answers.values()) > 50, "answers after it was taken back")
@@ -169,7 +169,7 @@ def test_a_version_whose_worker_crashes_is_taken_back_and_the_reason_says_so(y: 
     with sending(y, "k") as clients:
         write_counted(work, "k", 2, dies=20)
         pushed(y, work, "second, whose workers crash")
-        y.wait_for(lambda: rollout_of(y, "k").get("phase") == "degraded", "v2 taken back", 90)
+        y.wait_for(lambda: rollout_of(y, "k").get("phase") == "degraded", "v2 taken back", 180)
     reason = rollout_of(y, "k")["reason"]
     assert reason == "taken back: its worker crashed once"
     assert all("died" in error or "process" in error for error in clients.errors), clients.errors

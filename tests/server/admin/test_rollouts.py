@@ -30,7 +30,7 @@ from server.admin.rollouts import RolloutController
 from server.admin.windows import ArmWindow, Windows
 
 PLAN = RolloutPlan(mode=Mode.PROGRESSIVE, mirror=None, steps=(Step(5_000, 600, 10),))
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 BOUGHT = {**CONVERSION, "missing": "ignored"}
 
 

@@ -17,7 +17,7 @@ from yard_support import Yard, write_identity, yard
 
 def infer(y: Yard, identity: str, values: list[float], model: str = "digits") -> None:
     tensor = {"name": "INPUT0", "shape": [1, len(values)], "datatype": "FP32", "data": values}
-    connection = HTTPConnection("127.0.0.1", y.server.http_port, timeout=30)
+    connection = HTTPConnection("127.0.0.1", y.server.http_port, timeout=60)
     body = json.dumps({"id": identity, "inputs": [tensor]})
     connection.request("POST", f"/v2/models/{model}/infer", body)
     answer = connection.getresponse()
@@ -35,7 +35,7 @@ def infer_over_grpc(y: Yard, identity: str) -> None:
 
 
 def as_person(y: Yard, name: str, verb: str, path: str, body: Any = None) -> int:
-    connection = HTTPConnection("127.0.0.1", y.admin_port, timeout=30)
+    connection = HTTPConnection("127.0.0.1", y.admin_port, timeout=60)
     said = {"Authorization": basic(name, PASSWORD), "Content-Type": "application/json"}
     connection.request(verb, f"/api/v1{path}", None if body is None else json.dumps(body), said)
     answer = connection.getresponse()
@@ -139,7 +139,7 @@ def test_a_new_gateway_samples_nothing(tmp_path: Path) -> None:
 
 
 def _answers(y: Yard, model: str) -> bool:
-    connection = HTTPConnection("127.0.0.1", y.server.http_port, timeout=30)
+    connection = HTTPConnection("127.0.0.1", y.server.http_port, timeout=60)
     connection.request("GET", f"/v2/models/{model}/ready")
     status = connection.getresponse().status
     connection.close()

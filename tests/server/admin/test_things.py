@@ -330,16 +330,16 @@ def test_a_third_backup_at_once_is_asked_to_come_back(sqlite: Database, tmp_path
 
     def archive(out: IO[bytes]) -> None:
         begun.release()
-        assert go_on.wait(20)
+        assert go_on.wait(60)
         out.write(b"a tar")
 
     with api(sqlite, tmp_path, archive=archive) as running, ThreadPoolExecutor(2) as others:
         first = [others.submit(running.local, "POST", "/backup") for _ in range(BACKUPS)]
         for _ in first:
-            assert begun.acquire(timeout=20)
+            assert begun.acquire(timeout=60)
         third = running.local("POST", "/backup")
         go_on.set()
-        assert [one.result(20).body for one in first] == [b"a tar"] * BACKUPS
+        assert [one.result(60).body for one in first] == [b"a tar"] * BACKUPS
         assert running.local("POST", "/backup").body == b"a tar"
 
     assert (third.status, third.code) == (429, "too_many")

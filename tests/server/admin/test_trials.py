@@ -60,7 +60,7 @@ def pumped(
             await asyncio.gather(job, return_exceptions=True)
 
     def wait() -> None:
-        until = time.monotonic() + 20
+        until = time.monotonic() + 60
         while sum(seen(database).values()) != units or not too():
             assert time.monotonic() < until, seen(database)
             time.sleep(0.01)

@@ -75,7 +75,7 @@ def test_counters_cross_the_link_at_once_and_again_when_they_grow(tmp_path: Path
         await server.open()
         link = Link(tmp_path / "link.sock", "one", lambda _: None, dict, frames)
         holding = asyncio.create_task(link.run())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             first = await heard.get()
             assert [one.outcomes.counts.requests for one in first.arms] == [0, 0]
             reply = Reply()

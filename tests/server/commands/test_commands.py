@@ -287,7 +287,7 @@ def test_a_disk_without_room_is_not_called_a_missing_server(run: Run, tmp_path: 
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         text=True,
         capture_output=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
 
@@ -304,7 +304,7 @@ def test_a_reader_that_has_enough_ends_a_command_quietly(run: Run, tmp_path: Pat
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         text=True,
         capture_output=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
 
@@ -327,7 +327,7 @@ def somebody_else(
         thread = threading.Thread(target=talk)
         thread.start()
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        thread.join(20)
+        thread.join(60)
 
 
 def test_what_strangers_wrote_cannot_play_with_the_terminal(run: Run, running: Api) -> None:

@@ -70,7 +70,7 @@ async def test_explicit_load_of_an_unchanged_model_changes_nothing(tmp_path: Pat
 
 
 async def test_explicit_unload_returns_while_requests_inside_finish(tmp_path: Path) -> None:
-    write_identity(tmp_path, "m", 1, config=identity_config("m", delay_ms=200))
+    write_identity(tmp_path, "m", 1, config=identity_config("m", delay_ms=2000))
     async with fleet_over(tmp_path, model_control_mode="explicit", load_model=("m",)) as fleet:
         reply = submit(fleet.get("m", 1))
         await fleet.unload("m", False)

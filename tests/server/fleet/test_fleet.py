@@ -85,7 +85,7 @@ async def test_a_new_version_is_loaded_without_touching_the_others(tmp_path: Pat
 
 
 async def test_removing_a_version_drains_it_and_it_is_gone(tmp_path: Path) -> None:
-    write_identity(tmp_path, "m", 1, 2, config=identity_config("m", delay_ms=200))
+    write_identity(tmp_path, "m", 1, 2, config=identity_config("m", delay_ms=2000))
     async with fleet_over(tmp_path) as fleet:
         reply = submit(fleet.get("m", 2))
         (tmp_path / "m" / "2").rmdir()
@@ -278,7 +278,7 @@ async def test_labels_are_read_with_the_model(tmp_path: Path) -> None:
 
 
 async def test_a_slow_load_of_one_model_does_not_delay_another(tmp_path: Path) -> None:
-    slow = identity_config("slow", delay_ms=1500) + (
+    slow = identity_config("slow", delay_ms=8000) + (
         'model_warmup { name: "w" inputs { key: "INPUT0" value '
         "{ data_type: TYPE_FP32 dims: 4 zero_data: true } } }"
     )

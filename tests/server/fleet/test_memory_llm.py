@@ -92,6 +92,6 @@ async def answer(fleet: Fleet, name: str) -> str:
     request = InferRequest(
         name, 1, {}, 1, None, time.monotonic_ns(), id="0", parameters={GENERATE: (asked,)}
     )
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         said = [one.parameters[OUTPUT][1] async for one in served.scheduler.submit(request)]
     return "".join(output.text for output in said)

@@ -125,7 +125,7 @@ async def test_files_may_bring_a_model_the_repository_does_not_have(root: Path) 
 
 
 async def test_files_stay_while_a_request_is_inside(root: Path) -> None:
-    slow = config(parameters={"execute_delay_ms": {"string_value": "300"}})
+    slow = config(parameters={"execute_delay_ms": {"string_value": "2000"}})
     async with fleet_over(root, **explicit(root)) as fleet:
         await fleet.load("m", Override(slow, {"1/any": b"x"}))
         reply = submit(fleet.get("m", 1))
@@ -251,7 +251,7 @@ async def test_load_that_fails_once_is_tried_again(root: Path) -> None:
     artefact = root / "m" / "1" / "model.onnx"
     good = artefact.read_bytes()
     artefact.write_bytes(b"not a model")
-    async with fleet_over(root, **explicit(root, model_load_retry_count=100)) as fleet:
+    async with fleet_over(root, **explicit(root, model_load_retry_count=100_000)) as fleet:
         loading = asyncio.create_task(fleet.load("m"))
         await eventually(lambda: states(fleet) == {1: State.LOADING})
         artefact.write_bytes(good)
@@ -272,7 +272,7 @@ class Stuck(Repository):
     answers = threading.Event()
 
     def snapshot(self) -> Snapshot:
-        self.answers.wait(20)
+        self.answers.wait(60)
         return super().snapshot()
 
 
@@ -319,7 +319,7 @@ async def hammer(fleet: Fleet, seed: int) -> int:
 async def test_twenty_clients_that_load_and_unload_the_same_model_converge(root: Path) -> None:
     write_identity(root, "m", 1, 2)
     async with fleet_over(root, **explicit(root)) as fleet:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             refused = await asyncio.gather(*(hammer(fleet, seed) for seed in range(20)))
             await fleet.load("m")
         assert sum(refused) == 0

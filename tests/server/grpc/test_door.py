@@ -348,7 +348,7 @@ def test_stock_client_streams():
         triton.start_stream(lambda result, error: results.put((result, error)))
         for number in range(3):
             triton.async_stream_infer("identity", [floats()], request_id=str(number))
-        found = [results.get(timeout=10) for _ in range(3)]
+        found = [results.get(timeout=60) for _ in range(3)]
         triton.stop_stream()
     assert [error for _, error in found] == [None] * 3
     assert [result.get_response().id for result, _ in found] == ["0", "1", "2"]

@@ -110,7 +110,7 @@ def test_metrics_and_statistics_agree(server, stub):
     stub.ModelInfer(request(model_version="1"))
     with client.InferenceServerClient(server.grpc) as triton:
         count = triton.get_inference_statistics("identity", "1").model_stats[0].inference_count
-    with urlopen(f"http://{server.metrics}/metrics", timeout=10) as answer:
+    with urlopen(f"http://{server.metrics}/metrics", timeout=60) as answer:
         text = answer.read().decode()
     assert f'nv_inference_count{{model="identity",version="1"}} {count}\n' in text
     assert "modelyard_event_loop_stall_seconds_max " in text

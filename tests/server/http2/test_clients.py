@@ -40,7 +40,7 @@ def refusal(call: Callable[[], Any]) -> tuple[str, str]:
 def test_messages_come_back(channel):
     echo = channel.unary_unary("/t/Echo")
     for message in (b"", b"x", os.urandom(20_000)):
-        assert echo(message, timeout=10) == message
+        assert echo(message, timeout=60) == message
 
 
 def test_a_hundred_megabytes_go_both_ways(channel):
@@ -51,10 +51,10 @@ def test_a_hundred_megabytes_go_both_ways(channel):
 def test_streams_carry_small_and_large_messages_in_order(channel):
     talk = channel.stream_stream("/t/Talk")
     small = [b"%d" % number for number in range(2000)]
-    assert list(talk(iter(small), timeout=30)) == small
+    assert list(talk(iter(small), timeout=60)) == small
     large = [os.urandom(3 * 2**20) for _ in range(6)]
-    assert list(talk(iter(large), timeout=30)) == large
-    assert list(talk(iter(()), timeout=10)) == []
+    assert list(talk(iter(large), timeout=60)) == large
+    assert list(talk(iter(()), timeout=60)) == []
 
 
 def test_a_conversation_answers_before_the_client_has_finished(channel):
@@ -62,11 +62,11 @@ def test_a_conversation_answers_before_the_client_has_finished(channel):
 
     def words():
         for word in (b"one", b"two", b"three"):
-            assert said.acquire(timeout=10)
+            assert said.acquire(timeout=60)
             yield word
 
     heard = []
-    for word in channel.stream_stream("/t/Talk")(words(), timeout=30):
+    for word in channel.stream_stream("/t/Talk")(words(), timeout=60):
         heard.append(word)
         said.release()
     assert heard == [b"one", b"two", b"three"]
@@ -101,8 +101,8 @@ def test_the_asyncio_client_is_served_too(server):
 def test_compressed_requests_are_understood(channel, kind):
     echo, talk = channel.unary_unary("/t/Echo"), channel.stream_stream("/t/Talk")
     message = b"again and " * 100_000
-    assert echo(message, compression=kind, timeout=10) == message
-    assert list(talk(iter([message] * 3), compression=kind, timeout=10)) == [message] * 3
+    assert echo(message, compression=kind, timeout=60) == message
+    assert list(talk(iter([message] * 3), compression=kind, timeout=60)) == [message] * 3
 
 
 @pytest.mark.parametrize("path", ["/t/Echo", "/t/Talk"])
@@ -110,18 +110,18 @@ def test_a_message_that_opens_to_too_much_is_refused_and_the_next_is_served(chan
     call = channel.stream_stream(path)
     bomb = bytes(INFLATED_BYTES + 1)
     code, text = refusal(
-        lambda: list(call(iter([bomb]), compression=grpc.Compression.Gzip, timeout=30))
+        lambda: list(call(iter([bomb]), compression=grpc.Compression.Gzip, timeout=60))
     )
     assert code == "RESOURCE_EXHAUSTED"
     assert text.endswith("decompressed); send it without compression")
-    assert list(call(iter([b"x"]), compression=grpc.Compression.Gzip, timeout=10)) == [b"x"]
+    assert list(call(iter([b"x"]), compression=grpc.Compression.Gzip, timeout=60)) == [b"x"]
 
 
 @contextmanager
 def busy_threads() -> Iterator[None]:
     """Inside, nothing is opened off the loop."""
     over = threading.Event()
-    held = [opening._pool.submit(over.wait, 30) for _ in range(opening._pool._max_workers)]
+    held = [opening._pool.submit(over.wait, 60) for _ in range(opening._pool._max_workers)]
     try:
         yield
     finally:
@@ -132,8 +132,8 @@ def busy_threads() -> Iterator[None]:
 def test_others_are_served_while_a_message_is_opened(channel):
     echo, message = channel.unary_unary("/t/Echo"), b"again and " * 100_000
     with busy_threads():
-        call = echo.future(message, compression=grpc.Compression.Gzip, timeout=30)
-        assert echo(b"x", timeout=10) == b"x"
+        call = echo.future(message, compression=grpc.Compression.Gzip, timeout=60)
+        assert echo(b"x", timeout=60) == b"x"
         assert not call.done()
     assert call.result() == message
 
@@ -144,7 +144,7 @@ def test_a_message_that_nobody_waits_for_any_more_is_not_answered(server, channe
         late = refusal(lambda: wait(message, compression=grpc.Compression.Gzip, timeout=0.2))
         assert late[0] == "DEADLINE_EXCEEDED"
     assert (
-        channel.unary_unary("/t/Echo")(message, compression=grpc.Compression.Gzip, timeout=10)
+        channel.unary_unary("/t/Echo")(message, compression=grpc.Compression.Gzip, timeout=60)
         == message
     )
     assert server.waiting == []
@@ -153,22 +153,22 @@ def test_a_message_that_nobody_waits_for_any_more_is_not_answered(server, channe
 def test_metadata_and_deadline_reach_the_method(channel):
     sent = [("k", "v" * 7000), ("k", "w"), ("b-bin", bytes(range(256)))]
     said = ast.literal_eval(
-        channel.unary_unary("/t/Metadata")(b"", metadata=sent, timeout=30).decode()
+        channel.unary_unary("/t/Metadata")(b"", metadata=sent, timeout=600).decode()
     )
     *metadata, remaining = said
     assert [pair for pair in metadata if pair[0] in ("k", "b-bin")] == sent
-    assert 20 < remaining < 31  # clients round up
+    assert 300 < remaining < 601  # clients round up
 
 
 def test_too_much_metadata_is_refused_and_the_connection_goes_on(channel):
     echo = channel.unary_unary("/t/Echo")
-    code, text = refusal(lambda: echo(b"x", metadata=[("k", "v" * 20_000)], timeout=10))
+    code, text = refusal(lambda: echo(b"x", metadata=[("k", "v" * 20_000)], timeout=60))
     assert (code, text) == ("RESOURCE_EXHAUSTED", "received metadata larger than max (16384)")
-    assert echo(b"x", metadata=[("other", "y")], timeout=10) == b"x"
+    assert echo(b"x", metadata=[("other", "y")], timeout=60) == b"x"
 
 
 def test_an_unknown_method_is_named(channel):
-    assert refusal(lambda: channel.unary_unary("/t/Nowhere")(b"x", timeout=10)) == (
+    assert refusal(lambda: channel.unary_unary("/t/Nowhere")(b"x", timeout=60)) == (
         "UNIMPLEMENTED",
         "Method not found! (/t/Nowhere)",
     )
@@ -177,17 +177,17 @@ def test_an_unknown_method_is_named(channel):
 @pytest.mark.parametrize("text", ["50 % of é\nlines", "", "x" * 4096])
 def test_texts_of_errors_arrive_as_they_are(channel, text):
     refuse = channel.unary_unary("/t/Refuse")
-    assert refusal(lambda: refuse(text.encode(), timeout=10)) == ("NOT_FOUND", text)
+    assert refusal(lambda: refuse(text.encode(), timeout=60)) == ("NOT_FOUND", text)
 
 
 def test_endless_texts_are_cut(channel):
     refuse = channel.unary_unary("/t/Refuse")
-    _, text = refusal(lambda: refuse("é".encode() * 10_000, timeout=10))
+    _, text = refusal(lambda: refuse("é".encode() * 10_000, timeout=60))
     assert text == "é" * 1024 + "..."
 
 
 def test_a_bug_in_a_method_is_internal_and_says_so(channel, caplog):
-    assert refusal(lambda: channel.unary_unary("/t/Broken")(b"x", timeout=10)) == (
+    assert refusal(lambda: channel.unary_unary("/t/Broken")(b"x", timeout=60)) == (
         "INTERNAL",
         "ValueError: of its own making. This is a bug.",
     )
@@ -211,7 +211,7 @@ def test_a_call_that_is_cancelled_is_cancelled_here_too(server, channel, path):
     stream.cancel()
     server.wait_for(lambda: server.cancelled == before + 1, "the call to be cancelled")
     server.on_loop(server.waiting.clear)
-    assert channel.unary_unary("/t/Echo")(b"x", timeout=10) == b"x"
+    assert channel.unary_unary("/t/Echo")(b"x", timeout=60) == b"x"
 
 
 def test_a_client_that_goes_cancels_its_calls(server):
@@ -239,11 +239,11 @@ def test_messages_over_the_limit_are_refused_both_ways():
     with serving(limit=1000) as server, grpc.insecure_channel(server.url) as channel:
         echo, talk = channel.unary_unary("/t/Echo"), channel.stream_stream("/t/Talk")
         too_large = ("RESOURCE_EXHAUSTED", "Received message larger than max (1001 vs. 1000)")
-        assert refusal(lambda: echo(b"x" * 1001, timeout=10)) == too_large
-        assert refusal(lambda: list(talk(iter([b"x" * 1001]), timeout=10))) == too_large
+        assert refusal(lambda: echo(b"x" * 1001, timeout=60)) == too_large
+        assert refusal(lambda: list(talk(iter([b"x" * 1001]), timeout=60))) == too_large
         pour = channel.unary_stream("/t/Pour")
-        assert refusal(lambda: list(pour(b"1001", timeout=10))) == (
+        assert refusal(lambda: list(pour(b"1001", timeout=60))) == (
             "RESOURCE_EXHAUSTED",
             "Sent message larger than max (1001 vs. 1000)",
         )
-        assert echo(b"x" * 1000, timeout=10) == b"x" * 1000
+        assert echo(b"x" * 1000, timeout=60) == b"x" * 1000

@@ -7,7 +7,7 @@ import grpc
 import pytest
 
 from http2_support import LOOPS, Raw, ask, data, message, serving, to
-from server.http2 import frames
+from server.http2 import connection, frames
 from server.http2.frames import Code, frame
 
 
@@ -26,11 +26,12 @@ def goaway(raw: Raw) -> tuple[int, Code]:
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_two_goaways_frame_the_last_requests(loop):
+def test_two_goaways_frame_the_last_requests(loop, monkeypatch):
+    monkeypatch.setattr(connection, "DRAIN_ECHO_S", 60.0)
     with serving(loop) as server, Raw(server.port) as raw:
         raw.send(ask(1, to("/t/Wait")), data(1, message(b"x")))
         raw.ping()
-        stopping = stop(server, 10.0)
+        stopping = stop(server, 600.0)
         assert goaway(raw) == (frames.MAX_ID, Code.NO_ERROR)
         _, ping = raw.next(frames.PING)
         raw.send(ask(3), data(3, message(b"on its way")))
@@ -43,17 +44,17 @@ def test_two_goaways_frame_the_last_requests(loop):
         assert raw.status(1) == 0
         while not raw.closed:
             raw._read()
-        stopping.join(5)
+        stopping.join(60)
         assert not stopping.is_alive()
 
 
 def test_a_client_that_answers_no_ping_is_drained_all_the_same():
     with serving() as server, Raw(server.port) as raw:
         raw.ping()
-        stopping = stop(server, 10.0)
+        stopping = stop(server, 600.0)
         assert goaway(raw) == (frames.MAX_ID, Code.NO_ERROR)
         assert goaway(raw) == (0, Code.NO_ERROR)
-        stopping.join(5)
+        stopping.join(60)
         assert not stopping.is_alive()
 
 
@@ -63,18 +64,18 @@ def test_what_is_not_answered_in_time_is_cut_off():
         server.wait_for(lambda: bool(server.waiting), "the call to be inside")
         before = time.monotonic()
         server.on_loop(lambda: server.listener.stop(0.3))
-        assert 0.2 < time.monotonic() - before < 5
+        assert 0.2 < time.monotonic() - before < 50
         assert server.cancelled == 2
         for call in calls:
             with pytest.raises(grpc.RpcError) as refused:
-                call.result(timeout=10)
+                call.result(timeout=60)
             assert refused.value.code() == grpc.StatusCode.UNAVAILABLE
 
 
 def test_a_client_that_never_greeted_is_closed_at_once():
     with serving() as server, Raw(server.port, greet=False) as raw:
         server.wait_for(lambda: bool(server.listener._connections), "the connection")
-        server.on_loop(lambda: server.listener.stop(10.0))
+        server.on_loop(lambda: server.listener.stop(600.0))
         while not raw.closed:
             raw._read()
 
@@ -90,7 +91,7 @@ def test_no_request_fails_while_the_server_is_replaced_under_load():
             echo = channel.unary_unary("/t/Echo")
             while not ending.is_set():
                 try:
-                    assert echo(b"x" * 100, timeout=10) == b"x" * 100
+                    assert echo(b"x" * 100, timeout=60) == b"x" * 100
                     done[0] += 1
                 except grpc.RpcError as error:
                     failed.append(error)
@@ -101,8 +102,8 @@ def test_no_request_fails_while_the_server_is_replaced_under_load():
                 thread.start()
             first.wait_for(lambda: done[0] > 200, "some traffic")
             assert first.on_loop(lambda: bool(first.listener._connections))
-            stopping = stop(first, 10.0)
-            stopping.join(15)
+            stopping = stop(first, 50.0)
+            stopping.join(60)
             reached = done[0]
             first.wait_for(lambda: done[0] > reached + 200, "traffic to the second")
             ending.set()

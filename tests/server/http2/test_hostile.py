@@ -316,15 +316,23 @@ def test_a_second_message_where_one_is_taken_ends_the_call_at_once(server, neigh
 
 def test_one_frame_of_many_settings_is_no_work(server, neighbour):
     """Each moved the window of every stream: 3.6 s of the loop for these 126 KB."""
+    assert settings_s(server, 900) < 20 * settings_s(server, 1)
+
+
+def settings_s(server, streams: int) -> float:
+    """CPU seconds of the quickest of three such frames on a connection with so many streams."""
     pairs = [
         int(Setting.INITIAL_WINDOW_SIZE).to_bytes(2, "big") + word(65_535 + number % 2)
         for number in range(21_001)
     ]
+    took_s = []
     with Raw(server.port) as raw:
-        raw.send(*(ask(number, to("/t/Wait")) for number in range(1, 1801, 2)))
+        raw.send(*(ask(number, to("/t/Wait")) for number in range(1, 2 * streams, 2)))
         raw.ping()
-        began_s = time.process_time()
-        raw.send(frame(frames.SETTINGS, 0, 0, b"".join(pairs)))
-        raw.ping()
-        assert time.process_time() - began_s < 1.5
-        assert works(raw, 1801)
+        for _ in range(3):
+            began_s = server.on_loop(time.thread_time)
+            raw.send(frame(frames.SETTINGS, 0, 0, b"".join(pairs)))
+            raw.ping()
+            took_s.append(server.on_loop(time.thread_time) - began_s)
+        assert works(raw, 2 * streams + 1)
+    return min(took_s)

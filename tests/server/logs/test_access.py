@@ -89,7 +89,7 @@ def test_each_request_has_its_line(tmp_path: Path) -> None:
     assert (infer["status"], infer["bytes_in"]) == (200, len(body))
     assert infer["bytes_out"] == len(answer.body)
     assert infer["client"].startswith("127.0.0.1:")
-    assert 0 <= infer["upload_us"] <= infer["duration_us"] < 5_000_000
+    assert 0 <= infer["upload_us"] <= infer["duration_us"] < 60_000_000
     assert (bad["status"], bad["model"], bad["id"]) == (400, "echo", "")
     assert (config["method"], config["status"], config["version"]) == ("GET", 200, "1")
     assert config["bytes_out"] > 100
@@ -97,7 +97,7 @@ def test_each_request_has_its_line(tmp_path: Path) -> None:
 
 
 def test_a_client_that_goes_before_its_answer_is_told_as_499(tmp_path: Path) -> None:
-    write_identity(tmp_path / "models", "echo", delay_ms=500)
+    write_identity(tmp_path / "models", "echo", delay_ms=3000)
     file = tmp_path / "access.log"
     with running(tmp_path / "models", allow_grpc=False, access_log=file) as server:
         body = infer_body()

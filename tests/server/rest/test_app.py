@@ -19,7 +19,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     repository = tmp_path_factory.mktemp("models")
     write_identity(repository, "echo", 1, 2)
     write_identity(repository, "slow", 1, delay_ms=200)
-    tight = identity_config("tight", 300, "").replace(
+    tight = identity_config("tight", 2000, "").replace(
         "dynamic_batching {}",
         "dynamic_batching { default_queue_policy { max_queue_size: 1 } }\n"
         "instance_group { count: 1 kind: KIND_CPU }",
@@ -49,7 +49,7 @@ def still_serves(server: Server) -> bool:
 
 
 def connect(server: Server) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", server.http_port), timeout=20)
+    return socket.create_connection(("127.0.0.1", server.http_port), timeout=60)
 
 
 def post(content: bytes, *headers: str, path: str = "/v2/models/echo/infer") -> bytes:

@@ -55,9 +55,17 @@ def test_several_gzip_members_are_one_body() -> None:
 def test_many_members_before_a_long_one_cost_little() -> None:
     """Each once copied all that lay behind it: 500 before 32 MiB took 49 s."""
     empty, rest = gzip.compress(b""), gzip.compress(b"x" * (8 << 20), 0)
-    began_s = time.process_time()
-    assert len(inflate(empty * 5000 + rest, "gzip", 8 << 20)) == 8 << 20
-    assert time.process_time() - began_s < 3
+
+    def cheapest_s(members: int) -> float:
+        """CPU seconds of the quickest of three."""
+        took_s = []
+        for _ in range(3):
+            began_s = time.thread_time()
+            assert len(inflate(empty * members + rest, "gzip", 8 << 20)) == 8 << 20
+            took_s.append(time.thread_time() - began_s)
+        return min(took_s)
+
+    assert cheapest_s(5000) < 20 * cheapest_s(1)
 
 
 def test_deflate_is_understood_with_and_without_its_zlib_header() -> None:
@@ -208,10 +216,15 @@ def test_a_compression_bomb_is_refused_with_the_limit(server: Server, path: str,
 
 def test_bombs_do_not_make_the_server_grow(server: Server) -> None:
     bomb = gzip.compress(bytes(200 * LIMIT))
+
+    def send(count: int) -> None:
+        for _ in range(count):
+            assert ask(server, "POST", INFER, bomb, content_encoding="gzip").status == 400
+
+    send(5)
     before = rss_bytes(server.pid)
-    for _ in range(20):
-        assert ask(server, "POST", INFER, bomb, content_encoding="gzip").status == 400
-    assert rss_bytes(server.pid) - before < 32 * LIMIT
+    send(20)
+    assert rss_bytes(server.pid) - before < 100 * LIMIT  # half a bomb
 
 
 def test_other_paths_take_compressed_bodies(server: Server) -> None:

@@ -60,7 +60,7 @@ SLOW = """
 name: "slow" backend: "identity"
 input { name: "X" data_type: TYPE_FP32 dims: 1 }
 output { name: "Y" data_type: TYPE_FP32 dims: 1 }
-parameters { key: "execute_delay_ms" value { string_value: "300" } }
+parameters { key: "execute_delay_ms" value { string_value: "1500" } }
 instance_group { count: 1 kind: KIND_CPU }
 """
 
@@ -211,7 +211,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 def post(server: Server, path: str, document: Any) -> tuple[int, str, bytes]:
     """Status, content type and body."""
-    connection = http.client.HTTPConnection(server.http, timeout=30)
+    connection = http.client.HTTPConnection(server.http, timeout=60)
     body = document if isinstance(document, bytes) else json.dumps(document).encode()
     connection.request("POST", f"/v2/models/{path}", body)
     response = connection.getresponse()
@@ -320,7 +320,7 @@ def made(server: Server) -> int:
 def test_a_client_that_does_not_read_stops_the_model_and_loses_nothing(server: Server) -> None:
     body = json.dumps({"X": [0.5] * 12_000}).encode()  # 48 kB an event, 43 MB the stream
     head = "POST /v2/models/flood/generate_stream HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
-    with socket.create_connection(("127.0.0.1", server.http_port), timeout=30) as client:
+    with socket.create_connection(("127.0.0.1", server.http_port), timeout=60) as client:
         client.sendall(head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body)
         seen = [-1, -2]
 
@@ -373,7 +373,7 @@ def test_a_client_that_hangs_up_in_the_middle_of_a_stream_stops_the_model(server
     before = canceled(server, "flood")
     body = json.dumps({"X": [0.5] * 12_000}).encode()
     head = "POST /v2/models/flood/generate_stream HTTP/1.1\r\nHost: x\r\n"
-    with socket.create_connection(("127.0.0.1", server.http_port), timeout=30) as client:
+    with socket.create_connection(("127.0.0.1", server.http_port), timeout=60) as client:
         client.sendall(head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body)
         assert client.recv(15) == b"HTTP/1.1 200 OK"
     server.wait_for(lambda: canceled(server, "flood") == before + 1, "the end of the request")

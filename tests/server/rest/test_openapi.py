@@ -90,7 +90,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 def get(server: Server, path: str) -> tuple[dict[str, str], bytes]:
     """Headers, by lower-case name, and body."""
-    connection = http.client.HTTPConnection(server.http, timeout=30)
+    connection = http.client.HTTPConnection(server.http, timeout=60)
     connection.request("GET", path)
     response = connection.getresponse()
     assert response.status == 200

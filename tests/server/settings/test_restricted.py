@@ -147,6 +147,6 @@ def stream_error(
     client.start_stream(lambda result, error: told.put(error), headers=headers)
     with suppress(InferenceServerException):  # refused before it could send
         client.async_stream_infer("echo", [asked])
-    error = told.get(timeout=20)
+    error = told.get(timeout=60)
     client.stop_stream()
     return str(error or "")

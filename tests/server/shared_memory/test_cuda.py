@@ -373,7 +373,7 @@ def test_a_stream_uses_device_memory_too(server: Server) -> None:
             register_with(client, "out", key_out, 16)
             client.start_stream(lambda result, error: answers.put((result, error)))
             client.async_stream_infer(**asked(grpc_client, 16))
-            _, error = answers.get(timeout=10)
+            _, error = answers.get(timeout=60)
             client.stop_stream()
             client.unregister_cuda_shared_memory()
         assert error is None

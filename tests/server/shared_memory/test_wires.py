@@ -82,7 +82,7 @@ def server(tmp_path_factory):
     for row in DATA_TYPES:
         name = row.name.lower()
         write_identity(repository, name, config=config(name, row.name))
-    write_identity(repository, "slow", config=config("slow", "FP32", delay_ms=500))
+    write_identity(repository, "slow", config=config("slow", "FP32", delay_ms=1500))
     with running(repository, allow_client_shm=True) as started:
         yield started
 
@@ -264,7 +264,7 @@ def test_cuda_shared_memory_is_refused_where_there_is_no_gpu(client, protocol):
         client.get_cuda_shared_memory_status("gpu")
 
 
-def wait_until(true, seconds=10.0):
+def wait_until(true, seconds=60.0):
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline
@@ -341,7 +341,7 @@ def test_a_stream_of_requests_uses_it_too(server):
             client.start_stream(lambda result, error: answers.put((result, error)))
             client.async_stream_infer(**asked(Grpc, "fp32", "FP32", [4], 16, 16))
             client.async_stream_infer(**asked(Grpc, "fp32", "FP32", [4], 16, 15))
-            good, bad = answers.get(timeout=10), answers.get(timeout=10)
+            good, bad = answers.get(timeout=60), answers.get(timeout=60)
             client.stop_stream()
             client.unregister_system_shared_memory()
         assert good[1] is None

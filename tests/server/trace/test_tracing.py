@@ -46,7 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def server(folder: Path) -> Iterator[Server]:
     write_identity(folder / "models", "echo")
     write_identity(folder / "models", "other")
-    write_identity(folder / "models", "slow", delay_ms=300)
+    write_identity(folder / "models", "slow", delay_ms=3000)
     flags = ["level=TIMESTAMPS", "rate=1", f"triton,file={folder / 'trace.json'}"]
     with running(folder / "models", trace_config=flags) as one:
         yield one
@@ -70,9 +70,9 @@ def infer(client: triton.InferenceServerClient, model: str, request_id: str = ""
 
 
 def eventually(true: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not true():
-        assert time.monotonic() < deadline, f"waited 10 s for {what}"
+        assert time.monotonic() < deadline, f"waited 60 s for {what}"
         time.sleep(0.01)
 
 
@@ -218,7 +218,7 @@ def test_compute_times_are_those_of_the_batch(
         for one in trace_of(folder / "trace.json", "computed")
         for point in one.get("timestamps", [])
     }
-    assert 0.29e9 < points["COMPUTE_OUTPUT_START"] - points["COMPUTE_INPUT_END"] < 2e9
+    assert 2.9e9 < points["COMPUTE_OUTPUT_START"] - points["COMPUTE_INPUT_END"] < 60e9
 
 
 def test_level_tensors_adds_inputs_and_outputs(

@@ -18,7 +18,7 @@ async def test_a_process_that_cannot_be_started_this_moment_is_tried_again(
     child = ControlChild({})
     running = asyncio.create_task(child.run())
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while child.restarts < 1:
                 await asyncio.wait([running], timeout=0.05)
                 assert not running.done()

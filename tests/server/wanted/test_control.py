@@ -32,7 +32,7 @@ async def test_a_slow_disk_holds_up_neither_the_loop_nor_what_is_wanted(
     stuck, kept = threading.Event(), []
 
     def slow(state_dir: Path, desired: Desired) -> None:
-        assert stuck.wait(20)
+        assert stuck.wait(60)
         kept.append(desired.revision)
 
     monkeypatch.setattr(disk, "keep", slow)

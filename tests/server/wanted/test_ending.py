@@ -10,7 +10,7 @@ from yard_support import yard
 
 def _listens(port: int) -> bool:
     with socket.socket() as probe:
-        probe.settimeout(5)
+        probe.settimeout(60)
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
@@ -25,4 +25,4 @@ def test_a_control_process_that_hangs_does_not_keep_the_doors_open(tmp_path: Pat
         os.kill(control, signal.SIGCONT)
 
         assert still_there
-        assert y.server.process.wait(40) == 0
+        assert y.server.process.wait(60) == 0

@@ -34,7 +34,7 @@ async def test_a_state_that_cannot_be_applied_does_not_keep_out_the_next(
     await server.open()
     running = asyncio.create_task(Link(tmp_path / "link.sock", "one", told, dict).run())
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             server.hand(replace(NOTHING, revision=1))
             await broke.wait()
             server.hand(replace(NOTHING, revision=2))

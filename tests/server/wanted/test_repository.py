@@ -33,7 +33,7 @@ async def test_folders_that_cannot_be_followed_any_more_are_told_of_at_once(tmp_
     repository = _wanted(_Broken([tmp_path]), tmp_path)
     repository.snapshot()
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         with pytest.raises(ZeroDivisionError):
             await anext(repository.changes())
 
@@ -57,7 +57,7 @@ async def test_a_look_that_was_overtaken_does_not_bring_back_what_was_before(
     repository.snapshot()
     following = repository.changes()
     repository.want(replace(NOTHING, revision=1))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         seen = await anext(following)
     repository.close()
     async for _ in following:

@@ -101,17 +101,17 @@ def test_a_killed_collection_harms_nothing_and_is_cleared_away(busy: Bare) -> No
     )
     command = [sys.executable, "-c", script, str(busy.path.parents[1])]
     collecting = subprocess.Popen(command, cwd=ROOT, start_new_session=True)
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while not (busy.path / "gc.pid").exists() and collecting.poll() is None:
         assert time.monotonic() < until
     collecting.kill()
-    assert collecting.wait(20) in (-signal.SIGKILL, 0)
+    assert collecting.wait(60) in (-signal.SIGKILL, 0)
     assert whole(busy)
     (busy.path / "objects/pack/tmp_pack_x").write_bytes(b"half")
     bare.start(busy.path.parents[1], Limits())
     assert not (busy.path / "gc.pid").exists()
     assert not (busy.path / "objects/pack/tmp_pack_x").exists()
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while bare.packs(busy) > 2:  # what was started before may end first
         asyncio.run(collector(busy).look())
         assert time.monotonic() < until

@@ -22,16 +22,25 @@ GARBAGE = b"this is no packet line"
 
 @pytest.fixture(scope="module")
 def server(migrated_sqlite: Path) -> Iterator[Served]:
-    with git_server(migrated_sqlite, Pace(stall_s=1.0), stall_s=1.0) as running:
+    with git_server(migrated_sqlite) as running:
         running.user("ada", "operator")
         running.create("zoo")
-        running.create("small", RepositorySettings(budgets=Budgets(max_pack_bytes=1)))
         yield running
 
 
 @pytest.fixture(scope="module")
 def token(server: Served) -> str:
     return server.token("ada")
+
+
+@pytest.fixture(scope="module")
+def hasty(migrated_sqlite: Path) -> Iterator[Served]:
+    """Waits two seconds for the next byte, and no longer."""
+    with git_server(migrated_sqlite, Pace(stall_s=2.0), stall_s=2.0) as running:
+        running.user("ada", "operator")
+        running.create("zoo")
+        running.create("small", RepositorySettings(budgets=Budgets(max_pack_bytes=1)))
+        yield running
 
 
 def request_of(
@@ -171,8 +180,9 @@ def test_a_gzip_bomb_is_refused(server: Served, token: str) -> None:
     assert server.ask("POST", f"zoo.git/{UPLOAD}", token, bomb, headers).status in (400, 413)
 
 
-def test_a_pack_above_the_budget_is_refused_before_it_is_read(server: Served, token: str) -> None:
-    found = server.raw(post(RECEIVE, token, f"Content-Length: {2**30}", name="small", body=b"00"))
+def test_a_pack_above_the_budget_is_refused_before_it_is_read(hasty: Served) -> None:
+    head = f"Content-Length: {2**30}"
+    found = hasty.raw(post(RECEIVE, hasty.token("ada"), head, name="small", body=b"00"))
     assert found.status == 413
     assert b"git lfs track" in found.body
     assert found.headers["connection"] == "close"
@@ -193,10 +203,11 @@ def test_expect_continue_is_told_to_go_on(server: Served, token: str) -> None:
         assert status(read_to_end(connection)) == 200
 
 
-def test_a_body_shorter_than_its_length_runs_into_the_deadline(server: Served, token: str) -> None:
-    found = server.raw(post(RECEIVE, token, "Content-Length: 100", body=b"0000"))
-    assert (found.status, b"no byte moved for 1 s" in found.body) == (503, True)
-    assert eventually(lambda: len(server.keys) == 0)
+def test_a_body_shorter_than_its_length_runs_into_the_deadline(hasty: Served) -> None:
+    said = post(RECEIVE, hasty.token("ada"), "Content-Length: 100", body=b"0000")
+    found = hasty.raw(said)
+    assert (found.status, b"no byte moved for 2 s" in found.body) == (503, True)
+    assert eventually(lambda: len(hasty.keys) == 0)
 
 
 def test_a_body_longer_than_its_length_ends_the_connection(server: Served, token: str) -> None:
@@ -211,9 +222,10 @@ def test_two_lengths_are_refused(server: Served, token: str) -> None:
     assert server.raw(post(RECEIVE, token, *both, body=b"0000")).status == 400
 
 
-def test_a_slow_body_ends_with_the_deadline(server: Served, token: str) -> None:
-    found = server.raw(post(UPLOAD, token, "Transfer-Encoding: chunked", body=b"4\r\n0011\r\n"))
-    assert (found.status, b"no byte moved for 1 s" in found.body) == (503, True)
+def test_a_slow_body_ends_with_the_deadline(hasty: Served) -> None:
+    head, body = ("Transfer-Encoding: chunked",), b"4\r\n0011\r\n"
+    found = hasty.raw(post(UPLOAD, hasty.token("ada"), *head, body=body))
+    assert (found.status, b"no byte moved for 2 s" in found.body) == (503, True)
 
 
 def test_an_endless_fetch_request_is_cut_off(server: Served, token: str) -> None:
@@ -259,27 +271,28 @@ def test_a_pusher_who_goes_leaves_no_key_and_no_quarantine(server: Served, token
 
 
 @pytest.fixture(scope="module")
-def fetching(server: Served, token: str, tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A request for more than the connection's buffers hold."""
-    name, work = server.create("large"), tmp_path_factory.mktemp("large") / "work"
+def fetching(hasty: Served, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A request to the hasty server for more than the connection's buffers hold."""
+    name, work = hasty.create("large"), tmp_path_factory.mktemp("large") / "work"
+    token = hasty.token("ada")
     work_tree(work, {"models/m/1/model.onnx": random.Random(7).randbytes(16 * 2**20)})
-    assert server.push(work, name, token).returncode == 0
+    assert eventually(lambda: hasty.push(work, name, token).returncode == 0)
     body = f"0032want {git(work, 'rev-parse', 'HEAD')}\n00000009done\n".encode()
     return post(UPLOAD, token, f"Content-Length: {len(body)}", name=name, body=body)
 
 
-def test_a_fetcher_who_goes_takes_git_with_it(server: Served, fetching: bytes) -> None:
-    with server.connected() as connection:
+def test_a_fetcher_who_goes_takes_git_with_it(hasty: Served, fetching: bytes) -> None:
+    with hasty.connected() as connection:
         connection.sendall(fetching)
         assert connection.recv(12) == b"HTTP/1.1 200"
-    assert eventually(lambda: not children_in(server.bare("large").path))
+    assert eventually(lambda: not children_in(hasty.bare("large").path))
 
 
-def test_a_fetcher_who_stops_reading_is_let_go(server: Served, fetching: bytes) -> None:
-    with server.connected() as connection:
+def test_a_fetcher_who_stops_reading_is_let_go(hasty: Served, fetching: bytes) -> None:
+    with hasty.connected() as connection:
         connection.sendall(fetching)
         assert connection.recv(12) == b"HTTP/1.1 200"
-        assert eventually(lambda: not children_in(server.bare("large").path))
+        assert eventually(lambda: not children_in(hasty.bare("large").path))
 
 
 def children_in(folder: Path) -> list[str]:

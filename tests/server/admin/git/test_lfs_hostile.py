@@ -25,9 +25,17 @@ OBJECT = f"info/lfs/objects/{OID}"
 
 @pytest.fixture(scope="module")
 def server(migrated_sqlite: Path) -> Iterator[Served]:
-    with git_server(migrated_sqlite, stall_s=1.0) as running:
+    with git_server(migrated_sqlite) as running:
         running.user("ada", "operator")
         running.user("vic", "viewer")
+        yield running
+
+
+@pytest.fixture
+def hasty(migrated_sqlite: Path) -> Iterator[Served]:
+    """Waits two seconds for the next byte, and no longer; `zoo` is empty."""
+    with git_server(migrated_sqlite, stall_s=2.0) as running:
+        running.create("zoo")
         yield running
 
 
@@ -240,10 +248,10 @@ def test_a_range_of_something_else_gets_the_whole(server: Served, name: str) -> 
     assert get(server, name, Range="bytes=1-", If_Range='"other"').status == 200
 
 
-def test_an_upload_that_stops_is_ended_and_leaves_nothing(server: Served, name: str) -> None:
-    found = server.raw(head_of(name) + CONTENT[:10])
+def test_an_upload_that_stops_is_ended_and_leaves_nothing(hasty: Served) -> None:
+    found = hasty.raw(head_of("zoo") + CONTENT[:10])
     assert found.status == 408
-    assert not incoming(server)
+    assert not incoming(hasty)
 
 
 def test_an_upload_whose_client_goes_leaves_nothing(server: Served, name: str) -> None:
@@ -264,18 +272,18 @@ def head_of(name: str) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode()
 
 
-def test_a_reader_who_stops_reading_is_let_go(server: Served, name: str) -> None:
+def test_a_reader_who_stops_reading_is_let_go(hasty: Served) -> None:
     large = bytes(64 * 2**20)
     oid = sha256(large).hexdigest()
-    path = f"{name}.git/info/lfs/objects/{oid}"
-    headers = link("upload", name, oid, len(large))
-    assert server.ask("PUT", path, body=large, headers=headers).status == 200
-    said = link("download", name, oid, len(large))["Authorization"]
+    path = f"zoo.git/info/lfs/objects/{oid}"
+    headers = link("upload", "zoo", oid, len(large))
+    assert hasty.ask("PUT", path, body=large, headers=headers).status == 200
+    said = link("download", "zoo", oid, len(large))["Authorization"]
     lines = (f"GET /git/{path} HTTP/1.1", "Host: 127.0.0.1", f"Authorization: {said}")
-    with server.connected() as connection:
+    with hasty.connected() as connection:
         connection.sendall("\r\n".join([*lines, "", ""]).encode())
         assert connection.recv(16)
-        assert eventually(lambda: not open_of(server.store))
+        assert eventually(lambda: not open_of(hasty.store))
 
 
 def open_of(store: Path) -> list[Path]:

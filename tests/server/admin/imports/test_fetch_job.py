@@ -45,7 +45,7 @@ def order(web: Site, folder: Path, path: str = "/m.onnx", digest: str = "") -> O
 
 
 async def said(wanted: Order) -> list[Said]:
-    async with asyncio.timeout(40), fetching(wanted) as saying:
+    async with asyncio.timeout(60), fetching(wanted) as saying:
         return [one async for one in saying]
 
 
