@@ -1,6 +1,9 @@
 """What a test server's process holds, read from /proc and from its metrics."""
 
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 
 from server_support import Server
 
@@ -12,6 +15,13 @@ def status_of(server: Server, row: str) -> str:
 
 def resident_bytes(server: Server) -> int:
     return int(status_of(server, "VmRSS").split()[0]) * 1024
+
+
+def keeps_its_size(sizes: Sequence[int]) -> bool:
+    """Of memory in bytes, looked at again and again. Now and then an allocator takes some megabytes
+    at once; what is leaked grows all the time."""
+    grown = median(after - before for before, after in pairwise(sizes))
+    return grown <= 0.005 * sizes[0] and sizes[-1] - sizes[0] <= 16 * 2**20
 
 
 def threads(server: Server) -> int:
