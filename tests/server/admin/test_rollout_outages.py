@@ -47,7 +47,7 @@ def test_the_other_server_takes_over_within_two_lease_periods(tmp_path: Path) ->
                 dying.kill()
                 killed = time.monotonic()
                 eventually(lambda: holder(living) not in ("", first), "another holder", 90)
-                assert time.monotonic() - killed < 4 * LEASE_S  # two, on a machine that keeps up
+                assert time.monotonic() - killed < 2 * LEASE_S
                 until(living, name, "healthy")
             check_load(load)
             assert history(living, name) == WHOLE
