@@ -146,4 +146,4 @@ def test_a_wedged_mirror_costs_nothing_but_a_dropped_count(tmp_path: Path) -> No
         client.close()
         assert resident_bytes(server) - before < 16 * 2**20
         assert metric(server, "modelyard_mirror_dropped") > 400
-        assert metric(server, "modelyard_event_loop_stall_seconds_recent_max") < 60.0
+        assert metric(server, "modelyard_event_loop_stall_seconds_recent_max") < 10.0
