@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from benchmarks.load import Sample
-from benchmarks.rounds import Row
+from benchmarks.rounds import Row, Spread
 
 
 class Figure(NamedTuple):
@@ -18,12 +18,26 @@ class Figure(NamedTuple):
 
 
 class Check(NamedTuple):
-    """One target: what was measured, what was asked for; `met` is None when not measured."""
+    """One target: what was measured, what was asked for; `met` is None when not measured. `sure` is
+    False where what was measured is known no better than to leave that open."""
 
     name: str
     measured: str
     target: str
     met: bool | None
+    sure: bool = True
+
+
+class Added(NamedTuple):
+    """CPU-µs per request that `peer` takes above `base`, which was measured beside it in each of
+    `pairs` rounds; `base_us` is the median of what that takes."""
+
+    wire: str
+    peer: str
+    base: str
+    pairs: int
+    base_us: float
+    us: Spread
 
 
 @dataclass
@@ -31,6 +45,7 @@ class Report:
     """Everything measured so far. `notes`: who is missing and why; `failures`: what went wrong."""
 
     rows: list[Row] = field(default_factory=list)
+    added: list[Added] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
@@ -73,6 +88,10 @@ def as_json(report: Report, checks: Sequence[Check]) -> dict[str, object]:
     ]
     return {
         "rows": rows,
+        "added": [
+            {**one._asdict(), "us": {k: _finite(v) for k, v in one.us._asdict().items()}}
+            for one in report.added
+        ],
         "figures": [figure._asdict() for figure in report.figures],
         "checks": [check._asdict() for check in checks],
         "notes": report.notes,
@@ -82,6 +101,10 @@ def as_json(report: Report, checks: Sequence[Check]) -> dict[str, object]:
 
 def _number(value: float) -> float | None:
     return None if math.isnan(value) else value
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def _load_cells(row: Row) -> tuple[str, ...]:
@@ -94,7 +117,7 @@ def _load_cells(row: Row) -> tuple[str, ...]:
 
 def _check_cells(check: Check) -> tuple[str, ...]:
     verdict = {True: "met", False: "MISSED", None: "not measured"}[check.met]
-    return (check.name, check.measured, check.target, verdict)
+    return (check.name, check.measured, check.target, verdict + ("" if check.sure else "?"))
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -1,5 +1,6 @@
 """Interleaved rounds: A B C A B C …, so that a noisy minute hits everybody, then medians."""
 
+import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -42,18 +43,51 @@ class Row(NamedTuple):
     sample: Sample
 
 
+class Spread(NamedTuple):
+    """The median of some numbers, and bounds that the median of all such numbers lies between in at
+    least 95 of 100 cases, whatever they are drawn from; infinite where they are too few."""
+
+    middle: float
+    lower: float
+    upper: float
+
+
 def interleave(contests: Sequence[Contest], rounds: int) -> list[Row]:
     """Measure every contest once per round; progress goes to stderr."""
+    return rows_of(contests, measured(contests, rounds))
+
+
+def measured(
+    contests: Sequence[Contest], rounds: int, *, to_and_fro: bool = False
+) -> list[list[Sample]]:
+    """The samples of every contest, one per round. `to_and_fro`: every other round goes backwards,
+    so that a machine that gets slower all the time does not count against the last contest."""
     samples: list[list[Sample]] = [[] for _ in contests]
     for number in range(rounds):
-        for contest, taken in zip(contests, samples, strict=True):
+        turn = list(zip(contests, samples, strict=True))
+        for contest, taken in reversed(turn) if to_and_fro and number % 2 else turn:
             taken.append(contest.measure())
             who = f"{contest.scenario} · {contest.peer} · {contest.wire} × {contest.concurrency}"
             print(f"round {number + 1}/{rounds}: {who}: {_brief(taken[-1])}", file=sys.stderr)
+    return samples
+
+
+def rows_of(contests: Sequence[Contest], samples: Sequence[Sequence[Sample]]) -> list[Row]:
     return [
         Row(contest.scenario, contest.peer, contest.wire, contest.concurrency, middle_of(taken))
         for contest, taken in zip(contests, samples, strict=True)
     ]
+
+
+def spread_of(numbers: Sequence[float]) -> Spread:
+    """By the sign test: of `n` draws, how many lie below the true median is a coin's doing."""
+    ordered, n = sorted(numbers), len(numbers)
+    below, beyond = 0.0, 0
+    while beyond < n // 2 and (below := below + math.comb(n, beyond) / 2**n) <= 0.025:
+        beyond += 1
+    if not beyond:
+        return Spread(median(ordered), -math.inf, math.inf)
+    return Spread(median(ordered), ordered[beyond - 1], ordered[n - beyond])
 
 
 def middle_of(samples: Sequence[Sample]) -> Sample:

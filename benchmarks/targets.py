@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from benchmarks.load import Sample
 from benchmarks.peers import asgi_echo, mlserver
-from benchmarks.report import Check, Report
+from benchmarks.report import Added, Check, Report
 from benchmarks.scenarios import cnn, footprint, identity, routing
 
 REST_CPU_US = 60.0
@@ -87,21 +87,24 @@ def _footprint(report: Report) -> Iterator[Check]:
 
 
 def _routing(report: Report) -> Iterator[Check]:
+    echo = report.find(routing.NAME, asgi_echo.NAME, "REST JSON", routing.CONCURRENCY)
+    beside = f"; bare ASGI echo: {echo.cpu_us:.1f}" if echo else ""
+    found = {(one.wire, one.peer): one for one in report.added}
     for wire in ("REST JSON", "gRPC"):
-        direct, sticky, drawn, wedged = (
-            report.find(routing.NAME, name, wire, routing.CONCURRENCY)
-            for name in (routing.DIRECT, routing.STICKY, routing.DRAWN, routing.WEDGED)
-        )
-        for name, one in ((routing.STICKY, sticky), (routing.DRAWN, drawn)):
-            yield _added(f"{wire}, CPU-µs added by a {name}", one, direct)
-        yield _added(f"{wire}, CPU-µs added to that by a wedged mirror of it all", wedged, sticky)
+        for peer, base in routing.PAIRS:
+            name = f"{wire}, CPU-µs that '{peer}' adds to '{base}'"
+            yield _added(name, found.get((wire, peer)), beside)
 
 
-def _added(name: str, one: Sample | None, to: Sample | None) -> Check:
-    if one is None or to is None:
+def _added(name: str, one: Added | None, beside: str) -> Check:
+    """Met where the median of the pairs is; sure where its bounds are on the same side."""
+    if one is None:
         return _at_most(name, None, ROUTE_US)
-    times = f"{one.cpu_us:.1f} for {to.cpu_us:.1f}, times {one.cpu_us / to.cpu_us:.3f}"
-    return _at_most(f"{name} ({times})", one.cpu_us - to.cpu_us, ROUTE_US)
+    middle, lower, upper = one.us
+    pairs = f"{one.pairs} pairs, 95 % sure of {lower:+.1f} to {upper:+.1f}"
+    measured = f"{middle:+.2f} ({pairs}; to {one.base_us:.1f}{beside})"
+    sure = upper <= ROUTE_US or lower > ROUTE_US
+    return Check(name, measured, f"≤ {ROUTE_US:g}", middle <= ROUTE_US, sure)
 
 
 def _best_loop(report: Report) -> Sample | None:

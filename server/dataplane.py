@@ -131,12 +131,15 @@ class DataPlane:
         try:
             if self.stopping:
                 raise NotReady(STOPPING)
-            served = self._led_to(target)
+            if target.version:  # as `_led_to`, without the call
+                served = self.models.get(target.model, target.version)
+            else:
+                served = self._led_to(target)
             if not served.ready:
                 raise NotReady(not_ready_text(target.model, target.version))
         except (UnknownModel, NotReady):
             if not (self.stopping or self.starting):
-                self.routing.windows.of(target).refused()
+                target.window.refused()
             raise
         return served
 
@@ -186,23 +189,17 @@ class DataPlane:
     def _scheduled(self, served: Served, request: InferRequest) -> Reply:
         try:
             return served.scheduler.submit(request)
-        except QueueFull as error:
-            served.counters.failure["REJECTED"] += 1
-            full = QueueFull(f"[request id: {request.id or '<id_unknown>'}] {error}")
-            full.retry_after_s = error.retry_after_s
-            raise full from error
-        except Draining as error:
-            raise NotReady(not_ready_text(request.model, request.version)) from error
+        except (QueueFull, Draining) as error:
+            raise _refusal(served, request, error) from error
 
     def _submit_routed(self, served: Served, request: InferRequest, target: Target) -> Reply:
         request.arm = target.arm
-        window = self.routing.windows.of(target)
         try:
-            reply = self._scheduled(served, request)
-        except (QueueFull, NotReady):
-            window.refused()
-            raise
-        window.follow(reply, request.arrived_ns)
+            reply = served.scheduler.submit(request)
+        except (QueueFull, Draining) as error:
+            target.window.refused()
+            raise _refusal(served, request, error) from error
+        target.window.follow(reply, request.arrived_ns)
         if target.lot is not None or target.exposure is not None:
             self.routing.met(target)
         if target.mirrors and not served.signature.decoupled:
@@ -329,6 +326,18 @@ class DataPlane:
         """Change them as `given` says. Raises InvalidRequest, Unsupported."""
         self.trace_settings(model)
         self.tracing.change(model, given)
+
+
+def _refusal(
+    served: Served, request: InferRequest, error: QueueFull | Draining
+) -> QueueFull | NotReady:
+    """What the client is told when a scheduler does not accept a request; counted here."""
+    if isinstance(error, Draining):
+        return NotReady(not_ready_text(request.model, request.version))
+    served.counters.failure["REJECTED"] += 1
+    full = QueueFull(f"[request id: {request.id or '<id_unknown>'}] {error}")
+    full.retry_after_s = error.retry_after_s
+    return full
 
 
 def not_ready_text(name: str, version: int) -> str:

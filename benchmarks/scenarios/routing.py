@@ -1,12 +1,15 @@
 """What a route adds to a request: the same model by its own name and by public ones, in one server,
 also with a mirror that never answers. What such a mirror does to memory and to the event loop is
-seen in servers of their own."""
+seen in servers of their own.
+
+Names take short turns, and each is held against another in the same turn: what a route adds is a
+few microseconds, and machines change their speed by more within a minute."""
 
 import math
 import re
 import tempfile
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from pathlib import Path
@@ -14,11 +17,11 @@ from statistics import median
 from typing import NamedTuple
 
 from benchmarks import models
-from benchmarks.load import fire
+from benchmarks.load import Sample, fire
 from benchmarks.peers import asgi_echo, modelyard
 from benchmarks.peers.seam import Peer
-from benchmarks.report import Figure, Report
-from benchmarks.rounds import Contest, Plan, interleave
+from benchmarks.report import Added, Figure, Report
+from benchmarks.rounds import Contest, Plan, measured, rows_of, spread_of
 from benchmarks.scenarios.roster import Roster
 from benchmarks.shots import Problem, Shot, grpc_shot, json_shot
 from control.desired import Arm, Desired, Mirror, Route
@@ -26,7 +29,16 @@ from control.desired import Arm, Desired, Mirror, Route
 NAME = "routing"
 DIRECT, STICKY, DRAWN = "by its own name", "route, unit in a header", "route, a draw each time"
 WEDGED = "route, all copied to a wedged mirror"
+PAIRS = ((STICKY, DIRECT), (DRAWN, DIRECT), (WEDGED, STICKY))
+"""Names, and what each is held against."""
+
 CONCURRENCY = 32
+TURNS, FEWEST_TURNS = 4, 6
+"""For each round asked for; and how many pairs it takes to say how sure their median is."""
+
+SHARE = 1 / 6
+"""Of the seconds asked for, those that a turn lasts."""
+
 STALL, GROWN = "gRPC, longest loop stall", "gRPC, RSS grown under load"
 MB = 1e6
 
@@ -60,7 +72,7 @@ _ENTRIES = (
 
 
 def measure(plan: Plan, report: Report) -> None:
-    """Every name over REST and gRPC, interleaved with the bare limit of REST."""
+    """Every name over REST and gRPC, in turn with the bare limit of REST."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=plan.cache)))
         for name, delay_ms in (("one", 0), ("never", _NEVER_MS)):
@@ -68,12 +80,27 @@ def measure(plan: Plan, report: Report) -> None:
         roster = Roster(plan, report, stack)
         ours = roster.enter("modelyard", _started(plan, folder))
         bare = roster.enter("asgi", asgi_echo.started(plan.cache)) if ours else []
-        contests = [contest for peer in ours for contest in _contests(plan, peer)]
+        turn_s = plan.duration_s * SHARE
+        contests = [contest for peer in ours for contest in _contests(peer, turn_s)]
         shot = json_shot(models.identity_problem("identity"))
-        contests += [_contest(plan, peer, peer.name, shot) for peer in bare]
-        report.rows += interleave(contests, plan.rounds)
+        contests += [_contest(peer, peer.name, shot, turn_s) for peer in bare]
+        turns = max(FEWEST_TURNS, TURNS * plan.rounds)
+        samples = measured(contests, turns, to_and_fro=True)
+        report.rows += rows_of(contests, samples)
+        report.added += _added(contests, samples)
         if ours:
             report.figures += _figures(plan, folder)
+
+
+def _added(contests: Sequence[Contest], samples: Sequence[Sequence[Sample]]) -> Iterator[Added]:
+    of = {(one.wire, one.peer): taken for one, taken in zip(contests, samples, strict=True)}
+    for wire in dict.fromkeys(one.wire for one in contests):
+        for peer, base in PAIRS:
+            if (wire, peer) in of:
+                pairs = list(zip(of[wire, peer], of[wire, base], strict=True))
+                more = spread_of([one.cpu_us - to.cpu_us for one, to in pairs])
+                base_us = median(to.cpu_us for _, to in pairs)
+                yield Added(wire, peer, base, len(pairs), base_us, more)
 
 
 def _figures(plan: Plan, folder: Path) -> list[Figure]:
@@ -92,7 +119,7 @@ def _under_load(plan: Plan, folder: Path, entry: _Entry) -> tuple[float, float]:
     """Milliseconds of the longest stall since the server was ready, and megabytes by which it has
     grown since it was warm."""
     with _started(plan, folder) as peer:
-        once = _contest(plan, peer, entry.shown, _shot(grpc_shot, entry)).measure
+        once = _contest(peer, entry.shown, _shot(grpc_shot, entry), plan.duration_s).measure
         once()
         before = peer.process.rss_bytes()
         once()
@@ -110,10 +137,10 @@ def _started(plan: Plan, folder: Path) -> AbstractContextManager[Peer]:
     return modelyard.started(folder, plan.cache, Desired(1, "", routes=_routes()))
 
 
-def _contests(plan: Plan, peer: Peer) -> Iterator[Contest]:
+def _contests(peer: Peer, turn_s: float) -> Iterator[Contest]:
     for shot_of in (json_shot, grpc_shot):
         for entry in _ENTRIES:
-            yield _contest(plan, peer, entry.shown, _shot(shot_of, entry))
+            yield _contest(peer, entry.shown, _shot(shot_of, entry), turn_s)
 
 
 def _shot(shot_of: Callable[[Problem], Shot], entry: _Entry) -> Shot:
@@ -121,9 +148,9 @@ def _shot(shot_of: Callable[[Problem], Shot], entry: _Entry) -> Shot:
     return shot._replace(headers=(*shot.headers, *entry.headers))
 
 
-def _contest(plan: Plan, peer: Peer, shown: str, shot: Shot) -> Contest:
+def _contest(peer: Peer, shown: str, shot: Shot, duration_s: float) -> Contest:
     address = peer.address(shot.wire)
-    once = partial(fire, shot, address, peer.process, CONCURRENCY, plan.duration_s)
+    once = partial(fire, shot, address, peer.process, CONCURRENCY, duration_s)
     return Contest(NAME, shown, shot.wire, CONCURRENCY, once)
 
 

@@ -30,6 +30,8 @@ def picked(
     """Who answers. Without a message there are no parameters."""
     if route.unit_header:
         return dataplane.routing.pick(route, header_in(route, call.metadata))
+    if not route.asks:
+        return dataplane.routing.pick(route, "")
     labels, wanted, parameter = labels_in(route, call.metadata), route.parameter, None
     if message is not None and wanted and wanted in message.parameters:
         found = message.parameters[wanted]
@@ -43,6 +45,9 @@ def picked(
 def name_arm(call: Exchange, target: Target) -> None:
     """Let the call's trailers say who answers."""
     block, before = _trailer(target.label), call.trailers
+    if not before and not target.stamp:
+        call.trailers = block
+        return
     if before and (block in before or len(before) >= MOST_NAMED * len(block)):
         return
     if target.stamp:

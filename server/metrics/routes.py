@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from server.metrics.metric import Metric, escaped, head
 from server.routing.routing import Routing
 from server.routing.table import Key
-from server.routing.windows import Window
+from server.routing.window import Window
 
 _ROUTES: tuple[tuple[Metric, Callable[[Window], float]], ...] = (
     (

@@ -275,7 +275,7 @@ class Exchange:
         if route is None:
             return dataplane.find(name, version)
         length, depth = self._envelope.json_length, self._protocol.limits.json_depth
-        read = partial(parameter_in, body, length, depth)
+        read = partial(parameter_in, body, length, depth) if route.parameter else None
         self._target = picked(dataplane, route, self._headers, self.principal, read)
         return dataplane.find_target(self._target)
 

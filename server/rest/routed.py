@@ -17,13 +17,17 @@ def picked(
     route: Route,
     headers: Headers,
     principal: str | None,
-    parameter: Callable[[str], object],
+    parameter: Callable[[str], object] | None,
 ) -> Target:
-    """`parameter` reads one of the request's parameters, and is asked only where that counts."""
+    """`parameter` reads one of the request's parameters; None will do where the route's
+    `parameter` is empty."""
     if route.unit_header:
         return dataplane.routing.pick(route, header_of(route, headers))
+    if not route.asks:
+        return dataplane.routing.pick(route, "")
     labels, wanted = labels_of(route, headers), route.parameter
-    unit = unit_of(route, labels, principal, parameter(wanted) if wanted else None)
+    found = parameter(wanted) if wanted and parameter is not None else None
+    unit = unit_of(route, labels, principal, found)
     return dataplane.routing.pick(route, unit, labels)
 
 

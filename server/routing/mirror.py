@@ -16,7 +16,8 @@ from schedulers.reply import Reply
 from schedulers.request import InferRequest
 from server.errors import InvalidRequest, ServingError
 from server.routing.table import Key, Target
-from server.routing.windows import Window, Windows
+from server.routing.window import Window
+from server.routing.windows import Windows
 
 RUNNING, WAITING = 8, 32
 """Copies that one target may have unanswered, and that may wait for it."""
@@ -52,7 +53,7 @@ class _Sent:
         self.sent_ns = sent_ns
         self.until_ns = until_ns
         self.late = False
-        window.in_flight += 1
+        window.entered += 1
 
     def give_up(self) -> None:
         """It counts as failed; its place stays taken until the target lets go of it."""
@@ -61,7 +62,7 @@ class _Sent:
 
     def ended(self, reply: Reply) -> None:
         if self.late:
-            self._window.in_flight -= 1
+            self._window.left()
         else:
             self._window.ended(self.sent_ns, reply)
         self._lane.sent.discard(self)
@@ -69,12 +70,18 @@ class _Sent:
 
 
 class _Lane:
-    """One target's copies. A wedged target keeps its few for good; the others are dropped."""
+    """One target's copies. A wedged target keeps its few for good; the others are dropped.
+
+    `full_until_ns`: until then nothing is taken, without another look; 0 while there is room.
+    """
+
+    __slots__ = ("_wake", "dropped", "full_until_ns", "looked_ns", "sent", "waiting")
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self.waiting: deque[_Copy] = deque()
         self.sent: set[_Sent] = set()
         self.dropped = 0
+        self.full_until_ns = 0
         self._wake = wake
         self.looked_ns = 0
 
@@ -82,7 +89,21 @@ class _Lane:
         if self.waiting:
             self._wake()
 
-    def give_up(self, now_ns: int) -> None:
+    def has_room(self, now_ns: int) -> bool:
+        """Whether one more may wait. What is out for too long is counted first."""
+        if now_ns - self.looked_ns >= LOOK_NS and len(self.sent) >= RUNNING:
+            self._give_up(now_ns)
+        if len(self.waiting) < WAITING or self.waiting[0].until_ns < now_ns:
+            return True
+        self.full_until_ns = min(self.waiting[0].until_ns, now_ns + LOOK_NS)
+        return False
+
+    def taken(self) -> _Copy:
+        """The one that has waited longest."""
+        self.full_until_ns = 0
+        return self.waiting.popleft()
+
+    def _give_up(self, now_ns: int) -> None:
         """Count what has been out for too long."""
         self.looked_ns = now_ns
         for one in self.sent:
@@ -97,6 +118,7 @@ class Mirrors:
         self._send = send
         self._windows = windows
         self._lanes: dict[Key, _Lane] = {}
+        self._lane_of: dict[Target, _Lane] = {}
         self._held_bytes = 0
         self._woken = False
 
@@ -108,6 +130,7 @@ class Mirrors:
     def use(self, targets: list[Target]) -> None:
         """These are in the table from now on; what waits for others is dropped."""
         current = {target.key for target in targets}
+        self._lane_of.clear()
         for key in [key for key in self._lanes if key not in current]:
             lane = self._lanes.pop(key)
             while lane.waiting:
@@ -120,15 +143,20 @@ class Mirrors:
             return
         now_ns = time.monotonic_ns()
         for target in targets:
-            lane = self._lanes.get(target.key)
-            if lane is None:
-                lane = self._lanes[target.key] = _Lane(self._wake)
-            if now_ns - lane.looked_ns >= LOOK_NS and len(lane.sent) >= RUNNING:
-                lane.give_up(now_ns)
-            if len(lane.waiting) >= WAITING and lane.waiting[0].until_ns >= now_ns:
+            lane = self._lane_of.get(target) or self._lane(target)
+            if now_ns < lane.full_until_ns:
                 lane.dropped += 1  # nearly all there is to do for a wedged target
-            else:
+            elif lane.has_room(now_ns):
                 self._keep(lane, target, request, now_ns)
+            else:
+                lane.dropped += 1
+
+    def _lane(self, target: Target) -> _Lane:
+        lane = self._lanes.get(target.key)
+        if lane is None:
+            lane = self._lanes[target.key] = _Lane(self._wake)
+        self._lane_of[target] = lane
+        return lane
 
     def _keep(self, lane: _Lane, target: Target, request: InferRequest, now_ns: int) -> None:
         """Have a copy wait, if there is room for its bytes."""
@@ -170,7 +198,7 @@ class Mirrors:
         reply.watch(sent.ended)
 
     def _taken(self, lane: _Lane) -> _Copy:
-        copy = lane.waiting.popleft()
+        copy = lane.taken()
         self._held_bytes -= copy.size_bytes
         return copy
 

@@ -51,7 +51,7 @@ class Routing:
         stamp_key: bytes = b"",
     ) -> None:
         """From the next request on."""
-        self.table = compile_table(routes, aliases)
+        self.table = compile_table(routes, aliases, self.windows.at)
         self._trials = compile_trials(experiments, self.table, stamp_key)
         self.feedback.stamp_key = stamp_key
         targets = targets_of(self.table)
@@ -61,7 +61,7 @@ class Routing:
 
     def pick(self, route: Route, unit: str, labels: Mapping[str, str] = NO_LABELS) -> Target:
         """Who answers this request; asked twice, a request without a unit may get another."""
-        target = choose(route, unit, labels, random())
+        target = route.settled.get(unit) or choose(route, unit, labels, random())
         if self._trials and target.sticky and (trials := self._trials.get(route.name)):
             return stamped(trials, target, unit, time.time())
         return target
@@ -76,7 +76,11 @@ class Routing:
 
     def stay(self, target: Target, sequence: Sequence) -> Target:
         """`target`, or where the sequence began."""
-        return self._sequences.stay(target, sequence, time.monotonic())
+        stays = self._sequences.stay(target, sequence, time.monotonic())
+        if stays.key != target.key:
+            stays = stays.again()
+            stays.window = self.windows.of(stays)
+        return stays
 
 
 def unit_of(
@@ -113,7 +117,7 @@ def header_of(route: Route, headers: Iterable[tuple[bytes, bytes]]) -> str:
     wanted = route.unit_header
     for name, value in headers:
         if name == wanted:
-            return _text(value)
+            return value.decode("utf-8", "surrogateescape")  # `_text`, without the call
     return ""
 
 

@@ -30,10 +30,15 @@ class Sequences:
         key = (target.route, sequence.key)
         seen = self._seen.pop(key, None)
         if seen is not None and not sequence.start and now - seen.at <= IDLE_S:
-            same = seen.target.key == target.key
-            target = target._replace(lot=None) if same else seen.target  # chance had its say before
+            if seen.target.key != target.key:
+                target = seen.target
+            elif target.lot is not None:  # chance had its say before
+                target = target.again()
+                target.lot = None
         if not sequence.end:
-            self._seen[key] = _Seen(target._replace(mirrors=(), lot=None), now)
+            stays = target.again()
+            stays.mirrors, stays.lot = (), None
+            self._seen[key] = _Seen(stays, now)
             if len(self._seen) > self._most:
                 self._seen.popitem(last=False)
         return target

@@ -52,7 +52,9 @@ def stamped(trials: Iterable[Trial], target: Target, unit: str, now: float) -> T
             stamp = stamper.sign(key, now)
             line = b"%s%s: %s\r\n" % (target.line, STAMP_NAME.encode(), stamp.encode())
             seen = Exposure(trial.id, key.hex(), target.arm)
-            return target._replace(line=line, stamp=stamp, exposure=seen)
+            made = target.again()
+            made.line, made.stamp, made.exposure = line, stamp, seen
+            return made
     return target
 
 

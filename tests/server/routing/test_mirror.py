@@ -98,6 +98,23 @@ def test_what_is_too_much_is_dropped_and_counted_and_goes_on_afterwards() -> Non
     run(test)
 
 
+def test_a_target_that_was_full_takes_copies_again_as_soon_as_it_answers() -> None:
+    async def test() -> None:
+        desk = Desk()
+        for _ in range(RUNNING + WAITING + 1):
+            desk.mirrors.offer((COPY,), asked())
+            await turn()
+        for _ in range(2):
+            desk.answer()
+            await turn()
+            desk.mirrors.offer((COPY,), asked())
+        assert desk.dropped == 1
+        desk.mirrors.offer((COPY,), asked())
+        assert desk.dropped == 2
+
+    run(test)
+
+
 def test_large_copies_are_held_to_their_bytes() -> None:
     async def test() -> None:
         desk = Desk()

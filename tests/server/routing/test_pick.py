@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -147,6 +148,35 @@ def test_units_remembered_are_bounded_and_long_ones_are_hashed_each_time() -> No
     other, long = compile_route(halves(), {}), "x" * (LONGEST_KNOWN + 1)
     assert pick(other, RouteKey(long)) is other.targets[other.owners[bucket("salt", long)]]
     assert not other.known
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        {"matches": (Match("x-tester", "yes", "stable"),)},
+        {"mirrors": (Mirror("candidate", 5_000),)},
+        {"only": "stable"},
+    ],
+    ids=lambda terms: next(iter(terms)),
+)
+def test_a_unit_met_before_is_settled_only_where_nothing_else_has_a_say(terms: Any) -> None:
+    alone, beside = compile_route(halves(), {}), compile_route(halves(**terms), {})
+    for compiled in (alone, beside):
+        pick(compiled, RouteKey("ada"))
+        pick(compiled, RouteKey(""))
+    assert dict(alone.settled) == {"ada": alone.known["ada"]}
+    assert not beside.settled
+
+
+def test_a_mirror_of_everything_needs_no_draw_and_ends_with_the_kill_switch() -> None:
+    everything = (Mirror("candidate", BUCKETS),)
+    compiled = compile_route(halves(mirrors=everything), {})
+    for draw in (0.0, 0.9999):
+        found = {pick(compiled, RouteKey(f"u{n}", draw=draw)) for n in range(100)}
+        assert {(one.arm, len(one.mirrors)) for one in found} == {("stable", 1), ("candidate", 0)}
+    assert len(compiled.settled) == 100
+    killed = compile_route(halves(mirrors=everything, only="stable"), {})
+    assert pick(killed, RouteKey("ada")).mirrors == ()
 
 
 def test_another_table_remembers_nothing_of_the_one_before() -> None:

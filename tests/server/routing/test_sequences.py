@@ -1,9 +1,14 @@
 """A sequence stays with the version that saw its start."""
 
-from routing_support import halves
-from schedulers.request import Sequence
+import pytest
+
+from routing_support import halves, route
+from schedulers.reply import Reply
+from schedulers.request import InferRequest, Sequence
+from server.routing import windows
+from server.routing.routing import Routing
 from server.routing.sequences import IDLE_S, Sequences
-from server.routing.table import compile_route
+from server.routing.table import Target, compile_route
 
 STABLE, CANDIDATE = compile_route(halves(), {}).loose
 
@@ -30,3 +35,35 @@ def test_the_one_that_was_silent_longest_is_forgotten() -> None:
         seen.stay(STABLE, Sequence(key, False, False), 0.0)
     assert seen.stay(CANDIDATE, Sequence(1, False, False), 0.0).key == STABLE.key
     assert seen.stay(CANDIDATE, Sequence(2, False, False), 0.0) is CANDIDATE
+
+
+def _send(target: Target, request: InferRequest, until_ns: int) -> Reply:
+    raise AssertionError("no copies here")
+
+
+def test_the_rest_of_a_sequence_counts_where_it_is_told_of_though_its_arm_was_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(windows, "MOST_RETIRED", 0)
+    routing = Routing(_send)
+    routing.use([halves(only="stable")], {})
+    began = routing.pick(routing.table["numbers"], "ada")
+    routing.stay(began, Sequence(7, True, False))
+    routing.use([route(("candidate", 2, 100))], {})
+    meant = routing.pick(routing.table["numbers"], "ada")
+    stays = routing.stay(meant, Sequence(7, False, False))
+    assert (meant.arm, stays.arm) == ("candidate", "stable")
+    stays.window.refused()
+    told = {(row[2], row[9][0]) for rows in routing.windows.snapshot(False) for row in rows}
+    assert told == {("stable", 1)}
+
+
+def test_an_arm_goes_on_counting_where_it_was_when_its_route_changes() -> None:
+    routing = Routing(_send)
+    routing.use([halves(only="stable")], {})
+    before = routing.pick(routing.table["numbers"], "ada")
+    before.window.refused()
+    routing.use([halves(only="stable", unit="")], {})
+    after = routing.pick(routing.table["numbers"], "ada")
+    assert after is not before
+    assert after.window.errors == 1

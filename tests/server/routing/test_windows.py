@@ -13,7 +13,8 @@ from schedulers.reply import Reply
 from schedulers.request import InferResponse
 from server.errors import InvalidRequest, NotReady
 from server.routing.table import compile_table, targets_of
-from server.routing.windows import AT_ONCE, LOOKED_AT, Window, Windows
+from server.routing.window import FEW_TAKEN, LOOKED_AT, MOST_TAKEN, Window
+from server.routing.windows import AT_ONCE, Windows
 
 FINE = np.ones(3, np.float32)
 
@@ -88,6 +89,46 @@ def test_outputs_are_looked_at_now_and_then() -> None:
         for _ in range(2 * LOOKED_AT):
             answered(window, output)
         assert (window.not_a_number, window.empty) == expected, output
+
+
+def test_outputs_are_looked_at_however_often_the_counts_are_told() -> None:
+    window = Window()
+    for number in range(4 * LOOKED_AT):
+        answered(window, np.array([np.nan], np.float32))
+        if number % 5 == 0:
+            window.as_list()
+    assert window.not_a_number == 4
+
+
+@pytest.mark.parametrize("count", [0, 1, FEW_TAKEN, FEW_TAKEN + 1, MOST_TAKEN, 3 * MOST_TAKEN + 7])
+def test_every_latency_is_counted_whether_few_or_many_are_sorted_at_once(count: int) -> None:
+    window = Window()
+    for _ in range(count):
+        answered(window)
+    assert (window.requests, window.in_flight) == (count, 0)
+    told = Arm.from_list(window.as_list())
+    assert (told.counts.requests, told.latency.n, sum(window.latency.counts)) == (count,) * 3
+    assert window.requests == count
+
+
+def test_what_has_not_ended_is_in_flight_whatever_became_of_the_others() -> None:
+    window, open_reply = Window(), Reply()
+    window.follow(open_reply, time.monotonic_ns())
+    answered(window)
+    failed(window, ExecutionFailed("no"))
+    failed(window, Cancelled(""))
+    window.refused()
+    assert (window.in_flight, window.requests, window.errors) == (1, 3, 2)
+    open_reply.close()
+    assert (window.in_flight, window.requests) == (0, 4)
+
+
+def test_what_ends_without_counting_is_news_as_well() -> None:
+    window = Window()
+    failed(window, Cancelled(""))
+    assert window.changed
+    window.tell()
+    assert not window.changed
 
 
 def test_what_is_told_is_what_rollouts_read() -> None:
