@@ -13,6 +13,7 @@ from typing import Any
 
 from backends.llm.errors import BadCheckpoint
 from backends.llm.fields import Fields, read_fields
+from backends.llm.tool_formats import AUTO, FORMATS, ToolFormat, detect_format, takes_tools
 
 CONFIG = "tokenizer_config.json"
 ALONE = "chat_template.jinja"
@@ -55,16 +56,29 @@ class Chat:
 @dataclass(frozen=True, slots=True)
 class ChatTemplate:
     """Jinja texts by name, most checkpoints having only "default", and the names of tokens that
-    they may use, such as `bos_token`."""
+    they may use, such as `bos_token`. `added`: tokens that tokenizer_config.json lists as added to
+    the vocabulary."""
 
     texts: Mapping[str, str]
     specials: Mapping[str, str]
+    added: frozenset[str] = frozenset()
 
     def text_for(self, chat: Chat) -> str:
         """The text that renders a chat: there may be one for chats with tools."""
-        if chat.tools is not None and TOOL_USE in self.texts:
+        return self.text(with_tools=chat.tools is not None)
+
+    def text(self, *, with_tools: bool) -> str:
+        if with_tools and TOOL_USE in self.texts:
             return self.texts[TOOL_USE]
         return self.texts.get(DEFAULT) or next(iter(self.texts.values()))
+
+    def tool_format(self, wanted: str = AUTO) -> ToolFormat | None:
+        """How its model writes calls of tools: as it teaches, unless a format is named. None where
+        it does not look at tools: the model would never hear of them."""
+        text = self.text(with_tools=True)
+        if not takes_tools(text):
+            return None
+        return detect_format(text, self.added) if wanted == AUTO else FORMATS[wanted]
 
     def variables_for(self, chat: Chat) -> dict[str, Any]:
         """What the text may look at. Fields that are null are left out, as templates expect."""
@@ -92,7 +106,7 @@ def read_template(folder: Path) -> ChatTemplate | None:
     texts = _field_texts(config) | _file_texts(folder)
     if not texts:
         return None
-    return ChatTemplate(texts, _specials(config))
+    return ChatTemplate(texts, _specials(config), _added(config))
 
 
 def _field_texts(config: Fields) -> dict[str, str]:
@@ -147,6 +161,13 @@ def _specials(config: Fields) -> dict[str, str]:
         elif value is not None:
             raise config.refuse(name, "a string, or an object with the string 'content'")
     return found
+
+
+def _added(config: Fields) -> frozenset[str]:
+    listed = config.within("added_tokens_decoder")
+    tokens = () if listed is None else listed.values.values()
+    contents = (one.get("content") for one in tokens if isinstance(one, dict))
+    return frozenset(one for one in contents if isinstance(one, str))
 
 
 def question(template: ChatTemplate, chat: Chat) -> bytes:

@@ -1,6 +1,6 @@
 """Text as it becomes certain: whole characters only, and nothing that may yet be a stop string."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from backends.llm.tokeniser import Tokeniser
@@ -24,16 +24,25 @@ class Detokeniser:
     A token's text depends on the one before (a leading space, bytes of one character), so a few
     tokens that were given out already are decoded again with the new ones, and the difference is
     what is new.
+
+    `skip_special` leaves special tokens out, but for those whose texts are `shown`.
     """
 
-    def __init__(self, tokeniser: Tokeniser, skip_special: bool = True) -> None:
+    def __init__(
+        self, tokeniser: Tokeniser, skip_special: bool = True, shown: Collection[str] = ()
+    ) -> None:
         self._tokeniser = tokeniser
-        self._skip_special = skip_special
+        specials = tokeniser.specials
+        kept = {specials[one] for one in shown if one in specials} if skip_special else set()
+        self._hidden = frozenset(specials.values()) - kept if kept else frozenset()
+        self._skip_special = skip_special and not kept
         self._tokens: list[int] = []
         self._known = 0
 
     def add(self, token: int) -> str:
         """The text that became certain with this token; often empty."""
+        if token in self._hidden:
+            return ""
         self._tokens.append(token)
         return self._advance(force=len(self._tokens) - self._known > PATIENCE)
 

@@ -16,6 +16,7 @@ from backends.llm.errors import GrammarInvalid
 from backends.llm.grammar_spec import GrammarSpec
 from backends.llm.grammar_text import guidance_text
 from backends.llm.tokeniser import Tokeniser
+from backends.llm.tool_grammar import parameter_grammars, tools_grammar
 
 REMEMBERED = 8
 """Grammars kept compiled: the answers of one request have the same one."""
@@ -44,7 +45,9 @@ class GrammarCompiler:
         return TokenGrammar(matcher.deep_copy(), self._vocabulary, self._end_ids)
 
     def _match(self, spec: GrammarSpec) -> LLMatcher:
-        text = guidance_text(spec)
+        is_tools = spec.kind == "tools"
+        added = self._tokeniser.added
+        text = tools_grammar(spec.text, added) if is_tools else guidance_text(spec)
         try:
             matcher = LLMatcher(self._vocabulary_bridge(), text, log_level=0, limits=_limits())
             # The first mask is the dearest: it is made here, beside the loop, and kept in copies.
@@ -52,10 +55,21 @@ class GrammarCompiler:
         except BaseException as error:  # noqa: BLE001 (a panic of the library is no Exception)
             raise _refusal(spec, error) from None
         if matcher.is_error():
+            if is_tools:
+                self._refuse_parameters(spec)
             raise GrammarInvalid(f"the {spec.kind} cannot be followed: {_first(matcher)}")
         if not _bits(mask, self._vocabulary)[~_is_any(self._end_ids, self._vocabulary)].any():
             raise GrammarInvalid(f"the {spec.kind} allows nothing but an empty answer")
         return matcher
+
+    def _refuse_parameters(self, spec: GrammarSpec) -> None:
+        """Raises GrammarInvalid naming the first tool whose parameters are at fault."""
+        for name, text in parameter_grammars(spec.text):
+            alone = LLMatcher(self._vocabulary_bridge(), text, log_level=0, limits=_limits())
+            if alone.is_error():
+                raise GrammarInvalid(
+                    f"the parameters of the tool '{name}' cannot be followed: {_first(alone)}"
+                )
 
     def _vocabulary_bridge(self) -> LLTokenizer:
         if self._bridge is None:

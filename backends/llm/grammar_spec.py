@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-GrammarKind = Literal["json_schema", "json_object", "regex", "choice", "lark"]
+GrammarKind = Literal["json_schema", "json_object", "regex", "choice", "lark", "tools"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,7 +11,7 @@ class GrammarSpec:
     """A grammar as text; the engine's process compiles it.
 
     `text`: of a `json_schema` its JSON, of a `choice` a JSON list of strings, of `json_object`
-    nothing.
+    nothing. Of `tools`, which is calls of some of them, what `backends.llm.tool_choice` writes.
     """
 
     kind: GrammarKind

@@ -51,7 +51,7 @@ def _json_schema(text: str) -> str:
         schema = {} if schema else {"not": {}}
     if not isinstance(schema, dict):
         raise GrammarInvalid("the json_schema is no object")
-    properties = _properties(schema)
+    properties = count_properties(schema)
     if properties > MAX_PROPERTIES:
         raise GrammarInvalid(
             f"the json_schema names {properties} properties; at most {MAX_PROPERTIES} are taken"
@@ -118,7 +118,7 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON number")
 
 
-def _properties(schema: Any) -> int:
+def count_properties(schema: Any) -> int:
     """Properties named anywhere; without recursion, the schema may be deep."""
     count, left = 0, [schema]
     while left:

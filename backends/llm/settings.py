@@ -11,6 +11,7 @@ from typing import Literal, NoReturn, get_args
 from backends.artefact import refuse
 from backends.llm.pooling import KINDS
 from backends.llm.precision import CacheType, Precision
+from backends.llm.tool_formats import AUTO, FORMATS
 from repository.model import ModelVersion
 
 Kernels = Literal["auto", "torch"]
@@ -32,7 +33,8 @@ class ServeSettings:
     prompts, that may wait beside them. `step_milliseconds`: how long a step in which answers get
     tokens is to take, as far as shorter chunks of prompts can help. `stall_seconds`: how long a
     step may take before the engine is held for stuck and started again. `pooling`: makes vectors
-    of texts in this way, "" where the checkpoint says whether and how.
+    of texts in this way, "" where the checkpoint says whether and how. `tool_format`: how the model
+    writes calls of tools, "auto" as its chat template teaches.
     """
 
     precision: Precision = "int8"
@@ -48,6 +50,7 @@ class ServeSettings:
     step_milliseconds: int = 500
     stall_seconds: int = 60
     pooling: str = ""
+    tool_format: str = AUTO
 
 
 _WORDS = {
@@ -55,6 +58,7 @@ _WORDS = {
     "cache_type": get_args(CacheType),
     "kernels": get_args(Kernels),
     "pooling": KINDS,
+    "tool_format": (AUTO, *FORMATS),
 }
 _RANGES = {
     "context": (1, 1 << 24),

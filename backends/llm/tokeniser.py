@@ -24,6 +24,11 @@ class Tokeniser:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._bytes = TokenBytes(tokenizer)
+        added = tokenizer.get_added_tokens_decoder().items()
+        self.added = {one.content: token for token, one in added}
+        """Tokens by their texts, which no others stand for."""
+        self.specials = {one.content: token for token, one in added if one.special}
+        """Those of them that `skip_special` leaves out."""
 
     def encode(self, text: str, *, special: bool = True) -> list[int]:
         """Tokens of a text; `special` adds what the model wants around it, such as its first

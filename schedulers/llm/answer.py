@@ -31,7 +31,7 @@ class Answer:
         self._stop_ids = frozenset((*ends, *request.stop_ids))
         self._ignored = frozenset(end_ids if request.ignore_end else ())
         self._seed = _seed(request.id) if request.seed is None else request.seed
-        self._detokeniser = Detokeniser(tokeniser, request.skip_special)
+        self._detokeniser = Detokeniser(tokeniser, request.skip_special, request.shown)
         self._stops = StopStrings(request.stop)
         self._prompt_scored = 1
         self._cached: int | None = None

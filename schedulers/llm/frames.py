@@ -208,18 +208,19 @@ def pack_request(request: GenerateRequest) -> tuple[Any, ...]:
         request.stop, request.stop_ids, request.min_tokens, request.ignore_end,
         None if request.seed is None else str(request.seed), request.prompt_logprobs,
         request.skip_special, request.principal, request.priority, request.deadline_s,
-        request.salt, None if grammar is None else (grammar.kind, grammar.text),
+        request.salt, None if grammar is None else (grammar.kind, grammar.text), request.shown,
     )  # fmt: skip
 
 
 def unpack_request(packed: tuple[Any, ...]) -> GenerateRequest:
     """Raises ValueError for sampling parameters that are out of their ranges."""
     (id, prompt, max_tokens, sampling, stop, stop_ids, min_tokens, ignore_end, seed, scores,
-     skip_special, principal, priority, deadline_s, salt, grammar) = packed  # fmt: skip
+     skip_special, principal, priority, deadline_s, salt, grammar, shown) = packed  # fmt: skip
     return GenerateRequest(
         id, unpack_tokens(prompt), max_tokens, SamplingParams(*sampling), stop, stop_ids,
         min_tokens, ignore_end, None if seed is None else int(seed), scores, skip_special,
         principal, priority, deadline_s, salt, None if grammar is None else GrammarSpec(*grammar),
+        shown,
     )  # fmt: skip
 
 

@@ -19,7 +19,8 @@ class GenerateRequest:
     limit ends it before. `seed`: None takes one from the request's id. `prompt_logprobs`: None, or
     how many likeliest tokens to report for each prompt token; the prompt is then computed without
     the prefix cache. `grammar`: what the answer must look like; the request waits while it is
-    compiled, and one that cannot be fails its own request. The rest is as in
+    compiled, and one that cannot be fails its own request. `shown`: special tokens, as text, that
+    `skip_special` does not leave out. The rest is as in
     `schedulers.llm.request.TokenRequest`.
     """
 
@@ -39,6 +40,7 @@ class GenerateRequest:
     deadline_s: float = NEVER
     salt: bytes = b""
     grammar: GrammarSpec | None = None
+    shown: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from backends.llm.chat import ChatTemplate, read_template
 from backends.llm.config import DecoderConfig
 from backends.llm.plan import plan_serving
+from backends.llm.tool_formats import ToolFormat
 from repository.model import ModelVersion
 from schedulers.llm.engine_tokeniser import EngineTokeniser
 
@@ -16,7 +17,8 @@ from schedulers.llm.engine_tokeniser import EngineTokeniser
 class Language:
     """`context`: most tokens of a prompt with its answer. `vocabulary`: how many tokens the model
     knows. `end_ids`: tokens that end an answer. `template`: None where the checkpoint has none.
-    `generates`, `embeds`: whether it answers GENERATE, EMBED (`schedulers.llm.asks`)."""
+    `generates`, `embeds`: whether it answers GENERATE, EMBED (`schedulers.llm.asks`). `tools`: how
+    it writes calls of tools, None where its template does not tell it of any."""
 
     tokeniser: EngineTokeniser
     template: ChatTemplate | None
@@ -25,18 +27,20 @@ class Language:
     end_ids: tuple[int, ...]
     generates: bool = True
     embeds: bool = False
+    tools: ToolFormat | None = None
 
 
 def read_language(version: ModelVersion) -> Language:
     """Of a version whose config is complete; blocks. Raises LoadFailed naming the file."""
     plan = plan_serving(version)
-    model = plan.model
+    model, template = plan.model, read_template(version.path)
     return Language(
         tokeniser=EngineTokeniser(),
-        template=read_template(version.path),
+        template=template,
         context=plan.context,
         vocabulary=model.vocabulary,
         end_ids=model.end_ids if isinstance(model, DecoderConfig) else (),
         generates=plan.embedding is None,
         embeds=plan.embedding is not None,
+        tools=None if template is None else template.tool_format(plan.settings.tool_format),
     )

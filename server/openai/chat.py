@@ -1,6 +1,5 @@
 """A chat completion as it is asked for: messages, tools, and how to answer. Pure."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -8,9 +7,10 @@ from typing import Any
 from backends.llm.chat import Chat, ChatTemplate
 from server.openai.fields import Fields
 from server.openai.options import MAX_LOGPROBS, MAX_TOKENS, Options, read_options
+from server.openai.tools import Calling, read_calls, read_tools
 from server.rest.openai_errors import BadField
 
-MAX_MESSAGES, MAX_PARTS, MAX_TOOLS, MAX_DOCUMENTS = 4096, 1024, 512, 1024
+MAX_MESSAGES, MAX_PARTS, MAX_DOCUMENTS = 4096, 1024, 1024
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
 _TEXTS = ("name", "tool_call_id", "reasoning_content", "reasoning", "thinking", "refusal")
@@ -22,7 +22,6 @@ _NOT_OFFERED: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("function_call", ("none",)),
     ("functions", ([],)),
     ("modalities", (["text"],)),
-    ("parallel_tool_calls", (True, False)),
     ("prediction", ()),
     ("reasoning_effort", ("none",)),
     ("verbosity", ("medium",)),
@@ -35,10 +34,12 @@ _NOT_OFFERED: tuple[tuple[str, tuple[Any, ...]], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class ChatAsked:
-    """`special`: the tokeniser adds its own tokens around what the template made."""
+    """`special`: the tokeniser adds its own tokens around what the template made. `calling`: the
+    tools that the answer may call."""
 
     chat: Chat
     special: bool
+    calling: Calling | None
     options: Options
 
 
@@ -47,17 +48,24 @@ def read_chat(fields: Fields) -> ChatAsked:
     fields.pass_over(("model",))
     for name, neutral in _NOT_OFFERED:
         fields.only(name, *neutral)
-    chat, special = read_conversation(fields, calls=True)
+    chat, special, calling = read_conversation(fields)
     options = read_options(fields, _max_tokens(fields), _logprobs(fields))
     fields.finish()
-    return ChatAsked(chat, special, options)
+    if calling is not None and options.shape is not None:
+        raise BadField(
+            f"{options.shape.field} would keep the model from calling tools; leave it out, or set "
+            "tool_choice to 'none'",
+            options.shape.field,
+        )
+    return ChatAsked(chat, special, calling, options)
 
 
-def read_conversation(fields: Fields, *, calls: bool) -> tuple[Chat, bool]:
-    """What the template is given; `calls`: tools would have to be called, which is not offered."""
+def read_conversation(fields: Fields) -> tuple[Chat, bool, Calling | None]:
+    """What the template is given, whether the tokeniser adds tokens, and what may be called."""
+    tools, calling = read_tools(fields)
     chat = Chat(
         messages=_messages(fields),
-        tools=_tools(fields, calls),
+        tools=tools,
         documents=fields.objects("documents", MAX_DOCUMENTS),
         continues=fields.flag("continue_final_message"),
         variables=_variables(fields),
@@ -68,7 +76,7 @@ def read_conversation(fields: Fields, *, calls: bool) -> tuple[Chat, bool]:
     special = fields.flag("add_special_tokens", False)
     if chat.continues:
         _refuse_unfit_to_continue(chat, asked)
-    return replace(chat, open_answer=asked is not False), special
+    return replace(chat, open_answer=asked is not False), special, calling
 
 
 def spoken(chat: Chat, template: ChatTemplate) -> Chat:
@@ -105,11 +113,13 @@ def _message(fields: Fields, name: str, value: Any) -> Mapping[str, Any]:
     if role not in ROLES:
         raise message.refused("role", role, "one of " + ", ".join(f"'{one}'" for one in ROLES))
     found: dict[str, Any] = {"role": role}
-    calls = _tool_calls(message) if role == "assistant" else None
+    calls = read_calls(message) if role == "assistant" else None
     found["content"] = _content(message, required=calls is None and role != "assistant")
     for text in _TEXTS:
         if (said := message.text(text)) is not None:
             found[text] = said
+    if role == "tool" and "tool_call_id" not in found:
+        message.needed("tool_call_id")
     if calls is not None:
         found["tool_calls"] = calls
     message.only("function_call")
@@ -144,54 +154,6 @@ def _part(message: Fields, name: str, value: Any) -> str:
         raise part.refused(kind, text, "a string")
     part.finish()
     return text
-
-
-def _tool_calls(message: Fields) -> list[Mapping[str, Any]] | None:
-    """Calls of an earlier answer; templates want their arguments as an object, not as text."""
-    calls = message.objects("tool_calls", MAX_TOOLS)
-    if not calls:
-        return None
-    found: list[Mapping[str, Any]] = []
-    for number, one in enumerate(calls):
-        call = Fields(one, message.path(f"tool_calls[{number}]"))
-        made = {"id": call.text("id"), "type": call.text("type") or "function"}
-        function = call.object("function")
-        if function is None:
-            raise call.refused("function", None, "an object with a name and arguments")
-        called = {"name": function.text("name") or "", "arguments": _arguments(function)}
-        function.finish()
-        call.pass_over(("index",))
-        call.finish()
-        found.append({**made, "function": called})
-    return found
-
-
-def _arguments(function: Fields) -> Any:
-    value = function.take("arguments")
-    if value is None or value == "":
-        return {}
-    try:
-        read = json.loads(value) if isinstance(value, str) else value
-    except (ValueError, RecursionError):
-        read = None
-    if not isinstance(read, dict):
-        raise function.refused("arguments", value, "a JSON object as text")
-    return read
-
-
-def _tools(fields: Fields, calls: bool) -> tuple[Mapping[str, Any], ...] | None:
-    tools = fields.objects("tools", MAX_TOOLS)
-    choice = fields.take("tool_choice")
-    if tools and calls and choice != "none":
-        raise BadField(
-            "tools cannot be called through this server; leave tools out, or set tool_choice to "
-            "'none' for the model to read what they are",
-            "tools",
-            "unsupported",
-        )
-    if choice not in (None, "none", "auto"):
-        raise BadField("tool_choice asks for a call, and there are no tools", "tool_choice")
-    return tools or None
 
 
 def _variables(fields: Fields) -> Mapping[str, Any] | None:

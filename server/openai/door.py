@@ -7,7 +7,9 @@ as events (`stream`).
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
+from uuid import uuid4
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -19,15 +21,21 @@ from server.codec.forwarding import Forwarding
 from server.dataplane import DataPlane
 from server.errors import NotReady
 from server.openai.caller import Caller, Found, admitted, find, find_again, recognise
+from server.openai.calls import CallsForm
 from server.openai.chat import read_chat
 from server.openai.completions import Prompt, read_completion
 from server.openai.embeddings import embedded, read_embedding
 from server.openai.endpoint import openai_row
 from server.openai.fields import Fields
-from server.openai.forms import ChatForm, TextForm
+from server.openai.forms import ChatForm, Form, TextForm
 from server.openai.generating import Asked, Generating
 from server.openai.listing import listed, listed_one
-from server.openai.texts import Texts, refuse_beyond_context, refuse_unknown_tokens
+from server.openai.texts import (
+    Texts,
+    refuse_beyond_context,
+    refuse_unknown_tokens,
+    refuse_untold,
+)
 from server.openai.tokens import read_detokenize, read_tokenize, tokenised
 from server.openai.work import submit
 from server.rest.endpoint import Row, json_response
@@ -85,11 +93,19 @@ class OpenAI:
         options = asked.options
 
         async def prompts(language: "Language") -> list[tuple[int, ...]]:
+            if asked.calling is not None:
+                refuse_untold(language, caller.model)
             return [await self._texts.of_chat(language, asked.chat, asked.special)]
 
         found, tokens = await self._made(request, caller, found, prompts)
         logprobs, scored = options.sampling.logprobs, options.prompt_logprobs
-        form = ChatForm(found.language.tokeniser, logprobs, scored)
+        chat_form = ChatForm(found.language.tokeniser, logprobs, scored)
+        form: Form = chat_form
+        format = found.language.tools
+        if asked.calling is not None and format is not None:
+            shape = asked.calling.shape(format)
+            options = replace(options, shape=shape, shown=format.markers)
+            form = CallsForm(chat_form, format, asked.calling, uuid4().hex)
         wanted = Asked("chatcmpl", "messages", options, tokens, scored)
         return await self._generating(caller, found).answer(request, wanted, form)
 

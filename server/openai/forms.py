@@ -43,11 +43,11 @@ class Form(Protocol):
     def whole(self, index: int, answer: Answer) -> Json:
         """An answer that has ended, as a choice."""
 
-    def opening(self, index: int, answer: Answer) -> Json | None:
+    def opening(self, index: int, answer: Answer) -> Sequence[Json]:
         """What stands before an answer's first piece; it has just begun."""
 
-    def piece(self, index: int, answer: Answer, output: Output) -> Json | None:
-        """What an output adds; None for nothing."""
+    def pieces(self, index: int, answer: Answer, output: Output) -> Sequence[Json]:
+        """What an output adds."""
 
 
 def whole(form: Form, head: Head, answers: Sequence[Answer], count: int) -> Json:
@@ -79,19 +79,21 @@ class ChatForm:
         }
         return found | _prompt_scores(self._tokeniser, answer, self._prompt_scores)
 
-    def opening(self, index: int, answer: Answer) -> Json | None:
-        return self._choice(index, {"role": "assistant", "content": ""})
+    def opening(self, index: int, answer: Answer) -> Sequence[Json]:
+        return [self.choice(index, {"role": "assistant", "content": ""})]
 
-    def piece(self, index: int, answer: Answer, output: Output) -> Json | None:
-        scores = _scores(output)
-        if not output.text and output.finish is None and not scores:
-            return None
-        found = self._choice(index, {"content": output.text} if output.text else {})
-        found["logprobs"] = self._scored(scores) if scores else None
-        return _ended(found, answer)
+    def pieces(self, index: int, answer: Answer, output: Output) -> Sequence[Json]:
+        delta = {"content": output.text} if output.text else {}
+        found = self.choice(index, delta, output)
+        if not delta and output.finish is None and found["logprobs"] is None:
+            return ()
+        return [_ended(found, answer)]
 
-    def _choice(self, index: int, delta: Json) -> Json:
-        return {"index": index, "delta": delta, "logprobs": None, "finish_reason": None}
+    def choice(self, index: int, delta: Json, output: Output | None = None) -> Json:
+        """A chunk's choice, with the log-probabilities of the output if there is one."""
+        scores = () if output is None else _scores(output)
+        logprobs = self._scored(scores) if scores else None
+        return {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": None}
 
     def _scored(self, scores: Sequence[Any]) -> Json | None:
         if self._logprobs is None:
@@ -129,21 +131,21 @@ class TextForm:
         }
         return found | _prompt_scores(self._tokeniser, answer, self._prompt_scores)
 
-    def opening(self, index: int, answer: Answer) -> Json | None:
+    def opening(self, index: int, answer: Answer) -> Sequence[Json]:
         if self._echoes is None:
-            return None
+            return ()
         found = self._choice(index, self._echoes[index])
         found["logprobs"] = self._scored(index, self._echoed(answer))
-        return found
+        return [found]
 
-    def piece(self, index: int, answer: Answer, output: Output) -> Json | None:
+    def pieces(self, index: int, answer: Answer, output: Output) -> Sequence[Json]:
         scores = () if answer.silent else _scores(output)
         text = "" if answer.silent else output.text
         if not text and output.finish is None and not scores:
-            return None
+            return ()
         found = self._choice(index, text)
         found["logprobs"] = self._scored(index, scores) if scores else None
-        return _ended(found, answer)
+        return [_ended(found, answer)]
 
     def _choice(self, index: int, text: str) -> Json:
         return {"index": index, "text": text, "logprobs": None, "finish_reason": None}

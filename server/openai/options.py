@@ -54,7 +54,8 @@ _NOT_OFFERED: tuple[tuple[str, tuple[Any, ...]], ...] = (
 @dataclass(frozen=True, slots=True)
 class Options:
     """`count`: answers to each prompt. `usage`: the stream ends with the counts of tokens;
-    `running_usage`: every chunk has them. `max_tokens`: None for what the context leaves."""
+    `running_usage`: every chunk has them. `max_tokens`: None for what the context leaves. `shown`:
+    special tokens that `skip_special` does not leave out."""
 
     count: int
     stream: bool
@@ -71,6 +72,7 @@ class Options:
     priority: int
     prompt_logprobs: int | None
     shape: Shape | None
+    shown: tuple[str, ...] = ()
 
     def seed_of(self, number: int) -> int | None:
         """Of the answer of this number: alike in every run, and no two alike in one."""

@@ -49,12 +49,12 @@ class Pieces:
         return (_event(last) if self.options.usage else b"") + _DONE
 
     def _choices(self, index: int, answer: Answer, output: Output) -> list[Json]:
-        found: list[Json | None] = []
+        found: list[Json] = []
         if answer.begun and not answer.opened:
             answer.opened = True
-            found.append(self.form.opening(index, answer))
-        found.append(self.form.piece(index, answer, output))
-        return [one for one in found if one is not None]
+            found += self.form.opening(index, answer)
+        found += self.form.pieces(index, answer, output)
+        return found
 
     def _event(self, choices: Sequence[Json]) -> bytes:
         document = self._document(choices)

@@ -60,6 +60,18 @@ class Texts:
         await self._renderer.close()
 
 
+def refuse_untold(language: "Language", model: str) -> None:
+    """Raises BadField where the model would never hear of the tools it may call."""
+    if language.template is not None and language.tools is None:
+        raise BadField(
+            f"the chat template of '{model}' does not look at tools, so that none can be called; "
+            "give its checkpoint a template that does, or leave tools out, or set tool_choice to "
+            "'none'",
+            "tools",
+            "unsupported",
+        )
+
+
 def _refuse_far_too_long(language: "Language", characters: int, name: str) -> None:
     """Nobody renders or tokenises what cannot fit. Raises BadField."""
     most = language.context * LONGEST_TOKEN

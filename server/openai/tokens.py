@@ -34,7 +34,7 @@ def read_tokenize(fields: Fields) -> TokenizeAsked:
     text: str | Chat
     if "messages" in fields:
         fields.only("chat_template")
-        text, special = read_conversation(fields, calls=False)
+        text, special, _ = read_conversation(fields)
     else:
         given = fields.needed("prompt")
         if not isinstance(given, str):

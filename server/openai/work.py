@@ -70,6 +70,7 @@ def requests_for(
             prompt_logprobs=scored,
             skip_special=options.skip_special,
             grammar=None if options.shape is None else options.shape.grammar,
+            shown=options.shown,
         )
         for number, answer in enumerate(answers)
     )

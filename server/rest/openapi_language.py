@@ -69,7 +69,14 @@ LANGUAGE_SCHEMAS: dict[str, Schema] = {
         ),
     ),
     "ChatRequest": members(
-        "model messages", model=_NAME, messages=items(_MESSAGE), logprobs=BOOLEAN, **_OPTIONS
+        "model messages",
+        model=_NAME,
+        messages=items(_MESSAGE),
+        logprobs=BOOLEAN,
+        tools=items({"type": "object"}),
+        tool_choice={"type": ["string", "object"]},
+        parallel_tool_calls=BOOLEAN,
+        **_OPTIONS,
     ),
     "CompletionRequest": members(
         "model prompt", model=_NAME, prompt=_PROMPT, echo=BOOLEAN, logprobs=NATURAL, **_OPTIONS

@@ -51,6 +51,7 @@ REQUEST = GenerateRequest(
     12.5,
     b"\0salt",
     GrammarSpec("json_schema", '{"type": "object"}'),
+    ("<tool_call>",),
 )
 SCORED = Scored(-0.5, 0, ((3, -0.5), (4, -1.5)))
 OUTPUTS = [
