@@ -6,6 +6,7 @@ ONNX model, 25 MB for a python model's process. What a process really takes is m
 loaded (`measured_bytes`).
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +20,9 @@ SESSION, THREAD = 1 * MIB, 1 * MIB
 """An ONNX session with its arena, and each instance that shares it."""
 WORKERS = {"pytorch": 320 * MIB, "python": 32 * MIB, "llm": 320 * MIB}
 """A worker process with its runtime imported, without the model."""
+CUDA_CONTEXT = 640 * MIB
+"""What a language model's process takes of its GPU beside the plan: CUDA's context, the libraries'
+workspaces, our kernels. An estimate that was not measured."""
 
 
 class Need(NamedTuple):
@@ -28,13 +32,14 @@ class Need(NamedTuple):
     wanted: int
 
 
-def need_of(version: ModelVersion, instances: int) -> Need:
-    """What `instances` instances of a version on one device take; reads the sizes of its files."""
+def need_of(version: ModelVersion, instances: int, device: str = "cpu") -> Need:
+    """What `instances` instances of a version on one device take of it, by the device's name; reads
+    the sizes of the version's files."""
     backend = version.config.backend
     if backend == "identity":
         return Need(0, 0)
     if backend == "llm":
-        return _language_need(version, instances)
+        return _language_need(version, instances, device)
     files = int(_file_bytes(version.path) * OVER_FILES)
     if backend in WORKERS:
         estimate = instances * (WORKERS[backend] + files)
@@ -43,13 +48,18 @@ def need_of(version: ModelVersion, instances: int) -> Need:
     return Need(estimate, estimate)
 
 
-def handed_down(version: ModelVersion, each: int) -> ModelVersion:
-    """The version with what was granted each instance in its config, where its backend is told."""
+def handed_down(version: ModelVersion, each: Iterable[tuple[str, int]]) -> ModelVersion:
+    """The version with what was granted its instances in its config, where its backend is told.
+
+    `each`: the name of a device, and the bytes that every instance has there. All instances have
+    one config, so the least of them counts.
+    """
     if version.config.backend != "llm":
         return version
     config = ModelConfig()
     config.CopyFrom(version.config)
-    config.parameters["memory_budget"].string_value = str(each - WORKERS["llm"])
+    budget = min(bytes - _beside_plan(device) for device, bytes in each)
+    config.parameters["memory_budget"].string_value = str(budget)
     return replace(version, config=config)
 
 
@@ -67,7 +77,12 @@ def measured_bytes(version: ModelVersion, instance: Any) -> int:
     return next((int(size[1]) * 1024 for size in sizes), 0)
 
 
-def _language_need(version: ModelVersion, instances: int) -> Need:
+def _beside_plan(device: str) -> int:
+    """What the process of a language model takes of a device, without the model."""
+    return WORKERS["llm"] if device == "cpu" else CUDA_CONTEXT
+
+
+def _language_need(version: ModelVersion, instances: int, device: str) -> Need:
     """A budget that the config names is a promise: not less is taken, not more asked for.
 
     Raises LoadFailed naming the parameter, or the field of config.json, that is wrong.
@@ -76,7 +91,7 @@ def _language_need(version: ModelVersion, instances: int) -> Need:
 
     plan = plan_serving(version)
     least = plan.budget if plan.settings.memory_budget else plan.least
-    process = WORKERS["llm"]
+    process = _beside_plan(device)
     return Need(instances * (least + process), instances * (plan.budget + process))
 
 

@@ -12,6 +12,7 @@ from backends.artefact import refuse
 from backends.errors import LoadFailed
 from backends.llm.chat import read_template
 from backends.llm.config import DecoderConfig
+from backends.llm.encoder_config import EncoderConfig
 from backends.llm.errors import BadCheckpoint, NoRoom, UnknownFamily
 from backends.llm.expected import expected_tensors
 from backends.llm.headers import hold_against, read_headers
@@ -65,6 +66,8 @@ class LanguageModels:
         config.ClearField("platform")
         _refuse_unserved(version)
         embedding = examine(version).embedding
+        if embedding is not None and isinstance(embedding.config, EncoderConfig):
+            _refuse_gpu(version)
         config.max_batch_size = 0
         config.model_transaction_policy.decoupled = embedding is None
         if embedding is None:
@@ -117,9 +120,13 @@ def _refuse_unserved(version: ModelVersion) -> None:
         )
     if len(written.model_warmup):
         refuse(version, "model_warmup is not for language models, which warm themselves")
-    for group in written.instance_group:
+
+
+def _refuse_gpu(version: ModelVersion) -> None:
+    """Of an encoder."""
+    for group in version.config.instance_group:
         if group.kind == group.KIND_GPU or group.gpus:
-            refuse(version, "instance_group asks for a GPU; language models run on KIND_CPU so far")
+            refuse(version, "instance_group asks for a GPU; encoders run on KIND_CPU so far")
 
 
 def _complete_tensors(

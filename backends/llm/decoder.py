@@ -13,7 +13,7 @@ from torch import Tensor
 from backends.llm.config import DecoderConfig, LayerConfig, RopeConfig
 from backends.llm.experts import mix
 from backends.llm.ops.seam import CacheType, Ops, Sight, Turn
-from backends.llm.pages import discard
+from backends.llm.pages import can_discard, discard
 from backends.llm.rope import rope_tables
 from backends.llm.rows import Batch
 from backends.llm.weights import Dense, Layer, Weights
@@ -36,7 +36,7 @@ class Decoder:
         self._weights = weights
         self._cache = ops.new_cache(config, blocks, cache_type)
         ropes = {layer.rope for layer in config.layers if layer.rope is not None}
-        tables = {rope: rope_tables(rope, context) for rope in ropes}
+        tables = {rope: _on(ops.device, rope_tables(rope, context)) for rope in ropes}
         self._turns = [
             _turn(config, layer, weight, tables)
             for layer, weight in zip(config.layers, weights.layers, strict=True)
@@ -44,15 +44,18 @@ class Decoder:
 
     @torch.inference_mode()
     def forward(self, batch: Batch) -> Tensor:
-        """Compute a batch, writing its keys and values; float32 logits [logit rows, vocabulary]."""
+        """Compute a batch, writing its keys and values; float32 logits [logit rows, vocabulary] on
+        the device, good until the next call."""
         return self._logits(self._last_rows(batch))
 
     @torch.inference_mode()
     def hidden(self, batch: Batch) -> Tensor:
-        """The same up to the head: float32 rows of the last layer [logit rows, hidden]."""
+        """The same up to the head: float32 rows of the last layer [logit rows, hidden], on the
+        device."""
         return self._last_rows(batch).float()
 
     def _last_rows(self, batch: Batch) -> Tensor:
+        batch = self.ops.place(batch)
         stream, delta = self._through_layers(batch)
         rows = batch.logit_rows
         if len(rows) != len(stream):
@@ -69,7 +72,14 @@ class Decoder:
 
     def discard(self, blocks: Sequence[int]) -> int:
         """Give the memory of blocks nobody uses back to the system; bytes that went."""
+        if not self.gives_back:
+            return 0
         return sum(discard(cache.tensors, blocks) for cache in self._cache)
+
+    @property
+    def gives_back(self) -> bool:
+        """Whether `discard` can do anything here."""
+        return can_discard(self.ops.device)
 
     @property
     def cache_bytes(self) -> int:
@@ -124,6 +134,11 @@ class Decoder:
             logits *= self.config.logit_scale
         cap = self.config.logit_cap
         return logits if cap is None else torch.tanh(logits / cap) * cap
+
+
+def _on(device: torch.device, tables: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    cosines, sines = tables
+    return cosines.to(device), sines.to(device)
 
 
 def _turn(

@@ -10,8 +10,9 @@ from backends.llm.checkpoint import Checkpoint
 from backends.llm.config import DecoderConfig
 from backends.llm.decoder import Decoder
 from backends.llm.embedding_plan import EmbeddingPlan
+from backends.llm.errors import DeviceLost
 from backends.llm.load import LoadSettings
-from backends.llm.ops.choose import choose_ops
+from backends.llm.ops.choose import choose_ops, open_device
 from backends.llm.rows import Span, pack
 from backends.llm.weights import load_weights
 
@@ -31,7 +32,7 @@ class DecoderRows:
 
     @classmethod
     def load(cls, folder: Path, plan: EmbeddingPlan, settings: LoadSettings) -> "DecoderRows":
-        """Raises BadCheckpoint naming the tensor."""
+        """Raises BadCheckpoint naming the tensor, or NoDevice."""
         config = plan.config
         assert isinstance(config, DecoderConfig), "an encoder is no decoder. This is a bug."
         ops = choose_ops(
@@ -40,6 +41,7 @@ class DecoderRows:
             settings.cache_type,
             settings.block_tokens,
             settings.compiled,
+            open_device(settings.device),
         )
         with Checkpoint(folder) as checkpoint:
             weights = load_weights(checkpoint, config, ops, settings.precision, head=False)
@@ -48,6 +50,7 @@ class DecoderRows:
         return cls(decoder, blocks, settings.step_tokens)
 
     def passes(self, texts: Sequence[Sequence[int]]) -> Iterator[list[tuple[int, Tensor]]]:
+        """Raises DeviceLost, after which no other pass will do better."""
         for group in self._groups(texts):
             spans: list[tuple[int, Span]] = []
             room = self._step_tokens
@@ -80,5 +83,9 @@ class DecoderRows:
 
     def _pass(self, spans: Sequence[tuple[int, Span]]) -> list[tuple[int, Tensor]]:
         batch = pack([span for _, span in spans], self._decoder.ops.block_tokens)
-        rows = torch.split(self._decoder.hidden(batch), [span.logits for _, span in spans])
+        try:
+            found = self._decoder.hidden(batch).cpu()
+        except torch.AcceleratorError as error:
+            raise DeviceLost(str(error)) from error
+        rows = torch.split(found, [span.logits for _, span in spans])
         return [(index, part) for (index, _), part in zip(spans, rows, strict=True)]

@@ -133,7 +133,7 @@ class EncoderRows:
 
 
 def open_embedder(folder: Path, settings: LoadSettings, pooling: str = "") -> Embedder:
-    """Raises BadCheckpoint, UnknownFamily or NoRoom, all of them LoadFailed."""
+    """Raises BadCheckpoint, UnknownFamily, NoRoom or NoDevice, all of them LoadFailed."""
     plan = read_embedding(folder, pooling, settings.context or 0)
     if plan is None:
         raise BadCheckpoint("the checkpoint has no modules.json and no pooling was asked for")

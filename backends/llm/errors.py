@@ -4,8 +4,10 @@ BackendError (backends/errors.py)
 └── LoadFailed (backends/errors.py)
     ├── BadCheckpoint      a file is missing or contradicts itself: names the file and the field
     ├── UnknownFamily      an architecture this decoder does not know; names those it knows
-    └── NoRoom             the memory budget is too small; says how much would do
+    ├── NoRoom             the memory budget is too small; says how much would do
+    └── NoDevice           the GPU that was asked for is not there; says what torch sees
 GrammarInvalid             a request's grammar cannot be followed; names the fault
+DeviceLost                 (internal) the device has failed; only a new process can use it again
 NoKernels                  (internal) the compiled kernels cannot be had; torch serves instead
 """
 
@@ -22,6 +24,14 @@ class UnknownFamily(LoadFailed):
 
 class NoRoom(LoadFailed):
     """A model does not fit the memory it was granted."""
+
+
+class NoDevice(LoadFailed):
+    """A GPU that this process cannot use."""
+
+
+class DeviceLost(Exception):
+    """The device does nothing for this process any more; the message has its reason."""
 
 
 class NoKernels(Exception):

@@ -10,9 +10,11 @@ from backends.llm.config import DecoderConfig
 from backends.llm.decoder import Decoder
 from backends.llm.errors import BadCheckpoint, NoRoom
 from backends.llm.families import read_config
+from backends.llm.graphs import RecordingDecoder
 from backends.llm.memory import Layout, MemoryPlan, plan_memory
-from backends.llm.ops.choose import choose_ops
+from backends.llm.ops.choose import choose_ops, open_device
 from backends.llm.ops.seam import CacheType, Precision
+from backends.llm.pick import choose_pick
 from backends.llm.runner import Runner
 from backends.llm.tokeniser import Tokeniser, read_tokeniser
 from backends.llm.weights import load_weights
@@ -27,7 +29,8 @@ class LoadSettings:
 
     `memory_budget`: bytes for weights, keys and values, and a step together. `context`: longest
     sequence in tokens; None for the model's own. `step_tokens`: most tokens of one step.
-    `compiled`: False computes in plain torch even where our kernels would serve.
+    `compiled`: False computes in plain torch even where our kernels would serve. `device`: "cpu",
+    or "cuda:N", and then the process uses that GPU alone.
     """
 
     memory_budget: int
@@ -37,6 +40,7 @@ class LoadSettings:
     context: int | None = None
     step_tokens: int = 256
     compiled: bool = True
+    device: str = "cpu"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,7 @@ def use_threads(count: int) -> None:
 
 
 def load(folder: Path, settings: LoadSettings) -> Loaded:
-    """Raises BadCheckpoint, UnknownFamily or NoRoom, all of them LoadFailed."""
+    """Raises BadCheckpoint, UnknownFamily, NoRoom or NoDevice, all of them LoadFailed."""
     config = read_config(folder)
     tokeniser = read_tokeniser(folder)
     context = _context(config, settings)
@@ -67,15 +71,18 @@ def load(folder: Path, settings: LoadSettings) -> Loaded:
         settings.cache_type,
         settings.block_tokens,
         settings.compiled,
+        open_device(settings.device),
     )
     width = 4 if settings.precision == "float32" else 2
     layout = Layout(settings.precision, settings.cache_type, width, settings.block_tokens)
     plan = plan_memory(config, layout, settings.memory_budget, context, settings.step_tokens)
     with Checkpoint(folder) as checkpoint:
         weights = load_weights(checkpoint, config, ops, settings.precision)
-    decoder = Decoder(config, weights, ops, context, plan.blocks, settings.cache_type)
+    make = RecordingDecoder if ops.replays else Decoder
+    decoder = make(config, weights, ops, context, plan.blocks, settings.cache_type)
     _check_plan(plan, weights.bytes, decoder.cache_bytes)
-    return Loaded(Runner(decoder), tokeniser, config, plan, context, ops.name)
+    runner = Runner(decoder, choose_pick(settings.compiled))
+    return Loaded(runner, tokeniser, config, plan, context, ops.name)
 
 
 def _context(config: DecoderConfig, settings: LoadSettings) -> int:

@@ -5,10 +5,16 @@ import mmap
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
+import torch
 from torch import Tensor
 
 _DONTNEED = 4
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+
+
+def can_discard(device: torch.device) -> bool:
+    """Whether memory of tensors on a device can be given back while they live."""
+    return _LIBC is not None and device.type == "cpu"
 
 
 def discard(tensors: Iterable[Tensor], blocks: Sequence[int]) -> int:

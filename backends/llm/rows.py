@@ -54,9 +54,27 @@ class Batch:
     logit_rows: Tensor
     places: tuple[Place, ...]
 
+    @property
+    def device(self) -> torch.device:
+        return self.tokens.device
+
+    def to(self, device: torch.device) -> "Batch":
+        """The same on a device; itself where it is there already."""
+        if self.device == device:
+            return self
+        return Batch(
+            self.tokens.to(device),
+            self.positions.to(device),
+            self.slots.to(device),
+            self.span_of.to(device),
+            self.tables.to(device),
+            self.logit_rows.to(device),
+            self.places,
+        )
+
 
 def pack(spans: Sequence[Span], block_tokens: int) -> Batch:
-    """Lay spans end to end."""
+    """Lay spans end to end, on the CPU."""
     tokens: list[int] = []
     positions: list[int] = []
     slots: list[int] = []

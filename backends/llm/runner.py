@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 
 from backends.llm.decoder import Decoder
+from backends.llm.errors import DeviceLost
 from backends.llm.likelihood import score
 from backends.llm.penalties import Draw
+from backends.llm.pick import Pick, pick_plainly
 from backends.llm.rows import Span, pack
 from backends.llm.sampling import Sampled, sample
 from backends.llm.scored import Scored
@@ -46,19 +48,30 @@ class Done:
 
 
 class Runner:
-    """A decoder that is given jobs; not shared between threads."""
+    """A decoder that is given jobs, and what chooses tokens; not shared between threads."""
 
-    def __init__(self, decoder: Decoder) -> None:
+    def __init__(self, decoder: Decoder, pick: Pick = pick_plainly) -> None:
         self._decoder = decoder
+        self._pick = pick
 
     @torch.inference_mode()
     def run(self, jobs: Sequence[Job]) -> list[Done]:
-        """Compute all jobs in one pass, and choose tokens for those that draw."""
+        """Compute all jobs in one pass, and choose tokens for those that draw.
+
+        Raises DeviceLost, after which no other call will do better; and whatever torch raises, of
+        these jobs alone.
+        """
+        try:
+            return self._run(jobs)
+        except torch.AcceleratorError as error:
+            raise DeviceLost(str(error)) from error
+
+    def _run(self, jobs: Sequence[Job]) -> list[Done]:
         spans = [Span(job.tokens, job.start, job.blocks, _logit_rows(job)) for job in jobs]
         logits = self._decoder.forward(pack(spans, self._decoder.ops.block_tokens))
         parts = torch.split(logits, [span.logits for span in spans])
         done = [
-            Done(None, _score_prompt(job, part) if job.score_prompt is not None else ())
+            Done(None, _score_prompt(job, part.cpu()) if job.score_prompt is not None else ())
             for job, part in zip(jobs, parts, strict=True)
         ]
         return self._sample(jobs, logits, spans, done)
@@ -71,6 +84,11 @@ class Runner:
     def discard(self, blocks: Sequence[int]) -> int:
         """Give the memory of blocks nobody uses back to the system; bytes that went."""
         return self._decoder.discard(blocks)
+
+    @property
+    def gives_back(self) -> bool:
+        """Whether `discard` can do anything here."""
+        return self._decoder.gives_back
 
     def _sample(
         self, jobs: Sequence[Job], logits: Tensor, spans: Sequence[Span], done: list[Done]
@@ -85,7 +103,7 @@ class Runner:
             return done
         chosen = logits if len(rows) == len(logits) else logits[rows]
         draws = [draw for job in jobs if (draw := job.draw) is not None]
-        for index, sampled in zip(drawing, sample(chosen, draws), strict=True):
+        for index, sampled in zip(drawing, sample(chosen.cpu(), draws, self._pick), strict=True):
             done[index] = replace(done[index], sampled=sampled)
         return done
 

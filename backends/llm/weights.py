@@ -193,7 +193,7 @@ class _Reader:
         return (weight + self._config.norm_offset).contiguous()
 
     def _float(self, name: str, *shape: int) -> Tensor:
-        tensor = self._tensor(name, *shape).float().contiguous()
+        tensor = self._tensor(name, *shape).to(self._ops.device, torch.float32).contiguous()
         self._bytes += tensor.nbytes
         return tensor
 

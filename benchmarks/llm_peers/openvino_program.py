@@ -1,11 +1,13 @@
 """OpenVINO GenAI's continuous batching: `python openvino_program.py FOLDER THREADS`.
 
 FOLDER is what `optimum-cli export openvino` wrote. Activations quantised in groups of 64 and a
-bfloat16 cache served best on a CPU without AMX; the defaults are slower.
+bfloat16 cache served best on a CPU without AMX; the defaults are slower. On a CPU without bfloat16
+the cache is float32: OpenVINO takes no other there.
 """
 
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import openvino as ov
@@ -21,11 +23,15 @@ def main() -> None:
     scheduler.dynamic_split_fuse = True
     options = {
         "INFERENCE_NUM_THREADS": int(sys.argv[2]),
-        "KV_CACHE_PRECISION": "bf16",
+        "KV_CACHE_PRECISION": "bf16" if multiplies_bfloat16() else "f32",
         "DYNAMIC_QUANTIZATION_GROUP_SIZE": "64",
     }
     pipeline = genai.ContinuousBatchingPipeline(sys.argv[1], scheduler, "CPU", options)
     answer(lambda asks: step_through(pipeline, asks))
+
+
+def multiplies_bfloat16() -> bool:
+    return "avx512_bf16" in Path("/proc/cpuinfo").read_text()
 
 
 def step_through(pipeline: genai.ContinuousBatchingPipeline, asks: Asks) -> Arrivals:

@@ -1,9 +1,11 @@
 """transformers' own generation: one by one, in static batches, or with continuous batching.
 
-`python transformers_program.py FOLDER THREADS MODE`, MODE a batch size or "continuous".
+`python transformers_program.py FOLDER THREADS MODE`, MODE a batch size or "continuous". In bfloat16, or
+in float32 on a CPU that has no products of bfloat16: several times as fast there.
 """
 
 import sys
+from pathlib import Path
 
 import torch
 from told import Arrivals, Asks, answer
@@ -13,7 +15,9 @@ from transformers import AutoModelForCausalLM, GenerationConfig
 def main() -> None:
     folder, threads, mode = sys.argv[1], int(sys.argv[2]), sys.argv[3]
     torch.set_num_threads(threads)
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).eval()
+    bfloat16 = "avx512_bf16" in Path("/proc/cpuinfo").read_text()
+    dtype = torch.bfloat16 if bfloat16 else torch.float32
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).eval()
     if mode == "continuous":
         answer(lambda asks: continuous(model, asks))
     else:

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Generator
 
 from backends.llm.embedder import Embedder, Vectors
+from backends.llm.errors import DeviceLost
 from schedulers.llm.frames import (
     Cancel,
     Embed,
@@ -57,7 +58,7 @@ class Embedding:
                     self._say(Refused(request[0], "invalid", "this model gives no text"))
 
     def step(self) -> None:
-        """One pass; the vectors after the last of them."""
+        """One pass; the vectors after the last of them. Raises DeviceLost: the process ends."""
         began_ns = time.monotonic_ns()
         if self._passes is None:
             self._begin(began_ns)
@@ -67,6 +68,8 @@ class Embedding:
             next(self._passes)
         except StopIteration as done:
             self._answer(done.value)
+        except DeviceLost:
+            raise
         except Exception as error:  # noqa: BLE001 (every request of the pass hears of it)
             for id in self._current:
                 self._say(Embedded(id, b"", f"the model could not compute: {error}"))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
+from backends.llm.errors import DeviceLost
 from backends.llm.grammar_spec import Grammar, GrammarSpec
 from backends.llm.runner import Done, Job, Runner
 from backends.llm.tokeniser import Tokeniser
@@ -73,7 +74,10 @@ class Engine:
 
     def shrink(self, blocks: int) -> int:
         """Give the memory of about so many blocks back that hold nothing or are only cached, and
-        do without them until `grow`; bytes that went, which is what whole pages there were."""
+        do without them until `grow`; bytes that went, which is what whole pages there were. None
+        go, and nothing changes, where the device cannot give them back."""
+        if not self._runner.gives_back:
+            return 0
         return self._give_back(self._scheduler.withdraw(blocks))
 
     def grow(self, blocks: int) -> int:
@@ -109,7 +113,8 @@ class Engine:
         return self._scheduler.finish(id)
 
     def step(self, now_s: float) -> list[Output]:
-        """Compute one step. What fails is told to the requests concerned, never raised."""
+        """Compute one step. What fails is told to the requests concerned, and not raised, unless it
+        is the device: DeviceLost ends the process, and the next one is asked again."""
         outputs = self._take_grammars()
         step = self._scheduler.schedule(now_s)
         outputs += [self._end(one.id, one.reason, one.message) for one in step.ended]
@@ -118,6 +123,8 @@ class Engine:
             return outputs
         try:
             results = dict(zip(jobs, self._runner.run([*jobs.values()]), strict=True))
+        except DeviceLost:
+            raise
         except Exception as error:  # noqa: BLE001 (every request of the step hears of it)
             message = f"the model could not compute: {error}"
             return outputs + [self._end(chunk.id, Finish.FAILED, message) for chunk in jobs]

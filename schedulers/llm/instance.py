@@ -7,6 +7,7 @@ thing it does not do is `execute`: `schedulers.llm.language_scheduler` posts req
 import contextlib
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 
 from backends.errors import LoadFailed
 from backends.host.channel import Received
@@ -26,7 +27,7 @@ _TERMINATE_SECS = 1.0
 def start_engine(version: ModelVersion, device: Device, name: str) -> "EngineInstance":
     """An engine that has loaded a version whose config is complete; blocks. Raises LoadFailed."""
     threads = read_settings(version).threads or device.threads
-    return EngineInstance(version, Device("cpu", device.index, threads), name)
+    return EngineInstance(version, replace(device, threads=threads), name)
 
 
 class EngineInstance(HostedInstance):

@@ -32,10 +32,11 @@ class Opened:
     tokeniser: Tokeniser
 
 
-def open_generating(folder: Path, plan: ServePlan, wake: Callable[[], None]) -> Opened:
-    """The engine a plan makes of a checkpoint folder; `wake()` is called, from any thread, when a
-    grammar has been compiled. Raises LoadFailed with the file or field that is wrong."""
-    model = load(folder, _settings(plan))
+def open_generating(folder: Path, plan: ServePlan, device: str, wake: Callable[[], None]) -> Opened:
+    """The engine a plan makes of a checkpoint folder on "cpu" or "cuda:N"; `wake()` is called, from
+    any thread, when a grammar has been compiled. Raises LoadFailed with what is wrong: the file or
+    field, or the device."""
+    model = load(folder, _settings(plan, device))
     limits = Limits(
         step_tokens=plan.settings.step_tokens,
         step_s=plan.settings.step_milliseconds / 1e3,
@@ -65,12 +66,12 @@ def open_generating(folder: Path, plan: ServePlan, wake: Callable[[], None]) -> 
     return Opened(engine, facts, model.tokeniser)
 
 
-def open_embedding(folder: Path, plan: ServePlan) -> Embedder:
-    """Raises LoadFailed with the file or field that is wrong."""
-    return open_embedder(folder, _settings(plan), plan.settings.pooling)
+def open_embedding(folder: Path, plan: ServePlan, device: str) -> Embedder:
+    """Raises LoadFailed with what is wrong: the file or field, or the device."""
+    return open_embedder(folder, _settings(plan, device), plan.settings.pooling)
 
 
-def _settings(plan: ServePlan) -> LoadSettings:
+def _settings(plan: ServePlan, device: str) -> LoadSettings:
     settings = plan.settings
     return LoadSettings(
         memory_budget=plan.budget,
@@ -80,6 +81,7 @@ def _settings(plan: ServePlan) -> LoadSettings:
         context=plan.context,
         step_tokens=settings.step_tokens,
         compiled=settings.kernels == "auto",
+        device=device,
     )
 
 

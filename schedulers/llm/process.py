@@ -41,7 +41,7 @@ def main(channel_fd: int, pulse_fd: int, parent_pid: int) -> None:
         return
     gc.collect()
     gc.freeze()
-    channel.send(encode(Loaded(request.config, "cpu", 0, streams=False)))
+    channel.send(encode(Loaded(request.config, _device(request), 0, streams=False)))
     loop.run(work)
 
 
@@ -56,11 +56,18 @@ def _load(request: Load, loop: Loop, inbox: Inbox) -> Work:
     )
     plan = examine(version)
     use_threads(request.threads)
-    return (_generating if plan.embedding is None else _embedding)(version.path, plan, loop, inbox)
+    if plan.embedding is None:
+        return _generating(version.path, plan, _device(request), loop, inbox)
+    return _embedding(version.path, plan, _device(request), loop)
 
 
-def _generating(folder: Path, plan: ServePlan, loop: Loop, inbox: Inbox) -> Work:
-    opened = open_generating(folder, plan, lambda: inbox.put(None))
+def _device(request: Load) -> str:
+    """As torch names it."""
+    return "cpu" if request.kind == "cpu" else f"{request.kind}:{request.device_index}"
+
+
+def _generating(folder: Path, plan: ServePlan, device: str, loop: Loop, inbox: Inbox) -> Work:
+    opened = open_generating(folder, plan, device, lambda: inbox.put(None))
     facts = opened.facts
     _log.info(
         "computes with %s; %d MiB of weights, %d blocks of %d tokens",
@@ -74,8 +81,8 @@ def _generating(folder: Path, plan: ServePlan, loop: Loop, inbox: Inbox) -> Work
     return Generating(opened.engine, facts.block_bytes, loop.say)
 
 
-def _embedding(folder: Path, plan: ServePlan, loop: Loop, inbox: Inbox) -> Work:
-    embedder = open_embedding(folder, plan)
+def _embedding(folder: Path, plan: ServePlan, device: str, loop: Loop) -> Work:
+    embedder = open_embedding(folder, plan, device)
     _log.info("embeds with %s, into %d dimensions", embedder.ops, embedder.dimensions)
     tokeniser = read_tokeniser(folder)
     table = tokeniser.table(plan.model.vocabulary)

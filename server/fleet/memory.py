@@ -83,10 +83,11 @@ class Memory:
 
     async def take(self, version: ModelVersion, placements: Sequence[Placement]) -> Held:
         """Have memory granted for instances of a completed version. Raises LoadFailed."""
-        wants = [
-            Want(device_name(device), count, await asyncio.to_thread(need_of, version, count))
-            for device, count in placements
-        ]
+        wants = []
+        for device, count in placements:
+            name = device_name(device)
+            need = await asyncio.to_thread(need_of, version, count, name)
+            wants.append(Want(name, count, need))
         try:
             return await self.grant(f"{version.name} version {version.number}", wants)
         except OverBudget as error:
@@ -112,8 +113,10 @@ class Memory:
 
     def budgeted(self, version: ModelVersion, held: Held) -> ModelVersion:
         """The version as it is to be loaded: told how much memory each of its instances has."""
-        each = min((share.grant.bytes // share.instances for share in held.shares), default=0)
-        return handed_down(version, each)
+        return handed_down(
+            version,
+            ((one.grant.device, one.grant.bytes // one.instances) for one in held.shares),
+        )
 
     def add(self, held: Held, more: Held) -> None:
         """`held` holds what `more` held, too."""

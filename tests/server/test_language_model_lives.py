@@ -188,7 +188,7 @@ BROKEN: dict[str, tuple[Callable[[Path], None] | None, str, str]] = {
     "no_room": (None, parameters(memory_budget="1MiB"), "memory budget of 1 MiB is too small"),
     "too_long": (None, parameters(context=10_000), "context is 10000"),
     "batches": (None, "max_batch_size: 4", "set the parameter max_running instead"),
-    "on_gpu": (None, "instance_group { kind: KIND_GPU }", "KIND_CPU"),
+    "on_gpu": (None, "instance_group { kind: KIND_GPU gpus: 99 }", "this machine has"),
 }
 
 

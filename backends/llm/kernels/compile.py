@@ -7,6 +7,7 @@ the compiler and torch's version: a change of any of them compiles anew.
 import os
 import stat
 import subprocess
+from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -16,7 +17,26 @@ import torch
 
 from backends.llm.errors import NoKernels
 
-NEEDED = frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_bf16", "avx512_vnni"})
+
+@dataclass(frozen=True, slots=True)
+class Instructions:
+    """A set of instructions that there are kernels for, in the folder of its name.
+
+    `needed`: what the CPU must have for it, in Linux's words.
+    """
+
+    name: str
+    needed: frozenset[str]
+
+
+SETS = (
+    Instructions(
+        "avx512",
+        frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_bf16", "avx512_vnni"}),
+    ),
+    Instructions("avx2", frozenset({"avx2", "fma"})),
+)
+"""Best first."""
 FLAGS = (
     "-O3", "-march=native", "-std=c++17", "-fno-math-errno", "-fno-trapping-math", "-fPIC",
     "-shared", "-fopenmp",
@@ -30,15 +50,21 @@ def compiled_library() -> Path:
 
     Raises NoKernels when this CPU lacks the instructions, there is no compiler, or it fails.
     """
-    missing = NEEDED - cpu_flags()
-    if missing:
-        raise NoKernels(f"this CPU lacks {', '.join(sorted(missing))}")
-    sources = sorted(_SOURCES.glob("*.cpp"))
+    sources = [*sorted(_SOURCES.glob("*.cpp")), *sorted((_SOURCES / instructions().name).iterdir())]
     library = _cache_folder() / f"kernels-{_fingerprint(sources)}.so"
     if not library.is_file():
         _compile(sources, library)
     _refuse_strangers(library)
     return library
+
+
+def instructions() -> Instructions:
+    """The best set of instructions this CPU has kernels for. Raises NoKernels."""
+    found = next((one for one in SETS if one.needed <= cpu_flags()), None)
+    if found is None:
+        missing = ", ".join(sorted(SETS[-1].needed - cpu_flags()))
+        raise NoKernels(f"this CPU lacks {missing}")
+    return found
 
 
 @cache
@@ -55,7 +81,8 @@ def cpu_flags() -> frozenset[str]:
 def _compile(sources: list[Path], library: Path) -> None:
     with TemporaryDirectory(dir=library.parent) as folder:
         made = Path(folder) / library.name
-        command = ["g++", *FLAGS, *map(str, sources), *_openmp(), "-o", str(made)]
+        compiled = [str(source) for source in sources if source.suffix == ".cpp"]
+        command = ["g++", *FLAGS, *compiled, *_openmp(), "-o", str(made)]
         try:
             done = subprocess.run(
                 command, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S, check=False
@@ -78,7 +105,7 @@ def _openmp() -> list[str]:
 
 def _fingerprint(sources: list[Path]) -> str:
     digest = sha256()
-    for source in [*sources, *sorted(_SOURCES.glob("*.h"))]:
+    for source in sources:
         digest.update(source.read_bytes())
     about = [*FLAGS, torch.__version__, str(Path(torch.__file__).parent), *sorted(cpu_flags())]
     digest.update("\n".join([*about, _compiler()]).encode())

@@ -22,6 +22,7 @@ _SIGNATURES = {
     "gate": [_P, _P, _I, _I, _I],
     "store_kv": [_P] * 5 + [_I] + [_P] * 2 + [_F] + [_P] * 2 + [_I] * 5,
     "attend": [_P] * 6 + [_I] * 7 + [_F] * 2,
+    "sample_rows": [_P] * 3 + [_I] * 2,
 }
 
 

@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from backends.llm.config import DecoderConfig
-from backends.llm.errors import NoKernels
+from backends.llm.errors import NoDevice, NoKernels
 from backends.llm.kernels.library import kernels
 from backends.llm.ops.compiled import CompiledOps, pack_linear
+from backends.llm.ops.cuda import CudaOps, triton_kernels
 from backends.llm.ops.linears import make_linear
-from backends.llm.ops.reference import TorchOps
+from backends.llm.ops.reference import CPU, TorchOps
 from backends.llm.ops.seam import CacheType, Linear, Ops, Precision
 
 log = logging.getLogger(__name__)
@@ -25,11 +26,15 @@ def choose_ops(
     cache_type: CacheType,
     block_tokens: int,
     compiled: bool = True,
+    device: torch.device = CPU,
 ) -> Ops:
     """Our kernels if they can be had and suit the model, else plain torch, with one log line.
 
-    `compiled` False takes plain torch in any case.
+    `compiled` False takes plain torch in any case. A `device` other than the CPU is one that
+    `open_device` gave.
     """
+    if device.type == "cuda":
+        return _choose_cuda(config, precision, block_tokens, compiled, device)
     if precision == "float32":
         return TorchOps(config, torch.float32, block_tokens)
     reason = "it was asked for"
@@ -41,6 +46,44 @@ def choose_ops(
     log.warning("language model computes in plain torch, which is slower: %s", reason)
     between = torch.float32 if precision == "int8" else None
     return TorchOps(config, torch.bfloat16, block_tokens, between)
+
+
+def open_device(name: str) -> torch.device:
+    """The device of that name, "cpu" or "cuda:N", made the process's own: kernels run on the
+    current one. Raises NoDevice."""
+    device = torch.device(name)
+    if device.type == "cpu":
+        return device
+    seen = torch.cuda.device_count()
+    if device.index >= seen:
+        raise NoDevice(
+            f"{name} was asked for, but torch {torch.__version__} sees {seen} CUDA devices; use "
+            "instance_group KIND_CPU"
+        )
+    try:
+        torch.cuda.set_device(device)
+        torch.cuda.synchronize(device)
+    except RuntimeError as error:
+        raise NoDevice(f"{name} cannot be used: {error}") from error
+    return device
+
+
+def _choose_cuda(
+    config: DecoderConfig,
+    precision: Precision,
+    block_tokens: int,
+    compiled: bool,
+    device: torch.device,
+) -> Ops:
+    dtype = torch.float32 if precision == "float32" else torch.bfloat16
+    reason = "it was asked for"
+    if compiled:
+        try:
+            return CudaOps(config, dtype, block_tokens, device, triton_kernels())
+        except NoKernels as error:
+            reason = str(error)
+    log.warning("language model computes in plain torch on the GPU, which is slower: %s", reason)
+    return CudaOps(config, dtype, block_tokens, device, None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ _LINEARS: dict[Precision, type[CompiledBf16 | CompiledInt8 | CompiledInt4]] = {
 @dataclass(frozen=True, slots=True)
 class BlockCache:
     """Keys and values of one layer, bfloat16 [blocks, numbers of one], in the layout of
-    `kernels/attention.cpp`."""
+    `kernels/avx512/attention.cpp`."""
 
     keys: Tensor
     values: Tensor

@@ -6,8 +6,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from backends.llm.kernels.compile import cpu_flags
 from backends.llm.ops.seam import Linear, Precision
 from backends.llm.quantise import GROUP, quantise_int4, quantise_int8
+
+RESTORED_BYTES = 2**21
+"""Of float32 weights that exist at a time: they stay in a core's cache."""
 
 
 class PlainLinear:
@@ -37,8 +41,34 @@ class ReorderedLinear:
         return result
 
 
+class RestoredLinear:
+    """bfloat16 weights, restored to float32 some outputs at a time while they are multiplied: for
+    CPUs on which torch multiplies bfloat16 number by number, several times as slowly."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        self._weight = weight.to(torch.bfloat16).contiguous()
+        self._bias = None if bias is None else bias.float()
+        self._step = max(1, RESTORED_BYTES // (4 * weight.shape[1]))
+        self.bytes = self._weight.nbytes
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        exact = rows.float()
+        outputs = len(self._weight)
+        result = torch.empty(len(rows), outputs)
+        for first in range(0, outputs, self._step):
+            part = slice(first, first + self._step)
+            torch.mm(exact, self._weight[part].float().t(), out=result[:, part])
+        if self._bias is not None:
+            result += self._bias
+        return result.to(rows.dtype)
+
+
 class Int8Linear:
-    """int8 weights; the input is quantised to int8 with a scale per row, then multiplied whole."""
+    """int8 weights; the input is quantised to int8 with a scale per row, then multiplied whole.
+
+    To 7 bits where the CPU lacks VNNI: oneDNN adds two products up in 16 bits there, and what does
+    not fit is cut off.
+    """
 
     def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
         values, scales = quantise_int8(weight)
@@ -47,16 +77,18 @@ class Int8Linear:
         self._zeros = torch.zeros(len(values), dtype=torch.int64)
         self._bias = None if bias is None else bias.float()
         self._dtype = dtype
+        self._most = 127 if adds_bytes_in_32_bits() else 63
         self.bytes = values.nbytes + scales.nbytes
 
     def __call__(self, rows: Tensor) -> Tensor:
         # oneDNN knows one scale for all rows; with 1 for it, each row's own can be applied after.
-        row_scales = rows.abs().amax(1, keepdim=True).float().clamp_min_(1e-30).div_(127)
+        row_scales = rows.abs().amax(1, keepdim=True).float().clamp_min_(1e-30).div_(self._most)
         # By way of int8, because torch turns floats into uint8 one by one (eight times as slow).
         whole = rows.div(row_scales).round_().to(torch.int8)
-        shifted = whole.view(torch.uint8).bitwise_xor_(128)
+        zero = self._most + 1
+        shifted = whole.view(torch.uint8).add_(zero)  # around, where it is negative
         result: Tensor = torch.ops.onednn.qlinear_pointwise(
-            shifted, 1.0, 128, self._weight, self._scales, self._zeros, None,
+            shifted, 1.0, zero, self._weight, self._scales, self._zeros, None,
             1.0, 0, torch.float32, "none", [], "",
         )  # fmt: skip
         result.mul_(row_scales)
@@ -96,7 +128,15 @@ def make_linear(
         return Int8Linear(weight, bias, torch.float32 if wide else dtype)
     if dtype is torch.bfloat16 and multiplies_bfloat16():
         return ReorderedLinear(weight, bias)
+    if dtype is torch.bfloat16:
+        return RestoredLinear(weight, bias)
     return PlainLinear(weight, bias, dtype)
+
+
+@cache
+def adds_bytes_in_32_bits() -> bool:
+    """Whether this CPU has VNNI: products of bytes are added up in 32 bits, where they fit."""
+    return not {"avx512_vnni", "avx_vnni"}.isdisjoint(cpu_flags())
 
 
 @cache

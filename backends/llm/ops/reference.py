@@ -14,6 +14,8 @@ from backends.llm.ops.torch_attention import Angles, AttentionPlan, attend, plan
 from backends.llm.ops.torch_cache import Int8Cache, PlainCache, TorchCache
 from backends.llm.rows import Batch
 
+CPU = torch.device("cpu")
+
 
 class TorchOps:
     """Plain torch; see `backends.llm.ops.seam.Ops`.
@@ -24,6 +26,7 @@ class TorchOps:
     """
 
     name = "torch"
+    replays = False
 
     def __init__(
         self,
@@ -31,11 +34,16 @@ class TorchOps:
         dtype: torch.dtype,
         block_tokens: int,
         between: torch.dtype | None = None,
+        device: torch.device = CPU,
     ) -> None:
         self.config = config
         self.dtype = dtype
         self.block_tokens = block_tokens
+        self.device = device
         self._between = dtype if between is None else between
+
+    def place(self, batch: Batch) -> Batch:
+        return batch.to(self.device)
 
     def pack(
         self, weight: Tensor, bias: Tensor | None, precision: Precision, wide: bool = False
@@ -43,7 +51,7 @@ class TorchOps:
         return make_linear(weight, bias, precision, self._between, wide)
 
     def table(self, weight: Tensor) -> Tensor:
-        return weight.to(self.dtype).contiguous()
+        return weight.to(self.device, self.dtype).contiguous()
 
     def embed(self, table: Tensor, tokens: Tensor, scale: float) -> Tensor:
         return table[tokens].float().mul_(scale)
@@ -74,7 +82,7 @@ class TorchOps:
     def new_cache(self, config: DecoderConfig, blocks: int, kind: CacheType) -> list[Any]:
         make = Int8Cache if kind == "int8" else PlainCache
         shape = (blocks, config.kv_heads, self.block_tokens, config.head_dim)
-        return [make(shape, self.dtype) for _ in config.layers]
+        return [make(shape, self.dtype, self.device) for _ in config.layers]
 
     def clear(self, cache: TorchCache, blocks: Sequence[int]) -> None:
         for numbers in cache.tensors:

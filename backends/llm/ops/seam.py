@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 from backends.llm.config import Activation, DecoderConfig, HeadNorm
@@ -50,10 +51,17 @@ class Sight:
 
 
 class Ops(Protocol):
-    """One device. Not shared between threads."""
+    """One device, where all tensors lie but the weights that `pack` and `table` are given. Not
+    shared between threads."""
 
     name: str
     block_tokens: int
+    device: torch.device
+    replays: bool
+    """Whether a step of single rows may be recorded once and replayed: see `llm.graphs`."""
+
+    def place(self, batch: Batch) -> Batch:
+        """A batch with its tensors on the device."""
 
     def pack(
         self, weight: Tensor, bias: Tensor | None, precision: Precision, wide: bool = False

@@ -6,6 +6,7 @@ as fast as torch's own grouped-query option (measured at 32 sequences of 256 tok
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -35,11 +36,12 @@ class Group:
     def mask(self, window: int | None, dtype: torch.dtype) -> Tensor:
         """0 where a row sees a key and -inf where it does not; made once per window."""
         if window not in self.masks:
-            keys = torch.arange(self.keys)
+            keys = torch.arange(self.keys, device=self.positions.device)
             seen = keys <= self.positions[..., None]
             if window is not None:
                 seen &= keys > self.positions[..., None] - window
-            mask = torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen, -torch.inf)
+            mask = torch.zeros(seen.shape, dtype=dtype, device=seen.device)
+            mask.masked_fill_(~seen, -torch.inf)
             self.masks[window] = mask[:, None, None]
         return self.masks[window]
 
@@ -83,27 +85,30 @@ def plan_attention(batch: Batch, block_tokens: int, kv_heads: int) -> AttentionP
     """Single rows by the size of their context, within a factor of two; longer spans alone."""
     buckets: dict[int, list[Place]] = {}
     groups = []
+    make = partial(_group, block_tokens=block_tokens, kv_heads=kv_heads, device=batch.device)
     for place in batch.places:
         if place.rows == 1:
             buckets.setdefault(place.context.bit_length(), []).append(place)
         else:
-            groups.append(_group([place], block_tokens, kv_heads))
-    groups += [_group(places, block_tokens, kv_heads) for places in buckets.values()]
+            groups.append(make([place]))
+    groups += [make(places) for places in buckets.values()]
     slots = Slots(batch.slots // block_tokens, batch.slots % block_tokens)
     return AttentionPlan(batch, slots, tuple(groups))
 
 
-def _group(places: Sequence[Place], block_tokens: int, kv_heads: int) -> Group:
+def _group(
+    places: Sequence[Place], block_tokens: int, kv_heads: int, device: torch.device
+) -> Group:
     longest = max(place.context for place in places)
     blocks = -(-longest // block_tokens)
-    tables = torch.tensor([_filled(place, blocks) for place in places])
+    tables = torch.tensor([_filled(place, blocks) for place in places], device=device)
     rows = [range(place.first, place.last) for place in places]
     positions = [range(place.context - place.rows, place.context) for place in places]
     return Group(
-        torch.tensor([row for each in rows for row in each]),
+        torch.tensor([row for each in rows for row in each], device=device),
         head_tables(tables, kv_heads),
         blocks * block_tokens,
-        torch.tensor([list(each) for each in positions]),
+        torch.tensor([list(each) for each in positions], device=device),
     )
 
 

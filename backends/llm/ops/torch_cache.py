@@ -17,8 +17,10 @@ class PlainCache:
     """Keys and values [blocks, kv_heads, block_tokens, head_dim] in the compute type: a head's
     tokens lie together, as attention reads them."""
 
-    def __init__(self, shape: tuple[int, int, int, int], dtype: torch.dtype) -> None:
-        self._keys = torch.zeros(shape, dtype=dtype)
+    def __init__(
+        self, shape: tuple[int, int, int, int], dtype: torch.dtype, device: torch.device
+    ) -> None:
+        self._keys = torch.zeros(shape, dtype=dtype, device=device)
         self._values = torch.zeros_like(self._keys)
 
     @property
@@ -43,10 +45,12 @@ class PlainCache:
 class Int8Cache:
     """Keys and values in int8, with a float32 scale per slot and head."""
 
-    def __init__(self, shape: tuple[int, int, int, int], dtype: torch.dtype) -> None:
+    def __init__(
+        self, shape: tuple[int, int, int, int], dtype: torch.dtype, device: torch.device
+    ) -> None:
         self._dtype = dtype
-        self._numbers = [torch.zeros(shape, dtype=torch.int8) for _ in range(2)]
-        self._scales = [torch.zeros(*shape[:3], 1) for _ in range(2)]
+        self._numbers = [torch.zeros(shape, dtype=torch.int8, device=device) for _ in range(2)]
+        self._scales = [torch.zeros(*shape[:3], 1, device=device) for _ in range(2)]
 
     @property
     def bytes(self) -> int:
@@ -54,7 +58,7 @@ class Int8Cache:
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """See PlainCache."""
+        """See PlainCache; keys, values, and the scales of either [..., 1]."""
         return (*self._numbers, *self._scales)
 
     def write(self, slots: Slots, keys: Tensor, values: Tensor) -> None:
@@ -80,7 +84,7 @@ TorchCache = PlainCache | Int8Cache
 def head_tables(tables: Tensor, kv_heads: int) -> Tensor:
     """Blocks [N, M] → int64 [N, kv_heads, M]: where each head's part of each block lies, counted
     in such parts."""
-    return tables[:, None] * kv_heads + torch.arange(kv_heads)[:, None]
+    return tables[:, None] * kv_heads + torch.arange(kv_heads, device=tables.device)[:, None]
 
 
 def _gather(blocks: Tensor, tables: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
-"""Every kernel against the same operation in plain torch."""
+"""Every kernel, of every set of instructions this CPU has, against the same in plain torch."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +9,7 @@ from torch import Tensor
 
 from backends.llm.decoder import Decoder
 from backends.llm.errors import NoKernels
+from backends.llm.kernels.compile import SETS, cpu_flags
 from backends.llm.kernels.library import kernels
 from backends.llm.ops.compiled import CompiledOps
 from backends.llm.ops.reference import TorchOps
@@ -33,6 +34,20 @@ except NoKernels as error:
     pytest.skip(f"no compiled kernels here: {error}", allow_module_level=True)
 
 BF16 = torch.bfloat16
+
+
+@pytest.fixture(
+    scope="module",
+    autouse=True,
+    params=[one for one in SETS if one.needed <= cpu_flags()],
+    ids=lambda one: one.name,
+)
+def only_these_instructions(request: pytest.FixtureRequest) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("backends.llm.kernels.compile.SETS", (request.param,))
+        kernels.cache_clear()
+        yield
+    kernels.cache_clear()
 
 
 def compiled(**changes: object) -> CompiledOps:
@@ -77,12 +92,55 @@ def test_a_linear_multiplies(precision: Precision, outputs: int, inputs: int, co
     assert narrow(x).dtype is BF16
 
 
+@pytest.mark.parametrize("count", [1, 2, 5, 13])
+@pytest.mark.parametrize("inputs", [32, 896])
+@pytest.mark.parametrize("power", [1, 3])
+def test_int8_is_exact_but_for_its_last_two_steps(inputs: int, count: int, power: int) -> None:
+    """The third power has few large numbers, as the rows of real models have."""
+    weight, bias = noise(96, inputs), noise(96, seed=1)
+    x = (noise(count, inputs, seed=2) ** power).to(BF16)
+    packed, row = quantise_int8(weight), quantise_int8(x)
+    scaled = _product(row.values, packed.values) * row.scales
+    wanted = (scaled.double() * packed.scales.T.double() + bias.double()).float()
+    assert torch.equal(compiled().pack(weight, bias, "int8", wide=True)(x), wanted)
+
+
+def test_the_largest_numbers_do_not_overflow_int8() -> None:
+    """The scales are one, so that the results are the whole numbers themselves."""
+    x, weight = _extremes(127, -127), _extremes(127, -127)
+    found = compiled().pack(weight, None, "int8", wide=True)(x.to(BF16))
+    assert torch.equal(found, _product(x, weight))
+
+
+def test_the_largest_numbers_do_not_overflow_int4() -> None:
+    x, weight = _extremes(127, -127), _extremes(7, -8)
+    weight[:, ::32] = -8  # else a group of sevens would be stored as eights with a scale
+    found = compiled().pack(weight, None, "int4", wide=True)(x.to(BF16))
+    assert torch.equal(found, _product(x, weight))
+
+
+def _extremes(high: int, low: int) -> Tensor:
+    """Rows of 4,864 numbers that are the one or the other: alike, in turns of any length, mixed."""
+    places = torch.arange(4864)
+    turns = [places // length % 2 == 0 for length in (4864, 1, 2, 4, 8, 16, 32, 2432)]
+    mixed = noise(5, 4864, seed=4) > 0
+    chosen = torch.cat([torch.stack(turns), ~torch.stack(turns), mixed])
+    return torch.where(chosen, float(high), float(low))
+
+
+def _product(x: Tensor, weight: Tensor) -> Tensor:
+    return (x.long() @ weight.long().T).float()
+
+
+@pytest.mark.parametrize(("count", "inputs"), [(13, 64), (110, 4864)])
 @pytest.mark.parametrize("precision", ["bfloat16", "int8", "int4"])
-def test_a_row_is_computed_alike_in_any_company(precision: Precision) -> None:
-    linear = compiled().pack(noise(192, 64), None, precision, wide=True)
-    x = rows(13, 64)
+def test_a_row_is_computed_alike_in_any_company(
+    precision: Precision, count: int, inputs: int
+) -> None:
+    linear = compiled().pack(noise(192, inputs), None, precision, wide=True)
+    x = rows(count, inputs)
     together = linear(x)
-    for index in range(13):
+    for index in {*range(0, count, 7), *range(count - 13, count)}:
         assert torch.equal(linear(x[index : index + 1])[0], together[index])
 
 
@@ -144,11 +202,44 @@ def test_attention_over_prompts_chunks_and_single_rows(
         assert_near(results[0], results[1], 1.5e-2)
 
 
-def _turn(ops: CompiledOps) -> Turn:
+CUTS = {
+    257: ([257], [100, 1, 156], [255, 1, 1], [256, 1]),
+    600: ([600], [100, 1, 499], [599, 1]),
+}
+"""Chunks in which so many tokens are computed; 256 tokens are what some kernels take at a time."""
+
+
+@pytest.mark.parametrize("sight", [Sight(None, 0.2, None), Sight(300, 0.1, None)])
+@pytest.mark.parametrize("changes", [{"heads": 14, "kv_heads": 2}, {"head_dim": 80}])
+@pytest.mark.parametrize("context", CUTS)
+def test_attention_over_long_contexts_is_alike_however_they_are_cut(
+    context: int, changes: dict[str, object], sight: Sight
+) -> None:
+    ours, theirs = compiled(**changes), exact(**changes)
+    config = ours.config
+    turn, blocks = _turn(ours, context), range(2, 2 + -(-context // BLOCK_TOKENS))
+    qkv = rows(context, config.q_width + 2 * config.kv_width)
+
+    def in_parts(ops: TorchOps, sizes: list[int]) -> Tensor:
+        cache, start, results = ops.new_cache(config, blocks.stop, "auto")[0], 0, []
+        for size in sizes:
+            batch = pack([Span([0] * size, start, blocks, 0)], BLOCK_TOKENS)
+            part = qkv[start : start + size].clone().to(ops.dtype)
+            results.append(_attend(ops, part, turn, cache, sight, batch))
+            start += size
+        return torch.cat(results)
+
+    results = [in_parts(ours, sizes) for sizes in CUTS[context]]
+    assert_near(results[0], in_parts(theirs, [context]), 1.5e-2)
+    for result in results[1:]:
+        assert torch.equal(result, results[0])
+
+
+def _turn(ops: CompiledOps, positions: int = CONTEXT) -> Turn:
     config = ops.config
     rope = config.layers[0].rope
     assert rope is not None
-    cosines, sines = rope_tables(rope, CONTEXT)
+    cosines, sines = rope_tables(rope, positions)
     if config.head_norm == "none":
         return Turn(cosines, sines, "none", None, None)
     whole = config.head_norm == "width"

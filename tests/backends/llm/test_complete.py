@@ -9,6 +9,7 @@ from google.protobuf import text_format
 
 from backends.errors import LoadFailed
 from backends.llm.backend import LanguageModels
+from embedding_support import make_encoder
 from llm_support import make_checkpoint, save_tokeniser
 from repository.model import ModelConfig, ModelVersion
 from server.fleet.check_version import complete_version
@@ -70,7 +71,6 @@ def test_what_is_written_may_repeat_it(folder: Path) -> None:
         ("dynamic_batching {}", "dynamic_batching does nothing for a language model"),
         ("sequence_batching {}", "sequence_batching does nothing for a language model"),
         ("response_cache { enable: true }", "which cache prefixes"),
-        ("instance_group { gpus: 0 }", "KIND_CPU"),
     ],
 )
 def test_what_cannot_be_honoured_is_refused(folder: Path, text: str, complaint: str) -> None:
@@ -78,6 +78,18 @@ def test_what_cannot_be_honoured_is_refused(folder: Path, text: str, complaint: 
         LanguageModels().complete(version(folder, text), 4)
     assert str(refused.value).startswith("model 'm' version 1: ")
     assert complaint in str(refused.value)
+
+
+def test_a_decoder_may_ask_for_a_gpu(folder: Path) -> None:
+    config = complete_version(version(folder, "instance_group { kind: KIND_GPU gpus: 1 }"))
+    assert list(config.instance_group[0].gpus) == [1]
+
+
+def test_an_encoder_may_not_ask_for_a_gpu(tmp_path: Path) -> None:
+    make_encoder("bert", tmp_path / "1")
+    save_tokeniser(tmp_path / "1")
+    with pytest.raises(LoadFailed, match="encoders run on KIND_CPU so far"):
+        complete_version(version(tmp_path / "1", "instance_group { gpus: 0 }"))
 
 
 def test_neither_checking_nor_the_gateway_imports_torch(folder: Path) -> None:

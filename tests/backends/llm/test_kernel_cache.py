@@ -5,12 +5,42 @@ from pathlib import Path
 import pytest
 
 from backends.llm.errors import NoKernels
-from backends.llm.kernels.compile import NEEDED, compiled_library, cpu_flags
+from backends.llm.kernels.compile import (
+    SETS,
+    Instructions,
+    compiled_library,
+    cpu_flags,
+    instructions,
+)
 
-pytestmark = pytest.mark.skipif(bool(NEEDED - cpu_flags()), reason="this CPU lacks AVX512")
+NEEDS_NOTHING = Instructions("plain", frozenset())
+NEEDS_WHAT_NO_CPU_HAS = Instructions("other", frozenset({"time_travel"}))
+
+
+@pytest.fixture(params=[one for one in SETS if one.needed <= cpu_flags()], ids=lambda one: one.name)
+def only_these_instructions(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each set of instructions that this CPU has; skipped where it has none."""
+    monkeypatch.setattr("backends.llm.kernels.compile.SETS", (request.param,))
+
+
+def test_the_first_set_of_instructions_that_the_cpu_has_is_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    offered = (NEEDS_WHAT_NO_CPU_HAS, NEEDS_NOTHING, *SETS)
+    monkeypatch.setattr("backends.llm.kernels.compile.SETS", offered)
+    assert instructions() == NEEDS_NOTHING
+
+
+def test_a_cpu_without_any_is_told_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("backends.llm.kernels.compile.SETS", (NEEDS_WHAT_NO_CPU_HAS,))
+    with pytest.raises(NoKernels, match="this CPU lacks time_travel"):
+        compiled_library()
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("only_these_instructions")
 def test_kernels_are_compiled_once_and_kept_where_only_we_can_change_them(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -25,6 +55,7 @@ def test_kernels_are_compiled_once_and_kept_where_only_we_can_change_them(
         compiled_library()
 
 
+@pytest.mark.usefixtures("only_these_instructions")
 def test_a_compiler_that_fails_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     compiler = tmp_path / "g++"
     compiler.write_text("#!/bin/sh\necho 'no such header' >&2\nexit 1\n")
@@ -35,6 +66,7 @@ def test_a_compiler_that_fails_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_pa
         compiled_library()
 
 
+@pytest.mark.usefixtures("only_these_instructions")
 def test_a_cache_folder_that_cannot_be_made_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from backends.footprint import MIB, WORKERS, need_of
+from backends.footprint import CUDA_CONTEXT, MIB, WORKERS, handed_down, need_of
 from backends.llm.params import SamplingParams
 from fleet_support import eventually, fleet_over, look_again, states_of
 from llm_support import make_checkpoint, save_tokeniser
@@ -68,6 +68,26 @@ async def test_a_budget_the_config_names_is_neither_cut_nor_exceeded(
     put(tmp_path, "named", checkpoint, text)
     async with fleet_over(tmp_path) as fleet:
         assert granted(fleet) == {"named version 1": 40 * MIB + WORKERS["llm"]}
+
+
+def test_on_a_gpu_a_model_needs_its_plan_and_what_cuda_takes(
+    tmp_path: Path, checkpoint: Path
+) -> None:
+    put(tmp_path, "m", checkpoint)
+    version = scan((tmp_path,)).models["m"].versions[0]
+    here, there = need_of(version, 2), need_of(version, 2, "cuda:1")
+    assert there.least - here.least == 2 * (CUDA_CONTEXT - WORKERS["llm"])
+    assert there.wanted - there.least == here.wanted - here.least
+
+
+def test_instances_on_several_devices_are_told_of_the_least_that_any_of_them_has(
+    tmp_path: Path, checkpoint: Path
+) -> None:
+    put(tmp_path, "m", checkpoint)
+    version = scan((tmp_path,)).models["m"].versions[0]
+    granted = [("cpu", 50 * MIB + WORKERS["llm"]), ("cuda:0", 60 * MIB + CUDA_CONTEXT)]
+    told = handed_down(version, granted).config.parameters["memory_budget"].string_value
+    assert int(told) == 50 * MIB
 
 
 async def test_a_model_too_large_for_the_budget_is_not_loaded_and_no_process_is_left(

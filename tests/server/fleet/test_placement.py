@@ -53,6 +53,13 @@ def test_a_gpu_group_goes_to_the_gpus_it_names_or_to_all() -> None:
     ]
 
 
+def test_a_language_model_goes_to_a_gpu_only_when_it_asks_for_one() -> None:
+    assert placed("llm", gpus=(0, 1)) == [("cpu", 0, 4, 1)]
+    assert placed("llm", "instance_group { count: 2 }", gpus=(0, 1)) == [("cpu", 0, 2, 2)]
+    asks = "instance_group { kind: KIND_GPU gpus: 1 }"
+    assert placed("llm", asks, gpus=(0, 1)) == [("cuda", 1, 1, 1)]
+
+
 def test_cpu_and_model_kinds_stay_on_the_cpu() -> None:
     for kind in ("KIND_CPU", "KIND_MODEL"):
         group = f"instance_group {{ kind: {kind} count: 1 }}"

@@ -1,0 +1,135 @@
+"""The device operations on an NVIDIA GPU: torch's own, and attention by our Triton kernels.
+
+Tensors may as well lie on the CPU, where Triton's interpreter runs the same kernels.
+"""
+
+import importlib
+from dataclasses import dataclass
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from backends.llm.config import DecoderConfig
+from backends.llm.errors import NoKernels
+from backends.llm.ops.cuda_linears import Multiply, make_linear
+from backends.llm.ops.reference import TorchOps
+from backends.llm.ops.seam import Linear, Precision, Sight
+from backends.llm.ops.torch_attention import AttentionPlan
+from backends.llm.ops.torch_cache import Slots, TorchCache
+from backends.llm.rows import Batch
+
+if TYPE_CHECKING:
+    from backends.llm.kernels.paged_attention import Rows, Tiles
+
+KERNELS = ("backends.llm.kernels.paged_attention", "backends.llm.kernels.packed_linear")
+"""Imported when they are wanted, because Triton comes with torch for CUDA only."""
+
+
+@dataclass(frozen=True, slots=True)
+class TritonKernels:
+    """`paged`: the module of attention. `multiply`: the product with int4 weights."""
+
+    paged: ModuleType
+    multiply: Multiply
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TiledPlan(AttentionPlan):
+    """A batch and its tiles for the kernels: `singles` of one row, `chunks` of several; None where
+    there are none of a kind. Has no groups, which are what plain torch computes by."""
+
+    rows: "Rows"
+    singles: "Tiles | None"
+    chunks: "Tiles | None"
+
+
+class CudaOps(TorchOps):
+    """Products, norms and positions are torch's; see `backends.llm.ops.seam.Ops`.
+
+    `kernels`: what `triton_kernels` gives; None leaves everything to plain torch. The cache is the
+    one of plain torch, whose blocks hold a head's tokens side by side, as the kernels read them.
+    """
+
+    def __init__(
+        self,
+        config: DecoderConfig,
+        dtype: torch.dtype,
+        block_tokens: int,
+        device: torch.device,
+        kernels: TritonKernels | None,
+    ) -> None:
+        super().__init__(config, dtype, block_tokens, device=device)
+        self._kernels = kernels
+        self.name = "cuda" if kernels is not None else "cuda, in plain torch"
+        # Experts are chosen on the host, in the middle of a layer; so are groups of plain torch.
+        routed = any(layer.experts is not None for layer in config.layers)
+        self.replays = kernels is not None and device.type == "cuda" and not routed
+
+    def pack(
+        self, weight: Tensor, bias: Tensor | None, precision: Precision, wide: bool = False
+    ) -> Linear:
+        multiply = None if self._kernels is None else self._kernels.multiply
+        return make_linear(
+            weight, bias, precision, self.dtype, wide, self.device, multiply=multiply
+        )
+
+    def plan(self, batch: Batch) -> AttentionPlan:
+        if self._kernels is None:
+            return super().plan(batch)
+        return plan_tiles(self._kernels.paged, batch, self.config, self.block_tokens, self.dtype)
+
+    def attend(
+        self, queries: Tensor, cache: TorchCache, plan: AttentionPlan, sight: Sight
+    ) -> Tensor:
+        if not isinstance(plan, TiledPlan) or self._kernels is None:
+            return super().attend(queries, cache, plan, sight)
+        paged = self._kernels.paged
+        keys, values, *scales = cache.tensors
+        pages = paged.Pages(keys, values, tuple(scales) or None)
+        scores = paged.Scores(sight.window, sight.scale, sight.cap)
+        shape = (len(queries), self.config.heads, self.config.head_dim)
+        result = torch.empty(shape, dtype=self.dtype, device=self.device)
+        for tiles in (plan.singles, plan.chunks):
+            if tiles is not None:
+                paged.attend(queries, pages, plan.rows, tiles, scores, result)
+        return result.flatten(1)
+
+
+def plan_tiles(
+    paged: ModuleType, batch: Batch, config: DecoderConfig, block_tokens: int, dtype: torch.dtype
+) -> TiledPlan:
+    """For a batch of single rows nothing is copied from the host: such a step may be recorded."""
+    places, device = batch.places, batch.device
+    sharing = config.heads // config.kv_heads
+    most = paged.rows_per_tile(sharing, config.head_dim, dtype.itemsize)
+    firsts = [place.first for place in places if place.rows == 1]
+    starts = torch.arange(len(places), dtype=torch.int32, device=device)
+    if len(firsts) < len(places):
+        starts = torch.tensor(firsts, dtype=torch.int32, device=device)
+    bounds = [
+        (first, min(first + most, place.last))
+        for place in places
+        if place.rows > 1
+        for first in range(place.first, place.last, most)
+    ]
+    slots = Slots(batch.slots // block_tokens, batch.slots % block_tokens)
+    chunks = torch.tensor(bounds, dtype=torch.int32, device=device) if bounds else None
+    return TiledPlan(
+        batch=batch,
+        slots=slots,
+        groups=(),
+        rows=paged.Rows(batch.positions, batch.span_of, batch.tables),
+        singles=paged.Tiles(torch.stack((starts, starts + 1), 1), 1) if firsts else None,
+        chunks=None if chunks is None else paged.Tiles(chunks, most),
+    )
+
+
+def triton_kernels() -> TritonKernels:
+    """Raises NoKernels where there is no Triton."""
+    try:
+        paged, packed = map(importlib.import_module, KERNELS)
+        return TritonKernels(paged, packed.multiply)
+    except ImportError as error:
+        raise NoKernels(f"Triton cannot be imported: {error}") from None
