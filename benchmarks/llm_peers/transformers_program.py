@@ -1,7 +1,7 @@
 """transformers' own generation: one by one, in static batches, or with continuous batching.
 
-`python transformers_program.py FOLDER THREADS MODE`, MODE a batch size or "continuous". In bfloat16, or
-in float32 on a CPU that has no products of bfloat16: several times as fast there.
+`python transformers_program.py FOLDER THREADS MODE`, MODE a batch size or "continuous". In
+bfloat16, or in float32 on a CPU that has no products of bfloat16: several times as fast there.
 """
 
 import sys
