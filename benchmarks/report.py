@@ -30,7 +30,7 @@ class Check(NamedTuple):
 
 class Added(NamedTuple):
     """CPU-µs per request that `peer` takes above `base`, which was measured beside it in each of
-    `pairs` rounds; `base_us` is the median of what that takes."""
+    `pairs` bursts; `base_us` is the median of what that takes."""
 
     wire: str
     peer: str

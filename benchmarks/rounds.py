@@ -54,25 +54,12 @@ class Spread(NamedTuple):
 
 def interleave(contests: Sequence[Contest], rounds: int) -> list[Row]:
     """Measure every contest once per round; progress goes to stderr."""
-    return rows_of(contests, measured(contests, rounds))
-
-
-def measured(
-    contests: Sequence[Contest], rounds: int, *, to_and_fro: bool = False
-) -> list[list[Sample]]:
-    """The samples of every contest, one per round. `to_and_fro`: every other round goes backwards,
-    so that a machine that gets slower all the time does not count against the last contest."""
     samples: list[list[Sample]] = [[] for _ in contests]
     for number in range(rounds):
-        turn = list(zip(contests, samples, strict=True))
-        for contest, taken in reversed(turn) if to_and_fro and number % 2 else turn:
+        for contest, taken in zip(contests, samples, strict=True):
             taken.append(contest.measure())
             who = f"{contest.scenario} · {contest.peer} · {contest.wire} × {contest.concurrency}"
             print(f"round {number + 1}/{rounds}: {who}: {_brief(taken[-1])}", file=sys.stderr)
-    return samples
-
-
-def rows_of(contests: Sequence[Contest], samples: Sequence[Sequence[Sample]]) -> list[Row]:
     return [
         Row(contest.scenario, contest.peer, contest.wire, contest.concurrency, middle_of(taken))
         for contest, taken in zip(contests, samples, strict=True)

@@ -2,14 +2,14 @@
 also with a mirror that never answers. What such a mirror does to memory and to the event loop is
 seen in servers of their own.
 
-Names take short turns, and each is held against another in the same turn: what a route adds is a
-few microseconds, and machines change their speed by more within a minute."""
+What a route adds is a few microseconds, so it is taken from bursts that take turns
+(`benchmarks.bursts`); the rows of load are beside them for how the whole behaves."""
 
 import math
 import re
 import tempfile
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from pathlib import Path
@@ -17,13 +17,14 @@ from statistics import median
 from typing import NamedTuple
 
 from benchmarks import models
-from benchmarks.load import Sample, fire
+from benchmarks.bursts import compare, grpc_asker, rest_asker
+from benchmarks.load import fire
 from benchmarks.peers import asgi_echo, modelyard
 from benchmarks.peers.seam import Peer
 from benchmarks.report import Added, Figure, Report
-from benchmarks.rounds import Contest, Plan, measured, rows_of, spread_of
+from benchmarks.rounds import Contest, Plan, interleave
 from benchmarks.scenarios.roster import Roster
-from benchmarks.shots import Problem, Shot, grpc_shot, json_shot
+from benchmarks.shots import Problem, Shot, answer_size, grpc_shot, json_shot
 from control.desired import Arm, Desired, Mirror, Route
 
 NAME = "routing"
@@ -33,11 +34,8 @@ PAIRS = ((STICKY, DIRECT), (DRAWN, DIRECT), (WEDGED, STICKY))
 """Names, and what each is held against."""
 
 CONCURRENCY = 32
-TURNS, FEWEST_TURNS = 4, 6
-"""For each round asked for; and how many pairs it takes to say how sure their median is."""
-
-SHARE = 1 / 6
-"""Of the seconds asked for, those that a turn lasts."""
+BURSTS = 200
+"""Of each name over each wire, for each round asked for."""
 
 STALL, GROWN = "gRPC, longest loop stall", "gRPC, RSS grown under load"
 MB = 1e6
@@ -80,27 +78,29 @@ def measure(plan: Plan, report: Report) -> None:
         roster = Roster(plan, report, stack)
         ours = roster.enter("modelyard", _started(plan, folder))
         bare = roster.enter("asgi", asgi_echo.started(plan.cache)) if ours else []
-        turn_s = plan.duration_s * SHARE
-        contests = [contest for peer in ours for contest in _contests(peer, turn_s)]
+        contests = [contest for peer in ours for contest in _contests(peer, plan.duration_s)]
         shot = json_shot(models.identity_problem("identity"))
-        contests += [_contest(peer, peer.name, shot, turn_s) for peer in bare]
-        turns = max(FEWEST_TURNS, TURNS * plan.rounds)
-        samples = measured(contests, turns, to_and_fro=True)
-        report.rows += rows_of(contests, samples)
-        report.added += _added(contests, samples)
+        contests += [_contest(peer, peer.name, shot, plan.duration_s) for peer in bare]
+        report.rows += interleave(contests, plan.rounds)
+        for peer in ours:
+            report.added += _added(peer, BURSTS * plan.rounds)
         if ours:
             report.figures += _figures(plan, folder)
 
 
-def _added(contests: Sequence[Contest], samples: Sequence[Sequence[Sample]]) -> Iterator[Added]:
-    of = {(one.wire, one.peer): taken for one, taken in zip(contests, samples, strict=True)}
-    for wire in dict.fromkeys(one.wire for one in contests):
-        for peer, base in PAIRS:
-            if (wire, peer) in of:
-                pairs = list(zip(of[wire, peer], of[wire, base], strict=True))
-                more = spread_of([one.cpu_us - to.cpu_us for one, to in pairs])
-                base_us = median(to.cpu_us for _, to in pairs)
-                yield Added(wire, peer, base, len(pairs), base_us, more)
+def _added(peer: Peer, rounds: int) -> Iterator[Added]:
+    for shot_of, asker in ((json_shot, rest_asker), (grpc_shot, grpc_asker)):
+        shots = {entry.shown: _shot(shot_of, entry) for entry in _ENTRIES}
+        wire = shots[DIRECT].wire
+        address = peer.address(wire)
+        for shot in shots.values():
+            answer_size(shot, address)
+        with asker(address, CONCURRENCY) as ask:
+            found = compare(
+                peer.process.pid, ask, shots, PAIRS, concurrency=CONCURRENCY, rounds=rounds
+            )
+        for (shown, base), more in found.items():
+            yield Added(wire, shown, base, rounds, more.base_us, more.us)
 
 
 def _figures(plan: Plan, folder: Path) -> list[Figure]:
@@ -137,10 +137,10 @@ def _started(plan: Plan, folder: Path) -> AbstractContextManager[Peer]:
     return modelyard.started(folder, plan.cache, Desired(1, "", routes=_routes()))
 
 
-def _contests(peer: Peer, turn_s: float) -> Iterator[Contest]:
+def _contests(peer: Peer, duration_s: float) -> Iterator[Contest]:
     for shot_of in (json_shot, grpc_shot):
         for entry in _ENTRIES:
-            yield _contest(peer, entry.shown, _shot(shot_of, entry), turn_s)
+            yield _contest(peer, entry.shown, _shot(shot_of, entry), duration_s)
 
 
 def _shot(shot_of: Callable[[Problem], Shot], entry: _Entry) -> Shot:

@@ -1,29 +1,13 @@
-"""Rounds of a benchmark: who is measured when, and how sure the median of pairs is."""
+"""How sure the median of pairs is, and what is said of it."""
 
 import math
 
 import pytest
 
-from benchmarks.load import Sample
 from benchmarks.report import Added, Report
-from benchmarks.rounds import Contest, Spread, measured, spread_of
+from benchmarks.rounds import Spread, spread_of
 from benchmarks.scenarios import routing
 from benchmarks.targets import checks
-
-
-def test_every_other_round_goes_backwards_and_samples_stay_with_their_contest() -> None:
-    asked: list[str] = []
-
-    def contest(name: str) -> Contest:
-        def measure() -> Sample:
-            asked.append(name)
-            return Sample(len(asked), 1.0, 1.0, 1.0, 1.0)
-
-        return Contest("scenario", name, "wire", 1, measure)
-
-    samples = measured([contest("a"), contest("b")], 3, to_and_fro=True)
-    assert "".join(asked) == "abbaab"
-    assert [[one.requests for one in taken] for taken in samples] == [[1, 4, 5], [2, 3, 6]]
 
 
 @pytest.mark.parametrize(
