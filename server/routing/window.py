@@ -5,14 +5,14 @@ The data plane hands every routed Reply in; it is counted when it ends.
 
 from functools import partial
 from time import monotonic_ns
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from control.statistics.histogram import Histogram
 from schedulers.errors import Cancelled, QueueFull
-from schedulers.reply import Reply
-from schedulers.request import InferResponse
-from server.errors import status_of
-from server.routing.outputs import empty, not_a_number
+
+if TYPE_CHECKING:
+    from schedulers.reply import Reply
+    from schedulers.request import InferResponse
 
 LOOKED_AT = 16
 """The outputs of one answer in so many are looked at."""
@@ -83,12 +83,12 @@ class Window:
         """It was not even accepted: the queue is full, or the version is not ready."""
         self.errors += 1
 
-    def follow(self, reply: Reply, arrived_ns: int) -> None:
+    def follow(self, reply: "Reply", arrived_ns: int) -> None:
         """Count how `reply` ends. `arrived_ns` is on `time.monotonic_ns`."""
         self.entered += 1
         reply.watch(partial(_ended, self, arrived_ns))
 
-    def ended(self, arrived_ns: int, reply: Reply) -> None:
+    def ended(self, arrived_ns: int, reply: "Reply") -> None:
         """One that has `entered`. What the client got wrong or cancelled does not count."""
         _ended(self, arrived_ns, reply)
 
@@ -113,8 +113,11 @@ class Window:
         if not isinstance(error, Cancelled) and is_server_fault(error):
             self.errors += 1
 
-    def _look(self, response: InferResponse | None) -> None:
+    def _look(self, response: "InferResponse | None") -> None:
         """Count what no answer should look like; and let no more wait than may."""
+        # Here, for the control process reads tables of routes too, and does without numpy.
+        from server.routing.outputs import empty, not_a_number
+
         self._look_next += LOOKED_AT
         if response is None:
             pass  # the reader of a stream has it already
@@ -135,7 +138,7 @@ class Window:
                 self._latency.add(ns * 1e-9)
 
 
-def _ended(window: Window, arrived_ns: int, reply: Reply) -> None:
+def _ended(window: Window, arrived_ns: int, reply: "Reply") -> None:
     """`Window.ended`; no method, which would have to be bound for each request."""
     error = reply.error
     if error is None:
@@ -149,4 +152,6 @@ def _ended(window: Window, arrived_ns: int, reply: Reply) -> None:
 
 def is_server_fault(error: Exception) -> bool:
     """Whether the client could not have done better."""
+    from server.errors import status_of  # as in `Window._look`
+
     return isinstance(error, QueueFull) or status_of(error).http >= 500

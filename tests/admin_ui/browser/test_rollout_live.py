@@ -95,7 +95,7 @@ def test_a_rollout_is_watched_step_by_step_and_aborted_without_a_reload(
 ) -> None:
     with page(browser) as tab, traffic(routed):
         log_in(tab, url_of(routed), "iris", PASSWORD)
-        begin(tab, routed, "3s")
+        begin(tab, routed, "10s")
         tab.evaluate("window.stayed = true")
         expect(tab.locator("#weight")).to_have_text("20 %")
         expect(tab.locator("#chart-latency canvas")).to_be_visible()
