@@ -21,8 +21,8 @@ _ALIGNED = 8
 """And for inputs and outputs that are multiples of this."""
 
 
-class Int8Linear:
-    """int8 weights and rows, quantised with a scale each and multiplied whole."""
+class _Int8:
+    """int8 weights with a scale per output, and the bias, on a device."""
 
     def __init__(
         self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype, device: torch.device
@@ -33,6 +33,10 @@ class Int8Linear:
         self._bias = None if bias is None else bias.to(device, torch.float32)
         self._dtype = dtype
         self.bytes = self._weight.nbytes + self._scales.nbytes
+
+
+class Int8Linear(_Int8):
+    """int8 weights and rows, quantised with a scale each and multiplied whole."""
 
     def __call__(self, rows: Tensor) -> Tensor:
         exact = rows.float()
@@ -46,19 +50,9 @@ class Int8Linear:
         return (result if self._bias is None else result.add_(self._bias)).to(self._dtype)
 
 
-class Int8WeightLinear:
+class Int8WeightLinear(_Int8):
     """int8 weights, restored to the rows' type while they are multiplied: for shapes that cuBLAS
     does not multiply whole."""
-
-    def __init__(
-        self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype, device: torch.device
-    ) -> None:
-        values, scales = quantise_int8(weight)
-        self._weight = values.to(device)
-        self._scales = scales.squeeze(1).to(device)
-        self._bias = None if bias is None else bias.to(device, torch.float32)
-        self._dtype = dtype
-        self.bytes = self._weight.nbytes + self._scales.nbytes
 
     def __call__(self, rows: Tensor) -> Tensor:
         # -127 to 127 are exact in bfloat16; the scales come after the product.
