@@ -52,7 +52,7 @@ def rest_asker(address: str, concurrency: int) -> Iterator[Ask]:
             request = head.encode() + shot.body
             for each in connections:
                 each.sendall(request)
-            for each in connections:
+            for each in reversed(connections):  # or waking us for each would be part of it
                 _read_answer(each, shot)
 
         yield ask

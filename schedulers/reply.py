@@ -39,14 +39,15 @@ class Reply:
 
     __slots__ = (
         "_callback",
-        "_error",
         "_first",
         "_more",
         "_waiter",
-        "_watcher",
+        "arrived_ns",
         "cancelled",
         "ended",
+        "error",
         "source",
+        "watcher",
     )
 
     def __init__(self) -> None:
@@ -54,9 +55,13 @@ class Reply:
         self._more: deque[InferResponse] | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._callback: Callable[[Reply], None] | None = None
-        self._watcher: Callable[[Reply], None] | None = None
-        self._error: Exception | None = None
+        self.error: Exception | None = None
+        """Why it ended, None where it ended well or has not. Only `fail` sets it."""
         self.source: Source | None = None
+        self.arrived_ns = 0
+        """When its request arrived, on time.monotonic_ns, where a watcher wants to know."""
+        self.watcher: Callable[[Reply], None] | None = None
+        """Who hears of the end; set it with `watch`, or by hand where nobody does yet."""
         self.ended = False
         self.cancelled = False
 
@@ -87,7 +92,7 @@ class Reply:
     def fail(self, error: Exception) -> None:
         """End with an error; what was sent before still arrives first."""
         if not self.ended:
-            self._error = error
+            self.error = error
             self.ended = True
             self._wake()
 
@@ -98,8 +103,8 @@ class Reply:
             self.source.cancel()
 
     def _wake(self) -> None:
-        if self.ended and self._watcher is not None:
-            watcher, self._watcher = self._watcher, None
+        if self.ended and self.watcher is not None:
+            watcher, self.watcher = self.watcher, None
             watcher(self)
         if self._callback is not None:
             if self.ended:
@@ -115,15 +120,10 @@ class Reply:
         hears of it; for who counts how requests end, and takes nothing. Several may watch."""
         if self.ended:
             watcher(self)
-        elif (before := self._watcher) is None:
-            self._watcher = watcher
+        elif (before := self.watcher) is None:
+            self.watcher = watcher
         else:
-            self._watcher = _both(before, watcher)
-
-    @property
-    def error(self) -> Exception | None:
-        """Why it ended, None where it ended well or has not."""
-        return self._error
+            self.watcher = _both(before, watcher)
 
     @property
     def unread(self) -> InferResponse | None:
@@ -150,8 +150,8 @@ class Reply:
 
     def result(self) -> InferResponse:
         """The only response of an ended reply. Raises its error, or `NotOneResponse`."""
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error
         if self._first is None or self._more:
             count = 0 if self._first is None else 1 + len(self._more or ())
             raise NotOneResponse(f"expected exactly one response, got {count}")
@@ -178,8 +178,8 @@ class Reply:
                 if self.source is not None:
                     self.source.taken()
                 return response
-            if self._error is not None:
-                raise self._error
+            if self.error is not None:
+                raise self.error
             if self.ended:
                 raise StopAsyncIteration
             await self._woken()

@@ -28,7 +28,7 @@ class InferRequest:
     for two requests exactly when their inputs may be stacked (same names, same shapes behind the
     batch dimension). `deadline_ns`, `arrived_ns`: on `time.monotonic_ns`; deadline 0 is none.
     `priority`: 0 is the model's default, else 1 (first) and up. `timeout_us`: as the client gave
-    it, 0 if not. `principal`, `arm`, `trace`: None until the features that set them exist.
+    it, 0 if not. `principal`, `trace`: None until the features that set them exist.
     """
 
     model: str
@@ -44,7 +44,6 @@ class InferRequest:
     timeout_us: int = 0
     deadline_ns: int = 0
     sequence: Sequence | None = None
-    arm: str | None = None
     principal: str | None = None
     trace: Any = None
 
@@ -62,5 +61,4 @@ class InferResponse:
     version: int
     outputs: Tensors
     parameters: Mapping[str, Any] = field(default_factory=lambda: NO_PARAMETERS)
-    arm: str | None = None
     last: bool = True

@@ -193,7 +193,6 @@ class DataPlane:
             raise _refusal(served, request, error) from error
 
     def _submit_routed(self, served: Served, request: InferRequest, target: Target) -> Reply:
-        request.arm = target.arm
         try:
             reply = served.scheduler.submit(request)
         except (QueueFull, Draining) as error:

@@ -31,7 +31,7 @@ def picked(
     if route.unit_header:
         return dataplane.routing.pick(route, header_in(route, call.metadata))
     if not route.asks:
-        return dataplane.routing.pick(route, "")
+        return dataplane.routing.draw(route)
     labels, wanted, parameter = labels_in(route, call.metadata), route.parameter, None
     if message is not None and wanted and wanted in message.parameters:
         found = message.parameters[wanted]

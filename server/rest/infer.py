@@ -274,10 +274,19 @@ class Exchange:
         route = dataplane.route_of(name, version)
         if route is None:
             return dataplane.find(name, version)
+        if route.unit_header:  # as in `picked`, without the call
+            target = dataplane.routing.by_header(route, self._headers)
+        elif not route.asks:
+            target = dataplane.routing.draw(route)
+        else:
+            read = self._parameters_in(body) if route.parameter else None
+            target = picked(dataplane, route, self._headers, self.principal, read)
+        self._target = target
+        return dataplane.find_target(target)
+
+    def _parameters_in(self, body: bytes) -> Callable[[str], object]:
         length, depth = self._envelope.json_length, self._protocol.limits.json_depth
-        read = partial(parameter_in, body, length, depth) if route.parameter else None
-        self._target = picked(dataplane, route, self._headers, self.principal, read)
-        return dataplane.find_target(self._target)
+        return partial(parameter_in, body, length, depth)
 
     def _decode(self, served: Served, body: bytes, arrived_ns: int) -> Asked:
         depth, shared = self._protocol.limits.json_depth, self._protocol.dataplane.shared_memory

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from server.dataplane import DataPlane
 from server.rest.envelope import Headers
-from server.routing.routing import header_of, labels_of, unit_of
+from server.routing.routing import labels_of, unit_of
 from server.routing.table import HEADER_NAME, Route, Target
 from server.routing.trials import STAMP_NAME
 
@@ -22,9 +22,9 @@ def picked(
     """`parameter` reads one of the request's parameters; None will do where the route's
     `parameter` is empty."""
     if route.unit_header:
-        return dataplane.routing.pick(route, header_of(route, headers))
+        return dataplane.routing.by_header(route, headers)
     if not route.asks:
-        return dataplane.routing.pick(route, "")
+        return dataplane.routing.draw(route)
     labels, wanted = labels_of(route, headers), route.parameter
     found = parameter(wanted) if wanted and parameter is not None else None
     unit = unit_of(route, labels, principal, found)

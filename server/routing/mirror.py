@@ -45,12 +45,11 @@ class _Copy(NamedTuple):
 class _Sent:
     """A copy that its target has accepted."""
 
-    __slots__ = ("_lane", "_window", "late", "sent_ns", "until_ns")
+    __slots__ = ("_lane", "_window", "late", "until_ns")
 
-    def __init__(self, lane: "_Lane", window: Window, sent_ns: int, until_ns: int) -> None:
+    def __init__(self, lane: "_Lane", window: Window, until_ns: int) -> None:
         self._lane = lane
         self._window = window
-        self.sent_ns = sent_ns
         self.until_ns = until_ns
         self.late = False
         window.entered += 1
@@ -64,7 +63,7 @@ class _Sent:
         if self.late:
             self._window.left()
         else:
-            self._window.ended(self.sent_ns, reply)
+            self._window.ended(reply)
         self._lane.sent.discard(self)
         self._lane.wake()
 
@@ -193,8 +192,9 @@ class Mirrors:
         except (ServingError, SchedulingError):
             window.refused()
             return
-        sent = _Sent(lane, window, now_ns, copy.until_ns)
+        sent = _Sent(lane, window, copy.until_ns)
         lane.sent.add(sent)
+        reply.arrived_ns = now_ns
         reply.watch(sent.ended)
 
     def _taken(self, lane: _Lane) -> _Copy:

@@ -10,6 +10,7 @@ from random import random
 from control.desired import Experiment
 from control.desired import Route as Wanted
 from control.route_spec import HEADER, KEY
+from control.routing_buckets import BUCKETS
 from schedulers.request import Sequence
 from server.routing.exposures import Exposures
 from server.routing.feedback import Feedback
@@ -66,6 +67,23 @@ class Routing:
             return stamped(trials, target, unit, time.time())
         return target
 
+    def by_header(self, route: Route, headers: Iterable[tuple[bytes, bytes]]) -> Target:
+        """`pick` for a route that has a `unit_header`. `headers`: an HTTP request's, names in lower
+        case."""
+        wanted, unit = route.unit_header, ""
+        for name, value in headers:
+            if name == wanted:
+                unit = value.decode("utf-8", "surrogateescape")  # `_text`, without the call
+                break
+        target = route.settled.get(unit)
+        return self.pick(route, unit) if target is None or self._trials else target
+
+    def draw(self, route: Route) -> Target:
+        """`pick` for a route that asks nothing of a request."""
+        if route.decides:
+            return route.drawn[route.owners[int(random() * BUCKETS)]]
+        return choose(route, "", NO_LABELS, random())
+
     def met(self, target: Target) -> None:
         """The request was accepted: its unit meets the arm, if `target` has a `lot` or an
         `exposure`."""
@@ -110,15 +128,6 @@ def labels_of(route: Route, headers: Iterable[tuple[bytes, bytes]]) -> Mapping[s
         if name in wanted:
             found.setdefault(name.decode("latin-1"), _text(value))
     return found
-
-
-def header_of(route: Route, headers: Iterable[tuple[bytes, bytes]]) -> str:
-    """The unit alone, of a route that has a `unit_header`."""
-    wanted = route.unit_header
-    for name, value in headers:
-        if name == wanted:
-            return value.decode("utf-8", "surrogateescape")  # `_text`, without the call
-    return ""
 
 
 def _text(value: bytes) -> str:

@@ -160,12 +160,13 @@ class Route:
     arms where a unit decided, `drawn` the same ones where a draw did, `loose` where a rule did.
 
     `known` says whose a unit is, and remembers it for as long as the table is in force. `settled`:
-    the same of units met before, where they alone decide; of no unit where a rule, the switch or
-    the draw for a mirror has a say.
+    the same of units met before, of none where something else has a say.
     `unit_source` and `unit_name` as in `control.route_spec`; `headers` are all that must be known
     of a request, in lower case, `unit_header` is the unit's where no other is asked for, else
     empty, `parameter` is the one that is the unit, "" for none. `asks`: whether anything must be
-    known of a request. `only`: who gets everything, None for the usual.
+    known of a request. `decides`: whether the unit, or a draw where there is none, decides alone,
+    not a rule, the switch or the draw for a mirror. `only`: who gets everything, None for the
+    usual.
     """
 
     name: str
@@ -176,6 +177,7 @@ class Route:
     unit_header: bytes
     parameter: str
     asks: bool
+    decides: bool
     owners: bytes
     targets: tuple[Target, ...]
     drawn: tuple[Target, ...]
@@ -238,6 +240,7 @@ def compile_route(route: desired.Route, aliases: Aliases, window_at: WindowAt = 
         unit_header=b"" if rules else unit_header,
         parameter={PARAMETER: name, SEQUENCE: SEQUENCE_ID}.get(source, ""),
         asks=bool(source or rules),
+        decides=decides,
         owners=owners,
         targets=targets,
         drawn=drawn,

@@ -3,7 +3,6 @@
 The data plane hands every routed Reply in; it is counted when it ends.
 """
 
-from functools import partial
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
@@ -86,11 +85,22 @@ class Window:
     def follow(self, reply: "Reply", arrived_ns: int) -> None:
         """Count how `reply` ends. `arrived_ns` is on `time.monotonic_ns`."""
         self.entered += 1
-        reply.watch(partial(_ended, self, arrived_ns))
+        reply.arrived_ns = arrived_ns
+        if reply.ended or reply.watcher is not None:
+            reply.watch(self.ended)
+        else:  # the usual, without a call
+            reply.watcher = self.ended
 
-    def ended(self, arrived_ns: int, reply: "Reply") -> None:
+    def ended(self, reply: "Reply") -> None:
         """One that has `entered`. What the client got wrong or cancelled does not count."""
-        _ended(self, arrived_ns, reply)
+        error = reply.error
+        if error is None:
+            taken_ns = self._taken_ns
+            taken_ns.append(monotonic_ns() - reply.arrived_ns)
+            if len(taken_ns) == self._look_next:
+                self._look(reply.unread)
+        else:
+            self._failed(error)
 
     def left(self) -> None:
         """One that has `entered` ended in a way that does not count."""
@@ -136,18 +146,6 @@ class Window:
         else:
             for ns in taken:
                 self._latency.add(ns * 1e-9)
-
-
-def _ended(window: Window, arrived_ns: int, reply: "Reply") -> None:
-    """`Window.ended`; no method, which would have to be bound for each request."""
-    error = reply.error
-    if error is None:
-        taken_ns = window._taken_ns
-        taken_ns.append(monotonic_ns() - arrived_ns)
-        if len(taken_ns) == window._look_next:
-            window._look(reply.unread)
-    else:
-        window._failed(error)
 
 
 def is_server_fault(error: Exception) -> bool:

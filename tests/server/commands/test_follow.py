@@ -19,6 +19,8 @@ from server_support import ROOT
 
 @pytest.fixture
 def following(running: Api, tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
+    # A shell that runs us in the background has us ignore interrupts, and so would the child.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     command = [sys.executable, "-m", "server.cli", "event", "follow", "--json", "--after", "0"]
     process = subprocess.Popen(
         [*command, "--state-dir", str(tmp_path / "state")],
@@ -27,6 +29,7 @@ def following(running: Api, tmp_path: Path) -> Iterator["subprocess.Popen[str]"]
         text=True,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
     )
+    signal.signal(signal.SIGINT, before)
     yield process
     process.kill()
     process.wait()

@@ -12,7 +12,7 @@ from control.desired import Arm, Match, Mirror, Route
 from control.routing_buckets import BUCKETS, bucket
 from routing_support import halves, route
 from server.routing.pick import RouteKey, pick
-from server.routing.routing import header_in, header_of, labels_in, labels_of, unit_of
+from server.routing.routing import header_in, labels_in, unit_of
 from server.routing.table import LONGEST_KNOWN, MOST_KNOWN, compile_route, compile_table
 
 UNITS = 100_000
@@ -215,9 +215,6 @@ def test_several_mirrors_each_get_their_share() -> None:
 @pytest.mark.parametrize("value", [b"ada", b"", "größe".encode(), b"\xff"], ids=ascii)
 def test_the_unit_alone_is_read_as_it_is_with_other_headers(value: bytes) -> None:
     compiled = compile_route(halves(), {})
-    headers = [(b"host", b"x"), (b"x-user", value), (b"x-user", b"second")]
-    assert header_of(compiled, headers) == unit_of(compiled, labels_of(compiled, headers), None)
-    assert header_of(compiled, headers[:1]) == ""
     metadata: list[tuple[str, str | bytes]] = [
         ("x-user", b"binary"),
         ("x-user", value.decode("latin-1")),
