@@ -11,6 +11,7 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
@@ -18,7 +19,7 @@ from benchmarks import llm_model, llm_ours, llm_programs
 from benchmarks.llm_figures import Figures, figures, of_peer
 from benchmarks.llm_load import send
 from benchmarks.llm_scenarios import Line, Scene, overload, prefixes, stalls
-from benchmarks.llm_workloads import Ask, at_once
+from benchmarks.llm_workloads import SAMPLINGS, Ask, at_once
 from benchmarks.peers.seam import Peer, PeerUnavailable
 from benchmarks.process import PeerFailed
 
@@ -34,14 +35,15 @@ def main(words: Sequence[str] | None = None) -> int:
     llm_model.ensure(size, folder)
     vocabulary = llm_model.SIZES[size]["vocab_size"]
     requests = arguments.requests or (8 if arguments.quick else 32)
-    asks = at_once(requests, vocabulary)
+    asks = at_once(requests, vocabulary, sampling=arguments.sampling)
     notes: list[str] = []
     with ExitStack() as running:
         ours, contests = _begin(running, folder, arguments, notes)
         table = compare(contests, asks, arguments.rounds or (1 if arguments.quick else 3))
         scene = Scene(ours, arguments.model, vocabulary, arguments.quick)
         lines = [line for name in arguments.scenes for line in SCENES[name](scene)]
-    text = report(table, lines, notes, f"{size}, {requests} requests, {arguments.threads} threads")
+    what = f"{size}, {requests} requests, {arguments.threads} threads, {arguments.sampling}"
+    text = report(table, lines, notes, what)
     print(text)
     if arguments.markdown:
         arguments.markdown.write_text(text)
@@ -107,10 +109,10 @@ def compare(contests: dict[str, Contest], asks: Sequence[Ask], rounds: int) -> d
     """Medians of interleaved rounds, after one short run of each that is not counted."""
     taken: dict[str, list[Figures]] = {name: [] for name in contests}
     for contest in contests.values():
-        contest([Ask(asks[0].prompt, 4)])
+        contest([replace(asks[0], tokens=4)])
     for number in range(rounds):
         for name, contest in contests.items():
-            fresh = [Ask((number + 1, *ask.prompt[1:]), ask.tokens) for ask in asks]
+            fresh = [replace(ask, prompt=(number + 1, *ask.prompt[1:])) for ask in asks]
             taken[name].append(contest(fresh))
             found = taken[name][-1]
             said = f"{found.tokens_per_s:.1f} tok/s, {found.cpu_s:.1f} CPU-s"
@@ -148,6 +150,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--model", default="int8", help="the variant the scenes are played with (int8)")
     add("--rounds", type=int, metavar="N", help="interleaved rounds to take medians of (3)")
     add("--requests", type=int, metavar="N", help="requests at once (32)")
+    add(
+        "--sampling",
+        choices=list(SAMPLINGS),
+        default="top-p",
+        help="how tokens are chosen (top-p); transformers is always greedy",
+    )
     add("--threads", type=int, default=2, help="threads of every engine (2)")
     add("--markdown", type=Path, metavar="FILE")
     add("--json", type=Path, metavar="FILE")

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 import aiohttp
 
 from benchmarks.llm_figures import Heard
-from benchmarks.llm_workloads import Ask
+from benchmarks.llm_workloads import SAMPLINGS, Ask
 
-SAMPLING = {"temperature": 0.8, "top_p": 0.95, "ignore_eos": True}
 RUN_S = 3600.0
 
 
@@ -49,7 +48,8 @@ async def _ask(
 ) -> Heard:
     await asyncio.sleep(max(0.0, began + ask.at_s - time.perf_counter()))
     body = {"model": model, "prompt": ask.prompt, "max_tokens": ask.tokens, "stream": True}
-    body |= {"stream_options": {"include_usage": True}, **SAMPLING}
+    body |= {"stream_options": {"include_usage": True}, "ignore_eos": True}
+    body |= SAMPLINGS[ask.sampling]
     sent, arrivals, tokens = time.perf_counter(), [], 0
     async with session.post(url, json=body) as answer:
         if answer.status == 200:

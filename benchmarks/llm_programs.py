@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.llm_workloads import Ask
+from benchmarks.llm_workloads import SAMPLINGS, Ask
 from benchmarks.peers.seam import PeerUnavailable
 from benchmarks.process import PeerFailed, last_words
 
@@ -80,7 +80,8 @@ class Program:
         """Raises PeerFailed."""
         self.wake()
         assert self._child.stdin is not None
-        line = json.dumps([[ask.prompt, ask.tokens] for ask in asks]) + "\n"
+        told_of = [[ask.prompt, ask.tokens, SAMPLINGS[ask.sampling]] for ask in asks]
+        line = json.dumps(told_of) + "\n"
         try:
             self._child.stdin.write(line.encode())
             self._child.stdin.flush()

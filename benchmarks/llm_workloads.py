@@ -1,9 +1,18 @@
 """What `benchmarks.llm` asks for: token prompts and how long each answer is; always the same."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
 
 FIRST_TOKEN = 300
+
+SAMPLINGS: Mapping[str, Mapping[str, float]] = {
+    "top-p": {"temperature": 0.8, "top_p": 0.95},
+    "temperature": {"temperature": 0.8},
+    "greedy": {"temperature": 0.0},
+}
+"""How tokens are chosen, in the words of OpenAI's API. The random model's distributions are flat:
+with top-p, engines that sort the vocabulary spend much of their time on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,13 +22,18 @@ class Ask:
     prompt: tuple[int, ...]
     tokens: int
     at_s: float = 0.0
+    sampling: str = "top-p"
 
 
-def at_once(count: int, vocabulary: int, seed: int = 0) -> list[Ask]:
+def at_once(count: int, vocabulary: int, seed: int = 0, sampling: str = "top-p") -> list[Ask]:
     """Prompts of 64 to 256 tokens, answers of 64 to 128, all at the same moment."""
     draw = Random(seed)
     return [
-        Ask(_words(draw, draw.randint(64, 256), vocabulary), draw.randint(64, 128))
+        Ask(
+            _words(draw, draw.randint(64, 256), vocabulary),
+            draw.randint(64, 128),
+            sampling=sampling,
+        )
         for _ in range(count)
     ]
 

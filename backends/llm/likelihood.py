@@ -10,7 +10,7 @@ from backends.llm.scored import Scored
 def score(logits: Tensor, token: int, count: int) -> Scored:
     """Of one row of float32 logits [vocabulary]: `token`, and the `count` likeliest."""
     values, total = logits.numpy(), logits.logsumexp(0).item()
-    best = largest(logits, min(count, len(values))) if count else np.empty(0, np.int64)
+    best = largest(values, min(count, len(values))) if count else np.empty(0, np.int64)
     best = best[np.argsort(-values[best], kind="stable")]
     return Scored(
         logprob=float(values[token]) - total,

@@ -36,11 +36,11 @@ def multiplies_bfloat16() -> bool:
 
 def step_through(pipeline: genai.ContinuousBatchingPipeline, asks: Asks) -> Arrivals:
     handles = []
-    for index, (prompt, count) in enumerate(asks):
+    for index, (prompt, count, sampling) in enumerate(asks):
+        chance = {"do_sample": True, **sampling} if sampling["temperature"] else {}
         config = genai.GenerationConfig(
-            max_new_tokens=count, min_new_tokens=count, ignore_eos=True, do_sample=True,
-            temperature=0.8, top_p=0.95,
-        )  # fmt: skip
+            max_new_tokens=count, min_new_tokens=count, ignore_eos=True, **chance
+        )
         tokens = ov.Tensor(np.array([prompt], np.int64))
         handles.append(pipeline.add_request(index, tokens, config))
     arrivals: Arrivals = [[] for _ in asks]

@@ -8,8 +8,9 @@ import sys
 import time
 from collections.abc import Callable
 
-Asks = list[tuple[list[int], int]]
-"""Prompt tokens, and how many tokens the answer is to have."""
+Asks = list[tuple[list[int], int, dict[str, float]]]
+"""Prompt tokens, how many tokens the answer is to have, and how they are chosen (`temperature`,
+`top_p` if there is one)."""
 Arrivals = list[list[float]]
 """For each ask, when its tokens came, in seconds from the start; empty without streaming."""
 
@@ -20,13 +21,13 @@ def answer(run: Callable[[Asks], Arrivals]) -> None:
     sys.stdout = sys.stderr  # what libraries print is no answer
     print("READY", file=out, flush=True)
     for line in sys.stdin:
-        asks = [(list(prompt), count) for prompt, count in json.loads(line)]
+        asks = [tuple(ask) for ask in json.loads(line)]
         wall, cpu = time.perf_counter(), time.process_time()
         arrivals = run(asks)
         told = {
             "wall_s": time.perf_counter() - wall,
             "cpu_s": time.process_time() - cpu,
             "arrivals": arrivals,
-            "tokens": [count for _, count in asks],
+            "tokens": [count for _, count, _ in asks],
         }
         print("RESULT " + json.dumps(told), file=out, flush=True)

@@ -2,6 +2,7 @@
 
 `python transformers_program.py FOLDER THREADS MODE`, MODE a batch size or "continuous". In
 bfloat16, or in float32 on a CPU that has no products of bfloat16: several times as fast there.
+Always greedy, which is the fastest.
 """
 
 import sys
@@ -29,10 +30,10 @@ def static(model, asks: Asks, batch: int) -> Arrivals:
     """Padded on the left; a batch lasts as long as its longest answer."""
     for first in range(0, len(asks), batch):
         part = asks[first : first + batch]
-        longest = max(len(prompt) for prompt, _ in part)
-        padded = [[0] * (longest - len(prompt)) + prompt for prompt, _ in part]
-        seen = [[0] * (longest - len(prompt)) + [1] * len(prompt) for prompt, _ in part]
-        most = max(count for _, count in part)
+        longest = max(len(prompt) for prompt, _, _ in part)
+        padded = [[0] * (longest - len(prompt)) + prompt for prompt, _, _ in part]
+        seen = [[0] * (longest - len(prompt)) + [1] * len(prompt) for prompt, _, _ in part]
+        most = max(count for _, count, _ in part)
         model.generate(
             torch.tensor(padded), attention_mask=torch.tensor(seen), do_sample=False,
             max_new_tokens=most, min_new_tokens=most,
@@ -42,13 +43,13 @@ def static(model, asks: Asks, batch: int) -> Arrivals:
 
 def continuous(model, asks: Asks) -> Arrivals:
     """`generate_batch` knows one length for all: the mean of what the asks want."""
-    mean = round(sum(count for _, count in asks) / len(asks))
+    mean = round(sum(count for _, count, _ in asks) / len(asks))
     config = GenerationConfig(
         max_new_tokens=mean, do_sample=False, eos_token_id=-1, num_blocks=512, block_size=32,
         max_batch_tokens=256,
     )  # fmt: skip
     answers = model.generate_batch(
-        inputs=[prompt for prompt, _ in asks], generation_config=config, progress_bar=False
+        inputs=[prompt for prompt, _, _ in asks], generation_config=config, progress_bar=False
     )
     told = [len(one.generated_tokens) for one in answers.values()]
     if told != [mean] * len(asks):

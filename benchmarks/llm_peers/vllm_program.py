@@ -33,10 +33,8 @@ def main() -> None:
 
 
 def step_through(engine: LLMEngine, asks: Asks, name: str) -> Arrivals:
-    for index, (prompt, count) in enumerate(asks):
-        params = SamplingParams(
-            temperature=0.8, top_p=0.95, max_tokens=count, ignore_eos=True, detokenize=True
-        )
+    for index, (prompt, count, sampling) in enumerate(asks):
+        params = SamplingParams(max_tokens=count, ignore_eos=True, detokenize=True, **sampling)
         engine.add_request(f"{name}-{index}", {"prompt_token_ids": prompt}, params)
     arrivals: Arrivals = [[] for _ in asks]
     began = time.perf_counter()

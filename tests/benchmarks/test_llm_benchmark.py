@@ -1,6 +1,7 @@
 """The language benchmark's own arithmetic: what it asks for, and what it makes of the answers."""
 
 import math
+from dataclasses import replace
 
 from benchmarks.llm_figures import Heard, figures, of_peer
 from benchmarks.llm_workloads import at_once, poisson, prefix_heavy
@@ -26,6 +27,8 @@ def test_a_peer_that_does_not_stream_has_throughput_and_no_latencies() -> None:
 def test_the_workload_is_the_same_every_time_and_within_its_lengths() -> None:
     asks = at_once(32, VOCABULARY)
     assert asks == at_once(32, VOCABULARY)
+    greedy = at_once(32, VOCABULARY, sampling="greedy")
+    assert asks == [replace(ask, sampling="top-p") for ask in greedy] != greedy
     assert all(64 <= len(ask.prompt) <= 256 and 64 <= ask.tokens <= 128 for ask in asks)
 
 

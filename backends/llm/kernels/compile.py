@@ -4,9 +4,11 @@ The library lies in a cache folder of the user's own, under a name made of the s
 the compiler and torch's version: a change of any of them compiles anew.
 """
 
+import ctypes
 import os
 import stat
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -22,18 +24,27 @@ from backends.llm.errors import NoKernels
 class Instructions:
     """A set of instructions that there are kernels for, in the folder of its name.
 
-    `needed`: what the CPU must have for it, in Linux's words.
+    `needed`: what the CPU must have for it, in Linux's words. `base`: the set whose sources stand
+    in for those it has not itself.
     """
 
     name: str
     needed: frozenset[str]
+    base: str = ""
+
+    def sources(self) -> list[Path]:
+        """In the order of their names."""
+        folders = [_SOURCES / name for name in (self.base, self.name) if name]
+        found = {source.name: source for folder in folders for source in folder.iterdir()}
+        return [found[name] for name in sorted(found)]
 
 
+_SOURCES = Path(__file__).parent
+_AVX512 = frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_bf16", "avx512_vnni"})
+_TILES = frozenset({"amx_tile", "amx_bf16", "amx_int8"})
 SETS = (
-    Instructions(
-        "avx512",
-        frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_bf16", "avx512_vnni"}),
-    ),
+    Instructions("amx", _AVX512 | _TILES, base="avx512"),
+    Instructions("avx512", _AVX512),
     Instructions("avx2", frozenset({"avx2", "fma"})),
 )
 """Best first."""
@@ -42,15 +53,27 @@ FLAGS = (
     "-shared", "-fopenmp",
 )  # fmt: skip
 COMPILE_TIMEOUT_S = 120.0
-_SOURCES = Path(__file__).parent
+_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA = 158, 0x1023, 18
 
 
 def compiled_library() -> Path:
-    """The shared library, compiled if it was not yet.
+    """The shared library for the best instructions that CPU and compiler know, compiled if it was
+    not yet.
 
     Raises NoKernels when this CPU lacks the instructions, there is no compiler, or it fails.
     """
-    sources = [*sorted(_SOURCES.glob("*.cpp")), *sorted((_SOURCES / instructions().name).iterdir())]
+    errors = []
+    for one in instruction_sets():
+        try:
+            return _library_for(one)
+        except NoKernels as error:
+            errors.append(error)
+    raise errors[0]
+
+
+def _library_for(instructions: Instructions) -> Path:
+    """Raises NoKernels."""
+    sources = [*sorted(_SOURCES.glob("*.cpp")), *instructions.sources()]
     library = _cache_folder() / f"kernels-{_fingerprint(sources)}.so"
     if not library.is_file():
         _compile(sources, library)
@@ -58,10 +81,10 @@ def compiled_library() -> Path:
     return library
 
 
-def instructions() -> Instructions:
-    """The best set of instructions this CPU has kernels for. Raises NoKernels."""
-    found = next((one for one in SETS if one.needed <= cpu_flags()), None)
-    if found is None:
+def instruction_sets() -> list[Instructions]:
+    """Those this CPU has that there are kernels for, best first. Raises NoKernels for none."""
+    found = [one for one in SETS if one.needed <= cpu_flags()]
+    if not found:
         missing = ", ".join(sorted(SETS[-1].needed - cpu_flags()))
         raise NoKernels(f"this CPU lacks {missing}")
     return found
@@ -69,13 +92,24 @@ def instructions() -> Instructions:
 
 @cache
 def cpu_flags() -> frozenset[str]:
-    """What this CPU can do, in Linux's words; empty on other systems."""
+    """What this CPU can do for us, in Linux's words; empty on other systems."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return frozenset()
     flags = next((line for line in lines if line.startswith("flags")), "")
-    return frozenset(flags.partition(":")[2].split())
+    return usable(frozenset(flags.partition(":")[2].split()), _are_tiles_granted)
+
+
+def usable(flags: frozenset[str], are_tiles_granted: Callable[[], bool]) -> frozenset[str]:
+    """Without AMX where it is refused."""
+    return flags if "amx_tile" not in flags or are_tiles_granted() else flags - _TILES
+
+
+def _are_tiles_granted() -> bool:
+    """Linux has a process ask before it uses AMX (arch_prctl(2)); a sandbox may refuse."""
+    refused = ctypes.CDLL(None).syscall(_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA)
+    return not refused
 
 
 def _compile(sources: list[Path], library: Path) -> None:

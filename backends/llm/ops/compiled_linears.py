@@ -1,6 +1,7 @@
 """Weights in the layouts that our kernels want: outputs in blocks of 16, inputs side by side.
 
-The layouts are described at the kernels that read them (`backends/llm/kernels/avx512/linears.cpp`).
+The layouts are described at the kernels that read them (`backends/llm/kernels/avx512/linears.cpp`,
+`int4.cpp`).
 """
 
 import torch

@@ -1,5 +1,6 @@
 """Where compiled kernels are kept, and which of them are trusted."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ from backends.llm.kernels.compile import (
     Instructions,
     compiled_library,
     cpu_flags,
-    instructions,
+    instruction_sets,
+    usable,
 )
 
 NEEDS_NOTHING = Instructions("plain", frozenset())
@@ -30,7 +32,14 @@ def test_the_first_set_of_instructions_that_the_cpu_has_is_taken(
 ) -> None:
     offered = (NEEDS_WHAT_NO_CPU_HAS, NEEDS_NOTHING, *SETS)
     monkeypatch.setattr("backends.llm.kernels.compile.SETS", offered)
-    assert instructions() == NEEDS_NOTHING
+    assert instruction_sets()[0] == NEEDS_NOTHING
+
+
+def test_tiles_that_are_refused_are_not_there() -> None:
+    with_tiles = frozenset({"avx2", "amx_tile", "amx_int8", "amx_bf16"})
+    assert usable(with_tiles, lambda: True) == with_tiles
+    assert usable(with_tiles, lambda: False) == {"avx2"}
+    assert usable(frozenset({"avx2"}), lambda: pytest.fail("nobody asks")) == {"avx2"}
 
 
 def test_a_cpu_without_any_is_told_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,6 +62,24 @@ def test_kernels_are_compiled_once_and_kept_where_only_we_can_change_them(
     library.parent.chmod(0o777)
     with pytest.raises(NoKernels, match="can be changed by others"):
         compiled_library()
+
+
+@pytest.mark.slow
+def test_a_compiler_that_does_not_know_the_best_instructions_gets_the_next(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    best, *others = [one for one in SETS if one.needed <= cpu_flags()]
+    if not others:
+        pytest.skip(f"this CPU has kernels for {best.name} alone")
+    compiler = tmp_path / "g++"
+    known = shutil.which("g++")
+    compiler.write_text(
+        f'#!/bin/sh\ncase "$*" in */{best.name}/*) exit 1;; esac\nexec {known} "$@"\n'
+    )
+    compiler.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert compiled_library().is_file()
 
 
 @pytest.mark.usefixtures("only_these_instructions")

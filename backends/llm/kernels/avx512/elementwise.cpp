@@ -60,3 +60,28 @@ API void gate(const bf16 *x, bf16 *y, i64 T, i64 F, i64 gelu) {
       store(y + t * F + f, _mm512_mul_ps(_mm512_mul_ps(a, s), b));
     }
 }
+
+// Rows to int8, symmetric, a scale per row. sums: of each group of `group` numbers, times `times`,
+// which takes back that weights are stored with an offset.
+API void quantise_rows(const bf16 *x, int8_t *q, float *scales, int32_t *sums, i64 T, i64 K,
+                       i64 group, i64 times) {
+#pragma omp parallel for if (T > 4)
+  for (i64 t = 0; t < T; t++) {
+    const bf16 *row = x + t * K;
+    __m512 most = _mm512_setzero_ps();
+    for (i64 k = 0; k < K; k += 16) most = _mm512_max_ps(most, _mm512_abs_ps(load(row + k)));
+    float scale = _mm512_reduce_max_ps(most) / 127.f;
+    if (!(scale > 0)) scale = 1;
+    scales[t] = scale;
+    __m512 step = _mm512_set1_ps(scale);
+    for (i64 g = 0; g < K / group; g++) {
+      __m512i sum = _mm512_setzero_si512();
+      for (i64 k = g * group; k < (g + 1) * group; k += 16) {
+        __m512i whole = _mm512_cvtps_epi32(_mm512_div_ps(load(row + k), step));
+        sum = _mm512_add_epi32(sum, whole);
+        _mm_storeu_si128((__m128i *)(q + t * K + k), _mm512_cvtsepi32_epi8(whole));
+      }
+      sums[t * (K / group) + g] = (int32_t)times * _mm512_reduce_add_epi32(sum);
+    }
+  }
+}
