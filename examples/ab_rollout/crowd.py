@@ -12,7 +12,7 @@ import tritonclient.grpc
 from tritonclient.utils import InferenceServerException
 
 CLIENTS, USERS_EACH = 16, 50
-PAUSE_S = 0.05
+PAUSE_S = 0.3
 """Between an answer and the next request."""
 
 

@@ -20,9 +20,9 @@ from examples.arguments import addresses_in, parser_for
 
 HERE = Path(__file__).parent
 VERSIONS = (
-    ("is as quick as version 1", {"delay_ms": 100, "fails_every": 0}),
-    ("fails one request in ten", {"delay_ms": 100, "fails_every": 10}),
-    ("takes twice as long", {"delay_ms": 200, "fails_every": 0}),
+    ("is as quick as version 1", {"delay_ms": 15, "fails_every": 0}),
+    ("fails one request in ten", {"delay_ms": 15, "fails_every": 10}),
+    ("takes twice as long", {"delay_ms": 30, "fails_every": 0}),
 )
 """From version 2 on."""
 
@@ -34,7 +34,7 @@ def main() -> None:
     given = parser.parse_args()
     story = Story(given)
     print(f"== version 1 of {story.model} is pushed")
-    story.push(1, {"delay_ms": 100, "fails_every": 0})
+    story.push(1, {"delay_ms": 15, "fails_every": 0})
     address = addresses_in(given).grpc
     wait_ready(address, story.model)
     story.command(
