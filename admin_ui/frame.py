@@ -36,6 +36,11 @@ _STOPS = {
     429: "Too much at once",
     503: "Not now",
 }
+_DATABASE = {
+    "database_gone": "The database does not answer",
+    "database_damaged": "The database cannot be used",
+}
+"""Titles by the code of a refusal."""
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -131,6 +136,7 @@ class Frame:
             "menu": self._menu(visit.principal if visit else None),
             "now": self.services.now(),
             "after": 0,
+            "trouble": self.services.problem(),
             "root": self._root(screen),
             **shown.context,
         }
@@ -201,8 +207,10 @@ class Frame:
             return _to_login(request)
         context = {
             **self.context(await self._known(request), None, Shown(refused.as_json())),
-            "title": _STOPS.get(refused.status, "That did not work"),
+            "title": _DATABASE.get(refused.code) or _STOPS.get(refused.status, "That did not work"),
             "refused": refused,
+            "trouble": "",  # it is what was refused for, or tells the same
+            "database_is_gone": refused.code == "database_gone",
         }
         return html(render("stopped.html", context), refused.status, refused.headers)
 

@@ -1,6 +1,6 @@
 """What is wrong now, the worst first: decided from what the API tells. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,19 +11,27 @@ from admin_ui.words import SHORT
 FAILED, UP = "FAILED", "READY"
 TAKEN_BACK = ("degraded", "aborting")
 LATELY = timedelta(days=1)
+PATIENCE = timedelta(minutes=1)
+"""How long an alias or route may wait for a version that loads."""
 AGAIN, WITHIN = 3, timedelta(minutes=10)
 """So many failures of a version in that time are one problem, even while it is ready;
 so are so many deaths of its workers, the last of them that lately."""
 
+MOST_NAMES = 10
+
 _BAD_ENDS = {"failed": "was not served", "refused": "was refused"}
 
 Row = Mapping[str, Any]
+Key = tuple[str, int, str]
+"""Model, version, server."""
+_LoadKey = tuple[str, int, str]
+"""Model, version (0: the model as a whole), reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """`kind`: "server", "load", "route", "rollout" or "push". `since`: RFC 3339. `to`: the page
-    that tells more. `who`: whose change it came with, "" when nobody's."""
+    """`kind`: "server", "load", "route", "rollout" or "push". `since`: RFC 3339, or "". `to`: the
+    page that tells more. `who`: whose change it came with, "" when nobody's."""
 
     kind: str
     title: str
@@ -39,7 +47,8 @@ class Problem:
 @dataclass(frozen=True, slots=True)
 class Seen:
     """What is looked at: rows of the API's lists. `events`, `pushes` and `rollouts` are the latest,
-    newest first; `events` are changes of loads; `deaths` are of workers, where the server told."""
+    newest first; `events` are changes of loads; `deaths` are of workers, where the server told;
+    `trouble` is why nothing can be changed just now, "" while all is well."""
 
     loads: Sequence[Row]
     servers: Sequence[Row]
@@ -49,29 +58,41 @@ class Seen:
     routes: Sequence[Row] = ()
     rollouts: Sequence[Row] = ()
     deaths: Sequence[Row] = ()
+    aliases: Sequence[Row] = ()
+    trouble: str = ""
 
 
 def problems(seen: Seen, now: datetime) -> list[Problem]:
-    """Dead servers, versions whose workers die again and again, that cannot be loaded or fail
-    again and again, kill switches that are thrown, rollouts that were taken back, and pushes that
-    came to a bad end, both lately and followed by no better one."""
-    alive = {one["id"] for one in seen.servers if one["alive"]}
+    """A database that takes no changes, dead servers (not while no heartbeat can be written),
+    versions whose workers die again and again or are being restarted, that cannot be loaded or
+    fail again and again, or serve what was loaded before because their reload failed, aliases and
+    routes that are not in force, kill switches that are thrown, rollouts that were taken back, and
+    pushes that came to a bad end, both lately and followed by no better one."""
+    alive = {one["id"] for one in seen.servers if one["alive"] or seen.trouble}
     pushers = {one["id"]: one["pusher"] for one in seen.pushes}
     brought = {one["name"]: pushers.get(one["push"], "") for one in seen.models}
     dying = {_key(one): one for one in seen.deaths if _dies_again(one, now)}
     loads = [one for one in seen.loads if _key(one) not in dying]
     return [
-        *_servers(seen.servers),
+        *_trouble(seen.trouble),
+        *_servers(seen.servers, alive),
         *_dying(dying.values(), brought),
         *_loads(loads, alive, brought),
         *_again(seen.events, loads, now, brought),
+        *_restarting(seen.deaths, loads, dying.keys(), brought),
+        *_pending(seen, alive, now),
         *_routes(seen.routes),
         *_rollouts(seen.rollouts, now),
         *_pushes(seen.pushes, now),
     ]
 
 
-def _servers(servers: Iterable[Row]) -> list[Problem]:
+def _trouble(why: str) -> list[Problem]:
+    title = "nothing can be changed: the control database cannot be used"
+    return [Problem("server", title, why, "", "/servers")] if why else []
+
+
+def _servers(servers: Iterable[Row], alive: Collection[str]) -> list[Problem]:
     return [
         Problem(
             "server",
@@ -81,11 +102,11 @@ def _servers(servers: Iterable[Row]) -> list[Problem]:
             "/servers",
         )
         for one in servers
-        if not one["alive"]
+        if one["id"] not in alive
     ]
 
 
-def _key(row: Row) -> tuple[str, int, str]:
+def _key(row: Row) -> Key:
     return row["model"], row["version"], row["server"]
 
 
@@ -112,26 +133,90 @@ def _dying(rows: Iterable[Row], brought: Mapping[str, str]) -> list[Problem]:
     ]
 
 
-def _loads(loads: Iterable[Row], alive: set[str], brought: Mapping[str, str]) -> list[Problem]:
-    """One for each version and reason; versions are told instead of their model where both are."""
-    found: dict[tuple[str, int, str], list[Row]] = {}
-    for row in loads:
-        if row["state"] == FAILED and row["server"] in alive:
-            found.setdefault((row["model"], row["version"], row["reason"]), []).append(row)
-    numbered = {model for model, version, _ in found if version}
+def _restarting(
+    deaths: Iterable[Row], loads: Iterable[Row], dying: Collection[Key], brought: Mapping[str, str]
+) -> list[Problem]:
+    """Versions that serve with fewer instances than they have; one without any has failed."""
+    ready = {_key(row) for row in loads if row["state"] == UP}
     return [
-        _load(model, version, reason, rows, brought.get(model, ""))
-        for (model, version, reason), rows in found.items()
-        if version or model not in numbered
+        Problem(
+            "load",
+            f"{one['model']} version {one['version']} serves with {one['ready']} of "
+            f"{count(one['instances'], 'instance')} on server {one['server'][:SHORT]}",
+            f"a worker {one['ending']} at {moment(one['last'])} and is being restarted",
+            one["last"],
+            link("/models/{model}", model=one["model"]),
+            brought.get(one["model"], ""),
+        )
+        for one in deaths
+        if one["ready"] < one["instances"] and _key(one) in ready - set(dying)
     ]
 
 
-def _load(model: str, version: int, reason: str, rows: Sequence[Row], who: str) -> Problem:
-    which = f"{model} version {version}" if version else model
-    places = ", ".join(sorted({row["server"][:SHORT] for row in rows}))
+def _loads(loads: Iterable[Row], alive: set[str], brought: Mapping[str, str]) -> list[Problem]:
+    """One for each version and reason; versions are told instead of their model where both are,
+    and models that have the same reason as a whole together.
+
+    A version that serves has a reason when what was to take its place could not be loaded; a model
+    has one when its folder cannot be followed, whatever of it serves.
+    """
+    found: dict[_LoadKey, list[Row]] = {}
+    for row in loads:
+        is_wrong = row["state"] == FAILED or (row["state"] == UP and row["reason"])
+        if is_wrong and row["server"] in alive:
+            found.setdefault((row["model"], row["version"], row["reason"]), []).append(row)
+    numbered = {row["model"] for rows in found.values() for row in rows if row["version"]}
+    serving = {row["model"] for row in loads if row["version"] and row["state"] == UP}
+    told = {
+        key: rows
+        for key, rows in found.items()
+        if key[1] or key[0] not in numbered or key[0] in serving
+    }
+    together = _of_several(told, serving)
+    alone = {key: rows for key, rows in told.items() if not any(key in one for one in together)}
+    return [
+        *(_several([told[key] for key in keys], keys[0][0] in serving) for keys in together),
+        *(_load(rows, key[0] in serving, brought.get(key[0], "")) for key, rows in alone.items()),
+    ]
+
+
+def _of_several(told: Mapping[_LoadKey, Sequence[Row]], serving: set[str]) -> list[list[_LoadKey]]:
+    """The keys of models as a whole that have the same reason on the same servers, such as a
+    repository that turned empty; two and more of each."""
+    groups: dict[tuple[str, bool, frozenset[str]], list[_LoadKey]] = {}
+    for key, rows in told.items():
+        model, version, reason = key
+        if not version:
+            servers = frozenset(row["server"] for row in rows)
+            groups.setdefault((reason, model in serving, servers), []).append(key)
+    return [keys for keys in groups.values() if len(keys) > 1]
+
+
+def _several(models: Sequence[Sequence[Row]], serve: bool) -> Problem:
+    """One problem of several models as a whole; the reason is the same."""
+    rows = [row for one in models for row in one]
+    servers = ", ".join(sorted({row["server"][:SHORT] for row in rows}))
+    names = sorted({row["model"] for row in rows})
+    title = (
+        f"{len(names)} models {'keep what they serve' if serve else 'failed'} on server {servers}"
+    )
+    shown = ", ".join(names[:MOST_NAMES]) + (" …" if len(names) > MOST_NAMES else "")
+    since = min(row["at"] for row in rows)
+    return Problem("load", title, f"{rows[0]['reason']} ({shown})", since, "/models")
+
+
+def _load(rows: Sequence[Row], serves: bool, who: str) -> Problem:
+    first = rows[0]
+    model, version = first["model"], first["version"]
+    where = "on server " + ", ".join(sorted({row["server"][:SHORT] for row in rows}))
+    title = f"{model} version {version} failed {where}"
+    if version and first["state"] == UP:
+        title = f"the reload of {model} version {version} failed {where}"
+    elif not version:
+        title = f"{model} {'keeps what it serves' if serves else 'failed'} {where}"
     since = min(row["at"] for row in rows)
     to = link("/models/{model}", model=model)
-    return Problem("load", f"{which} failed on server {places}", reason, since, to, who)
+    return Problem("load", title, first["reason"], since, to, who)
 
 
 def _again(
@@ -160,6 +245,40 @@ def _again(
         for (model, version, server), found in failures.items()
         if len(found) >= AGAIN
     ]
+
+
+def _pending(seen: Seen, alive: set[str], now: datetime) -> list[Problem]:
+    """Aliases and routes that cannot come into force somewhere, or wait for long."""
+    subjects = [
+        (f"alias {one['model']}@{one['name']}", _alias_page(one), one) for one in seen.aliases
+    ]
+    subjects += [
+        (f"route {one['name']}", link("/routes/{route}", route=one["name"]), one)
+        for one in seen.routes
+    ]
+    return [
+        Problem(
+            "route",
+            f"{subject} is not in force on server {told['server'][:SHORT]}",
+            told["reason"],
+            told["at"],
+            page,
+            one["updated_by"],
+        )
+        for subject, page, one in subjects
+        for told in one["pending"]
+        if told["server"] in alive and not _comes_soon(told, now)
+    ]
+
+
+def _alias_page(row: Row) -> str:
+    return link("/models/{model}/aliases/{alias}", model=row["model"], alias=row["name"])
+
+
+def _comes_soon(told: Row, now: datetime) -> bool:
+    """A target that loads is no problem yet."""
+    waits = told["reason"].startswith("not in force yet")
+    return waits and now - datetime.fromisoformat(told["at"]) <= PATIENCE
 
 
 def _routes(routes: Iterable[Row]) -> list[Problem]:

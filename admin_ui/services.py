@@ -128,7 +128,8 @@ class ConsoleServices:
     `rest(seconds)` is a pause, with nothing looked for. Both end early when `closed`: the server
     is stopping. `gateway`: where models are tried, None for
     nowhere. `snapshots` is the folder of the store's
-    snapshots. `secure`: browsers reach us over https. `cookie` is the session cookie's name."""
+    snapshots. `secure`: browsers reach us over https. `cookie` is the session cookie's name.
+    `problem`: why nothing can be changed just now, "" while all is well; each page says it."""
 
     control: Control
     newest: Callable[[], Awaitable[int]]
@@ -142,3 +143,4 @@ class ConsoleServices:
     now: Callable[[], datetime] = utc_now
     heartbeat_s: float = 15.0
     gateway: Gateway | None = None
+    problem: Callable[[], str] = lambda: ""

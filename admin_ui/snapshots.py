@@ -32,8 +32,13 @@ def config(root: Path, digest: str, model: str) -> str | None:
         return None
     if not any(file.path == CONFIG for file in there):
         return ""
+    return text(root, digest, model, CONFIG)
+
+
+def text(root: Path, digest: str, model: str, path: str) -> str | None:
+    """A file that the snapshot's list has; None when it cannot be opened."""
     try:
-        opened = os.open(root / digest / model / CONFIG, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        opened = os.open(root / digest / model / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return None
     with os.fdopen(opened, "rb") as file:

@@ -1,9 +1,10 @@
 """Events in words: one sentence for each kind we know, the kind itself for others. Pure."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from control.rollouts.state import Transition
+from control.route_words import change_text
 
 SHORT = 8
 """Characters of a server's id that tell it from others."""
@@ -23,10 +24,34 @@ def words(event: Event) -> str:
     return f"{family} {thing} {what.replace('_', ' ')}".strip()
 
 
+def together(events: Sequence[Event]) -> list[Event]:
+    """The events, those in a row that say the same of models as a whole as one: its subject has
+    their names."""
+    found: list[Event] = []
+    for event in events:
+        last = found[-1] if found else None
+        if last is not None and _is_same(last, event):
+            found[-1] = {**last, "subject": f"{last['subject']}, {_thing(event)}"}
+        else:
+            found.append(event)
+    return found
+
+
+def _is_same(one: Event, other: Event) -> bool:
+    of_models = one["kind"] == other["kind"] and one["kind"] in ("load.changed", "load.gone")
+    return bool(of_models and not one["data"].get("version") and one["data"] == other["data"])
+
+
+def _thing(event: Event) -> str:
+    return str(event["subject"]).partition(":")[2]
+
+
 def _load(thing: str, data: Mapping[str, Any]) -> str:
     version = data.get("version")
-    which = f"{thing} version {version}" if version else thing
     reason = f": {data['reason']}" if data.get("reason") else ""
+    if not version and reason:  # what is loaded of it may go on serving
+        return f"{thing} on {_server(data)}{reason}"
+    which = f"{thing} version {version}" if version else thing
     state = str(data.get("state", "?")).lower()
     return f"{which} is {state} on {_server(data)}{reason}"
 
@@ -37,8 +62,9 @@ def _server(data: Mapping[str, Any]) -> str:
 
 def _gone(thing: str, data: Mapping[str, Any]) -> str:
     version = data.get("version")
-    which = f"{thing} version {version}" if version else thing
-    return f"{which} is gone from {_server(data)}"
+    if not version:
+        return f"what was wrong with {thing} as a whole is over on {_server(data)}"
+    return f"{thing} version {version} is gone from {_server(data)}"
 
 
 def _push(state: str) -> Callable[[str, Mapping[str, Any]], str]:
@@ -63,11 +89,34 @@ def _rollout(thing: str, data: Mapping[str, Any]) -> str:
     return f"rollout of {data.get('name') or thing}: {data.get('words') or 'it moved'}"
 
 
+def _pending(kind: str) -> Callable[[str, Mapping[str, Any]], str]:
+    return lambda thing, data: f"{kind} {thing} on {_server(data)}: {data.get('reason', '')}"
+
+
+def _in_force(kind: str) -> Callable[[str, Mapping[str, Any]], str]:
+    return lambda thing, data: f"{kind} {thing} is in force on {_server(data)}"
+
+
+def _route(what: str) -> Callable[[str, Mapping[str, Any]], str]:
+    def sentence(thing: str, data: Mapping[str, Any]) -> str:
+        change = change_text({"subject": f"route:{thing}", "data": data})
+        return f"route {thing} {what}" + (f": {change}" if change else "")
+
+    return sentence
+
+
 _SENTENCES: dict[str, Callable[[str, Mapping[str, Any]], str]] = {
     "load.changed": _load,
     "load.gone": _gone,
     "alias.created": _alias("made for"),
     "alias.moved": _alias("moved to"),
+    "alias.pending": _pending("alias"),
+    "alias.in_force": _in_force("alias"),
+    **{f"route.{what}": _route(what) for what in ("created", "changed", "deleted")},
+    "route.killed": _route("killed"),
+    "route.unkilled": _route("released"),
+    "route.pending": _pending("route"),
+    "route.in_force": _in_force("route"),
     **{
         f"push.{state}": _push(state)
         for state in ("received", "accepted", "deployed", "served", "failed", "refused", "stored")

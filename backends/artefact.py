@@ -11,6 +11,7 @@ from typing import NamedTuple, NoReturn
 from tritonclient.grpc import model_config_pb2 as pb
 
 from backends.errors import LoadFailed
+from repository.file_rules import names_hidden
 from repository.model import ModelConfig, ModelVersion
 from repository.type_names import NAMES
 
@@ -66,7 +67,9 @@ def artefact_path(version: ModelVersion, *defaults: str) -> Path:
 
 
 def inside(version: ModelVersion, name: str, field: str) -> Path:
-    """`name` below the version's folder; raises LoadFailed when it leads out of it."""
+    """`name` below the version's folder; raises LoadFailed when it leads out or is hidden."""
+    if names_hidden(name):
+        refuse(version, f"{field} '{name}' is hidden; no file whose name begins with a dot is read")
     path = version.path / name
     if not path.resolve().is_relative_to(version.path.resolve()):
         refuse(version, f"{field} '{name}' leads out of the version's folder; it must stay inside")
@@ -92,6 +95,12 @@ def complete_config(
     for described in _used_outputs(version.config, artefact):
         _merge(version, config, described, artefact.file, "output")
     return config
+
+
+def name_file(config: ModelConfig, file: str) -> None:
+    """Say in a completed config which file is served, as Triton does where the config does not."""
+    if not (config.default_model_filename or config.cc_model_filenames):
+        config.default_model_filename = file
 
 
 def _check_names(version: ModelVersion, artefact: Artefact) -> None:
@@ -225,7 +234,8 @@ def _merge_dims(
             tensor.reshape.SetInParent()
         return
     seen = tuple(tensor.reshape.shape if tensor.HasField("reshape") else tensor.dims)
-    if not _fits(seen, inner) and not (seen == (1,) and not inner and not batched):
+    is_scalar = not batched and not inner and set(seen) <= {1, -1}  # keeps the config's shape
+    if not _fits(seen, inner) and not is_scalar:
         note = " behind the batch dimension, which dims leave out" if batched else ""
         field = "reshape" if tensor.HasField("reshape") else "dims"
         refuse(

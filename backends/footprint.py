@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from backends.registry import runtime_for
 from repository.model import ModelConfig, ModelVersion
 
 MIB = 1 << 20
@@ -18,7 +19,7 @@ OVER_FILES = 1.2
 """Weights in memory over weights in files: packed copies, the graph."""
 SESSION, THREAD = 1 * MIB, 1 * MIB
 """An ONNX session with its arena, and each instance that shares it."""
-WORKERS = {"pytorch": 320 * MIB, "python": 32 * MIB, "llm": 320 * MIB}
+WORKERS = {"pytorch": 320 * MIB, "python": 32 * MIB, "llm": 320 * MIB, "onnxruntime": 48 * MIB}
 """A worker process with its runtime imported, without the model."""
 CUDA_CONTEXT = 640 * MIB
 """What a language model's process takes of its GPU beside the plan: CUDA's context, the libraries'
@@ -41,7 +42,7 @@ def need_of(version: ModelVersion, instances: int, device: str = "cpu") -> Need:
     if backend == "llm":
         return _language_need(version, instances, device)
     files = int(_file_bytes(version.path) * OVER_FILES)
-    if backend in WORKERS:
+    if runtime_for(version.config).hosted:
         estimate = instances * (WORKERS[backend] + files)
     else:
         estimate = SESSION + files + instances * THREAD

@@ -13,6 +13,9 @@ from backends.artefact import refuse
 from backends.seam import Batch, Device, Loaded, Outcome, Outlet, Part, Result, Tensors
 from repository.model import ModelConfig, ModelVersion
 
+MOST = 86_400_000
+"""Of each parameter: milliseconds of a day, responses of a request."""
+
 
 class Identity:
     """The backend `identity`; it has no file of its own."""
@@ -63,8 +66,9 @@ def _check_pairs(version: ModelVersion, config: ModelConfig) -> None:
 def _whole(version: ModelVersion, name: str) -> int:
     parameters = version.config.parameters
     text = parameters[name].string_value if name in parameters else "0"
-    if not text.isdecimal():
-        refuse(version, f"parameter {name} is '{text}'; it must be a whole number, 0 or more")
+    if not text.isdecimal() or len(text) > 18 or int(text) > MOST:
+        allowed = f"a whole number from 0 to {MOST}"
+        refuse(version, f"parameter {name} is '{text:.80}'; it must be {allowed}")
     return int(text)
 
 

@@ -1,12 +1,12 @@
 """Loading a version on a device: in this process, or in a worker process per instance."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 
 from backends.errors import LoadFailed
 from backends.host.instance import HostedInstance
-from backends.registry import backend_of, runtime_of
+from backends.registry import backend_of, runtime_for
 from backends.seam import Device, Loaded
 from repository.model import ModelVersion
 
@@ -15,21 +15,18 @@ Start = Callable[[ModelVersion, Device, str], HostedInstance]
 
 
 def load(
-    version: ModelVersion, device: Device, count: int, start: Start = HostedInstance
+    version: ModelVersion, device: Device, names: Sequence[str], start: Start = HostedInstance
 ) -> Loaded:
-    """`count` instances of a version whose config names its backend, ready to execute; `start`
-    makes each of those that are hosted.
+    """An instance of each name, of a version whose config names its backend, ready to execute;
+    `start` makes each of those that are hosted.
 
     Blocks; workers load in parallel. The config returned is the one the instances serve: a
     python model completes its own. Raises `LoadFailed`; nothing is left behind then.
     """
-    if not runtime_of(version.config.backend).hosted:
-        return backend_of(version.config.backend).load(version, device, count)
-    with ThreadPoolExecutor(count, "load-worker") as pool:
-        attempts = [
-            pool.submit(start, version, device, f"{version.name}_{device.index}_{index}")
-            for index in range(count)
-        ]
+    if not runtime_for(version.config).hosted:
+        return backend_of(version.config.backend).load(version, device, len(names))
+    with ThreadPoolExecutor(len(names), "load-worker") as pool:
+        attempts = [pool.submit(start, version, device, name) for name in names]
         wait_for(attempts)
     try:
         return _agreed(version, [attempt.result() for attempt in attempts])

@@ -1,15 +1,16 @@
 """What a model.onnx says of itself, read without running or loading any of it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
 import onnx
 from google.protobuf.message import DecodeError
-from onnx import TensorProto
+from onnx import SparseTensorProto, TensorProto
 from tritonclient.grpc import model_config_pb2 as pb
 
 from backends.artefact import Artefact, Described, inside, refuse
+from backends.onnx_functions import functions_problem
 from repository.model import ModelVersion
 
 TYPES: dict[int, int] = {
@@ -29,14 +30,18 @@ TYPES: dict[int, int] = {
     TensorProto.BFLOAT16: pb.TYPE_BF16,
 }
 
+_ADDRESS = "_ORT_MEM_ADDR_"
+
 
 def read_artefact(version: ModelVersion, path: Path) -> Artefact:
     """Inputs and outputs of the graph in `path`, in order.
 
-    Raises LoadFailed when the file is no ONNX model, or keeps weights outside its folder.
+    Raises LoadFailed when the file is no ONNX model, keeps weights outside its folder, or becomes
+    too much in onnxruntime.
     """
     try:
-        model = onnx.load(path, load_external_data=False)
+        # onnxruntime reads protobuf whatever the name; onnx would take "model.json" for JSON.
+        model = onnx.load(path, format="protobuf", load_external_data=False)
     except DecodeError as error:
         refuse(version, f"{path.name} is not an ONNX model, or is cut short: {error}")
     except OSError as error:
@@ -44,6 +49,8 @@ def read_artefact(version: ModelVersion, path: Path) -> Artefact:
     if not model.HasField("graph") or not model.graph.output:
         refuse(version, f"{path.name} is not an ONNX model: it has no graph with outputs")
     _check_external_data(version, path, model)
+    if problem := functions_problem(model):
+        refuse(version, f"{path.name} {problem}")
     defaults = {tensor.name for tensor in model.graph.initializer}
     defaults.update(tensor.values.name for tensor in model.graph.sparse_initializer)
     describe = partial(_describe, defaults)
@@ -56,6 +63,7 @@ def _check_external_data(version: ModelVersion, path: Path, model: onnx.ModelPro
     for tensor in _tensors(model):
         for entry in tensor.external_data:
             if entry.key == "location":
+                _check_location(version, path, tensor, entry.value)
                 data = inside(version, str(folder / entry.value), f"tensor '{tensor.name}' of file")
                 if not data.is_file():
                     refuse(
@@ -65,20 +73,39 @@ def _check_external_data(version: ModelVersion, path: Path, model: onnx.ModelPro
                     )
 
 
+def _check_location(version: ModelVersion, path: Path, tensor: TensorProto, location: str) -> None:
+    """onnxruntime takes some locations for addresses in its own memory."""
+    if _ADDRESS in location:
+        refuse(version, f"{path.name} keeps the weights of '{tensor.name}' at a memory address")
+
+
 def _tensors(model: onnx.ModelProto) -> Iterator[TensorProto]:
     """Every tensor stored anywhere in the model, those of subgraphs and functions too."""
     graphs = [model.graph]
+    for training in model.training_info:
+        graphs += [training.initialization, training.algorithm]
     nodes = [node for function in model.functions for node in function.node]
-    while graphs or nodes:
+    attributes = [one for function in model.functions for one in function.attribute_proto]
+    while graphs or nodes or attributes:
         if graphs:
             graph = graphs.pop()
             yield from graph.initializer
+            yield from _parts(graph.sparse_initializer)
             nodes.extend(graph.node)
         while nodes:
-            for attribute in nodes.pop().attribute:
-                yield from (attribute.t, *attribute.tensors)
-                graphs.extend((attribute.g, *attribute.graphs))
-            graphs = [graph for graph in graphs if graph.ByteSize()]
+            attributes.extend(nodes.pop().attribute)
+        while attributes:
+            attribute = attributes.pop()
+            yield from (attribute.t, *attribute.tensors)
+            yield from _parts((attribute.sparse_tensor, *attribute.sparse_tensors))
+            graphs.extend(attribute.graphs)
+            if attribute.HasField("g"):
+                graphs.append(attribute.g)
+
+
+def _parts(sparse: Iterable[SparseTensorProto]) -> Iterator[TensorProto]:
+    for tensor in sparse:
+        yield from (tensor.values, tensor.indices)
 
 
 def _describe(defaults: set[str], value: onnx.ValueInfoProto) -> Described:

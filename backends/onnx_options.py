@@ -4,9 +4,12 @@ Each parameter is a string in config.pbtxt: `parameters { key: "intra_op_thread_
 { string_value: "2" } }`. What cannot be honoured is refused with LoadFailed.
 """
 
+from pathlib import Path
+
 import onnxruntime as ort
 
 from backends.artefact import inside, refuse
+from backends.host.child import is_worker
 from backends.seam import Device
 from repository.model import ModelVersion
 
@@ -33,6 +36,8 @@ def session_options(version: ModelVersion, device: Device) -> ort.SessionOptions
     options.enable_cpu_mem_arena = bool(_whole(version, "enable_mem_arena", 1, 0, 1))
     options.enable_mem_pattern = bool(_whole(version, "enable_mem_pattern", 1, 0, 1))
     options.graph_optimization_level = _level(version)
+    # By a name that ends in ".ort" it would read another format, which no check has seen.
+    options.add_session_config_entry("session.load_model_format", "ONNX")
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.add_session_config_entry("session.inter_op.allow_spinning", "0")
     for name in version.config.model_operations.op_library_filename:
@@ -81,22 +86,35 @@ def _level(version: ModelVersion) -> ort.GraphOptimizationLevel:
 
 
 def _register_operators(version: ModelVersion, options: ort.SessionOptions, name: str) -> None:
-    path = inside(version, name, "model_operations.op_library_filename")
-    if not path.is_file():
-        path = version.folder / name
-        if not path.resolve().is_relative_to(version.folder.resolve()) or not path.is_file():
-            refuse(version, f"model_operations.op_library_filename '{name}' is not in its folder")
+    path = _library(version, name)
+    if not is_worker():
+        refuse(
+            version,
+            f"model_operations.op_library_filename '{name}' is native code, which is loaded in a "
+            "worker process only, never in this one",
+        )
     try:
         options.register_custom_ops_library(str(path))
     except (RuntimeError, OSError) as error:
         refuse(version, f"onnxruntime cannot load the operators in {name}: {error}")
 
 
+def _library(version: ModelVersion, name: str) -> Path:
+    """The library below the version's folder, else below the model's."""
+    field = "model_operations.op_library_filename"
+    path = inside(version, name, field)
+    if not path.is_file():
+        path = version.folder / name
+        if not path.resolve().is_relative_to(version.folder.resolve()) or not path.is_file():
+            refuse(version, f"{field} '{name}' is not in its folder")
+    return path
+
+
 def _whole(version: ModelVersion, name: str, default: int, least: int, most: int) -> int:
     text = _parameter(version, name)
     if not text:
         return default
-    if not text.isdecimal() or not least <= int(text) <= most:
+    if not text.isdecimal() or len(text) > 18 or not least <= int(text) <= most:
         refuse(version, f"parameter {name} is '{text}'; it must be a number from {least} to {most}")
     return int(text)
 

@@ -12,7 +12,7 @@ import numpy as np
 import onnxruntime as ort
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_state
 
-from backends.artefact import artefact_path, complete_config, refuse
+from backends.artefact import artefact_path, complete_config, name_file, refuse
 from backends.errors import ExecutionFailed
 from backends.onnx_options import providers, run_options, session_options
 from backends.seam import Device, Loaded, Tensors
@@ -44,7 +44,9 @@ class OnnxRuntime:
 
         path = _model_file(version)
         artefact = read_artefact(version, path)
-        return complete_config(version, "onnxruntime", artefact, default_max_batch)
+        config = complete_config(version, "onnxruntime", artefact, default_max_batch)
+        name_file(config, path.name)
+        return config
 
     def load(self, version: ModelVersion, device: Device, count: int) -> Loaded:
         """One session shared by `count` instances. Raises LoadFailed in ORT's own words."""

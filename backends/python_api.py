@@ -5,15 +5,15 @@ importable under Triton's name in the worker. BLS (`exec`) and metrics do not ex
 """
 
 import json
-import sys
 from collections.abc import Callable, Mapping, Sequence
+from queue import SimpleQueue
 from typing import Any, Protocol
 
 import ml_dtypes
 import numpy as np
 
-from backends.host.output import LEVEL_MARK
 from backends.python_config import Config, ModelConfig
+from backends.python_logger import Logger
 from repository.tensors import BY_CONFIG, BY_DTYPE, DATA_TYPES, Array
 
 __all__ = [
@@ -70,8 +70,9 @@ class TritonError:
     ALREADY_EXISTS = 6
     CANCELLED = 7
 
-    def __init__(self, msg: str, code: int = INTERNAL) -> None:
-        self._message = str(msg)
+    def __init__(self, message: str, code: int = INTERNAL) -> None:
+        """Any other code than the eight stands for INTERNAL."""
+        self._message = str(message)
         self._code = code if code in range(8) else self.INTERNAL
 
     def message(self) -> str:
@@ -168,10 +169,29 @@ class _Capsule:
 
 
 class ResponseSender(Protocol):
-    """What a decoupled model answers one request with; see `backends.python_streams`."""
+    """What a model answers one request with; see `backends.python_streams` for decoupled models,
+    `backends.python_single` for others."""
 
     def send(self, response: "InferenceResponse | None" = None, flags: int = 0) -> None: ...
     def is_cancelled(self) -> bool: ...
+
+
+class SentResponse:
+    """What a model that is not decoupled has sent for one request; `ended`: it sends no more."""
+
+    def __init__(self) -> None:
+        self.response: InferenceResponse | None = None
+        self.ended = False
+        self._end: SimpleQueue[None] = SimpleQueue()
+
+    def end(self) -> None:
+        """Nothing more comes; from any thread, also from a destructor."""
+        self.ended = True
+        self._end.put(None)
+
+    def wait(self) -> None:
+        """Until `end`; for one waiter."""
+        self._end.get()
 
 
 class InferenceRequest:
@@ -188,7 +208,8 @@ class InferenceRequest:
         **facts: Any,
     ) -> None:
         """`facts`: `flags` (int), `timeout` (µs), `parameters` (a mapping), `cancelled` (a
-        callable), `sender` (a `ResponseSender`)."""
+        callable), `sender` (a `ResponseSender`), or `make_sender` (a callable that makes one when
+        the model asks for it; then `sent` is what it sends)."""
         self._id = request_id
         self._correlation_id = correlation_id
         self._inputs = list(inputs)
@@ -197,8 +218,10 @@ class InferenceRequest:
         self._flags = int(facts.get("flags", 0))
         self._timeout_us = int(facts.get("timeout", 0))
         self._parameters: Mapping[str, Any] = facts.get("parameters") or {}
-        self._cancelled: Callable[[], bool] | None = facts.get("cancelled")
+        self.cancelled: Callable[[], bool] | None = facts.get("cancelled")
+        self.sent: SentResponse | None = None
         self._sender: ResponseSender | None = facts.get("sender")
+        self._make_sender: MakeSender | None = facts.get("make_sender")
 
     def inputs(self) -> list[Tensor]:
         """The input tensors."""
@@ -242,17 +265,23 @@ class InferenceRequest:
 
     def is_cancelled(self) -> bool:
         """Whether the client has gone, or has waited too long, and nobody reads the answer."""
-        return self._cancelled is not None and self._cancelled()
+        return self.cancelled is not None and self.cancelled()
 
     def get_response_sender(self) -> ResponseSender:
-        """Where a decoupled model sends this request's responses, from any thread, as long as it
-        likes; the same each time. Raises `TritonModelException` for any other model."""
+        """Where the model sends this request's responses, from any thread; the same each time. A
+        decoupled model sends any number as long as it likes, another one exactly one, and returns
+        None for it. Raises `TritonModelException` for a request the model made itself."""
         if self._sender is None:
-            raise TritonModelException(
-                f"model '{self._model[0]}' is not decoupled: return its responses from execute, or "
-                "set model_transaction_policy { decoupled: true }"
-            )
+            if self._make_sender is None:
+                raise TritonModelException(
+                    "only a request that came to execute has a response sender"
+                )
+            self.sent = SentResponse()
+            self._sender = self._make_sender(self, self.sent)
         return self._sender
+
+
+MakeSender = Callable[[InferenceRequest, SentResponse], ResponseSender]
 
 
 class InferenceResponse:
@@ -298,39 +327,6 @@ def _sendable(parameters: Mapping[str, Any]) -> dict[str, Any]:
                 "int, float or str"
             )
     return dict(parameters)
-
-
-class Logger:
-    """Writes to the server's log, under the model's name."""
-
-    INFO, WARNING, ERROR, VERBOSE = "I", "W", "E", "V"
-
-    @classmethod
-    def log(cls, message: Any, level: str = INFO) -> None:
-        """Log at one of the class's levels."""
-        lines = str(message).splitlines()
-        sys.stderr.write("".join(f"{LEVEL_MARK}{level} {line}\n" for line in lines))
-        sys.stderr.flush()
-
-    @classmethod
-    def log_info(cls, message: Any) -> None:
-        """Log for information."""
-        cls.log(message, cls.INFO)
-
-    @classmethod
-    def log_warn(cls, message: Any) -> None:
-        """Log a warning."""
-        cls.log(message, cls.WARNING)
-
-    @classmethod
-    def log_error(cls, message: Any) -> None:
-        """Log an error."""
-        cls.log(message, cls.ERROR)
-
-    @classmethod
-    def log_verbose(cls, message: Any) -> None:
-        """Log for debugging."""
-        cls.log(message, cls.VERBOSE)
 
 
 def get_input_tensor_by_name(inference_request: InferenceRequest, name: str) -> Tensor | None:

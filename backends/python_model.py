@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from backends import python_api
+from backends.artefact import name_file
 from backends.errors import LoadFailed
 from backends.host.veil import hide_house
 from backends.python_config import ModelConfig, from_dictionary, to_dictionary
@@ -23,6 +24,7 @@ from repository.model import ModelConfig as ConfigMessage
 from repository.model import ModelVersion
 from repository.tensors import BY_CONFIG
 
+MODEL_FILE = "model.py"
 _API_NAME = "triton_python_backend_utils"
 _CLASS_NAME = "TritonPythonModel"
 
@@ -36,6 +38,7 @@ class PythonModels:
         config = ConfigMessage()
         config.CopyFrom(version.config)
         config.backend = "python"
+        name_file(config, MODEL_FILE)
         return config
 
     def load(self, version: ModelVersion, device: Device, count: int) -> Loaded:
@@ -64,9 +67,10 @@ def _where(version: ModelVersion) -> str:
 
 
 def _model_file(version: ModelVersion) -> Path:
-    name = version.config.default_model_filename or "model.py"
-    file = Path(os.path.normpath(version.path / name))
-    if not file.is_relative_to(version.path):
+    name = version.config.default_model_filename or MODEL_FILE
+    inside = os.path.normpath(name)
+    file = version.path / inside
+    if os.path.isabs(inside) or inside.split(os.sep, 1)[0] == os.pardir:
         raise LoadFailed(
             f"{_where(version)}: default_model_filename '{name}' leaves the version's folder"
         )
@@ -123,7 +127,7 @@ def _completed(version: ModelVersion, model_class: Any) -> ConfigMessage:
 
 def _refuse_unservable(version: ModelVersion, config: ConfigMessage) -> None:
     for kind, tensors in (("input", config.input), ("output", config.output)):
-        if not tensors:
+        if not tensors and kind == "output":
             raise LoadFailed(
                 f"{_where(version)} has no {kind}: name them in config.pbtxt, or call "
                 f"add_{kind} in auto_complete_config"

@@ -6,17 +6,22 @@ thread until it says `TRITONSERVER_RESPONSE_COMPLETE_FINAL`.
 
 import asyncio
 import inspect
-import threading
-from collections.abc import Callable, Coroutine, Sequence
+import traceback
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from time import perf_counter_ns
-from typing import Any
 
 from backends.errors import ExecutionFailed, FaultyModel
-from backends.python_api import TRITONSERVER_RESPONSE_COMPLETE_FINAL as FINAL
-from backends.python_api import InferenceRequest, InferenceResponse, TritonModelException
+from backends.host.pulse import progressed
+from backends.python_api import (
+    InferenceRequest,
+    InferenceResponse,
+    Logger,
+    TritonModelException,
+)
 from backends.python_instance import PythonInstance, describe
+from backends.python_single import CLOSED, check_sent
 from backends.seam import Batch, Member, Outcome, Outlet, Part, Result
 
 
@@ -36,24 +41,13 @@ class InferenceResponseSender:
     def send(self, response: InferenceResponse | None = None, flags: int = 0) -> None:
         """Send a response, the end (`flags`), or both at once; waits for a client that reads
         slowly. Raises `TritonModelException` after the end."""
-        if flags not in (0, FINAL):
-            raise TritonModelException(
-                "Unable to send response. Unsupported flag value "
-                f"{flags}: use 0 or TRITONSERVER_RESPONSE_COMPLETE_FINAL ({FINAL})."
-            )
-        if response is None and not flags:
-            raise TritonModelException(
-                "Inference Response object must be provided when the response flags is set to zero."
-            )
-        if response is not None and not isinstance(response, InferenceResponse):
-            raise TritonModelException(
-                f"Expected an 'InferenceResponse' object, found type '{type(response)}'."
-            )
+        check_sent(response, flags)
+        progressed()
         part = Part(None, last=bool(flags))
         if response is not None:
             part = part._replace(result=self._read(response), parameters=response.facts)
         if not self._outlet.send(part):
-            raise TritonModelException("Unable to send response. Response sender has been closed.")
+            raise TritonModelException(CLOSED)
 
     def is_cancelled(self) -> bool:
         """Whether nobody reads the responses any more; the model should then send the end."""
@@ -67,10 +61,6 @@ class StreamingPythonInstance(PythonInstance):
     """A decoupled `TritonPythonModel` behind the seam `StreamingInstance`."""
 
     streams = True
-
-    def __init__(self, *facts: Any) -> None:
-        super().__init__(*facts)
-        self._loop: asyncio.AbstractEventLoop | None = None
 
     def stream(self, batch: Batch, outlets: Sequence[Outlet]) -> Outcome:
         """Let the model take the batch in; a coroutine goes on in a loop of the instance's own.
@@ -86,7 +76,8 @@ class StreamingPythonInstance(PythonInstance):
         except Exception as error:
             raise ExecutionFailed(self._failed(describe(error, self._version.path))) from error
         if inspect.iscoroutine(answer):
-            self._spawn(answer, outlets)
+            future = self.run_coroutine(answer)
+            future.add_done_callback(partial(self._ended, outlets=outlets))
         elif answer is not None:
             raise ExecutionFailed(
                 self._failed(
@@ -106,17 +97,16 @@ class StreamingPythonInstance(PythonInstance):
         sender = InferenceResponseSender(outlet, read, forgotten)
         return self._request(member, cancelled=sender.is_cancelled, sender=sender)
 
-    def _spawn(self, work: Coroutine[Any, Any, object], outlets: Sequence[Outlet]) -> None:
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-            threading.Thread(target=self._loop.run_forever, name="execute", daemon=True).start()
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        future.add_done_callback(partial(self._ended, outlets=outlets))
-
     def _ended(self, work: "Future[object]", outlets: Sequence[Outlet]) -> None:
-        """What a coroutine raises is the error of every request it has not finished."""
-        error = work.exception()
-        if error is not None:
-            failed = ExecutionFailed(self._failed(describe(error, self._version.path)))
-            for outlet in outlets:
-                outlet.pass_on(Part(failed, last=True))
+        """What a coroutine raises is the error of every request it has not finished, and goes to
+        the log: there may be none left to be told."""
+        if work.cancelled():
+            error: BaseException | None = asyncio.CancelledError("execute was cancelled")
+        else:
+            error = work.exception()
+        if error is None:
+            return
+        Logger.log_error("".join(traceback.format_exception(error)))
+        failed = ExecutionFailed(self._failed(describe(error, self._version.path)))
+        for outlet in outlets:
+            outlet.pass_on(Part(failed, last=True))

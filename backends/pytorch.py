@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from backends.artefact import artefact_path, refuse
+from backends.artefact import artefact_path, name_file, refuse
 from backends.errors import ExecutionFailed, FaultyModel
 from backends.seam import Device, Loaded, Tensors
 from backends.stacked import StackedInstance
@@ -34,7 +34,10 @@ class PyTorch:
         """See `backends.seam.Backend`; reads the archive, imports no torch, unpickles nothing."""
         from backends.pytorch_complete import complete
 
-        return complete(version, _model_file(version), default_max_batch)
+        path = _model_file(version)
+        config = complete(version, path, default_max_batch)
+        name_file(config, path.name)
+        return config
 
     def load(self, version: ModelVersion, device: Device, count: int) -> Loaded:
         """`count` instances sharing one model. Raises LoadFailed in torch's own words."""

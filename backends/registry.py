@@ -7,6 +7,7 @@ from backends.errors import LoadFailed
 
 if TYPE_CHECKING:  # whoever only asks which backends there are needs no numpy
     from backends.seam import Backend
+    from repository.model import ModelConfig
 
 
 class Runtime(NamedTuple):
@@ -46,6 +47,15 @@ def runtime_of(backend: str) -> Runtime:
     if runtime is None:
         raise LoadFailed(f"unknown backend '{backend}'; this server has: {', '.join(RUNTIMES)}")
     return runtime
+
+
+def runtime_for(config: "ModelConfig") -> Runtime:
+    """The runtime of a completed config. ONNX Runtime is hosted in worker processes where the
+    config brings native code (`model_operations`). Raises `LoadFailed` as `runtime_of`."""
+    runtime = runtime_of(config.backend)
+    if config.backend != "onnxruntime" or not config.model_operations.op_library_filename:
+        return runtime
+    return runtime._replace(hosted=True, per_core=False)
 
 
 def backend_of(backend: str) -> "Backend":

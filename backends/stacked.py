@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from time import perf_counter_ns
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,13 @@ from repository.model import ModelVersion
 from repository.tensors import BY_CONFIG, BY_DTYPE, Array
 
 Dims = tuple[int, ...]
+
+
+def _ones(tensor: Any) -> Dims:
+    """The shape that a scalar is answered with: as many dimensions as the config has, and one at
+    least. Source: Triton's ONNX Runtime backend."""
+    shape = tensor.reshape.shape if tensor.HasField("reshape") else tensor.dims
+    return (1,) * max(1, len(shape))
 
 
 class StackedInstance(ABC):
@@ -42,6 +50,7 @@ class StackedInstance(ABC):
             for tensor in config.input
             if tensor.HasField("reshape")
         }
+        self._of_scalars = {tensor.name: _ones(tensor) for tensor in config.output}
         self._outer = {
             tensor.name: (tuple(tensor.reshape.shape), tuple(tensor.dims))
             for tensor in config.output
@@ -91,7 +100,8 @@ class StackedInstance(ABC):
             self._check_rows(outputs, rows[0] if len(rows) == 1 else sum(rows))
         else:
             outputs = {
-                name: array if array.ndim else array[None] for name, array in outputs.items()
+                name: array if array.ndim else array.reshape(self._of_scalars[name])
+                for name, array in outputs.items()
             }
         if self._outer:
             outputs = self._reshape_outputs(batch, outputs)

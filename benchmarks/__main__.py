@@ -1,6 +1,7 @@
 """`python -m benchmarks`: measures this server, its peers and the bare limits, in one table.
 
-`python -m benchmarks llm` is `benchmarks.llm`: language models, with options of its own.
+`python -m benchmarks llm` is `benchmarks.llm`: language models; `python -m benchmarks against REV`
+is `benchmarks.against`: this tree beside another revision. Both have options of their own.
 """
 
 import argparse
@@ -11,7 +12,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from types import FrameType
 
-from benchmarks import models
+from benchmarks import against, models
 from benchmarks.load import NoLoadGenerator, load_generator
 from benchmarks.process import PeerFailed
 from benchmarks.report import Report, as_json, markdown
@@ -37,6 +38,8 @@ def main() -> int:
         from benchmarks import llm  # what it needs is an extra
 
         return llm.main(sys.argv[2:])
+    if sys.argv[1:2] in (["against"], ["--against"]):
+        return _against(sys.argv[2:])
     arguments = _parser().parse_args()
     try:
         load_generator()
@@ -52,6 +55,14 @@ def main() -> int:
     if arguments.json:
         arguments.json.write_text(json.dumps(as_json(report, found), indent=1))
     return 1 if report.failures else 0
+
+
+def _against(words: list[str]) -> int:
+    try:
+        return against.main(words)
+    except (NoLoadGenerator, PeerFailed, WrongAnswer) as reason:
+        print(reason, file=sys.stderr)
+        return 1
 
 
 def _measure(plan: Plan, names: list[str]) -> Report:

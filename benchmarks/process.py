@@ -46,8 +46,9 @@ def running(
     *,
     deadline_s: float = 60.0,
     environment: Mapping[str, str] | None = None,
+    folder: Path | None = None,
 ) -> Iterator[Process]:
-    """Run `command` until the block ends; its output goes to `log`.
+    """Run `command` in `folder` until the block ends; its output goes to `log`.
 
     Raises `PeerFailed` if it ends or is not `ready` within `deadline_s` seconds. On the way out
     it gets SIGTERM, later SIGKILL, and with it every process of its session.
@@ -61,6 +62,7 @@ def running(
             stdout=output,
             stderr=subprocess.STDOUT,
             env={**os.environ, **(environment or {})},
+            cwd=folder,
             start_new_session=True,
         )
     try:

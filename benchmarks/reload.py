@@ -143,7 +143,7 @@ def _body() -> bytes:
         ]
     }
     content = json.dumps(document).encode()
-    head = b"POST /v2/models/digits/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+    head = b"POST /v2/models/digits/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
     return head % len(content) + content
 
 

@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -15,6 +15,7 @@ from control.clock import text_of
 from control.deployment import check_model_name
 from control.errors import Conflict, Invalid, NotFound
 from control.paging import Order, Page
+from control.pending import PendingView, by_subject
 from control.route_references import check_alias_unrouted
 from control.tables import Alias, LoadState, Model, Version
 from control.transaction import Transaction, expect_revision
@@ -27,7 +28,8 @@ _SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class AliasView:
-    """`updated_by` is a principal; `revision` is for compare-and-set."""
+    """`updated_by` is a principal; `revision` is for compare-and-set; `pending`: the servers on
+    which it does not stand for `version` yet."""
 
     model: str
     name: str
@@ -35,6 +37,7 @@ class AliasView:
     updated_at: datetime
     updated_by: str
     revision: int
+    pending: tuple[PendingView, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -44,6 +47,7 @@ class AliasView:
             "updated_at": text_of(self.updated_at),
             "updated_by": self.updated_by,
             "revision": self.revision,
+            "pending": [one.as_json() for one in self.pending],
         }
 
 
@@ -96,20 +100,20 @@ def list_aliases(
     if model is not None:
         wanted = wanted.where(Alias.model == model)
     order = Order((Alias.model, Alias.name))
-    return paging.page(session, wanted, order, cursor, limit).map(_view)
+    return paging.page(session, wanted, order, cursor, limit).map(_shown(session))
 
 
 def get_alias(session: Session, model: str, name: str) -> AliasView:
     """Raises NotFound naming the model's aliases."""
-    return _view(_found(session, model, name))
+    return _shown(session)(_found(session, model, name))
 
 
 def aliases_of(session: Session, models: Collection[str]) -> dict[str, list[AliasView]]:
     """By model, sorted by name; a model without aliases is left out."""
     wanted = select(Alias).where(Alias.model.in_(models)).order_by(Alias.name)
-    found = defaultdict(list)
+    found, shown = defaultdict(list), _shown(session)
     for row in session.scalars(wanted):
-        found[row.model].append(_view(row))
+        found[row.model].append(shown(row))
     return dict(found)
 
 
@@ -172,6 +176,19 @@ def _facts(row: Alias) -> dict[str, Any]:
     return {"version": row.version, "revision": row.revision}
 
 
-def _view(row: Alias) -> AliasView:
-    fields = AliasView.__dataclass_fields__
-    return AliasView(**{name: getattr(row, name) for name in fields})
+def _shown(session: Session) -> Callable[[Alias], AliasView]:
+    """`_view` with what is pending, which is read once for all."""
+    pending = by_subject(session)
+    return lambda row: _view(row, pending.get(f"alias {row.model}@{row.name}", ()))
+
+
+def _view(row: Alias, pending: tuple[PendingView, ...] = ()) -> AliasView:
+    return AliasView(
+        model=row.model,
+        name=row.name,
+        version=row.version,
+        updated_at=row.updated_at,
+        updated_by=row.updated_by,
+        revision=row.revision,
+        pending=pending,
+    )

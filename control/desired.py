@@ -32,13 +32,15 @@ class Pin:
 @dataclass(frozen=True, slots=True)
 class WantedModel:
     """One model. `snapshot`: digest of its deployed snapshot, "" for a model that lies in a model
-    repository folder and is only referred to. `commit` and `repository` say where it came from."""
+    repository folder and is only referred to. `commit` and `repository` say where it came from.
+    `network`: whether its repository lets models use the network."""
 
     name: str
     snapshot: str = ""
     repository: str = ""
     commit: str = ""
     pins: tuple[Pin, ...] = ()
+    network: bool = False
 
 
 @dataclass(frozen=True, slots=True)

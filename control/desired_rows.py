@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from control.access.grants import grants
 from control.desired import Desired, Pin, Route, WantedModel
 from control.experiments.placing import running_on_routes, stamp_key
+from control.repository_settings import stored_settings
 from control.rollouts.reading import Kept, kept
 from control.routes import every_route
 from control.store import known_store
@@ -66,7 +67,7 @@ def _references(aliases: Aliases, routes: Iterable[Route], kept: Iterable[Kept])
 def _models(session: Session, references: References) -> tuple[WantedModel, ...]:
     """Deployed models, and models of a folder that something refers to."""
     pins = _pins(session, references)
-    deployed = select(Model, Repository.name).outerjoin(Repository)
+    deployed = select(Model, Repository).outerjoin(Repository)
     rows = session.execute(deployed.where(Model.snapshot_digest.is_not(None))).all()
     models = {row.name: _wanted(row, repository, pins) for row, repository in rows}
     for name in references.keys() - models.keys():
@@ -74,13 +75,16 @@ def _models(session: Session, references: References) -> tuple[WantedModel, ...]
     return tuple(models[name] for name in sorted(models))
 
 
-def _wanted(row: Model, repository: str | None, pins: Mapping[str, tuple[Pin, ...]]) -> WantedModel:
+def _wanted(
+    row: Model, repository: Repository | None, pins: Mapping[str, tuple[Pin, ...]]
+) -> WantedModel:
     return WantedModel(
         name=row.name,
         snapshot=row.snapshot_digest or "",
-        repository=repository or "",
+        repository=repository.name if repository is not None else "",
         commit=row.commit,
         pins=pins.get(row.name, ()),
+        network=repository is not None and stored_settings(repository.settings).network,
     )
 
 

@@ -9,6 +9,8 @@ ControlError
 ├── TooMany        a rate limit or a quota: says when to come back
 ├── LostLease      somebody else holds the lease now; what was begun must not be finished
 └── DatabaseGone   the database does not answer: names it without its password
+    ├── DatabaseDamaged  its file was removed, replaced or damaged; nothing is written any more
+    └── DatabaseFull     the disk that it is on is full; the change was not made
 """
 
 
@@ -54,3 +56,11 @@ class LostLease(ControlError):
 
 class DatabaseGone(ControlError):
     """The database does not answer."""
+
+
+class DatabaseDamaged(DatabaseGone):
+    """The file of the database is not what it was; what is committed to it would be lost."""
+
+
+class DatabaseFull(DatabaseGone):
+    """There is no room for the change, which was not made."""

@@ -82,6 +82,8 @@ def change_repository(
         return view_of(row)
     row.deploy_ref, row.settings = settings.deploy_ref, _stored(settings)
     row.revision += 1
+    if settings.network != before.network:
+        tx.desire()
     tx.changed("repository.changed", f"repository:{name}", before.as_json(), settings.as_json())
     return view_of(row)
 

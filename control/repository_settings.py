@@ -1,4 +1,5 @@
-"""What a git repository accepts: formats, protected refs, budgets, signatures. Pure."""
+"""What a git repository accepts: formats, protected refs, budgets, signatures, connections of its
+models. Pure."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -29,10 +30,14 @@ RISKY_FORMATS: dict[str, tuple[str, ...]] = {
     "torchscript": (".pt", ".ts"),
     "pickle": (".pkl", ".pickle", ".joblib"),
     "python": (".py",),
+    "native_library": (".so", ".dll", ".dylib"),
 }
 """Formats that can bring code with them: only where an administrator has put them on the list."""
 
 FORMATS = {**SAFE_FORMATS, **RISKY_FORMATS}
+
+HIDDEN_ALLOWED = frozenset((".gitattributes", ".gitignore", ".gitkeep", ".lfsconfig"))
+"""Hidden files that git itself reads; nothing of ours does."""
 
 _GLOB = re.compile(r"refs/(?:heads|tags)/[^\s\x00-\x1f\x7f]{1,200}")
 _PEM = re.compile(r"-----BEGIN ([A-Z ]+)-----\n[A-Za-z0-9+/=\n]+-----END \1-----\n?")
@@ -60,7 +65,8 @@ class Budgets:
 @dataclass(frozen=True, slots=True)
 class RepositorySettings:
     """`protected`: globs of refs that are neither deleted nor rewritten; None for the deploy ref
-    alone. `max_file_bytes` is for files outside Git LFS, `trusted_keys` are public keys in PEM."""
+    alone. `max_file_bytes` is for files outside Git LFS, `trusted_keys` are public keys in PEM.
+    `network`: whether python models that ask for it may open connections."""
 
     deploy_ref: str = "refs/heads/main"
     formats: tuple[str, ...] = tuple(SAFE_FORMATS)
@@ -68,6 +74,7 @@ class RepositorySettings:
     budgets: Budgets = field(default_factory=Budgets)
     signing: Signing = Signing.OFF
     trusted_keys: tuple[str, ...] = ()
+    network: bool = False
 
     @property
     def protected_refs(self) -> tuple[str, ...]:
@@ -176,6 +183,12 @@ def _signing(value: Any) -> Signing:
     return Signing(value)
 
 
+def _network(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise Invalid(f"network must be true or false, got {value!r:.80}", "network")
+    return value
+
+
 def _trusted_keys(value: Any) -> tuple[str, ...]:
     keys = _texts("trusted_keys", value, MOST_KEYS)
     for number, key in enumerate(keys, 1):
@@ -203,4 +216,5 @@ _TAKEN: dict[str, Callable[[Any], Any]] = {
     "budgets": lambda budgets: budgets,
     "signing": _signing,
     "trusted_keys": _trusted_keys,
+    "network": _network,
 }

@@ -217,7 +217,7 @@ def _seal(folder: Path, whole: Iterable[str]) -> None:
             durable.delete(snapshot)
             continue
         for base, _, _ in os.walk(snapshot, topdown=False):
-            os.chmod(base, 0o555)
+            os.chmod(base, 0o500)
 
 
 def _put(staged: Path, folder: Path, names: Iterable[str] | None = None) -> None:

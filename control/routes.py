@@ -1,6 +1,6 @@
 """Routes: public names with weighted arms, changed whole, one compare-and-set at a time."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime
 from typing import Any, TypeVar
@@ -15,6 +15,7 @@ from control.deployment import check_model_name
 from control.desired import Arm, Match, Mirror
 from control.errors import Conflict, Invalid, NotFound
 from control.paging import Order, Page
+from control.pending import PendingView, by_subject
 from control.rollouts.state import ENDS
 from control.rollouts.tables import Rollout
 from control.route_spec import RouteSpec, checked, spec_json
@@ -29,7 +30,8 @@ T = TypeVar("T")
 @dataclass(frozen=True, slots=True)
 class RouteView:
     """One route. `only`: the arm that gets everything while the kill switch is thrown; `rollout`:
-    the rollout that owns the weights; `revision` is for compare-and-set."""
+    the rollout that owns the weights; `revision` is for compare-and-set; `pending`: the servers on
+    which it is not in force as it stands here."""
 
     name: str
     spec: RouteSpec
@@ -38,6 +40,7 @@ class RouteView:
     updated_at: datetime
     updated_by: str
     revision: int
+    pending: tuple[PendingView, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -48,6 +51,7 @@ class RouteView:
             "updated_at": text_of(self.updated_at),
             "updated_by": self.updated_by,
             "revision": self.revision,
+            "pending": [one.as_json() for one in self.pending],
         }
 
 
@@ -163,12 +167,14 @@ def list_routes(
     session: Session, *, cursor: str | None = None, limit: int = paging.USUAL
 ) -> Page[RouteView]:
     """By name. Raises Invalid for a bad cursor or limit."""
-    return paging.page(session, select(Route), Order((Route.name,)), cursor, limit).map(_view)
+    return paging.page(session, select(Route), Order((Route.name,)), cursor, limit).map(
+        _shown(session)
+    )
 
 
 def get_route(session: Session, name: str) -> RouteView:
     """Raises NotFound."""
-    return _view(_found(session, name))
+    return _shown(session)(_found(session, name))
 
 
 def find_route(session: Session, name: str) -> RouteView | None:
@@ -323,7 +329,13 @@ def _facts(row: Route) -> dict[str, Any]:
     }
 
 
-def _view(row: Route) -> RouteView:
+def _shown(session: Session) -> Callable[[Route], RouteView]:
+    """`_view` with what is pending, which is read once for all."""
+    pending = by_subject(session)
+    return lambda row: _view(row, pending.get(f"route {row.name}", ()))
+
+
+def _view(row: Route, pending: tuple[PendingView, ...] = ()) -> RouteView:
     return RouteView(
         name=row.name,
         spec=_spec(row),
@@ -332,4 +344,5 @@ def _view(row: Route) -> RouteView:
         updated_at=row.updated_at,
         updated_by=row.updated_by,
         revision=row.revision,
+        pending=pending,
     )

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from control import leases
 from control.clock import text_of
 from control.errors import Conflict, NotFound
-from control.tables import LoadState, Server
+from control.tables import LoadState, PendingChange, Server
 from control.transaction import Transaction
 
 BEAT_S = 5.0
@@ -91,6 +91,7 @@ def forget(tx: Transaction, server_id: str) -> None:
     if _is_alive(row, tx.now):
         raise Conflict(f"the server '{server_id}' is alive; stop it first")
     tx.session.execute(delete(LoadState).where(LoadState.server_id == server_id))
+    tx.session.execute(delete(PendingChange).where(PendingChange.server_id == server_id))
     tx.session.delete(row)
     before = {"admin_url": row.admin_url, "seen_at": text_of(row.seen_at)}
     tx.changed("server.forgotten", f"server:{server_id}", before, None)

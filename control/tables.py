@@ -290,6 +290,16 @@ class LoadState(Table):
     at: Mapped[datetime]
 
 
+class PendingChange(Table):
+    """An alias or a route that a server has not put into force as desired, and why."""
+
+    __tablename__ = "pending_change"
+    server_id: Mapped[str] = mapped_column(primary_key=True)
+    subject: Mapped[str] = mapped_column(Text(), primary_key=True)  # "alias m@champion"
+    reason: Mapped[str] = mapped_column(Text())
+    at: Mapped[datetime]
+
+
 class Import(Table):
     """A model fetched from a URL; `control.import_states` has its states.
 

@@ -20,8 +20,9 @@ the one whose state folder is found here (`--state-dir`, `MODELYARD_STATE_DIR`, 
 over its Unix socket, where the user the server runs as is an administrator. With `--url` they need
 a token, which is never a flag's value: put it into the variable `MODELYARD_TOKEN` or a file.
 
-Times are shown in the time zone of here. Exit status: 0 done, 1 refused or failed (one line on
-stderr says why), 2 a command line that cannot be followed.
+Times are shown in the time zone of here. On a terminal lists cut what is longer than 60 characters;
+into a pipe or a file they are whole. Exit status: 0 done, 1 refused or failed (one line on stderr
+says why), 2 a command line that cannot be followed.
 
 The same can be done over HTTP: the control API describes itself at `/api/v1/openapi.json`.
 

@@ -6,7 +6,8 @@ Run by `./dev fix`; tests/docs fails while a table is out of date.
 from pathlib import Path
 
 from docs import write_commands, write_triton_flags
-from server.settings.table import SECTIONS, TABLE, Setting
+from server.settings.row import Setting
+from server.settings.table import SECTIONS, TABLE
 
 ROOT = Path(__file__).resolve().parent.parent
 _START = "<!-- settings: written by ./dev fix -->\n"

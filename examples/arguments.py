@@ -1,7 +1,13 @@
 """The command line every example's `call.py` shares: where the server listens."""
 
 import argparse
+import sys
+from collections.abc import Callable
 from typing import NamedTuple
+
+from tritonclient.utils import InferenceServerException
+
+_ADVICE = "start one with `modelyard serve`, or say where it is with --http and --grpc"
 
 
 class Addresses(NamedTuple):
@@ -10,6 +16,18 @@ class Addresses(NamedTuple):
     http: str
     grpc: str
     version: str
+
+
+def run(main: Callable[[], None]) -> None:
+    """Run an example's `main`; where no server answers or it refuses, a sentence says so."""
+    try:
+        main()
+    except OSError as error:
+        sys.exit(f"no server answers: {error}; {_ADVICE}")
+    except InferenceServerException as error:
+        if "failed to connect" in str(error):
+            sys.exit(f"no server answers: {error}; {_ADVICE}")
+        sys.exit(f"the server refused: {error}")
 
 
 def parser_for(description: str | None) -> argparse.ArgumentParser:

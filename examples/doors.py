@@ -1,6 +1,7 @@
 """One inference through each door of a server with the stock client, for the examples' callers."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from queue import SimpleQueue
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -8,11 +9,15 @@ import numpy as np
 import tritonclient.grpc
 import tritonclient.http
 from numpy.typing import NDArray
-from tritonclient.utils import np_to_triton_dtype
+from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
 from examples.arguments import Addresses
 
 Arrays = Mapping[str, NDArray[Any]]
+
+
+Heard = tuple[tritonclient.grpc.InferResult | None, InferenceServerException | None]
+"""A response of a stream, or its error."""
 
 
 class Answer(NamedTuple):
@@ -42,6 +47,23 @@ def ask_both(
             yield Answer(door, _version(result), {name: result.as_numpy(name) for name in outputs})
         finally:
             client.close()
+
+
+def send_on_stream(
+    client: tritonclient.grpc.InferenceServerClient,
+    heard: "SimpleQueue[Heard]",
+    model: str,
+    inputs: Sequence[tritonclient.grpc.InferInput],
+    **options: Any,
+) -> None:
+    """Ask on a stream whose answers come into `heard`. Raises what ended the stream before."""
+    try:
+        client.async_stream_infer(model, inputs, **options)
+    except InferenceServerException:
+        _, error = heard.get(timeout=10)
+        if error is not None:
+            raise error from None
+        raise
 
 
 def _inputs(library: ModuleType, arrays: Arrays) -> list[Any]:

@@ -40,7 +40,7 @@ def write_all(descriptor: int, content: bytes | bytearray | memoryview) -> None:
 
 def finish(descriptor: int, digest: str) -> None:
     """Make a written file read-only, stamp it and have it on the disk; it stays open."""
-    os.fchmod(descriptor, 0o444)
+    os.fchmod(descriptor, 0o400)
     os.utime(descriptor, ns=(stamp_ns(digest), stamp_ns(digest)))
     os.fsync(descriptor)
 

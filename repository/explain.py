@@ -11,9 +11,10 @@ from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
 
-from repository.findings import Finding
+from repository.findings import MOST_FINDINGS, Finding
 from repository.model import ModelConfig
 from repository.positions import Mark, Positions
+from repository.report import more_at
 
 _INTEGERS: dict[int, tuple[int, int]] = {
     FieldDescriptor.TYPE_INT32: (-(1 << 31), (1 << 31) - 1),
@@ -26,13 +27,18 @@ _TRUTHS = frozenset(("true", "false", "True", "False", "t", "f", "0", "1"))
 
 
 def explain(positions: Positions) -> list[Finding]:
-    """One finding for each value that ModelConfig's schema rules out, in the text's order."""
+    """One finding for each value that ModelConfig's schema rules out, in the text's order; of very
+    many the first, and one that says so."""
     schema = _Schema()
-    findings = []
+    findings: list[Finding] = []
     for mark in positions.marks:
         complaint = schema.complaint(mark)
-        if complaint is not None:
-            findings.append(Finding(positions.where, *complaint))
+        if complaint is None:
+            continue
+        if len(findings) == MOST_FINDINGS:
+            findings.append(more_at(positions.where, mark.line, mark.column))
+            break
+        findings.append(Finding(positions.where, *complaint))
     return findings
 
 

@@ -17,6 +17,7 @@ CODES: dict[str, str] = {
     "E104": "unknown enum value",
     "E105": "value of the wrong type",
     "E106": "field given twice, or two fields of which only one may be given",
+    "E107": "more mistakes than are shown",
     "E110": "name differs from the model's folder",
     "E112": "tensor without a name, or two with the same one",
     "E113": "data type missing",
@@ -25,6 +26,7 @@ CODES: dict[str, str] = {
     "E116": "format does not fit dims",
     "E117": "file name leads out of the model's folder",
     "E118": "flag that only TensorRT has",
+    "E119": "name of a hidden file",
     "E120": "dynamic batching on a model without a batch dimension",
     "E121": "preferred batch size out of range",
     "E122": "priority out of range",
@@ -47,6 +49,7 @@ CODES: dict[str, str] = {
     "E207": "too many files in one model",
     "E208": "folder looks like a version and is ignored",
     "E209": "version folder is empty",
+    "E210": "neither a plain file nor a folder",
     "E300": "the artefact cannot be read, or contradicts its config",
     "E400": "symbolic link in a push",
     "E401": "submodule in a push",
@@ -57,6 +60,7 @@ CODES: dict[str, str] = {
     "E406": "names that differ only in case",
     "E407": "name ends in a dot or space",
     "E408": "file of a kind that cannot be pushed",
+    "E409": "hidden entry of a model",
     "E410": "file too large for git",
     "E411": "tree too large",
     "E412": "too many files in a push",
@@ -80,8 +84,12 @@ CODES: dict[str, str] = {
     "E454": "too many models in one commit",
     "E460": "signature missing or wrong",
     "E470": "rollout parameter that cannot be followed",
+    "E471": "rollout that may go on without comparing latencies (a note)",
 }
 """What each code means, in a few words; a test holds docs/findings.md against this table."""
+
+MOST_FINDINGS = 100
+"""Of one config. A megabyte can hold a quarter of a million mistakes, and nobody reads so many."""
 
 
 MOST_SHOWN = 50

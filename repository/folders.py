@@ -1,11 +1,10 @@
 """What is on disk, before anyone has an opinion on it: one `FolderState` per model folder.
 
 Two equal states mean that nothing in the folder has moved. Contents are not read, except for
-config.pbtxt; every other file is told apart by its path, size and mtime.
+config.pbtxt; every other file is told apart by its path, size, mtime, ctime and inode.
 """
 
 import os
-import stat
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 from repository.config import LARGEST_BYTES
 from repository.errors import BadRepository
 from repository.findings import Finding, readable
+from repository.plain_files import Identity, NotPlain, identity_of, open_plain
 from repository.walk import CONFIG_NAME, ModelWalk, VersionState, digest, hidden, is_folder
 
 __all__ = ["CONFIG_NAME", "FolderReader", "FolderState"]
@@ -44,35 +44,39 @@ class FolderState:
 
 
 class FolderReader:
-    """Reads folders; keeps the bytes of every config whose size and mtime have not changed.
+    """Reads folders; keeps the bytes of every config that has not changed since.
 
     With `config_name` "h100", a model's configs/h100.pbtxt stands for its config.pbtxt where it
-    exists.
+    exists. `sealed`: the files are those of snapshots of ours (see `identity_of`).
     """
 
-    def __init__(self, config_name: str = "") -> None:
+    def __init__(self, config_name: str = "", sealed: bool = False) -> None:
         self._variant = f"{CONFIGS}/{config_name}.pbtxt" if config_name else ""
-        self._configs: dict[str, tuple[int, int, bytes]] = {}
+        self._sealed = sealed
+        self._configs: dict[str, tuple[Identity, bytes]] = {}
 
     def repository(self, root: Path) -> dict[str, FolderState]:
         """Every model folder below `root`, hidden and empty ones left out.
 
         Raises `BadRepository` when `root` cannot be listed.
         """
+        inside = os.path.realpath(root)
+        states = (self.model(root, root / name, name, inside) for name in self.names(root))
+        return {state.name: state for state in states if state is not None}
+
+    def names(self, root: Path) -> list[str]:
+        """The folders below `root` that may be models. Raises `BadRepository`."""
         try:
             with os.scandir(root) as entries:
-                names = sorted(e.name for e in entries if not hidden(e.name) and is_folder(e))
+                return sorted(e.name for e in entries if not hidden(e.name) and is_folder(e))
         except OSError as error:
             wanted = "give a folder of model folders"
             problem = f"model repository '{root}' cannot be read: {error.strerror}; {wanted}"
             raise BadRepository(problem) from error
-        inside = os.path.realpath(root)
-        states = (self.model(root, root / name, name, inside) for name in names)
-        return {state.name: state for state in states if state is not None}
 
     def model(self, root: Path, folder: Path, name: str, inside: str) -> FolderState | None:
         """One model folder, or None when it has nothing in it; no link may lead out of `inside`."""
-        walk = ModelWalk(folder, inside)
+        walk = ModelWalk(folder, inside, self._sealed)
         walk.run()
         if readable(name) != name:
             name = readable(name)
@@ -103,21 +107,22 @@ class FolderReader:
     def _config(self, walk: ModelWalk, name: str) -> bytes | None:
         path = f"{walk.folder}/{name}"
         try:
-            info = os.stat(path)
-            if not stat.S_ISREG(info.st_mode):
-                walk.complain(name, "E200", "is not a plain file")
-                return None
+            identity = identity_of(os.stat(path), self._sealed)
             known = self._configs.get(path)
-            if known is not None and known[:2] == (info.st_size, info.st_mtime_ns):
-                return known[2]
-            with open(path, "rb") as file:
+            if known is not None and known[0] == identity:
+                return known[1]
+            with open(open_plain(path), "rb") as file:
+                identity = identity_of(os.fstat(file.fileno()), self._sealed)
                 content = file.read(LARGEST_BYTES + 1)
+        except NotPlain as error:
+            walk.complain(name, "E210", f"cannot be read: {error.strerror}")
+            return None
         except OSError as error:
             walk.complain(name, "E200", f"cannot be read: {error.strerror}")
             return None
         # A file this young can change once more within the same tick of its mtime.
-        if time.time_ns() - info.st_mtime_ns > _RACY_NS:
-            self._configs[path] = (info.st_size, info.st_mtime_ns, content)
+        if time.time_ns() - max(identity.mtime_ns, identity.ctime_ns) > _RACY_NS:
+            self._configs[path] = (identity, content)
         return content
 
 

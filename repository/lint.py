@@ -14,6 +14,9 @@ from repository.positions import Positions
 from repository.snapshot import IGNORED, read_config
 from repository.walk import CONFIG_NAME
 
+FILELESS = ("identity",)
+"""Backends whose models need no file: their version folders may be empty."""
+
 
 def lint(path: Path) -> list[Finding]:
     """Every finding below `path`: a repository's root, or one model's folder.
@@ -63,7 +66,7 @@ def _lint_model(state: FolderState) -> Iterator[Finding]:
 def _lint_versions(state: FolderState, config: ModelConfig | None) -> Iterator[Finding]:
     numbers = [version.number for version in state.versions]
     for version in state.versions:
-        if not version.file_count:
+        if not version.file_count and not (config and config.backend in FILELESS):
             folder = state.folder / str(version.number)
             yield Finding(folder, 0, 0, "E209", "has no file in it; put the model there")
     if not numbers:

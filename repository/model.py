@@ -19,7 +19,8 @@ class ModelVersion:
 
     `folder` is the model's folder, `path` the version's own (`folder/<number>`). `config` is the
     config as written, or completed once `server.fleet.check` has seen the artefact. `digest`
-    changes when, and only when, a file below `path` changes.
+    changes when, and only when, a file below `path` changes. `network_allowed`: whether an
+    administrator lets it open connections, if it is not from the operator's own folders.
     """
 
     name: str
@@ -28,6 +29,7 @@ class ModelVersion:
     path: Path
     config: ModelConfig
     digest: str
+    network_allowed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

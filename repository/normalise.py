@@ -35,7 +35,8 @@ def normalise(config: ModelConfig) -> ModelConfig:
 def validate_complete(config: ModelConfig, positions: Positions | None = None) -> list[Finding]:
     """Every rule a completed config breaks; nobody will fill anything in after this.
 
-    Covers `validate`'s rules, a backend, and at least one input and output with type and dims.
+    Covers `validate`'s rules, a backend, and at least one input and output with type and dims; a
+    python model needs no input (a clock, a generator of random numbers).
     Whether this server *has* that backend is the registry's business.
     """
     positions = positions or Positions(Path(config.name, "config.pbtxt"))
@@ -45,7 +46,8 @@ def validate_complete(config: ModelConfig, positions: Positions | None = None) -
         accepted = "name one with backend, or put a known file in the version folder"
         report.add("backend", "E151", f"model '{config.name}' has no backend; {accepted}")
     for kind in ("input", "output"):
-        if not len(getattr(config, kind)):
+        needed = kind == "output" or config.backend != "python"
+        if needed and not len(getattr(config, kind)):
             problem = f"model '{config.name}' has no {kind}; give at least one"
             report.add(kind, "E152", f"{problem} with name, data_type and dims")
     return findings + report.findings

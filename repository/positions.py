@@ -67,19 +67,23 @@ class Positions:
 
     def keyed(self, path: str, key: object) -> str:
         """The path of the map entry with this key ("metric_tags[2]"), or `path` itself."""
-        entries = canonical(path).removesuffix("[0]")
-        for mark in self.marks:
-            entry, _, field = mark.path.rpartition(".")
-            if field != "key[0]" or entry.rpartition("[")[0] != entries:
-                continue
-            if (mark.value or "").strip("\"'") == str(key):
-                return entry
-        return path
+        return self._by_key.get((canonical(path).removesuffix("[0]"), str(key)), path)
 
     @cached_property
     def marks(self) -> tuple[Mark, ...]:
         """Every value of the text, in its order."""
         return scan_marks(self._text or "")
+
+    @cached_property
+    def _by_key(self) -> dict[tuple[str, str], str]:
+        """Paths of map entries by the map's path and the key; of equal keys the first."""
+        found: dict[tuple[str, str], str] = {}
+        for mark in self.marks:
+            entry, _, field = mark.path.rpartition(".")
+            if field == "key[0]":
+                key = (mark.value or "").strip("\"'")
+                found.setdefault((entry.rpartition("[")[0], key), entry)
+        return found
 
     @cached_property
     def _by_path(self) -> dict[str, Mark]:

@@ -6,7 +6,7 @@ nobody else up.
 
 from dataclasses import dataclass
 
-from repository.snapshot import States
+from repository.presence import States
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,31 +1,33 @@
 """From folders to a Snapshot: each model read, checked and given its digests, or its reason."""
 
 import logging
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
 from types import MappingProxyType
 
+from repository.bounded_reads import BoundedReads
 from repository.config import decode, parse
-from repository.errors import ConfigError
-from repository.findings import Finding, reason
+from repository.errors import BadRepository, ConfigError
+from repository.findings import Finding, readable, reason
 from repository.folders import FolderReader, FolderState
 from repository.model import ModelConfig, ModelFolder, ModelVersion, Snapshot
 from repository.positions import Positions
+from repository.presence import FolderKey, Root, States
 from repository.validate import validate
+
+PATIENCE_S = 30.0
+"""How long one look waits for a folder; 10,000 files on a local disk take 0.1 s."""
 
 logger = logging.getLogger(__name__)
 
-FolderKey = tuple[int, str]
-"""Which root, counted from 0, and the model's name: one name may stand in two roots."""
 
-States = Mapping[FolderKey, FolderState]
-
-
-def scan(roots: Sequence[Path]) -> Snapshot:
-    """One look at every repository, blocking; raises `BadRepository` when a root is unreadable."""
-    scanner = Scanner(roots)
+def scan(roots: Sequence[Path], sealed: bool = False) -> Snapshot:
+    """One look at every repository, blocking; raises `BadRepository` when a root is unreadable.
+    `sealed`: they are snapshots of ours (see `repository.folders`)."""
+    scanner = Scanner(roots, sealed=sealed)
     return scanner.build(scanner.look())
 
 
@@ -35,26 +37,76 @@ class Scanner:
     Not safe for two threads at once; its owner (`repository.watch`) sees to that.
     """
 
-    def __init__(self, roots: Sequence[Path], config_name: str = "") -> None:
+    def __init__(self, roots: Sequence[Path], config_name: str = "", sealed: bool = False) -> None:
         self.roots = tuple(roots)
-        self._reader = FolderReader(config_name)
+        self._reader = FolderReader(config_name, sealed)
+        self._lists = BoundedReads(self._list)
+        self._reads = BoundedReads(self._read)
+        self._seen: dict[FolderKey, FolderState | None] = {}
         self._built: dict[FolderKey, tuple[FolderState, ModelFolder | str]] = {}
         self._warned: set[Path] = set()
         self._revisions = count(1)
 
     def look(self) -> States:
         """Every model folder of every root; raises `BadRepository` when a root is unreadable."""
-        return {
-            (index, name): state
-            for index, root in enumerate(self.roots)
-            for name, state in self._reader.repository(root).items()
-        }
+        states, roots = self.look_at_roots()
+        for root in roots.values():
+            if root.problem:
+                raise BadRepository(root.problem)
+        return states
 
-    def build(self, states: States) -> Snapshot:
-        """The Snapshot these folders make; it has a revision of its own."""
+    def look_at_roots(self, patience_s: float = PATIENCE_S) -> tuple[States, Mapping[int, Root]]:
+        """Every model folder of every root that can be read, and how each root was found.
+
+        A folder that takes longer than `patience_s` is as it was seen last until it has been read,
+        and delays no other one; one that was not seen before has that as its problem.
+        """
+        listed = self._lists.all(range(len(self.roots)), patience_s)
+        roots = {
+            i: listed[i][0] if i in listed else self._silent(i) for i in range(len(self.roots))
+        }
+        keys = [(index, name) for index, (_, names) in listed.items() for name in names]
+        read = self._reads.all(keys, patience_s)
+        self._seen = {
+            key: read[key] if key in read else self._seen.get(key) or self._late(key, patience_s)
+            for key in keys
+        }
+        found = {key: state for key, state in self._seen.items() if state is not None}
+        return {(index, state.name): state for (index, _), state in found.items()}, roots
+
+    def _list(self, index: int) -> tuple[Root, list[str]]:
+        path = self.roots[index]
+        try:
+            info = os.stat(path)
+            return Root(str(path), (info.st_dev, info.st_ino)), self._reader.names(path)
+        except (BadRepository, OSError) as error:
+            return Root(str(path), problem=_problem(path, error)), []
+
+    def _read(self, key: FolderKey) -> FolderState | None:
+        root, name = self.roots[key[0]], key[1]
+        return self._reader.model(root, root / name, name, os.path.realpath(root))
+
+    def _silent(self, index: int) -> Root:
+        path = self.roots[index]
+        return Root(str(path), problem=f"model repository '{path}' does not answer")
+
+    def _late(self, key: FolderKey, patience_s: float) -> FolderState:
+        root, name = self.roots[key[0]], readable(key[1])
+        problem = f"takes longer than {patience_s:g} s to read; it is loaded once it has been"
+        return FolderState(
+            name, root, root / key[1], problems=(Finding(root / key[1], 0, 0, "E200", problem),)
+        )
+
+    def build(self, states: States, lost: Mapping[int, str] = MappingProxyType({})) -> Snapshot:
+        """The Snapshot these folders make; it has a revision of its own. Of the models of a root
+        in `lost` there is nothing but the reason."""
         self._built = {key: self._build(key, state) for key, state in states.items()}
         twice = _in_two_roots(states.values())
-        made = {key[1]: result for key, (_, result) in self._built.items() if key[1] not in twice}
+        made = {
+            key[1]: lost.get(key[0], result)
+            for key, (_, result) in self._built.items()
+            if key[1] not in twice
+        }
         models = {name: item for name, item in made.items() if isinstance(item, ModelFolder)}
         problems = twice | {name: item for name, item in made.items() if isinstance(item, str)}
         return Snapshot(next(self._revisions), MappingProxyType(models), MappingProxyType(problems))
@@ -75,6 +127,13 @@ class Scanner:
             if path not in self._warned:
                 self._warned.add(path)
                 logger.warning("ignoring %s: %s", path, IGNORED)
+
+
+def _problem(path: Path, error: BadRepository | OSError) -> str:
+    if isinstance(error, BadRepository):
+        return str(error)
+    wanted = "give a folder of model folders"
+    return f"model repository '{path}' cannot be read: {error.strerror}; {wanted}"
 
 
 IGNORED = "a version folder is named by a whole number ≥ 1 without leading zeros"

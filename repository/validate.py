@@ -8,12 +8,16 @@ for the rest once it has been completed.
 from collections.abc import Iterator
 from typing import Any
 
+from repository.bound_rules import BOUND_RULES
+from repository.file_rules import FILE_RULES
 from repository.findings import Finding
 from repository.model import ModelConfig
 from repository.positions import Positions
 from repository.report import Report
 from repository.scheduling_rules import SCHEDULING_RULES
 from repository.tensor_rules import TENSOR_RULES, leads_out
+
+LONGEST_GROUP_NAME = 255
 
 
 def validate(
@@ -28,7 +32,8 @@ def validate(
     if folder and config.name and config.name != folder:
         accepted = f"must be the folder's name '{folder}' or absent"
         report.add("name", "E110", f"name {accepted}, got '{config.name}'")
-    for rule in (*GENERAL_RULES, *TENSOR_RULES, *SCHEDULING_RULES):
+    rules = (*GENERAL_RULES, *FILE_RULES, *TENSOR_RULES, *SCHEDULING_RULES, *BOUND_RULES)
+    for rule in rules:
         rule(config, report)
     return report.findings
 
@@ -93,6 +98,9 @@ def _instance_group(config: ModelConfig, report: Report) -> None:
         if group.count < 0:
             wanted = "must be ≥ 1, or absent for the default"
             report.add(f"{path}.count", "E130", f"{path}.count {wanted}, got {group.count}")
+        if len(group.name) > LONGEST_GROUP_NAME or not group.name.isprintable():
+            wanted = f"must be printable text of at most {LONGEST_GROUP_NAME} characters"
+            report.add(f"{path}.name", "E130", f"{path}.name {wanted}: it names processes")
         if group.gpus and group.kind in (group.KIND_CPU, group.KIND_MODEL):
             kind = group.Kind.Name(group.kind)
             accepted = "leave gpus out, or use KIND_GPU"

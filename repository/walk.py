@@ -2,11 +2,14 @@
 
 import os
 import re
+import stat
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 
 from repository.findings import Finding
+from repository.plain_files import Identity, identity_of, kind_of
 
 CONFIG_NAME = "config.pbtxt"
 MOST_ENTRIES = 10_000
@@ -15,8 +18,8 @@ MOST_ENTRIES = 10_000
 _VERSION = re.compile(r"[1-9][0-9]{0,17}")
 _NEARLY_VERSION = re.compile(r"[vV]?[0-9][0-9._-]*")
 
-Row = tuple[str, int, int]
-"""Relative path, size in bytes, mtime in ns."""
+Row = tuple[str, Identity]
+"""Relative path, and what changes with the file's content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +32,10 @@ class VersionState:
 
 
 class ModelWalk:
-    """One walk through one model folder; its attributes are what it found."""
+    """One walk through one model folder; its attributes are what it found. `sealed`: the files are
+    those of a snapshot of ours (see `identity_of`)."""
 
-    def __init__(self, folder: Path, inside: str) -> None:
+    def __init__(self, folder: Path, inside: str, sealed: bool = False) -> None:
         self.folder = folder
         self.seen = 0
         self.has_config = False
@@ -40,6 +44,7 @@ class ModelWalk:
         self.ignored: list[str] = []
         self.problems: list[Finding] = []
         self._inside = inside
+        self._sealed = sealed
         self._count = 0
 
     def run(self) -> None:
@@ -71,7 +76,9 @@ class ModelWalk:
         elif _NEARLY_VERSION.fullmatch(name):
             self.ignored.append(name)
         else:
-            self.side += ((f"{name}/{row[0]}", *row[1:]) for row in self._below(entry, name))
+            self.side += (
+                (f"{name}/{path}", identity) for path, identity in self._below(entry, name)
+            )
 
     def _below(self, folder: os.DirEntry[str], name: str) -> list[Row]:
         """The manifest of a folder, at any depth, with paths relative to it."""
@@ -99,12 +106,18 @@ class ModelWalk:
         except OSError as error:
             self.complain(self._relative(entry.path), "E200", f"cannot be read: {error.strerror}")
             return []
-        return [(relative, info.st_size, info.st_mtime_ns)]
+        if not stat.S_ISREG(info.st_mode):
+            wanted = "a model has plain files and folders only; remove it"
+            self.complain(
+                self._relative(entry.path), "E210", f"is {kind_of(info.st_mode)}; {wanted}"
+            )
+            return []
+        return [(relative, identity_of(info, self._sealed))]
 
     def _list(self, path: str) -> list[os.DirEntry[str]]:
         try:
             with os.scandir(path) as entries:
-                found = list(entries)
+                found = list(islice(entries, MOST_ENTRIES + 1))
         except OSError as error:
             self.complain(self._relative(path), "E200", f"cannot be read: {error.strerror}")
             return []
@@ -144,5 +157,5 @@ def hidden(name: str) -> bool:
 
 def digest(rows: list[Row]) -> str:
     """The sha256 of a manifest, whatever order it was read in."""
-    lines = "".join(f"{path}\0{size}\0{mtime_ns}\n" for path, size, mtime_ns in sorted(rows))
+    lines = "".join("\0".join((path, *map(str, who))) + "\n" for path, who in sorted(rows))
     return sha256(lines.encode(errors="surrogateescape")).hexdigest()

@@ -6,8 +6,9 @@ whatever they miss is seen by the next scan, `poll_secs` later at the latest.
 
 import asyncio
 import logging
+import os
 import threading
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,13 +16,17 @@ from watchfiles import awatch
 
 from repository.errors import BadRepository
 from repository.model import Snapshot
+from repository.presence import Root, States, kept, missing
 from repository.settle import NOTHING, Settled, settle
-from repository.snapshot import Scanner, States
+from repository.snapshot import PATIENCE_S, Scanner
 
 logger = logging.getLogger(__name__)
 
 SETTLE_SECS = 0.25
 """Between two scans while something moves; also the least time between any two scans."""
+
+FOLLOWING_S = 2.0
+"""How long a scan waits for one folder; what takes longer is read beside the others."""
 
 NO_EVENTS_POLL_SECS = 1.0
 """Between scans when events were asked for and the system has none to give."""
@@ -40,14 +45,22 @@ class Repository:
         poll_secs: float = 15.0,
         use_events: bool = True,
         config_name: str = "",
+        allow_empty: bool = False,
+        allow_missing: bool = False,
     ) -> None:
-        self._scanner = Scanner(roots, config_name)
+        """`allow_empty`: believe a root that turns empty at once; `allow_missing`: one that cannot
+        be read at the start counts as empty until it can. `poll_secs` 0: nothing is followed."""
+        self._scanner = Scanner(_different(roots), config_name)
+        self._allow_empty = allow_empty
+        self._allow_missing = allow_missing
         self._poll_secs = poll_secs
         self._use_events = use_events
         self._scanning = threading.Lock()  # the scanner has two callers, snapshot and changes
         self._settled: Settled = NOTHING
-        self._reported: States | None = None
-        self._missing = False
+        self._reported: tuple[States, Mapping[int, str]] | None = None
+        self._roots: Mapping[int, Root] = {}
+        self._lost: dict[int, str] = {}
+        self._suspected: dict[int, str] = {}
         self._woken = asyncio.Event()
         self._closed = asyncio.Event()
 
@@ -58,11 +71,12 @@ class Repository:
         starts from; later ones do not keep a change from being reported there.
         """
         with self._scanning:
-            seen = self._scanner.look()
+            seen = self._look(first=self._reported is None)
             self._settled = Settled(seen, seen)
+            self._lose(self._suspected)
             if self._reported is None:
-                self._reported = seen
-            return self._scanner.build(seen)
+                self._reported = (seen, self._lost)
+            return self._scanner.build(seen, self._lost)
 
     async def changes(self) -> AsyncGenerator[Snapshot, None]:
         """Each new state of the repositories, until `close`; the loop is never blocked by a scan.
@@ -88,26 +102,42 @@ class Repository:
     def _observe(self) -> Snapshot | None:
         """Scan; a Snapshot when what may be believed differs from what was reported last."""
         with self._scanning:
-            try:
-                seen = self._scanner.look()
-            except BadRepository as error:
-                self._lose(error)
-                return None
-            self._missing = False
+            suspected = self._suspected
+            seen = self._look()
             self._settled = settle(self._settled, seen)
-            if self._settled.stable == (self._reported or {}):
+            if suspected.keys() == self._suspected.keys():  # as two scans in a row saw it
+                self._lose(self._suspected)
+            made = self._settled.stable, self._lost
+            if made == (self._reported or ({}, {})):
                 return None
-            self._reported = self._settled.stable
-            return self._scanner.build(self._reported)
+            self._reported = made
+            return self._scanner.build(*made)
 
-    def _lose(self, error: BadRepository) -> None:
-        if not self._missing:
-            logger.warning("%s; its models stay as they were last seen", error)
-        self._missing = True
+    def _look(self, first: bool = False) -> States:
+        """Scan; the models of a root that is not to be believed are as they were. Raises
+        BadRepository when one cannot be read at the `first`, unless that is allowed."""
+        seen, roots = self._scanner.look_at_roots(PATIENCE_S if first else FOLLOWING_S)
+        problems = [root.problem for root in roots.values() if root.problem]
+        if problems and first and not self._allow_missing:
+            raise BadRepository(problems[0])
+        before = self._settled.stable
+        found = missing(before, self._roots, seen, roots)
+        if self._allow_empty:
+            found = {index: why for index, why in found.items() if roots[index].problem}
+        self._suspected = found
+        self._roots = {**self._roots, **{i: one for i, one in roots.items() if i not in found}}
+        return kept(before, seen, found)
+
+    def _lose(self, lost: dict[int, str]) -> None:
+        for index in lost.keys() - self._lost.keys():
+            logger.warning("%s", lost[index])
+        for index in self._lost.keys() - lost.keys():
+            logger.info("model repository '%s' is there again", self._scanner.roots[index])
+        self._lost = lost
 
     async def _pause(self) -> None:
         await _wait(self._closed, SETTLE_SECS)
-        if self._settled.at_rest:
+        if self._settled.at_rest and self._suspected.keys() == self._lost.keys():
             await _wait(self._woken, self._poll_secs)
         self._woken.clear()
 
@@ -129,6 +159,11 @@ class Repository:
             logger.warning(
                 "no file system events (%s); looking every %g s instead", error, self._poll_secs
             )
+
+
+def _different(roots: Sequence[Path]) -> Sequence[Path]:
+    """A folder that is named twice counts once."""
+    return tuple({os.path.realpath(root): root for root in reversed(roots)}.values())[::-1]
 
 
 async def _wait(event: asyncio.Event, secs: float) -> None:

@@ -16,18 +16,13 @@ from schedulers.request import InferRequest, InferResponse
 
 def answer(run: Run, counters: Counters, now_ns: int) -> None:
     """Answer every ticket of a finished run; nobody is left waiting, nobody gets another's rows."""
-    outcome = run.outcome
-    if isinstance(outcome, Outcome) and len(outcome.results) != len(run.tickets):
-        outcome = FaultyModel(
-            f"{len(outcome.results)} results for {len(run.tickets)} requests. This is a bug."
-        )
-    if not isinstance(outcome, Outcome):
-        error = outcome if outcome is not None else FaultyModel("no outcome. This is a bug.")
+    outcome, requests = run.outcome, len(run.tickets)
+    if not isinstance(outcome, Outcome) or len(outcome.results) != requests:
+        error = _error_of(outcome, requests)
         for ticket in run.tickets:
             _fail(ticket, error, counters, now_ns)
         return
     count_execution(run, outcome, counters)
-    requests = len(run.tickets)
     counters.input_ns += requests * outcome.input_ns
     counters.infer_ns += requests * outcome.infer_ns
     counters.output_ns += requests * outcome.output_ns
@@ -46,6 +41,15 @@ def answer(run: Run, counters: Counters, now_ns: int) -> None:
         if parameters and index in parameters:
             response.parameters = parameters[index]
         ticket.send(response)
+
+
+def _error_of(outcome: Outcome | Exception | None, requests: int) -> Exception:
+    """What to tell the requests of a run that has no result for each."""
+    if isinstance(outcome, Outcome):
+        return FaultyModel(
+            f"{len(outcome.results)} results for {requests} requests. This is a bug."
+        )
+    return outcome or FaultyModel("no outcome. This is a bug.")
 
 
 def count_execution(run: Run, outcome: Outcome, counters: Counters) -> None:

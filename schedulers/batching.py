@@ -6,17 +6,19 @@ Everything here runs on the event loop's thread.
 """
 
 import asyncio
+import logging
 import time
 from collections import deque
 from collections.abc import Sequence
 
-from backends.errors import InstanceDied
+from backends.errors import ExecutionFailed, InstanceDied
+from backends.limits import NO_LIMIT, ExecutionLimit
 from backends.seam import Instance, Outcome
 from schedulers.answer import answer, count_execution, count_failure
 from schedulers.cores import BRIEF_NS, CoreTokens, Lease
 from schedulers.counters import Counters
 from schedulers.errors import DeadlineExceeded, Draining, QueueFull, ShutDown
-from schedulers.lane import Lane, Run
+from schedulers.lane import Lane, Run, whose
 from schedulers.merge import MergeRules, cut
 from schedulers.queue import NEVER, BatchQueue, Ticket
 from schedulers.request import InferRequest
@@ -24,6 +26,8 @@ from schedulers.streams import Streams
 
 CLOSE_PATIENCE_S = 10.0
 """How long an execution may go on after its scheduler was closed."""
+
+_log = logging.getLogger(__name__)
 
 _SHUT_DOWN = "the server ended this model before the request could be answered"
 
@@ -41,6 +45,7 @@ class BatchScheduler:
         instances: Sequence[Instance],
         counters: Counters,
         tokens: CoreTokens,
+        limit: ExecutionLimit = NO_LIMIT,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._queue = queue
@@ -56,11 +61,14 @@ class BatchScheduler:
         self._timer_ns = NEVER
         self._dead_since_ns = 0
         self._accepting = True
+        self._close_patience_s = CLOSE_PATIENCE_S
+        self._limit = limit
+        self._look_timer: asyncio.TimerHandle | None = None
         self._idle = asyncio.Event()
         self._inflight = 0
         self._expected_ns = BRIEF_NS
         self._streams = Streams(self._loop, counters, self._stream_ended)
-        self.resize(instances)
+        self._use(instances)
 
     # the seam
 
@@ -91,46 +99,57 @@ class BatchScheduler:
         self.wake()
         self._idle.clear()
         if self._inflight:
-            seconds = max(0.0, (until_ns - time.monotonic_ns()) / 1e9)
             try:
-                async with asyncio.timeout(seconds):
+                async with asyncio.timeout(_seconds_until(until_ns)):
                     await self._idle.wait()
             except TimeoutError:
-                return
+                self._close_patience_s = 0.0  # they have had their time
 
     async def close(self) -> None:
         self._accepting = False
         self._refuse(self._queue.take(len(self._queue)), ShutDown(_SHUT_DOWN))
         self._tokens.leave(self)
-        if self._timer:
-            self._timer.cancel()
+        for timer in (self._timer, self._look_timer):
+            if timer is not None:
+                timer.cancel()
         self._streams.fail(None, ShutDown(_SHUT_DOWN))
         lanes, self._lanes = self._lanes, []
-        running = [lane.running for lane in lanes if lane.running]
-        await asyncio.gather(*(lane.close(CLOSE_PATIENCE_S) for lane in lanes), *self._retiring)
-        for run in running:
-            for ticket in run.tickets:
-                ticket.fail(ShutDown(_SHUT_DOWN))  # does nothing to those answered meanwhile
+        closing = [lane.close(self._close_patience_s, _give_up) for lane in lanes]
+        await asyncio.gather(*closing, *self._retiring)
 
-    def resize(self, instances: Sequence[Instance]) -> None:
-        """Run on exactly these instances from now on; those no longer among them are closed when
-        their batch has ended. Queue and counters stay."""
+    async def resize(self, instances: Sequence[Instance], until_ns: int) -> None:
+        """Run on exactly these instances from now on; return when those no longer among them are
+        closed: when their batch and their streams have ended, or `time.monotonic_ns` passes
+        `until_ns`. Queue and counters stay."""
+        retiring = self._use(instances, until_ns)
+        if retiring:
+            await asyncio.wait(retiring)
+
+    def _use(self, instances: Sequence[Instance], until_ns: int = 0) -> list[asyncio.Task[None]]:
+        """Run on exactly these; the tasks that close the others."""
+        retiring = []
         wanted = {id(instance) for instance in instances}
         known = {id(lane.instance) for lane in self._lanes}
         for lane in [lane for lane in self._lanes if id(lane.instance) not in wanted]:
             self._lanes.remove(lane)
-            task = self._loop.create_task(self._retire(lane))
+            task = self._loop.create_task(self._retire(lane, until_ns))
             self._retiring.add(task)
+            retiring.append(task)
             task.add_done_callback(self._retiring.discard)
         for instance in instances:
             if id(instance) not in known:
                 instance.changed = self._changed
                 self._lanes.append(Lane(instance, self._loop, self._done))
         self.wake()
+        return retiring
 
-    async def _retire(self, lane: Lane) -> None:
-        await lane.all_streamed()
-        await lane.close(CLOSE_PATIENCE_S)
+    async def _retire(self, lane: Lane, until_ns: int) -> None:
+        try:
+            async with asyncio.timeout(_seconds_until(until_ns)):
+                await lane.all_streamed()
+        except TimeoutError:
+            self._streams.fail_lane(lane, ShutDown(_SHUT_DOWN))
+        await lane.close(_seconds_until(until_ns), _give_up)
 
     def wake(self) -> None:
         """Look at the queue again, once, before the loop next waits."""
@@ -158,12 +177,14 @@ class BatchScheduler:
     def _start_what_can(self, now_ns: int) -> int:
         """Start batches until something is missing; when to look again if nothing happens."""
         queue = self._queue
-        self._refuse(queue.expire(now_ns), DeadlineExceeded("Request timeout expired"))
+        if now_ns >= queue.next_expiry_ns:
+            self._refuse(queue.expire(now_ns), DeadlineExceeded("Request timeout expired"))
         if len(queue) < self._hold_until:
             return NEVER
         self._hold_until = 0
         while queue:
-            self._left(queue.drop_cancelled(), cancelled=True)
+            if dropped := queue.drop_cancelled():
+                self._left(dropped, cancelled=True)
             lane = self._free_lane()
             if lane is None or not queue:
                 self._leave_line()
@@ -221,7 +242,8 @@ class BatchScheduler:
 
     def _start(self, lane: Lane, lease: Lease, tickets: list[Ticket], now_ns: int) -> None:
         live = [ticket for ticket in tickets if not ticket.cancelled]
-        self._left(len(tickets) - len(live), cancelled=True)
+        if len(live) < len(tickets):
+            self._left(len(tickets) - len(live), cancelled=True)
         self._counters.pending -= len(live)
         run = Run(live, self._rules.batched, now_ns, lease)
         if lane.streams:
@@ -229,6 +251,42 @@ class BatchScheduler:
         elif self._order is not None:
             self._order.append(run)
         lane.start(run)
+        if self._look_timer is None and self._limit.secs:
+            self._look_timer = self._loop.call_later(self._limit.secs / 4, self._look)
+
+    def _look(self) -> None:
+        """Does any instance on a thread of ours hang? Armed while batches start or run."""
+        self._look_timer = None
+        now_ns = time.monotonic_ns()
+        for lane in self._lanes:
+            run = lane.hangs(now_ns - int(self._limit.secs * 1e9))
+            if run is not None and not run.abandoned:
+                lane.abandon(run)
+                self._abandon(run, now_ns)
+        if any(lane.running for lane in self._lanes):
+            self._look_timer = self._loop.call_later(self._limit.secs / 4, self._look)
+
+    def _abandon(self, run: Run, now_ns: int) -> None:
+        """Its thread cannot be ended; but nobody need wait for it."""
+        request = run.tickets[0].request
+        error = ExecutionFailed(
+            f"model '{request.model}' version {request.version} has executed for more than "
+            f"{self._limit.secs:g} s (the limit is {self._limit}; 0 for none); it runs in the "
+            "server itself and cannot be ended, so this instance is out of use until it returns"
+        )
+        _log.error("%s: %s", whose(run), error)
+        for ticket in run.tickets:
+            count_failure(self._counters, error, now_ns - ticket.request.arrived_ns)
+            ticket.fail(error)
+        self._inflight -= len(run.tickets)
+        if not self._inflight:
+            self._idle.set()
+        if self._order is not None:
+            self._order.remove(run)
+
+    def hung(self) -> int:
+        """Instances on threads of this process that are out of use because they hang."""
+        return sum(lane.running is not None and lane.running.abandoned for lane in self._lanes)
 
     def _done(self, run: Run) -> None:
         """On the loop: a lane's thread has an outcome."""
@@ -241,6 +299,8 @@ class BatchScheduler:
             self.wake()
         if run.outlets:
             self._taken_in(run)
+        elif run.abandoned:
+            self.wake()
         elif self._order is None:
             self._answer(run)
         else:
@@ -282,3 +342,12 @@ class BatchScheduler:
                 self._counters.failure["CANCELED"] += count
             if not self._inflight:
                 self._idle.set()
+
+
+def _give_up(run: Run) -> None:
+    for ticket in run.tickets:
+        ticket.fail(ShutDown(_SHUT_DOWN))
+
+
+def _seconds_until(until_ns: int) -> float:
+    return max(0.0, (until_ns - time.monotonic_ns()) / 1e9)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tritonclient.grpc import model_config_pb2 as pb
 
+from backends.limits import NO_LIMIT, ExecutionLimit
 from backends.seam import Instance
 from repository.model import ModelConfig, ModelVersion
 from schedulers.batching import BatchScheduler
@@ -31,11 +32,13 @@ def build(
     tokens: CoreTokens,
     default_max_queue_size: int,
     cache: ResponseCache | None = None,
+    limit: ExecutionLimit = NO_LIMIT,
 ) -> BatchScheduler | CachedScheduler:
     """The scheduler a completed config asks for; call it on the running loop.
 
     `default_max_queue_size` bounds every queue whose config sets no bound. `cache` is the
-    server's, for models whose config enables `response_cache`; None where there is none.
+    server's, for models whose config enables `response_cache`; None where there is none. `limit`:
+    how long an execution on a thread of this process may take before it counts as hung.
     """
     scheduler = BatchScheduler(
         _queue(config.dynamic_batching, default_max_queue_size),
@@ -43,6 +46,7 @@ def build(
         instances,
         counters,
         tokens,
+        limit,
     )
     if cache is None or not config.response_cache.enable:
         return scheduler

@@ -63,8 +63,11 @@ class CachedScheduler:
         await self._behind.close()
         self._cache.leave(self._owner)
 
-    def resize(self, instances: Sequence[Instance]) -> None:
-        self._behind.resize(instances)
+    async def resize(self, instances: Sequence[Instance], until_ns: int) -> None:
+        await self._behind.resize(instances, until_ns)
+
+    def hung(self) -> int:
+        return self._behind.hung()
 
     def _count_hit(self, request: InferRequest, began_ns: int) -> None:
         counters, now_ns = self._counters, time.monotonic_ns()

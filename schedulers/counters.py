@@ -5,7 +5,10 @@ Written by the scheduler on the loop's thread only; rendered by `server.metrics.
 """
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+
+from repository.model import ModelConfig
 
 BUCKETS_US: tuple[int, ...] = (
     100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
@@ -17,14 +20,35 @@ FAILURE_REASONS = ("REJECTED", "CANCELED", "BACKEND", "OTHER")
 
 @dataclass(slots=True)
 class Histogram:
-    """Counts per bucket of `BUCKETS_US` (the last count is everything above), and their sum."""
+    """Counts per bucket of `bounds_ns` (the last count is everything above), and their sum."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS_US) + 1))
     sum_ns: int = 0
+    bounds_ns: tuple[int, ...] = _BOUNDS_NS
 
     def add(self, duration_ns: int) -> None:
-        self.counts[bisect_left(_BOUNDS_NS, duration_ns)] += 1
+        self.counts[bisect_left(self.bounds_ns, duration_ns)] += 1
         self.sum_ns += duration_ns
+
+
+@dataclass(slots=True)
+class TwofoldHistogram(Histogram):
+    """One that counts everything in `second` as well, whose buckets a model's config chose.
+
+    So only models that choose buckets pay for counting twice.
+    """
+
+    second: Histogram = field(default_factory=Histogram)
+
+    def add(self, duration_ns: int) -> None:
+        Histogram.add(self, duration_ns)
+        self.second.add(duration_ns)
+
+
+def histogram_of(bounds_ms: Sequence[float]) -> TwofoldHistogram:
+    """A histogram that also counts in buckets with these upper bounds, which ascend."""
+    bounds_ns = tuple(round(bound * 1_000_000) for bound in bounds_ms)
+    return TwofoldHistogram(second=Histogram([0] * (len(bounds_ns) + 1), 0, bounds_ns))
 
 
 @dataclass(slots=True)
@@ -119,3 +143,17 @@ class Counters:
     cache_misses: int = 0
     cache_miss_ns: int = 0
     tokens: TokenCounters | None = None
+
+
+FIRST_RESPONSE = "nv_inference_first_response_histogram_ms"
+
+
+def counters_of(config: ModelConfig) -> Counters:
+    """Counters for a version of this config; its `model_metrics` may choose the buckets of Triton's
+    histogram. As in Triton, other families are left alone."""
+    counters = Counters()
+    for control in config.model_metrics.metric_control:
+        buckets = control.histogram_options.buckets
+        if control.metric_identifier.family == FIRST_RESPONSE and buckets:
+            counters.request_histogram = histogram_of(buckets)
+    return counters

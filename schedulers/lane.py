@@ -14,6 +14,7 @@ from queue import SimpleQueue
 from typing import Any, cast
 
 from backends.errors import BackendError, ExecutionFailed
+from backends.host.instance import HostedInstance
 from backends.seam import Batch, HearingInstance, Instance, Outcome, Outlet
 from schedulers.cores import Lease
 from schedulers.queue import Ticket
@@ -31,9 +32,19 @@ class Run:
     """One batch on its way through an instance; `outcome` is set by the lane's thread.
 
     `outlets`: of a decoupled model, where each ticket's responses go; otherwise empty.
+    `abandoned`: it hangs, and its tickets have been told.
     """
 
-    __slots__ = ("batch", "lease", "outcome", "outlets", "rows", "started_ns", "tickets")
+    __slots__ = (
+        "abandoned",
+        "batch",
+        "lease",
+        "outcome",
+        "outlets",
+        "rows",
+        "started_ns",
+        "tickets",
+    )
 
     def __init__(
         self, tickets: Sequence[Ticket], batched: bool, started_ns: int, lease: Lease
@@ -46,6 +57,7 @@ class Run:
         self.started_ns = started_ns
         self.lease = lease
         self.outlets: Sequence[Outlet] = ()
+        self.abandoned = False
         self.outcome: Outcome | BackendError | None = None
 
     @property
@@ -123,12 +135,16 @@ class Lane:
             self._streamed.clear()
             await self._streamed.wait()
 
-    async def close(self, patience_s: float) -> None:
-        """Close the instance once its batch has ended, or after `patience_s` in any case (its
-        process is killed then, if it has one)."""
+    async def close(self, patience_s: float, give_up: Callable[[Run], None]) -> None:
+        """Close the instance once its batch has ended, or after `patience_s` in any case: then
+        `give_up(run)` comes first, and its process is killed, if it has one."""
         ended = await asyncio.to_thread(self._join, patience_s)
-        if not ended:
-            _log.warning("an execution did not end within %.0f s; closing anyway", patience_s)
+        running = self.running
+        if not ended and running is not None:
+            _log.warning(
+                "%s: the execution has not ended and is given up; closing anyway", whose(running)
+            )
+            give_up(running)
         await asyncio.to_thread(self.instance.close)
 
     def _join(self, patience_s: float) -> bool:
@@ -151,17 +167,35 @@ class Lane:
             except BackendError as error:
                 run.outcome = error
             except Exception as error:  # noqa: BLE001 - a runtime's bug is its batch's
-                _log.exception("%s: its backend broke its contract. This is a bug.", _whose(run))
+                _log.exception("%s: its backend broke its contract. This is a bug.", whose(run))
                 run.outcome = ExecutionFailed(f"{type(error).__name__}: {error}. This is a bug.")
-            self._loop.call_soon_threadsafe(self._ended, run)
+            try:
+                self._loop.call_soon_threadsafe(self._ended, run)
+            except RuntimeError:  # the loop is closed: the process ends, and nobody waits
+                return
             del run
+
+    def hangs(self, before_ns: int) -> Run | None:
+        """The run that has executed since before then on a thread of this process, which nobody
+        can end; worker processes are ended by their host."""
+        run = self.running
+        if run is None or run.started_ns > before_ns or run.outlets:
+            return None
+        return None if isinstance(self.instance, HostedInstance) else run
+
+    def abandon(self, run: Run) -> None:
+        """Nobody may execute here until the run has ended after all."""
+        run.abandoned = True
+        self.instance.ready = False
 
     def _ended(self, run: Run) -> None:
         self.running = None
+        if run.abandoned:
+            self.instance.ready = True
         self._done(run)
 
 
-def _whose(run: Run) -> str:
+def whose(run: Run) -> str:
     """The model a batch is for and the ids of its requests, for the log."""
     requests = [ticket.request for ticket in run.tickets]
     models = {f"model '{request.model}' version {request.version}" for request in requests}

@@ -40,8 +40,10 @@ class Cut(NamedTuple):
 def cut(waiting: Iterable[Ticket], rules: MergeRules, now_ns: int) -> Cut:
     """Decide about a non-empty queue, given in serving order.
 
-    Takes the largest preferred size reachable; when the next request would not fit or has other
-    shapes, sends what there is; lets nobody wait for company longer than the delay.
+    Takes the largest preferred size reachable. Where there is none, a batch that has reached the
+    largest preferred size, or would exceed it with the next request, or cannot grow, leaves at
+    once; another one waits for company as long as the delay says. No batch of several requests
+    exceeds the largest preferred size.
     """
     if not rules.max_rows:
         return Cut(1, NEVER)
@@ -50,42 +52,44 @@ def cut(waiting: Iterable[Ticket], rules: MergeRules, now_ns: int) -> Cut:
         return Cut(reach.preferred or reach.tickets, NEVER)
     company_ends_ns = reach.oldest_ns + rules.delay_ns
     if now_ns >= company_ends_ns:
-        return Cut(reach.tickets, NEVER)
+        return Cut(reach.tickets, NEVER)  # no instance was free: it has grown meanwhile
     if reach.preferred:
         return Cut(reach.preferred, NEVER)
-    if reach.blocked or reach.rows >= max(rules.preferred, default=rules.max_rows):
+    if reach.full:
         return Cut(reach.tickets, NEVER)
     return Cut(0, company_ends_ns)
 
 
 class _Reach(NamedTuple):
-    """How far one batch can reach from the front: tickets, their rows, when the oldest of them
-    arrived, whether the next ticket cannot join, and the tickets that make the largest preferred
+    """How far one batch can reach from the front: tickets, when the oldest of them arrived,
+    whether it cannot or must not grow any more, and the tickets that make the largest preferred
     size on the way (0 if none)."""
 
     tickets: int
-    rows: int
     oldest_ns: int
-    blocked: bool
+    full: bool
     preferred: int
 
 
 def _reach(waiting: Iterable[Ticket], rules: MergeRules) -> _Reach:
     tickets = rows = preferred = 0
     oldest_ns = NEVER
+    most, preferences = rules.max_rows, rules.preferred
+    if preferences:
+        most = max(preferences)
     key: object = None
     for ticket in waiting:
         request = ticket.request
         if tickets == 0:
             key = request.shape_key
-        elif rows + request.rows > rules.max_rows or request.shape_key != key:
-            return _Reach(tickets, rows, oldest_ns, True, preferred)
+        elif rows + request.rows > most or request.shape_key != key:
+            return _Reach(tickets, oldest_ns, True, preferred)
         tickets += 1
         rows += request.rows
         if request.arrived_ns < oldest_ns:
             oldest_ns = request.arrived_ns
-        if rows in rules.preferred:
+        if preferences and rows in preferences:
             preferred = tickets
-        if rows >= rules.max_rows:
-            return _Reach(tickets, rows, oldest_ns, True, preferred)
-    return _Reach(tickets, rows, oldest_ns, False, preferred)
+        if rows >= most:
+            return _Reach(tickets, oldest_ns, True, preferred)
+    return _Reach(tickets, oldest_ns, False, preferred)

@@ -4,6 +4,7 @@ Tickets come from `schedulers.batching.submit`; `schedulers.merge` decides how m
 Source of the semantics: Triton's `ModelQueuePolicy` and `PriorityQueue`.
 """
 
+from bisect import insort
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -46,16 +47,27 @@ class QueuePolicy:
 
 
 class _Level:
-    __slots__ = ("delayed", "fresh", "policy")
+    __slots__ = ("delayed", "fresh", "number", "policy")
 
-    def __init__(self, policy: QueuePolicy) -> None:
+    def __init__(self, number: int, policy: QueuePolicy) -> None:
+        self.number = number
         self.policy = policy
         self.fresh: deque[Ticket] = deque()
         self.delayed: deque[Ticket] = deque()
 
+    def waiting(self) -> int:
+        return len(self.fresh) + len(self.delayed)
+
+
+_MOST_EMPTY = 16
+"""Levels that are kept although nothing waits in them: the next request need not make them."""
+
 
 class BatchQueue:
-    """Priority levels 1 (first) to n, each a queue and a second queue of delayed requests."""
+    """Priority levels 1 (first) to n, each a queue and a second queue of delayed requests.
+
+    A level takes memory only while something waits in it, however many a config allows.
+    """
 
     def __init__(
         self,
@@ -66,8 +78,12 @@ class BatchQueue:
     ) -> None:
         """`count` levels; those not in `levels` follow `default`; priority 0 or beyond `count`
         means `default_level`."""
-        self._levels = [_Level(levels.get(level, default)) for level in range(1, count + 1)]
-        self._default = self._levels[default_level - 1]
+        self._count = count
+        self._policy = default
+        self._policies = levels
+        self._default = _Level(default_level, levels.get(default_level, default))
+        self._levels = [self._default]
+        self._by_number = {default_level: self._default}
         self._size = 0
         self.next_expiry_ns = NEVER
 
@@ -84,7 +100,7 @@ class BatchQueue:
         """Take a ticket in, or raise QueueFull."""
         level = self._level_of(ticket.request.priority)
         policy = level.policy
-        if len(level.fresh) + len(level.delayed) >= policy.max_size:
+        if self._size >= policy.max_size and level.waiting() >= policy.max_size:
             raise QueueFull("Exceeds maximum queue size")
         expires_ns = _expiry(policy, ticket.request, now_ns)
         if expires_ns != NEVER:
@@ -106,7 +122,13 @@ class BatchQueue:
 
     def take(self, count: int) -> list[Ticket]:
         """Remove and return the first `count` tickets in serving order."""
-        taken: list[Ticket] = []
+        fresh = self._default.fresh
+        if len(fresh) == self._size == count:  # nearly always: no levels, and all of them leave
+            self._size = 0
+            taken = list(fresh)
+            fresh.clear()
+            return taken
+        taken = []
         for level in self._levels:
             for waiting in (level.fresh, level.delayed):
                 while waiting and len(taken) < count:
@@ -120,11 +142,14 @@ class BatchQueue:
         for level in self._levels:
             level.fresh = deque(ticket for ticket in level.fresh if not ticket.cancelled)
             level.delayed = deque(ticket for ticket in level.delayed if not ticket.cancelled)
-        self._size = sum(len(level.fresh) + len(level.delayed) for level in self._levels)
+        self._size = sum(level.waiting() for level in self._levels)
         return before - self._size
 
     def drop_cancelled(self) -> int:
         """Drop the cancelled tickets at the front, so that the first one waits for an answer."""
+        fresh = self._default.fresh
+        if len(fresh) == self._size and fresh and not fresh[0].cancelled:
+            return 0
         dropped = 0
         for level in self._levels:
             for waiting in (level.fresh, level.delayed):
@@ -135,9 +160,19 @@ class BatchQueue:
         return dropped
 
     def _level_of(self, priority: int) -> _Level:
-        if 0 < priority <= len(self._levels):
-            return self._levels[priority - 1]
-        return self._default
+        if not 0 < priority <= self._count:
+            return self._default
+        return self._by_number.get(priority) or self._opened(priority)
+
+    def _opened(self, number: int) -> _Level:
+        """A level that nothing has waited in of late, in its place among the others."""
+        if len(self._levels) > _MOST_EMPTY:
+            self._levels = [one for one in self._levels if one is self._default or one.waiting()]
+            self._by_number = {one.number: one for one in self._levels}
+        level = _Level(number, self._policies.get(number, self._policy))
+        insort(self._levels, level, key=lambda one: one.number)
+        self._by_number[number] = level
+        return level
 
 
 def _expiry(policy: QueuePolicy, request: InferRequest, now_ns: int) -> int:

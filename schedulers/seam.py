@@ -18,6 +18,9 @@ class Scheduler(Protocol):
     def inflight(self) -> int:
         """Requests accepted and not yet answered."""
 
+    def hung(self) -> int:
+        """Instances out of use because an execution on a thread of this process hangs."""
+
     async def drain(self, until_ns: int) -> None:
         """Refuse new requests; return when the last is answered or `time.monotonic_ns` passes
         `until_ns`. Requests still inside then are failed by `close`."""

@@ -53,6 +53,10 @@ class Streams:
             if tickets is None or stream.ticket in tickets:
                 stream.receive(Part(error, last=True), time.monotonic_ns())
 
+    def fail_lane(self, lane: Lane, error: Exception) -> None:
+        """End the open streams of one instance, as `fail`."""
+        self.fail({stream.ticket for stream in self._open if stream.lane is lane}, error)
+
     def hear(self, stream: "_Stream", part: Part) -> None:
         """From any thread: the model has sent a part."""
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to answer

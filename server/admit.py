@@ -1,18 +1,18 @@
-"""Admit: hold a decoded request against the model's signature; refuse early, in Triton's words.
+"""Admit: hold a decoded body against the model's signature; refuse early, in Triton's words.
 
-The codecs come from `server.codec`, call `check_input` per tensor and `admit` once, and hand
-the InferRequest to `server.dataplane`. Source of the texts: Triton's core (`infer_request.cc`).
+The codecs of `server.codec` call `check_input` per tensor and `admit` once; `server.dataplane`
+makes the InferRequest of what they decoded. Source of the texts: Triton's core
+(`infer_request.cc`).
 """
 
 from collections.abc import Mapping, Sequence
 from math import prod
-from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from repository.tensors import Array
-from schedulers.request import NO_PARAMETERS, InferRequest
+from schedulers.request import NO_PARAMETERS
 from schedulers.request import Sequence as SequenceKey
 from server.errors import InvalidRequest
 from server.signature import Signature, TensorSpec
@@ -29,6 +29,12 @@ MOST_STRINGS = 1 << 18
 """BYTES elements one request may have. They are unpacked one by one on the event loop, about 1 µs
 each, and an empty one is 4 bytes on the wire: the limit on a body's bytes is none on them."""
 
+MOST_TENSORS = 4096
+"""Inputs, and requested outputs, that one request may name, unless its model has more."""
+
+MOST_PARAMETERS = 1024
+"""Parameters one request may have."""
+
 _POINTER_BYTES = 8
 """An element of a BYTES array, beside its bytes."""
 
@@ -38,7 +44,30 @@ def refuse(request_id: str, message: str) -> NoReturn:
     raise InvalidRequest(f"[request id: {request_id or '<id_unknown>'}] {message}")
 
 
-_NONE_YET: Mapping[str, Array] = MappingProxyType({})
+def check_counts(
+    signature: Signature, request_id: str, inputs: int, outputs: int, parameters: int
+) -> None:
+    """Refuse a request that names more than any model has, before any of it is looked at."""
+    if inputs > MOST_TENSORS or outputs > MOST_TENSORS or parameters > MOST_PARAMETERS:
+        _refuse_counts(signature, request_id, inputs, outputs, parameters)
+
+
+def _refuse_counts(
+    signature: Signature, request_id: str, inputs: int, outputs: int, parameters: int
+) -> None:
+    for count, what, has in (
+        (inputs, "inputs", len(signature.inputs)),
+        (outputs, "requested outputs", len(signature.outputs)),
+        (parameters, "parameters", None),
+    ):
+        most = MOST_PARAMETERS if has is None else max(MOST_TENSORS, has)
+        if count > most:
+            model_has = "" if has is None else f"; the model has {has}"
+            refuse(
+                request_id,
+                f"inference request for model '{signature.model}' has {count} {what}, more than "
+                f"the maximum of {most}{model_has}",
+            )
 
 
 def check_input(
@@ -47,10 +76,10 @@ def check_input(
     name: str,
     datatype: str,
     shape: Sequence[int],
-    before: Mapping[str, Array] = _NONE_YET,
+    strings_before: int = 0,
 ) -> TensorSpec:
     """The input's spec, if the name, data type and shape are what the model takes, and it has not
-    too many BYTES elements beside the inputs `before` it."""
+    too many BYTES elements beside the `strings_before` of the inputs before it."""
     spec = signature.inputs.get(name)
     model = signature.model
     if spec is None:
@@ -65,15 +94,15 @@ def check_input(
     if inner != spec.fixed or (signature.max_batch and not shape):
         _check_shape(signature, request_id, spec, tuple(shape))
     if not spec.itemsize:
-        check_strings(signature, request_id, spec, element_count(shape), before)
+        check_strings(signature, request_id, spec, element_count(shape), strings_before)
     return spec
 
 
 def check_strings(
-    signature: Signature, request_id: str, spec: TensorSpec, count: int, before: Mapping[str, Array]
+    signature: Signature, request_id: str, spec: TensorSpec, count: int, before: int
 ) -> None:
-    """Refuse an input of `count` BYTES elements that are too many with those of `before`."""
-    total = count + sum(array.size for array in before.values() if array.dtype.hasobject)
+    """Refuse an input of `count` BYTES elements that are too many with the `before` of others."""
+    total = count + before
     if total > MOST_STRINGS:
         refuse(
             request_id,
@@ -112,8 +141,12 @@ def _check_size(
         )
 
 
+_MOST_DIMS_SHOWN = 64
+
+
 def _brackets(dims: Sequence[int]) -> str:
-    return "[" + ",".join(map(str, dims)) + "]"
+    more = [f"... {len(dims)} dimensions"] if len(dims) > _MOST_DIMS_SHOWN else []
+    return "[" + ",".join([*map(str, dims[:_MOST_DIMS_SHOWN]), *more]) + "]"
 
 
 def element_count(shape: Sequence[int]) -> int:
@@ -183,15 +216,12 @@ def bytes_array(elements: Sequence[bytes], shape: Sequence[int]) -> Array:
 def admit(
     signature: Signature,
     inputs: Mapping[str, Array],
-    arrived_ns: int,
     request_id: str = "",
     wanted: tuple[str, ...] = (),
-    parameters: Mapping[str, Any] = NO_PARAMETERS,
-) -> InferRequest:
-    """The finished request: complete, one batch size, outputs that exist, parameters read.
-
-    `inputs` are arrays that passed `check_input`. `parameters` may hold Triton's `sequence_id`,
-    `sequence_start`, `sequence_end`, `priority` and `timeout` (µs); the rest goes to the model.
+) -> tuple[int, object]:
+    """Refuse a request that is not complete, has several batch sizes, or wants outputs that do not
+    exist. `inputs` are arrays that passed `check_input`. Returns `rows` and `shape_key` as of
+    `InferRequest`.
     """
     if inputs.keys() != signature.inputs.keys():
         _check_complete(signature, request_id, inputs)
@@ -201,13 +231,7 @@ def admit(
                 request_id,
                 f"unexpected inference output '{name}' for model '{signature.model}'",
             )
-    rows, key = _rows_and_key(signature, request_id, inputs)
-    request = InferRequest(
-        signature.model, signature.version, inputs, rows, key, arrived_ns, request_id, wanted
-    )
-    if parameters:
-        _read_parameters(request, parameters)
-    return request
+    return _rows_and_key(signature, request_id, inputs)
 
 
 def _rows_and_key(
@@ -267,14 +291,41 @@ def _quoted(names: Any) -> str:
     return "[" + ",".join(f"'{name}'" for name in names) + "]"
 
 
-def _read_parameters(request: InferRequest, parameters: Mapping[str, Any]) -> None:
+class Terms(NamedTuple):
+    """What a request's parameters say to the server; `parameters` are the others, for the model."""
+
+    sequence: SequenceKey | None
+    priority: int
+    timeout_us: int
+    parameters: Mapping[str, Any]
+
+
+NO_TERMS = Terms(None, 0, 0, NO_PARAMETERS)
+
+_SEQUENCE = ("sequence_id", "sequence_start", "sequence_end")
+_OWN = frozenset({*_SEQUENCE, "priority", "timeout", "binary_data_output"})
+
+
+def read_terms(parameters: Mapping[str, Any]) -> Terms:
+    """Take apart checked parameters; `timeout` is in µs."""
+    if _OWN.isdisjoint(parameters):
+        return Terms(None, 0, 0, parameters)
     rest = dict(parameters)
-    key = rest.pop("sequence_id", 0)
-    start, end = bool(rest.pop("sequence_start", False)), bool(rest.pop("sequence_end", False))
-    if key not in (0, ""):
-        request.sequence = SequenceKey(key, start, end)
-    request.priority = int(rest.pop("priority", 0))
-    request.timeout_us = int(rest.pop("timeout", 0))
+    sequence = None
+    if "sequence_id" in rest:
+        sequence = sequence_in(rest)
+    for name in _SEQUENCE:
+        rest.pop(name, None)
+    priority, timeout_us = int(rest.pop("priority", 0)), int(rest.pop("timeout", 0))
     rest.pop("binary_data_output", None)
-    if rest:
-        request.parameters = rest
+    return Terms(sequence, priority, timeout_us, rest)
+
+
+def sequence_in(parameters: Mapping[str, Any]) -> SequenceKey | None:
+    """The sequence that parameters name, None for none. They may be unchecked: who is refused for
+    them belongs to none."""
+    key = parameters.get("sequence_id", 0)
+    if type(key) not in (int, str) or not key:
+        return None
+    start, end = parameters.get("sequence_start", False), parameters.get("sequence_end", False)
+    return SequenceKey(key, bool(start), bool(end))

@@ -2,15 +2,14 @@
 
 import asyncio
 import logging
-import os
 import signal
 import sys
 import threading
-from contextlib import suppress
 
 import uvloop
 
 from server.allocator import keep_buffers
+from server.leave import leave_now
 from server.logs.lines import LOG, log_settings
 from server.settings.table import Settings
 
@@ -18,6 +17,10 @@ SWITCH_INTERVAL_S = 0.001
 """How long a thread that computes in Python (a scan, a load) may keep the loop waiting for the
 interpreter. Beside two such threads a timer of the loop was 2.0 ms late in the median, 5.7 ms with
 Python's own 5 ms; CPU per request did not change (28 µs at concurrency 32)."""
+
+_GIVEN_UP = ("load", "instance")
+"""Threads left at the end run a load or an execution that nobody waits for any more, perhaps deep
+in a runtime's native code: they must not keep the process, nor see the interpreter go."""
 
 _log = logging.getLogger(__name__)
 
@@ -41,15 +44,15 @@ def serve(settings: Settings) -> int:
     keep_buffers()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         status = runner.run(_serve(settings))
-    if any(thread.name == "load" for thread in threading.enumerate()):
-        _leave_now(status)  # a load nobody waits for any more must not keep the process
+    if any(thread.name in _GIVEN_UP for thread in threading.enumerate()):
+        leave_now(status)
     return status
 
 
 async def _serve(settings: Settings) -> int:
-    from server.gateway import Gateway
+    from server import gateway
 
-    return await Gateway(settings, _stop_on_signals()).run()
+    return await gateway.serve(settings, _stop_on_signals())
 
 
 def _stop_on_signals() -> asyncio.Event:
@@ -60,16 +63,9 @@ def _stop_on_signals() -> asyncio.Event:
     def stop(number: int) -> None:
         if stopping.is_set():
             _log.warning("second signal: ending at once")
-            _leave_now(128 + number)
+            leave_now(128 + number)
         stopping.set()
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop, number)
     return stopping
-
-
-def _leave_now(status: int) -> None:
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):
-            stream.flush()
-    os._exit(status)

@@ -16,8 +16,10 @@ from typing import Any, NoReturn
 from server import VERSION
 from server.cli_help import serve_help
 from server.commands.table import add_commands
+from server.settings.row import Setting
 from server.settings.sources import nearest, read_settings
-from server.settings.table import TABLE, Setting, Settings, SettingsError
+from server.settings.table import TABLE, Settings, SettingsError
+from server.signals import end_on_signals
 
 OK, FINDINGS, USAGE = 0, 1, 2
 _BATCHING_BACKENDS = ("", "onnxruntime")
@@ -163,6 +165,7 @@ def _backend_config(text: str) -> str:
 
 
 def _serve(given: argparse.Namespace) -> int:
+    end_on_signals()
     flags = {name: value for name, value in vars(given).items() if name != "run"}
     settings = read_settings(flags, os.environ, Path.cwd())
     _check_folders(settings)
@@ -173,7 +176,7 @@ def _serve(given: argparse.Namespace) -> int:
 
 def _check_folders(settings: Settings) -> None:
     for folder in settings.model_repository:
-        if not folder.is_dir():
+        if not folder.is_dir() and not settings.repository_may_be_missing:
             raise _UsageError(
                 f"the model repository '{folder}' ({settings.source('model_repository')}) is not "
                 f"a folder; create {folder.absolute()} or name another with --model-repository"

@@ -4,7 +4,8 @@ import shutil
 import textwrap
 from collections.abc import Iterator
 
-from server.settings.table import SECTIONS, TABLE, Setting
+from server.settings.row import Setting
+from server.settings.table import SECTIONS, TABLE
 
 _COLUMN = 34
 _NARROW = 72

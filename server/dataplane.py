@@ -1,203 +1,157 @@
-"""Find the model, hand over the request: what REST and gRPC share.
+"""The one walk of a request, from its name to its reply; all front ends' way in.
 
-A door (`server.rest.app`, `server.grpc.door`) calls `find`, decodes with the model's signature,
-then calls `submit` and carries the Reply back. Everything else here is what both doors can ask for
-besides inference.
+A front end parses, makes an `Inference` of the request and hands it to `infer`; it carries the
+Reply back and encodes. What it can ask for besides inference is `queries`.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Sequence
 
 from backends.seam import Instance
+from control.access.scopes import Action
 from schedulers.errors import Draining, QueueFull
 from schedulers.reply import Reply
 from schedulers.request import InferRequest
-from server.access.gate import Gate
+from server.access.gate import Gate, public_name
+from server.access.holder import Holder, Verdict
+from server.admit import NO_TERMS, read_terms
+from server.codec.form import InferBody
 from server.errors import InvalidRequest, NotReady, UnknownModel
-from server.overrides import Override
+from server.inference import Inference
+from server.lifecycle import STOPPING, Lifecycle
+from server.lookup import Lookup, require_ready
+from server.model_queries import ModelQueries
 from server.routing.copies import copy_for
 from server.routing.routing import Routing
-from server.routing.table import Route, Target
+from server.routing.table import Target
 from server.samples.samples import Samples
-from server.served import MemoryRow, Served, State, VersionRow
-from server.settings.trace_settings import Given
+from server.served import Models, Served, not_ready_text
 from server.shared_memory.regions import DISALLOWED, SharedMemory
-from server.trace.record import Received, Trace
+from server.trace.record import Trace
 from server.trace.tracing import Tracing
-
-EXTENSIONS = (
-    "classification",
-    "model_repository",
-    "model_repository(unload_dependents)",
-    "schedule_policy",
-    "model_configuration",
-    "system_shared_memory",
-    "binary_tensor_data",
-    "parameters",
-    "statistics",
-    "trace",
-    "logging",
-)
-"""The v2 extensions this server offers, in Triton's names and order."""
-
-_VERSION_DIGITS = 18
-"""A version is an int64, and Python turns no more than 4,300 digits into an int."""
-_SHOWN_CHARACTERS = 64
-
-STOPPING = "Server is stopping, scheduler for model has stopped accepting new inference requests"
-
-
-class Models(Protocol):
-    """What the data plane needs of the fleet."""
-
-    def get(self, name: str, version: int | None) -> Served:
-        """The version asked for, or the highest ready one. Raises UnknownModel, NotReady."""
-
-    def served(self) -> Sequence[Served]:
-        """Every version that answers requests now."""
-
-    def rows(self) -> Sequence[VersionRow]:
-        """Every version known, by name and number."""
-
-    def memory_rows(self) -> Sequence[MemoryRow]:
-        """Budgets of memory, and what was granted of them."""
-
-    def ready(self) -> bool:
-        """Whether the server as a whole is ready (strict readiness included)."""
-
-    async def load(self, name: str, override: Override | None = None) -> None:
-        """Load or reload by explicit request, `override` in place of what the repository has.
-
-        Raises NotReady, InvalidRequest, ModelLoadFailed, Internal.
-        """
-
-    async def unload(self, name: str, dependents: bool) -> None:
-        """Unload by explicit request; an unknown name is not an error. Raises NotReady."""
 
 
 class DataPlane:
-    """The one way in for every wire. All methods belong to the event loop's thread."""
+    """The one way in for every wire. All methods belong to the event loop's thread.
+
+    `name` and `version` are the server's. `lifecycle` is the gateway's, and only read here.
+    """
 
     def __init__(
-        self, models: Models, name: str, version: str, shared_memory: SharedMemory = DISALLOWED
+        self,
+        models: Models,
+        name: str,
+        version: str,
+        shared_memory: SharedMemory = DISALLOWED,
+        gate: Gate | None = None,
+        tracing: Tracing | None = None,
+        lifecycle: Lifecycle | None = None,
     ) -> None:
         self.models = models
         self.name = name
         self.version = version
         self.shared_memory = shared_memory
-        self.tracing = Tracing()
-        self.stopping = False
-        self.starting = False
-        self.aliases: Mapping[str, Mapping[str, int]] = {}
-        self.gate = Gate()
+        self.gate = gate or Gate()
+        self.tracing = tracing or Tracing()
+        self.lifecycle = lifecycle or Lifecycle()
         self.routing = Routing(self._send_copy, self._running)
         self.samples = Samples()
+        self.lookup = Lookup(models, self.routing)
+        self.queries = ModelQueries(models, self.lookup, self.tracing, self.lifecycle)
 
-    def find(self, name: str, version: str) -> Served:
-        """The version that will answer; `version` as written by the client, "" for any.
+    # a request's way in
 
-        `name` may be MODEL@ALIAS. Raises InvalidRequest, UnknownModel, NotReady.
+    def infer(self, inference: Inference) -> Reply:
+        """Take one request the whole way in, whichever protocol brought it:
+
+        authorise → sequence or sticky key → pick arm → find version → trace → decode against its
+        signature → deadline and priority → sample → submit → mirror.
+
+        `inference` has its target and its trace by then, as far as it came, also when this raises.
         """
-        if self.stopping:
+        return self.submit(inference, self.find_for(inference))
+
+    def find_for(self, inference: Inference) -> Served:
+        """The steps up to the version. Asked again, it keeps to the arm that it has picked.
+
+        Raises Forbidden, InvalidRequest, UnknownModel, NotReady.
+        """
+        if inference.holder is not None:
+            self.authorise(inference.holder, Action.INFER, inference.model)
+        if self.lifecycle.stopping:
             raise NotReady(STOPPING)
-        served = self.get(name, version)
-        if not served.ready:
-            raise NotReady(not_ready_text(name, served.version.number))
-        return served
+        target = inference.target
+        if target is None:
+            lookup, name, version = self.lookup, inference.model, inference.version
+            route = lookup.route(name, version)
+            if route is None:
+                return require_ready(lookup.model(name, version), name)
+            inference.target = target = self.routing.select(route, inference)
+        return self._find_target(target)
 
-    def get(self, name: str, version: str) -> Served:
-        """`find` for questions about a model, which are answered while the server stops as well;
-        for a route's name by its stable arm. Raises InvalidRequest, UnknownModel, NotReady.
+    def submit(self, inference: Inference, served: Served) -> Reply:
+        """The steps behind `find_for`. Call it in the same turn of the loop: the fleet swaps
+        versions between turns, so what was found cannot have begun to drain.
+
+        Raises what decoding does, NotReady, QueueFull.
         """
-        number = parse_version(version) if version else None
-        if "@" in name:
-            name, number = self._aliased(name, number)
-        elif (route := self.route_of(name, version)) is not None:
-            return self._led_to(route.targets[0])
-        return self.models.get(name, number)
+        if self.tracing.on:
+            inference.trace = self._begin_trace(inference, served)
+        try:
+            request = _request(inference, served, inference.decode(served))
+            if inference.trace is not None:
+                inference.trace.admitted(request)
+            target = inference.target
+            if target is not None and request.sequence is not None:
+                self.routing.keep(target, request.sequence)
+            if self.samples.on:
+                return self._schedule_sampled(served, request, target)
+            return self.schedule(served, request, target)
+        except Exception as error:
+            inference.refused(error)
+            raise
 
-    def route_of(self, name: str, version: str) -> Route | None:
-        """How a public name's requests are split; None for a name that is no route's, and where
-        an explicit version bypasses it. Then `routing.pick` says who answers, `find_target` finds
-        it, and `submit` is told of it."""
-        return None if version else self.routing.table.get(name)
+    # its steps, and what else asks for one of them
 
-    def find_target(self, target: Target) -> Served:
-        """`find` for whom a route has picked; that it cannot answer counts against its arm, unless
-        the server as a whole is starting or stopping.
+    def authorise(self, holder: Holder, action: Action, name: str) -> None:
+        """Raises Forbidden. `name`: of a model, as the client wrote it."""
+        self.gate.authorise(holder, action, public_name(name, self.routing.aliases))
+
+    def judge(self, authorization: bytes | str | None, action: Action, name: str) -> Verdict:
+        """Authorise by a request's head, before its body is read; it counts against the rate."""
+        return self.gate.judge(authorization, action, public_name(name, self.routing.aliases))
+
+    def _find_target(self, target: Target) -> Served:
+        """The version that a route has picked; that it cannot answer counts against its arm, unless
+        the server as a whole is starting.
 
         Raises UnknownModel, NotReady.
         """
         try:
-            if self.stopping:
-                raise NotReady(STOPPING)
-            if target.version:  # as `_led_to`, without the call
-                served = self.models.get(target.model, target.version)
-            else:
-                served = self._led_to(target)
-            if not served.ready:
-                raise NotReady(not_ready_text(target.model, target.version))
+            return require_ready(self.lookup.target(target), target.model)
         except (UnknownModel, NotReady):
-            if not (self.stopping or self.starting):
+            if not self.lifecycle.starting:
                 target.window.refused()
             raise
-        return served
 
-    def _led_to(self, target: Target) -> Served:
-        if not target.version:
-            raise UnknownModel(
-                f"Request for unknown model: the arm '{target.arm}' of the route '{target.route}' "
-                f"leads to an alias of '{target.model}' that does not exist"
-            )
-        return self.models.get(target.model, target.version)
+    def _begin_trace(self, inference: Inference, served: Served) -> Trace | None:
+        version = served.version
+        trace = self.tracing.begin(version.name, version.number, inference.receipt())
+        if trace is not None:
+            trace.arm = inference.arm
+        return trace
 
-    def _aliased(self, name: str, version: int | None) -> tuple[str, int | None]:
-        """What MODEL@ALIAS stands for; the name itself where it is a model's own.
-
-        Raises UnknownModel, InvalidRequest for a version the alias does not stand for.
+    def schedule(self, served: Served, request: InferRequest, target: Target | None) -> Reply:
+        """Hand the request to the version's scheduler; how it ends is counted for its target, and
+        the target's mirrors get their copies. Raises NotReady, QueueFull.
         """
-        model, _, alias = name.rpartition("@")
-        known = self.aliases.get(model, {})
-        number = known.get(alias)
-        if number is None:
-            if not known and any(row.name == name for row in self.models.rows()):
-                return name, version
-            has = ", ".join(sorted(known)) or "none"
-            raise UnknownModel(
-                f"Request for unknown model: '{model}' has no alias '{alias}'; it has {has}"
-            )
-        if version not in (None, number):
-            raise InvalidRequest(
-                f"'{name}' stands for version {number}, and version {version} was asked for; "
-                "name the alias or the version"
-            )
-        return model, number
-
-    def submit(self, served: Served, request: InferRequest, target: Target | None = None) -> Reply:
-        """Hand the request to the model's scheduler. Raises NotReady, QueueFull.
-
-        Call it in the same turn of the loop as `find`: the fleet swaps versions between turns, so
-        what was found cannot have begun to drain. `target`: what a route has picked; how the
-        request ends is counted for it, and its mirrors get their copies.
-        """
-        if self.samples.on:
-            return self._submit_sampled(served, request, target)
-        if target is not None:
-            return self._submit_routed(served, request, target)
-        return self._scheduled(served, request)
-
-    def _scheduled(self, served: Served, request: InferRequest) -> Reply:
-        try:
-            return served.scheduler.submit(request)
-        except (QueueFull, Draining) as error:
-            raise _refusal(served, request, error) from error
-
-    def _submit_routed(self, served: Served, request: InferRequest, target: Target) -> Reply:
         try:
             reply = served.scheduler.submit(request)
         except (QueueFull, Draining) as error:
-            target.window.refused()
+            if target is not None:
+                target.window.refused()
             raise _refusal(served, request, error) from error
+        if target is None:
+            return reply
         target.window.follow(reply, request.arrived_ns)
         if target.lot is not None or target.exposure is not None:
             self.routing.met(target)
@@ -205,16 +159,13 @@ class DataPlane:
             self.routing.mirrors.offer(target.mirrors, request)
         return reply
 
-    def _submit_sampled(
+    def _schedule_sampled(
         self, served: Served, request: InferRequest, target: Target | None
     ) -> Reply:
         arm = target.label if target is not None else ""
         sample = self.samples.begin(request, arm, served.signature.decoupled)
         try:
-            if target is not None:
-                reply = self._submit_routed(served, request, target)
-            else:
-                reply = self._scheduled(served, request)
+            reply = self.schedule(served, request, target)
         except (QueueFull, NotReady) as error:
             if sample is not None:
                 sample.refused(error)
@@ -226,11 +177,9 @@ class DataPlane:
     def _send_copy(self, target: Target, request: InferRequest, until_ns: int) -> Reply:
         """Raises InvalidRequest where the target takes no such request, UnknownModel, NotReady,
         QueueFull."""
-        if self.starting:
+        if self.lifecycle.starting:
             raise InvalidRequest("the server is starting: no copies are made yet")
-        served = self._led_to(target)
-        if not served.ready:
-            raise NotReady(not_ready_text(target.model, target.version))
+        served = require_ready(self.lookup.target(target), target.model)
         lowest = served.version.config.dynamic_batching.priority_levels
         return served.scheduler.submit(copy_for(served.signature, request, lowest, until_ns))
 
@@ -241,90 +190,30 @@ class DataPlane:
         except (UnknownModel, NotReady):
             return ()
 
-    def submit_followed(
-        self,
-        served: Served,
-        request: InferRequest,
-        received: Received,
-        target: Target | None = None,
-    ) -> tuple[Reply, Trace | None]:
-        """`submit` while tracing is on: with the trace, if the request is one to be traced.
 
-        The caller ends the trace; when this raises, it has been ended.
-        """
-        trace = self.tracing.begin(request.model, request.version, received)
-        if trace is None:
-            return self.submit(served, request, target), None
-        trace.arm = target.label if target is not None else ""
-        trace.admitted(request)
-        try:
-            return self.submit(served, request, target), trace
-        except (QueueFull, NotReady) as error:
-            trace.failed(error)
-            trace.end()
-            raise
-
-    def ready(self) -> bool:
-        return not self.stopping and self.models.ready()
-
-    def model_ready(self, name: str, version: str) -> bool:
-        """False for anything unknown, unloaded or without a live instance.
-
-        Raises InvalidRequest when the version is no number.
-        """
-        number = parse_version(version) if version else None
-        if "@" in name:
-            try:
-                name, number = self._aliased(name, number)
-            except UnknownModel:
-                return False
-        elif (route := self.route_of(name, version)) is not None:
-            name, number = route.targets[0].model, route.targets[0].version
-        return any(
-            served.ready
-            for served in self.models.served()
-            if served.version.name == name and number in (None, served.version.number)
-        )
-
-    def index(self, ready_only: bool) -> list[VersionRow]:
-        rows = self.models.rows()
-        return [row for row in rows if row.state == State.READY] if ready_only else list(rows)
-
-    def statistics(self, name: str, version: str) -> list[Served]:
-        """The loaded versions statistics are asked of; all of them for an empty name.
-
-        Raises InvalidRequest in Triton's words.
-        """
-        served = list(self.models.served())
-        if not name:
-            return served
-        if "@" in name:
-            name, number = self._aliased(name, parse_version(version) if version else None)
-            version = str(number or "")
-        of_model = [one for one in served if one.version.name == name]
-        if not of_model:
-            raise InvalidRequest(f"requested model '{name}' is not available")
-        if not version:
-            return of_model
-        number = parse_version(version)
-        of_version = [one for one in of_model if one.version.number == number]
-        if not of_version:
-            raise InvalidRequest(f"requested model version is not available for model '{name}'")
-        return of_version
-
-    def trace_settings(self, model: str) -> dict[str, list[str]]:
-        """The trace settings of a model, "" for the global ones, by Triton's names.
-
-        Raises InvalidRequest for a model that is not ready.
-        """
-        if model and not self.model_ready(model, ""):
-            raise InvalidRequest(f"Request for unknown model : {model}")
-        return self.tracing.settings(model)
-
-    def change_trace_settings(self, model: str, given: Given) -> None:
-        """Change them as `given` says. Raises InvalidRequest, Unsupported."""
-        self.trace_settings(model)
-        self.tracing.change(model, given)
+def _request(inference: Inference, served: Served, body: InferBody) -> InferRequest:
+    """The request, complete. Raises InvalidRequest for a header that cannot be forwarded."""
+    signature, parameters = served.signature, body.parameters
+    if inference.forwarding is not None:
+        parameters = {**parameters, **inference.forwarding.parameters(inference.text_headers())}
+    sequence, priority, timeout_us, rest = read_terms(parameters) if parameters else NO_TERMS
+    return InferRequest(
+        signature.model,
+        signature.version,
+        body.inputs,
+        body.rows,
+        body.shape_key,
+        inference.arrived_ns,
+        body.id,
+        body.wanted,
+        rest,
+        priority,
+        timeout_us,
+        inference.deadline_ns,
+        sequence,
+        inference.principal,
+        inference.trace,
+    )
 
 
 def _refusal(
@@ -337,18 +226,3 @@ def _refusal(
     full = QueueFull(f"[request id: {request.id or '<id_unknown>'}] {error}")
     full.retry_after_s = error.retry_after_s
     return full
-
-
-def not_ready_text(name: str, version: int) -> str:
-    return f"Request for unknown model: '{name}' version {version} is not at ready state"
-
-
-def parse_version(text: str) -> int:
-    """A version number as a client writes it. Raises InvalidRequest in Triton's words."""
-    if text.isascii() and text.isdigit() and len(text) <= _VERSION_DIGITS and int(text) > 0:
-        return int(text)
-    shown = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
-    raise InvalidRequest(
-        f"failed to get model version from specified version string '{shown}' "
-        "(details: stol), version should be an integral value > 0"
-    )

@@ -13,11 +13,25 @@ from tritonclient.grpc import service_pb2 as pb
 
 from backends.registry import PLATFORMS
 from repository.model import ModelConfig
-from server.dataplane import EXTENSIONS
 from server.served import Served, State, VersionRow
 from server.signature import TensorSpec
 
 Json = dict[str, Any]
+
+EXTENSIONS = (
+    "classification",
+    "model_repository",
+    "model_repository(unload_dependents)",
+    "schedule_policy",
+    "model_configuration",
+    "system_shared_memory",
+    "binary_tensor_data",
+    "parameters",
+    "statistics",
+    "trace",
+    "logging",
+)
+"""The v2 extensions this server offers, in Triton's names and order."""
 
 INDEX_STATES: dict[State, str] = {
     State.LOADING: "LOADING",

@@ -8,8 +8,11 @@ import time
 from dataclasses import dataclass, field
 
 from server import tls
+from server.access.sites import SitePolicy, site_policy
+from server.buffers import BufferBudget
 from server.codec.forwarding import Forwarding
 from server.dataplane import DataPlane
+from server.fleet.confine import template_sandbox
 from server.grpc import door as grpc_door
 from server.grpc.door import GrpcDoor
 from server.logs.access import AccessLog
@@ -20,12 +23,12 @@ from server.place import Place, grpc_address
 from server.rest import listener
 from server.rest.app import rest_app
 from server.rest.connection import Wire
-from server.rest.infer import Limits
-from server.rest.inference_door import Porch, start_inference
+from server.rest.endpoint import Limits
+from server.rest.inference_door import Porch, guarded, start_inference
 from server.rest.listener import Listener
 from server.rest.porch import GatedApp
 from server.settings import metrics_config
-from server.settings.doors import UNIX
+from server.settings.doors import UNIX, is_loopback
 from server.settings.restricted import read_locks
 from server.settings.table import Settings
 from server.tls import UnusableCertificate
@@ -49,12 +52,13 @@ class Doors:
     async def open(self, dataplane: DataPlane, lag: LoopLag, settings: Settings) -> None:
         """Open what the settings allow. Raises CannotListen; `stop` closes what is open then."""
         self.access_log = _access_log(settings)
+        budget = BufferBudget(settings.buffer_bytes)
         if settings.allow_http:
-            self.rest, self.openai = await _rest(dataplane, settings, self.access_log)
+            self.rest, self.openai = await _rest(dataplane, settings, self.access_log, budget)
             self.addresses["REST"] = self.rest.url
         if settings.allow_grpc:
             try:
-                self.grpc = await grpc_door.start(dataplane, settings, self.access_log)
+                self.grpc = await grpc_door.start(dataplane, settings, self.access_log, budget)
             except UnusableCertificate as error:
                 raise CannotListen(f"cannot listen for gRPC: {error}") from error
             except OSError as error:
@@ -86,7 +90,7 @@ class Doors:
 
 
 async def _rest(
-    dataplane: DataPlane, settings: Settings, log: AccessLog | None
+    dataplane: DataPlane, settings: Settings, log: AccessLog | None, budget: BufferBudget
 ) -> tuple[Listener, OpenAI]:
     limits = Limits(settings.http_max_input_size, settings.http_max_json_depth)
     wire = Wire(
@@ -94,10 +98,12 @@ async def _rest(
         settings.http_max_chunk_count,
         settings.http_keep_alive_secs,
         settings.http_stall_secs,
+        settings.http_max_input_size,
+        budget,
     )
     pattern = settings.http_header_forward_pattern
     forwarding = Forwarding(pattern) if pattern else None
-    openai = OpenAI(dataplane, limits, forwarding)
+    openai = OpenAI(dataplane, limits, forwarding, template_sandbox(settings))
     app = rest_app(dataplane, limits, forwarding, openai.rows())
     address, port = settings.http_address, settings.http_port
     try:
@@ -107,7 +113,8 @@ async def _rest(
             tls.http_context(settings),
             settings.reuse_port or settings.reuse_http_port,
         )
-        porch = Porch(read_locks(settings.http_restricted_api), forwarding, log)
+        locks = read_locks(settings.http_restricted_api)
+        porch = Porch(locks, _sites(address, settings), forwarding, log)
         opened = await start_inference(app, dataplane, limits, wire, place, porch)
         return opened, openai
     except UnusableCertificate as error:
@@ -119,12 +126,18 @@ async def _rest(
 async def _metrics(dataplane: DataPlane, lag: LoopLag, settings: Settings) -> Listener:
     shown = metrics_config.parse(settings.metrics_config, settings.allow_cpu_metrics)
     metrics = MetricsApp(dataplane.models, lag, dataplane.tracing, shown, dataplane.routing)
-    app = GatedApp(metrics, dataplane)
     address, port = settings.metrics_address, settings.metrics_port
+    app = guarded(GatedApp(metrics, dataplane), _sites(address, settings))
     try:
         return await listener.start(app, Place(address, port, reuse_port=settings.reuse_port))
     except OSError as error:
         raise _cannot_listen("metrics", address, port, "--metrics-port", error) from error
+
+
+def _sites(address: str, settings: Settings) -> SitePolicy:
+    """A Unix socket has no name that a page could take: any Host is right there."""
+    by_tcp = is_loopback(address) and not address.startswith(UNIX)
+    return site_policy(address, by_tcp, settings.allowed_hosts, settings.http_cors_allow_origin)
 
 
 def _access_log(settings: Settings) -> AccessLog | None:

@@ -4,11 +4,14 @@ ServingError
 ├── InvalidRequest     the client's input; says what would have been accepted
 ├── TooLarge           more bytes, elements, depth or chunks than the limit named in the message
 ├── UnknownModel       no such model, version, or nothing loaded
+│   └── ModelLoading   none of its versions has been loaded yet; one is being loaded
 ├── UnknownRegion      no shared memory region of that name is registered
 ├── RegionExists       one of that name is registered already
 ├── NotReady           the model exists and cannot answer now; says why
 ├── Restricted         this part of the API asks for a header that was not there
 ├── Unauthenticated    a token is needed, or the one shown is no good (any more)
+├── CrossSite          a web page of another site asks for something that is not only read
+├── Misdirected        the Host header names another server
 ├── Forbidden          whose token it is may not do this; names the scope or role that may
 ├── RateLimited        the token asks too often; says when to come back
 ├── Unsupported        understood and not offered
@@ -38,19 +41,42 @@ class TooLarge(InvalidRequest): ...
 class UnknownModel(ServingError): ...
 
 
+class ModelLoading(UnknownModel):
+    """Triton answers for it as for a model without versions; OpenAI's paths say 503. `awaited`:
+    what it waits for ("version 1 is loading")."""
+
+    def __init__(self, message: str, awaited: str) -> None:
+        super().__init__(f"{message}: {awaited}")
+        self.awaited = awaited
+
+
 class UnknownRegion(ServingError): ...
 
 
 class RegionExists(ServingError): ...
 
 
-class NotReady(ServingError): ...
+class NotReady(ServingError):
+    """`awaited`: after what it is ready by itself ("version 1 is loading"); "" if after nothing."""
+
+    def __init__(self, message: str, awaited: str = "") -> None:
+        super().__init__(f"{message}: {awaited}" if awaited else message)
+        self.awaited = awaited
+
+
+class BuffersFull(ServingError): ...
 
 
 class Restricted(ServingError): ...
 
 
 class Unauthenticated(ServingError): ...
+
+
+class CrossSite(ServingError): ...
+
+
+class Misdirected(ServingError): ...
 
 
 class Forbidden(ServingError): ...
@@ -87,8 +113,11 @@ TABLE: tuple[tuple[type[Exception], Status], ...] = (
     (UnknownRegion, Status(404, "NOT_FOUND")),
     (RegionExists, Status(400, "ALREADY_EXISTS")),
     (NotReady, Status(503, "UNAVAILABLE")),
+    (BuffersFull, Status(503, "RESOURCE_EXHAUSTED")),
     (Restricted, Status(403, "UNAVAILABLE")),
     (Unauthenticated, Status(401, "UNAUTHENTICATED")),
+    (CrossSite, Status(403, "PERMISSION_DENIED")),
+    (Misdirected, Status(421, "INVALID_ARGUMENT")),
     (Forbidden, Status(403, "PERMISSION_DENIED")),
     (RateLimited, Status(429, "RESOURCE_EXHAUSTED")),
     (Unsupported, Status(501, "UNIMPLEMENTED")),
@@ -104,6 +133,9 @@ TABLE: tuple[tuple[type[Exception], Status], ...] = (
     (Exception, Status(500, "INTERNAL")),
 )
 
+
+NOT_READY_RETRY_S = 2.0
+"""When to ask a model again that loads or whose instances are being restarted."""
 
 BUSY = Status(429, "UNAVAILABLE")
 """A full queue that knows when to come back; Triton's, which does not, are 503."""

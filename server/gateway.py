@@ -9,6 +9,7 @@ import logging
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from control.desired import Desired
@@ -21,28 +22,34 @@ from server.access.gate import Gate
 from server.banner import banner
 from server.dataplane import DataPlane
 from server.doors import CannotListen, Doors
+from server.exit_deadline import ExitDeadline, draining_secs
 from server.fleet.check import Checker, Completion
+from server.fleet.confine import Confiner, checker_sandbox
 from server.fleet.fleet import Fleet
 from server.fleet.loading import Loader
+from server.lifecycle import Lifecycle
 from server.metrics.loop_lag import LoopLag
 from server.served import VersionRow
 from server.settings import trace_config
-from server.settings.table import Settings
+from server.settings.table import OWN_DATABASE, Settings
 from server.shared_memory import cuda
 from server.shared_memory.regions import DISALLOWED, SharedMemory
-from server.trace import tracing
-from server.trace.tracing import CannotTrace, Tracing
+from server.trace.tracing import CannotTrace, Tracing, start_tracing
 from server.wanted import disk
 from server.wanted.control import Control, Look
-from server.wanted.instances import dying, running
+from server.wanted.instances import dying, loaded, running
 from server.wanted.merge import aliases_of
-from server.wanted.places import SNAPSHOTS
+from server.wanted.places import SNAPSHOTS, close_folder, socket_folder
 from server.wanted.repository import WantedRepository
+from server.wanted.routing_state import RoutingState
 from server.wanted.store import SnapshotStore
 
 COLLECT_AFTER = (50_000, 20, 50)
 """Collector thresholds: requests make next to no cycles, and a full collection stalled the loop for
 16 ms; frozen after start-up, nothing long was left to collect under load."""
+
+ANSWER_NS = 2_000_000_000
+"""How long connections live on after the models are ended, to be told of it."""
 
 HEAD_START_S = 5.0
 """How long the first loads have the cores to themselves before the control process is started: two
@@ -51,25 +58,52 @@ seconds of its imports made a start of six seconds out of one of three."""
 _log = logging.getLogger(__name__)
 
 
+async def serve(settings: Settings, stopping: asyncio.Event) -> int:
+    """Serve until `stopping` is set; the exit status."""
+    try:
+        config = trace_config.parse(settings.trace_config)
+        tracing = start_tracing(config, settings.id, VERSION)
+    except CannotTrace as error:
+        _log.error("%s", error)
+        return 1
+    return await Gateway(settings, stopping, tracing).run()
+
+
 class Gateway:
     """One server, from its first open port until `stopping` is set and everything has ended."""
 
-    def __init__(self, settings: Settings, stopping: asyncio.Event) -> None:
+    def __init__(self, settings: Settings, stopping: asyncio.Event, tracing: Tracing) -> None:
         self._settings = settings
         self._stopping = stopping
+        self._tracing = tracing
+        self._lifecycle = Lifecycle(starting=True, fetching=_must_fetch(settings))
         self._lag = LoopLag()
         rules = Completion(
             not settings.disable_auto_complete_config, settings.default_max_batch_size
         )
-        self._checker = Checker(settings.check_timeout_secs, rules=rules)
+        sockets = socket_folder(settings.state_dir)
+        checking = checker_sandbox(settings, sockets)
+        self._checker = Checker(settings.check_timeout_secs, rules=rules, sandbox=checking)
         folders = Repository(
             settings.model_repository,
             settings.repository_poll_secs,
             config_name=settings.model_config_name,
+            allow_empty=settings.allow_empty_repository,
+            allow_missing=settings.repository_may_be_missing,
         )
+        close_folder(settings.state_dir)
         desired = disk.read(settings.state_dir)
+        in_force = disk.read_in_force(settings.state_dir)
         self._control = (
-            Control(settings, desired, self._want, self._look, self._counted, self._answer)
+            Control(
+                settings,
+                desired,
+                self._want,
+                self._look,
+                self._counted,
+                self._answer,
+                in_force,
+            )
             if settings.allow_admin
             else None
         )
@@ -77,50 +111,65 @@ class Gateway:
             folders,
             SnapshotStore(settings.store_folder / SNAPSHOTS),
             desired,
-            settings.model_control_mode != "none",
+            settings.model_control_mode != "none" and settings.repository_poll_secs > 0,
         )
-        loader = Loader(self._checker, CoreTokens(settings.cores), settings)
-        self._fleet = Fleet(loader, self._repository, settings)
+        self._confiner = Confiner(settings, sockets)
+        loader = Loader(self._checker, CoreTokens(settings.cores), settings, self._confiner)
+        self._fleet = Fleet(loader, self._repository, settings, self._models_changed)
+        self._routing_state = RoutingState(
+            desired,
+            in_force,
+            self._fleet.target_state,
+            self._route,
+            self._repository.want,
+            self._keep_in_force,
+        )
         shared = _shared_memory(settings)
-        self._dataplane = DataPlane(self._fleet, settings.id, VERSION, shared)
-        self._dataplane.gate = Gate(required=settings.inference_auth == "token")
-        self._dataplane.starting = True
-        self._dataplane.routing.feedback.open = self._control is not None
+        gate = Gate(required=settings.inference_auth == "token")
+        self._dataplane = DataPlane(
+            self._fleet, settings.id, VERSION, shared, gate, tracing, self._lifecycle
+        )
+        if self._control is not None:
+            self._dataplane.routing.feedback.open()
         self._doors = Doors()
         self._following: asyncio.Task[None] | None = None
 
     async def run(self) -> int:
         """Serve; the exit status."""
         try:
-            self._dataplane.tracing = self._start_tracing()
-            self._use(self._repository.desired)
+            self._want(self._repository.desired)
+            _log.info("%s", self._confiner.report)
+            self._confiner.adopt_orphans()
             await self._doors.open(self._dataplane, self._lag, self._settings)
             return await self._serve()
-        except (CannotListen, RepositoryError, CannotTrace) as error:
+        except (CannotListen, RepositoryError) as error:
             _log.error("%s", error)  # the reason is all there is to tell; no traceback
             return 1
         finally:
             await self._end()
 
-    def _start_tracing(self) -> Tracing:
-        """Raises CannotTrace."""
-        config = trace_config.parse(self._settings.trace_config)
-        return tracing.start(config, self._settings.id, VERSION)
-
     def _want(self, desired: Desired) -> None:
-        """The control process has told of a newer desired state."""
-        self._use(desired)
-        self._repository.want(desired)
-
-    def _use(self, desired: Desired) -> None:
-        self._dataplane.aliases = aliases_of(desired)
-        self._dataplane.routing.use(
-            desired.routes, desired.aliases, desired.experiments, desired.stamp_key
-        )
+        """Of desired state tokens count at once, routes and aliases once their targets do."""
         self._dataplane.gate.use(desired.grants)
+        self._routing_state.want(desired)
+
+    def _models_changed(self) -> None:
+        """That models leave because the server ends changes nothing for the next start."""
+        if not self._lifecycle.stopping:
+            self._routing_state.models_changed()
+
+    def _route(self, in_force: Desired) -> None:
+        self._dataplane.routing.use(
+            in_force.routes, aliases_of(in_force), in_force.experiments, in_force.stamp_key
+        )
+
+    def _keep_in_force(self, in_force: Desired | None) -> None:
+        if self._control is not None:
+            self._control.keep_in_force(in_force)
 
     def _look(self) -> Look:
-        return Look(self._fleet.rows(), self._fleet.settled, self._fleet.folders())
+        fleet = self._fleet
+        return Look(fleet.rows(), fleet.settled, fleet.folders(), self._routing_state.pending)
 
     def _counted(self, everything: bool) -> Iterator[dict[str, Any]]:
         """Frames for the link; each has been sent when the next one is asked for."""
@@ -138,23 +187,51 @@ class Gateway:
             return running(self._fleet.served(), self._fleet.memory.accounts())
         if asked["what"] == "dying":
             return dying(self._fleet.served())
+        if asked["what"] == "loaded":
+            return loaded(self._fleet.served(), str(asked["model"]))
         return self._dataplane.samples.answer(asked)
 
     async def _serve(self) -> int:
         failed = await self._load()
-        self._dataplane.starting = False
+        self._lifecycle.finish_starting()
+        self._models_changed()  # what has not come by now is not there
         if failed is None:
             return 0
-        sys.stdout.write(banner(self._fleet.rows(), self._doors.addresses))
-        sys.stdout.flush()
+        with suppress(OSError):  # a file on a full disk keeps no server from starting
+            sys.stdout.write(banner(self._fleet.rows(), self._doors.addresses))
+            sys.stdout.flush()
         if failed and self._settings.exit_on_error:
             names = ", ".join(sorted({row.name for row in failed}))
             _log.error("failed to load %s; ending because of --exit-on-error", names)
             return 1
+        await self._fetch()
         _quiet_collector()
         self._lag.restart()
         await self._stopping.wait()
         return 0
+
+    async def _fetch(self) -> None:
+        """Be ready once the current desired state is heard and loaded, or after the time for it."""
+        control, limit = self._control, self._settings.initial_fetch_timeout_secs
+        if control is None or not self._lifecycle.fetching:
+            return
+        _log.info("not ready yet: waiting up to %g s for the current desired state", limit)
+        fetching = asyncio.create_task(control.fetched())
+        stopping = asyncio.create_task(self._stopping.wait())
+        await asyncio.wait([fetching, stopping], timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+        if fetching.done():
+            _log.info("ready: desired state %d heard and loaded", control.desired.revision)
+        elif not self._stopping.is_set():
+            _log.warning(
+                "ready without the current desired state after %g s "
+                "(--initial-fetch-timeout-secs): %s; revision %d is served meanwhile",
+                limit,
+                "it is still being loaded" if control.has_fetched else "nobody has told it",
+                control.desired.revision,
+            )
+        fetching.cancel()
+        stopping.cancel()
+        self._lifecycle.finish_fetching()
 
     async def _load(self) -> list[VersionRow] | None:
         """The initial load, already following changes; None when a signal came first."""
@@ -186,28 +263,41 @@ class Gateway:
 
     async def _end(self) -> None:
         """Not ready at once; then the doors, the models, and what served them."""
-        self._dataplane.stopping = True
-        until_ns = time.monotonic_ns() + int(self._settings.exit_timeout_secs * 1e9)
-        _log.info("ending: requests inside have %g s", self._settings.exit_timeout_secs)
+        self._lifecycle.begin_stopping()
+        deadline = ExitDeadline(self._settings.exit_timeout_secs, self._fleet.unfinished)
+        draining = draining_secs(self._settings.exit_timeout_secs)
+        until_ns = time.monotonic_ns() + int(draining * 1e9)
+        _log.info("ending: requests inside have %g s", draining)
         ending = asyncio.create_task(self._control.stop()) if self._control is not None else None
         self._repository.close()
         if self._following is not None:
             await asyncio.wait([self._following])
-        await self._doors.stop(until_ns)
-        await self._fleet.close(until_ns)
-        if not await asyncio.to_thread(self._dataplane.tracing.close):
+        answering = asyncio.create_task(self._doors.stop(until_ns + ANSWER_NS))
+        await asyncio.wait([answering], timeout=draining)
+        await self._fleet.close(until_ns)  # ends what still executes; its clients are told so
+        await answering
+        if not await asyncio.to_thread(self._tracing.close):
             _log.warning("some traces could not be written before the end")
         await self._doors.stop_metrics()
         await self._checker.close()
+        await asyncio.to_thread(self._confiner.close)
         if ending is not None:
             await ending
         self._lag.stop()
+        deadline.cancel()
 
 
 def _shared_memory(settings: Settings) -> SharedMemory:
     if not settings.allow_client_shm:
         return DISALLOWED
     return SharedMemory(True, settings.client_shm_max_tensor_size, cuda.find())
+
+
+def _must_fetch(settings: Settings) -> bool:
+    """A database of our own that is yet to be made desires nothing."""
+    if not settings.allow_admin or not settings.initial_fetch_timeout_secs:
+        return False
+    return bool(settings.database) or (settings.state_dir / OWN_DATABASE).exists()
 
 
 def _quiet_collector() -> None:

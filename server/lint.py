@@ -16,8 +16,11 @@ from repository.findings import Finding
 from repository.folders import CONFIG_NAME, FolderReader, FolderState
 from repository.lint import lint
 from repository.model import ModelVersion
+from repository.sandbox.enter import kernel
+from repository.sandbox.policy import parser_sandbox
 from repository.snapshot import model_folder
 from server.fleet.check import Checker
+from server.fleet.confine import home_secrets
 
 ARTEFACT_CODE = "E300"
 """The code of what an artefact says: it cannot be read, or contradicts its config."""
@@ -74,7 +77,8 @@ def _versions(state: FolderState) -> Sequence[ModelVersion]:
 
 
 async def _artefact_findings(versions: Sequence[ModelVersion]) -> list[Finding]:
-    checker = Checker()
+    readable = [str(version.path.resolve()) for version in versions]
+    checker = Checker(sandbox=parser_sandbox(kernel(), home_secrets(), readable, everywhere=True))
     try:
         checks = [_artefact_finding(checker, version) for version in versions]
         answers = await asyncio.gather(*checks)

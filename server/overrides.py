@@ -67,7 +67,8 @@ def _check_known(name: str) -> None:
 
 
 def _path(name: str) -> str:
-    return name.removeprefix(FILE)
+    """With a slash before it or not, as Triton joins it to the model's folder."""
+    return name.removeprefix(FILE).removeprefix("/")
 
 
 def _decoded(name: str, text: str) -> bytes:

@@ -8,7 +8,7 @@ refused.
 import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -24,11 +24,13 @@ from server.settings.triton_flags import (
     REFUSED,
     TRANSLATED,
     Fate,
+    Given,
     Refused,
     fate,
     known,
     translate,
 )
+from server.signals import end_on_signals
 
 _log = logging.getLogger(__name__)
 
@@ -52,6 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SettingsError as error:
         sys.stderr.write(f"tritonserver: {error}\n")
         return 1
+    end_on_signals()
     from server.app import serve
     from server.logs.lines import LOG, log_settings
 
@@ -67,6 +70,7 @@ def read_command(
 ) -> Command:
     """The settings and notes of a command line. Raises SettingsError naming flag and value."""
     flags: dict[str, str | list[str]] = {}
+    given: dict[str, list[str]] = {}
     notes: list[str] = []
     for flag, value in _pairs(arguments):
         try:
@@ -76,12 +80,17 @@ def read_command(
         if found.note:
             notes.append(found.note)
         if found.setting:
+            _check_value(flag, value, found)
             _put(flags, found.setting, found.value)
-    settings = read_settings(flags, environment, folder, DEFAULTS)
+            given.setdefault(found.setting, []).append(f"--{flag}")
+    try:
+        settings = read_settings(flags, environment, folder, DEFAULTS)
+    except SettingsError as error:
+        raise SettingsError(_in_words_of(str(error), given)) from None
     if settings.source("model_repository") == "default":
         raise SettingsError("name a folder of models with --model-repository")
     for path in settings.model_repository:
-        if not path.is_dir():
+        if not path.is_dir() and not settings.repository_may_be_missing:
             raise SettingsError(
                 f"the model repository '{path}' ({settings.source('model_repository')}) is not a "
                 "folder"
@@ -124,6 +133,28 @@ def _value_after(flag: str, waiting: list[str]) -> str:
     if flag in BARE:
         return "true"
     raise SettingsError(f"--{flag} needs a value")
+
+
+def _check_value(flag: str, value: str, found: Given) -> None:
+    """Refuse a value of a translated flag in the words of that flag. Raises SettingsError."""
+    kind = OURS[found.setting.replace("_", "-")].kind
+    try:
+        kind.read(found.value)
+    except ValueError:
+        shown = kind.shown(value if found.allowed else found.value)
+        allowed = found.allowed or kind.allowed
+        hint = nearest(found.value, kind.choices)
+        raise SettingsError(f"--{flag}: '{shown}' is not {allowed}{hint}") from None
+
+
+def _in_words_of(text: str, given: Mapping[str, list[str]]) -> str:
+    """A complaint about a setting, naming the flags that it was given by."""
+    for setting, flags in given.items():
+        own = "--" + setting.replace("_", "-")
+        if text.startswith(f"{own}: ") and own not in flags:
+            reason = text.removeprefix(f"{own}: ").removeprefix(f"{setting}: ")
+            return f"{', '.join(dict.fromkeys(flags))}: {reason}"
+    return text
 
 
 def _put(flags: dict[str, str | list[str]], setting: str, value: str) -> None:

@@ -21,10 +21,12 @@ from schedulers.request import InferRequest
 from server.access.gate import Gate
 from server.dataplane import DataPlane
 from server.doors import Doors
+from server.lifecycle import Lifecycle
 from server.metrics.loop_lag import LoopLag
 from server.routing.table import Target
 from server.served import Served
 from server.settings.table import Settings
+from server.trace.tracing import Tracing
 from server_support import free_ports, identity_config
 
 PATIENCE_S = 60.0
@@ -55,14 +57,13 @@ GRANTS = (
 class NotingDataPlane(DataPlane):
     """Notes on whose behalf each request is made."""
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
         self.asked_by: list[str | None] = []
 
-    def submit(self, served: Served, request: InferRequest, target: Target | None = None) -> Reply:
-        if target is None:  # a routed one comes here twice
-            self.asked_by.append(request.principal)
-        return super().submit(served, request, target)
+    def schedule(self, served: Served, request: InferRequest, target: Target | None) -> Reply:
+        self.asked_by.append(request.principal)
+        return super().schedule(served, request, target)
 
 
 class Gated:
@@ -97,18 +98,23 @@ def gated(
     *grants: Grant,
     aliases: Mapping[str, Mapping[str, int]] | None = None,
     models: tuple[str, ...] = ("echo",),
+    configs: tuple[str, ...] = (),
+    tracing: Tracing | None = None,
+    lifecycle: Lifecycle | None = None,
     **settings: Any,
 ) -> Iterator[Gated]:
-    """Doors on free ports over identity models."""
+    """Doors on free ports over identity models: those of these names, and those of `configs`."""
     opened: list[Gated] = []
     up, done = threading.Event(), threading.Event()
 
     async def main() -> None:
-        served = [put(identity_config(name)) for name in models]
-        dataplane = NotingDataPlane(Shelf(served), "modelyard", "0.0.0")
-        dataplane.gate = Gate(required)
-        dataplane.gate.use(grants)
-        dataplane.aliases = aliases or {}
+        served = [put(text) for text in (*map(identity_config, models), *configs)]
+        gate = Gate(required)
+        gate.use(grants)
+        dataplane = NotingDataPlane(
+            Shelf(served), "modelyard", "0.0.0", gate=gate, tracing=tracing, lifecycle=lifecycle
+        )
+        dataplane.routing.use((), aliases or {})
         ports = free_ports(3)
         doors = Doors()
         names = ("http_port", "grpc_port", "metrics_port")

@@ -30,7 +30,7 @@ from server.admin.hosts import known_hosts
 from server.admin.peer import PeerProtocol
 from server.admin.services import Facts, Services, SettingView
 from server.samples.samples import Samples
-from server.wanted.instances import dying, running
+from server.wanted.instances import dying, loaded, running
 
 START_SECS, ANSWER_SECS = 20.0, 20.0
 PASSWORD = "correct horse battery"
@@ -166,6 +166,8 @@ async def _serve(
             return running((), ())
         if what == "dying":
             return dying(())
+        if what == "loaded":
+            return loaded((), str(facts["model"]))
         return samples.answer({"what": what, **facts})
 
     services = Services(
@@ -235,7 +237,9 @@ def _last_event(database: Database) -> int:
 
 
 def _config(app: Any, http: Any) -> uvicorn.Config:
-    return uvicorn.Config(app, http=http, lifespan="off", log_config=None, access_log=False)
+    return uvicorn.Config(
+        app, http=http, lifespan="off", log_config=None, access_log=False, proxy_headers=False
+    )
 
 
 def _ask(

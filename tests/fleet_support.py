@@ -15,6 +15,7 @@ from repository.snapshot import scan
 from repository.watch import Repository
 from schedulers.cores import CoreTokens
 from schedulers.reply import Reply
+from schedulers.request import InferRequest
 from server.admit import admit
 from server.fleet.check import Checker
 from server.fleet.fleet import Fleet
@@ -55,8 +56,11 @@ async def eventually(true: Callable[[], bool], seconds: float = 60.0) -> None:
 
 def submit(served: Served, rows: int = 1) -> Reply:
     tensor = np.ones((rows, 4), np.float32)
+    signature, inputs = served.signature, {"INPUT0": tensor}
+    count, key = admit(signature, inputs)
+    now_ns = time.monotonic_ns()
     return served.scheduler.submit(
-        admit(served.signature, {"INPUT0": tensor}, time.monotonic_ns(), "1")
+        InferRequest(signature.model, signature.version, inputs, count, key, now_ns, "1")
     )
 
 

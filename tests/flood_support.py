@@ -26,8 +26,10 @@ class Flood:
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         self.process = process
+        self._until = time.monotonic() + _LONGEST_S
 
     def running(self) -> bool:
+        assert time.monotonic() < self._until, "the flood does not end"
         return self.process.poll() is None
 
     def ended(self) -> dict[str, int]:
@@ -83,7 +85,7 @@ async def _rest(told: Counter[str], port: int, lasts: Lasts, lasting: bool) -> N
 def _request(number: int) -> bytes:
     body = b'{"inputs": []}'
     return (
-        b"POST /v2/models/echo/infer HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer wrong-%d\r\n"
+        b"POST /v2/models/echo/infer HTTP/1.1\r\nHost: [::1]\r\nAuthorization: Bearer wrong-%d\r\n"
         b"Content-Length: %d\r\n\r\n%b" % (number, len(body), body)
     )
 
@@ -106,5 +108,5 @@ async def _grpc(told: Counter[str], port: int, lasts: Lasts, lasting: bool) -> N
 
 if __name__ == "__main__":
     ports, seconds, least = map(int, sys.argv[1:3]), float(sys.argv[3]), int(sys.argv[4])
-    counted = asyncio.run(_main(*ports, seconds, least))
+    counted = asyncio.run(asyncio.wait_for(_main(*ports, seconds, least), _LONGEST_S / 2))
     sys.stdout.write(json.dumps(counted))

@@ -66,7 +66,8 @@ needs_lfs = pytest.mark.skipif(
 
 @dataclass
 class Served:
-    """A running server. `requests` has a line per request: verb, path, query, range, status."""
+    """A running server. `requests` has a line per request: verb, path, query, range, status.
+    `meanwhile` happens while a push is being decided on."""
 
     store: Path
     database: Database
@@ -76,6 +77,7 @@ class Served:
     requests: list[str] = field(default_factory=list)
     decided: list[tuple[Pushing, HookRequest]] = field(default_factory=list)
     services: Any = None
+    meanwhile: Callable[[], object] = lambda: None
 
     def url(self, name: str, port: int = 0) -> str:
         return f"http://127.0.0.1:{port or self.port}/git/{name}.git"
@@ -274,6 +276,7 @@ class _Composition:
         self._served.decided.append((pushing, request))
         if request.hook == "post-receive":
             return True
+        await asyncio.to_thread(self._served.meanwhile)
         asked = (pushing.principal, Action.PUSH, pushing.repository)
         refused = [update.ref for update in request.updates if not allows(*asked, update.ref)]
         for ref in refused:

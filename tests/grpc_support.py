@@ -19,11 +19,11 @@ from repository.model import ModelConfig, ModelVersion
 from schedulers.build import build
 from schedulers.cores import CoreTokens
 from schedulers.counters import Counters
-from server.dataplane import DataPlane, not_ready_text
+from server.dataplane import DataPlane
 from server.errors import NotReady, UnknownModel, Unsupported
 from server.grpc.door import GrpcDoor, start
 from server.overrides import Override
-from server.served import MemoryRow, Served, State, VersionRow
+from server.served import MemoryRow, Served, State, VersionRow, not_ready_text
 from server.settings.table import Settings
 from server.signature import compile_signature
 

@@ -2,7 +2,8 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from textwrap import dedent
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 from google.protobuf.text_format import Parse
 
+from backends.host.instance import HostedInstance
 from backends.seam import Batch, Device
 from repository.model import ModelConfig, ModelVersion
 
@@ -29,6 +31,16 @@ class TritonPythonModel:
             pb_utils.InferenceResponse([pb_utils.Tensor("OUT", request.inputs()[0].as_numpy())])
             for request in requests
         ]
+"""
+
+HEAD = """
+import json, os, sys
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+def answer(array, name="OUT"):
+    return pb_utils.InferenceResponse([pb_utils.Tensor(name, array)])
+
 """
 
 
@@ -79,3 +91,22 @@ def until(true: Callable[[], bool], secs: float = 60.0) -> None:
 def alive(pid: int) -> bool:
     """Whether a process of that id exists and has not been reaped."""
     return os.path.exists(f"/proc/{pid}")
+
+
+@contextmanager
+def hosted(root: Path, code: str, config: str = ECHO_CONFIG, **files: str) -> Iterator[Any]:
+    instance = HostedInstance(write_model(root, code, config, **files), CPU, "echo_0_0")
+    try:
+        yield instance
+    finally:
+        instance.close()
+
+
+def model(body: str, head: str = HEAD) -> str:
+    """A model whose `execute(self, requests)` has this body."""
+    lines = "".join(f"        {line}\n" for line in body.splitlines())
+    return f"{head}class TritonPythonModel:\n    def execute(self, requests):\n{lines}"
+
+
+def one(instance: Any, ask: Ask, batched: bool = True) -> Any:
+    return instance.execute(batch_of(ask, batched=batched)).results[0]

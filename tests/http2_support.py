@@ -17,10 +17,10 @@ import uvloop
 
 from server.http2 import frames
 from server.http2.call import Call
-from server.http2.connection import STALL_S
 from server.http2.conversation import Conversation
 from server.http2.frames import Code, Setting
 from server.http2.hpack import Decoder, Headers, literal
+from server.http2.limits import Limits, unbounded
 from server.http2.listener import Listener, listen
 from server.http2.service import Streaming, Unary
 from server.http2.splitter import Splitter
@@ -143,7 +143,7 @@ class Served:
 
 @contextmanager
 def serving(
-    loop: str = "uvloop", limit: int = LIMIT, clean: bool = True, stall_s: float = STALL_S
+    loop: str = "uvloop", limits: Limits | None = None, clean: bool = True
 ) -> Iterator[Served]:
     """An open port; with `clean`, nothing may have gone wrong on its loop in the end."""
     opened: list[Served] = []
@@ -152,7 +152,7 @@ def serving(
     async def main() -> None:
         served = Served(asyncio.get_running_loop())
         place = Place("127.0.0.1", 0)
-        served.listener = await listen(served.methods(), place, limit, stall_s=stall_s)
+        served.listener = await listen(served.methods(), place, limits or unbounded(LIMIT))
         opened.append(served)
         up.set()
         await asyncio.to_thread(done.wait)

@@ -28,7 +28,7 @@ def ask(server: Server, verb: str, path: str, body: bytes | None = None, **heade
     connection = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=60)
     sent = {name.replace("_", "-"): value for name, value in headers.items()}
     try:
-        connection.putrequest(verb, path, skip_accept_encoding=True)
+        connection.putrequest(verb, path, skip_host="host" in sent, skip_accept_encoding=True)
         for name, value in sent.items():
             connection.putheader(name, value)
         if body is not None:

@@ -96,17 +96,7 @@ def figure(server: Server, name: str, model: str) -> float:
 
 def engine_pids(server: Server, model: str) -> list[int]:
     """The processes that compute the model."""
-    pids = []
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                command = (folder / "cmdline").read_bytes()
-                parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
-            except OSError:
-                continue
-            if int(parent) == server.pid and f"modelyard engine {model}_".encode() in command:
-                pids.append(int(folder.name))
-    return sorted(pids)
+    return server.children(f"modelyard engine {model}_")
 
 
 def engine_pid(server: Server, model: str) -> int:

@@ -1,8 +1,13 @@
 """Routes for tests of the gateway's side: `route(("stable", 1, 99), ("candidate", 2, 1))`."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from control.desired import Arm, Route
+from schedulers.request import Sequence
+from server.routing.routing import labels_of, unit_header_of
+from server.routing.table import Route as Compiled
 
 Described = tuple[str, int, float]
 """An arm's name, its version of the model, its weight in percent."""
@@ -15,3 +20,24 @@ def route(*arms: Described, name: str = "numbers", model: str = "digits", **rest
 
 def halves(**rest: Any) -> Route:
     return route(("stable", 1, 50), ("candidate", 2, 50), **rest)
+
+
+@dataclass
+class Request:
+    """What a route may ask of a request: see `server.routing.routing.Routed`."""
+
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    within: Sequence | None = None
+    principal: str | None = None
+
+    def unit_in_header(self, route: Compiled) -> str:
+        return unit_header_of(route, self.headers)
+
+    def labels(self, route: Compiled) -> Mapping[str, str]:
+        return labels_of(route, self.headers)
+
+    def parameter(self, name: str) -> object:
+        return None
+
+    def sequence(self) -> Sequence | None:
+        return self.within

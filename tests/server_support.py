@@ -133,6 +133,20 @@ class Server:
                 raise AssertionError(f"waited {seconds} s for {what}:\n{self.log()}")
             time.sleep(0.02)
 
+    def children(self, title: str) -> list[int]:
+        """The processes of the server whose command lines hold `title`."""
+        pids = []
+        for folder in Path("/proc").iterdir():
+            if folder.name.isdigit():
+                try:
+                    command = (folder / "cmdline").read_bytes()
+                    parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
+                except OSError:
+                    continue
+                if int(parent) == self.pid and title.encode() in command:
+                    pids.append(int(folder.name))
+        return sorted(pids)
+
     def terminate(self) -> None:
         self.process.send_signal(signal.SIGTERM)
 

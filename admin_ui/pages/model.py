@@ -32,6 +32,9 @@ async def load(visit: Visit) -> Shown:
     if model is None and not loads:
         raise Refused(404, "not_found", f"there is no model '{name[:150]}'")
     deployments = await _deployments(visit, model)
+    loaded, sampling = [], []
+    if model is None:  # its versions have no pages of their own
+        loaded, sampling = await asyncio.gather(loaded_here(visit, name), _sampling(visit, name))
     compared = await _compared(visit, model, deployments)
     return Shown(
         model or {"name": name, "states": loads},
@@ -43,6 +46,9 @@ async def load(visit: Visit) -> Shown:
         whole=[row for row in loads if not row["version"] and row["reason"]],
         deployments=deployments,
         compared=compared,
+        pending=await _pending(visit, name) if model else [],
+        loaded=loaded,
+        sampling=sampling,
         events=events["items"],
         act=link(PATH + "/aliases", model=name),
     )
@@ -81,6 +87,62 @@ async def _deployments(visit: Visit, model: Row | None) -> list[dict[str, Any]]:
         for push in (pushes or {"items": []})["items"]
         if name in push["models"] and push["deployed_at"]
     ]
+
+
+async def _pending(visit: Visit, name: str) -> list[dict[str, Any]]:
+    """What is wanted of the model's aliases and of its route, but not in force yet: `subject`,
+    `page`, `server`, `reason`."""
+    aliases, route = await asyncio.gather(
+        visit.every("/models/{model}/aliases", model=name),
+        visit.maybe("/routes/{route}", None, route=name),
+    )
+    subjects = [
+        (f"alias @{one['name']}", link(ALIAS, model=name, alias=one["name"]), one)
+        for one in aliases
+    ]
+    if route:
+        subjects.append((f"route {name}", link("/routes/{route}", route=name), route))
+    return [
+        {**told, "subject": subject, "page": page}
+        for subject, page, one in subjects
+        for told in one["pending"]
+    ]
+
+
+async def _sampling(visit: Visit, name: str) -> list[Row]:
+    """The versions of a folder's language model with the sampling defaults they run with here."""
+    rows = await _of_gateway(visit, "/instances")
+    mine = [row for row in rows if row["model"] == name and row["sampling"]]
+    return sorted(mine, key=lambda row: -row["version"])
+
+
+async def loaded_here(visit: Visit, name: str) -> list[dict[str, Any]]:
+    """The versions of a model that this server has loaded, the highest first: `tensors` as rows
+    and the completed `config`."""
+    rows = await _of_gateway(visit, "/instances/{model}", model=name)
+    return [
+        {
+            "version": row["version"],
+            "config": row["config"],
+            "tensors": [
+                {**one, "way": way, "batched": False}
+                for way, tensors in (("input", row["inputs"]), ("output", row["outputs"]))
+                for one in tensors
+            ],
+        }
+        for row in rows
+    ]
+
+
+async def _of_gateway(visit: Visit, path: str, **names: str) -> Sequence[Row]:
+    """What this server's gateway tells; nothing while it does not answer."""
+    try:
+        found = await visit.maybe(path, None, **names)
+    except Refused as refused:
+        if refused.status != 503:
+            raise
+        return []
+    return found["items"] if found else []
 
 
 async def _compared(

@@ -8,6 +8,7 @@ from admin_ui.problems import Seen, problems
 from admin_ui.screens import Act, Screen, Shown
 from admin_ui.services import Refused
 from admin_ui.visit import Visit
+from admin_ui.words import together
 
 LATEST = 100
 _EVENTS = 12
@@ -21,6 +22,7 @@ async def load(visit: Visit) -> Shown:
         models,
         repositories,
         routes,
+        aliases,
         pushes,
         rollouts,
         deaths,
@@ -32,17 +34,22 @@ async def load(visit: Visit) -> Shown:
         visit.every("/models"),
         visit.every("/repositories"),
         visit.every("/routes"),
+        visit.every("/aliases"),
         _latest(visit, "/pushes", latest),
         _latest(visit, "/rollouts", latest),
         _deaths(visit),
         _latest(visit, "/events", {**latest, "newest": "true", "kind": "load.changed"}),
-        _latest(visit, "/events", {"newest": "true", "limit": str(_EVENTS), "kind": _TOLD}),
+        _latest(visit, "/events", {"newest": "true", "limit": str(LATEST), "kind": _TOLD}),
     )
-    seen = Seen(loads, servers, models, pushes, changed, routes, rollouts, deaths)
+    trouble = visit.services.problem()
+    seen = Seen(loads, servers, models, pushes, changed, routes, rollouts, deaths, aliases, trouble)
     wrong = problems(seen, visit.services.now())
     counts = _counts(loads, servers, models, repositories)
     twin = {"problems": [one.as_json() for one in wrong], "counts": counts}
-    return Shown(twin, wrong=wrong, counts=counts, pushes=pushes[:8], events=events)
+    happened = together(events)[:_EVENTS]
+    if trouble:
+        counts["servers_alive"] = None  # no heartbeat can be written
+    return Shown(twin, wrong=wrong, counts=counts, pushes=pushes[:8], events=happened, trouble="")
 
 
 async def _latest(visit: Visit, path: str, query: dict[str, str]) -> list[Any]:

@@ -7,16 +7,18 @@ from typing import Any
 from urllib.parse import quote
 
 from admin_ui.pages.asking import asked, chosen, problem_of
-from admin_ui.pages.snippets import curl, python_client, talk
-from admin_ui.pages.tensors import (
-    CLASSES,
-    body_of,
-    image_of,
-    laid_out,
-    request_of,
-    sample,
-    shape_of,
-    shown_outputs,
+from admin_ui.pages.snippets import curl, python_client, python_urllib, talk
+from admin_ui.pages.tensors import CLASSES, body_of, image_of, laid_out, shown_outputs
+from admin_ui.pages.verbs import (
+    GENERATE,
+    INFER,
+    STREAM,
+    documents_in,
+    fields_of,
+    outputs_in,
+    request_for,
+    sample_request,
+    verb_of,
 )
 from admin_ui.screens import Act, Screen, Shown
 from admin_ui.services import GatewayAnswer, Refused
@@ -27,11 +29,6 @@ from control.access.scopes import Action
 PATH = "/playground/{model}"
 MOST_TEXT = 20_000
 ROUTED = "x-modelyard-route"
-
-_INFER = "/v2/models/{}{}/infer"
-
-LANGUAGE = "llm"
-"""The backend of models one talks to."""
 
 Row = Mapping[str, Any]
 
@@ -56,25 +53,28 @@ async def call(visit: Visit) -> Shown:
     """With the fields of the form."""
     target = visit.form.get("target", "")
     metadata, _ = await _metadata(visit, target)
-    body = request_of(metadata.get("inputs") or (), visit.form)
-    if visit.form.get("classes"):
+    config = await _config(visit, target) if metadata else {}
+    verb = verb_of(config)
+    body = request_for(verb, fields_of(metadata, config), visit.form)
+    if verb == INFER and visit.form.get("classes"):
         outputs = [one["name"] for one in metadata.get("outputs") or ()]
         wanted = {"classification": CLASSES}
         body["outputs"] = [{"name": one, "parameters": wanted} for one in outputs]
-    return await _called(visit, target, body)
+    return await _called(visit, target, verb, body)
 
 
 async def call_json(visit: Visit) -> Shown:
     """With a body as it was written."""
-    return await _called(visit, visit.form.get("target", ""), body_of(visit.form.get("body", "")))
+    target = visit.form.get("target", "")
+    body = body_of(visit.form.get("body", ""))
+    return await _called(visit, target, verb_of(await _config(visit, target)), body)
 
 
-async def _called(visit: Visit, target: str, body: Row) -> Shown:
+async def _called(visit: Visit, target: str, verb: str, body: Row) -> Shown:
     label, tail = await chosen(visit, target)
-    path = _INFER.format(quote(label, safe="@"), tail)
-    answer = await asked(visit, label, "POST", path, json.dumps(body).encode())
+    answer = await asked(visit, label, "POST", _path(label, tail, verb), json.dumps(body).encode())
     tried = await shown(visit, target, body)
-    tried.context["answer"] = tried.twin = _answer(answer)
+    tried.context["answer"] = tried.twin = _answer(answer, tried.context["outputs"])
     return tried
 
 
@@ -82,18 +82,20 @@ async def shown(visit: Visit, target: str, body: Row | None) -> Shown:
     name = visit.path["model"]
     target = visit.form.get("target", target)
     metadata, problem = await _metadata(visit, target)
-    inputs = [_input(one) for one in metadata.get("inputs") or ()]
-    sent = body or _sample_body(inputs)
     label, tail = await chosen(visit, target)
     config = await _config(visit, target) if metadata else {}
+    inputs = [{**one, "image": image_of(one)} for one in fields_of(metadata, config)]
+    verb = verb_of(config)
+    sent = body or sample_request(verb, inputs)
     targets = await _targets(visit)
     gateway = visit.services.gateway
     url = gateway.url if gateway else "http://127.0.0.1:8000"
-    path = _INFER.format(quote(label, safe="@"), tail)
+    token = bool(gateway and gateway.wants_token)
     return Shown(
         metadata or {"name": name},
         title=f"Try {name}",
         name=name,
+        verb=verb,
         inputs=inputs,
         outputs=metadata.get("outputs") or [],
         problem=problem,
@@ -101,40 +103,38 @@ async def shown(visit: Visit, target: str, body: Row | None) -> Shown:
         targets=targets,
         chat_targets=[one for one in targets if one[0].partition(":")[0] in ("", "alias")],
         body=laid_out(sent)[:MOST_TEXT],
-        wants_token=bool(gateway and gateway.wants_token),
+        wants_token=token,
         labelled=_has_labels(config),
-        chat=_conversation(visit, url, label) if config.get("backend") == LANGUAGE else None,
+        chat=_conversation(visit, talk(url, label, token)) if verb == GENERATE else None,
         answer=None,
-        curl=curl(f"{url}{path}", sent),
-        client=python_client(url.removeprefix("http://"), label, tail, sent),
+        **_programs(url, label, tail, verb, sent, token),
         acts={one: link(f"{PATH}/{one}", model=name) for one in ("call", "call-json", "chat")},
     )
 
 
-def _conversation(visit: Visit, url: str, label: str) -> dict[str, Any]:
+def _programs(url: str, label: str, tail: str, verb: str, body: Row, token: bool) -> dict[str, Any]:
+    """The same request as a command and as a program. Pure."""
+    whole = f"{url}{_path(label, tail, verb)}"
+    if verb == INFER:
+        client = python_client(url.removeprefix("http://"), label, tail, body, token)
+    else:
+        client = python_urllib(whole, body, token, events=verb == STREAM)
+    options = "-sN" if verb == STREAM else "-s"
+    return {"curl": curl(whole, body, token, options), "client": client}
+
+
+def _path(label: str, tail: str, verb: str) -> str:
+    return f"/v2/models/{quote(label, safe='@')}{tail}/{verb}"
+
+
+def _conversation(visit: Visit, same: Mapping[str, str]) -> dict[str, Any]:
     """What was said so far, when the form is shown again, and the same from programs."""
     try:
         said = json.loads(visit.form.get("history", "[]"))
         messages = [{"role": str(one["role"]), "content": str(one["content"])} for one in said]
     except (ValueError, KeyError, TypeError):
         messages = []
-    same = talk(url, label.partition("@")[0])
     return {**same, "messages": messages, "history": json.dumps(messages)}
-
-
-def _input(tensor: Row) -> dict[str, Any]:
-    shape = ", ".join(str(size) for size in shape_of(tensor))
-    return {**tensor, "usual_shape": shape, "sample": sample(tensor), "image": image_of(tensor)}
-
-
-def _sample_body(inputs: Sequence[Row]) -> dict[str, Any]:
-    form = {f"data.{one['name']}": "\n".join(one["sample"].split()) for one in inputs}
-    form |= {f"shape.{one['name']}": one["usual_shape"] for one in inputs}
-    try:
-        return request_of(inputs, form)
-    except Refused:  # too many values to write a sample of
-        rows = [{"name": one["name"], "shape": shape_of(one)} for one in inputs]
-        return {"inputs": [{**row, "data": ["..."]} for row in rows]}
 
 
 async def _metadata(visit: Visit, target: str) -> tuple[Row, str]:
@@ -192,22 +192,20 @@ async def _targets(visit: Visit) -> list[tuple[str, str]]:
     ]
 
 
-def _answer(answer: GatewayAnswer) -> dict[str, Any]:
+def _answer(answer: GatewayAnswer, outputs: Sequence[Row]) -> dict[str, Any]:
     """What came back, for the page and as the twin."""
-    try:
-        document = json.loads(answer.body)
-    except ValueError:
-        document = {"error": answer.body[:1000].decode(errors="replace")}
-    document = document if isinstance(document, dict) else {"error": str(document)[:1000]}
+    documents = documents_in(answer.body)
+    last = documents[-1]
+    errors = [str(one["error"]) for one in documents if one.get("error")]
     return {
         "status": answer.status,
         "took_ms": round(answer.took_s * 1000, 2),
-        "model": str(document.get("model_name", "")),
-        "version": str(document.get("model_version", "")),
+        "model": str(last.get("model_name", "")),
+        "version": str(last.get("model_version", "")),
         "routed": answer.headers.get(ROUTED, ""),
-        "error": str(document.get("error", ""))[:MOST_TEXT],
-        "outputs": shown_outputs(document),
-        "text": laid_out(document)[:MOST_TEXT],
+        "error": (errors or [""])[0][:MOST_TEXT],
+        "outputs": shown_outputs(outputs_in(documents, outputs)),
+        "text": laid_out(last if len(documents) == 1 else documents)[:MOST_TEXT],
     }
 
 

@@ -77,6 +77,7 @@ async def save(visit: Visit) -> str:
     settings = {
         "deploy_ref": visit.form.get("deploy_ref", "").strip(),
         "signing": visit.form.get("signing", "off"),
+        "network": visit.form.get("network", "false") == "true",
         "formats": visit.several("formats"),
         "trusted_keys": _keys(keys),
         "budgets": {budget: whole(visit, budget) for budget in _BUDGETS},

@@ -16,17 +16,48 @@ _TYPES = {
 }  # fmt: skip
 
 
-def curl(url: str, body: Mapping[str, Any]) -> str:
+TOKEN = "MODELYARD_TOKEN"
+"""The environment variable that a snippet takes the token from, where one is needed."""
+
+
+def curl(url: str, body: Mapping[str, Any], token: bool = False, options: str = "-s") -> str:
+    """`token`: the server answers nobody without one."""
     text = json.dumps(body)
     data = shlex.quote(text) if len(text) <= LONGEST else "@request.json"
-    head = f"curl -s {shlex.quote(url)} -H 'Content-Type: application/json'"
+    head = f"curl {options} {shlex.quote(url)} -H 'Content-Type: application/json'"
+    if token:
+        head += f' \\\n  -H "Authorization: Bearer ${TOKEN}"'
     return f"{head} \\\n  -d {data}"
 
 
-def python_client(host: str, model: str, tail: str, body: Mapping[str, Any]) -> str:
+def python_urllib(url: str, body: Mapping[str, Any], token: bool, events: bool) -> str:
+    """For Python's standard library: `generate`, or with `events` `generate_stream`."""
+    text = repr(body)
+    request = "urllib.request.Request(url, json.dumps(body).encode(), headers)"
+    lines = [
+        "import json",
+        *(["import os"] if token else []),
+        "import urllib.request",
+        "",
+        f"url = {url!r}",
+        f"body = {text}" if len(text) <= LONGEST else 'body = json.load(open("request.json"))',
+        "headers = {'Content-Type': 'application/json'}",
+        *([f"headers['Authorization'] = 'Bearer ' + os.environ[{TOKEN!r}]"] if token else []),
+        f"with urllib.request.urlopen({request}) as answer:",
+    ]
+    if not events:
+        return "\n".join([*lines, "    print(json.load(answer))"])
+    read = ["    for line in answer:", "        if line.startswith(b'data:'):"]
+    return "\n".join([*lines, *read, "            print(json.loads(line[5:]))"])
+
+
+def python_client(
+    host: str, model: str, tail: str, body: Mapping[str, Any], token: bool = False
+) -> str:
     """For tritonclient[http]."""
     version = tail.removeprefix("/versions/")
     lines = [
+        *(["import os", ""] if token else []),
         "import numpy as np",
         "import tritonclient.http as triton",
         "",
@@ -36,21 +67,24 @@ def python_client(host: str, model: str, tail: str, body: Mapping[str, Any]) -> 
     for one in body.get("inputs") or ():
         lines += _tensor(one) if isinstance(one, Mapping) else []
     asked = f"{model!r}, inputs" + (f", model_version={version!r}" if version else "")
+    if token:
+        lines.append(f"headers = {{'Authorization': 'Bearer ' + os.environ[{TOKEN!r}]}}")
+        asked += ", headers=headers"
     lines += [f"answer = client.infer({asked})", "print(answer.get_response())"]
     lines += [f"print(answer.as_numpy({name!r}))" for name in _outputs(body)]
     return "\n".join(lines)
 
 
-def talk(url: str, model: str) -> dict[str, str]:
+def talk(url: str, model: str, token: bool = False) -> dict[str, str]:
     """A conversation from programs."""
     said = [{"role": "user", "content": "Hello"}]
     body = {"model": model, "messages": said, "temperature": 0.7, "max_tokens": 256}
-    asked = f"curl -sN {shlex.quote(f'{url}/v1/chat/completions')}"
-    data = shlex.quote(json.dumps({**body, "stream": True}))
+    key = f"os.environ[{TOKEN!r}]" if token else "'none'"
     lines = [
+        *(["import os", ""] if token else []),
         "from openai import OpenAI",
         "",
-        f"client = OpenAI(base_url={f'{url}/v1'!r}, api_key='none')  # or a token",
+        f"client = OpenAI(base_url={f'{url}/v1'!r}, api_key={key})",
         "answer = client.chat.completions.create(",
         f"    model={model!r},",
         f"    messages={said!r},",
@@ -62,7 +96,7 @@ def talk(url: str, model: str) -> dict[str, str]:
         '    print(piece.choices[0].delta.content or "", end="", flush=True)',
     ]
     return {
-        "curl": f"{asked} -H 'Content-Type: application/json' \\\n  -d {data}",
+        "curl": curl(f"{url}/v1/chat/completions", {**body, "stream": True}, token, "-sN"),
         "client": "\n".join(lines),
     }
 

@@ -63,6 +63,13 @@ def request_of(inputs: Sequence[Row], form: Mapping[str, str]) -> dict[str, Any]
     return {"inputs": tensors}
 
 
+def values_in(text: str, datatype: str, field: str) -> list[Any]:
+    """The values of a tensor in row order. Raises Refused naming the field."""
+    if text.startswith(RAW):
+        return _raw(text.removeprefix(RAW), datatype, field)
+    return [_value(part, datatype, field) for part in _parts(text, datatype, field)]
+
+
 def laid_out(document: Any, indent: str = "") -> str:
     """JSON with a line for each member of an object, and lists of plain values on one line."""
     inner = indent + "  "
@@ -129,12 +136,9 @@ def _shape(text: str, field: str) -> list[int]:
 
 
 def _data(text: str, datatype: str, shape: Sequence[int], field: str) -> list[Any]:
-    if text.startswith(RAW):
-        found = _raw(text.removeprefix(RAW), datatype, field)
-    else:
-        found = [_value(part, datatype, field) for part in _parts(text, datatype, field)]
-        if len(found) == 1:
-            found *= math.prod(shape)  # one value fills it
+    found = values_in(text, datatype, field)
+    if len(found) == 1 and not text.startswith(RAW):
+        found *= math.prod(shape)  # one value fills it
     if len(found) != math.prod(shape):
         wrong = f"{len(found):,} values; the shape takes {math.prod(shape):,}"
         raise Refused(422, "invalid", wrong, field)

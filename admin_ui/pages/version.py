@@ -1,6 +1,7 @@
 """One version: where it came from, what was checked, its files, its tensors, its loads."""
 
 import asyncio
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from admin_ui.screens import Act, Screen, Shown
 from admin_ui.visit import Visit
 from repository.config import parse
 from repository.errors import RepositoryError
+from repository.generation_defaults import FILE, effective
+from repository.model import ModelConfig
 from repository.snapshots.digest import FileEntry
 from repository.type_names import NAMES
 
@@ -36,7 +39,13 @@ async def load(visit: Visit) -> Shown:
         ),
     )
     root, digest = visit.services.snapshots, found["snapshot"]
-    files, tensors = await to_thread.run_sync(_looked_up, root, digest, name, found["version"])
+    files, tensors, sampling = await to_thread.run_sync(
+        _looked_up, root, digest, name, found["version"]
+    )
+    loaded = None
+    if not tensors:  # the config names none
+        here = await model_page.loaded_here(visit, name)
+        loaded = next((one for one in here if one["version"] == found["version"]), None)
     return Shown(
         found,
         title=f"{name} version {found['version']}",
@@ -45,6 +54,8 @@ async def load(visit: Visit) -> Shown:
         files=None if files is None else files[:MOST_FILES],
         more_files=0 if files is None else max(0, len(files) - MOST_FILES),
         tensors=tensors,
+        loaded=loaded,
+        sampling=sampling,
         log=[one for one in events["items"] if one["data"].get("version") == found["version"]],
         model_path=model_page.PATH,
     )
@@ -52,12 +63,32 @@ async def load(visit: Visit) -> Shown:
 
 def _looked_up(
     root: Path, digest: str, model: str, number: int
-) -> tuple[list[FileEntry] | None, list[dict[str, Any]]]:
+) -> tuple[list[FileEntry] | None, list[dict[str, Any]], dict[str, float]]:
     there = snapshots.files(root, digest)
     if there is None:
-        return None, []
+        return None, [], {}
     written = snapshots.config(root, digest, model) or ""
-    return own_files(there, number), signature(written)
+    path = f"{number}/{FILE}"
+    generation = snapshots.text(root, digest, model, path) if _has(there, path) else ""
+    return own_files(there, number), signature(written), sampling_of(written, generation)
+
+
+def _has(files: Sequence[FileEntry], path: str) -> bool:
+    return any(file.path == path for file in files)
+
+
+def sampling_of(written: str, generation: str | None) -> dict[str, float]:
+    """A language model's sampling defaults, of its config and its generation_config.json; none
+    where these cannot be read, which the checks before the version was accepted say. Pure."""
+    try:
+        config = parse(written, Path(snapshots.CONFIG)) if written.strip() else ModelConfig()
+        values = json.loads(generation or "{}")
+        if config.backend not in ("", "llm") or not isinstance(values, dict):
+            return {}
+        given = {name: one.string_value for name, one in config.parameters.items()}
+        return effective(values, given if config.backend == "llm" else {})
+    except (RepositoryError, ValueError, RecursionError):
+        return {}
 
 
 def own_files(files: Sequence[FileEntry], number: int) -> list[FileEntry]:

@@ -15,6 +15,9 @@ _WITH_FD = 1 << 31
 _CHUNK_BYTES = 16 * 1024
 _LIMIT_BYTES = 256 * 1024 * 1024
 _ROOM_FOR_ONE_FD = socket.CMSG_SPACE(4)
+_MOST_FDS = 4
+"""Received and not yet asked for. Reading ends behind each descriptor: there are two at most where
+each came with the message that announces it."""
 
 
 class Received(NamedTuple):
@@ -91,6 +94,8 @@ class Channel:
         for level, kind, rights in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 self._fds.extend(array.array("i", rights[: len(rights) // 4 * 4]))
+        if len(self._fds) > _MOST_FDS:
+            raise ValueError("more descriptors than messages that announce one")
         if not data:
             raise EOFError("the other side is gone")
         return data

@@ -6,20 +6,20 @@ the other end. Tensors go through shared memory, the rest by message.
 
 import contextlib
 import json
+import logging
 import os
-import signal
 import threading
 from collections.abc import Sequence
 from time import perf_counter_ns
 from typing import Any
 
 from backends.errors import BackendError, ExecutionFailed, LoadFailed
-from backends.host.layout import pack, unpack
+from backends.host.claims import NONSENSE, loaded_as_promised, nanoseconds, parameters, raised
+from backends.host.layout import kept_bytes, pack, unpack
 from backends.host.messages import (
     Execute,
     Executed,
     Facts,
-    Failed,
     Finalize,
     Load,
     Loaded,
@@ -29,13 +29,13 @@ from backends.host.messages import (
     decode,
     encode,
 )
-from backends.host.process import Plan, Process
+from backends.host.process import REAP_SECS, Plan, Process
 from backends.host.region import Inbox, Outbox
-from backends.host.relay import NONSENSE, Gone, Relay, raised
+from backends.host.relay import Gone, Relay
 from backends.seam import Batch, Member, Outcome, Outlet, Result
 from repository.tensors import Array
 
-_TERMINATE_SECS = 1.0
+_log = logging.getLogger(__name__)
 
 
 class Conversation:
@@ -58,7 +58,7 @@ class Conversation:
         """Load the model in the worker; blocks. Raises `LoadFailed`."""
         plan = self._plan
         try:
-            answer = self._ask(encode(_load_request(plan)), plan.load_secs)
+            answer = self._loaded(self._ask(encode(_load_request(plan)), plan.load_secs))
         except TimeoutError:
             raise LoadFailed(
                 f"{plan.where} did not finish loading within {plan.load_secs:g} s"
@@ -67,17 +67,20 @@ class Conversation:
             raise LoadFailed(
                 f"{plan.where}: the worker process {self.process.ending()} while loading"
             ) from None
-        if isinstance(answer, Failed):
-            raise LoadFailed(answer.text)
-        assert isinstance(answer, Loaded)
-        self.process.watch_pulse()
         if answer.streams:
             self._relay = Relay(plan, self.process)
+        self.process.loaded(self._relay)
         return answer
+
+    def _loaded(self, answer: Message) -> Loaded:
+        try:
+            return loaded_as_promised(answer, self._plan.version)
+        except NONSENSE as error:
+            raise self._nonsense(str(error)) from error
 
     def execute(self, batch: Batch) -> Outcome:
         """Run one batch in the worker. Raises `ExecutionFailed` or `FaultyModel` as the worker
-        does, `InstanceDied` when it is gone, executes for too long, or talks nonsense."""
+        does, `InstanceDied` when it is gone, hangs (`backends.host.liveness`) or talks nonsense."""
         return self._in_turn(batch, ())
 
     def stream(self, batch: Batch, outlets: Sequence[Outlet]) -> Outcome:
@@ -98,35 +101,43 @@ class Conversation:
                 self._flags[1][member] = 1
 
     def _in_turn(self, batch: Batch, streams: Sequence[int]) -> Outcome:
+        activity = self.process.activity
         with self._turn:
-            self.process.excused = True
+            activity.progress += 1
+            activity.executing = True
             try:
                 return self._execute(batch, streams)
-            except TimeoutError:
-                secs = self._plan.execute_secs
-                self.process.condemn(f"executed one batch for more than {secs:g} s and was killed")
             except Gone:
                 pass  # told below, with how it ended
             finally:
                 self._lower_flags()
-                self.process.excused = self._relay is not None and self._relay.busy
+                activity.executing = False
         raise self._plan.died(self.process.ending())
 
     def finalize(self, within_secs: float) -> None:
-        """Ask the worker to finalize and exit; end it by force after `within_secs`."""
-        with contextlib.suppress(OSError), self._turn:
-            if self._relay is not None:
-                self._relay.finalize()
-            else:
-                self.process.channel.send(encode(Finalize()))
-        if not self.process.dead.wait(within_secs):
-            self.process.signal(signal.SIGTERM)
-            if not self.process.dead.wait(_TERMINATE_SECS):
-                self.process.signal(signal.SIGKILL)
+        """Ask the worker to finalize and exit; end it by force after `within_secs`, or at once
+        while it executes: who closes then has waited for the execution as long as it wants to."""
+        if self._turn.acquire(blocking=False):
+            try:
+                with contextlib.suppress(OSError):
+                    self._ask_to_finalize()
+                self.process.dead.wait(within_secs)
+            finally:
+                self._turn.release()
+        self.process.kill()
+
+    def _ask_to_finalize(self) -> None:
+        if self._relay is not None:
+            self._relay.finalize()
+        else:
+            self.process.channel.send(encode(Finalize()))
 
     def close(self) -> None:
-        """Wait for the worker's end and give this side's memory and descriptors back."""
-        self.process.dead.wait()
+        """Wait for the worker's end and give this side's memory and descriptors back; of a process
+        that does not end though killed, nothing can be given back."""
+        if not self.process.dead.wait(REAP_SECS):
+            _log.error("%s", self._plan.died(self.process.ending()))
+            return
         with self._turn:
             if self._relay is not None:
                 self._relay.close()
@@ -136,20 +147,30 @@ class Conversation:
 
     def _execute(self, batch: Batch, streams: Sequence[int]) -> Outcome:
         started = perf_counter_ns()
-        answer = self._ask(self._written(batch, streams), self._plan.execute_secs)
+        answer = self._ask(self._written(batch, streams))
         answered = perf_counter_ns()
-        if not isinstance(answer, Executed | Refused):
-            raise self._nonsense(f"it answered a batch with {type(answer).__name__}")
-        if answer.held:
+        if isinstance(answer, Executed | Refused) and answer.held:
             self._outbox.forget()
-        if isinstance(answer, Refused):
-            raise raised(Trouble(*answer.trouble))
-        results = self._results(answer, 0 if streams else len(batch.members))
+        try:
+            if isinstance(answer, Refused):
+                refused = raised(Trouble(*answer.trouble))
+            elif isinstance(answer, Executed):
+                return self._outcome(answer, len(batch.members), bool(streams), started, answered)
+            else:
+                raise TypeError(f"it answered a batch with {type(answer).__name__}")
+        except NONSENSE as error:
+            raise self._nonsense(str(error)) from error
+        raise refused
+
+    def _outcome(
+        self, answer: Executed, members: int, streams: bool, started: int, answered: int
+    ) -> Outcome:
+        results = self._results(answer, 0 if streams else members)
         read_ns = perf_counter_ns() - answered
-        input_ns = max(0, answered - started - answer.infer_ns - answer.output_ns)
-        output_ns = answer.output_ns + read_ns
-        parameters = {index: json.loads(text) for index, text in answer.parameters.items()}
-        return Outcome(results, input_ns, answer.infer_ns, output_ns, parameters)
+        infer_ns, output_ns = nanoseconds(answer.infer_ns), nanoseconds(answer.output_ns)
+        input_ns = max(0, answered - started - infer_ns - output_ns)
+        said = {index: parameters(text) for index, text in answer.parameters.items()}
+        return Outcome(results, input_ns, infer_ns, output_ns + read_ns, said)
 
     def _written(self, batch: Batch, streams: Sequence[int]) -> bytes:
         """The request for a batch whose tensors, and flags, now lie in our region."""
@@ -172,23 +193,29 @@ class Conversation:
             self._flags = None
 
     def _results(self, answer: Executed, count: int) -> Sequence[Result]:
-        """The results, copied out of the region at once, so that the worker may reuse it."""
+        """The results, copied out of the region at once, so that the worker may reuse it. Raises
+        ExecutionFailed when they are too large."""
         results: list[Any] = [{} for _ in range(count)]
         try:
             if answer.blocks:
                 region = self._inbox.view()
+                self._refuse_too_large(kept_bytes(answer.blocks, region))
                 results = list(unpack(answer.blocks, count, region))
                 for outputs in results:
                     for name, array in outputs.items():
                         if array.base is region:
                             outputs[name] = array.copy()
-            for index, trouble in answer.errors.items():
-                results[index] = raised(Trouble(*trouble))
         except NONSENSE as error:
-            raise self._nonsense(f"its tensors cannot be read: {error}") from error
+            raise ValueError(f"its tensors cannot be read: {error}") from error
+        for index, trouble in answer.errors.items():
+            results[index] = raised(Trouble(*trouble))
         return results
 
-    def _ask(self, payload: bytes, timeout: float | None) -> Message:
+    def _refuse_too_large(self, size: int) -> None:
+        if 0 < self._plan.output_bytes < size:
+            raise self._plan.too_large(size, "its answer to a batch")
+
+    def _ask(self, payload: bytes, timeout: float | None = None) -> Message:
         """One question, one answer. Raises `TimeoutError`, or `Gone`."""
         fd = self._outbox.take_fd()
         if self._relay is not None:

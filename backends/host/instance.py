@@ -9,6 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 
 from backends.errors import InstanceDied, LoadFailed
 from backends.host.conversation import Conversation
@@ -16,21 +17,23 @@ from backends.host.messages import Loaded
 from backends.host.process import WORKER, Plan, Process, Program
 from backends.host.restart import Backoff
 from backends.host.streak import Streak
+from backends.limits import NO_LIMIT, ExecutionLimit
 from backends.seam import Batch, Device, Outcome, Outlet
 from repository.model import ModelConfig, ModelVersion
 
 _logger = logging.getLogger(__name__)
 _FINALIZE_SECS = 5.0
+_REVIVER_SECS = 30.0
+"""How long the thread that restarts a worker may take to notice that the instance is closed."""
 
 
 class HostedInstance:
     """One instance of `version` in a worker process of its own; implements `Instance`.
 
-    `load_timeout_secs` bounds every load, also after a death. `execute_timeout_secs` kills a
-    worker that executes one batch for longer; without it, an execution may take as long as it
-    likes. `pulse_timeout_secs`: an idle worker that answers no heartbeat for so long (stopped,
-    or hung in C code) is killed and restarted. `config` is the one the worker completed; `deaths`
-    counts ready workers that died, `streak` tells of the latest of them.
+    `load_timeout_secs` bounds every load, also after a death. `limit`: a worker that executes for
+    longer without progress is killed and restarted. `pulse_timeout_secs`: so is one that is idle
+    or stopped by a signal and answers no heartbeat for so long. `config` is the one the worker
+    completed; `deaths` counts ready workers that died, `streak` tells of the latest of them.
     """
 
     def __init__(
@@ -40,7 +43,7 @@ class HostedInstance:
         name: str,
         *,
         load_timeout_secs: float = 600.0,
-        execute_timeout_secs: float | None = None,
+        limit: ExecutionLimit = NO_LIMIT,
         pulse_timeout_secs: float = 15.0,
         program: Program = WORKER,
     ) -> None:
@@ -54,7 +57,7 @@ class HostedInstance:
             device,
             name,
             load_timeout_secs,
-            execute_timeout_secs,
+            limit,
             pulse_timeout_secs,
             program,
         )
@@ -83,6 +86,12 @@ class HostedInstance:
         current = self._current
         return current.process.pid if current else None
 
+    @property
+    def sandbox(self) -> str:
+        """What confines the worker, for people: "default, no network", or "off"."""
+        confinement = self._plan.program.confinement
+        return confinement.words if confinement else "off"
+
     def execute(self, batch: Batch) -> Outcome:
         """Run one batch in the worker; see `backends.seam.Instance`. Waits without the GIL."""
         return self._living().execute(batch)
@@ -92,6 +101,13 @@ class HostedInstance:
         dies, every open outlet ends with `InstanceDied` at once."""
         return self._living().stream(batch, outlets)
 
+    def ask_ready(self) -> "Future[bool] | None":
+        """What the model's own `is_ready` says; None where it has none."""
+        current = self._current
+        if not self._loaded.checks_ready or current is None:
+            return None
+        return current.process.ask_ready()
+
     def cancel(self, batch: Batch, member: int) -> None:
         """Let the model see that nobody waits for this member any more."""
         current = self._current
@@ -99,7 +115,8 @@ class HostedInstance:
             current.cancel(batch, member)
 
     def close(self) -> None:
-        """Finalize the model and end its process: 5 s, then SIGTERM, then SIGKILL."""
+        """Finalize the model and end its process: 5 s, then SIGTERM, then SIGKILL; while a batch
+        executes, no time to finalize. Idempotent."""
         self._closing.set()
         with self._lock:
             current, self._current, self.ready = self._current, None, False
@@ -110,7 +127,7 @@ class HostedInstance:
             current.finalize(_FINALIZE_SECS)
             current.close()
         if reviver is not None:
-            reviver.join()
+            reviver.join(_REVIVER_SECS)
 
     def _living(self) -> Conversation:
         current = self._current

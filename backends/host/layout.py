@@ -16,6 +16,8 @@ from backends.seam import Tensors
 from repository.tensors import BY_DTYPE, BY_NAME, Array
 
 _ALIGN_BYTES = 64
+_ELEMENT_BYTES = 48
+"""Of an element of BYTES, beside its contents."""
 
 Shape = tuple[int, ...]
 
@@ -67,21 +69,31 @@ def pack(members: Sequence[Tensors], room: Room, start: int = 0) -> list[Block]:
 def unpack(blocks: Sequence[Block], count: int, region: Array) -> list[dict[str, Array]]:
     """The tensors of `count` members, as views of `region` (BYTES are copied).
 
-    Raises `ValueError` or `TypeError` when the blocks do not fit the region.
+    Raises `ValueError` or `TypeError` when the blocks do not fit the region, one beside the other.
     """
     members: list[dict[str, Array]] = [{} for _ in range(count)]
+    room = len(region)
     for name, datatype, start, shapes in blocks:
         row = BY_NAME[datatype]
-        if not row.itemsize:
-            _unpack_bytes(name, shapes, members, region, start)
-            continue
-        offset = start
-        for member, shape in zip(members, shapes, strict=True):
-            if shape is None:
-                continue
-            member[name] = np.ndarray(shape, row.dtype, region, offset)
-            offset += member[name].nbytes
+        if row.itemsize:
+            room -= _unpack_numbers(name, row.dtype, shapes, members, region, start)
+        else:
+            room -= _unpack_bytes(name, shapes, members, region, start)
+        if room < 0:
+            raise ValueError("tensors lie over one another")
     return members
+
+
+def kept_bytes(blocks: Sequence[Block], region: Array) -> int:
+    """What `unpack` makes of the blocks, in memory: an element of BYTES is an object. Raises as
+    `unpack` does."""
+    size = 0
+    for _name, datatype, start, shapes in blocks:
+        count = sum(prod(shape) for shape in shapes if shape is not None)
+        size += count * (BY_NAME[datatype].itemsize or _ELEMENT_BYTES)
+        if not BY_NAME[datatype].itemsize:
+            size += int(np.ndarray((count,), "<u4", region, start).sum(dtype=np.int64))
+    return size
 
 
 def merged(blocks: Sequence[Block]) -> list[Block] | None:
@@ -126,13 +138,31 @@ def _encode_bytes(arrays: Sequence[Array]) -> Array:
     return np.frombuffer(lengths.tobytes() + b"".join(elements), np.uint8)
 
 
+def _unpack_numbers(
+    name: str,
+    dtype: np.dtype[np.generic],
+    shapes: Sequence[Shape | None],
+    members: Sequence[dict[str, Array]],
+    region: Array,
+    start: int,
+) -> int:
+    """The bytes they take in the region."""
+    offset = start
+    for member, shape in zip(members, shapes, strict=True):
+        if shape is not None:
+            member[name] = np.ndarray(shape, dtype, region, offset)
+            offset += member[name].nbytes
+    return offset - start
+
+
 def _unpack_bytes(
     name: str,
     shapes: Sequence[Shape | None],
     members: Sequence[dict[str, Array]],
     region: Array,
     start: int,
-) -> None:
+) -> int:
+    """The bytes they take in the region."""
     counts = [0 if shape is None else prod(shape) for shape in shapes]
     lengths = np.ndarray((sum(counts),), "<u4", region, start)
     ends = np.cumsum(lengths, dtype=np.int64).tolist()
@@ -148,3 +178,4 @@ def _unpack_bytes(
         if shape is not None:
             member[name] = elements[first : first + count].reshape(shape)
             first += count
+    return lengths.nbytes + total

@@ -6,7 +6,12 @@ it nor the server waits. `pb_utils.Logger` marks its level in front of a line.
 
 import logging
 import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
+
+from backends.host.watch import prints
 
 LEVEL_MARK = "\x1e"
 LEVELS = {
@@ -18,6 +23,8 @@ LEVELS = {
 _LINE_BYTES = 8 * 1024
 _LINES_PER_SECOND = 200
 _READ_BYTES = 64 * 1024
+_STACK = "Stack (most recent call first):"
+"""How faulthandler begins the stack of a process that a signal met."""
 
 _log = logging.getLogger("modelyard.worker")
 
@@ -33,7 +40,8 @@ class Lines:
     """Cuts a stream into lines, at most `_LINES_PER_SECOND` of them; pure but for its buffer.
 
     `last` is the last line that was not empty; the head of a fatal Python error stays, with the
-    first place it names, because the dump behind it says less.
+    first place it names, because the dump behind it says less. The dump of a worker that is told
+    to end while it hangs is no word of the model's.
     """
 
     def __init__(self, level: int) -> None:
@@ -44,6 +52,7 @@ class Lines:
         self._taken = 0
         self._dropped = 0
         self._fatal = False
+        self._dump = False
 
     def feed(self, chunk: bytes, now: float) -> list[Line]:
         """The lines that end in `chunk`; an empty chunk is the stream's end."""
@@ -76,11 +85,14 @@ class Lines:
             return None
         level = self._level
         if text[0] == LEVEL_MARK:
-            level, text = LEVELS.get(text[1:2], level), text[2:].lstrip()
+            level, text = LEVELS.get(text[1:2], level), text[2:].removeprefix(" ")
         self._remember(text)
         return Line(level, text)
 
     def _remember(self, text: str) -> None:
+        self._dump = text == _STACK or (self._dump and text.startswith("  File "))
+        if self._dump and not self._fatal:
+            return
         if text.startswith("Fatal Python error"):
             self._fatal = True
             self.last = text
@@ -108,3 +120,22 @@ class Pump:
         for line in self.lines.feed(chunk, now):
             _log.log(line.level, "%s: %s", self._name, line.text)
         return bool(chunk)
+
+
+@contextmanager
+def logged(name: str) -> Iterator[int]:
+    """A descriptor for the stderr of a process that is started meanwhile: its lines come into the
+    log under `name`, and our own stderr, which may be a terminal, stays out of its reach."""
+    reading, writing = os.pipe()
+    pump = Pump(reading, logging.WARNING, name)
+
+    def when_readable() -> None:
+        if not pump.pump(time.monotonic()):
+            prints().remove(reading)
+            os.close(reading)
+
+    prints().post(lambda: prints().add(reading, when_readable))
+    try:
+        yield writing
+    finally:
+        os.close(writing)

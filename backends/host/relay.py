@@ -5,31 +5,26 @@ is read on a thread of its own. `backends.host.streaming` is its counterpart in 
 """
 
 import itertools
-import json
+import os
 from collections.abc import Sequence
 from functools import partial
 from queue import Empty, SimpleQueue
 
 import numpy as np
 
-from backends import errors
-from backends.errors import ExecutionFailed
 from backends.host.channel import Received
+from backends.host.claims import NONSENSE, parameters, raised
 from backends.host.duplex import Duplex
-from backends.host.layout import Block, unpack
+from backends.host.layout import Block, kept_bytes, unpack
 from backends.host.messages import Finalize, Heard, Message, Said, Trouble, decode, encode
 from backends.host.process import Plan, Process
 from backends.host.region import Inbox
 from backends.outlet import WINDOW
 from backends.seam import Outlet, Part, Result
 
-NONSENSE = (ValueError, TypeError, IndexError, KeyError, OverflowError)
-"""What reading a worker's words may raise when it is no worker of ours."""
-
 _TELL_EVERY = WINDOW // 4
-_RAISED = {
-    kind.__name__: kind for kind in (errors.ExecutionFailed, errors.FaultyModel, errors.LoadFailed)
-}
+_REGION_ROUNDING = 2
+"""A region is less than twice as large as what lies in it (`backends.host.region`), or small."""
 
 
 class Gone(Exception):
@@ -48,21 +43,30 @@ class Relay:
         self._numbers = itertools.count()
         self._open: dict[int, Outlet] = {}
         self._taken: dict[int, int] = {}
+        self._sent: dict[int, int] = {}
+        self._read: dict[int, int] = {}
+        self._activity = process.activity
+        self._asking = False
         self._answers: SimpleQueue[Message | None] = SimpleQueue()
         self._duplex = Duplex(process.channel, plan.name, self._hear, self._gone)
         self._duplex.start()
 
-    @property
-    def busy(self) -> bool:
-        """Whether the model still owes parts of some stream."""
-        return bool(self._open)
+    def behind(self) -> bool:
+        """Whether a reader leaves so much untaken that the model may be waiting for it."""
+        read = self._read
+        return any(
+            sent - read.get(number, 0) > WINDOW - _TELL_EVERY
+            for number, sent in list(self._sent.items())
+        )
 
     def open(self, outlets: Sequence[Outlet]) -> list[int]:
         """Number these outlets and listen to their readers, until each has ended."""
         numbers = list(itertools.islice(self._numbers, len(outlets)))
         for number, outlet in zip(numbers, outlets, strict=True):
             self._open[number] = outlet
+            self._sent[number] = 0
             outlet.heard = partial(self._tell, number)
+        self._activity.streams = len(self._open)
         return numbers
 
     def forget(self, numbers: Sequence[int]) -> None:
@@ -72,6 +76,7 @@ class Relay:
 
     def ask(self, payload: bytes, fd: int, timeout: float | None) -> Message:
         """One question, one answer. Raises `TimeoutError`, or `Gone`."""
+        self._asking = True
         self._duplex.post(payload, fd)
         try:
             answer = self._answers.get(timeout=timeout)
@@ -92,6 +97,8 @@ class Relay:
 
     def _tell(self, number: int, gone: bool) -> None:
         """From any thread: a reader has taken a part, or has gone."""
+        if number in self._sent:
+            self._read[number] = self._read.get(number, 0) + (WINDOW << 32 if gone else 1)
         taken = self._taken.get(number, 0) + (not gone)
         if (gone or taken >= _TELL_EVERY) and number in self._open:
             self._duplex.post(encode(Heard(number, taken, gone)))
@@ -102,13 +109,15 @@ class Relay:
         outlet = self._open.pop(number, None)
         if outlet is not None:
             outlet.heard = None
-        self._taken.pop(number, None)
+        for counts in (self._taken, self._sent, self._read):
+            counts.pop(number, None)
+        self._activity.streams = len(self._open)
 
     # on the reading thread
 
     def _hear(self, received: Received) -> None:
         try:
-            message = decode(received.payload)
+            message = self._decoded(received)
             if isinstance(message, Said):
                 self._pass_on(message, received.fd)
             else:
@@ -117,15 +126,55 @@ class Relay:
             self._process.condemn(f"talked nonsense ({error}) and was killed")
             raise EOFError from error
 
+    def _decoded(self, received: Received) -> Message:
+        """Anything but a part of a stream is the answer to a question, and its memory is empty."""
+        try:
+            message = decode(received.payload)
+        except NONSENSE:
+            _close_descriptor(received.fd)
+            raise
+        if isinstance(message, Said):
+            return message
+        _close_descriptor(received.fd)
+        if not self._asking:
+            raise ValueError(f"{type(message).__name__} where nothing was asked")
+        self._asking = False
+        return message
+
     def _pass_on(self, said: Said, fd: int) -> None:
-        result = _result(said, fd)
-        parameters = json.loads(said.parameters) if said.parameters else {}
+        result = self._result(said, fd)
+        facts = parameters(said.parameters)
         outlet = self._open.get(said.stream)
         if outlet is None:
             return
+        self._activity.progress += 1
         if said.last:
             self._close(said.stream)
-        outlet.pass_on(Part(result, parameters, said.last))
+        elif result is not None:
+            self._count_sent(said.stream)
+        outlet.pass_on(Part(result, facts, said.last))
+
+    def _result(self, said: Said, fd: int) -> Result | None:
+        """Tensors are views of the message or of its region, which lives as long as they do."""
+        inbox = Inbox()
+        if fd >= 0:
+            inbox.accept(fd)
+        if said.trouble is not None:
+            return raised(Trouble(*said.trouble))
+        if said.empty:
+            return None
+        region = inbox.view() if fd >= 0 else np.frombuffer(said.data, np.uint8)
+        blocks = [Block(*block) for block in said.blocks]
+        size = max(kept_bytes(blocks, region), len(region) // _REGION_ROUNDING)
+        if 0 < self._plan.output_bytes < size:
+            return self._plan.too_large(size, "a response")
+        return unpack(blocks, 1, region)[0]
+
+    def _count_sent(self, stream: int) -> None:
+        """Raises ValueError when it is more than a model can send: it waits for its reader."""
+        self._sent[stream] = sent = self._sent.get(stream, 0) + 1
+        if sent - self._read.get(stream, 0) > WINDOW:
+            raise ValueError(f"more than {WINDOW} responses that nobody has read")
 
     def _gone(self) -> None:
         died = self._plan.died(self._process.ending())
@@ -135,21 +184,6 @@ class Relay:
             outlet.pass_on(Part(died, last=True))
 
 
-def _result(said: Said, fd: int) -> Result | None:
-    """Tensors are views of the message or of its region, which lives as long as they do."""
-    inbox = Inbox()
+def _close_descriptor(fd: int) -> None:
     if fd >= 0:
-        inbox.accept(fd)
-    if said.trouble is not None:
-        return raised(Trouble(*said.trouble))
-    if said.empty:
-        return None
-    region = inbox.view() if fd >= 0 else np.frombuffer(said.data, np.uint8)
-    return unpack([Block(*block) for block in said.blocks], 1, region)[0]
-
-
-def raised(trouble: Trouble) -> Exception:
-    """The error a worker speaks of, as it was raised there."""
-    if trouble.kind == errors.ModelError.__name__:
-        return errors.ModelError(trouble.text, trouble.code)
-    return _RAISED.get(trouble.kind, ExecutionFailed)(trouble.text)
+        os.close(fd)

@@ -36,8 +36,9 @@ class Watch:
         self._tasks.append(task)
         os.eventfd_write(self._wake, 1)
 
-    def call(self, task: Callable[[], _T]) -> _T:
-        """Run `task` on the loop's thread and return, or raise, what it does."""
+    def call(self, task: Callable[[], _T], timeout: float | None = None) -> _T:
+        """Run `task` on the loop's thread and return, or raise, what it does. Raises `TimeoutError`
+        when it was not done after `timeout` seconds; it will be."""
         future: Future[_T] = Future()
 
         def run() -> None:
@@ -47,7 +48,7 @@ class Watch:
                 future.set_exception(error)
 
         self.post(run)
-        return future.result()
+        return future.result(timeout)
 
     def add(self, fd: int, when_readable: Callable[[], None]) -> None:
         """Call `when_readable` whenever `fd` is readable, until `remove(fd)`."""

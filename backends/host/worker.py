@@ -31,6 +31,7 @@ from backends.host.messages import (
     decode,
     encode,
 )
+from backends.host.pulse import answer_readiness
 from backends.host.region import Inbox, Outbox
 from backends.host.streaming import StreamLine
 from backends.registry import backend_of
@@ -89,7 +90,11 @@ def _load(channel: Channel) -> Instance | None:
     instance = loaded.instances[0]
     config = loaded.config.SerializeToString(deterministic=True)
     streams = bool(getattr(instance, "streams", False))
-    channel.send(encode(Loaded(config, instance.device, instance.cores, streams)))
+    check = getattr(instance, "check_ready", None)
+    if check is not None:
+        answer_readiness(check)
+    checks = check is not None
+    channel.send(encode(Loaded(config, instance.device, instance.cores, streams, checks)))
     return instance
 
 

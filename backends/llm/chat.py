@@ -135,7 +135,7 @@ def _file_texts(folder: Path) -> dict[str, str]:
         texts[DEFAULT] = read_fields(folder / ALONE_JSON).text("chat_template")
     if (folder / ALONE).is_file():
         texts[DEFAULT] = _read(folder / ALONE)
-    for path in sorted((folder / MORE).glob("*.jinja"))[:MAX_TEMPLATES]:
+    for path in sorted((folder / MORE).glob("[!.]*.jinja"))[:MAX_TEMPLATES]:
         texts[path.stem] = _read(path)
     return texts
 

@@ -15,9 +15,7 @@ from torch import Tensor
 
 from backends.llm.errors import BadCheckpoint
 from backends.llm.fields import read_fields
-
-INDEX = "model.safetensors.index.json"
-SINGLE = "model.safetensors"
+from backends.llm.headers import INDEX, SINGLE, plain_name
 
 
 class Checkpoint:
@@ -86,7 +84,7 @@ def _file_of(folder: Path) -> dict[str, str]:
         listed = read_fields(folder / INDEX).within("weight_map")
         if listed is None:
             raise BadCheckpoint(f"{INDEX} lacks 'weight_map'")
-        return {name: _plain_name(file) for name, file in listed.values.items()}
+        return {name: plain_name(file) for name, file in listed.values.items()}
     if not (folder / SINGLE).is_file():
         raise BadCheckpoint(f"there is neither {SINGLE} nor {INDEX}; only safetensors are read")
     try:
@@ -94,11 +92,3 @@ def _file_of(folder: Path) -> dict[str, str]:
             return dict.fromkeys(file.keys(), SINGLE)
     except (SafetensorError, OSError) as error:
         raise BadCheckpoint(f"{SINGLE} cannot be read: {error}") from None
-
-
-def _plain_name(file: object) -> str:
-    if not isinstance(file, str) or Path(file).name != file or not file.endswith(".safetensors"):
-        raise BadCheckpoint(
-            f"{INDEX}: 'weight_map' names {file!r}; it must be a .safetensors file beside it"
-        )
-    return file

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from backends.llm.architectures import refuse_other_tasks
 from backends.llm.config import DecoderConfig
 from backends.llm.encoder_config import ENCODERS, EncoderConfig, read_encoder
 from backends.llm.errors import BadCheckpoint
@@ -16,6 +17,7 @@ from backends.llm.memory import (
     workspace_bytes,
 )
 from backends.llm.pooling import KINDS, Pooling, read_pooling
+from backends.llm.sentence_config import read_longest
 
 DEFAULT_LONGEST = 8192
 """Tokens of one text where none are asked for and the model could take more."""
@@ -69,18 +71,21 @@ def read_embedding(folder: Path, pooling: str = "", longest: int = 0) -> Embeddi
     if pooling and pooling not in KINDS:
         raise BadCheckpoint(f"pooling is '{pooling:.80}'; it must be one of {', '.join(KINDS)}")
     fields = read_fields(folder / "config.json")
+    refuse_other_tasks(fields)
     family = fields.text("model_type")
     said = read_pooling(folder)
     asked = next((Pooling(kind, said is None or said.normalise) for kind in KINDS
                   if kind == pooling), said)  # fmt: skip
     if family in ENCODERS:
         encoder = read_encoder(family, fields)
-        taken = _longest(longest or encoder.positions, encoder.positions)
+        usual = min(read_longest(folder) or encoder.positions, encoder.positions)
+        taken = _longest(longest or usual, encoder.positions)
         return EmbeddingPlan(encoder, asked or Pooling("mean"), taken)
     if asked is None:
         return None
     decoder = read_config(folder)
-    taken = _longest(longest or min(decoder.positions, DEFAULT_LONGEST), decoder.positions)
+    usual = min(read_longest(folder) or DEFAULT_LONGEST, decoder.positions)
+    taken = _longest(longest or usual, decoder.positions)
     return EmbeddingPlan(decoder, asked, taken)
 
 

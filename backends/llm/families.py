@@ -8,7 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from backends.llm.architectures import refuse_other_tasks
 from backends.llm.config import Activation, DecoderConfig, ExpertsConfig, LayerConfig, RopeConfig
+from backends.llm.encoder_config import ENCODERS
 from backends.llm.errors import BadCheckpoint, UnknownFamily
 from backends.llm.fields import Fields, read_fields
 from backends.llm.rope_config import read_rope
@@ -32,11 +34,12 @@ def read_config(folder: Path) -> DecoderConfig:
     Raises UnknownFamily, or BadCheckpoint naming the field that is missing or wrong.
     """
     fields = read_fields(folder / "config.json")
+    refuse_other_tasks(fields)
     family = fields.text("model_type")
     if family not in FAMILIES:
         raise UnknownFamily(
             f"config.json: model_type '{family}' is not supported; supported are "
-            f"{', '.join(sorted(FAMILIES))}"
+            f"{', '.join(sorted(FAMILIES))}; and to embed, {', '.join(sorted(ENCODERS))}"
         )
     if fields.within("quantization_config") is not None:
         raise BadCheckpoint(

@@ -5,6 +5,7 @@ by the loop's thread alone.
 """
 
 import json
+import threading
 from collections.abc import Sequence
 
 import numpy as np
@@ -24,7 +25,7 @@ MAX_MESSAGE = 500
 
 
 class GrammarCompiler:
-    """Makes grammars for one model; used by one thread at a time.
+    """Makes grammars for one model; used by several threads.
 
     The vocabulary is put into llguidance's form at the first grammar: 2 s for 150,000 tokens.
     """
@@ -34,15 +35,39 @@ class GrammarCompiler:
         self._vocabulary = vocabulary
         self._end_ids = tuple(end_ids)
         self._bridge: LLTokenizer | None = None
+        self._preparing = threading.Lock()
         self._compiled: dict[GrammarSpec, LLMatcher] = {}
+        self._lock = threading.Lock()
+        """Of `_compiled`."""
+
+    def prepare(self) -> None:
+        """Put the vocabulary into llguidance's form. Raises GrammarInvalid where it has none."""
+        try:
+            self._vocabulary_bridge()
+        except BaseException as error:  # noqa: BLE001 (a panic of the library is no Exception)
+            raise _refusal("grammar", error) from None
+
+    def has(self, spec: GrammarSpec) -> bool:
+        """Whether `spec` is kept compiled."""
+        return spec in self._compiled
 
     def compile(self, spec: GrammarSpec) -> "TokenGrammar":
         """At the grammar's beginning. Raises GrammarInvalid naming the fault."""
-        matcher = self._compiled.pop(spec, None) or self._match(spec)
+        with self._lock:
+            matcher = self._compiled.pop(spec, None)
+            copied = None if matcher is None else self._keep(spec, matcher)
+        if copied is None:
+            matcher = self._match(spec)
+            with self._lock:
+                copied = self._keep(spec, matcher)
+        return TokenGrammar(copied, self._vocabulary, self._end_ids)
+
+    def _keep(self, spec: GrammarSpec, matcher: LLMatcher) -> LLMatcher:
+        """A copy of it, to be followed."""
         self._compiled[spec] = matcher
         if len(self._compiled) > REMEMBERED:
             del self._compiled[next(iter(self._compiled))]
-        return TokenGrammar(matcher.deep_copy(), self._vocabulary, self._end_ids)
+        return matcher.deep_copy()
 
     def _match(self, spec: GrammarSpec) -> LLMatcher:
         is_tools = spec.kind == "tools"
@@ -53,7 +78,7 @@ class GrammarCompiler:
             # The first mask is the dearest: it is made here, beside the loop, and kept in copies.
             mask = b"" if matcher.is_error() else matcher.compute_bitmask()
         except BaseException as error:  # noqa: BLE001 (a panic of the library is no Exception)
-            raise _refusal(spec, error) from None
+            raise _refusal(spec.kind, error) from None
         if matcher.is_error():
             if is_tools:
                 self._refuse_parameters(spec)
@@ -72,13 +97,17 @@ class GrammarCompiler:
                 )
 
     def _vocabulary_bridge(self) -> LLTokenizer:
-        if self._bridge is None:
-            text, size = self._tokeniser.to_json(), self._tokeniser.size
-            ends = [end for end in self._end_ids if end < size]
-            if not ends:
-                text, ends, size = _with_an_end(text, size), [size], size + 1
-            self._bridge = LLTokenizer(text, n_vocab=max(self._vocabulary, size), eos_token=ends)
+        with self._preparing:
+            if self._bridge is None:
+                self._bridge = self._new_bridge()
         return self._bridge
+
+    def _new_bridge(self) -> LLTokenizer:
+        text, size = self._tokeniser.to_json(), self._tokeniser.size
+        ends = [end for end in self._end_ids if end < size]
+        if not ends:
+            text, ends, size = _with_an_end(text, size), [size], size + 1
+        return LLTokenizer(text, n_vocab=max(self._vocabulary, size), eos_token=ends)
 
 
 class TokenGrammar:
@@ -152,8 +181,8 @@ def _first(matcher: LLMatcher) -> str:
     return matcher.get_error().partition("\n<")[0][:MAX_MESSAGE].strip()
 
 
-def _refusal(spec: GrammarSpec, error: BaseException) -> BaseException:
+def _refusal(kind: str, error: BaseException) -> BaseException:
     """Panics of the library are no Exceptions; whatever else ends a thread goes on."""
     if isinstance(error, Exception) or type(error).__name__ == "PanicException":
-        return GrammarInvalid(f"the {spec.kind} cannot be compiled: {str(error)[:MAX_MESSAGE]}")
+        return GrammarInvalid(f"the {kind} cannot be compiled: {str(error)[:MAX_MESSAGE]}")
     return error

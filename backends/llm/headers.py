@@ -84,7 +84,8 @@ def _listed(folder: Path) -> dict[str, str]:
 
 def plain_name(file: object) -> str:
     """A file beside the index. Raises BadCheckpoint for anything else."""
-    if not isinstance(file, str) or Path(file).name != file or not file.endswith(".safetensors"):
+    plain = isinstance(file, str) and Path(file).name == file and not file.startswith(".")
+    if not isinstance(file, str) or not plain or not file.endswith(".safetensors"):
         raise BadCheckpoint(
             f"{INDEX}: 'weight_map' names {file!r}; it must be a .safetensors file beside it"
         )

@@ -3,13 +3,15 @@
 The checker refuses by it, the ledger asks by it, the engine loads by it.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from backends.artefact import refuse
 from backends.llm.config import DecoderConfig
 from backends.llm.embedding_plan import EmbeddingPlan, read_embedding
 from backends.llm.errors import NoRoom
 from backends.llm.families import read_config
+from backends.llm.fields import read_fields
 from backends.llm.memory import (
     Layout,
     block_bytes,
@@ -18,6 +20,8 @@ from backends.llm.memory import (
     workspace_bytes,
 )
 from backends.llm.settings import ServeSettings, read_settings
+from repository.foreign_weights import foreign_weights
+from repository.generation_defaults import FILE, SWITCH, effective
 from repository.model import ModelVersion
 
 BLOCK_TOKENS = 16
@@ -30,6 +34,7 @@ DEFAULT_CACHE_TOKENS = 32_768
 @dataclass(frozen=True, slots=True)
 class ServePlan:
     """`model`: a decoder that generates, or what embeds. `context`: most tokens of one sequence.
+    `defaults`: of sampling, by name, where a request does not say.
 
     `budget`: bytes for weights, a step and the cache together; `least`: with which the version can
     just be served (one whole context in the cache).
@@ -40,6 +45,7 @@ class ServePlan:
     context: int
     budget: int
     least: int
+    defaults: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def embedding(self) -> EmbeddingPlan | None:
@@ -49,6 +55,9 @@ class ServePlan:
 def plan_serving(version: ModelVersion) -> ServePlan:
     """Raises LoadFailed naming the file, the field or the parameter that is wrong."""
     settings = read_settings(version)
+    foreign = foreign_weights([entry.name for entry in version.path.iterdir()])
+    if foreign:
+        refuse(version, foreign)
     layout = layout_of(settings)
     embedding = read_embedding(version.path, settings.pooling, settings.context)
     if embedding is not None:
@@ -67,7 +76,17 @@ def plan_serving(version: ModelVersion) -> ServePlan:
     budget = settings.memory_budget or usual
     plan_memory(config, layout, budget, context, settings.step_tokens)
     least = fixed + -(-context // BLOCK_TOKENS) * block
-    return ServePlan(settings, config, context, budget, least)
+    return ServePlan(settings, config, context, budget, least, _defaults(version, settings))
+
+
+def _defaults(version: ModelVersion, settings: ServeSettings) -> Mapping[str, float]:
+    there = (version.path / FILE).is_file()
+    values = read_fields(version.path / FILE).values if there else {}
+    parameters = {**dict(settings.sampling), SWITCH: settings.generation_config}
+    try:
+        return effective(values, parameters)
+    except ValueError as error:
+        refuse(version, f"{error}; or set the parameter {SWITCH} to 'ignore'")
 
 
 def layout_of(settings: ServeSettings) -> Layout:

@@ -73,7 +73,7 @@ def _module(one: Any) -> tuple[str, str]:
 
 
 def _kind(folder: Path, path: str) -> PoolingKind:
-    if path in ("", ".", "..") or Path(path).name != path:
+    if path.startswith(".") or not path or Path(path).name != path:
         raise BadCheckpoint(f"{MODULES}: the Pooling's path is '{path:.80}'; it must be a folder")
     fields = read_fields(folder / path / "config.json")
     named = fields.values.get("pooling_mode")

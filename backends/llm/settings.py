@@ -12,9 +12,12 @@ from backends.artefact import refuse
 from backends.llm.pooling import KINDS
 from backends.llm.precision import CacheType, Precision
 from backends.llm.tool_formats import AUTO, FORMATS
+from repository.generation_defaults import NAMES as SAMPLING
+from repository.generation_defaults import SWITCH, SWITCHES, parsed
 from repository.model import ModelVersion
 
 Kernels = Literal["auto", "torch"]
+ContentTokens = Literal["text", "control"]
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _BYTES = re.compile(r"(\d{1,18}(?:\.\d{1,6})?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
@@ -34,7 +37,10 @@ class ServeSettings:
     tokens is to take, as far as shorter chunks of prompts can help. `stall_seconds`: how long a
     step may take before the engine is held for stuck and started again. `pooling`: makes vectors
     of texts in this way, "" where the checkpoint says whether and how. `tool_format`: how the model
-    writes calls of tools, "auto" as its chat template teaches.
+    writes calls of tools, "auto" as its chat template teaches. `content_tokens` "control": what
+    reads like a control token in a chat's messages becomes one, for everybody who may ask.
+    `generation_config` "ignore": the checkpoint's defaults for sampling do not count; `sampling`:
+    those that the parameters give, as text.
     """
 
     precision: Precision = "int8"
@@ -51,6 +57,9 @@ class ServeSettings:
     stall_seconds: int = 60
     pooling: str = ""
     tool_format: str = AUTO
+    content_tokens: ContentTokens = "text"
+    generation_config: str = "auto"
+    sampling: tuple[tuple[str, str], ...] = ()
 
 
 _WORDS = {
@@ -59,6 +68,8 @@ _WORDS = {
     "kernels": get_args(Kernels),
     "pooling": KINDS,
     "tool_format": (AUTO, *FORMATS),
+    "content_tokens": get_args(ContentTokens),
+    SWITCH: SWITCHES,
 }
 _RANGES = {
     "context": (1, 1 << 24),
@@ -70,7 +81,7 @@ _RANGES = {
     "step_milliseconds": (1, 86_400_000),
     "stall_seconds": (1, 86_400),
 }
-NAMES = (*_WORDS, *_RANGES, "memory_budget")
+NAMES = (*_WORDS, *_RANGES, "memory_budget", *SAMPLING)
 
 
 def read_settings(version: ModelVersion) -> ServeSettings:
@@ -80,8 +91,14 @@ def read_settings(version: ModelVersion) -> ServeSettings:
         for name, value in version.config.parameters.items()
         if "." not in name and name not in _ELSEWHERE
     }
+    own = {name: given.pop(name) for name in SAMPLING if name in given}
+    for name, text in own.items():
+        try:
+            parsed(name, text)
+        except ValueError as error:
+            refuse(version, f"parameter {name} is '{text:.80}'; {error}")
     read: dict[str, object] = {name: _read(version, name, text) for name, text in given.items()}
-    settings = ServeSettings(**read)  # type: ignore[arg-type]
+    settings = ServeSettings(**read, sampling=tuple(own.items()))  # type: ignore[arg-type]
     if settings.max_running > settings.step_tokens:
         refuse(
             version,
@@ -98,7 +115,8 @@ def _read(version: ModelVersion, name: str, text: str) -> str | int:
         return text
     if name in _RANGES:
         least, most = _RANGES[name]
-        if not (text.isascii() and text.isdigit() and least <= int(text[:18]) <= most):
+        is_short = text.isascii() and text.isdigit() and len(text) <= 18
+        if not (is_short and least <= int(text) <= most):
             _wrong(version, name, text, f"a whole number from {least} to {most}")
         return int(text)
     if name != "memory_budget":

@@ -1,14 +1,15 @@
 """A checkpoint's tokenizer.json: text to tokens and back, with the tokens' own names."""
 
-import json
 import os
+import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from tokenizers import Tokenizer
+from tokenizers import AddedToken, Tokenizer, normalizers
 
+from backends.llm.control_text import MARK, markers_among
 from backends.llm.errors import BadCheckpoint
+from backends.llm.sentence_config import reads_lowercase
 from backends.llm.token_bytes import TokenBytes
 from backends.llm.token_table import TokenTable, tabulated
 
@@ -19,9 +20,16 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # else it warns in eve
 
 
 class Tokeniser:
-    """Text to tokens and back. May be used by several threads."""
+    """Text to tokens and back. May be used by several threads.
+
+    The padding and truncation that a tokenizer.json stores are switched off, as transformers and
+    vLLM do: they are what its author last trained with. Applied, they would cut prompts in silence,
+    and add tokens to texts that the model then attends to.
+    """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
         self._tokenizer = tokenizer
         self._bytes = TokenBytes(tokenizer)
         added = tokenizer.get_added_tokens_decoder().items()
@@ -29,14 +37,34 @@ class Tokeniser:
         """Tokens by their texts, which no others stand for."""
         self.specials = {one.content: token for token, one in added if one.special}
         """Those of them that `skip_special` leaves out."""
+        self.markers = markers_among(one.content for _, one in added if not one.special)
+        """Those that structure a chat without being called special."""
+        self._cutting: Tokenizer | None = None
+        self._making = threading.Lock()
 
-    def encode(self, text: str, *, special: bool = True) -> list[int]:
+    def encode(self, text: str, *, special: bool = True, marked: bool = False) -> list[int]:
         """Tokens of a text; `special` adds what the model wants around it, such as its first
-        token (a chat template has that in its text already)."""
+        token (a chat template has that in its text already). `marked`: the marks of
+        `backends.llm.control_text` are left out, and no token reaches over one."""
+        if marked and MARK in text:
+            return self._encode_marked(text, special)
         # Only the calls for batches let other threads run: 3 MB of text stalled them for 7 s.
         (encoding,) = self._tokenizer.encode_batch_fast([text], add_special_tokens=special)
         ids: list[int] = encoding.ids
         return ids
+
+    def _encode_marked(self, text: str, special: bool) -> list[int]:
+        """By a tokeniser to which the mark is one more token: text behind it is not taken for the
+        beginning of a text, to which some would add a space. Made when first needed: half a second
+        and the memory of a vocabulary."""
+        with self._making:
+            if self._cutting is None:
+                cutting = Tokenizer.from_str(self.to_json())
+                cutting.add_special_tokens([AddedToken(MARK, special=True, normalized=False)])
+                self._cutting = cutting
+        (encoding,) = self._cutting.encode_batch_fast([text], add_special_tokens=special)
+        mark = self._cutting.token_to_id(MARK)
+        return [token for token in encoding.ids if token != mark]
 
     def decode(self, tokens: Sequence[int], *, skip_special: bool = True) -> str:
         """Text of tokens; U+FFFD for bytes that are not UTF-8, or not yet."""
@@ -64,18 +92,24 @@ class Tokeniser:
 
     def to_json(self) -> str:
         """The whole tokenizer.json, without padding and truncation."""
-        written: dict[str, Any] = json.loads(self._tokenizer.to_str())
-        return json.dumps(written | {"padding": None, "truncation": None})
+        written: str = self._tokenizer.to_str()
+        return written
 
 
 def read_tokeniser(folder: Path) -> Tokeniser:
-    """Raises BadCheckpoint naming the file."""
+    """The tokeniser of a checkpoint, lower case where its `sentence_bert_config.json` says so.
+    Raises BadCheckpoint naming the file."""
     path = folder / FILE
     if not path.is_file():
         raise BadCheckpoint(f"there is no {FILE} beside the weights")
     if path.stat().st_size > MAX_BYTES:
         raise BadCheckpoint(f"{FILE} is larger than {MAX_BYTES >> 20} MiB")
     try:
-        return Tokeniser(Tokenizer.from_file(str(path)))
+        tokenizer = Tokenizer.from_file(str(path))
     except Exception as error:  # noqa: BLE001 (the binding raises plain Exception)
         raise BadCheckpoint(f"{FILE} cannot be read: {error}") from None
+    if reads_lowercase(folder):
+        before = [normalizers.Lowercase()]
+        after = [] if tokenizer.normalizer is None else [tokenizer.normalizer]
+        tokenizer.normalizer = normalizers.Sequence([*before, *after])
+    return Tokeniser(tokenizer)

@@ -15,6 +15,7 @@ from backends.llm.grammar_text import (
     MAX_PROPERTIES,
     MAX_TEXT_BYTES,
     count_properties,
+    refuse_combined,
 )
 from backends.llm.tool_choice import ToolChoice, read_choice
 
@@ -38,6 +39,8 @@ def tools_grammar(text: str, added: Mapping[str, int]) -> str:
             f"the tools that may be called name {properties} parameters; at most {MAX_PROPERTIES} "
             "are taken"
         )
+    for tool in choice.tools:
+        refuse_combined(f"the parameters of the tool '{tool.name}'", tool.parameters)
     schemas = [
         {"name": f"arguments_{at}", "json_schema": _schema(tool.parameters)}
         for at, tool in enumerate(choice.tools)

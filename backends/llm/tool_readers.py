@@ -71,6 +71,8 @@ class ObjectReader:
         place, depth = self._json.place, self._json.depth
         if not self._json.take(char):
             return False
+        if depth == 0 and char != "{" and char not in SPACES:
+            return False
         if depth == 1 and not self._member(place, char):
             return False
         if depth > 1 and self._is_argument and self._arguments is not None:

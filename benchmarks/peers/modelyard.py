@@ -16,15 +16,19 @@ READY_DEADLINE_S = 120.0
 
 
 @contextmanager
-def started(repository: Path, cache: Path, desired: Desired | None = None) -> Iterator[Peer]:
+def started(
+    repository: Path, cache: Path, desired: Desired | None = None, tree: Path | None = None
+) -> Iterator[Peer]:
     """`modelyard serve` on one repository with no option but where things are.
 
-    `desired`: what it was last told to do, by a control process that is not there any more. Ready
-    means /v2/health/ready, so every model is loaded. Raises `PeerFailed`.
+    `desired`: what it was last told to do, by a control process that is not there any more.
+    `tree`: another checkout, with an environment of its own, to take the server from. Ready means
+    /v2/health/ready, so every model is loaded. Raises `PeerFailed`.
     """
     rest, grpc, metrics, admin = free_addresses(4)
     state = cache / "state" / port_of(rest)
-    command = [sys.executable, "-m", "server.cli", "serve", f"--model-repository={repository}"]
+    python = sys.executable if tree is None else str(tree / ".venv" / "bin" / "python")
+    command = [python, "-m", "server.cli", "serve", f"--model-repository={repository}"]
     command += [f"--http-port={port_of(rest)}", f"--grpc-port={port_of(grpc)}"]
     command += [f"--metrics-port={port_of(metrics)}", f"--admin-port={port_of(admin)}"]
     command += [f"--state-dir={state}"]
@@ -32,7 +36,8 @@ def started(repository: Path, cache: Path, desired: Desired | None = None) -> It
         state.mkdir(parents=True)
         disk.keep(state, desired)
         command += ["--allow-admin=false", "--exit-timeout-secs=1"]
-    log = cache / "logs" / f"modelyard_{repository.name}.log"
+    kind = repository.name if tree is None else f"{repository.name}_{tree.name}"
+    log = cache / "logs" / f"modelyard_{kind}.log"
     try:
         with running(
             NAME,
@@ -40,6 +45,7 @@ def started(repository: Path, cache: Path, desired: Desired | None = None) -> It
             log,
             lambda: is_http_ready(rest, "/v2/health/ready"),
             deadline_s=READY_DEADLINE_S,
+            folder=tree,
         ) as process:
             yield Peer(NAME, process, rest, grpc, metrics)
     finally:

@@ -5,9 +5,13 @@ One owner each, the event loop: nothing here is safe for threads.
 
 from collections import OrderedDict
 from ipaddress import ip_address
+from math import ceil
 
 MOST_KEYS = 10_000
 _LOOKS = 8
+
+_Key = tuple[str, str, str]
+"""What is counted, account and network; "" for whichever."""
 
 
 class Bucket:
@@ -62,57 +66,74 @@ class Rates:
 
 
 class Failures:
-    """Failed logins per name and per address: after a few, each one doubles the wait.
+    """Failed logins per account and address together: after a few, each one doubles the wait.
 
-    Where checking is slow (a password's), call `failed` before and `succeeded` after it, so that
-    many guesses at the same time count as many; where it is not (a token's), `failed` afterwards.
-    A name waits at most a minute, so that nobody can keep its owner out for long.
+    An account from wherever, and an address on whichever accounts, are counted as well, with more
+    patience: one slows down who guesses from many places, the other who tries one password on many
+    accounts. Neither holds up an account at an address where it got in lately, so that nobody can
+    keep others out of theirs, behind a proxy that all share for instance. No wait is longer than
+    a minute.
+
+    Checking a password is slow: call `failed` before and `succeeded` after it, so that many
+    guesses at the same time count as many.
     """
 
-    FREE = 5
-    FIRST_S, LONGEST_NAME_S, LONGEST_ADDRESS_S = 1.0, 60.0, 900.0
+    FREE, FREE_SHARED = 5, 20
+    FIRST_S, LONGEST_S = 1.0, 60.0
     FORGOTTEN_S = 3600.0
 
     def __init__(self, most: int = MOST_KEYS) -> None:
         self._most = most
-        self._failed: OrderedDict[tuple[str, str], tuple[int, float]] = OrderedDict()
+        self._failed: OrderedDict[_Key, tuple[int, float]] = OrderedDict()
+        self._known: OrderedDict[_Key, None] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._failed)
+        return len(self._failed) + len(self._known)
 
     def wait(self, name: str, address: str, now: float) -> float:
-        """Seconds until the next try is heard, 0.0 for now. A `name` of "" is nobody's."""
-        return max(self._wait(key, now) for key in _keys(name, address))
+        """Seconds until the next try is heard, 0.0 for now."""
+        pair, *shared = _keys(name, address)
+        counted = [pair] if pair in self._known else [pair, *shared]
+        return max(self._wait(key, now) for key in counted)
 
     def failed(self, name: str, address: str, now: float) -> None:
         for key in _keys(name, address):
-            count = self._count(key, now) + 1
-            self._failed[key] = count, now
+            self._failed[key] = self._count(key, now) + 1, now
             self._failed.move_to_end(key)
         while len(self._failed) > self._most:
             self._failed.popitem(last=False)
 
     def succeeded(self, name: str, address: str) -> None:
-        """Forget the name's failures, but take back only one of the address's: it may have an
+        """Forget the account's failures, but take back only one of the address's: it may have an
         account of its own to log in to between two guesses."""
-        *by_name, by_address = _keys(name, address)
-        for key in by_name:
+        pair, by_name, by_address = _keys(name, address)
+        for key in (pair, by_name):
             self._failed.pop(key, None)
         if by_address in self._failed:
             count, at = self._failed[by_address]
             self._failed[by_address] = max(count - 1, 0), at
+        self._known[pair] = None
+        self._known.move_to_end(pair)
+        if len(self._known) > self._most:
+            self._known.popitem(last=False)
 
-    def _wait(self, key: tuple[str, str], now: float) -> float:
-        beyond = self._count(key, now) - self.FREE + 1
+    def _wait(self, key: _Key, now: float) -> float:
+        free = self.FREE if key[0] == "pair" else self.FREE_SHARED
+        beyond = self._count(key, now) - free + 1
         if beyond <= 0:
             return 0.0
-        longest = self.LONGEST_NAME_S if key[0] == "name" else self.LONGEST_ADDRESS_S
-        pause = min(self.FIRST_S * 2.0 ** min(beyond - 1, 60), longest)
+        pause = min(self.FIRST_S * 2.0 ** min(beyond - 1, 60), self.LONGEST_S)
         return max(0.0, self._failed[key][1] + pause - now)
 
-    def _count(self, key: tuple[str, str], now: float) -> int:
+    def _count(self, key: _Key, now: float) -> int:
         count, at = self._failed.get(key, (0, now))
         return count if now - at < self.FORGOTTEN_S else 0
+
+
+def whole_seconds(wait_s: float) -> str:
+    """The wait as a person reads it, never shorter than it is: "1 second", "32 seconds"."""
+    whole = max(1, ceil(wait_s))
+    return "1 second" if whole == 1 else f"{whole} seconds"
 
 
 def network_of(address: str) -> str:
@@ -127,6 +148,6 @@ def network_of(address: str) -> str:
     return str(mapped) if mapped else f"{int(parsed) >> 64:x}::/64"
 
 
-def _keys(name: str, address: str) -> tuple[tuple[str, str], ...]:
-    by_address = ("address", network_of(address))
-    return (("name", name[:255]), by_address) if name else (by_address,)
+def _keys(name: str, address: str) -> tuple[_Key, _Key, _Key]:
+    account, network = name[:255], network_of(address)
+    return ("pair", account, network), ("name", account, ""), ("address", "", network)

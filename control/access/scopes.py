@@ -38,14 +38,19 @@ ROLE_ACTIONS: dict[Role, frozenset[Action]] = {
 }
 
 _SCOPE = re.compile(r"(?P<kind>[a-z]+)(?::(?P<rest>.*))?", re.DOTALL)
-_FORMS = "infer:MODEL, push:REPOSITORY:REF, read, operate or admin; MODEL and REF may hold *"
+_FORMS = (
+    "infer:MODEL, push:REPOSITORY:REF, priority:-N, read, operate or admin; "
+    "MODEL and REF may hold *"
+)
 _REPOSITORY = re.compile(r"[a-z0-9*][a-z0-9._*-]{0,99}")
+_PRIORITY = re.compile(r"-[1-9][0-9]{0,8}")
 _GLOB = re.compile(r"[^\s,?\[\]]{1,255}")  # `*` is the only wildcard
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """One thing a token may do. `name`: a model or repository glob; `ref`: a ref glob."""
+    """One thing a token may do. `name`: a model or repository glob, or the most urgent priority of
+    requests to language models; `ref`: a ref glob."""
 
     kind: str
     name: str = ""
@@ -95,6 +100,30 @@ def allows(principal: Principal, action: Action, name: str = "", ref: str = "") 
     return any(scope.covers(action, name, ref) for scope in principal.scopes)
 
 
+def allows_any(principal: Principal, action: Action) -> bool:
+    """Whether there may be a name for which `allows` says yes; action INFER, READ or PULL."""
+    if action not in ROLE_ACTIONS[principal.role]:
+        return False
+    if principal.scopes is None:
+        return True
+    return any(scope.covers(action, scope.name, "") for scope in principal.scopes)
+
+
+ANY_URGENCY = -(1 << 31)
+
+
+def most_urgent(principal: Principal | None) -> int:
+    """The smallest priority that requests to language models may ask for; 0, which everybody has,
+    unless the principal may operate, or its token has a scope for more."""
+    if principal is None or Action.OPERATE not in ROLE_ACTIONS[principal.role]:
+        return 0
+    if principal.scopes is None or any(
+        one.kind in ("operate", "admin") for one in principal.scopes
+    ):
+        return ANY_URGENCY
+    return min((int(one.name) for one in principal.scopes if one.kind == "priority"), default=0)
+
+
 def why_not(principal: Principal, action: Action, name: str = "", ref: str = "") -> str:
     """Why `allows` said no, and what would be needed; never mentions a secret."""
     what = {
@@ -139,6 +168,8 @@ def parse_scope(text: str) -> Scope:
         return Scope(kind)
     if kind == "infer" and rest and _GLOB.fullmatch(rest):
         return Scope(kind, rest)
+    if kind == "priority" and rest and _PRIORITY.fullmatch(rest):
+        return Scope(kind, rest)
     if kind == "push" and rest:
         name, colon, ref = rest.partition(":")
         ref = _full_ref(ref) if colon else "*"  # "push:m:" is an empty variable, not every ref
@@ -157,6 +188,7 @@ def within_role(role: Role, scopes: Iterable[Scope]) -> None:
         "infer": Action.INFER,
         "read": Action.READ,
         "push": Action.PUSH,
+        "priority": Action.OPERATE,
         "operate": Action.OPERATE,
         "admin": Action.ADMIN,
     }

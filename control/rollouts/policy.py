@@ -11,7 +11,7 @@ from control.rollouts.guardrails import Outcome, Seen, Verdict, current, judge
 from control.rollouts.moves import Decision
 from control.rollouts.plan import Mode
 from control.rollouts.state import PauseReason, Phase, RolloutState
-from control.rollouts.windows import closed, refreshed
+from control.rollouts.windows import awaits_first, closed, refreshed
 
 MOST_UNREAD, UNREAD_EVERY_S = 4, 10.0
 """So many readings of the counts may fail in a row, counted this far apart."""
@@ -121,7 +121,8 @@ def _reason_to_pause(
     if seen.arms is None:
         return None
     answered = _answered(state, seen.arms)
-    if answered < state.min_sample and answered <= state.data_requests and now >= state.data_until:
+    lacks = answered < state.min_sample or awaits_first(state)
+    if lacks and answered <= state.data_requests and now >= state.data_until:
         words = f"no request of both arms in {state.plan.no_data_s:g} s, {answered} before"
         return PauseReason.NO_DATA, words
     return None
@@ -170,6 +171,8 @@ def _waits_for(state: RolloutState, seen: Seen, arms: Arms, now: float) -> str:
         waits.append(f"{lacking} more requests of each arm")
     if seen.candidate.missing:
         waits.append(f"the candidate to be ready on {', '.join(seen.candidate.missing)}")
+    if awaits_first(state):
+        waits.append("the first latency window")
     if state.windows.p95.slow or state.windows.p99.slow:
         waits.append("another latency window, for the last one was slow")
     return f"waits for {' and '.join(waits)}" if waits else ""

@@ -11,13 +11,14 @@ from control.rollouts.guardrails import Verdict
 from control.rollouts.plan import RolloutPlan, percent
 from control.rollouts.state import ENDS, PauseReason, Phase, state_of
 from control.rollouts.tables import Rollout
+from control.rollouts.windows import latency_gaps
 
 
 @dataclass(frozen=True, slots=True)
 class RolloutView:
     """`weight` and `mirror` in percent of the name's traffic; `step` counts from 1, 0 before the
     first. `until`: when the hold of the phase is over, None where there is none. `revision` is for
-    compare-and-set."""
+    compare-and-set. `gaps`: where latencies are not compared, in words."""
 
     id: str
     name: str
@@ -40,6 +41,7 @@ class RolloutView:
     updated_at: datetime
     finished_at: datetime | None
     revision: int
+    gaps: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
         plain = (
@@ -51,6 +53,7 @@ class RolloutView:
             "plan": self.plan.as_json(),
             "phase": str(self.phase),
             "pause": None if self.pause is None else str(self.pause),
+            "gaps": list(self.gaps),
             **{name: _moment(getattr(self, name)) for name in moments},
         }
 
@@ -103,6 +106,7 @@ def view_of(row: Rollout) -> RolloutView:
         updated_at=row.updated_at,
         finished_at=row.finished_at,
         revision=row.revision,
+        gaps=latency_gaps(state.plan),
     )
 
 

@@ -4,10 +4,11 @@ A window lasts a time and has a number of answers of each arm, whichever takes l
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from control.rollouts.arms import Arm, Arms, Stratum, latency_since
-from control.rollouts.plan import Guardrails
+from control.rollouts.plan import Guardrails, Mode, RolloutPlan, Step, percent
 from control.rollouts.state import Phase, RolloutState, Tail, Windows
 from control.statistics.histogram import Histogram, lasting_quantile_ratio
 
@@ -31,6 +32,39 @@ class LatencyGuard:
 
 P95 = LatencyGuard("p95", 0.95, 200)
 P99 = LatencyGuard("p99", 0.99, 1_000)
+
+
+def awaits_first(state: RolloutState) -> bool:
+    """Whether this phase is to have a window of p95 before it ends, and has had none yet.
+
+    A sample of so many requests may bring fewer latencies, as failed ones have none, and a hold may
+    be shorter than a window: then the phase goes on, instead of ending unwatched. A plan that asks
+    for fewer answers than a window needs does without, which `latency_gaps` says.
+    """
+    beside = state.place in (Phase.MIRROR, Phase.STEP)
+    return beside and state.min_sample >= P95.sample and state.windows.p95.ratio is None
+
+
+def latency_gaps(plan: RolloutPlan) -> tuple[str, ...]:
+    """Where a rollout of this plan may go on without having compared latencies, in words."""
+    if plan.mode is Mode.IMMEDIATE:
+        return ()
+    gaps = [
+        f"{name} ends with {step.min_sample} answers of each arm, too few to compare latencies: "
+        f"p95 needs {P95.sample}; set {key} to {P95.sample} or more, or watch it yourself"
+        for name, step, key in _compared(plan)
+        if step.min_sample < P95.sample
+    ]
+    if all(step.min_sample < P95.sample for step in plan.steps):
+        gaps.append("so a slow candidate can take over without being noticed")
+    return tuple(gaps)
+
+
+def _compared(plan: RolloutPlan) -> Iterator[tuple[str, Step, str]]:
+    if plan.mirror is not None:
+        yield "mirroring", plan.mirror, "mirror_sample"
+    for step in plan.steps:
+        yield f"the step of {percent(step.weight):g} %", step, "min_sample"
 
 
 @dataclass(frozen=True, slots=True)

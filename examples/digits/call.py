@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from examples.arguments import addresses_in, parser_for
+from examples.arguments import addresses_in, parser_for, run
 from examples.digits.images import split
 from examples.doors import Answer, ask_both
 
@@ -30,4 +30,4 @@ def report(answer: Answer, written: np.ndarray) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

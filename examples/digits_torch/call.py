@@ -1,6 +1,6 @@
 """Sends held-out digits to `digits_torch`: `python -m examples.digits_torch.call`."""
 
-from examples.arguments import addresses_in, parser_for
+from examples.arguments import addresses_in, parser_for, run
 from examples.digits.call import report
 from examples.digits.images import split
 from examples.doors import ask_both
@@ -18,4 +18,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

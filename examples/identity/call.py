@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from examples.arguments import addresses_in, parser_for
+from examples.arguments import addresses_in, parser_for, run
 from examples.doors import ask_both
 
 
@@ -17,4 +17,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -4,12 +4,11 @@ from queue import SimpleQueue
 
 import numpy as np
 from numpy.typing import NDArray
-from tritonclient.grpc import InferenceServerClient, InferInput, InferResult
-from tritonclient.utils import InferenceServerException, np_to_triton_dtype
+from tritonclient.grpc import InferenceServerClient, InferInput
+from tritonclient.utils import np_to_triton_dtype
 
-from examples.arguments import addresses_in, parser_for
-
-Heard = tuple[InferResult | None, InferenceServerException | None]
+from examples.arguments import addresses_in, parser_for, run
+from examples.doors import Heard, send_on_stream
 
 
 def main() -> None:
@@ -28,7 +27,7 @@ def main() -> None:
             _input("DELAY", np.full(count, arguments.delay_ms, np.uint32)),
             _input("WAIT", np.zeros(1, np.uint32)),
         ]
-        client.async_stream_infer("repeat", inputs, enable_empty_final_response=True)
+        send_on_stream(client, heard, "repeat", inputs, enable_empty_final_response=True)
         while _print_next(heard):
             pass
 
@@ -52,4 +51,4 @@ def _print_next(heard: "SimpleQueue[Heard]") -> bool:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -11,5 +11,6 @@ RECIPE = Recipe()
 
 def build(version: int, folder: Path) -> None:
     """Train from scratch and write the checkpoint; minutes."""
+    print("training the tokenizer; then the network, which takes about six minutes of CPU time")
     tokenizer = train_tokenizer(RECIPE.seed)
     save(train(tokenizer, RECIPE).network, tokenizer, folder)

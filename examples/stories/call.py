@@ -9,12 +9,11 @@ from importlib.util import find_spec
 from queue import SimpleQueue
 
 import numpy as np
-from tritonclient.grpc import InferenceServerClient, InferInput, InferResult
-from tritonclient.utils import InferenceServerException
+from tritonclient.grpc import InferenceServerClient, InferInput
 
-from examples.arguments import addresses_in, parser_for
+from examples.arguments import addresses_in, parser_for, run
+from examples.doors import Heard, send_on_stream
 
-Heard = tuple[InferResult | None, InferenceServerException | None]
 BEGINNING = "Once upon a time"
 
 
@@ -34,16 +33,19 @@ def main() -> None:
 
 def chat(address: str, arguments: Namespace) -> None:
     """A question, and the answer as it comes, as any program written for OpenAI's API asks."""
-    from openai import OpenAI
+    from openai import APIConnectionError, OpenAI
 
     client = OpenAI(base_url=f"http://{address}/v1", api_key=arguments.token)
-    stream = client.chat.completions.create(
-        model=arguments.model,
-        messages=[{"role": "user", "content": f"Tell me a story about {arguments.animal}."}],
-        temperature=0.7,
-        max_tokens=200,
-        stream=True,
-    )
+    try:
+        stream = client.chat.completions.create(
+            model=arguments.model,
+            messages=[{"role": "user", "content": f"Tell me a story about {arguments.animal}."}],
+            temperature=0.7,
+            max_tokens=200,
+            stream=True,
+        )
+    except APIConnectionError as error:
+        raise ConnectionError(f"{address}: {error}") from error
     print("OpenAI: ", end="")
     for event in stream:
         if event.choices:
@@ -62,9 +64,8 @@ def go_on(address: str, model: str, version: str) -> None:
             _input("sampling_parameters", np.array([b'{"max_tokens": 200}'], object), "BYTES"),
             _input("exclude_input_in_output", np.array([True]), "BOOL"),
         ]
-        client.async_stream_infer(
-            model, inputs, model_version=version, enable_empty_final_response=True
-        )
+        options = {"model_version": version, "enable_empty_final_response": True}
+        send_on_stream(client, heard, model, inputs, **options)
         print(f"gRPC: {BEGINNING}", end="")
         while _print_next(heard):
             pass
@@ -90,4 +91,4 @@ def _print_next(heard: "SimpleQueue[Heard]") -> bool:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

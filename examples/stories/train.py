@@ -4,6 +4,7 @@ It is not part of `./dev serve`'s own build, because it takes minutes.
 """
 
 import argparse
+import sys
 import time
 from pathlib import Path
 
@@ -16,6 +17,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m examples.stories.train", description=__doc__)
     parser.add_argument("--into", type=Path, default=Path("models"), help="the model repository")
     into = parser.parse_args().into
+    # Lines as they come, also into a pipe or a file.
+    sys.stdout.reconfigure(line_buffering=True)
     if build_one(STORIES, into):
         print(f"{into / STORIES.name} is there, after {time.process_time():.0f} CPU seconds")
     else:

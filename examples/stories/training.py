@@ -86,7 +86,7 @@ def _learn(
         torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
         optimizer.step()
         recent = loss.item() if step == 0 else 0.9 * recent + 0.1 * loss.item()
-        if (step + 1) % 50 == 0 or step + 1 == recipe.steps:
+        if step == 0 or (step + 1) % 20 == 0 or step + 1 == recipe.steps:
             spent = time.process_time()
             tell(f"step {step + 1} of {recipe.steps}: loss {recent:.3f}, {spent:.0f} CPU seconds")
     return recent

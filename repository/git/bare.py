@@ -227,6 +227,8 @@ def _settings(hooks: Path, limits: Limits) -> dict[str, dict[str, str]]:
             "fileMode": "true",
             "hooksPath": os.path.abspath(hooks),
             "logAllRefUpdates": "true",
+            # So that an answered push survives a power cut: git syncs packs unasked, refs not.
+            "fsync": "reference",
             # Files from here on are streamed, and never kept as deltas.
             "bigFileThreshold": "8m",
             "deltaBaseCacheLimit": "64m",

@@ -17,6 +17,8 @@ GitError
 └── BadSocketPath       the hooks' socket cannot lie where it was asked to
 """
 
+import signal
+
 from repository.errors import RepositoryError
 
 
@@ -35,6 +37,11 @@ class GitFailed(GitError):
         super().__init__(f"git {command} ended with status {status}: {words or 'it said nothing'}")
         self.status = status
         self.words = words
+
+    @property
+    def was_asked_oddly(self) -> bool:
+        """Whether git ended itself over a packet that it has no case for: it calls that a bug."""
+        return self.status == -signal.SIGABRT and "BUG: " in self.words
 
 
 class GitTimedOut(GitFailed):

@@ -43,10 +43,10 @@ def install(folder: Path) -> None:
     if all(_holds(folder / name, content) for name, content in wanted.items()):
         return
     folder.mkdir(parents=True, exist_ok=True)
-    folder.chmod(0o755)
+    folder.chmod(0o700)
     for name, content in wanted.items():
-        _write(folder / name, content, 0o444 if name == _CLIENT else 0o555)
-    folder.chmod(0o555)
+        _write(folder / name, content, 0o400 if name == _CLIENT else 0o500)
+    folder.chmod(0o500)
 
 
 def decode(line: bytes) -> HookRequest:

@@ -14,6 +14,7 @@ from repository.git.errors import BadBody, BadSocketPath
 from repository.git.hook import HookRequest, decode
 from repository.git.hook_client import ANSWER_SECS, MOST_REQUEST_BYTES
 from repository.git.text import plain_text
+from repository.sandbox.peer import is_confined
 
 Say = Callable[[str], None]
 Answer = Callable[[HookRequest, Say], Awaitable[bool]]
@@ -165,4 +166,4 @@ def _is_ours(writer: asyncio.StreamWriter) -> bool:
     peer: socket.socket = writer.get_extra_info("socket")
     sent = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
     _, uid, _ = _PEER.unpack(sent)
-    return bool(uid == os.geteuid())
+    return bool(uid == os.geteuid()) and not is_confined(peer)

@@ -10,16 +10,15 @@ import contextlib
 import logging
 import re
 import signal
-from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from repository.git.body import bounded
-from repository.git.errors import Busy, GitTimedOut
+from repository.git.errors import GitTimedOut
 from repository.git.process import Git, run, started
+from repository.git.turns import Turns
 from repository.pipes import feed
 
 logger = logging.getLogger(__name__)
@@ -39,7 +38,7 @@ class Service(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long and how many at once.
+    """How long, how many at once, and how many of a repository wait for their turn: up to `wait_s`.
 
     `stall_s`: longest time in which no byte moves in either direction; a hook that thinks counts
     as moving, because git keeps the line alive. `discarded_bytes`: what is still read of a push
@@ -47,6 +46,8 @@ class Pace:
     """
 
     most_at_once: int = 4
+    most_waiting: int = 32
+    wait_s: float = 30.0
     stall_s: float = 60.0
     total_s: float = 3600.0
     discarded_bytes: int = 1024 * 2**20
@@ -62,7 +63,8 @@ class SmartHttp:
 
     def __init__(self, pace: Pace | None = None) -> None:
         self._pace = pace or Pace()
-        self._running: Counter[Path] = Counter()
+        pace = self._pace
+        self._turns = Turns(pace.most_at_once, pace.most_waiting, pace.wait_s)
 
     async def advertise(self, repository: Path, service: Service, git_protocol: str = "") -> bytes:
         """The body of `info/refs`; `git_protocol` is the request's header of that name.
@@ -71,7 +73,7 @@ class SmartHttp:
         """
         variables = protocol_variables(git_protocol) if service is Service.UPLOAD else {}
         options = ("--stateless-rpc", "--http-backend-info-refs", str(repository))
-        with self._place(repository):
+        async with self._turns.turn(repository):
             command = (service.removeprefix("git-"), *options)
             output = await run(repository, *command, environment=variables)
         if variables.get("GIT_PROTOCOL", "").startswith("version=2"):
@@ -95,35 +97,23 @@ class SmartHttp:
         if service is Service.UPLOAD:
             body = bounded(body, _MOST_WANTS_BYTES)
         command = (service.removeprefix("git-"), "--stateless-rpc", str(repository))
-        with self._place(repository):
-            async with started(repository, command, environment=environment) as git:
-                exchange = _Exchange(git, self._pace)
-                tasks = exchange.begin(body)
-                try:
-                    sent = False
-                    while chunk := await git.stdout.read(_CHUNK_BYTES):
-                        exchange.note_movement()
-                        sent = True
-                        yield chunk
-                    await exchange.finish(sent=sent)
-                finally:
-                    for task in tasks:
-                        task.cancel()
-                    await asyncio.wait(tasks)
-
-    @contextmanager
-    def _place(self, repository: Path) -> Iterator[None]:
-        most = self._pace.most_at_once
-        if self._running[repository] >= most:
-            name = repository.stem
-            raise Busy(f"'{name}' is busy with {most} fetches and pushes; try again in a moment")
-        self._running[repository] += 1
-        try:
-            yield
-        finally:
-            self._running[repository] -= 1
-            if not self._running[repository]:
-                del self._running[repository]
+        async with (
+            self._turns.turn(repository),
+            started(repository, command, environment=environment) as git,
+        ):
+            exchange = _Exchange(git, self._pace)
+            tasks = exchange.begin(body)
+            try:
+                sent = False
+                while chunk := await git.stdout.read(_CHUNK_BYTES):
+                    exchange.note_movement()
+                    sent = True
+                    yield chunk
+                await exchange.finish(sent=sent)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.wait(tasks)
 
 
 class _Exchange:

@@ -249,7 +249,7 @@ def _close_folders(top: Path) -> None:
         if not os.listdir(base):
             os.rmdir(base)
             continue
-        os.chmod(base, 0o555)
+        os.chmod(base, 0o500)
         sync_folder(Path(base))
 
 

@@ -1,7 +1,6 @@
 """Unpacks an archive of plain files, entry by entry, and refuses all that could reach further."""
 
 import os
-import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,4 +111,4 @@ def _write(archive: Path, entry: Entry, path: Path, budget: Budget, stop: Event)
 
 def _fresh(path: Path) -> IO[bytes]:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    return os.fdopen(os.open(path, flags, stat.S_IRUSR | stat.S_IWUSR | 0o044), "wb")
+    return os.fdopen(os.open(path, flags, 0o600), "wb")

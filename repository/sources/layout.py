@@ -5,6 +5,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
 
+from repository.foreign_weights import foreign_weights
 from repository.sources.errors import BadLayout
 
 CONFIG_NAME = "config.pbtxt"
@@ -96,7 +97,8 @@ def _complaint(paths: Collection[str], wanted: Shape | None) -> str:
         f"with neither {CONFIG_NAME} nor version folders",
         Shape.CHECKPOINT: "a checkpoint has config.json and *.safetensors",
     }
-    wants = "; ".join(accepted[shape] for shape in ([wanted] if wanted else Shape))
+    foreign = foreign_weights([path for path in paths if "/" not in path])
+    wants = foreign or "; ".join(accepted[shape] for shape in ([wanted] if wanted else Shape))
     return (
         f"not {wanted.value if wanted else 'a model'}: found {listed or 'nothing'}{more}; {wants}"
     )

@@ -17,7 +17,7 @@ class Part:
         self._whole = path
         self.path = path.with_name(f"{path.name}{PART}")
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-        self._fd = os.open(self.path, flags, 0o644)
+        self._fd = os.open(self.path, flags, 0o600)
         self._waiting = bytearray()
         self.size = os.fstat(self._fd).st_size
         """Bytes received so far, those not written yet included."""

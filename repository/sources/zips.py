@@ -5,7 +5,9 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from os import SEEK_END
 from pathlib import Path
+from struct import Struct
 from typing import IO
 
 from repository.sources.entry import Entry
@@ -13,6 +15,10 @@ from repository.sources.errors import BadArchive, TooLarge
 
 _DIRECTORY_BYTES_PER_FILE = 1024
 _ENCRYPTED = 0x1
+_FIRST_ENTRY, _ZIP64_MAGIC, _LOCATOR_MAGIC = b"PK\x03\x04", b"PK\x06\x06", b"PK\x06\x07"
+_END_BYTES, _ZIP64_BYTES, _LOCATOR = 22, 56, Struct("<4sLQL")
+"""At the end of an archive: large ones have a second record of their directory, and a locator."""
+
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _KINDS = {
     stat.S_IFLNK: "a symbolic link",
@@ -66,6 +72,30 @@ def directory_bytes(file: IO[bytes]) -> int | None:
     """
     found = zipfile._EndRecData(file)  # type: ignore[attr-defined]
     return None if found is None else int(found[5])
+
+
+def is_straight(file: IO[bytes]) -> bool:
+    """Whether every reader finds the same entries: the archive begins the file, its directory lies
+    where its end record says and ends where that begins, and nothing follows.
+
+    zipfile shifts all offsets where that is not so; other readers take them as they are written.
+    """
+    found = zipfile._EndRecData(file)  # type: ignore[attr-defined]
+    file.seek(0)
+    magic = file.read(4)
+    file.seek(0)
+    if found is None or magic != _FIRST_ENTRY:
+        return False
+    size_bytes, start, where = found[5], found[6], found[9]
+    end = file.seek(0, SEEK_END) - _END_BYTES
+    file.seek(max(0, where - _LOCATOR.size))
+    locator = file.read(_LOCATOR.size)
+    file.seek(0)
+    if locator.startswith(_LOCATOR_MAGIC):
+        records = where - _LOCATOR.size - _ZIP64_BYTES
+        pointed = found[0] == _ZIP64_MAGIC and _LOCATOR.unpack(locator)[2] == records
+        return bool(pointed and where == end and start + size_bytes == records)
+    return bool(where == end and start + size_bytes == where)
 
 
 @contextmanager

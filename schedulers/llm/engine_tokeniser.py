@@ -5,6 +5,7 @@ Asked by the doors and by `schedulers.llm.language_scheduler`, which connects it
 
 from collections.abc import Awaitable, Callable, Sequence
 
+from backends.llm.control_text import ControlText
 from backends.llm.token_table import TokenTable
 from schedulers.llm.errors import SenselessRequest
 from schedulers.llm.frames import Decode, Encode, Read, pack_tokens, unpack_tokens
@@ -21,18 +22,22 @@ class EngineTokeniser:
         self._ask: Ask | None = None
         self._table = TokenTable()
         self._asked = 0
+        self.control_text = ControlText()
 
-    def connect(self, ask: Ask, table: TokenTable) -> None:
+    def connect(self, ask: Ask, table: TokenTable, control_text: ControlText) -> None:
         """From now on `ask` gives what an engine makes of a question."""
         self._ask = ask
         self._table = table
+        self.control_text = control_text
 
-    async def encode(self, texts: Sequence[str], *, special: bool = True) -> Tokens:
-        """Tokens of each text; `special` adds what the model wants around them. Raises
-        SenselessRequest, InstanceDied, ShutDown."""
+    async def encode(
+        self, texts: Sequence[str], *, special: bool = True, marked: bool = False
+    ) -> Tokens:
+        """Tokens of each text, as `Tokeniser.encode` makes them. Raises SenselessRequest,
+        InstanceDied, ShutDown."""
         if not texts:
             return ()
-        read = await self._answer(Encode(self._number(), tuple(texts), special))
+        read = await self._answer(Encode(self._number(), tuple(texts), special, marked))
         return tuple(map(unpack_tokens, read.lists))
 
     async def decode(self, tokens: Sequence[int], *, skip_special: bool = True) -> str:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from backends.errors import InstanceDied
+from backends.llm.control_text import ControlText
 from backends.llm.token_table import TokenTable
 from backends.seam import Instance
 from schedulers.counters import TokenCounters
@@ -104,6 +105,7 @@ class Engines:
         self._watch: asyncio.TimerHandle | None = None
         self._retiring: set[asyncio.Task[None]] = set()
         self._closed = False
+        self._left = asyncio.Event()
         self.steps = 0
 
     @property
@@ -116,6 +118,12 @@ class Engines:
         """What tokens add to a text."""
         opened = self._lanes[0].instance.opened
         return TokenTable(opened.token_ends, opened.token_letters)
+
+    @property
+    def control_text(self) -> ControlText:
+        """Texts of the vocabulary's control tokens."""
+        opened = self._lanes[0].instance.opened
+        return ControlText(opened.specials, opened.markers)
 
     def give(self, ticket: AskedTicket, names: Sequence[str], message: Message) -> bool:
         """Say `message`, which asks for answers by these names, to the least busy engine; False
@@ -204,11 +212,17 @@ class Engines:
         return taken
 
     async def _resize_cache(self, lane: Lane, message: Shrink | Grow) -> int:
-        """What the engine answers; 0 when it dies meanwhile."""
+        """What the engine answers; 0 when it dies meanwhile, or hangs, of which it dies."""
         lane.resized = self._loop.create_future()
         lane.instance.post(message)
         try:
-            return await lane.resized
+            async with asyncio.timeout(self._stall_s):
+                return await lane.resized
+        except TimeoutError:
+            lane.instance.condemn(
+                f"did not change its cache for {self._stall_s} s (stall_seconds) and was killed"
+            )
+            return 0
         finally:
             lane.resized = None
 
@@ -227,6 +241,15 @@ class Engines:
         self._retire_idle()
         self._ask_again()
         self._homed()
+
+    async def retired(self) -> None:
+        """Return when every engine that gets no more work has ended."""
+        while any(lane.leaving for lane in self._lanes) or self._retiring:
+            self._left.clear()
+            if self._retiring:
+                await asyncio.wait(set(self._retiring))
+            else:
+                await self._left.wait()
 
     async def close(self) -> None:
         """End every process."""
@@ -319,7 +342,9 @@ class Engines:
         now_ns, stall_s = time.monotonic_ns(), self._stall_s
         for lane in self._lanes:
             if lane.tickets and lane.ready and now_ns - lane.told_ns > stall_s * 1_000_000_000:
-                lane.instance.condemn(f"had work and took no step for {stall_s} s and was killed")
+                lane.instance.condemn(
+                    f"had work and took no step for {stall_s} s (stall_seconds) and was killed"
+                )
         if any(lane.tickets for lane in self._lanes):
             self._watch = self._loop.call_later(LOOK_S, self._look)
 
@@ -334,3 +359,4 @@ class Engines:
             task = self._loop.create_task(asyncio.to_thread(lane.instance.close))
             self._retiring.add(task)
             task.add_done_callback(self._retiring.discard)
+            self._left.set()

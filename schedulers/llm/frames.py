@@ -20,7 +20,8 @@ from schedulers.llm.request import Finish
 
 class Opened(NamedTuple):
     """`ops`: what computes; bytes as granted; `dimensions` of an embedding, 0 for none;
-    `token_ends`, `token_letters`: a `backends.llm.token_table`."""
+    `token_ends`, `token_letters`: a `backends.llm.token_table`; `specials`, `markers`: texts of
+    control tokens, as `backends.llm.control_text` has them."""
 
     ops: str
     context: int
@@ -32,6 +33,8 @@ class Opened(NamedTuple):
     dimensions: int
     token_ends: bytes
     token_letters: bytes
+    specials: tuple[str, ...] = ()
+    markers: tuple[str, ...] = ()
 
 
 class Submit(NamedTuple):
@@ -72,11 +75,12 @@ class Resized(NamedTuple):
 
 
 class Encode(NamedTuple):
-    """Make tokens of texts, without waiting for a step; `special` as in `Tokeniser.encode`."""
+    """Make tokens of texts, without waiting for a step; the rest as in `Tokeniser.encode`."""
 
     id: int
     texts: tuple[str, ...]
     special: bool
+    marked: bool = False
 
 
 class Decode(NamedTuple):
@@ -229,7 +233,10 @@ def pack_tokens(tokens: Sequence[int]) -> bytes:
 
 
 def unpack_tokens(packed: bytes) -> tuple[int, ...]:
-    return tuple(array("I", packed))
+    """Raises TypeError and ValueError for what is no packed tokens."""
+    tokens = array("I")
+    tokens.frombytes(packed)
+    return tuple(tokens)
 
 
 def pack_output(output: Output) -> tuple[Any, ...]:

@@ -5,29 +5,36 @@ thing it does not do is `execute`: `schedulers.llm.language_scheduler` posts req
 """
 
 import contextlib
-import signal
+import os
 from collections.abc import Callable
 from dataclasses import replace
 
 from backends.errors import LoadFailed
 from backends.host.channel import Received
+from backends.host.claims import NONSENSE
 from backends.host.conversation import Conversation
 from backends.host.duplex import Duplex
 from backends.host.instance import HostedInstance
 from backends.host.messages import Loaded
-from backends.host.process import Plan, Process, Program
+from backends.host.process import REAP_SECS, Plan, Process, Program
 from backends.llm.settings import read_settings
 from backends.seam import Device
 from repository.model import ModelVersion
+from repository.sandbox.confinement import Confinement
 from schedulers.llm.frames import Close, Message, Opened, decode, encode
 
-_TERMINATE_SECS = 1.0
 
-
-def start_engine(version: ModelVersion, device: Device, name: str) -> "EngineInstance":
+def start_engine(
+    version: ModelVersion,
+    device: Device,
+    name: str,
+    load_timeout_secs: float = 600.0,
+    confinement: Confinement | None = None,
+) -> "EngineInstance":
     """An engine that has loaded a version whose config is complete; blocks. Raises LoadFailed."""
     threads = read_settings(version).threads or device.threads
-    return EngineInstance(version, replace(device, threads=threads), name)
+    device = replace(device, threads=threads)
+    return EngineInstance(version, device, name, load_timeout_secs, confinement)
 
 
 class EngineInstance(HostedInstance):
@@ -38,10 +45,20 @@ class EngineInstance(HostedInstance):
 
     opened: Opened
 
-    def __init__(self, version: ModelVersion, device: Device, name: str) -> None:
+    def __init__(
+        self,
+        version: ModelVersion,
+        device: Device,
+        name: str,
+        load_timeout_secs: float = 600.0,
+        confinement: Confinement | None = None,
+    ) -> None:
         """Spawn and load; blocks. Raises LoadFailed and leaves no process then."""
         self.hear: Callable[[Message], None] = lambda message: None
-        super().__init__(version, device, name, program=_program(device.threads))
+        program = _program(device.threads)._replace(confinement=confinement)
+        super().__init__(
+            version, device, name, load_timeout_secs=load_timeout_secs, program=program
+        )
 
     def post(self, message: Message) -> bool:
         """Say something soon; never blocks. False when there is no engine to hear it."""
@@ -95,18 +112,23 @@ class EngineConversation(Conversation):
         with contextlib.suppress(OSError):
             self.post(Close())
         if not self.process.dead.wait(within_secs):
-            self.process.signal(signal.SIGTERM)
-            if not self.process.dead.wait(_TERMINATE_SECS):
-                self.process.signal(signal.SIGKILL)
+            self.process.kill()
 
     def close(self) -> None:
-        self.process.dead.wait()
-        if self._duplex is not None:
+        if self.process.dead.wait(REAP_SECS) and self._duplex is not None:
             self._duplex.join()
         super().close()
 
     def _read(self, received: Received) -> None:
-        self._hear(decode(received.payload))
+        """An engine that talks nonsense is ended: nobody hears it any more."""
+        try:
+            if received.fd >= 0:
+                os.close(received.fd)
+                raise ValueError("a descriptor that nobody asked for")
+            self._hear(decode(received.payload))
+        except NONSENSE as error:
+            self.process.condemn(f"talked nonsense ({error}) and was killed")
+            raise EOFError from error
 
 
 def _program(threads: int) -> Program:

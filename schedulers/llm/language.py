@@ -3,7 +3,8 @@
 Made by the fleet beside the scheduler; read by the doors.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from backends.llm.chat import ChatTemplate, read_template
 from backends.llm.config import DecoderConfig
@@ -18,7 +19,9 @@ class Language:
     """`context`: most tokens of a prompt with its answer. `vocabulary`: how many tokens the model
     knows. `end_ids`: tokens that end an answer. `template`: None where the checkpoint has none.
     `generates`, `embeds`: whether it answers GENERATE, EMBED (`schedulers.llm.asks`). `tools`: how
-    it writes calls of tools, None where its template does not tell it of any."""
+    it writes calls of tools, None where its template does not tell it of any. `content_is_text`:
+    what reads like a control token in a chat's messages stays text. `defaults`: of
+    sampling, by name, where a request does not say."""
 
     tokeniser: EngineTokeniser
     template: ChatTemplate | None
@@ -28,6 +31,8 @@ class Language:
     generates: bool = True
     embeds: bool = False
     tools: ToolFormat | None = None
+    content_is_text: bool = True
+    defaults: Mapping[str, float] = field(default_factory=dict)
 
 
 def read_language(version: ModelVersion) -> Language:
@@ -43,4 +48,6 @@ def read_language(version: ModelVersion) -> Language:
         generates=plan.embedding is None,
         embeds=plan.embedding is not None,
         tools=None if template is None else template.tool_format(plan.settings.tool_format),
+        content_is_text=plan.settings.content_tokens == "text",
+        defaults=plan.defaults,
     )

@@ -5,6 +5,7 @@ Requests come from `server.dataplane`; what runs when is decided in the engines'
 """
 
 import asyncio
+import contextlib
 import secrets
 import time
 from collections.abc import Sequence
@@ -57,8 +58,9 @@ class LanguageScheduler:
         self._engines = Engines(
             self._times.counters, settings.stall_seconds, self._hear, self._orphaned, self._homed
         )
-        self.resize(instances)
-        language.tokeniser.connect(self._engines.read, self._engines.table)
+        engines = self._engines
+        engines.resize(instances)
+        language.tokeniser.connect(engines.read, engines.table, engines.control_text)
 
     # the seam
 
@@ -98,10 +100,19 @@ class LanguageScheduler:
         await self._engines.close()
         await asyncio.gather(*self._tokenising, return_exceptions=True)
 
-    def resize(self, instances: Sequence[Instance]) -> None:
-        """Run on exactly these engines from now on; those no longer among them are closed when
-        their last answer has ended."""
+    async def resize(self, instances: Sequence[Instance], until_ns: int) -> None:
+        """Run on exactly these engines from now on; return when those no longer among them are
+        closed: when their last answer has ended, or `time.monotonic_ns` passes `until_ns`, and
+        then with the process of those that have not ended yet left to end by itself."""
         self._engines.resize(instances)
+        seconds = max(0.0, (until_ns - time.monotonic_ns()) / 1e9)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._engines.retired()
+
+    def hung(self) -> int:
+        """None: an engine that hangs is killed."""
+        return 0
 
     async def shrink(self, bytes: int) -> int:
         """Have about so many bytes of cache given back; how many they were."""

@@ -62,6 +62,8 @@ def open_generating(folder: Path, plan: ServePlan, device: str, wake: Callable[[
         dimensions=0,
         token_ends=table.ends,
         token_letters=table.letters,
+        specials=tuple(model.tokeniser.specials),
+        markers=model.tokeniser.markers,
     )
     return Opened(engine, facts, model.tokeniser)
 

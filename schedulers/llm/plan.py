@@ -6,6 +6,7 @@ Comes from `Scheduler.schedule`; changes block tables and who runs, never what w
 from schedulers.llm.blocks import BlockPool
 from schedulers.llm.limits import Limits
 from schedulers.llm.request import Sequence
+from schedulers.llm.shares import Want, share_out
 from schedulers.llm.step import Chunk
 from schedulers.llm.waiting import Waiting
 
@@ -21,7 +22,7 @@ class StepPlan:
         waiting: Waiting,
         prompt_tokens: int,
     ) -> None:
-        """`prompt_tokens`: most of prompts, where anything decodes."""
+        """`prompt_tokens`: of prompts, where anything decodes."""
         self._limits = limits
         self._prompt_tokens = prompt_tokens
         self._pool = pool
@@ -36,11 +37,10 @@ class StepPlan:
     def fill(self) -> tuple[Chunk, ...]:
         """Spend the step's token budget; the chunks, decode rows first."""
         self._decode()
-        if self._decodes:
-            self._left = min(self._left, self._prompt_tokens)
-        self._advance_prompts()
+        budget = min(self._left, self._prompt_tokens) if self._decodes else self._left
         if not self.preempted:
             self._admit()
+        self._advance_prompts(budget)
         self.decode_rows, self.prompt_tokens = len(self._decodes), sum(self._prompts.values())
         planned = {**self._decodes, **self._prompts}
         return tuple(_chunk(sequence, count) for sequence, count in planned.items())
@@ -65,7 +65,7 @@ class StepPlan:
         return True
 
     def _preempt(self, victim: Sequence) -> None:
-        self._left += self._decodes.pop(victim, 0) + self._prompts.pop(victim, 0)
+        self._left += self._decodes.pop(victim, 0)
         self._running.remove(victim)
         self._pool.release(victim.blocks)
         victim.blocks, victim.computed, victim.named = [], 0, 0
@@ -73,32 +73,48 @@ class StepPlan:
         self._waiting.push_preempted(victim)
         self.preempted.append(victim)
 
-    def _advance_prompts(self) -> None:
-        prompts = [one for one in self._running if one.remaining > 1]
-        share = self._share(len(prompts) + len(self._waiting))
-        for sequence in sorted(prompts, key=lambda one: one.rank):
-            self._give(sequence, share)
-
-    def _share(self, wanting: int) -> int:
-        """What one prompt may take: half the budget while others want some too."""
-        return self._left if wanting < 2 else max(self._left // 2, 1)
-
-    def _give(self, sequence: Sequence, share: int) -> None:
-        count = min(sequence.remaining, share, self._left)
-        if count:
-            self._prompts[sequence] = count
-            self._left -= count
+    def _advance_prompts(self, budget: int) -> None:
+        """Deal out what is left of the step, at most `budget` of it but for what is nearly done."""
+        running = (one for one in self._running if one not in self._decodes)
+        prompts = sorted(running, key=lambda one: one.rank)
+        wants = [
+            Want(one.remaining, one.request.priority, one.request.principal) for one in prompts
+        ]
+        for sequence, count in zip(prompts, share_out(wants, budget, self._left), strict=True):
+            if count:
+                self._prompts[sequence] = count
+                self._left -= count
 
     def _admit(self) -> None:
-        held: set[Sequence] = set()
-        while self._left and (head := self._waiting.first(held)) is not None:
+        """Let in whom there is room for. One who finds no blocks may be passed by others of its
+        priority who need fewer, until these had as many tokens as it has itself."""
+        passed: set[Sequence] = set()
+        blocked: Sequence | None = None
+        while (head := self._waiting.first(passed, self._fitting(blocked))) is not None:
+            if blocked is not None and head.request.priority > blocked.request.priority:
+                return
             if self._shares_with_running(head):
-                held.add(head)
-            elif not (self._take(head) or self._take_by_priority(head)):
+                passed.add(head)
+            elif self._take(head) or self._take_by_priority(head):
+                if blocked is not None:
+                    blocked.passed_by += len(head.tokens)
+            elif blocked is None and len(self._running) < self._limits.running:
+                blocked = head
+                passed.add(head)
+            else:
                 return
 
+    def _fitting(self, blocked: Sequence | None) -> int | None:
+        """Most tokens of who may pass `blocked`: what the free blocks hold; None for any."""
+        if blocked is None:
+            return None
+        if blocked.passed_by >= len(blocked.tokens):
+            return 0
+        spare = self._limits.watermark_blocks if self._running else 0
+        return max(self._pool.free - spare, 0) * self._pool.block_tokens
+
     def _take(self, sequence: Sequence) -> bool:
-        """Admit a sequence if all its blocks fit, and start on its prompt."""
+        """Admit a sequence if all its blocks fit."""
         if len(self._running) >= self._limits.running:
             return False
         hits = self._hits(sequence)
@@ -112,7 +128,6 @@ class StepPlan:
         sequence.blocks, sequence.named = blocks, len(hits)
         sequence.computed = len(hits) * self._pool.block_tokens
         self.hit_tokens += sequence.computed
-        self._give(sequence, self._share(1 + len(self._waiting)))
         return True
 
     def _take_by_priority(self, sequence: Sequence) -> bool:

@@ -5,6 +5,7 @@ Started by `backends.host.process` as `main(channel fd, pulse fd, parent's pid)`
 
 import gc
 import logging
+from contextlib import suppress
 from pathlib import Path
 
 from backends.errors import LoadFailed
@@ -12,10 +13,13 @@ from backends.host.child import begin
 from backends.host.messages import Failed, Load, Loaded, decode, encode
 from backends.host.output import LEVEL_MARK
 from backends.llm.backend import examine
+from backends.llm.errors import NoKernels
+from backends.llm.kernels.compile import compiled_library
 from backends.llm.load import use_threads
 from backends.llm.plan import ServePlan
 from backends.llm.tokeniser import read_tokeniser
 from repository.model import ModelConfig, ModelVersion
+from repository.sandbox.enter import forbid_programs, is_strict
 from schedulers.llm.embedding import Embedding
 from schedulers.llm.frames import Opened
 from schedulers.llm.generating import Generating
@@ -32,6 +36,7 @@ def main(channel_fd: int, pulse_fd: int, parent_pid: int) -> None:
         handler.setFormatter(logging.Formatter(f"{LEVEL_MARK}%(levelname).1s %(message)s"))
     request = decode(channel.receive().payload)
     assert isinstance(request, Load)
+    _start_no_programs(request)
     inbox = Inbox()
     loop = Loop(channel, inbox)
     try:
@@ -43,6 +48,16 @@ def main(channel_fd: int, pulse_fd: int, parent_pid: int) -> None:
     gc.freeze()
     channel.send(encode(Loaded(request.config, _device(request), 0, streams=False)))
     loop.run(work)
+
+
+def _start_no_programs(request: Load) -> None:
+    """Where the sandbox is strict, compile our kernels before a foreign file is read, and start
+    nothing from then on. Triton compiles for a GPU while it runs, which must go on."""
+    if not is_strict() or request.kind != "cpu":
+        return
+    with suppress(NoKernels):  # it is told of where they would be used
+        compiled_library()
+    forbid_programs()
 
 
 def _load(request: Load, loop: Loop, inbox: Inbox) -> Work:
@@ -87,7 +102,8 @@ def _embedding(folder: Path, plan: ServePlan, device: str, loop: Loop) -> Work:
     tokeniser = read_tokeniser(folder)
     table = tokeniser.table(plan.model.vocabulary)
     sizes = (plan.context, 0, 0, 0, plan.least, 0, embedder.dimensions)
-    loop.say(Opened(embedder.ops, *sizes, table.ends, table.letters))
+    texts = (tuple(tokeniser.specials), tokeniser.markers)
+    loop.say(Opened(embedder.ops, *sizes, table.ends, table.letters, *texts))
     loop.read_with(tokeniser)
     return Embedding(embedder, loop.say)
 

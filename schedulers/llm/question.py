@@ -79,7 +79,7 @@ def read_question(request: InferRequest, language: Language) -> Question:
         return Question(asked)
     if wants_vectors:
         return Question(prompts=read_texts(request, TEXT_INPUT))
-    ask = read_ask(request)
+    ask = read_ask(request, language.defaults)
     return Question(prompts=(ask.prompt,), ask=ask)
 
 

@@ -45,8 +45,8 @@ def read(tokeniser: Tokeniser, asked: Encode | Decode) -> Read:
             tokens = unpack_tokens(asked.tokens)
             text = tokeniser.decode(tokens, skip_special=asked.skip_special)
             return Read(asked.id, (), text, "")
-        encode = tokeniser.encode
-        lists = tuple(pack_tokens(encode(one, special=asked.special)) for one in asked.texts)
+        wanted = {"special": asked.special, "marked": asked.marked}
+        lists = tuple(pack_tokens(tokeniser.encode(one, **wanted)) for one in asked.texts)
         return Read(asked.id, lists, "", "")
     except BaseException as error:  # noqa: BLE001 (a panic of the library is no Exception)
         return Read(asked.id, (), "", f"the text cannot be read: {error}")

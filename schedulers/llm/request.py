@@ -48,6 +48,7 @@ class Sequence:
 
     `tokens`: the prompt and what was generated. `computed`: how many of them have their keys and
     values in `blocks`. `order`: its place in the order of arrival. `held`: not to be admitted yet.
+    `passed_by`: tokens of those that were admitted before it though they came after it.
     """
 
     request: TokenRequest
@@ -59,6 +60,7 @@ class Sequence:
     computed: int = 0
     named: int = 0
     preemptions: int = 0
+    passed_by: int = 0
     _digests: list[bytes] = field(default_factory=list)
 
     def __post_init__(self) -> None:

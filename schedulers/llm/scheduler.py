@@ -1,10 +1,10 @@
 """Who computes which tokens next: submit, schedule, commit. Pure policy; time is an argument.
 
 There is no prefill and no decode phase: every step spends one budget of tokens, first on the next
-token of every running sequence, then on prompts, in chunks, which are smaller where steps that
-decode would take too long (`schedulers.llm.pace`). A sequence is admitted when its whole
-prompt has blocks. When blocks run out, the lowest-ranking sequence gives up all of its own and
-starts over later, finding most of them in the prefix cache.
+token of every running sequence, then on prompts, in chunks (`schedulers.llm.shares`), which are
+smaller where steps that decode would take too long (`schedulers.llm.pace`). A sequence is admitted
+when its whole prompt has blocks. When blocks run out, the lowest-ranking sequence gives up all of
+its own and starts over later, finding most of them in the prefix cache.
 """
 
 from collections.abc import Mapping

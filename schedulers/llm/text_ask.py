@@ -20,6 +20,7 @@ from schedulers.request import InferRequest
 DEFAULT_MAX_TOKENS = 16
 """As vLLM's SamplingParams have it."""
 MOST_STOPS = 64
+NO_DEFAULTS: Mapping[str, Any] = {}
 GRAMMARS = ("guided_json", "guided_regex", "guided_choice")
 
 
@@ -38,8 +39,11 @@ class TextAsk:
         return GenerateRequest(id, tokens, sampling=self.sampling, **self.facts)
 
 
-def read_ask(request: InferRequest) -> TextAsk:
-    """Raises SenselessRequest naming the input or parameter that is wrong, and what is taken."""
+def read_ask(request: InferRequest, defaults: Mapping[str, Any] = NO_DEFAULTS) -> TextAsk:
+    """What is asked; `defaults` of the model's sampling hold where it does not say.
+
+    Raises SenselessRequest naming the input or parameter that is wrong, and what is taken.
+    """
     streams = _flag(request, STREAM, False)
     prepends = not _flag(request, EXCLUDE, streams)
     if streams and prepends:
@@ -49,6 +53,7 @@ def read_ask(request: InferRequest) -> TextAsk:
     sampling = {
         name: _SAMPLING[name](name, value) for name, value in given.items() if name in _SAMPLING
     }
+    sampling = {name: one for name, one in defaults.items() if name in _SAMPLING} | sampling
     facts.setdefault("max_tokens", DEFAULT_MAX_TOKENS)
     if sum(name in GRAMMARS for name in facts) > 1:
         raise SenselessRequest(f"give one of {', '.join(GRAMMARS)}, not several")

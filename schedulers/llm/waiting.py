@@ -5,6 +5,7 @@ principal that comes back is lifted to the least served of those present, so tha
 earns nothing). Preempted sequences go before everything of their priority.
 """
 
+import sys
 from collections import deque
 from collections.abc import Collection, Iterator
 
@@ -43,11 +44,22 @@ class Waiting:
         self._preempted.sort(key=lambda one: one.rank)
         self._count(sequence, 1)
 
-    def first(self, passed_over: Collection[Sequence] = ()) -> Sequence | None:
-        """Who is to be admitted next, but for those held and those `passed_over`."""
+    def first(
+        self, passed_over: Collection[Sequence] = (), most_tokens: int | None = None
+    ) -> Sequence | None:
+        """Who is to be admitted next, but for those held, those `passed_over`, and those that have
+        more than `most_tokens`."""
+        most = sys.maxsize if most_tokens is None else most_tokens
         lanes = [self._preempted, *self._lanes.values()]
         firsts = (
-            next((one for one in lane if not one.held and one not in passed_over), None)
+            next(
+                (
+                    one
+                    for one in lane
+                    if not one.held and one not in passed_over and len(one.tokens) <= most
+                ),
+                None,
+            )
             for lane in lanes
         )
         return min((one for one in firsts if one is not None), key=self._place, default=None)

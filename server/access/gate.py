@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
-from control.access.scopes import Action, why_not
+from control.access.scopes import Action, allows_any, why_not
 from control.desired import Grant
 from server.access.credentials import token_in
 from server.access.holder import Holder, Verdict, holder_of
@@ -75,14 +75,25 @@ class Gate:
             raise Unauthenticated(UNKNOWN if token_in(authorization) else MISSING)
         return None
 
-    def still(self, holder: Holder | None) -> Holder | None:
-        """Who was recognised a while ago, as known now. Raises Unauthenticated."""
-        if holder is None:
-            return None
+    def admit(self, authorization: bytes | str | None) -> Holder | None:
+        """Who makes this request, which counts against their rate; None for anybody.
+
+        Raises Unauthenticated, RateLimited.
+        """
+        holder = self.recognise(authorization)
+        self.charge(holder)
+        return holder
+
+    def readmit(self, holder: Holder) -> Holder:
+        """Who makes one more request on a call whose head showed `holder`'s token, as it is now.
+
+        Raises Unauthenticated, RateLimited.
+        """
         now = self._holders.get(holder.digest)
         if now is None:
             raise Unauthenticated("this token was revoked or has expired")
-        return self._unexpired(now)
+        self.charge(self._unexpired(now))
+        return now
 
     def charge(self, holder: Holder | None) -> None:
         """Count one request. Raises RateLimited."""
@@ -99,6 +110,11 @@ class Gate:
         """Raises Forbidden. `name`: see `public_name`."""
         if holder is not None and not holder.may(action, name):
             raise Forbidden(why_not(holder.principal, action, name))
+
+    def authorise_any(self, holder: Holder, action: Action) -> None:
+        """Raises Forbidden for who may do this to nothing, whatever its name is."""
+        if not allows_any(holder.principal, action):
+            raise Forbidden(why_not(holder.principal, action, "*"))
 
     def _look_up(self, authorization: bytes | str | None) -> Holder | None:
         token = token_in(authorization)
@@ -118,8 +134,8 @@ class Gate:
 def public_name(name: str, aliases: Mapping[str, Any]) -> str:
     """The model that permission is asked for: of MODEL@ALIAS, where there is such a model, MODEL.
 
-    `aliases`: model → whatever there is of aliases of it. Reads a name as `DataPlane.get` does, so
-    that nobody gets by "digits@x" at a model whose own name that is.
+    `aliases`: model → whatever there is of aliases of it. Reads a name as `Lookup.unaliased`
+    does, so that nobody gets by "digits@x" at a model whose own name that is.
     """
     if "@" not in name:
         return name

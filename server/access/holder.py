@@ -4,7 +4,7 @@ import logging
 from typing import NamedTuple
 
 from control.access.rates import Bucket
-from control.access.scopes import Action, Principal, Role, allows, parse_scopes
+from control.access.scopes import Action, Principal, Role, allows, most_urgent, parse_scopes
 from control.desired import Grant
 from control.errors import Invalid
 from server.errors import ServingError
@@ -32,6 +32,7 @@ class Holder:
         "digest",
         "expires",
         "grant",
+        "most_urgent",
         "principal",
         "rate_per_s",
         "welcome",
@@ -44,6 +45,7 @@ class Holder:
         self.principal = Principal(
             grant.principal, Role(grant.role), parse_scopes(grant.scopes), grant.token_id
         )
+        self.most_urgent = most_urgent(self.principal)
         self.welcome = Verdict(self.principal)
         self.expires = grant.expires
         self.rate_per_s = grant.rate_per_s

@@ -10,9 +10,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from control.paging import Page, check_limit, cursor_of, key_of
+from server.access.origins import SAFE
 from server.admin.call import Answer, Call
 from server.admin.etags import etag_of, is_unchanged
-from server.admin.hosts import SAFE
 
 
 def response(answer: Answer, request: Request, request_id: str) -> Response:

@@ -5,6 +5,7 @@ Is it for us, and from where? Who asks? May they? Is what they say in order? The
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from urllib.parse import quote
 
 import orjson
 from anyio import to_thread
@@ -20,6 +21,7 @@ from server.admin.access import check_access
 from server.admin.answer import response
 from server.admin.arguments import check_path, read_body, read_query
 from server.admin.call import Call, Operation
+from server.admin.client import PROBLEM
 from server.admin.errors import error_response, trouble_of
 from server.admin.etags import expected_revision
 from server.admin.hosts import check_host, check_origin
@@ -81,7 +83,10 @@ def _answered(services: Services, endpoint: Endpoint) -> Endpoint:
             if not is_local(request):
                 check_host(request.headers.get("host", ""), services.facts.hosts)
             check_origin(request.method, request.headers, services.facts.public_url)
-            return await endpoint(request)
+            found = await endpoint(request)
+            if problem := services.database.problem:
+                found.headers[PROBLEM] = quote(problem)
+            return found
         except Exception as error:  # noqa: BLE001 - the porch: trouble_of() logs what is our fault
             return error_response(trouble_of(error, request_id), request_id)
 

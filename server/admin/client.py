@@ -4,18 +4,31 @@ import http.client
 import json
 import socket
 import ssl
+import sys
+import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from server import VERSION
 
 API = "/api/v1"
-TIMEOUT_S = 60.0
+
+PROBLEM = "X-Modelyard-Problem"
+"""A header of every answer while the database takes no changes: why, percent-encoded."""
+
+ANSWER_S = 35.0
+"""For an answer to begin; the server itself gives what it asks elsewhere 30 s."""
+NOTICE_S = 5.0
+"""After which a person is told what is waited for."""
+PREPARE_S = 300.0
+"""For a large answer to begin, which is first made as a whole."""
+STREAM_S = 60.0
+"""For the next piece of an answer that comes bit by bit."""
 _LONGEST_SOCKET_PATH = 107
 _PIECE_BYTES = 2**20
 _NOT_OURS = "something else than a control API; it is at the admin port, 8003 if not told otherwise"
@@ -46,8 +59,12 @@ class Place:
 class Api:
     """One connection per request. Every method raises NoAnswer, Refusal."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(
+        self, place: Place, answer_s: float = ANSWER_S, notice_s: float = NOTICE_S
+    ) -> None:
         self._place = place
+        self._answer_s = answer_s
+        self._notice_s = notice_s
 
     def get(self, path: str, **query: Any) -> Any:
         return self.call("GET", path + _query(query))
@@ -74,7 +91,7 @@ class Api:
 
     def download(self, method: str, path: str) -> Iterator[bytes]:
         """The pieces of a large answer, as they come."""
-        with self._open(method, path) as response:
+        with self._open(method, path, answer_s=PREPARE_S) as response:
             while piece := self._read(response, _PIECE_BYTES):
                 yield piece
 
@@ -92,10 +109,15 @@ class Api:
 
     @contextmanager
     def _open(
-        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        answer_s: float | None = None,
     ) -> Iterator[HTTPResponse]:
         """The response, its body not yet read; what goes wrong in the block is the block's."""
-        connection = _connection(self._place)
+        connection = _connection(self._place, answer_s or self._answer_s)
         try:
             yield self._asked(connection, method, path, body, headers)
         finally:
@@ -109,19 +131,52 @@ class Api:
         body: Any,
         headers: Mapping[str, str] | None,
     ) -> HTTPResponse:
+        answer_s = connection.timeout or self._answer_s
         try:
-            connection.request(
-                method,
-                _prefix(self._place.url) + API + path,
-                None if body is None else json.dumps(body).encode(),
-                self._headers(body is not None, headers),
-            )
-            response = connection.getresponse()
+            with self._patient(answer_s):
+                connection.request(
+                    method,
+                    _prefix(self._place.url) + API + path,
+                    None if body is None else json.dumps(body).encode(),
+                    self._headers(body is not None, headers),
+                )
+                response = connection.getresponse()
+        except TimeoutError as error:
+            connected = connection.sock is not None
+            raise NoAnswer(_silent(self._place, answer_s, connected)) from error
+        except (ConnectionResetError, BrokenPipeError) as error:
+            raise NoAnswer(
+                f"a server listened at {_name(self._place)} and ended the connection without an "
+                "answer: its control process was stopped or restarted; look at its log and what "
+                "has become of the request, and try again"
+            ) from error
         except (OSError, http.client.HTTPException) as error:
             raise NoAnswer(_no_answer(self._place, error)) from error
         if response.status >= 400:
             raise _refusal(response.status, self._read(response, 2**20))
+        if connection.sock is not None:  # None where the answer ends with the connection
+            connection.sock.settimeout(STREAM_S)
+        if problem := response.headers.get(PROBLEM):
+            sys.stderr.write(f"modelyard: warning: {unquote(problem)}\n")
         return response
+
+    @contextmanager
+    def _patient(self, answer_s: float) -> Iterator[None]:
+        """Tell the person after a while for what and how long this waits."""
+        notice = threading.Timer(self._notice_s, self._tell_wait, (answer_s,))
+        notice.daemon = True
+        notice.start()
+        try:
+            yield
+        finally:
+            notice.cancel()
+
+    def _tell_wait(self, answer_s: float) -> None:
+        with suppress(OSError, ValueError):
+            sys.stderr.write(
+                f"modelyard: {_name(self._place)} has not answered for {self._notice_s:g} s; "
+                f"waiting for {answer_s:g} s in all\n"
+            )
 
     def _told(self, response: HTTPResponse) -> Iterator[bytes]:
         with self._unbroken():
@@ -139,6 +194,11 @@ class Api:
     def _unbroken(self) -> Iterator[None]:
         try:
             yield
+        except http.client.IncompleteRead as error:
+            raise NoAnswer(
+                f"the answer of {_name(self._place)} broke off before its end; the server's log "
+                "says why"
+            ) from error
         except (OSError, http.client.HTTPException) as error:
             where = _name(self._place)
             raise NoAnswer(f"the answer of {where} broke off: {error or 'too early'}") from error
@@ -164,8 +224,8 @@ def path_of(*parts: object) -> str:
 
 
 class _UnixConnection(HTTPConnection):
-    def __init__(self, path: Path) -> None:
-        super().__init__("localhost", timeout=TIMEOUT_S)
+    def __init__(self, path: Path, timeout_s: float) -> None:
+        super().__init__("localhost", timeout=timeout_s)
         self._path = path
 
     def connect(self) -> None:
@@ -174,10 +234,10 @@ class _UnixConnection(HTTPConnection):
         self.sock.connect(str(self._path))
 
 
-def _connection(place: Place) -> HTTPConnection:
+def _connection(place: Place, timeout_s: float) -> HTTPConnection:
     """Raises NoAnswer for a URL that cannot be one of ours."""
     if not place.url:
-        return _UnixConnection(place.socket_path)
+        return _UnixConnection(place.socket_path, timeout_s)
     parts = urlsplit(place.url)
     try:
         host, port = parts.hostname, parts.port
@@ -187,8 +247,8 @@ def _connection(place: Place) -> HTTPConnection:
         raise NoAnswer(f"'{place.url}' is no URL to ask at; give --url http(s)://HOST:PORT")
     if parts.scheme == "https":
         context = ssl.create_default_context()
-        return http.client.HTTPSConnection(host, port, timeout=TIMEOUT_S, context=context)
-    return HTTPConnection(host, port, timeout=TIMEOUT_S)
+        return http.client.HTTPSConnection(host, port, timeout=timeout_s, context=context)
+    return HTTPConnection(host, port, timeout=timeout_s)
 
 
 def _prefix(url: str) -> str:
@@ -210,6 +270,15 @@ def _refusal(status: int, raw: bytes) -> Refusal:
 
 def _name(place: Place) -> str:
     return place.url or str(place.socket_path)
+
+
+def _silent(place: Place, answer_s: float, connected: bool) -> str:
+    if not connected:
+        return f"no connection to {_name(place)} within {answer_s:g} s; is the address right?"
+    return (
+        f"a server listens at {_name(place)} and has not answered within {answer_s:g} s: its "
+        "control process is busy or stopped; its log may say more, and a change may have been made"
+    )
 
 
 def _no_answer(place: Place, error: Exception) -> str:

@@ -15,6 +15,7 @@ from control.access.scopes import Principal
 from control.access.sessions import LONGEST, close_session, open_session
 from control.clock import new_id
 from control.transaction import Actor
+from server.access.origins import SAFE
 from server.admin.access import check_access
 from server.admin.api import events
 from server.admin.api.me import slow_down
@@ -22,7 +23,7 @@ from server.admin.arguments import check_path, read_query
 from server.admin.call import Answer, Call, Operation
 from server.admin.credentials import COOKIE, Cookie, Password, read_credentials
 from server.admin.errors import CrossSite, trouble_of
-from server.admin.hosts import SAFE, check_host, check_origin
+from server.admin.hosts import check_host, check_origin
 from server.admin.identify import ANYBODY, address_of, by_cookie, by_password, identify, is_local
 from server.admin.operations import OPERATIONS
 from server.admin.parts import read_part
@@ -47,6 +48,7 @@ def console(services: Services, gateway: Gateway | None = None) -> list[BaseRout
         now=services.now,
         heartbeat_s=services.heartbeat_s,
         gateway=gateway,
+        problem=lambda: services.database.problem,
     )
     return console_routes(given)
 

@@ -17,7 +17,7 @@ from control.access.rates import Failures, Rates
 from control.clock import utc_now
 from control.database import Database
 from control.desired import Desired
-from control.errors import ControlError, DatabaseGone, Invalid
+from control.errors import ControlError, DatabaseDamaged, DatabaseGone, Invalid
 from control.experiments.stamp import key_of
 from control.migrate import migrate
 from control.repositories import RepositoryView
@@ -34,6 +34,7 @@ from server.admin.commits import Commits
 from server.admin.console import console
 from server.admin.deployer import Deployer
 from server.admin.feed import Feed
+from server.admin.forwarded import behind_proxies, networks
 from server.admin.gateway_calls import GatewayCalls
 from server.admin.git.examine import Examiner
 from server.admin.git.http import GitApp
@@ -43,8 +44,9 @@ from server.admin.hosts import known_hosts
 from server.admin.imports.importer import Importer, Terms
 from server.admin.imports.sealing import Sealer
 from server.admin.link import LinkServer, Loads
-from server.admin.own_store import CannotControl, check_store
+from server.admin.own_store import CannotControl, check_database_file, check_store
 from server.admin.peer import PeerProtocol
+from server.admin.permissions import close_state
 from server.admin.porch import outer_app
 from server.admin.recorder import Recorder
 from server.admin.rollouts import RolloutController
@@ -52,6 +54,7 @@ from server.admin.services import Facts, Services, SettingView
 from server.admin.trials import Trials
 from server.admin.windows import Windows
 from server.fleet.check import Checker, Completion
+from server.fleet.confine import checker_sandbox
 from server.place import Place
 from server.rest.connection import Connection, Wire
 from server.rest.listener import Listener, start
@@ -91,6 +94,7 @@ class ControlServer:
 
     async def run(self) -> None:
         """Raises CannotControl."""
+        await asyncio.to_thread(close_state, self._settings)
         async with AsyncExitStack() as stack:
             self._database = self._open()
             stack.callback(self._database.close)
@@ -102,6 +106,7 @@ class ControlServer:
                 raise CannotControl(f"the control process cannot start: {error}") from error
 
     def _open(self) -> Database:
+        check_database_file(self._settings)
         try:
             return Database(self._settings.database_url)
         except Invalid as error:
@@ -115,6 +120,8 @@ class ControlServer:
             try:
                 await asyncio.to_thread(migrate, self._database)
                 await asyncio.to_thread(self._register)
+            except DatabaseDamaged as error:
+                raise CannotControl(str(error)) from error
             except DatabaseGone as error:
                 if not told:
                     _log.error("%s; asking again every %g s", error, ASK_AGAIN_S)
@@ -190,7 +197,8 @@ class ControlServer:
                 housekeeping.run(services, self._boot, self._keys.repositories),
             )
         )
-        self._greet()
+        with suppress(OSError):  # a file on a full disk keeps no server from starting
+            self._greet()
         await self._stopping.wait()
 
     def _checker(self) -> Checker:
@@ -198,7 +206,8 @@ class ControlServer:
         rules = Completion(
             not settings.disable_auto_complete_config, settings.default_max_batch_size
         )
-        return Checker(settings.check_timeout_secs, rules=rules)
+        sandbox = checker_sandbox(settings, self._sockets)
+        return Checker(settings.check_timeout_secs, rules=rules, sandbox=sandbox)
 
     def _listen_to_commits(self, commits: Commits) -> None:
         loop = asyncio.get_running_loop()
@@ -245,7 +254,7 @@ class ControlServer:
             server_id=self._server,
             version=VERSION,
             store=self._store,
-            hosts=known_hosts(settings.admin_address, settings.public_url),
+            hosts=known_hosts(settings.admin_address, settings.public_url, settings.allowed_hosts),
             public_url=settings.public_url,
             settings=tuple(_shown(settings)),
             import_allow=settings.import_allow,
@@ -265,7 +274,8 @@ class ControlServer:
     async def _open_doors(self, stack: AsyncExitStack, services: Services) -> None:
         git = GitApp(services, self._keys, self._secret, self._sockets / places.HOOK)
         pages = console(services, GatewayCalls(self._settings))
-        app = outer_app(admin_routes(services), pages, git)
+        proxies = networks(self._settings.admin_trusted_proxies)
+        app = behind_proxies(outer_app(admin_routes(services), pages, git), proxies)
         wire = Wire(chunks=2**31)
         over_tcp = type("AdminConnection", (Connection,), {"wire": wire})
         over_unix = type("LocalConnection", (PeerProtocol, Connection), {"wire": wire})

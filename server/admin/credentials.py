@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from control.access.tokens import PREFIX
+from server.access.origins import SAFE
 from server.admin.errors import CrossSite, Unauthenticated
-from server.admin.hosts import SAFE
 
 COOKIE = "modelyard_session"
 CSRF = "x-modelyard-csrf"

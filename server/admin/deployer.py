@@ -52,6 +52,8 @@ MOST_TRIES = 5
 """How often a deployment that the disk fails is tried before the pushes behind it go on."""
 
 NO_COMMIT = "0" * 40
+_MOST_SNAPSHOTS = 500
+"""Snapshots remembered from one step of a deployment to the next."""
 
 _log = logging.getLogger(__name__)
 
@@ -72,7 +74,7 @@ class Deployer:
         self._database = database
         self._rows = PushRows(database, boot)
         self._store = store
-        self._snapshots = SnapshotStore(store / SNAPSHOTS)
+        self._snapshots = SnapshotStore(store / SNAPSHOTS, _MOST_SNAPSHOTS)
         self._examiner = examiner
         self._boot = boot
         self._told = told

@@ -10,6 +10,7 @@ RequestError         what is wrong with the HTTP request itself, before anything
 """
 
 import dataclasses
+import errno
 import logging
 from dataclasses import dataclass
 from math import ceil
@@ -20,6 +21,8 @@ from starlette.responses import Response
 
 from control.errors import (
     Conflict,
+    DatabaseDamaged,
+    DatabaseFull,
     DatabaseGone,
     Invalid,
     LostLease,
@@ -121,8 +124,12 @@ STATUSES: dict[type[Exception], tuple[int, str]] = {
     GatewayAway: (503, "gateway_away"),
     LostLease: (503, "lost_lease"),
     DatabaseGone: (503, "database_gone"),
+    DatabaseDamaged: (503, "database_damaged"),
+    DatabaseFull: (507, "disk_full"),
 }
 """Status and code of each; a subclass not in the table has its base's."""
+
+NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT))
 
 CHALLENGE = 'Bearer realm="modelyard", Basic realm="modelyard", charset="UTF-8"'
 _AGAIN_S = 1
@@ -151,6 +158,15 @@ def trouble_of(error: Exception, request_id: str) -> Trouble:
         if kind in STATUSES:
             status, code = STATUSES[kind]
             return Trouble(status, code, str(error), getattr(error, "field", ""), _headers(error))
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
+        where = f" ({error.filename})" if error.filename else ""
+        _log.error("request %s found no room on the disk%s", request_id, where)
+        return Trouble(
+            507,
+            "disk_full",
+            f"there is no room on the server's disk{where}: nothing was changed; free some space "
+            "there and try again",
+        )
     _log.error("unexpected error while answering request %s", request_id, exc_info=error)
     return Trouble(
         500, "internal", f"This is a bug. The log of the server tells more of request {request_id}."
@@ -182,6 +198,8 @@ def _headers(error: Exception) -> dict[str, str]:
             return {"WWW-Authenticate": CHALLENGE}
         case TooMany():
             return {"Retry-After": str(max(1, ceil(error.retry_after_s)))}
+        case DatabaseDamaged() | DatabaseFull():
+            return {}
         case LostLease() | DatabaseGone() | Busy() | GitTimedOut():
             return {"Retry-After": str(_AGAIN_S)}
         case BadRange():

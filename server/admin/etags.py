@@ -4,8 +4,8 @@ import hashlib
 import re
 from collections.abc import Mapping
 
+from server.access.origins import SAFE
 from server.admin.errors import Malformed
-from server.admin.hosts import SAFE
 
 _TAG = re.compile(r'"(?P<revision>\d{1,18})[.][0-9a-f]{16}"')
 _WEAK = re.compile(r"^W/")

@@ -93,7 +93,11 @@ class GatewayCalls:
         try:
             connection.request(verb, path, body or None, dict(headers))
             answer = connection.getresponse()
-            found = answer.read(LARGEST_ANSWER_BYTES + 1)
+            found = bytearray()
+            while len(found) <= LARGEST_ANSWER_BYTES and (piece := answer.read1(PIECE_BYTES)):
+                found += piece
+                if time.monotonic() - began > DEADLINE_S:
+                    raise TimeoutError(f"it was not at its end after {DEADLINE_S:g} s")
             said = {name.lower(): value for name, value in answer.getheaders()}
             took_s = time.monotonic() - began
         finally:
@@ -101,7 +105,7 @@ class GatewayCalls:
         if len(found) > LARGEST_ANSWER_BYTES:
             wrong = f"the answer has more than {LARGEST_ANSWER_BYTES >> 20} MiB; use a client"
             raise Refused(502, "too_large", wrong)
-        return GatewayAnswer(answer.status, said, found, took_s)
+        return GatewayAnswer(answer.status, said, bytes(found), took_s)
 
 
 def _posted(

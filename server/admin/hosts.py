@@ -3,23 +3,24 @@
 from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
+from server.access.origins import ANY, LOOPBACK, SAFE, host_name, same_origin
 from server.admin.errors import CrossSite, Misdirected
 
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
-
-def known_hosts(admin_address: str, public_url: str) -> frozenset[str]:
+def known_hosts(
+    admin_address: str, public_url: str, allowed_hosts: Iterable[str] = ()
+) -> frozenset[str]:
     """Names without port that a Host header may have.
 
-    An address that means every interface adds no name: give --public-url for those.
+    An address that means every interface adds no name: give --public-url for those. The
+    "*" of `allowed_hosts` adds none either: sessions ride on cookies here.
     """
-    names = set(LOOPBACK)
+    names = LOOPBACK | {name.strip("[]").lower() for name in allowed_hosts} - {ANY}
     if admin_address not in ("", "0.0.0.0", "::"):
-        names.add(admin_address.strip("[]").lower())
+        names |= {admin_address.strip("[]").lower()}
     if public_url:
-        names.add((urlsplit(public_url).hostname or "").lower())
-    return frozenset(names)
+        names |= {(urlsplit(public_url).hostname or "").lower()}
+    return names
 
 
 def check_host(host: str, known: Iterable[str]) -> None:
@@ -28,7 +29,7 @@ def check_host(host: str, known: Iterable[str]) -> None:
     if name not in known:
         raise Misdirected(
             f"this server is not '{name[:100]}'; it answers to {', '.join(sorted(known))}; "
-            "name another with --public-url"
+            "name another with --public-url or --allowed-hosts"
         )
 
 
@@ -42,23 +43,6 @@ def check_origin(method: str, headers: Mapping[str, str], public_url: str) -> No
     if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
         raise CrossSite("a page of another site may not change anything here")
     origin = headers.get("origin")
-    if origin is not None and not _same(origin, headers.get("host", ""), public_url):
+    ours = (headers.get("host", ""), urlsplit(public_url).netloc)
+    if origin is not None and not same_origin(origin, *ours):
         raise CrossSite(f"a page of {origin[:100]} may not change anything here")
-
-
-def host_name(host: str) -> str:
-    """The name in a Host header, without port and brackets, in lower case."""
-    name = host.strip().lower()
-    if name.startswith("["):
-        return name[1:].partition("]")[0]
-    return name.rpartition(":")[0] if name.count(":") == 1 else name
-
-
-def _same(origin: str, host: str, public_url: str) -> bool:
-    found = urlsplit(origin)
-    if found.scheme not in ("http", "https") or not found.netloc:
-        return False
-    ours = {host.lower()}
-    if public_url:
-        ours.add(urlsplit(public_url).netloc.lower())
-    return found.netloc.lower() in ours

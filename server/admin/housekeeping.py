@@ -31,6 +31,12 @@ from server.wanted.places import SNAPSHOTS
 
 MINUTE_S, HOUR_S = 60.0, 3600.0
 
+FILE_S, PAGES_S = 5.0, 300.0
+"""Between two looks at the database's file, and at all its pages."""
+
+PAGES_SHARE = 0.02
+"""Of the time, at most, is spent on looking at pages, however large the file is."""
+
 PUSH_S = 2 * HOUR_S
 """Longer than git may be busy with any push, on whichever server."""
 
@@ -51,6 +57,8 @@ async def run(services: Services, boot: str, pushed: Callable[[], Collection[str
 
     async with asyncio.TaskGroup() as jobs:
         jobs.create_task(_every(servers.BEAT_S, lambda: asyncio.to_thread(_beat, services, boot)))
+        jobs.create_task(_every(FILE_S, lambda: asyncio.to_thread(database.check)))
+        jobs.create_task(_every(PAGES_S, lambda: _verify(database)))
         jobs.create_task(_every(MINUTE_S, note))
         jobs.create_task(_every(HOUR_S, clear))
         jobs.create_task(_every(LOOK_S, collector.look))
@@ -66,6 +74,13 @@ async def _every(seconds: float, job: Callable[[], Awaitable[None]]) -> None:
             _log.debug("housekeeping waits: %s", error)
         except OSError as error:
             _log.error("housekeeping cannot go on: %s; the next try is in %g s", error, seconds)
+
+
+async def _verify(database: Database) -> None:
+    """What is wrong is logged by the one that finds it. Raises DatabaseGone."""
+    began = time.monotonic()
+    await asyncio.to_thread(database.verify)
+    await asyncio.sleep((time.monotonic() - began) / PAGES_SHARE)
 
 
 def _beat(services: Services, boot: str) -> None:

@@ -8,6 +8,7 @@ from anyio import to_thread
 from sqlalchemy.orm import Session
 from starlette.requests import Request
 
+from control.access.rates import network_of, whole_seconds
 from control.access.scopes import Principal, Role
 from control.access.sessions import principal_of_session
 from control.access.tokens import digest_of, get_token, principal_of
@@ -29,6 +30,9 @@ from server.admin.services import Services
 
 ROOT_UID = 0
 CLI_AGENT = "modelyard-cli/"
+
+UNKNOWN_PER_S, UNKNOWN_BURST = 20.0, 100
+"""Tokens not known to be good that one address may show."""
 
 ANYBODY = Principal("anonymous", Role.VIEWER, ())
 """Who asks where nobody is asked who they are."""
@@ -78,18 +82,23 @@ def is_local(request: Request) -> bool:
 
 
 def address_of(request: Request) -> str:
-    """The peer's address; "" over a Unix socket."""
+    """The client's address, as `server.admin.forwarded` has it; "" over a Unix socket."""
     return "" if request.client is None or is_local(request) else request.client.host
 
 
 async def _by_token(services: Services, request: Request, text: str, again: bool) -> Principal:
-    """Wrong ones are counted per address, as wrong passwords are; each costs a look at the
-    database. Who has shown a good one lately does not wait for them."""
+    """One that was not good lately costs a look at the database: an address has so many a second.
+    Nobody guesses 40 characters, so that is all there is to guard."""
     digest, address = digest_of(text), address_of(request)
     if address and digest not in services.good_tokens:
-        wait_s = services.failures.wait("", address, services.monotonic())
+        key, now = f"token:{network_of(address)}", services.monotonic()
+        wait_s = services.rates.take(key, UNKNOWN_PER_S, UNKNOWN_BURST, now)
         if wait_s:
-            raise TooMany("too many wrong tokens from this address; wait", wait_s)
+            raise TooMany(
+                f"more than {UNKNOWN_PER_S:g} unknown tokens a second from this address; "
+                f"try again in {whole_seconds(wait_s)}",
+                wait_s,
+            )
 
     def look() -> _Holder | None:
         with services.database.reading() as session:
@@ -98,14 +107,16 @@ async def _by_token(services: Services, request: Request, text: str, again: bool
     holder = await to_thread.run_sync(look, limiter=services.threads)
     services.good_tokens.note(digest, holder is not None)
     if holder is None:
-        if address:
-            services.failures.failed("", address, services.monotonic())
         raise Unauthenticated("this token is unknown, revoked or expired")
     if holder.rate_per_s and not again:
         key, now = holder.principal.id, services.monotonic()
         wait_s = services.rates.take(key, holder.rate_per_s, holder.burst, now)
         if wait_s:
-            raise TooMany(f"this token may ask {holder.rate_per_s:g} times a second", wait_s)
+            raise TooMany(
+                f"this token may ask {holder.rate_per_s:g} times a second; "
+                f"try again in {whole_seconds(wait_s)}",
+                wait_s,
+            )
     services.uses.note(holder.principal.token_id, "")
     return holder.principal
 
@@ -125,7 +136,7 @@ async def by_password(services: Services, given: Password, address: str) -> Prin
     now = services.monotonic()
     wait_s = services.failures.wait(given.name, address, now)
     if wait_s:
-        raise TooMany("too many wrong passwords; wait before the next try", wait_s)
+        raise TooMany(f"too many wrong passwords; try again in {whole_seconds(wait_s)}", wait_s)
     services.failures.failed(given.name, address, now)
 
     def look() -> Principal | None:

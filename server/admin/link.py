@@ -34,7 +34,8 @@ class LoadRow:
 class Loads:
     """All a gateway says: `settled` when nothing is being loaded for `revision` any more.
 
-    `in_use`: digests of the snapshots whose files something still reads.
+    `in_use`: digests of the snapshots whose files something still reads. `pending`: subject and
+    reason of each alias or route that is not in force as desired.
     """
 
     server: str
@@ -42,6 +43,7 @@ class Loads:
     settled: bool
     rows: tuple[LoadRow, ...]
     in_use: frozenset[str]
+    pending: tuple[tuple[str, str], ...] = ()
 
 
 Heard = Callable[[Loads], Awaitable[None]]
@@ -74,12 +76,13 @@ class LinkServer:
         self._tried = tried
         self._latest: bytes | None = None
         self._gateways: set[_Gateway] = set()
+        self._links: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
 
     async def open(self) -> None:
         """Raises OSError."""
         self._path.unlink(missing_ok=True)
-        self._server = await asyncio.start_unix_server(self._meet, self._path)
+        self._server = await asyncio.start_unix_server(self._accept, self._path)
         os.chmod(self._path, 0o600)
 
     def hand(self, desired: Desired) -> None:
@@ -100,13 +103,22 @@ class LinkServer:
             raise GatewayAway(f"the gateway of {server} does not answer; try again") from error
 
     async def close(self) -> None:
+        """Stop listening, and end every link: none is left for the end of the loop to cancel."""
         if self._server is None:
             return
         self._server.close()
-        for gateway in list(self._gateways):
-            gateway.writer.close()
+        for link in self._links:
+            link.cancel()
+        await asyncio.gather(*self._links, return_exceptions=True)
         await self._server.wait_closed()
         self._path.unlink(missing_ok=True)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # A coroutine given to start_unix_server is a task that nobody can wait for, and that
+        # Python 3.11 reports with a traceback when it is cancelled.
+        link = asyncio.get_running_loop().create_task(self._meet(reader, writer))
+        self._links.add(link)
+        link.add_done_callback(self._links.discard)
 
     async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -191,7 +203,8 @@ class _Gateway:
 
 
 def same_user(writer: asyncio.StreamWriter) -> bool:
-    """Whether the peer of a Unix socket runs as our own user, or as root."""
+    """Whether the peer of a Unix socket runs as our own user, or as root, and is no worker in its
+    sandbox."""
     return peer_uid(writer.get_extra_info("socket")) in (os.getuid(), 0)
 
 
@@ -202,4 +215,5 @@ def _loads(server: str, frame: Mapping[str, Any]) -> Loads:
         for model, version, state, reason in frame["rows"]
     )
     in_use = frozenset(map(str, frame["in_use"]))
-    return Loads(server, int(frame["revision"]), bool(frame["settled"]), rows, in_use)
+    pending = tuple((str(subject), str(reason)) for subject, reason in frame.get("pending", ()))
+    return Loads(server, int(frame["revision"]), bool(frame["settled"]), rows, in_use, pending)

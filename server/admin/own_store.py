@@ -5,12 +5,26 @@ import os
 import secrets
 from pathlib import Path
 
+from control.database import sqlite_path
 from repository.durable import sync_folder
+from repository.private import opener
 from server.settings.table import Settings
 
 
 class CannotControl(Exception):
     """The control process cannot start with these settings; names what is wrong."""
+
+
+def check_database_file(settings: Settings) -> None:
+    """A store that is there with no database beside it has lost it: a new one would be empty, and
+    would look as if nothing had ever been deployed. Raises CannotControl."""
+    path, mark = sqlite_path(settings.database_url), settings.store_folder / "store.json"
+    if path is not None and mark.exists() and not path.exists():
+        raise CannotControl(
+            f"the database file {path} ({settings.source('database')}) is missing, and the store "
+            f"{settings.store_folder} belongs to it; put it back, or restore a backup as "
+            "docs/recovery.md says"
+        )
 
 
 def check_store(wanted: str, settings: Settings) -> None:
@@ -36,7 +50,7 @@ def check_store(wanted: str, settings: Settings) -> None:
 
 def _mark(path: Path, store: str) -> None:
     fresh = path.with_suffix(f".{secrets.token_hex(4)}")
-    with fresh.open("w") as file:
+    with open(fresh, "w", opener=opener) as file:
         file.write(json.dumps({"id": store}) + "\n")
         file.flush()
         os.fsync(file.fileno())

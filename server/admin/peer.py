@@ -7,6 +7,8 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from repository.sandbox.peer import is_confined
+
 PEER_UID = "peer_uid"
 _UCRED = struct.Struct("3i")
 
@@ -25,9 +27,12 @@ class PeerProtocol(HttpToolsProtocol):
 
 
 def peer_uid(connection: Any) -> int | None:
-    """The user id of a connected Unix socket's peer; None for other sockets and systems."""
+    """The user id of a connected Unix socket's peer; None for other sockets and systems, and for a
+    confined process, which is nobody here."""
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None or connection is None or connection.family != socket.AF_UNIX:
+        return None
+    if is_confined(connection):
         return None
     packed = connection.getsockopt(socket.SOL_SOCKET, option, _UCRED.size)
     uid: int = _UCRED.unpack(packed)[1]

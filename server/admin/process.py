@@ -20,9 +20,10 @@ import uvloop
 from control.database import POOL_SIZE
 from server.admin.control import ControlServer
 from server.admin.own_store import CannotControl
+from server.admin.permissions import UMASK
 from server.logs.lines import LOG, log_settings
 from server.settings.table import Settings
-from server.wanted import places
+from server.wanted import heartbeat, places
 from server.wanted.child import ANOTHER
 from server.wanted.facts import settings_of
 
@@ -41,8 +42,10 @@ def main() -> int:
     75 when another control process serves the same state folder, 78 when it cannot start with
     these settings.
     """
+    os.umask(UMASK)
     told: dict[str, Any] = json.load(sys.stdin)
     _die_with(int(told["parent"]))
+    heartbeat.send(int(told["heartbeat"]))
     settings = settings_of(told)
     LOG.set_up(log_settings(settings))
     lock = _lock(settings)

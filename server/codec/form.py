@@ -1,8 +1,10 @@
-"""How a client wants its answer written: carried beside the request, from decoding to encoding."""
+"""What a codec makes of an infer body: the request's part of it, and the form of its answer."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
-from schedulers.request import InferRequest
+from backends.seam import Tensors
+from schedulers.request import NO_PARAMETERS
 from server.codec.classification import NO_TOPS, Tops
 from server.shared_memory.regions import NO_PLACES, Places
 
@@ -20,8 +22,14 @@ class Form(NamedTuple):
 PLAIN = Form()
 
 
-class Asked(NamedTuple):
-    """A decoded request, and the form of its answer."""
+class InferBody(NamedTuple):
+    """What a body says, held against the signature of the version that will answer: fields as of
+    `schedulers.request.InferRequest`, but for `parameters`, which hold Triton's own as well."""
 
-    request: InferRequest
-    form: Form
+    id: str
+    inputs: Tensors
+    rows: int
+    shape_key: object
+    wanted: tuple[str, ...] = ()
+    parameters: Mapping[str, Any] = NO_PARAMETERS
+    form: Form = PLAIN

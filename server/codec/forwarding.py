@@ -7,7 +7,6 @@ in the body, so that a gateway in front can state who is asking.
 import re
 from collections.abc import Iterable
 
-from schedulers.request import InferRequest
 from server.errors import InvalidRequest
 from server.settings.kinds import CASE_MATTERS
 
@@ -39,15 +38,6 @@ class Forwarding:
         for name in found:
             _check_free(name)
         return found
-
-
-def forward(
-    request: InferRequest, forwarding: Forwarding, headers: Iterable[tuple[str, str]]
-) -> None:
-    """Add what is forwarded to a new request's parameters. Raises InvalidRequest."""
-    found = forwarding.parameters(headers)
-    if found:
-        request.parameters = {**request.parameters, **found}
 
 
 def _check_free(name: str) -> None:

@@ -1,6 +1,7 @@
-"""Between `inference.ModelInferRequest` and `InferRequest`, and back. Pure, but for shared memory.
+"""From `inference.ModelInferRequest` to InferBody, and from InferResponse back. Pure, but for
+shared memory.
 
-`server.grpc.door` and `server.grpc.stream` call `decode` on the way in and `encode` on the way
+`server.grpc.unary` and `server.grpc.stream` call `decode` on the way in and `encode` on the way
 out. Tensors are views of the received bytes; answers always travel as raw contents. Source of the
 texts: Triton's gRPC front end (`infer_handler.cc`).
 """
@@ -13,9 +14,19 @@ from tritonclient.grpc import service_pb2 as pb
 
 from repository.tensors import Array
 from schedulers.request import NO_PARAMETERS, InferResponse
-from server.admit import admit, bytes_array, check_input, element_count, refuse, tensor_from_bytes
+from schedulers.request import Sequence as SequenceKey
+from server.admit import (
+    admit,
+    bytes_array,
+    check_counts,
+    check_input,
+    element_count,
+    refuse,
+    sequence_in,
+    tensor_from_bytes,
+)
 from server.codec.classification import Top, classified, top
-from server.codec.form import PLAIN, Asked, Form
+from server.codec.form import PLAIN, Form, InferBody
 from server.codec.octets import octets
 from server.codec.tensor_places import place_in_message
 from server.errors import InvalidRequest
@@ -62,25 +73,29 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 }
 """The types Triton takes for the parameters that have a meaning of their own."""
 
+_OF_SEQUENCE = ("sequence_id", "sequence_start", "sequence_end")
+
 
 def decode(
     message: pb.ModelInferRequest,
     signature: Signature,
-    arrived_ns: int,
     shared: SharedMemory = DISALLOWED,
-) -> Asked:
-    """The admitted request. Its arrays keep the received bytes alive and are read-only views.
+) -> InferBody:
+    """The request in `message`. Its arrays keep the received bytes alive and are read-only views.
 
-    `arrived_ns` is on `time.monotonic_ns`. Tensors may lie in `shared` memory. Raises
-    InvalidRequest in Triton's words, and what `SharedMemory.place` raises.
+    Tensors may lie in `shared` memory. Raises InvalidRequest in Triton's words, and what
+    `SharedMemory.place` raises.
     """
     request_id = message.id
     raw = message.raw_input_contents
+    check_counts(
+        signature, request_id, len(message.inputs), len(message.outputs), len(message.parameters)
+    )
     inputs: dict[str, Array] = {}
-    taken = 0
+    taken = strings = 0
     for tensor in message.inputs:
         name, shape = tensor.name, tuple(tensor.shape)
-        spec = check_input(signature, request_id, name, tensor.datatype, shape, inputs)
+        spec = check_input(signature, request_id, name, tensor.datatype, shape, strings)
         if name in inputs:
             refuse(request_id, f"input '{name}' already exists in request")
         place = place_in_message(shared, name, tensor.parameters) if tensor.parameters else None
@@ -92,11 +107,30 @@ def decode(
         else:
             inputs[name] = tensor_from_bytes(signature, request_id, spec, shape, raw[taken])
             taken += 1
+        if not spec.itemsize:
+            strings += inputs[name].size
     if len(raw) > taken:
         refuse(request_id, f"unexpected additional input data for model '{signature.model}'")
     wanted, form = _outputs(signature, request_id, message.outputs, shared)
     parameters = _parameters(message.parameters) if message.parameters else NO_PARAMETERS
-    return Asked(admit(signature, inputs, arrived_ns, request_id, wanted, parameters), form)
+    rows, key = admit(signature, inputs, request_id, wanted)
+    return InferBody(request_id, inputs, rows, key, wanted, parameters, form)
+
+
+def sequence_of(message: pb.ModelInferRequest) -> SequenceKey | None:
+    """The sequence it belongs to, before anything is checked."""
+    if "sequence_id" not in message.parameters:
+        return None
+    return sequence_in({name: parameter_of(message, name) for name in _OF_SEQUENCE})
+
+
+def parameter_of(message: pb.ModelInferRequest, name: str) -> Any:
+    """One of its parameters, None where there is none of that name."""
+    if name not in message.parameters:  # looking one up would make it
+        return None
+    found = message.parameters[name]
+    choice = found.WhichOneof("parameter_choice")
+    return getattr(found, choice) if choice else None
 
 
 def _in_place(
@@ -130,7 +164,7 @@ def _typed(
         )
     if not tensor.HasField("contents"):
         refuse(request_id, f"unable to find data for input tensor {where} in request.")
-    field, kind = _FIELDS.get(spec.datatype, ("", np.void))
+    field, kind = _FIELDS.get(spec.datatype, ("", np.bool_))
     values: Sequence[Any] = ()
     for descriptor, found in tensor.contents.ListFields():
         if descriptor.name != field:
@@ -142,7 +176,7 @@ def _typed(
         values = found
     if spec.itemsize == 0:
         return _strings(signature, request_id, spec, tuple(tensor.shape), values)
-    array = np.array(values, kind).astype(spec.dtype, copy=False)
+    array = np.fromiter(values, kind, len(values)).astype(spec.dtype, copy=False)
     return tensor_from_bytes(signature, request_id, spec, tuple(tensor.shape), array.view(np.uint8))
 
 

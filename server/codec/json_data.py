@@ -24,6 +24,7 @@ _PACKED = {
 """Data type → letter of `struct`, which checks type and range of each number on its way, three
 times as fast as `np.array` (3,000 floats: 16 µs against 51)."""
 
+_NUMBER_TYPES = frozenset({bool, int, float})
 _EXPECTED = {"BOOL": "boolean", "BYTES": "string"}
 
 
@@ -83,6 +84,8 @@ def _numbers(data: list[Any], spec: TensorSpec) -> Array:
 
 
 def _any_numbers(data: list[Any], spec: TensorSpec) -> Array:
+    if not _NUMBER_TYPES.issuperset(map(type, data)):
+        raise _wrong_type(spec)  # a string among them would make every element as long as it is
     try:
         whole = spec.datatype == "UINT64" and all(type(value) is int for value in data)
         array = np.array(data, np.uint64) if whole else np.array(data)

@@ -1,4 +1,4 @@
-"""The generate verbs' bodies: a flat JSON object → InferRequest, InferResponse → a flat object.
+"""The generate verbs' bodies: a flat JSON object → InferBody, InferResponse → a flat object.
 
 `server.rest.generate` comes here with the model already found. Keys that name an input become
 its tensor, all others parameters. Pure. Source: Triton's generate extension.
@@ -7,8 +7,9 @@ its tensor, all others parameters. Pure. Source: Triton's generate extension.
 from typing import Any
 
 from repository.tensors import Array
-from schedulers.request import InferRequest, InferResponse
-from server.admit import admit, check_strings, refuse
+from schedulers.request import InferResponse
+from server.admit import admit, check_counts, check_strings, refuse
+from server.codec.form import InferBody
 from server.codec.json_data import array_from, json_data
 from server.codec.json_parameters import check_parameters, read_parameters
 from server.codec.json_text import Pairs, dump, load_pairs, unparsable
@@ -18,20 +19,39 @@ from server.signature import Signature, TensorSpec
 _ID, _PARAMETERS = "id", "parameters"
 
 
-def decode(body: bytes, signature: Signature, arrived_ns: int, max_depth: int) -> InferRequest:
-    """The request in `body`, which asks for all outputs. Raises InvalidRequest, TooLarge, Internal.
+def parse(body: bytes, max_depth: int) -> Pairs:
+    """The JSON object in `body`. Raises InvalidRequest, TooLarge."""
+    return load_pairs(body, max_depth)
 
-    `id` names the request; the members of `parameters` count as if they stood beside it.
+
+def parameters_in(members: Pairs) -> dict[str, Any]:
+    """All that may be parameters, before it is known which members are inputs."""
+    found = dict(members)
+    nested = found.get(_PARAMETERS)
+    return {**dict(nested), **found} if type(nested) is Pairs else found
+
+
+def decode(
+    body: bytes, signature: Signature, max_depth: int, members: Pairs | None = None
+) -> InferBody:
+    """The request in `body`, which asks for all outputs. `members`: what `parse` has made of it,
+    where it was asked before.
+
+    `id` names the request; the members of `parameters` count as if they stood beside it. Raises
+    InvalidRequest, TooLarge, Internal.
     """
-    members = load_pairs(body, max_depth)
+    if members is None:
+        members = parse(body, max_depth)
     asked = _Asked(signature, _request_id(members))
     for key, value in members:
         if key == _PARAMETERS:
             asked.take_parameters(value)
         elif key != _ID:
             asked.take(key, value)
+    check_counts(signature, asked.id, len(asked.inputs), 0, len(asked.parameters))
     parameters = read_parameters(asked.parameters)
-    return admit(signature, asked.inputs, arrived_ns, asked.id, parameters=parameters)
+    rows, shape_key = admit(signature, asked.inputs, asked.id)
+    return InferBody(asked.id, asked.inputs, rows, shape_key, parameters=parameters)
 
 
 def _request_id(members: Pairs) -> str:
@@ -52,6 +72,7 @@ class _Asked:
         self.id = request_id
         self.inputs: dict[str, Array] = {}
         self.parameters: dict[str, Any] = {}
+        self._strings = 0
 
     def take_parameters(self, value: Any) -> None:
         """Take each member of the object under the key `parameters`."""
@@ -83,7 +104,8 @@ class _Asked:
         if any(type(element) is list for element in data):
             raise _no_shape(spec, "a scalar or a flat list is taken")
         if not spec.itemsize:
-            check_strings(self._signature, self.id, spec, len(data), self.inputs)
+            check_strings(self._signature, self.id, spec, len(data), self._strings)
+            self._strings += len(data)
         self.inputs[key] = array_from(data, spec, shape_for(spec, len(data)))
 
 

@@ -1,4 +1,4 @@
-"""REST's infer bodies, JSON and binary tensors: bytes → InferRequest, InferResponse → bytes.
+"""REST's infer bodies, JSON and binary tensors: bytes → InferBody, InferResponse → bytes.
 
 `server.rest.infer` comes here with the model already found; `server.admit` holds each tensor
 against the signature. Pure, but for tensors in shared memory. Source: KServe v2 and Triton's
@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from repository.tensors import BY_DTYPE, Array
-from schedulers.request import InferResponse
-from server.admit import admit, check_input, refuse, tensor_from_bytes
+from schedulers.request import NO_PARAMETERS, InferResponse
+from server.admit import admit, check_counts, check_input, refuse, tensor_from_bytes
 from server.codec.classification import Top, classified, top
-from server.codec.form import PLAIN, Asked, Form
+from server.codec.form import PLAIN, Form, InferBody
 from server.codec.json_data import array_from, json_data
 from server.codec.json_parameters import check_parameters, read_parameters
 from server.codec.json_text import dump, load_document, unparsable
@@ -30,49 +30,75 @@ class Encoded(NamedTuple):
     header_length: int
 
 
+Document = dict[str, Any]
+"""The JSON of a body, read but not checked."""
+
+
+def parse(body: bytes, header_length: int | None, max_depth: int) -> Document:
+    """The JSON in `body`; `header_length` as of `decode`. Raises InvalidRequest, TooLarge."""
+    return load_document(body if header_length is None else body[:header_length], max_depth)
+
+
+def parameters_in(document: Document) -> Mapping[str, Any]:
+    """Its parameters, before anything is checked; none where there is no such object."""
+    found = document.get("parameters")
+    return found if type(found) is dict else NO_PARAMETERS
+
+
 def decode(
     body: bytes,
     header_length: int | None,
     signature: Signature,
-    arrived_ns: int,
     max_depth: int,
     shared: SharedMemory = DISALLOWED,
-) -> Asked:
+    document: Document | None = None,
+) -> InferBody:
     """The request in `body`, whose first `header_length` bytes are JSON (None: all of it).
+    `document`: what `parse` has made of it, where it was asked before.
 
     Tensors may lie in `shared` memory. Raises InvalidRequest, TooLarge, Internal, and what
     `SharedMemory.place` raises, with Triton's texts.
     """
-    view = memoryview(body)
-    document = load_document(body if header_length is None else view[:header_length], max_depth)
+    if document is None:
+        document = parse(body, header_length, max_depth)
     request_id = document.get("id", "")
     if type(request_id) is not str:
         raise unparsable("id", request_id, "string")
     entries = document.get("inputs")
     if type(entries) is not list:
         raise unparsable("inputs", entries, "array")
-    rest = _Binary(signature.model, view[header_length:] if header_length is not None else None)
+    outputs, parameters = document.get("outputs"), document.get("parameters")
+    check_counts(signature, request_id, len(entries), _count(outputs), _count(parameters))
+    rest = _Binary(signature.model, b"" if header_length is None else body, header_length or 0)
     inputs: dict[str, Array] = {}
+    strings = 0
     for entry in entries:
-        name, array = _input(entry, rest, shared, signature, request_id, inputs)
+        name, array = _input(entry, rest, shared, signature, request_id, strings)
         if name in inputs:
             refuse(request_id, f"input '{name}' already exists in request")
         inputs[name] = array
+        if array.dtype.hasobject:
+            strings += array.size
     rest.check_all_used()
-    parameters = read_parameters(document.get("parameters"))
-    wanted, form = _outputs(document.get("outputs"), shared, signature, request_id)
-    request = admit(signature, inputs, arrived_ns, request_id, wanted, parameters)
-    if not wanted and parameters.get("binary_data_output") is True:
+    found = read_parameters(parameters)
+    wanted, form = _outputs(outputs, shared, signature, request_id)
+    rows, key = admit(signature, inputs, request_id, wanted)
+    if not wanted and found.get("binary_data_output") is True:
         form = Form(binary=True)
-    return Asked(request, form)
+    return InferBody(request_id, inputs, rows, key, wanted, found, form)
+
+
+def _count(value: Any) -> int:
+    """Members of an array or object; of another value, which is refused later, none."""
+    return len(value) if type(value) is list or type(value) is dict else 0
 
 
 class _Binary:
     """The bytes behind the JSON header, handed out in the order of the inputs."""
 
-    def __init__(self, model: str, view: memoryview | None) -> None:
+    def __init__(self, model: str, body: bytes, start: int) -> None:
         self._model = model
-        self._view = view if view is not None else memoryview(b"")
+        self._view = memoryview(body)[start:]
         self._used = 0
 
     def take(self, name: str, size: int) -> memoryview:
@@ -96,7 +122,7 @@ def _input(
     shared: SharedMemory,
     signature: Signature,
     request_id: str,
-    before: Mapping[str, Array],
+    strings_before: int,
 ) -> tuple[str, Array]:
     if type(entry) is not dict:
         raise Internal("Unable to parse 'inputs': attempt to access JSON non-object as object")
@@ -111,7 +137,7 @@ def _input(
         if type(dim) is not int or dim < 0 or dim > 0x7FFFFFFFFFFFFFFF:
             raise unparsable("shape", dim, "unsigned-integer")
     source = _source(entry, name, shared)
-    spec = check_input(signature, request_id, name, datatype, shape, before)
+    spec = check_input(signature, request_id, name, datatype, shape, strings_before)
     if source is None:
         return name, array_from(entry["data"], spec, shape)
     found = source.read() if isinstance(source, Place) else rest.take(name, source)

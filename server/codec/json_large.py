@@ -27,36 +27,57 @@ _FORMS = {
 _parser = simdjson.Parser()
 
 
-def load_large(text: bytes | memoryview) -> dict[str, Any] | None:
+MOST_FIELDS = 32
+"""Keys of an object that are looked up here. simdjson goes through those before each to find it,
+and objects of infer requests have six at most; the ordinary parser reads larger ones at once."""
+
+
+MOST_COMMAS = (1 << 24) - 2
+"""simdjson counts the elements of an array up to 2^24 - 1. pysimdjson makes a list of as many and
+writes all there are into it: beyond its end, where there are more."""
+
+
+def load_large(text: bytes) -> dict[str, Any] | None:
     """The object in `text`, with the numbers of `inputs[].data` as flat arrays; None when this
-    parser cannot read it (then the ordinary one says why, or can)."""
+    parser cannot read it (then the ordinary one says why, or can). One pass, whatever it holds."""
+    if len(text) > 2 * MOST_COMMAS and text.count(b",") > MOST_COMMAS:
+        return None
     try:
-        document = _parser.parse(bytes(text))
+        document = _parser.parse(text)
     except (ValueError, RuntimeError):
         return None
-    if not isinstance(document, simdjson.Object):
+    fields = _fields(document)
+    if fields is None:
         return None
     return {
-        key: _inputs(document[key]) if key == "inputs" else _plain(document[key])
-        for key in document.keys()  # noqa: SIM118 - items() would make every number an object
+        key: _inputs(value) if key == "inputs" else _plain(value) for key, value in fields.items()
     }
+
+
+def _fields(value: Any) -> dict[str, Any] | None:
+    """The members of an object, unread; None for other values, and for objects that have too many
+    keys, or one twice. Not with `items()`, which would make every number an object."""
+    if not isinstance(value, simdjson.Object) or len(value) > MOST_FIELDS:
+        return None
+    names = list(value.keys())
+    fields = {name: value[name] for name in names}
+    return fields if len(fields) == len(names) else None
 
 
 def _inputs(value: Any) -> Any:
     if not isinstance(value, simdjson.Array):
         return _plain(value)
-    entries: list[Any] = [value[index] for index in range(len(value))]
-    return [
-        _input(entry) if isinstance(entry, simdjson.Object) else _plain(entry) for entry in entries
-    ]
+    return [_input(entry) for entry in value]  # an index is searched for from the start
 
 
-def _input(entry: Any) -> dict[str, Any]:
-    found = {key: entry[key] for key in entry.keys()}  # noqa: SIM118
-    form = _FORMS.get(found.get("datatype"))  # type: ignore[arg-type]
+def _input(entry: Any) -> Any:
+    fields = _fields(entry)
+    if fields is None:
+        return _plain(entry)
+    form = _FORMS.get(fields.get("datatype"))  # type: ignore[arg-type]
     return {
         key: _numbers(value, *form) if form and key == "data" else _plain(value)
-        for key, value in found.items()
+        for key, value in fields.items()
     }
 
 

@@ -7,11 +7,11 @@ header of length 0. Source: Triton's binary-tensor extension, "raw binary reques
 from math import prod
 
 from server.admit import admit, element_count, refuse, tensor_from_bytes
-from server.codec.form import Asked, Form
+from server.codec.form import Form, InferBody
 from server.signature import Signature, TensorSpec
 
 
-def decode_raw(body: bytes, signature: Signature, arrived_ns: int) -> Asked:
+def decode_raw(body: bytes, signature: Signature) -> InferBody:
     """The request in `body`: one row of the model's only input; all outputs wanted as binary.
 
     Raises InvalidRequest in Triton's words.
@@ -28,7 +28,9 @@ def decode_raw(body: bytes, signature: Signature, arrived_ns: int) -> Asked:
     if signature.max_batch:
         shape = (1, *shape)
     array = tensor_from_bytes(signature, "", spec, shape, data)
-    return Asked(admit(signature, {spec.name: array}, arrived_ns), Form(binary=True))
+    inputs = {spec.name: array}
+    rows, key = admit(signature, inputs)
+    return InferBody("", inputs, rows, key, form=Form(binary=True))
 
 
 def _shape(spec: TensorSpec, size_bytes: int) -> tuple[int, ...]:

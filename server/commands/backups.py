@@ -64,6 +64,7 @@ def restore(given: argparse.Namespace, _: Api) -> Shown:
     from control.restore_files import restore as restore_archive
     from repository.git.errors import GitError
 
+    os.umask(0o077)  # everything that is restored is for the server's user alone
     settings = settings_of(given)
     try:
         restore_archive(

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from control.route_words import change_text
 from server.admin.client import Api, NoAnswer
 from server.commands.command import Command, argument, limited, whole
 from server.commands.shown import Columns, Rows, Shown, cell
@@ -20,6 +21,7 @@ _EVENT_COLUMNS: Columns = {
     "kind": "kind",
     "subject": "subject",
     "actor": "actor",
+    "change": change_text,
 }
 _AUDIT_COLUMNS: Columns = {
     "at": "at",

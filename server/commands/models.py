@@ -4,7 +4,8 @@ import argparse
 
 from server.admin.client import Api, path_of
 from server.commands.command import Command, CommandFailed, argument, limited, whole
-from server.commands.shown import Columns, Json, Rows, Said, Shown, Thing
+from server.commands.in_force import unready
+from server.commands.shown import Columns, Json, Rows, Said, Shown, Thing, pending_text
 
 _SHORT = 10
 _NONE_DEPLOYED = (
@@ -24,6 +25,7 @@ _ALIAS_COLUMNS: Columns = {
     "version": "version",
     "moved": "updated_at",
     "by": "updated_by",
+    "pending": pending_text,
 }
 
 
@@ -33,7 +35,11 @@ def list_models(given: argparse.Namespace, api: Api) -> Shown:
 
 
 def show_model(given: argparse.Namespace, api: Api) -> Shown:
-    return Thing(api.get(path_of("models", given.MODEL)))
+    """With what is pending of its aliases beside what the API says of the model."""
+    found = api.get(path_of("models", given.MODEL))
+    aliases = api.items(path_of("models", given.MODEL, "aliases"))
+    pending = {one["name"]: pending_text(one) for one in aliases if one["pending"]}
+    return Thing({**found, "pending": pending})
 
 
 def show_version(given: argparse.Namespace, api: Api) -> Shown:
@@ -49,7 +55,8 @@ def set_alias(given: argparse.Namespace, api: Api) -> Shown:
     headers = {} if given.only_from is None else _held_against(given, api)
     path = path_of("models", given.MODEL, "aliases", given.ALIAS)
     made = api.call("PUT", path, {"version": given.VERSION}, headers)
-    return Said(f"{made['model']}@{made['name']} is version {made['version']}", made)
+    pending = unready(api, [(made["model"], made["version"])], "alias")
+    return Said(f"{made['model']}@{made['name']} is version {made['version']}{pending}", made)
 
 
 def delete_alias(given: argparse.Namespace, api: Api) -> Shown:

@@ -134,6 +134,7 @@ def _settings(given: argparse.Namespace) -> Json:
         "formats": given.formats.split(",") if given.formats else None,
         "protected": given.protect,
         "signing": given.signing,
+        "network": None if given.network is None else given.network == "true",
         "trusted_keys": [_key(file) for file in given.trusted_key] if given.trusted_key else None,
         "budgets": dict(given.budget) if given.budget else None,
     }
@@ -153,6 +154,11 @@ _SETTINGS = (
     argument("--formats", "Formats of files to accept, all of them, separated by commas."),
     argument("--protect", "A glob of refs nobody rewrites or deletes; repeat it.", action="append"),
     argument("--signing", "Whether versions need a signature.", choices=("off", "warn", "require")),
+    argument(
+        "--network",
+        "Whether python models whose config asks for it may open connections.",
+        choices=("true", "false"),
+    ),
     argument("--trusted-key", "A PEM file of a key that may sign; repeat it.", action="append"),
     argument(
         "--budget",

@@ -51,7 +51,8 @@ def show(given: argparse.Namespace, api: Api) -> Shown:
 def start(given: argparse.Namespace, api: Api) -> Shown:
     body = {"name": given.NAME, "candidate": given.VERSION, "plan": dict(given.plan or ())}
     view = api.call("POST", "/rollouts", body)
-    return Said(f"rollout {view['id']} of {_whom(view)} begun", view)
+    gaps = "".join(f"\nnote: {gap}" for gap in view["gaps"])
+    return Said(f"rollout {view['id']} of {_whom(view)} begun{gaps}", view)
 
 
 def follow(given: argparse.Namespace, api: Api) -> Shown:

@@ -3,9 +3,10 @@
 import argparse
 from typing import Any
 
-from server.admin.client import Api, Refusal, path_of
+from server.admin.client import Api, NoAnswer, Refusal, path_of
 from server.commands.command import Command, argument, limited
-from server.commands.shown import Columns, Json, Rows, Said, Shown, Thing
+from server.commands.in_force import targets_of, unready
+from server.commands.shown import Columns, Json, Rows, Said, Shown, Thing, pending_text
 
 _COLUMNS: Columns = {
     "route": "name",
@@ -14,6 +15,7 @@ _COLUMNS: Columns = {
     "mirrors": lambda item: [f"{one['arm']} {one['percent']:g} %" for one in item["mirrors"]],
     "only": "only",
     "rollout": "rollout",
+    "pending": pending_text,
 }
 
 
@@ -30,25 +32,28 @@ def set_route(given: argparse.Namespace, api: Api) -> Shown:
     path, more = path_of("routes", given.NAME), _forced(given)
     if given.weight and not _terms(given):
         made = api.call("PATCH", path + more, {"weights": dict(given.weight)})
-        return _told(made)
+        return _told(made, api)
     before, headers = _before(path, api)
     kept = {name: before[name] for name in ("arms", "unit", "salt", "matches", "mirrors")}
     made = api.call("PUT", path + more, {**kept, **_terms(given)}, headers)
     if given.weight:
         made = api.call("PATCH", path + more, {"weights": dict(given.weight)})
-    return _told(made)
+    return _told(made, api)
 
 
 def kill(given: argparse.Namespace, api: Api) -> Shown:
     body = {"arm": given.ARM} if given.ARM else {}
     made = api.call("POST", path_of("routes", given.NAME, "kill"), body)
-    return Said(
-        f"all of {made['name']} goes to {made['only']} until `modelyard route unkill`", made
-    )
+    sentence = f"all of {made['name']} goes to {made['only']} until `modelyard route unkill`"
+    try:
+        target = api.get(path_of("routes", given.NAME, "explain"))
+    except (Refusal, NoAnswer):  # it is in force or pending, and more may not be asked
+        return Said(sentence, made)
+    return Said(sentence + unready(api, [(target["model"], target["version"])], "route"), made)
 
 
 def unkill(given: argparse.Namespace, api: Api) -> Shown:
-    return _told(api.call("DELETE", path_of("routes", given.NAME, "kill")))
+    return _told(api.call("DELETE", path_of("routes", given.NAME, "kill")), api)
 
 
 def delete(given: argparse.Namespace, api: Api) -> Shown:
@@ -140,10 +145,14 @@ def _forced(given: argparse.Namespace) -> str:
     return "?force=true" if given.force else ""
 
 
-def _told(route: Json) -> Shown:
+def _told(route: Json, api: Api) -> Shown:
     arms = ", ".join(_arm_text(one) for one in route["arms"])
     only = f"; all goes to {route['only']}" if route["only"] else ""
-    return Said(f"{route['name']}: {arms}{only}", route)
+    try:
+        targets = targets_of(api, [one for one in route["arms"] if one["weight"]])
+    except (Refusal, NoAnswer):  # it is made, and more may not be asked
+        targets = []
+    return Said(f"{route['name']}: {arms}{only}{unready(api, targets, 'route')}", route)
 
 
 def _arm_text(one: Json) -> str:

@@ -34,11 +34,16 @@ def read_secret(file: str) -> str:
     return line
 
 
-def prompt_password(name: str) -> str:
-    """Asked for twice on the terminal. Raises Unreadable."""
+def at_a_terminal() -> bool:
+    """Whether a person reads what is printed and can be asked for something."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def prompt_password(name: str, note: str = "") -> str:
+    """Asked for twice on the terminal, "" where Enter alone is given. Raises Unreadable."""
     if not sys.stdin.isatty():
         raise Unreadable("there is no terminal to ask for the password; use --password-file")
-    first = getpass.getpass(f"Password for {name}: ")
-    if getpass.getpass("Again: ") != first:
+    first = getpass.getpass(f"Password for {name}{note}: ")
+    if first and getpass.getpass("Again: ") != first:
         raise Unreadable("the two passwords differ")
     return first

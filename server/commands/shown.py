@@ -49,15 +49,20 @@ def as_json(shown: Shown) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
-def as_text(shown: Rows | Thing) -> str:
-    """Aligned lines; "" for an empty list."""
+def as_text(shown: Rows | Thing, whole: bool = False) -> str:
+    """Aligned lines; "" for an empty list. Long cells of a list are cut unless it is to be
+    `whole`, as for programs that read it."""
     if isinstance(shown, Thing):
         return _aligned([(name, cell(value)) for name, value in _flat(shown.item)])
-    rows = [
-        tuple(_cut(cell(_pick(item, how))) for how in shown.columns.values())
-        for item in shown.items
-    ]
+    rows = [tuple(cell(_pick(item, how)) for how in shown.columns.values()) for item in shown.items]
+    if not whole:
+        rows = [tuple(map(_cut, row)) for row in rows]
     return _aligned([tuple(shown.columns), *rows]) if rows else ""
+
+
+def pending_text(item: Json) -> list[str]:
+    """Why an alias or a route is not in force as desired, server by server."""
+    return [f"server {one['server'][:8]}: {one['reason']}" for one in item["pending"]]
 
 
 def cell(value: Any) -> str:
@@ -98,8 +103,8 @@ def _flat(item: Json, prefix: str = "") -> list[tuple[str, Any]]:
         if isinstance(value, Mapping) and value:
             found += _flat(value, f"{prefix}{name}.")
         elif isinstance(value, list) and value and isinstance(value[0], Mapping):
-            for number, one in enumerate(value, 1):
-                found += _flat(one, f"{prefix}{name}.{number}.")
+            for index, one in enumerate(value):  # as jq writes it: no number of a version
+                found += _flat(one, f"{prefix}{name}[{index}].")
         else:
             found.append((prefix + name, value))
     return found

@@ -141,7 +141,7 @@ def _show(shown: Shown, json: bool) -> None:
         if shown.result:
             sys.stdout.write(shown.result + "\n")
     else:
-        sys.stdout.write(as_text(shown))
+        sys.stdout.write(as_text(shown, whole=not sys.stdout.isatty()))
         if isinstance(shown, Rows) and not shown.items:
             sys.stderr.write(f"({shown.empty})\n")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from server.admin.client import Api, path_of
 from server.commands.command import Command, CommandFailed, argument, whole
-from server.commands.secret_input import Unreadable, prompt_password, read_secret
+from server.commands.secret_input import Unreadable, at_a_terminal, prompt_password, read_secret
 from server.commands.shown import Columns, Rows, Said, Shown, Thing, local_time
 
 _ROLES = ("viewer", "operator", "admin")
@@ -36,6 +36,13 @@ _PASSWORD = (
 )
 
 
+_WITHOUT_PASSWORD = (
+    ", without a password: {0} cannot log in to the console, and can only use tokens "
+    "(`modelyard token create`); `modelyard user change {0} --password-file FILE`, with - for "
+    "stdin, or --ask-password gives {0} a password"
+)
+
+
 class NothingToChange(CommandFailed):
     """A change of a user that says nothing of what is to be changed."""
 
@@ -45,9 +52,13 @@ def list_users(given: argparse.Namespace, api: Api) -> Shown:
 
 
 def add_user(given: argparse.Namespace, api: Api) -> Shown:
-    body = {"name": given.NAME, "role": given.role, "password": _password(given)}
+    password = _password(given)
+    if password is None and at_a_terminal():
+        password = prompt_password(given.NAME, " (Enter for none)") or None
+    body = {"name": given.NAME, "role": given.role, "password": password}
     made = api.call("POST", "/users", body)
-    return Said(f"user {made['name']} made, role {made['role']}", made)
+    sentence = f"user {made['name']} made, role {made['role']}"
+    return Said(sentence if password else sentence + _WITHOUT_PASSWORD.format(made["name"]), made)
 
 
 def change_user(given: argparse.Namespace, api: Api) -> Shown:
@@ -118,7 +129,11 @@ def _password(given: argparse.Namespace) -> str | None:
         raise Unreadable("give either --password-file or --ask-password")
     if given.password_file:
         return read_secret(given.password_file)
-    return prompt_password(given.NAME) if given.ask_password else None
+    if not given.ask_password:
+        return None
+    if not (asked := prompt_password(given.NAME)):
+        raise Unreadable(f"no password was given for {given.NAME}")
+    return asked
 
 
 _NAME = argument("NAME", "The user's name.")
@@ -127,7 +142,7 @@ COMMANDS = (
     Command("user list", "list the users", list_users),
     Command(
         "user add",
-        "make a user; without a password it only has tokens",
+        "make a user; asks for a password on a terminal, without one it only has tokens",
         add_user,
         (
             _NAME,
@@ -165,7 +180,8 @@ COMMANDS = (
             argument("--user", "Whose it is; oneself if not given."),
             argument(
                 "--scope",
-                "infer:MODEL, push:REPOSITORY:REF, read, operate or admin; repeat it for several.",
+                "infer:MODEL, push:REPOSITORY:REF, priority:-N, read, operate or admin; repeat it "
+                "for several.",
                 action="append",
                 required=True,
             ),

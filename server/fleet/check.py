@@ -1,4 +1,5 @@
-"""Checking: complete a version's config from its artefact, in a process that may die of it.
+"""Checking: complete a version's config from its artefact, or find out what code it would run, in a
+process that may die of it.
 
 The fleet asks a `Checker` before it loads, `modelyard check` too. Each check runs in a child
 (`server.fleet.check_version`) that reads artefacts and never executes them; a child that crashes or
@@ -9,35 +10,47 @@ import asyncio
 import os
 import signal
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import msgpack
+from google.protobuf.message import DecodeError
 
+from backends.code_formats import CodeUse
 from backends.errors import LoadFailed
+from backends.host.output import logged
 from repository.model import ModelConfig, ModelVersion
 from repository.pipes import feed
+from repository.sandbox.children import child_environment, start_line
+from repository.sandbox.policy import Sandbox
+from server.fleet.check_slots import CheckSlots
 from server.fleet.check_version import (
     FILES,
     GRACE_S,
     LENGTH,
     LIKE_TRITON,
+    MEMORY_BYTES,
+    Asked,
     Completion,
     complete_version,
     where,
 )
+from server.machine import usable_memory
 
 __all__ = ["Checker", "Completion", "complete_version"]
 
-_ROOT = str(Path(__file__).resolve().parent.parent.parent)
+_MOST_REASON_CHARACTERS = 1 << 20
 
 
 class Checker:
-    """Completes configs in at most `children` child processes.
+    """Looks at versions in at most `children` child processes, of a model one at a time.
 
     A child starts when first needed, is reused, and ends after `idle_s` seconds without work.
-    `deadline_s` bounds one check. Belongs to one event loop; `close` it.
+    `deadline_s` bounds one check. One that takes longer than `slow_s` lets others past: up to
+    `most_slow` such checks run beside the `children`. `sandbox`: what a child may do; None for
+    what we may. Belongs to one event loop; `close` it.
     """
 
     def __init__(
@@ -46,20 +59,37 @@ class Checker:
         children: int = 2,
         idle_s: float = 5.0,
         rules: Completion = LIKE_TRITON,
+        slow_s: float = 5.0,
+        most_slow: int = 8,
+        sandbox: Sandbox | None = None,
     ) -> None:
         self._rules = rules
+        self._sandbox = sandbox
+        self._machine_bytes = usable_memory()
         self._deadline_s = deadline_s
         self._idle_s = idle_s
-        self._slots = asyncio.Semaphore(children)
+        self._slots = CheckSlots(children, slow_s, most_slow)
         self._warm: list[_Child] = []
         self._ending: set[asyncio.Task[None]] = set()
 
     async def complete(self, version: ModelVersion) -> ModelConfig:
         """The version's completed config; raises LoadFailed with the reason it has none."""
-        async with self._slots:
-            child = await self._take()
+        answer = await self._answer(version, Asked.CONFIG)
+        with _readable():
+            return ModelConfig.FromString(answer["config"])
+
+    async def code_uses(self, version: ModelVersion) -> tuple[CodeUse, ...]:
+        """The code that serving the version would run, none where it cannot be loaded. Raises
+        LoadFailed when that could not be found out: then it may be anything."""
+        answer = await self._answer(version, Asked.CODE)
+        with _readable():
+            return tuple(CodeUse(*use) for use in answer["uses"])
+
+    async def _answer(self, version: ModelVersion, asked: Asked) -> dict[str, Any]:
+        async with self._slots.of(version.name):
+            child = await self._take(version)
             try:
-                answer = await self._ask(child, version)
+                answer = await self._ask(child, version, asked)
             except BaseException:
                 child.kill()
                 self._end(child)
@@ -68,7 +98,10 @@ class Checker:
                 self._end(child)
             else:
                 self._rest(child)
-        return _read_answer(answer)
+        for kind in ("error", "bug"):
+            if kind in answer:
+                raise LoadFailed(str(answer[kind])[:_MOST_REASON_CHARACTERS])
+        return answer
 
     async def close(self) -> None:
         """End every child. Checks under way must have ended."""
@@ -77,18 +110,28 @@ class Checker:
         while self._ending:
             await asyncio.gather(*self._ending)
 
-    async def _take(self) -> "_Child":
+    async def _take(self, version: ModelVersion) -> "_Child":
         while self._warm:
             child = self._warm.pop()
-            if child.alive:
+            if child.alive and self._may_read(version):
                 return child
             self._end(child)
-        return await _Child.start()
+        return await _Child.start(self._sandbox)
 
-    async def _ask(self, child: "_Child", version: ModelVersion) -> dict[str, Any]:
+    def _may_read(self, version: ModelVersion) -> bool:
+        """Whether a child that runs already may read `version` for sure: what a link leads to may
+        be younger than the child, and what is new beside something hidden is hidden as well."""
+        if self._sandbox is None:
+            return True
+        real = version.path.resolve()
+        return any(real.is_relative_to(root) for root in self._sandbox.readable)
+
+    async def _ask(self, child: "_Child", version: ModelVersion, asked: Asked) -> dict[str, Any]:
         try:
             async with asyncio.timeout(self._deadline_s):
-                return await child.ask(_question(version, self._deadline_s, self._rules))
+                return await child.ask(
+                    _question(version, asked, self._deadline_s, self._rules, self._machine_bytes)
+                )
         except TimeoutError:
             raise LoadFailed(
                 f"{where(version)}: checking took longer than {self._deadline_s:g} s "
@@ -124,18 +167,20 @@ class _Child:
         self.retirement: asyncio.TimerHandle | None = None
 
     @classmethod
-    async def start(cls) -> "_Child":
-        paths = [_ROOT, *filter(None, [os.environ.get("PYTHONPATH")])]
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-P",  # the current folder may be a model repository: import nothing from it
-            "-m",
-            "server.fleet.check_version",
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-            start_new_session=True,  # Ctrl-C is the server's to answer
-        )
+    async def start(cls, sandbox: Sandbox | None) -> "_Child":
+        with logged("checker") as stderr:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-P",  # the current folder may be a model repository: import nothing from it
+                "-c",
+                start_line("server.fleet.check_version"),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=stderr,
+                env=child_environment(sandbox),
+                start_new_session=True,  # Ctrl-C is the server's to answer
+            )
+        _end_first(process.pid)
         return cls(process)
 
     @property
@@ -158,7 +203,22 @@ class _Child:
         assert process.stdout is not None
         await feed(process.stdin, LENGTH.pack(len(question)) + question)
         (length,) = LENGTH.unpack(await process.stdout.readexactly(LENGTH.size))
-        answer: dict[str, Any] = msgpack.unpackb(await process.stdout.readexactly(length))
+        if length > _MOST_ANSWER_BYTES:
+            self.kill()
+            raise ConnectionError(f"an answer of {length} bytes")
+        return self._read(await process.stdout.readexactly(length))
+
+    def _read(self, packed: bytes) -> dict[str, Any]:
+        """One word and what it is about; a process that says anything else is taken over."""
+        try:
+            most = _MOST_USES if len(packed) <= _MOST_USES_BYTES else 0
+            answer: dict[str, Any] = msgpack.unpackb(packed, max_array_len=most, max_map_len=1)
+            ((word, said),) = answer.items()
+            if not isinstance(said, _ANSWERS[word]):
+                raise ValueError("no answer")
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            self.kill()
+            raise ConnectionError(str(error)) from None
         return answer
 
     async def cause_of_death(self) -> str:
@@ -185,15 +245,34 @@ class _Child:
             await self._process.wait()
 
 
+_ANSWERS: dict[str, type] = {"config": bytes, "uses": list, "error": str, "bug": str}
+_MOST_USES, _MOST_USES_BYTES = 64, 1 << 20
+_MOST_ANSWER_BYTES = 1 << 26
+"""Of a config as completed, or the reason why there is none."""
+
+
+def _end_first(pid: int) -> None:
+    """Should memory run out, the kernel is to end this process and none that serves."""
+    with suppress(OSError):
+        Path(f"/proc/{pid}/oom_score_adj").write_text("1000")
+
+
 def _artefact_name(version: ModelVersion) -> str:
     written = version.config.default_model_filename
     found = (name for name in FILES if (version.path / name).exists())
     return written or next(found, "its folder")
 
 
-def _question(version: ModelVersion, deadline_s: float, rules: Completion) -> bytes:
+def _question(
+    version: ModelVersion,
+    asked: Asked,
+    deadline_s: float,
+    rules: Completion,
+    machine_bytes: int,
+) -> bytes:
     packed: bytes = msgpack.packb(
         {
+            "asked": str(asked),
             "name": version.name,
             "number": version.number,
             "folder": str(version.folder),
@@ -202,13 +281,17 @@ def _question(version: ModelVersion, deadline_s: float, rules: Completion) -> by
             "digest": version.digest,
             "deadline_s": deadline_s,
             "rules": list(rules),
+            "memory_bytes": MEMORY_BYTES,
+            "machine_bytes": machine_bytes,
         }
     )
     return packed
 
 
-def _read_answer(answer: dict[str, Any]) -> ModelConfig:
-    for kind in ("error", "bug"):
-        if kind in answer:
-            raise LoadFailed(answer[kind])
-    return ModelConfig.FromString(answer["config"])
+@contextmanager
+def _readable() -> Iterator[None]:
+    """What a child answers is foreign where a file has taken it over."""
+    try:
+        yield
+    except (KeyError, DecodeError, TypeError) as error:
+        raise LoadFailed(f"the checker's answer cannot be read: {error}") from None

@@ -1,4 +1,5 @@
-"""Complete one version's config from its artefact; as a program, do so for `server.fleet.check`.
+"""Complete one version's config from its artefact; as a program, do so for `server.fleet.check`,
+and tell what code it would run.
 
 `python -m server.fleet.check_version` answers length-prefixed msgpack questions from stdin on
 stdout. It reads artefacts and executes none of them.
@@ -9,16 +10,21 @@ import resource
 import signal
 import struct
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from enum import StrEnum
 from math import ceil
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import msgpack
 
+from backends.code_formats import CodeUse, code_uses
 from backends.errors import BackendError, LoadFailed
 from backends.registry import PLATFORMS, backend_of
 from repository.errors import RepositoryError
 from repository.findings import reason
+from repository.foreign_weights import foreign_weights
 from repository.model import ModelConfig, ModelVersion
 from repository.normalise import normalise, validate_complete
 
@@ -35,6 +41,10 @@ config.json is a Hugging Face checkpoint's."""
 LENGTH = struct.Struct("<I")
 GRACE_S = 5
 """What is added to a deadline before a process that should have ended is made to."""
+MEMORY_BYTES, MEMORY_BYTES_PER_CORE, MEMORY_PER_BYTE = 4 << 30, 64 << 20, 8
+"""What a check may take (RLIMIT_DATA): a base, buffers that libraries reserve for each core, and
+eight times the largest file. An honest ONNX file takes 70 MB and twice its size; one of empty
+nodes takes 80 times its size."""
 _NICENESS = 5  # a check competes with serving for the same cores
 
 
@@ -49,13 +59,20 @@ class Completion(NamedTuple):
 LIKE_TRITON = Completion()
 
 
+class Asked(StrEnum):
+    """What is asked of a version."""
+
+    CONFIG = "config"
+    CODE = "code"
+
+
 def complete_version(version: ModelVersion, rules: Completion = LIKE_TRITON) -> ModelConfig:
     """The config the version is served with: backend found, artefact read, defaults filled in.
 
     A python model completes its own config when it loads, so that only its backend is settled
     here. Raises LoadFailed naming what contradicts what, and what would be accepted.
     """
-    backend = _backend_name(version)
+    backend = backend_name(version)
     completed = backend_of(backend).complete(version, rules.default_max_batch)
     completed = normalise(completed if rules.fill else _as_written(version, backend))
     findings = [] if backend == "python" else validate_complete(completed)
@@ -72,7 +89,7 @@ def _as_written(version: ModelVersion, backend: str) -> ModelConfig:
     return config
 
 
-def _backend_name(version: ModelVersion) -> str:
+def backend_name(version: ModelVersion) -> str:
     """What config.pbtxt names, else what the files in the version's folder tell."""
     config = version.config
     if config.backend:
@@ -89,11 +106,23 @@ def _backend_name(version: ModelVersion) -> str:
     for name, backend in FILES.items():
         if written == Path(name).suffix or (not written and (version.path / name).exists()):
             return backend
-    found = ", ".join(sorted(entry.name for entry in version.path.iterdir())) or "nothing"
+    names = sorted(entry.name for entry in version.path.iterdir())
+    foreign = foreign_weights(names)
+    if foreign:
+        raise LoadFailed(f"{where(version)}: {foreign}")
+    found = ", ".join(names) or "nothing"
     raise LoadFailed(
         f"{where(version)}: no backend can be told from its folder, which holds {found}; "
         f"put one of {', '.join(FILES)} there, or name a backend in config.pbtxt"
     )
+
+
+def code_of(version: ModelVersion) -> tuple[CodeUse, ...]:
+    """The code that serving the version would run. Raises OSError."""
+    try:
+        return code_uses(version, backend_name(version))
+    except LoadFailed:  # it cannot be loaded either; the load itself tells why
+        return ()
 
 
 def where(version: ModelVersion) -> str:
@@ -102,6 +131,18 @@ def where(version: ModelVersion) -> str:
 
 
 # the child
+
+
+def memory_limit(version: ModelVersion, base_bytes: int, machine_bytes: int) -> int:
+    """Bytes of memory that the check of a version may take; `machine_bytes`: 0 if not known."""
+    largest = 0
+    for folder, _folders, names in os.walk(version.path):
+        for name in names:
+            with suppress(OSError):
+                largest = max(largest, os.stat(os.path.join(folder, name)).st_size)
+    cores = MEMORY_BYTES_PER_CORE * (os.cpu_count() or 1)
+    limit = base_bytes + cores + MEMORY_PER_BYTE * largest
+    return min(limit, machine_bytes) if machine_bytes else limit
 
 
 def main() -> None:
@@ -128,15 +169,48 @@ def _answer(question: dict[str, Any], answers: BinaryIO) -> None:
         config=ModelConfig.FromString(question["config"]),
         digest=question["digest"],
     )
+    limit = memory_limit(version, question["memory_bytes"], question["machine_bytes"])
     try:
-        _send(answers, {"config": complete_version(version, rules).SerializeToString()})
+        with _memory_limited(limit):
+            answer: dict[str, Any]
+            if question["asked"] == Asked.CODE:
+                answer = {"uses": [list(use) for use in code_of(version)]}
+            else:
+                answer = {"config": complete_version(version, rules).SerializeToString()}
     except (BackendError, RepositoryError, OSError) as error:
-        _send(answers, {"error": str(error)})
+        answer = {"error": f"{error}{_memory_taken(limit)}"}
+    except MemoryError:
+        answer = {"error": f"{where(version)}: out of memory{_memory_taken(limit)}"}
     except Exception as error:
         cause = f"{type(error).__name__}: {error}"
         _send(answers, {"bug": f"{where(version)}: checking it failed ({cause}). This is a bug."})
         raise
+    _send(answers, answer)
     signal.alarm(0)
+
+
+@contextmanager
+def _memory_limited(limit: int) -> Iterator[None]:
+    """Inside, allocations beyond `limit` bytes fail."""
+    before, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    soft = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (before, hard))
+
+
+def _memory_taken(limit: int) -> str:
+    """A hint for an error that may come from the limit; libraries name other reasons. They double
+    what they have, so that an allocation fails well below it."""
+    taken = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    if taken < limit // 4:
+        return ""
+    return (
+        f" (checking took {taken} bytes of memory, and may take {limit}: 4 GiB and 8 times its "
+        "largest file, or the machine's memory where that is less)"
+    )
 
 
 def _send(answers: BinaryIO, answer: dict[str, Any]) -> None:

@@ -15,8 +15,9 @@ from repository.errors import RepositoryError
 from repository.model import ModelFolder, ModelVersion
 from server.fleet.loading import Built, Loader
 from server.fleet.placement import describe
-from server.fleet.plan import Change, basis_of
-from server.fleet.resident import Failure, Occupant, Resident
+from server.fleet.plan import Basis, Change, basis_of
+from server.fleet.resident import Occupant, Resident
+from server.fleet.shortage import shortage_of
 
 _log = logging.getLogger(__name__)
 
@@ -25,8 +26,14 @@ class Exchange:
     """Replaces what serves of a model. `publish(resident)` makes new requests see the result."""
 
     def __init__(
-        self, loader: Loader, publish: Callable[[Resident], None], drain_secs: float
+        self,
+        loader: Loader,
+        publish: Callable[[Resident], None],
+        drain_secs: float,
+        shown: Callable[[str], str] = str,
     ) -> None:
+        """`shown` makes of a reason what clients may see."""
+        self._shown = shown
         self._loader = loader
         self._publish = publish
         self._drain_secs = drain_secs
@@ -46,7 +53,7 @@ class Exchange:
         failed = {number: one for number, one in made.items() if not isinstance(one, Built)}
         basis = {version.number: basis_of(folder, version) for version in change.load}
         for number, error in failed.items():
-            resident.failed[number] = Failure(basis[number], _reason(resident, number, error))
+            self._fail(resident, number, basis[number], error)
         if resident.folder is None or (failed and change.atomic):
             resident.dropped.update({number: basis[number] for number in built})
             self._discard(built.values())
@@ -94,7 +101,9 @@ class Exchange:
         ]
         for number, occupant in new.items():
             resident.serving[number] = occupant
+            resident.has_served = True
             resident.failed.pop(number, None)
+            resident.tries.pop(number, None)
             resident.unloaded.discard(number)
             _log.info(
                 "%s %d: READY in %.2f s, %s",
@@ -129,12 +138,27 @@ class Exchange:
         try:
             await self._loader.resize(occupant.built, version)
         except (BackendError, RepositoryError) as error:
-            resident.failed[number] = Failure(basis, _reason(resident, number, error))
+            self._fail(resident, number, basis, error)
             return
         resident.failed.pop(number, None)
         if resident.serving.get(number) is occupant:
             resident.serving[number] = Occupant(occupant.built, basis)
         _log.info("%s %d: resized to %s", resident.name, number, describe(occupant.built.devices))
+
+    def _fail(self, resident: Resident, number: int, basis: Basis, error: Exception) -> None:
+        """Note the failure in words, and log it once."""
+        ours = isinstance(error, BackendError | RepositoryError)
+        known = ours or bool(shortage_of(error))
+        kind = "" if ours else f"{type(error).__name__}: "
+        reason = f"{kind}{error}" if known else f"{kind}{error}. This is a bug."
+        failure = resident.fail(number, basis, error, self._shown(reason))
+        _log.error(
+            "%s %d: FAILED: %s",
+            resident.name,
+            number,
+            failure.reason,
+            exc_info=None if known else error,
+        )
 
     def _discard(self, built: Iterable[Built]) -> None:
         for one in built:
@@ -151,14 +175,3 @@ def _outcome(task: "asyncio.Task[Built]") -> Built | Exception:
     if error is None:
         return task.result()
     return error if isinstance(error, Exception) else RuntimeError(repr(error))
-
-
-def _reason(resident: Resident, number: int, error: Exception) -> str:
-    """The failure in words, logged once here."""
-    if isinstance(error, BackendError | RepositoryError):
-        reason = str(error)
-        _log.error("%s %d: FAILED: %s", resident.name, number, reason)
-    else:
-        reason = f"{type(error).__name__}: {error}. This is a bug."
-        _log.error("%s %d: FAILED: %s", resident.name, number, reason, exc_info=error)
-    return reason

@@ -7,7 +7,7 @@ Each model is changed by one task of its own: `server.fleet.plan` decides what t
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,18 +15,34 @@ from typing import Protocol
 
 from repository.errors import BadModel, RepositoryError
 from repository.model import Snapshot
-from server.errors import Internal, InvalidRequest, ModelLoadFailed, NotReady, UnknownModel
+from server.errors import Internal, InvalidRequest, ModelLoadFailed, NotReady
 from server.fleet.abandon import work_or_undo
+from server.fleet.client_paths import client_paths
 from server.fleet.exchange import Exchange
+from server.fleet.load_errors import (
+    NOWHERE,
+    check_name,
+    load_failed_text,
+    poll_failed,
+    unknown,
+)
 from server.fleet.loading import Loader
 from server.fleet.override_files import OverrideFiles
 from server.fleet.plan import default_version
 from server.fleet.resident import Failure, Resident
 from server.overrides import Override
+from server.routing.effective import NOT_LOADED, TargetState
 from server.served import MemoryRow, Served, State, VersionRow
 from server.settings.table import Settings
 
+MOST_REMOVED = 10_000
+"""Names of models remembered that served and are gone: requests for them are told so."""
+
 _log = logging.getLogger(__name__)
+
+
+def _nobody() -> None:
+    """Where nobody asks when something has changed."""
 
 
 class Source(Protocol):
@@ -39,9 +55,19 @@ class Source(Protocol):
 class Fleet:
     """The models of one server (implements `dataplane.Models`); all on the loop's thread."""
 
-    def __init__(self, loader: Loader, repository: Source, settings: Settings) -> None:
-        self.memory = loader.memory
-        self._exchange = Exchange(loader, self._publish, settings.exit_timeout_secs)
+    def __init__(
+        self,
+        loader: Loader,
+        repository: Source,
+        settings: Settings,
+        changed: Callable[[], None] = _nobody,
+    ) -> None:
+        """`changed` is called when other versions serve, or one could not be loaded; in the turn
+        of the loop in which that is so."""
+        self.memory, self._code_of = loader.memory, loader.code_of
+        self._shown = client_paths(settings)
+        self._changed = changed
+        self._exchange = Exchange(loader, self._publish, settings.exit_timeout_secs, self._shown)
         self._repository = repository
         self._settings = settings
         self._explicit = settings.model_control_mode == "explicit"
@@ -49,9 +75,13 @@ class Fleet:
         self._table: dict[str, dict[int | None, Served]] = {}
         self._residents: dict[str, Resident] = {}
         self._delivered: frozenset[str] = frozenset()
+        self._retries: set[Failure] = set()
+        self._removed: dict[str, None] = {}
         self._started = False
         self._closing = False
-        self._files = OverrideFiles(settings.state_dir, settings.model_repository)
+        self._files = OverrideFiles(
+            settings.state_dir, settings.model_repository, settings.allow_code_in_load_requests
+        )
         self._turns = asyncio.Lock()  # loads look at the files one after another
 
     # asked by the doors
@@ -65,7 +95,7 @@ class Fleet:
                 return served
         resident = self._residents.get(name)
         if resident is None:
-            raise UnknownModel(f"Request for unknown model: '{name}' is not found")
+            raise unknown(name, name in self._removed)
         raise resident.absence(version)
 
     def served(self) -> Sequence[Served]:
@@ -80,6 +110,15 @@ class Fleet:
 
     def memory_rows(self) -> Sequence[MemoryRow]:
         return self.memory.rows()
+
+    def target_state(self, name: str, version: int) -> TargetState:
+        """Whether requests may be sent to a version; 0: to the model, without naming one."""
+        if not version and (versions := self._table.get(name)) is not None:
+            version = versions[None].version.number
+        resident = self._residents.get(name)
+        if resident is None:
+            return TargetState(False, not self._started, NOT_LOADED)
+        return resident.target_state(version, not self._started)
 
     def ready(self) -> bool:
         """After the initial load; when strict, only while every wanted model can answer."""
@@ -100,7 +139,7 @@ class Fleet:
         with the reason, or when the load took too long; it goes on then.
         """
         self._require_explicit()
-        _check_name(name)
+        check_name(name)
         limit_s = self._longest_load_s()
         try:
             async with asyncio.timeout(limit_s):
@@ -113,17 +152,17 @@ class Fleet:
                 "index tells how it ends (see --model-load-timeout-secs, --check-timeout-secs)"
             ) from None
         except (RepositoryError, OSError) as error:
-            raise Internal(f"failed to load '{name}', {error}") from error
+            raise Internal(f"{poll_failed(name)}: {self._shown(str(error))}") from error
         if resident.problem:
-            raise Internal(f"failed to load '{name}', {resident.problem}")
+            raise Internal(f"{poll_failed(name)}: {resident.problem}")
         if resident.failed:
-            raise ModelLoadFailed(_load_failed_text(name, resident.failed))
+            raise ModelLoadFailed(load_failed_text(name, resident.failed))
 
     async def _begin_load(self, name: str, override: Override | None) -> Resident:
         """Look at the files, in the order of asking, and aim the model at what is there."""
         async with self._turns:
             if override is not None:
-                work = partial(self._files.read, name, override)
+                work = partial(self._files.read, name, override, self._code_of())
                 folder = await work_or_undo(work, self._files.drop)
                 self._files.keep(folder)
                 resident = self._named(name)
@@ -133,7 +172,7 @@ class Fleet:
                 return resident
             snapshot = await asyncio.to_thread(self._repository.snapshot)
             if name not in snapshot.models and name not in snapshot.problems:
-                raise BadModel(self._nowhere())
+                raise BadModel(NOWHERE)
             resident = self._named(name)
             self._aim(resident, snapshot)
             return resident
@@ -181,10 +220,6 @@ class Fleet:
                 "explicit model load / unload is not allowed if polling is enabled"
             )  # Triton says the same in mode none
 
-    def _nowhere(self) -> str:
-        roots = ", ".join(str(root) for root in self._settings.model_repository)
-        return f"no such model in the repository {roots}"
-
     # told by the app
 
     async def start(self, snapshot: Snapshot) -> list[VersionRow]:
@@ -214,11 +249,13 @@ class Fleet:
     def _follow_explicitly(self, resident: Resident, snapshot: Snapshot) -> None:
         """Of a model that came by git, all; of another one only what is referred to."""
         name = resident.name
-        folder = snapshot.models.get(name)
+        folder, problem = snapshot.models.get(name), snapshot.problems.get(name, "")
         if name in snapshot.delivered:
             self._aim(resident, snapshot)
             return
-        resident.see(folder, snapshot.problems.get(name, ""))
+        resident.see(folder, problem)
+        if problem and resident.serving:
+            return
         pins = folder.pins if folder is not None else ()
         if name in self._names:
             resident.pin(pins)
@@ -259,6 +296,14 @@ class Fleet:
         await self._exchange.idle()
         await self._files.close()
 
+    def unfinished(self) -> list[str]:
+        """The versions that load, serve or drain, in words; from any thread."""
+        return [
+            f"model '{row.name}' version {row.version} is {row.state}"
+            for row in self.rows()
+            if row.state in (State.LOADING, State.READY, State.DRAINING)
+        ]
+
     def _tasks(self) -> list["asyncio.Task[None]"]:
         return [one.task for one in self._residents.values() if one.task is not None]
 
@@ -274,10 +319,11 @@ class Fleet:
             resident.see(folder, problem)
         else:
             if self._explicit and folder is None and not problem:
-                problem = self._nowhere()
-            if problem and problem != resident.problem:
+                problem = NOWHERE
+            shown = self._shown(problem)
+            if problem and shown != resident.problem:
                 _log.error("%s: %s", name, problem)
-            resident.aim(folder, problem)
+            resident.aim(folder, shown)
         self._change(resident)
 
     def _change(self, resident: Resident) -> None:
@@ -301,13 +347,33 @@ class Fleet:
                 await self._exchange.carry_out(resident, resident.changing, change)
         finally:
             resident.task = resident.changing = None
+            self._plan_retries(resident)
             self._forget_if_gone(resident)
             self._tidy()
+            self._changed()
+
+    def _plan_retries(self, resident: Resident) -> None:
+        """Try loads that lacked something again when there may be enough of it."""
+        for number, failure in resident.failed.items():
+            if failure.pause_s is not None and failure not in self._retries:
+                self._retries.add(failure)
+                later = asyncio.get_running_loop().call_later
+                later(failure.pause_s, self._retry, resident, number, failure)
+
+    def _retry(self, resident: Resident, number: int, failure: Failure) -> None:
+        self._retries.discard(failure)
+        if not self._closing and resident.forget(number, failure):
+            _log.info("%s %d: tried again", resident.name, number)
+            self._change(resident)
 
     def _publish(self, resident: Resident) -> None:
         """Let new requests see what serves now, and nothing else."""
         self._forget_if_gone(resident)
         self._tidy()
+        self._tabulate(resident)
+        self._changed()
+
+    def _tabulate(self, resident: Resident) -> None:
         default = default_version(resident.folder, resident.serving)
         if default is None:
             self._table.pop(resident.name, None)
@@ -325,22 +391,10 @@ class Fleet:
             self._files.keep_only(used)
 
     def _forget_if_gone(self, resident: Resident) -> None:
-        if resident.gone:
-            self._residents.pop(resident.name, None)
-
-
-def _check_name(name: str) -> None:
-    if not name:
-        raise InvalidRequest("Model name cannot be empty. Please enter a valid name to deploy.")
-    if "/" in name or "\\" in name or "\0" in name or name in (".", ".."):
-        raise InvalidRequest(
-            f"invalid model name '{name}', model name must not contain path traversal characters"
-        )
-
-
-def _load_failed_text(name: str, failed: Mapping[int, Failure]) -> str:
-    states = " ".join(
-        f"version {number} is at UNAVAILABLE state: Internal: {failure.reason};"
-        for number, failure in sorted(failed.items())
-    )
-    return f"load failed for model '{name}': {states}"
+        if not resident.gone:
+            return
+        self._residents.pop(resident.name, None)
+        if resident.has_served:
+            self._removed[resident.name] = None
+            if len(self._removed) > MOST_REMOVED:
+                del self._removed[next(iter(self._removed))]

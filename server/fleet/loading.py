@@ -14,7 +14,8 @@ from typing import NamedTuple, Protocol
 
 from backends.errors import BackendError, LoadFailed
 from backends.footprint import measured_bytes
-from backends.registry import runtime_of
+from backends.limits import execution_limit
+from backends.registry import runtime_for
 from backends.seam import Device, Instance
 from repository.errors import RepositoryError
 from repository.model import ModelConfig, ModelVersion
@@ -22,13 +23,22 @@ from schedulers.build import build as build_scheduler
 from schedulers.build import build_language
 from schedulers.cache import ResponseCache
 from schedulers.cores import CoreTokens
-from schedulers.counters import Counters
+from schedulers.counters import Counters, counters_of
 from schedulers.seam import Scheduler
 from server.fleet.abandon import work_or_undo
 from server.fleet.check import Checker
+from server.fleet.confine import Confiner
 from server.fleet.memory import Held, Memory, device_name
-from server.fleet.placement import Placement, asks_for_gpu, place, visible_gpus
-from server.fleet.prepare import Parts, close_all, prepare
+from server.fleet.override_code import CodeOf, asked_of
+from server.fleet.placement import (
+    Placement,
+    asks_for_gpu,
+    place,
+    resolve,
+    visible_gpus,
+    with_groups,
+)
+from server.fleet.prepare import Parts, Timeouts, close_all, prepare
 from server.served import Served
 from server.settings.table import Settings
 
@@ -38,18 +48,20 @@ _log = logging.getLogger(__name__)
 class FleetScheduler(Scheduler, Protocol):
     """A scheduler whose instances may change in place."""
 
-    def resize(self, instances: Sequence[Instance]) -> None:
-        """Run on exactly these from now on; the others are closed when they are done."""
+    async def resize(self, instances: Sequence[Instance], until_ns: int) -> None:
+        """Run on exactly these from now on; return when the others are closed: when they are done,
+        or `time.monotonic_ns` passes `until_ns`."""
 
 
 @dataclass(slots=True, eq=False)
 class Built:
-    """A version ready to serve, its scheduler, the device of each of its instances, and the memory
-    it `held` of what the server's `memory` has."""
+    """A version ready to serve, its scheduler, device and name of each of its instances, and the
+    memory it `held` of what the server's `memory` has."""
 
     served: Served
     scheduler: FleetScheduler
     devices: tuple[Device, ...]
+    names: tuple[str, ...]
     held: Held
     memory: Memory
 
@@ -73,14 +85,29 @@ class Prepared(NamedTuple):
 class Loader:
     """Builds versions, `settings.model_load_thread_count` at a time; on the loop's thread."""
 
-    def __init__(self, checker: Checker, tokens: CoreTokens, settings: Settings) -> None:
+    def __init__(
+        self,
+        checker: Checker,
+        tokens: CoreTokens,
+        settings: Settings,
+        confiner: Confiner | None = None,
+    ) -> None:
+        """`confiner`: says what workers may do; without one they may do what this process may."""
         self._checker = checker
         self._tokens = tokens
         self._settings = settings
+        self._timeouts = Timeouts(
+            settings.model_load_timeout_secs, settings.model_execute_timeout_secs
+        )
+        self._confiner = confiner
         self._gpus = visible_gpus()
         self.memory = Memory(settings.memory_budgets)
         self._cache = ResponseCache(settings.cache_bytes) if settings.cache_bytes else None
         self._slots = asyncio.Semaphore(settings.model_load_thread_count)
+
+    def code_of(self) -> CodeOf:
+        """The checker's answers, for other threads."""
+        return asked_of(self._checker)
 
     async def build(self, version: ModelVersion) -> Built:
         """Load and warm a version, again if it fails and the settings allow for retries.
@@ -103,10 +130,9 @@ class Loader:
     async def _build(self, version: ModelVersion) -> Built:
         began = time.monotonic()
         config = await self._checker.complete(version)
-        completed = replace(version, config=config)
-        prepared = await self._load(completed, self._options(config))
+        prepared = await self._load(version, self._options(config))
         parts = prepared.parts
-        counters = Counters()
+        counters = counters_of(config)
         scheduler = self._scheduler(parts, counters)
         served = Served(
             version=parts.version,
@@ -118,7 +144,8 @@ class Loader:
             language=parts.language,
         )
         self.memory.loaded(prepared.held, parts.devices, prepared.measured, scheduler)
-        return Built(served, scheduler, tuple(parts.devices), prepared.held, self.memory)
+        devices, names = tuple(parts.devices), tuple(parts.names)
+        return Built(served, scheduler, devices, names, prepared.held, self.memory)
 
     def _scheduler(self, parts: Parts, counters: Counters) -> FleetScheduler:
         if parts.language is not None:
@@ -130,6 +157,7 @@ class Loader:
             self._tokens,
             self._settings.default_max_queue_size,
             self._cache,
+            execution_limit(parts.version, self._timeouts.execute),
         )
 
     async def resize(self, built: Built, written: ModelVersion) -> None:
@@ -139,29 +167,33 @@ class Loader:
         changes nothing then.
         """
         served = built.served
-        version = replace(served.version, config=_with_groups(served.version.config, written))
-        wanted = self._options(version.config)[0]
-        keep, missing = difference(wanted, built.devices)
+        config = self._options(with_groups(served.version.config, written.config))[0]
+        version = replace(served.version, config=config)
+        ready = [instance.ready for instance in served.instances]
+        wanted = place(config, self._settings.cores)
+        keep, missing = difference(wanted, built.devices, built.names, ready)
         instances = [served.instances[index] for index in keep]
         devices = [built.devices[index] for index in keep]
+        names = [built.names[index] for index in keep]
         if missing:
             prepared = await self._prepare(version, missing)
             self.memory.add(built.held, prepared.held)
             instances += prepared.parts.instances
             devices += prepared.parts.devices
-        built.scheduler.resize(instances)
-        self.memory.resized(built.held, devices)
-        built.devices = tuple(devices)
+            names += prepared.parts.names
+        built.devices, built.names = tuple(devices), tuple(names)
         served.instances = tuple(instances)
         served.version = version
+        patience_ns = int(self._settings.exit_timeout_secs * 1e9)
+        await built.scheduler.resize(instances, time.monotonic_ns() + patience_ns)
+        self.memory.resized(built.held, devices)
 
-    async def _load(
-        self, version: ModelVersion, options: Sequence[Sequence[Placement]]
-    ) -> Prepared:
-        """By the first of the placement options that works. Raises the last one's LoadFailed."""
-        for placements in options[:-1]:
+    async def _load(self, version: ModelVersion, options: Sequence[ModelConfig]) -> Prepared:
+        """By the first of the configs that works. Raises the last one's LoadFailed."""
+        cores = self._settings.cores
+        for config in options[:-1]:
             try:
-                return await self._prepare(version, placements)
+                return await self._prepare(replace(version, config=config), place(config, cores))
             except LoadFailed as error:
                 _log.warning(
                     "%s version %d cannot use the GPU, falling back to the CPU: %s",
@@ -169,7 +201,8 @@ class Loader:
                     version.number,
                     error,
                 )
-        return await self._prepare(version, options[-1])
+        config = options[-1]
+        return await self._prepare(replace(version, config=config), place(config, cores))
 
     async def _prepare(self, version: ModelVersion, placements: Sequence[Placement]) -> Prepared:
         """Memory first, then the load on a thread. Whatever way it fails, both are returned: at
@@ -189,7 +222,9 @@ class Loader:
 
     def _work(self, version: ModelVersion, placements: Sequence[Placement], held: Held) -> Prepared:
         try:
-            parts = prepare(version, placements)
+            confiner = self._confiner
+            confined = confiner.confinement_of(version) if confiner is not None else None
+            parts = prepare(version, placements, self._timeouts, confined)
         except BaseException:
             self.memory.release_soon(held)
             raise
@@ -203,33 +238,50 @@ class Loader:
         close_all(prepared.parts.instances)
         self.memory.release_soon(prepared.held)
 
-    def _options(self, config: ModelConfig) -> list[tuple[Placement, ...]]:
-        """Placements to try in order: what is best here, then the CPU if that is allowed."""
-        runtime = runtime_of(config.backend)
-        best = place(config, runtime, self._settings.cores, self._gpus)
+    def _options(self, config: ModelConfig) -> list[ModelConfig]:
+        """Configs with resolved instance groups to try in order: what is best here, then the CPU
+        if that is allowed."""
+        runtime = runtime_for(config)
+        best = resolve(config, runtime, self._settings.cores, self._gpus)
         if asks_for_gpu(config):
             return [best]
-        on_cpu = place(config, runtime, self._settings.cores, ())
+        on_cpu = resolve(config, runtime, self._settings.cores, ())
         return [best] if best == on_cpu else [best, on_cpu]
 
 
 def difference(
-    wanted: Sequence[Placement], present: Sequence[Device]
+    wanted: Sequence[Placement],
+    present: Sequence[Device],
+    names: Sequence[str],
+    ready: Sequence[bool] = (),
 ) -> tuple[list[int], list[Placement]]:
-    """Indexes of `present` that stay, and what is missing from `wanted` beside them."""
+    """Indexes of `present` that stay, and what is missing from `wanted` beside them.
+
+    Those that are `ready` stay before those that are being restarted; all are where it is empty.
+    They keep their `names`; what is missing gets wanted names that none of them has.
+
+    An instance that is where one is wanted stays with the threads it has: their number depends on
+    how many share the cores, and to change it is to load the model anew.
+    """
     keep: list[int] = []
-    missing: list[Placement] = []
-    for device, count in wanted:
-        here = [i for i, one in enumerate(present) if one == device and i not in keep][:count]
+    lacking: list[tuple[Placement, int]] = []
+    for placement in wanted:
+        place = (placement.device.kind, placement.device.index)
+        there = [i for i, one in enumerate(present) if (one.kind, one.index) == place]
+        there.sort(key=lambda i: bool(ready) and not ready[i])
+        here = [i for i in there if i not in keep][: len(placement.names)]
         keep += here
-        if len(here) < count:
-            missing.append(Placement(device, count - len(here)))
-    return keep, missing
+        if len(here) < len(placement.names):
+            lacking.append((placement, len(placement.names) - len(here)))
+    kept = {names[index] for index in keep}
+    return keep, _named(lacking, [n for one in wanted for n in one.names if n not in kept])
 
 
-def _with_groups(completed: ModelConfig, written: ModelVersion) -> ModelConfig:
-    config = ModelConfig()
-    config.CopyFrom(completed)
-    del config.instance_group[:]
-    config.instance_group.extend(written.config.instance_group)
-    return config
+def _named(lacking: Sequence[tuple[Placement, int]], free: list[str]) -> list[Placement]:
+    """So many instances of each placement, with names that are free, its own first."""
+    missing: list[Placement] = []
+    for (device, own), count in lacking:
+        free = [name for name in free if name in own] + [name for name in free if name not in own]
+        missing.append(Placement(device, tuple(free[:count])))
+        free = free[count:]
+    return missing

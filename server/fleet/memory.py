@@ -84,8 +84,8 @@ class Memory:
     async def take(self, version: ModelVersion, placements: Sequence[Placement]) -> Held:
         """Have memory granted for instances of a completed version. Raises LoadFailed."""
         wants = []
-        for device, count in placements:
-            name = device_name(device)
+        for device, names in placements:
+            name, count = device_name(device), len(names)
             need = await asyncio.to_thread(need_of, version, count, name)
             wants.append(Want(name, count, need))
         try:

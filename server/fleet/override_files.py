@@ -17,7 +17,9 @@ from pathlib import Path
 
 from repository.errors import BadModel
 from repository.model import ModelFolder
-from repository.override import overridden, parse_json
+from repository.override import as_written, overridden, parse_json
+from repository.private import make_folder, write
+from server.fleet.override_code import CodeOf, refuse_new_code
 from server.overrides import FILE, Override
 
 MOST_FILES = 1000
@@ -29,7 +31,8 @@ class OverrideFiles:
     """Owns the folder. `sweep`, `read` and `drop` block and may run on any thread; everything else
     belongs to the loop."""
 
-    def __init__(self, state_dir: Path, roots: Sequence[Path]) -> None:
+    def __init__(self, state_dir: Path, roots: Sequence[Path], allow_code: bool = False) -> None:
+        self._allow_code = allow_code
         self._shelf = state_dir.absolute() / "overrides"
         self._roots = roots
         self._kept: set[Path] = set()
@@ -46,8 +49,9 @@ class OverrideFiles:
             for folder in self._shelf.iterdir():
                 _remove_if_abandoned(folder)
 
-    def read(self, name: str, override: Override) -> ModelFolder:
-        """The model under `override`, its files written if it brought some.
+    def read(self, name: str, override: Override, code_of: CodeOf) -> ModelFolder:
+        """The model under `override`, its files written if it brought some; `code_of` tells what
+        each version would run.
 
         Hand the result to `keep` or to `drop`. Raises BadModel and ConfigError for an override
         that cannot be followed, OSError when its files cannot be written.
@@ -59,16 +63,24 @@ class OverrideFiles:
             )
         config = parse_json(override.config)
         if not override.files:
-            return overridden(self._roots, name, config)
+            found = overridden(self._roots, name, config)
+            self._check_code(found, as_written(self._roots, name), code_of)
+            return found
         _check_files(override.files)
         root = Path(tempfile.mkdtemp(dir=self._folder()))
         try:
             for path, content in override.files.items():
                 _write(root / name / path, content)
-            return overridden((root,), name, config)
+            found = overridden((root,), name, config, sealed=True)
+            self._check_code(found, None, code_of)
+            return found
         except BaseException:
             _remove(root)
             raise
+
+    def _check_code(self, found: ModelFolder, own: ModelFolder | None, code_of: CodeOf) -> None:
+        if not self._allow_code:
+            refuse_new_code(found, own, code_of)
 
     def drop(self, folder: ModelFolder) -> None:
         """Nobody will use what `read` made."""
@@ -166,7 +178,7 @@ def _check_files(files: Mapping[str, bytes]) -> None:
 
 def _write(path: Path, content: bytes) -> None:
     """Its mtime is made from its content, so that the same files again are no change."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
+    make_folder(path.parent)
+    write(path, content)
     stamp_ns = int.from_bytes(sha256(content).digest()[:7])
     os.utime(path, ns=(stamp_ns, stamp_ns))

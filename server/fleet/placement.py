@@ -3,9 +3,10 @@
 The rules are written down for operators in `docs/instances.md`.
 """
 
+import itertools
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,32 +25,67 @@ _Group = pb.ModelInstanceGroup
 
 
 class Placement(NamedTuple):
-    """How many instances on one device."""
+    """The instances on one device, by name."""
 
     device: Device
-    instances: int
+    names: tuple[str, ...]
 
 
-def place(
+def resolve(
     config: ModelConfig, runtime: Runtime, cores: int, gpus: tuple[int, ...]
-) -> tuple[Placement, ...]:
-    """Where the instances of a completed config go, on a machine with these cores and GPUs.
+) -> ModelConfig:
+    """A copy of a completed config whose instance groups say all: name, kind, count and gpus, on a
+    machine with these cores and GPUs. Names as Triton gives them (its NormalizeInstanceGroup).
 
     Raises LoadFailed when the config asks for a GPU this machine does not have.
     """
-    groups = [group for group in config.instance_group if not group.passive]
-    if not groups:
-        return _unasked(config, runtime, cores, gpus)
-    on_cpu = sum(max(1, group.count) for group in groups if not _devices(config, group, gpus))
-    threads = max(1, cores // max(1, on_cpu))
+    resolved = ModelConfig()
+    resolved.CopyFrom(config)
+    if not any(not group.passive for group in config.instance_group):
+        resolved.instance_group.append(_default_group(config, runtime, cores, gpus))
+    for index, group in enumerate(resolved.instance_group):
+        group.name = group.name or f"{config.name}_{index}"
+        group.count = max(1, group.count)
+        if group.passive:
+            continue
+        group.gpus[:] = _devices(config, group, gpus)
+        if group.kind != _Group.KIND_MODEL:
+            group.kind = _Group.KIND_GPU if group.gpus else _Group.KIND_CPU
+    return resolved
+
+
+def place(resolved: ModelConfig, cores: int) -> tuple[Placement, ...]:
+    """Where the instances of a config with resolved groups go. Instances on the CPU share the
+    cores.
+
+    An instance is named after its group and counted, as in Triton; but no name is given twice,
+    where groups have the same name, or one has several GPUs.
+    """
+    groups = [group for group in resolved.instance_group if not group.passive]
+    threads = max(1, cores // max(1, sum(group.count for group in groups if not group.gpus)))
+    taken: set[str] = set()
     placed: list[Placement] = []
     for group in groups:
-        count = max(1, group.count)
-        devices = _devices(config, group, gpus)
-        placed += [Placement(Device("cuda", gpu, 1), count) for gpu in devices]
-        if not devices:
-            placed.append(Placement(Device("cpu", 0, threads), count))
+        devices = [Device("cuda", gpu, 1) for gpu in group.gpus] or [Device("cpu", 0, threads)]
+        for device in devices:
+            names = _free_names(group, taken)
+            taken.update(names)
+            placed.append(Placement(device, names))
     return tuple(placed)
+
+
+def _free_names(group: pb.ModelInstanceGroup, taken: Set[str]) -> tuple[str, ...]:
+    numbered = (f"{group.name}_{number}" for number in itertools.count())
+    return tuple(itertools.islice((name for name in numbered if name not in taken), group.count))
+
+
+def with_groups(config: ModelConfig, source: ModelConfig) -> ModelConfig:
+    """A copy of `config` with the instance groups of `source`."""
+    made = ModelConfig()
+    made.CopyFrom(config)
+    del made.instance_group[:]
+    made.instance_group.extend(source.instance_group)
+    return made
 
 
 def asks_for_gpu(config: ModelConfig) -> bool:
@@ -61,14 +97,14 @@ def asks_for_gpu(config: ModelConfig) -> bool:
     )
 
 
-def _unasked(
+def _default_group(
     config: ModelConfig, runtime: Runtime, cores: int, gpus: tuple[int, ...]
-) -> tuple[Placement, ...]:
+) -> pb.ModelInstanceGroup:
+    """The group of a config without any; Triton names it after the model."""
     if gpus and config.backend in CUDA_BACKENDS:
-        return tuple(Placement(Device("cuda", gpu, 1), 1) for gpu in gpus)
-    if runtime.per_core:
-        return (Placement(Device("cpu", 0, 1), cores),)
-    return (Placement(Device("cpu", 0, cores), 1),)
+        return _Group(name=config.name, kind=_Group.KIND_GPU, count=1, gpus=gpus)
+    count = cores if runtime.per_core else 1
+    return _Group(name=config.name, kind=_Group.KIND_CPU, count=count)
 
 
 def _devices(

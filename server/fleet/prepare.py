@@ -3,19 +3,28 @@
 Called by `server.fleet.loading`, which gives the parts a scheduler on the event loop.
 """
 
-from collections.abc import Iterable, Sequence
+import os
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from backends.errors import LoadFailed
-from backends.loading import load
+from backends.host.instance import HostedInstance
+from backends.host.process import WORKER
+from backends.limits import execution_limit
+from backends.loading import Start, load
 from backends.registry import runtime_of
-from backends.seam import Device, Instance, Loaded
+from backends.seam import Device, Instance
 from repository.findings import reason
 from repository.model import ModelVersion
 from repository.normalise import normalise, validate_complete
-from server.fleet.placement import Placement
+from repository.plain_files import open_plain
+from repository.sandbox.confinement import Confinement
+from server.fleet.placement import Placement, with_groups
 from server.fleet.warmup import warm
 from server.signature import Signature, compile_signature
 
@@ -28,38 +37,58 @@ MAX_LABEL_BYTES = 16 << 20
 class Parts(NamedTuple):
     """A loaded and warmed version without a scheduler; `devices[i]` is where `instances[i]` is.
 
-    `language`: of a language model, whose instances are engines."""
+    `names`: theirs. `language`: of a language model, whose instances are engines."""
 
     version: ModelVersion
     signature: Signature
     instances: list[Instance]
     devices: list[Device]
+    names: list[str]
     language: "Language | None" = None
 
 
-def prepare(version: ModelVersion, placements: Sequence[Placement]) -> Parts:
-    """Load `version` where `placements` say; blocks. Raises LoadFailed; nothing is left behind."""
+class Timeouts(NamedTuple):
+    """Seconds that a load may take, and that an execution may go on without progress (0: any)."""
+
+    load: float
+    execute: float
+
+
+def prepare(
+    version: ModelVersion,
+    placements: Sequence[Placement],
+    timeouts: Timeouts,
+    confinement: Confinement | None = None,
+) -> Parts:
+    """Load `version`, whose instance groups are resolved, where `placements` say; blocks.
+    `confinement`: of its workers.
+
+    Worker processes that hang are ended at the timeouts; so this returns soon after them.
+    Raises LoadFailed; nothing is left behind.
+    """
+    start = _start_of(version, timeouts, confinement)
     labels = read_labels(version)
     steps = runtime_of(version.config.backend).steps
     language = _language(version) if steps else None
     instances: list[Instance] = []
     devices: list[Device] = []
     try:
-        for device, count in placements:
-            loaded = (
-                _load_engines(version, device, count) if steps else load(version, device, count)
-            )
+        for device, names in placements:
+            loaded = load(version, device, names, start)
             instances += loaded.instances
             devices += [device] * len(loaded.instances)
-            version = replace(version, config=normalise(loaded.config))
+            completed = with_groups(normalise(loaded.config), version.config)
+            version = replace(version, config=completed)
         _check_complete(version)
         signature = compile_signature(version.config, version.number, labels)
-        for instance in instances:
-            warm(version, signature, instance)
+        with _closed_after(timeouts.load, instances):
+            for instance in instances:
+                warm(version, signature, instance)
     except BaseException:
         close_all(instances)
         raise
-    return Parts(version, signature, instances, devices, language)
+    every = [name for placement in placements for name in placement.names]
+    return Parts(version, signature, instances, devices, every, language)
 
 
 def _language(version: ModelVersion) -> "Language":
@@ -68,10 +97,31 @@ def _language(version: ModelVersion) -> "Language":
     return read_language(version)
 
 
-def _load_engines(version: ModelVersion, device: Device, count: int) -> Loaded:
-    from schedulers.llm.instance import start_engine
+def _start_of(version: ModelVersion, timeouts: Timeouts, confinement: Confinement | None) -> Start:
+    if runtime_of(version.config.backend).steps:
+        from schedulers.llm.instance import start_engine  # what it reads with is an extra
 
-    return load(version, device, count, start_engine)
+        secs = timeouts.load
+        return partial(start_engine, load_timeout_secs=secs, confinement=confinement)
+    return partial(
+        HostedInstance,
+        load_timeout_secs=timeouts.load,
+        limit=execution_limit(version, timeouts.execute),
+        program=WORKER._replace(confinement=confinement),
+    )
+
+
+@contextmanager
+def _closed_after(secs: float, instances: Sequence[Instance]) -> Iterator[None]:
+    """End the workers if the block takes longer: a warm-up that hangs must not outlive its load."""
+    hosted = [one for one in instances if isinstance(one, HostedInstance)]
+    timer = threading.Timer(secs, close_all, (hosted,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def close_all(instances: Iterable[Instance]) -> None:
@@ -111,10 +161,11 @@ def _read_lines(version: ModelVersion, output: str, name: str) -> tuple[str, ...
     if path is None:
         raise LoadFailed(f"{where} leads out of the model's folder")
     try:
-        size = path.stat().st_size
-        if size > MAX_LABEL_BYTES:
-            raise LoadFailed(f"{where} has {size} bytes, at most {MAX_LABEL_BYTES} are read")
-        return tuple(path.read_text("utf-8").splitlines())
+        with open(open_plain(path), "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > MAX_LABEL_BYTES:
+                raise LoadFailed(f"{where} has {size} bytes, at most {MAX_LABEL_BYTES} are read")
+            return tuple(file.read(MAX_LABEL_BYTES).decode().splitlines())
     except OSError as error:
         raise LoadFailed(
             f"{where} cannot be read from the model's folder: {error.strerror}"

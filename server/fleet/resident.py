@@ -6,13 +6,13 @@ State without any doing: `server.fleet.fleet` changes it, on the loop's thread.
 import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
 from repository.model import ModelFolder, PinnedVersion
 from repository.policy import no_version_reason
-from server.dataplane import not_ready_text
-from server.errors import NotReady, ServingError, UnknownModel
+from server.errors import ModelLoading, NotReady, ServingError, UnknownModel
 from server.fleet.loading import Built
 from server.fleet.placement import describe
 from server.fleet.plan import (
@@ -24,9 +24,9 @@ from server.fleet.plan import (
     selected_versions,
     wanted_versions,
 )
-from server.served import State, VersionRow
-
-RESTARTING = "no live instance: its worker died and is being restarted"
+from server.fleet.shortage import MOST_TRIES, pause_s, shortage_of
+from server.routing.effective import NOT_LOADED, TargetState
+from server.served import RESTARTING, State, VersionRow, not_ready_text
 
 
 class Occupant(NamedTuple):
@@ -37,10 +37,13 @@ class Occupant(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """What could not be loaded from these digests, and why."""
+    """What could not be loaded from these digests, and why. `pause_s`: after which it is tried
+    again by itself, None for never; `tries` that have failed so far."""
 
     basis: Basis
     reason: str
+    pause_s: float | None = None
+    tries: int = 1
 
 
 class Resident:
@@ -58,6 +61,8 @@ class Resident:
         self.loading: set[int] = set()
         self.failed: dict[int, Failure] = {}
         self.dropped: dict[int, Basis] = {}
+        self.tries: dict[int, tuple[Basis, int]] = {}
+        self.has_served = False
         self.draining: list[tuple[int, Built]] = []
         self.unloaded: set[int] = set()
         self.changing: ModelFolder | None = None
@@ -106,8 +111,28 @@ class Resident:
             return {}
         return {n: basis_of(folder, version) for n, version in wanted_versions(folder).items()}
 
+    def fail(self, number: int, basis: Basis, error: Exception, reason: str) -> Failure:
+        """Note a load that failed; for want of a resource it is to be tried again."""
+        shortage = shortage_of(error)
+        known, tries = self.tries.get(number, (basis, 0))
+        tries = tries + 1 if known == basis else 1
+        pause = pause_s(tries) if shortage else None
+        if shortage:
+            self.tries[number] = (basis, tries)
+            reason += f" (for want of {shortage}; {_when(pause, tries)})"
+        self.failed[number] = failure = Failure(basis, reason, pause, tries)
+        return failure
+
+    def forget(self, number: int, failure: Failure) -> bool:
+        """Let the next change try this again; False when it is not what failed last."""
+        if self.failed.get(number) is not failure:
+            return False
+        del self.failed[number]
+        return True
+
     def forget_failures(self) -> None:
         """Let the next change try everything again: somebody asked for it."""
+        self.tries.clear()
         self.failed.clear()
         self.dropped.clear()
 
@@ -170,11 +195,27 @@ class Resident:
             self.name,
             number,
             State.READY if alive else State.FAILED,
-            reason if alive else RESTARTING,
+            reason if alive else built.served.not_ready_reason,
             built.served.version.config.backend,
             describe(built.devices),
             built.served.load_seconds,
         )
+
+    def target_state(self, version: int, starting: bool) -> TargetState:
+        """Whether requests may be sent to `version`. `starting`: the server still loads what it
+        begins with, so that nothing is known to be missing yet."""
+        occupant, failure = self.serving.get(version), self.failed.get(version)
+        if occupant is not None:
+            ready = occupant.built.served.ready
+            return TargetState(ready, not ready, "is ready" if ready else f"has {RESTARTING}")
+        if version in self.loading:
+            return TargetState(False, True, "is loading")
+        if failure is not None:
+            return TargetState(False, False, f"failed: {failure.reason}")
+        if self.problem:
+            return TargetState(False, False, f"cannot be loaded: {self.problem}")
+        coming = starting or (self.task is not None and version in self._wanted())
+        return TargetState(False, coming, NOT_LOADED)
 
     def absence(self, version: int | None) -> ServingError:
         """Why `version` (None: any) does not answer, in Triton's words and with the reason."""
@@ -182,17 +223,28 @@ class Resident:
         if not rows:
             return UnknownModel(f"Request for unknown model: '{self.name}' is not found")
         if version is None:
-            reasons = [_failure_text(row) for row in rows if row.state == State.FAILED]
             text = f"Request for unknown model: '{self.name}' has no available versions"
+            if self.loading:
+                return ModelLoading(text, f"version {max(self.loading)} is loading")
+            reasons = [_failure_text(row) for row in rows if row.state == State.FAILED]
             return UnknownModel(": ".join([text, "; ".join(reasons)] if reasons else [text]))
         for row in rows:
             if row.version == version:
                 text = not_ready_text(self.name, version)
+                if row.state == State.LOADING:
+                    return NotReady(text, f"version {version} is loading")
                 failed = row.state == State.FAILED
                 return NotReady(f"{text}: {row.reason}" if failed else text)
         return UnknownModel(
             f"Request for unknown model: '{self.name}' version {version} is not found"
         )
+
+
+def _when(pause: float | None, tries: int) -> str:
+    if pause is None:
+        return f"given up after {tries} tries; load it again when there is enough"
+    at = datetime.now(UTC) + timedelta(seconds=pause)
+    return f"try {tries} of {MOST_TRIES}, the next one at {at:%H:%M:%S} UTC"
 
 
 def _failure_text(row: VersionRow) -> str:

@@ -16,13 +16,15 @@ from backends.errors import BackendError, LoadFailed
 from backends.outlet import respond
 from backends.seam import Batch, Instance, Result
 from repository.model import ModelVersion
+from repository.plain_files import open_plain
 from repository.tensors import BY_CONFIG, Array
 from schedulers.request import InferRequest
 from server.admit import bytes_array, tensor_from_bytes
 from server.errors import InvalidRequest
-from server.signature import Signature
+from server.signature import Signature, TensorSpec
 
 MAX_SAMPLE_BYTES = 1 << 30
+_OBJECT_BYTES = 64
 
 
 def warm(version: ModelVersion, signature: Signature, instance: Instance) -> None:
@@ -70,6 +72,12 @@ def _batch(
     if missing:
         raise LoadFailed(f"{where} lacks required input(s) {sorted(missing)}")
     now_ns = time.monotonic_ns()
+    row_bytes = sum(array.nbytes for array in inputs.values())
+    if size * row_bytes > MAX_SAMPLE_BYTES:
+        raise LoadFailed(
+            f"{where} has batch_size {size} with rows of {row_bytes} bytes; together they may "
+            f"have {MAX_SAMPLE_BYTES}"
+        )
     members = [
         InferRequest(version.name, version.number, inputs, 1, None, now_ns, id="warmup")
         for _ in range(size)
@@ -96,7 +104,7 @@ def _tensor(
     fits = len(dims) == len(spec.dims) and all(
         got >= 0 and want in (-1, got) for want, got in zip(spec.dims, dims, strict=True)
     )
-    if not fits or prod(dims) * max(1, spec.itemsize) > MAX_SAMPLE_BYTES:
+    if not fits or prod(dims) * _element_bytes(spec) > MAX_SAMPLE_BYTES:
         raise LoadFailed(
             f"{where}: input '{name}' has dims {list(dims)}, the model takes {list(spec.dims)} "
             f"(and a sample at most {MAX_SAMPLE_BYTES} bytes)"
@@ -111,14 +119,22 @@ def _tensor(
     return _made_up(spec.dtype, shape, bool(given.random_data))
 
 
+def _element_bytes(spec: TensorSpec) -> int:
+    """Bytes an element takes while a sample is made: random numbers are drawn 8 bytes wide, and
+    one of BYTES is an object."""
+    return max(8, spec.itemsize) if spec.itemsize else _OBJECT_BYTES
+
+
 def _read(folder: Path, name: str, where: str) -> bytes:
     path = folder / name
     if not path.resolve().is_relative_to(folder.resolve()):
         raise LoadFailed(f"{where}: input_data_file '{name}' is outside the model's warmup folder")
     try:
-        if path.stat().st_size > MAX_SAMPLE_BYTES:
+        with open(open_plain(path), "rb") as file:
+            data = file.read(MAX_SAMPLE_BYTES + 1)
+        if len(data) > MAX_SAMPLE_BYTES:
             raise LoadFailed(f"{where}: input_data_file '{name}' exceeds {MAX_SAMPLE_BYTES} bytes")
-        return path.read_bytes()
+        return data
     except OSError as error:
         raise LoadFailed(
             f"{where}: cannot read input_data_file '{name}' from the model's warmup folder: "

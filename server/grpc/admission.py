@@ -6,8 +6,8 @@ token stays on the call as its `admission`; methods ask `authorise` when they kn
 
 from typing import Any
 
-from server.access.asks import RPCS, Ask
-from server.access.gate import Gate, public_name
+from server.access.asks import RPCS
+from server.access.gate import Gate
 from server.access.holder import Holder
 from server.dataplane import DataPlane
 from server.errors import ServingError
@@ -25,25 +25,16 @@ def recognised(gate: Gate, method: str, head: RequestHead) -> Holder | None:
     if not gate.watches or RPCS[method] is None:
         return None
     try:
-        holder = gate.recognise(_authorization(head))
-        if method != _STREAM:
-            gate.charge(holder)
+        shown = _authorization(head)
+        return gate.recognise(shown) if method == _STREAM else gate.admit(shown)
     except ServingError as error:
         raise failure(error, head.path) from error
-    return holder
 
 
 def holder_of(call: Exchange) -> Holder | None:
     """Whose token the call came with; None for anybody."""
     holder = call.admission
     return holder if isinstance(holder, Holder) else None
-
-
-def authorise(dataplane: DataPlane, holder: Holder | None, ask: Ask) -> None:
-    """Raises Forbidden."""
-    if holder is not None:
-        name = public_name(ask.name, dataplane.aliases)
-        dataplane.gate.authorise(holder, ask.action, name)
 
 
 def allowed(dataplane: DataPlane, method: str, answer: Answer) -> Answer:
@@ -53,7 +44,9 @@ def allowed(dataplane: DataPlane, method: str, answer: Answer) -> Answer:
         return answer
 
     async def ask(message: Any, call: Conversation) -> Any:
-        authorise(dataplane, holder_of(call), ask_of(message))
+        holder = holder_of(call)
+        if holder is not None:
+            dataplane.authorise(holder, *ask_of(message))
         return await answer(message, call)
 
     return ask

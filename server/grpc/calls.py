@@ -22,9 +22,10 @@ from server.errors import (
     is_ours,
     status_of,
 )
+from server.grpc.parsed_size import check_parsed_size
 from server.http2.call import Call
 from server.http2.conversation import Conversation, Converse
-from server.http2.service import Streaming, Unary
+from server.http2.service import Streaming
 from server.http2.status import CallFailed
 
 Answer = Callable[[Any, Conversation], Awaitable[Message]]
@@ -34,18 +35,6 @@ EXPECTED = (ServingError, SchedulingError, BackendError, RepositoryError)
 """What our own rooms raise; anything else is a bug and says so."""
 
 _log = logging.getLogger(__name__)
-
-
-def immediate(answer: Callable[[bytes, Call], None]) -> Unary:
-    """A method that reads its bytes itself, and answers now or when it is called back."""
-
-    def work(data: bytes, call: Call) -> None:
-        try:
-            answer(data, call)
-        except Exception as error:  # noqa: BLE001 - the porch: failure() logs what is our fault
-            refuse(call, error, call.head.path)
-
-    return Unary(work)
 
 
 def unary(kind: type[Message], answer: Answer) -> Streaming:
@@ -103,7 +92,8 @@ def failure(error: Exception, about: str) -> CallFailed:
 
 
 def parse(kind: type[Message], data: bytes) -> Any:
-    """The message in `data`. Raises InvalidRequest."""
+    """The message in `data`. Raises InvalidRequest, TooLarge."""
+    check_parsed_size(kind, data)
     try:
         return kind.FromString(data)
     except DecodeError as error:

@@ -1,6 +1,6 @@
 """Know a request again: clients send the same message over and over, but for the tensor's bytes.
 
-`server.grpc.door` asks here before it parses. What protobuf and the checks once said of a
+`server.grpc.unary` asks here before it parses. What protobuf and the checks once said of a
 message's head holds for every message with the same head, so a known one costs a lookup and a
 view: measured in a running server, 6.5 µs from bytes to request instead of 16, and a large tensor
 is not copied out of its message.
@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 from tritonclient.grpc import service_pb2 as pb
 
 from backends.seam import Tensors
-from schedulers.request import InferRequest
+from server.codec.form import InferBody
 from server.signature import Signature
 
 MAX_HEADS = 256
@@ -40,7 +40,7 @@ class Head:
     )
 
     def __init__(
-        self, message: pb.ModelInferRequest, like: InferRequest, signature: Signature, start: int
+        self, message: pb.ModelInferRequest, like: InferBody, signature: Signature, start: int
     ) -> None:
         self.model: str = message.model_name
         self.version: str = message.model_version
@@ -57,20 +57,10 @@ class Head:
             return self
         return next((one for one in self.others if one.signature is signature), None)
 
-    def request(self, data: bytes, arrived_ns: int) -> InferRequest:
-        """The request in `data`, as `decode` would have made it for this signature."""
+    def body(self, data: bytes) -> InferBody:
+        """The request in `data`, as `decode` would have read it for this signature."""
         array = np.frombuffer(data, self._dtype, offset=self._start).reshape(self._shape)
-        signature = self.signature
-        return InferRequest(
-            signature.model,
-            signature.version,
-            {self._name: array},
-            self._rows,
-            self._key,
-            arrived_ns,
-            "",
-            self._wanted,
-        )
+        return InferBody("", {self._name: array}, self._rows, self._key, self._wanted)
 
 
 class Heads:
@@ -89,7 +79,7 @@ class Heads:
         self,
         data: bytes,
         message: pb.ModelInferRequest,
-        request: InferRequest,
+        body: InferBody,
         signature: Signature,
     ) -> None:
         """Remember the head of a message that was admitted, where it may stand for others.
@@ -98,7 +88,7 @@ class Heads:
         tensor's bytes.
         """
         raw = message.raw_input_contents
-        if message.id or message.parameters or len(raw) != 1 or not _plain(request.inputs):
+        if message.id or message.parameters or len(raw) != 1 or not _plain(body.inputs):
             return
         start = len(data) - len(raw[0])
         if start > MAX_HEAD_BYTES or not _ends_at(data, start):
@@ -107,7 +97,7 @@ class Heads:
             self._heads.clear()
             self._start_of_size.clear()
         self._start_of_size[len(data)] = start
-        head, before = Head(message, request, signature, start), self._heads.get(data[:start])
+        head, before = Head(message, body, signature, start), self._heads.get(data[:start])
         if before is not None:
             head.others = (before, *before.others)[: MAX_VERSIONS - 1]
             before.others = ()

@@ -59,6 +59,6 @@ class Health:
             return
 
     def _response(self) -> health_pb2.HealthCheckResponse:
-        ready = self._dataplane.ready() and not self._closing.is_set()
+        ready = self._dataplane.queries.ready() and not self._closing.is_set()
         kind = health_pb2.HealthCheckResponse
         return kind(status=kind.SERVING if ready else kind.NOT_SERVING)

@@ -7,7 +7,6 @@
 import time
 from typing import Any
 
-from schedulers.request import InferRequest
 from server.dataplane import DataPlane
 from server.grpc.admission import holder_of, recognised
 from server.http2.call import Answer, Call
@@ -20,6 +19,7 @@ from server.http2.stream import Stream
 from server.logs.access import AccessLog, Entry
 from server.settings.restricted import GRPC_PREFIX, RPCS, Locks, grpc_text, read_locks
 from server.settings.table import Settings
+from server.signature import Signature
 
 
 def guard_of(settings: Settings, dataplane: DataPlane) -> Guard:
@@ -64,9 +64,9 @@ class _Logged(Exchange):
     log: AccessLog
     told: "_Told"
 
-    def received(self, data: bytes) -> None:
+    def received(self, data: bytes, last: bool) -> None:
         self.told.bytes_in += len(data)
-        super().received(data)  # type: ignore[misc]
+        super().received(data, last)  # type: ignore[misc]
 
     def fail(self, code: str, text: str) -> None:
         if not self.over:
@@ -145,9 +145,9 @@ class _Told:
         )
 
 
-def note(call: Exchange, request: InferRequest, route: str = "") -> None:
-    """Let the access log know whom a call asks; `route`: which arm answers, as trailers say it."""
+def note(call: Exchange, request_id: str, signature: Signature, arm: str) -> None:
+    """Let the access log know who answers a call; `arm` as trailers say it."""
     if isinstance(call, _Logged):
         told = call.told
-        told.route = route
-        told.id, told.model, told.version = request.id, request.model, str(request.version)
+        told.id, told.route = request_id, arm
+        told.model, told.version = signature.model, str(signature.version)

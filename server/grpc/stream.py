@@ -8,29 +8,29 @@ metadata `triton_grpc_error: true`: then the first error ends it with that error
 
 import asyncio
 import time
-from dataclasses import dataclass
+from functools import partial
 
 from tritonclient.grpc import service_pb2 as pb
 
-from control.access.scopes import Action
 from schedulers.reply import Reply
-from schedulers.request import InferRequest, InferResponse
-from server.access.asks import Ask
-from server.codec.form import PLAIN, Form
-from server.codec.forwarding import Forwarding, forward
-from server.codec.grpc_infer import EMPTY_FINAL, decode, fill
-from server.dataplane import STOPPING, DataPlane
+from schedulers.request import InferResponse
+from server.codec.form import PLAIN, InferBody
+from server.codec.forwarding import Forwarding
+from server.codec.grpc_infer import EMPTY_FINAL, decode, fill, parameter_of
+from server.dataplane import DataPlane
 from server.errors import NotReady
-from server.grpc.admission import authorise, holder_of
+from server.grpc.admission import holder_of
 from server.grpc.calls import EXPECTED, parse
-from server.grpc.porch import text_metadata
-from server.grpc.routed import name_arm, picked
-from server.grpc.trace import received_by
+from server.grpc.grpc_inference import GrpcInference
+from server.grpc.trailers import name_arm
 from server.http2.conversation import Conversation
-from server.routing.table import HEADER_NAME, Target
+from server.http2.status import CallFailed
+from server.lifecycle import STOPPING
+from server.routing.table import HEADER_NAME
 from server.routing.trials import STAMP_NAME
 from server.served import Served
-from server.trace.record import Trace, following
+from server.shared_memory.regions import SharedMemory
+from server.trace.record import following
 
 IN_FLIGHT = 256
 """Requests one stream may have unanswered; the next is not read from the wire before."""
@@ -40,19 +40,56 @@ IN_FLIGHT_BYTES = 16 << 20
 _FINAL = "triton_final_response"
 
 
-@dataclass(slots=True)
-class _Asked:
+class _StreamInference(GrpcInference):
     """One request of the stream: submitted (`served`, `reply`) or refused at once (`error`)."""
 
-    id: str
-    size_bytes: int
-    served: Served | None = None
-    reply: Reply | None = None
-    error: Exception | None = None
-    empty_final: bool = False
-    trace: Trace | None = None
-    form: Form = PLAIN
-    target: Target | None = None
+    __slots__ = (
+        "_shared",
+        "ahead_bytes",
+        "empty_final",
+        "error",
+        "form",
+        "id",
+        "reply",
+        "served",
+        "size_bytes",
+    )
+
+    def __init__(
+        self,
+        call: Conversation,
+        size_bytes: int,
+        shared: SharedMemory,
+        forwarding: Forwarding | None,
+    ) -> None:
+        super().__init__("", "", forwarding, time.monotonic_ns(), call.deadline_ns)
+        self.call = call
+        self.message = None
+        self._shared = shared
+        self.size_bytes = size_bytes
+        self.ahead_bytes = 0
+        self.id = ""
+        self.empty_final = False
+        self.form = PLAIN
+        self.served: Served | None = None
+        self.reply: Reply | None = None
+        self.error: Exception | None = None
+
+    def read(self, data: bytes) -> None:
+        """Whom it asks, and how it wants its answer. Raises InvalidRequest."""
+        message = self.message = parse(pb.ModelInferRequest, data)
+        self.id, self.model, self.version = message.id, message.model_name, message.model_version
+        self.empty_final = parameter_of(message, EMPTY_FINAL) is True
+
+    def decode(self, served: Served) -> InferBody:
+        body = decode(self.message, served.signature, self._shared)
+        self.served, self.form = served, body.form
+        if self.target is not None:
+            name_arm(self.call, self.target)
+        return body
+
+    def refused(self, error: Exception) -> None:
+        """Its trace ends with its answer, which may have to wait for those before it."""
 
 
 class _Unanswered:
@@ -91,13 +128,14 @@ class InferStream:
         self._forwarding = forwarding
         self._call = call
         self._unanswered = _Unanswered()
-        self._asked: asyncio.Queue[_Asked | None] = asyncio.Queue()
+        self._asked: asyncio.Queue[_StreamInference | None] = asyncio.Queue()
         self._open: set[Reply] = set()
         self._writing = asyncio.Lock()
         self._errors_end_it = ("triton_grpc_error", "true") in call.metadata
         self._holder = holder_of(call)
         self._reader: asyncio.Task[None] | None = None
         self._stopping = False
+        self._waits_for_client = False
 
     def stop(self) -> None:
         """Read no more; answer what was read, then end the stream with UNAVAILABLE."""
@@ -124,6 +162,7 @@ class InferStream:
         """Submit what comes; decoupled requests are answered `beside` the others, which queue."""
         try:
             async for data in self._call.messages():
+                self._call.charge(len(data))  # until it is answered
                 asked = self._submit(data)
                 del data  # decoding has copied it; it must not wait beside its copy
                 self._unanswered.add(asked.size_bytes)
@@ -135,68 +174,38 @@ class InferStream:
         finally:
             self._asked.put_nowait(None)
 
-    def _submit(self, data: bytes) -> _Asked:
-        asked = _Asked("", len(data))
+    def _submit(self, data: bytes) -> _StreamInference:
+        dataplane = self._dataplane
+        asked = _StreamInference(self._call, len(data), dataplane.shared_memory, self._forwarding)
         try:
-            message = parse(pb.ModelInferRequest, data)
-            asked.id = message.id
+            asked.read(data)
             if self._holder is not None:
-                self._admit(message.model_name)
-            served, request, asked.form = self._admitted(message, asked)
-            asked.empty_final = (
-                EMPTY_FINAL in message.parameters and message.parameters[EMPTY_FINAL].bool_param
-            )
-            if self._holder is not None:
-                request.principal = self._holder.principal.id
-            request.deadline_ns = self._call.deadline_ns
-            if self._forwarding is not None:
-                forward(request, self._forwarding, text_metadata(self._call.head))
-            if self._dataplane.tracing.on:
-                received = received_by(self._call, request)
-                asked.reply, asked.trace = self._dataplane.submit_followed(
-                    served, request, received, asked.target
-                )
-            else:
-                asked.reply = self._dataplane.submit(served, request, asked.target)
-            asked.served = served
-            self._open.add(asked.reply)
+                asked.held_by(self._dataplane.gate.readmit(self._holder))
+            reply = asked.reply = dataplane.infer(asked)
         except EXPECTED as error:
-            asked.error = error
+            asked.error, asked.served = error, None
+        else:
+            self._open.add(reply)
+            if asked.served is not None and not asked.served.signature.decoupled:
+                reply.watch(partial(self._count_ahead, asked))
+        asked.message = None  # it must not wait beside what it was decoded to, nor be kept refused
         return asked
 
-    def _admitted(
-        self, message: pb.ModelInferRequest, asked: _Asked
-    ) -> tuple[Served, InferRequest, Form]:
-        """Who answers, and the request as that version takes it; a route picks for each message."""
-        dataplane, arrived_ns = self._dataplane, time.monotonic_ns()
-        shared = dataplane.shared_memory
-        route = dataplane.route_of(message.model_name, message.model_version)
-        if route is None:
-            served = dataplane.find(message.model_name, message.model_version)
-            return served, *decode(message, served.signature, arrived_ns, shared)
-        target = picked(dataplane, route, self._call, self._holder, message)
-        served = dataplane.find_target(target)
-        found = decode(message, served.signature, arrived_ns, shared)
-        if found.request.sequence is not None:
-            meant, target = target, dataplane.routing.stay(target, found.request.sequence)
-            if target.key != meant.key:
-                served = dataplane.find_target(target)
-                found = decode(message, served.signature, arrived_ns, shared)
-        name_arm(self._call, target)
-        asked.target = target
-        return served, *found
+    def _count_ahead(self, asked: _StreamInference, reply: Reply) -> None:
+        """An answer that is there before its turn, while the client takes none, is kept as well."""
+        response = reply.unread
+        if not self._waits_for_client or response is None:
+            return
+        size = sum(tensor.nbytes for tensor in response.outputs.values())
+        try:
+            self._call.charge(size)
+        except CallFailed as refused:
+            asked.error, asked.reply = refused, None
+            self._open.discard(reply)
+        else:
+            asked.ahead_bytes = size
 
-    def _admit(self, model: str) -> None:
-        """Each message is a request of its own, and the token may have changed since the last.
-
-        Raises Unauthenticated, RateLimited, Forbidden.
-        """
-        gate = self._dataplane.gate
-        self._holder = gate.still(self._holder)
-        gate.charge(self._holder)
-        authorise(self._dataplane, self._holder, Ask(Action.INFER, model))
-
-    async def _answer(self, asked: _Asked) -> None:
+    async def _answer(self, asked: _StreamInference) -> None:
         try:
             with following(asked.trace):
                 await self._answer_well(asked)
@@ -207,8 +216,9 @@ class InferStream:
         if asked.reply is not None:
             self._open.discard(asked.reply)
         self._unanswered.remove(asked.size_bytes)
+        self._call.release(asked.size_bytes + asked.ahead_bytes)
 
-    async def _answer_well(self, asked: _Asked) -> None:
+    async def _answer_well(self, asked: _StreamInference) -> None:
         """Raises what the request failed with."""
         if asked.error is not None:
             raise asked.error
@@ -219,7 +229,7 @@ class InferStream:
         else:
             await self._write(asked, await asked.reply.one(), asked.served, final=True)
 
-    async def _write_all(self, asked: _Asked, served: Served, reply: Reply) -> None:
+    async def _write_all(self, asked: _StreamInference, served: Served, reply: Reply) -> None:
         """A decoupled model's responses; its end alone is written only where it was asked for."""
         ended = False
         async for response in reply:
@@ -231,7 +241,7 @@ class InferStream:
             await self._say(message.SerializeToString())
 
     async def _write(
-        self, asked: _Asked, response: InferResponse, served: Served, *, final: bool
+        self, asked: _StreamInference, response: InferResponse, served: Served, *, final: bool
     ) -> None:
         if asked.trace is not None:
             asked.trace.answered(response)
@@ -242,10 +252,14 @@ class InferStream:
 
     async def _say(self, message: bytes) -> None:
         async with self._writing:  # one at a time may wait for a client that reads slowly
-            await self._call.write(message)
+            self._waits_for_client = True
+            try:
+                await self._call.write(message)
+            finally:
+                self._waits_for_client = False
 
 
-def _answer(response: InferResponse, served: Served, asked: _Asked, final: bool) -> bytes:
+def _answer(response: InferResponse, served: Served, asked: _StreamInference, final: bool) -> bytes:
     """The message on the wire; only this form of it waits for a client that reads slowly."""
     message = _named(response.id, served)
     fill(message.infer_response, response, served.signature, asked.form)
@@ -267,7 +281,7 @@ def _named(request_id: str, served: Served) -> pb.ModelStreamInferResponse:
     return message
 
 
-def _error(asked: _Asked, error: Exception) -> pb.ModelStreamInferResponse:
+def _error(asked: _StreamInference, error: Exception) -> pb.ModelStreamInferResponse:
     """Refused before scheduling: the id alone; failed later: who failed, and that it is over."""
     if asked.served is None:
         message = pb.ModelStreamInferResponse()

@@ -4,6 +4,7 @@ Clients repeat themselves: from the second request on a header block is a dozen 
 the table. While the table does not change, the same bytes mean the same request head.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from server.http2.frames import END_HEADERS, Code, ConnectionFault
@@ -13,7 +14,12 @@ from server.http2.stream import Head, Service
 MAX_BYTES = 2 * LIST_BYTES
 """Of one block as it travels, over all its frames."""
 MAX_FRAMES = 32
-_KNOWN = 64
+_KNOWN, _KNOWN_BYTES = 64, 128 * 1024
+"""Heads remembered, and the bytes of their header lists."""
+_FREE_BYTES = 2048
+"""Of a header list, that are free of charge."""
+_FIELD_BYTES = 32
+"""What a field counts beside its name and value (RFC 7541, section 4.1)."""
 
 
 class Block(NamedTuple):
@@ -27,10 +33,13 @@ class Block(NamedTuple):
 class Blocks:
     """The header blocks of one connection, in the order they came."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, spend: Callable[[int], None]) -> None:
+        """`spend(size)` prices a header list larger than is usual; may raise ConnectionFault."""
         self._service = service
+        self._spend = spend
         self._decoder = Decoder()
         self._known: dict[bytes, Head] = {}
+        self._known_bytes = 0
         self._begun = Block(0, 0, b"")
         self._parts: list[bytes] = []
 
@@ -66,12 +75,26 @@ class Blocks:
         except HpackError as error:
             raise ConnectionFault(Code.COMPRESSION_ERROR, str(error)) from error
         except HeaderListTooLarge:
+            self._spend(max(LIST_BYTES, len(data)))
             return self._service.oversized()
         finally:
             changed = self._decoder.changes != changes
             if changed or len(self._known) >= _KNOWN:
-                self._known.clear()
+                self._forget()
+        size = sum(len(name) + len(value) + _FIELD_BYTES for name, value in headers)
+        if size > _FREE_BYTES:
+            self._spend(size - _FREE_BYTES)
         head = self._service.read(headers)
         if not changed:
-            self._known[data] = head
+            self._remember(data, head, size)
         return head
+
+    def _remember(self, data: bytes, head: Head, size: int) -> None:
+        if self._known_bytes + size > _KNOWN_BYTES:
+            self._forget()
+        self._known[data] = head
+        self._known_bytes += size
+
+    def _forget(self) -> None:
+        self._known.clear()
+        self._known_bytes = 0

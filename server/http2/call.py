@@ -9,12 +9,17 @@ from collections.abc import Callable
 
 from server.http2.exchange import NOT_ONE_MESSAGE, Exchange
 from server.http2.head import RequestHead
-from server.http2.messages import PREFIX_BYTES, Assembler
+from server.http2.messages import PREFIX_BYTES, Assembler, Message
 from server.http2.opening import opened
-from server.http2.status import ANSWER, ENDED_WELL, CallFailed
+from server.http2.progress import BEGINS, ENDS, Wait
+from server.http2.status import ANSWER, ENDED_WELL, CallFailed, ended_badly
 from server.http2.stream import Stream
 
 _log = logging.getLogger(__name__)
+
+SMALL_BYTES = 16 * 1024
+"""A request up to this, whole in one frame, is not counted against the buffers: what waits for a
+model is bounded by its queue (`--default-max-queue-size`), and nearly all requests are such."""
 
 Answer = Callable[[bytes, "Call"], None]
 """Takes the request's message; answers by `finish` or `fail` now or later, and does not raise."""
@@ -46,7 +51,9 @@ class Call(Exchange):
         self.on_cancel = None
         stream = self._leave()
         if stream is not None:
-            stream.answer(ANSWER, prefix, message, ENDED_WELL + self.trailers)
+            refusal = stream.answer(ANSWER, prefix, message, ENDED_WELL + self.trailers)
+            if refusal:
+                stream.finish(ANSWER + ended_badly("RESOURCE_EXHAUSTED", refusal) + self.trailers)
 
     def fail(self, code: str, text: str) -> None:
         super().fail(code, text)
@@ -54,15 +61,20 @@ class Call(Exchange):
 
     # a Receiver
 
-    def received(self, data: bytes) -> None:
+    def received(self, data: bytes, last: bool) -> None:
         if self._stream is None:
             return
-        self._stream.release(len(data))
-        if self._assembler is None and self._message is None and self._is_whole(data):
+        is_whole = last and self._assembler is None and self._is_whole(data)
+        if is_whole and len(data) <= SMALL_BYTES:
             self._message = data[PREFIX_BYTES:]
             return
         try:
-            self._assemble(data)
+            if is_whole:
+                self.charge(len(data))
+                self._message = data[PREFIX_BYTES:]
+            else:
+                self._stream.release(len(data))
+                self._assemble(data)
         except CallFailed as failure:
             self.fail(failure.code, str(failure))
 
@@ -75,6 +87,14 @@ class Call(Exchange):
             return
         self._all_here = True
         self._go_on()
+
+    def awaits(self) -> Wait | None:
+        if self._stream is None or self._all_here:
+            return None
+        assembler = self._assembler
+        if assembler is None:
+            return BEGINS
+        return assembler.awaits() if assembler.inside else ENDS
 
     def aborted(self) -> None:
         self._leave()
@@ -102,12 +122,14 @@ class Call(Exchange):
 
     def _assemble(self, data: bytes) -> None:
         if self._assembler is None:
-            self._assembler = Assembler(self._limit, self.head.encoding)
+            self._assembler = Assembler(self._limit, self.head.encoding, self.charge)
         for message in self._assembler.feed(data):
             if self._message is not None or self._opening is not None:
                 raise CallFailed(*NOT_ONE_MESSAGE)
             self._message = self._assembler.brief(message)
-            if self._message is None:
+            if self._message is not None:
+                self._charge_inflated(message, self._message)
+            else:
                 self._opening = opened(self._assembler, message)
                 self._opening.add_done_callback(self._opened)
 
@@ -117,12 +139,23 @@ class Call(Exchange):
         failure = opening.exception()
         if self._stream is None:
             return
-        if failure is None:
-            self._opening, self._message = None, opening.result()
-            self._go_on()
-        else:
+        if failure is not None:
             code = failure.code if isinstance(failure, CallFailed) else "INTERNAL"
             self.fail(code, str(failure))
+            return
+        self._opening, self._message = None, opening.result()
+        try:
+            self.charge(len(self._message))
+        except CallFailed as refused:
+            self.fail(refused.code, str(refused))
+        else:
+            self._go_on()
+
+    def _charge_inflated(self, message: Message, plain: bytes) -> None:
+        """What was compressed counts as it is now as well. Raises CallFailed."""
+        compressed, _ = message
+        if compressed:
+            self.charge(len(plain))
 
     def _leave(self) -> Stream | None:
         opening, self._opening = self._opening, None

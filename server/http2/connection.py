@@ -23,17 +23,18 @@ from server.http2.frames import (
     window_update,
 )
 from server.http2.hpack import LIST_BYTES
+from server.http2.limits import Limits
+from server.http2.room import MAX_STREAMS
 from server.http2.sender import WRITE_BYTES, Sender
-from server.http2.session import CONNECTION_WINDOW, MAX_STREAMS, Session
+from server.http2.session import CONNECTION_WINDOW, Session
 from server.http2.splitter import MAX_FRAME_BYTES, Splitter
 from server.http2.stream import STREAM_WINDOW, Service
+from server.http2.timeouts import StreamTimeouts
 
 GREETING_S = 20.0
 """How long a client may take to begin to speak HTTP/2."""
 LINGER_S = 0.5
 """How long it may take to read why it was sent away, and to close its side."""
-STALL_S = 60.0
-"""How long it may take none of what the socket holds for it."""
 DRAIN_ECHO_S = 1.0
 _DRAINING = b"draining"
 _OFFERED = settings(
@@ -50,24 +51,27 @@ _log = logging.getLogger(__name__)
 
 class Connection(asyncio.Protocol):
     """One client. `on_here(self)` is called when it is connected (TLS included), `on_gone(self)`
-    when the socket is closed. A client that takes nothing for `stall_s` is cut off."""
+    when the socket is closed. `account`: what it may hold of the budget of `limits`."""
 
     def __init__(
         self,
         service: Service,
         on_here: Callable[["Connection"], None],
         on_gone: Callable[["Connection"], None],
-        stall_s: float = STALL_S,
+        limits: Limits,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._on_here = on_here
         self._on_gone = on_gone
-        self._stall_s = stall_s
+        self._stall_s = limits.send_timeout_s
         self._splitter = Splitter()
-        self._sender = Sender(self._loop)
+        self._account = limits.budget.open()
+        self._held_by_socket = 0
+        self._sender = Sender(self._loop, self._account)
         self._session = Session(
             service, self._sender, self._loop.time, self._close_if_drained, self._echoed
         )
+        self._timeouts = StreamTimeouts(self._loop, limits, self._session, self._sender, self.abort)
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._stall: asyncio.TimerHandle | None = None
@@ -80,6 +84,9 @@ class Connection(asyncio.Protocol):
         self._transport = self._sender.transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=WRITE_BYTES)
         self._on_here(self)
+        if not self._account.open:
+            _log.warning("a gRPC client is sent away: the server's buffers are full")
+            self._closing = True
         if self._closing:
             self._transport.abort()
             return
@@ -87,6 +94,7 @@ class Connection(asyncio.Protocol):
         if raw is not None:
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._start_timer(GREETING_S, self._give_up_on_silence)
+        self._timeouts.start()
         self._sender.control(_OFFERED, window_update(0, CONNECTION_WINDOW - DEFAULT_WINDOW))
 
     def data_received(self, data: bytes) -> None:
@@ -97,7 +105,7 @@ class Connection(asyncio.Protocol):
         try:
             for kind, flags, stream_id, payload in self._splitter.feed(data):
                 session.take(kind, flags, stream_id, payload)
-            if sender.overrun:
+            if sender.overrun():
                 raise ConnectionFault(Code.ENHANCE_YOUR_CALM, "answers are not read")
         except ConnectionFault as fault:
             self._fail(fault)
@@ -108,10 +116,15 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         self._sender.pause()
         self._watch_reader()
+        if self._transport is not None:
+            self._held_by_socket = self._transport.get_write_buffer_size()
+            self._account.hold(self._held_by_socket)
 
     def resume_writing(self) -> None:
         if not self._closing:
             self._stop_watching()
+        self._account.release(self._held_by_socket)
+        self._held_by_socket = 0
         self._sender.resume()
 
     def eof_received(self) -> None:
@@ -122,7 +135,9 @@ class Connection(asyncio.Protocol):
         self._sender.transport = None
         self._stop_timer()
         self._stop_watching()
+        self._timeouts.stop()
         self._session.abort()
+        self._account.close()
         self._on_gone(self)
 
     # the server's side

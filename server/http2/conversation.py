@@ -11,8 +11,9 @@ from collections.abc import Awaitable, Callable
 
 from server.http2.exchange import NOT_ONE_MESSAGE, Exchange
 from server.http2.head import RequestHead
-from server.http2.messages import PREFIX_BYTES, Assembler, Message
+from server.http2.messages import OVERHEAD_BYTES, Assembler, Message
 from server.http2.opening import opened
+from server.http2.progress import BEGINS, ENDS, Wait
 from server.http2.status import ANSWER, ENDED_WELL, CallFailed
 from server.http2.stream import STREAM_WINDOW, Stream
 
@@ -28,17 +29,21 @@ Converse = Callable[["Conversation"], Awaitable[None]]
 class Conversation(Exchange):
     """A call that a coroutine of its own answers. It is cancelled when nobody waits any more."""
 
-    __slots__ = ("_all_here", "_assembler", "_held", "_messages", "_news", "_owed", "_task")
+    __slots__ = (
+        "_all_here", "_assembler", "_held", "_messages", "_news", "_owed",
+        "_single", "_task",
+    )  # fmt: skip
 
     def __init__(self, stream: Stream, head: RequestHead, limit: int, converse: Converse) -> None:
         super().__init__(stream, head, limit)
-        self._assembler = Assembler(limit, head.encoding)
+        self._assembler = Assembler(limit, head.encoding, self.charge)
         self._messages: deque[Message] = deque()
         self._held = 0
         """Bytes of messages that wait to be taken."""
         self._owed = 0
         """Bytes received that the client was not given back yet."""
         self._all_here = False
+        self._single = False
         self._news: asyncio.Future[None] | None = None
         self._task = asyncio.create_task(self._converse(converse))
 
@@ -65,11 +70,13 @@ class Conversation(Exchange):
 
     async def message(self) -> bytes:
         """The only message. Raises CallFailed if there is another number of them."""
+        self._single = True
         found: bytes | None = None
         async for message in self:
             if found is not None:
                 raise CallFailed(*NOT_ONE_MESSAGE)
             found = message
+            self.charge(len(found))
         if found is None:
             raise CallFailed(*NOT_ONE_MESSAGE)
         return found
@@ -83,7 +90,9 @@ class Conversation(Exchange):
         if not self._began:
             self._began = True
             stream.headers(ANSWER)
-        stream.data(prefix, message)
+        refusal = stream.data(prefix, message)
+        if refusal:
+            raise CallFailed("RESOURCE_EXHAUSTED", refusal)
         if stream.backlog:
             await stream.room()
 
@@ -109,7 +118,9 @@ class Conversation(Exchange):
 
     def _take(self) -> Message:
         message = self._messages.popleft()
-        self._held -= len(message[1]) + PREFIX_BYTES
+        size = len(message[1]) + OVERHEAD_BYTES
+        self._held -= size
+        self.release(size)
         self._release()
         return message
 
@@ -121,7 +132,7 @@ class Conversation(Exchange):
 
     # a Receiver
 
-    def received(self, data: bytes) -> None:
+    def received(self, data: bytes, last: bool) -> None:
         if self._stream is None:
             return
         try:
@@ -130,7 +141,7 @@ class Conversation(Exchange):
             self._give_up(failure)
             return
         self._owed += len(data)
-        self._held += sum(len(message) + PREFIX_BYTES for _, message in messages)
+        self._held += sum(len(message) + OVERHEAD_BYTES for _, message in messages)
         self._messages.extend(messages)
         self._release()
         self._wake()
@@ -141,6 +152,16 @@ class Conversation(Exchange):
             return
         self._all_here = True
         self._wake()
+
+    def awaits(self) -> Wait | None:
+        """A stream may rest between messages; who takes one message waits for it."""
+        if self._stream is None or self._all_here or self._owed:
+            return None  # while the client is owed a window it could not send if it wanted
+        if self._assembler.inside:
+            return self._assembler.awaits()
+        if not self._single:
+            return None
+        return ENDS if self._assembler.count else BEGINS
 
     def aborted(self) -> None:
         self._leave()

@@ -19,6 +19,7 @@ class Exchange:
 
     __slots__ = (
         "_began",
+        "_charged",
         "_deadline",
         "_limit",
         "_stream",
@@ -37,6 +38,8 @@ class Exchange:
         self.trailers = b""
         """A header block, of `server.http2.hpack.literal`, that goes out with the status."""
         self._limit = limit
+        self._charged = 0
+        """Bytes of the connection's account that this call has: of messages not done with."""
         self._stream: Stream | None = stream
         self._began = False
         self._deadline: asyncio.TimerHandle | None = None
@@ -73,12 +76,36 @@ class Exchange:
                 block += ACCEPTED_ENCODINGS
         stream.finish(block)
 
+    def charge(self, size: int) -> None:
+        """Have the call hold `size` bytes of the server's buffers, until it releases them or is
+        over. Raises CallFailed."""
+        if self._stream is None:
+            return
+        refusal = self._stream.account.charge(size)
+        if refusal:
+            raise CallFailed("RESOURCE_EXHAUSTED", refusal)
+        self._charged += size
+
+    def release(self, size: int) -> None:
+        """Give back some of what was charged."""
+        if self._stream is not None:
+            self._charged -= size
+            self._stream.account.release(size)
+
+    def expired(self, text: str) -> None:
+        """The request comes too slowly."""
+        self.fail("DEADLINE_EXCEEDED", text)
+        self._cancel()
+
     def _leave(self) -> Stream | None:
         """The stream, for the last time; None when the call is over."""
         stream, self._stream = self._stream, None
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+        if self._charged and stream is not None:
+            stream.account.release(self._charged)
+            self._charged = 0
         return stream
 
     def _expire(self) -> None:

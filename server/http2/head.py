@@ -19,7 +19,10 @@ Metadata = tuple[tuple[str, str | bytes], ...]
 ENCODINGS = ("identity", "deflate", "gzip")
 
 _NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+\Z")
-_BAD_VALUE = re.compile(rb"[\x00\r\n]|\A[ \t]|[ \t]\Z")
+_BAD_VALUE = re.compile(rb"[\x00\r\n]")
+_PADDED = re.compile(rb"\A[ \t]|[ \t]\Z")
+_BINARY_PARTS = 100
+"""Values that one `-bin` header may join by commas; each is decoded, and 16 KiB could be 16,000."""
 _TIMEOUT = re.compile(r"([0-9]{1,8})([HMSmun])\Z")
 _UNIT_S = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 _PSEUDO = (b":method", b":scheme", b":path", b":authority")
@@ -49,7 +52,12 @@ class RequestHead:
 
 
 def read_head(headers: Headers) -> RequestHead:
-    """The head in decoded headers. Raises Malformed (RFC 9113, section 8)."""
+    """The head in decoded headers. Raises Malformed (RFC 9113, section 8).
+
+    Spaces around a value are no part of it: RFC 9113 calls such a field malformed, but clients send
+    them, and gRPC's protocol (PROTOCOL-HTTP2, ASCII-Value) lets a server strip them.
+    """
+    headers = _trimmed(headers)
     pseudo, fields = _split(headers)
     content_type = fields.get(b"content-type", b"")
     length = _content_length(fields)
@@ -66,6 +74,14 @@ def read_head(headers: Headers) -> RequestHead:
         return RequestHead(path, content_length=length, fault=fault)
 
 
+def _trimmed(headers: Headers) -> Headers:
+    if not any(_PADDED.search(value) for _, value in headers):
+        return headers
+    return tuple(
+        (name, value if name.startswith(b":") else value.strip(b" \t")) for name, value in headers
+    )
+
+
 def _split(headers: Headers) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
     """Pseudo-headers and the others; of a name that repeats, the last value."""
     pseudo: dict[bytes, bytes] = {}
@@ -74,8 +90,8 @@ def _split(headers: Headers) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
         if _BAD_VALUE.search(value):
             raise Malformed(f"the value of header {name!r}")
         if name.startswith(b":"):
-            if fields or name in pseudo or name not in _PSEUDO:
-                raise Malformed(f"pseudo-header {name!r} twice, unknown or out of place")
+            if _PADDED.search(value) or fields or name in pseudo or name not in _PSEUDO:
+                raise Malformed(f"pseudo-header {name!r} padded, twice, unknown or out of place")
             pseudo[name] = value
         else:
             _check(name, value)
@@ -127,10 +143,18 @@ def _metadata(headers: Headers) -> Metadata:
             continue
         text = name.decode("ascii")
         if name.endswith(b"-bin"):
-            found += [(text, _binary(text, part)) for part in value.split(b",")]
+            found += [(text, part) for part in _binaries(text, value)]
         else:
             found.append((text, value.decode("latin-1")))
     return tuple(found)
+
+
+def _binaries(name: str, value: bytes) -> list[bytes]:
+    parts = value.split(b",", _BINARY_PARTS)
+    if len(parts) > _BINARY_PARTS:
+        text = f"metadata '{name}' joins more than {_BINARY_PARTS} values; send fewer"
+        raise CallFailed("INTERNAL", text)
+    return [_binary(name, part.strip(b" \t")) for part in parts]
 
 
 def _binary(name: str, value: bytes) -> bytes:

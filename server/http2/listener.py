@@ -6,7 +6,8 @@ Opened and stopped by `server.grpc.door`; each client gets a `Connection`.
 import asyncio
 from contextlib import suppress
 
-from server.http2.connection import STALL_S, Connection
+from server.http2.connection import Connection
+from server.http2.limits import Limits
 from server.http2.service import PLAIN_KINDS, GrpcService, Guard, Kinds, Methods
 from server.place import Opened, Place, open_place
 
@@ -14,17 +15,16 @@ from server.place import Opened, Place, open_place
 async def listen(
     methods: Methods,
     place: Place,
-    message_bytes: int,
+    limits: Limits,
     guard: Guard | None = None,
     kinds: Kinds = PLAIN_KINDS,
-    stall_s: float = STALL_S,
 ) -> "Listener":
-    """Serve `methods` at `place`, with messages up to `message_bytes`.
+    """Serve `methods` at `place`, within `limits`.
 
-    `guard` may refuse a call by its head; `kinds` are the classes of calls. A client that takes
-    none of its answers for `stall_s` is cut off. Raises OSError when the place cannot be opened.
+    `guard` may refuse a call by its head; `kinds` are the classes of calls. Raises OSError when
+    the place cannot be opened.
     """
-    listener = Listener(GrpcService(methods, message_bytes, guard, kinds), stall_s)
+    listener = Listener(GrpcService(methods, limits.message_bytes, guard, kinds), limits)
     await listener.open(place)
     return listener
 
@@ -32,10 +32,10 @@ async def listen(
 class Listener:
     """One place. `port` is the number it got."""
 
-    def __init__(self, service: GrpcService, stall_s: float) -> None:
+    def __init__(self, service: GrpcService, limits: Limits) -> None:
         self.port = 0
         self._service = service
-        self._stall_s = stall_s
+        self._limits = limits
         self._connections: set[Connection] = set()
         self._empty = asyncio.Event()
         self._opened: Opened | None = None
@@ -66,7 +66,7 @@ class Listener:
             await self._empty.wait()
 
     def _connect(self) -> Connection:
-        return Connection(self._service, self._here, self._gone, self._stall_s)
+        return Connection(self._service, self._here, self._gone, self._limits)
 
     def _here(self, connection: Connection) -> None:
         self._connections.add(connection)

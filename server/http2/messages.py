@@ -1,13 +1,19 @@
 """Cut a request's body into gRPC messages: five bytes of prefix, then the message. Pure."""
 
 import zlib
+from collections.abc import Callable
 
+from server.http2.progress import Wait
 from server.http2.status import CallFailed
 
 PREFIX_BYTES = 5
 INFLATED_BYTES = 64 * 2**20
 """Of a compressed message once it is opened: 1 KiB on the wire opens to 1 MiB, and the limit on
 messages is that of 2 GiB of plain ones."""
+OVERHEAD_BYTES = 128
+"""The price of a message beside its bytes: an empty one takes five on the wire."""
+_SMALL_BYTES, _COALESCED_BYTES = 2048, 64 * 1024
+"""Pieces up to the first are copied together up to the second: kept apart, two bytes take fifty."""
 BRIEF_BYTES = 64 * 1024
 """Up to this much is opened on the loop: less than a millisecond."""
 
@@ -21,18 +27,30 @@ class Assembler:
     """The messages of one request, however they are cut into DATA frames.
 
     No message is larger than `limit` bytes, compressed or not; no compressed one opens to more
-    than INFLATED_BYTES.
+    than INFLATED_BYTES. `reserve(size)` is called when a message's prefix is there, before any of
+    it is kept, and may raise CallFailed.
     """
 
-    __slots__ = ("_chunks", "_encoding", "_flag", "_limit", "_size", "_wanted")
+    __slots__ = (
+        "_chunks", "_count", "_encoding", "_flag", "_limit", "_reserve", "_size", "_wanted",
+    )  # fmt: skip
 
-    def __init__(self, limit: int, encoding: str) -> None:
+    def __init__(
+        self, limit: int, encoding: str, reserve: Callable[[int], None] = lambda size: None
+    ) -> None:
         self._limit = limit
         self._encoding = encoding
-        self._chunks: list[bytes] = []
+        self._reserve = reserve
+        self._count = 0
+        self._chunks: list[bytes | bytearray] = []
         self._size = 0
         self._flag: int | None = None
         self._wanted = PREFIX_BYTES
+
+    @property
+    def count(self) -> int:
+        """Messages begun."""
+        return self._count
 
     @property
     def inside(self) -> bool:
@@ -41,11 +59,13 @@ class Assembler:
 
     def feed(self, data: bytes) -> list[Message]:
         """The messages `data` completes. Raises CallFailed; feed nothing after that."""
-        self._chunks.append(data)
         self._size += len(data)
         if self._size < self._wanted:
+            self._keep(data)
             return []
-        data = b"".join(self._chunks)
+        if self._chunks:
+            data = b"".join((*self._chunks, data))
+            self._chunks = []
         messages = []
         position = 0
         while len(data) - position >= self._wanted:
@@ -59,6 +79,19 @@ class Assembler:
         self._chunks, self._size = [rest] if rest else [], len(rest)
         return messages
 
+    def awaits(self) -> Wait:
+        """What is missing of the message it is inside of."""
+        return Wait(f"message {self._count}", self._wanted, self._wanted - self._size, self._size)
+
+    def _keep(self, data: bytes) -> None:
+        last = self._chunks[-1] if self._chunks else None
+        if len(data) > _SMALL_BYTES:
+            self._chunks.append(data)
+        elif isinstance(last, bytearray) and len(last) < _COALESCED_BYTES:
+            last += data
+        else:
+            self._chunks.append(bytearray(data))
+
     def _read_prefix(self, prefix: bytes) -> None:
         self._flag, self._wanted = prefix[0], int.from_bytes(prefix[1:], "big")
         if self._flag > 1:
@@ -66,6 +99,8 @@ class Assembler:
         if self._wanted > self._limit:
             text = f"Received message larger than max ({self._wanted} vs. {self._limit})"
             raise CallFailed("RESOURCE_EXHAUSTED", text)
+        self._reserve(self._wanted + OVERHEAD_BYTES)
+        self._count += 1
 
     def brief(self, message: Message) -> bytes | None:
         """As `plain`, or None where that takes long enough to be done off the loop."""

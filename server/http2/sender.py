@@ -9,6 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
 
+from server.buffers import BufferAccount
 from server.http2.frames import (
     DATA,
     DEFAULT_FRAME_BYTES,
@@ -22,6 +23,7 @@ from server.http2.frames import (
     ConnectionFault,
     StreamFault,
 )
+from server.http2.progress import Wait
 
 Buffer = bytes | memoryview
 
@@ -29,8 +31,12 @@ WRITE_BYTES = 256 * 1024
 """DATA handed to the transport at once, and the most it should hold before it says stop."""
 ROOM_BYTES = 64 * 1024
 """A stream with less than this waiting may write on."""
+PIECES_BYTES = 128
+"""The price of what one call of `Sender.data` adds, beside its bytes."""
 OVERRUN = 20_000
 """Pieces that may wait for a peer that makes us answer and does not read."""
+OVERRUN_BYTES = 8 * 1024 * 1024
+"""And their bytes: a thousand calls that fail in long words."""
 _LAST = END_HEADERS | END_STREAM
 
 
@@ -41,13 +47,27 @@ class Outgoing:
     nothing more can leave.
     """
 
-    __slots__ = ("_room", "_trailers", "_turn", "_waits", "backlog", "ended", "id", "send_window")
+    __slots__ = (
+        "_charged",
+        "_room",
+        "_trailers",
+        "_turn",
+        "_waits",
+        "backlog",
+        "ended",
+        "id",
+        "send_window",
+        "sent",
+    )
 
     def __init__(self, stream_id: int, send_window: int) -> None:
         self.id = stream_id
         self.send_window = send_window
         self.backlog = 0
+        self.sent = 0
+        """Bytes that had to wait and have left."""
         self.ended = False
+        self._charged = 0
         self._waits: deque[Buffer] | None = None
         self._trailers: bytes | None = None
         self._turn = False
@@ -72,22 +92,34 @@ class Sender:
 
     on_end: Callable[[Outgoing], None]
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, account: BufferAccount) -> None:
+        self.account = account
         self.window = DEFAULT_WINDOW
         self.initial_window = DEFAULT_WINDOW
         self.max_frame = DEFAULT_FRAME_BYTES
         self.corked = False
         self.transport: asyncio.Transport | None = None
+        self.carried = 0
+        """Messages and DATA frames written: a peer may answer them with frames of its own."""
         self._loop = loop
         self._paused = False
         self._out: list[Buffer] = []
         self._due = False
         self._turns: deque[Outgoing] = deque()
+        self._sent = 0
+        self._counted = 0
+        self._unread = 0
+        """Bytes of the first `_counted` pieces of `_out`, counted while the socket is full."""
 
-    @property
     def overrun(self) -> bool:
-        """The peer has us write more and more and reads none of it."""
-        return self._paused and len(self._out) > OVERRUN
+        """Whether the peer has us write more and more and reads none of it."""
+        if not self._paused:
+            return False
+        size = sum(map(len, self._out[self._counted :]))
+        self._counted = len(self._out)
+        self._unread += size
+        self.account.hold(size)
+        return self._counted > OVERRUN or self._unread > OVERRUN_BYTES
 
     # what streams and connection write
 
@@ -102,15 +134,17 @@ class Sender:
 
     def answer(
         self, stream: Outgoing, block: bytes, prefix: bytes, message: bytes, trailers: bytes
-    ) -> None:
-        """A whole response; at once where windows and socket allow, which is nearly always."""
+    ) -> str:
+        """A whole response; at once where windows and socket allow, which is nearly always. "" or,
+        where it must wait and the buffers refuse it, why; then nothing was written."""
         size = len(prefix) + len(message)
         if self._paused or size > min(self.window, stream.send_window, self.max_frame):
-            self.headers(stream, block)
-            self.data(stream, prefix, message)
-            self.finish(stream, trailers)
-            return
+            refusal = self.data(stream, prefix, message, block=block)
+            if not refusal:
+                self.finish(stream, trailers)
+            return refusal
         self.window -= size
+        self.carried += 1
         self._out += (
             HEAD.pack(0, len(block), HEADERS, END_HEADERS, stream.id),
             block,
@@ -122,16 +156,26 @@ class Sender:
         )
         self._schedule()
         self._end(stream)
+        return ""
 
-    def data(self, stream: Outgoing, *pieces: bytes) -> None:
-        """Bytes that leave in order, as windows and socket allow."""
+    def data(self, stream: Outgoing, *pieces: bytes, block: bytes = b"") -> str:
+        """Bytes that leave in order, as windows and socket allow; `block`, if there is one, is the
+        head in front of them. "" or, where the buffers refuse them, why; then none is kept."""
         if stream.ended:
-            return
+            return ""
+        size = sum(map(len, pieces))
+        if refusal := self.account.charge(size + PIECES_BYTES):
+            return refusal
+        if block:
+            self.headers(stream, block)
+        self.carried += 1
+        stream._charged += size + PIECES_BYTES
         if stream._waits is None:
             stream._waits = deque()
         stream._waits.extend(pieces)
-        stream.backlog += sum(map(len, pieces))
+        stream.backlog += size
         self._take_turn(stream)
+        return ""
 
     def finish(self, stream: Outgoing, trailers: bytes) -> None:
         """The last header block of a stream, behind what waits."""
@@ -147,7 +191,19 @@ class Sender:
         stream.ended = True
         stream.backlog = 0
         stream._waits = None
+        self._give_back(stream, stream._charged)
         stream._wake()
+
+    def awaits(self, stream: Outgoing) -> Wait | None:
+        """What of an answer the peer leaves no window for; None where that is not the reason."""
+        if not stream.backlog or stream.send_window > 0:
+            return None
+        return Wait("stream", stream.backlog, stream.backlog, stream.sent)
+
+    def awaits_any(self, streams: Iterable[Outgoing]) -> Wait | None:
+        """What of all answers waits for the connection's window or for the socket."""
+        backlog = sum(stream.backlog for stream in streams if stream.send_window > 0)
+        return Wait("connection", backlog, backlog, self._sent) if backlog else None
 
     # what the peer allows
 
@@ -190,20 +246,25 @@ class Sender:
     def flush(self) -> None:
         """Write what may leave now."""
         self._due = False
-        transport = self.transport
-        while not self._paused and transport is not None:
+        while not self._paused and self.transport is not None:
             if self._turns:
-                self._fill()
-            if not self._out:
+                self._fill()  # may end the last stream, and with it the connection: see `close`
+            if not self._out or self.transport is None:
                 return
-            out, self._out = self._out, []
-            transport.write(b"".join(out))
+            self._write(self.transport)
 
     def close(self) -> None:
         """Write what no window holds back, full socket or not, and nothing after that."""
         if self.transport is not None and self._out:
-            self.transport.write(b"".join(self._out))
+            self._write(self.transport)
         self.transport = None
+
+    def _write(self, transport: asyncio.Transport) -> None:
+        out, self._out = self._out, []
+        if self._counted:
+            self.account.release(self._unread)
+            self._counted = self._unread = 0
+        transport.write(b"".join(out))
 
     def _schedule(self) -> None:
         if not self._due and not self.corked:
@@ -235,11 +296,21 @@ class Sender:
         self.window -= size
         stream.send_window -= size
         stream.backlog -= size
+        stream.sent += size
+        self._sent += size
+        self.carried += 1
+        left = stream._charged - stream.backlog
+        if left > WRITE_BYTES or not stream.backlog:
+            self._give_back(stream, left)
         if stream.backlog <= ROOM_BYTES:
             stream._wake()
         if not stream.backlog and stream._trailers is not None:
             self._finish(stream, stream._trailers)
         return size
+
+    def _give_back(self, stream: Outgoing, size: int) -> None:
+        stream._charged -= size
+        self.account.release(size)
 
     def _finish(self, stream: Outgoing, trailers: bytes) -> None:
         self.control(_header_frame(stream, _LAST, trailers))

@@ -114,11 +114,16 @@ def _refusal(head: RequestHead) -> bytes:
 class _Deaf:
     """Reads nothing: the answer is given."""
 
-    def received(self, data: bytes) -> None: ...
+    def received(self, data: bytes, last: bool) -> None: ...
 
     def ended(self) -> None: ...
 
     def aborted(self) -> None: ...
+
+    def awaits(self) -> None:
+        return None
+
+    def expired(self, text: str) -> None: ...
 
 
 _DEAF = _Deaf()

@@ -4,7 +4,7 @@
 `server.http2.sender`. No socket and no loop: what a peer does wrong is raised as ConnectionFault.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from server.http2.blocks import Blocks
 from server.http2.calm import Calm
@@ -30,16 +30,28 @@ from server.http2.frames import (
     without_padding,
     word_of,
 )
+from server.http2.room import MAX_STREAMS, StreamRoom
 from server.http2.sender import Outgoing, Sender
 from server.http2.stream import Head, Malformed, Service, Stream
 
-MAX_STREAMS = 1000
 CONNECTION_WINDOW = 16 * 1024 * 1024
 RESETS = (4000, 1000)
 """Burst, and per second: streams reset by the peer or because of it."""
 IDLE_FRAMES = (10_000, 2000)
-"""The same for frames that make us work or answer and carry nothing."""
-_SETTINGS_COST = 10
+"""The same for frames that make us work or answer and carry nothing, beyond those that our own
+messages cause."""
+_IDLE_EACH = 4
+"""Such frames for each message or DATA frame of ours: a client of gRPC's C core gives the 5 bytes
+of a message's prefix back by themselves, on the stream and on the connection, and one in Go pings
+to learn how fast the connection is."""
+_MOST_SAVED = 10_000
+"""And so many at once, however many messages there were: a window holds fewer small ones."""
+_SETTINGS_COST, _SETTINGS_UNIT_BYTES = 10, 256
+"""Of a SETTINGS frame, and one more for each so many bytes of it."""
+_TINY_INCREMENT = 64
+"""A WINDOW_UPDATE of less carries nothing."""
+HEADER_BYTES = (16 * 2**20, 4 * 2**20)
+"""Burst, and per second: bytes of decoded header lists, beyond the first 2 KiB of each."""
 _REMEMBERED_RESETS = 2 * MAX_STREAMS
 """Streams we have reset, whose last frames may still be on their way."""
 
@@ -67,19 +79,38 @@ class Session:
         self._now = now
         self._on_empty = on_empty
         self._on_echo = on_echo
-        self._blocks = Blocks(service)
+        self._blocks = Blocks(service, self._spend_header)
         self._streams: dict[int, Stream] = {}
         self._were_reset: dict[int, None] = {}
         self._window = CONNECTION_WINDOW
+        self._granted = CONNECTION_WINDOW
+        self._room = StreamRoom(sender.account)
         self._expects: int | None = SETTINGS
         self._resets = Calm(*RESETS, now())
         self._idle_frames = Calm(*IDLE_FRAMES, now())
+        self._idle = 0
+        self._header_bytes = Calm(*HEADER_BYTES, now())
         sender.on_end = self._written
 
     @property
     def empty(self) -> bool:
         """Whether no stream is open."""
         return not self._streams
+
+    @property
+    def streams(self) -> Mapping[int, Stream]:
+        """The open ones."""
+        return self._streams
+
+    @property
+    def received(self) -> int:
+        """Bytes of DATA that have come on all streams."""
+        return self._granted - self._window
+
+    def cancel(self, stream: Stream) -> None:
+        """End a stream whose answer is not taken."""
+        self._write_reset(stream.id, Code.CANCEL)
+        self._abort(stream)
 
     def take(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
         """One frame. Raises ConnectionFault; take no more after that."""
@@ -133,7 +164,8 @@ class Session:
         self.last_id = stream_id
         if head is None:
             raise StreamFault(stream_id, Code.PROTOCOL_ERROR, reason)
-        if len(self._streams) >= MAX_STREAMS or stream_id > self.accepted_until:
+        full = len(self._streams) >= self._room.size and not self._room.grow()
+        if full or stream_id > self.accepted_until:
             raise StreamFault(stream_id, Code.REFUSED_STREAM, "no further stream is taken")
         self._open(stream_id, flags, head)
 
@@ -176,7 +208,7 @@ class Session:
         if not payload and not flags & END_STREAM:
             self._spend_idle()
         elif payload and stream.receiver is not None:
-            stream.receiver.received(payload)
+            stream.receiver.received(payload, bool(flags & END_STREAM))
         if flags & END_STREAM:
             self._received_all(stream)
 
@@ -187,6 +219,7 @@ class Session:
             raise ConnectionFault(Code.FLOW_CONTROL_ERROR, "more than the connection's window")
         if self._window < CONNECTION_WINDOW // 2:
             self._sender.control(window_update(0, CONNECTION_WINDOW - self._window))
+            self._granted += CONNECTION_WINDOW - self._window
             self._window = CONNECTION_WINDOW
 
     def _receiving(self, stream_id: int) -> Stream | None:
@@ -261,6 +294,7 @@ class Session:
         del self._streams[stream.id]
         stream.receiver = None
         if not self._streams:
+            self._room.give_back()
             self._on_empty()
 
     # the connection's own frames
@@ -274,7 +308,7 @@ class Session:
                 raise ConnectionFault(Code.PROTOCOL_ERROR, "SETTINGS ACK before SETTINGS")
             return
         if self.settled:
-            self._spend_idle(_SETTINGS_COST)
+            self._spend_idle(_SETTINGS_COST + len(payload) // _SETTINGS_UNIT_BYTES)
         self.settled, self._expects = True, None
         for setting, value in dict(settings_of(payload)).items():  # the last of each kind holds
             if setting == Setting.INITIAL_WINDOW_SIZE:
@@ -295,6 +329,8 @@ class Session:
 
     def _window_update(self, flags: int, stream_id: int, payload: bytes) -> None:
         increment = word_of(payload, "WINDOW_UPDATE") & MAX_ID
+        if increment < _TINY_INCREMENT:
+            self._spend_idle()
         if stream_id == 0:
             if not increment:
                 raise ConnectionFault(Code.PROTOCOL_ERROR, "WINDOW_UPDATE of 0")
@@ -333,8 +369,18 @@ class Session:
             raise ConnectionFault(Code.ENHANCE_YOUR_CALM, "too many streams are reset")
 
     def _spend_idle(self, cost: int = 1) -> None:
+        free = _IDLE_EACH * self._sender.carried
+        self._idle = max(self._idle, free - _MOST_SAVED) + cost
+        if self._idle <= free:
+            return
         if not self._idle_frames.spend(self._now(), cost):
             raise ConnectionFault(Code.ENHANCE_YOUR_CALM, "too many frames that carry nothing")
+
+    def _spend_header(self, size: int) -> None:
+        if not self._header_bytes.spend(self._now(), size):
+            raise ConnectionFault(Code.ENHANCE_YOUR_CALM, "too many bytes of headers")
+        if refusal := self._room.pay_for_head(size):
+            raise ConnectionFault(Code.ENHANCE_YOUR_CALM, refusal)
 
     _TAKE = (
         _data,

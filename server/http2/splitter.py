@@ -16,6 +16,7 @@ Frame = tuple[int, int, int, bytes]
 
 _NO_PREFACE = "this port speaks gRPC, over HTTP/2 with prior knowledge"
 _ID_MASK = 0x7FFFFFFF
+_unpack = HEAD.unpack_from
 
 
 class Splitter:
@@ -43,19 +44,23 @@ class Splitter:
                 return
             position = len(PREFACE)
         size = len(data)
-        while size - position >= HEAD_BYTES:
-            high, low, kind, flags, stream_id = HEAD.unpack_from(data, position)
+        while (start := position + HEAD_BYTES) <= size:
+            high, low, kind, flags, stream_id = _unpack(data, position)
             length = high << 16 | low
-            if length > MAX_FRAME_BYTES:
-                text = f"a frame of {length} bytes, over {MAX_FRAME_BYTES}"
-                raise ConnectionFault(Code.FRAME_SIZE_ERROR, text)
-            end = position + HEAD_BYTES + length
-            if end > size:
-                self._keep(data[position:], HEAD_BYTES + length)
+            end = start + length
+            if end > size or length > MAX_FRAME_BYTES:
+                self._begin_frame(data[position:], length)
                 return
-            start, position = position + HEAD_BYTES, end
+            position = end
             yield kind, flags, stream_id & _ID_MASK, data[start:end]
         self._keep(data[position:], HEAD_BYTES)
+
+    def _begin_frame(self, rest: bytes, length: int) -> None:
+        """One that is not whole, or too large. Raises ConnectionFault for that."""
+        if length > MAX_FRAME_BYTES:
+            text = f"a frame of {length} bytes, over {MAX_FRAME_BYTES}"
+            raise ConnectionFault(Code.FRAME_SIZE_ERROR, text)
+        self._keep(rest, HEAD_BYTES + length)
 
     def _keep(self, rest: bytes, wanted: int) -> None:
         self._size, self._wanted = len(rest), wanted

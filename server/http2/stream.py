@@ -5,8 +5,10 @@
 
 from typing import Protocol
 
+from server.buffers import BufferAccount
 from server.http2.frames import window_update
 from server.http2.hpack import Headers
+from server.http2.progress import Wait
 from server.http2.sender import Outgoing, Sender
 
 STREAM_WINDOW = 4 * 1024 * 1024
@@ -16,14 +18,21 @@ STREAM_WINDOW = 4 * 1024 * 1024
 class Receiver(Protocol):
     """Who reads a request. Called on the loop; nothing may block or raise."""
 
-    def received(self, data: bytes) -> None:
-        """More of the body, never empty. Release what need not be held back (`Stream.release`)."""
+    def received(self, data: bytes, last: bool) -> None:
+        """More of the body, never empty; `last`: `ended` follows at once. Release what need not be
+        held back (`Stream.release`)."""
 
     def ended(self) -> None:
         """The body is complete."""
 
     def aborted(self) -> None:
         """The peer reset the stream, or is gone: nobody reads an answer. The last call."""
+
+    def awaits(self) -> Wait | None:
+        """What of the request is missing; None where the peer need not send anything."""
+
+    def expired(self, text: str) -> None:
+        """The peer takes too long over the request: end the call, saying `text`."""
 
 
 class Stream(Outgoing):
@@ -39,6 +48,11 @@ class Stream(Outgoing):
         self.expected: int | None = None
         self.received_all = False
         self.receiver: Receiver | None = None
+
+    @property
+    def account(self) -> BufferAccount:
+        """What the connection may hold."""
+        return self._sender.account
 
     @property
     def client(self) -> str:
@@ -59,17 +73,19 @@ class Stream(Outgoing):
 
     # the response
 
-    def answer(self, block: bytes, prefix: bytes, message: bytes, trailers: bytes) -> None:
-        """The whole response: head, body (`prefix` + `message`), trailers."""
-        self._sender.answer(self, block, prefix, message, trailers)
+    def answer(self, block: bytes, prefix: bytes, message: bytes, trailers: bytes) -> str:
+        """The whole response: head, body (`prefix` + `message`), trailers. "" or, where the buffers
+        refuse it, why; then none of it was written."""
+        return self._sender.answer(self, block, prefix, message, trailers)
 
     def headers(self, block: bytes) -> None:
         """The response's head, once."""
         self._sender.headers(self, block)
 
-    def data(self, *pieces: bytes) -> None:
-        """More of the body; see `room` for when to write on."""
-        self._sender.data(self, *pieces)
+    def data(self, *pieces: bytes) -> str:
+        """More of the body; see `room` for when to write on. "" or, where the buffers refuse it,
+        why."""
+        return self._sender.data(self, *pieces)
 
     def finish(self, block: bytes) -> None:
         """The last header block: trailers, or a head without a body."""

@@ -11,10 +11,11 @@ import threading
 import time
 from collections import deque
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 import orjson
+
+from repository.private import opener
 
 MOST_WAITING = 10_000
 """Lines that may wait for a slow disk; what comes on top is dropped and counted."""
@@ -62,7 +63,7 @@ class AccessLog:
         self._ended = False
         self._own = target != "-"
         self._file: TextIO = (
-            Path(target).open("a", encoding="utf-8")  # noqa: SIM115 (closed by close)
+            open(target, "a", encoding="utf-8", opener=opener)  # noqa: SIM115 (closed by close)
             if self._own
             else sys.stdout
         )

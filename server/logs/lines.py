@@ -9,12 +9,15 @@ import json
 import logging
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from io import TextIOWrapper
 from logging.handlers import WatchedFileHandler
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
+from repository.private import opener
 from server.settings.table import Settings
 
 CHATTY = ("watchfiles", "asyncio", "uvicorn.access", "urllib3")
@@ -94,9 +97,53 @@ class Log:
 
 def _handler(file: str) -> logging.Handler:
     if not file:
-        return logging.StreamHandler(sys.stderr)
-    path = Path(file).absolute()
-    return WatchedFileHandler(path, encoding="utf-8")
+        return _Stderr(sys.stderr)
+    return _LogFile(Path(file).absolute(), encoding="utf-8")
+
+
+class _Stderr(logging.StreamHandler[TextIO]):
+    """A stderr that takes nothing (a file on a full disk, a reader that has gone) is no fault."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handleError(record)
+
+
+class _LogFile(WatchedFileHandler):
+    """Opened anew when it was rotated away; a new file is for this user alone, while the mode of
+    one that is there is the operator's to choose.
+
+    While it cannot be written to, on a full disk for instance, lines go to stderr.
+    """
+
+    _failing = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            super().emit(record)
+        except OSError:  # when it is opened anew
+            self.handleError(record)
+
+    def flush(self) -> None:
+        super().flush()
+        self._failing = False
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            super().handleError(record)
+            return
+        with suppress(OSError, ValueError):
+            if not self._failing:
+                sys.stderr.write(
+                    f"modelyard: the log file '{self.baseFilename}' cannot be written "
+                    f"({error.strerror}); its lines come here until it can\n"
+                )
+            self._failing = True
+            sys.stderr.write(f"{self.format(record)}\n")
+
+    def _open(self) -> TextIOWrapper:
+        return open(self.baseFilename, "a", encoding=self.encoding, opener=opener)
 
 
 LOG = Log()

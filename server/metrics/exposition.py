@@ -9,8 +9,14 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, Protocol
 
-from schedulers.counters import FAILURE_REASONS, Counters, Histogram
-from server.dataplane import Models
+from schedulers.cached import CachedScheduler
+from schedulers.counters import (
+    FAILURE_REASONS,
+    FIRST_RESPONSE,
+    Counters,
+    Histogram,
+    TwofoldHistogram,
+)
 from server.metrics.histogram_lines import histogram_lines
 from server.metrics.language import OF_LANGUAGE, of_language
 from server.metrics.load_figures import Machine
@@ -18,7 +24,7 @@ from server.metrics.memory import OF_MEMORY, of_memory
 from server.metrics.metric import Metric, escaped, head
 from server.metrics.routes import OF_ROUTES, of_routes
 from server.routing.routing import Routing
-from server.served import Served
+from server.served import Models, Served
 from server.settings.metrics_config import MetricsConfig
 from server.trace.tracing import Tracing
 
@@ -129,7 +135,18 @@ _PER_VERSION: tuple[tuple[Metric, Callable[[Served], float]], ...] = (
         ),
         lambda served: served.load_seconds,
     ),
+    (
+        Metric(
+            "modelyard_instances_hung",
+            "gauge",
+            "Instances out of use because an execution inside the server hangs",
+        ),
+        lambda served: served.scheduler.hung(),
+    ),
 )
+
+_OF_CACHE = "nv_cache_"
+"""What only versions with a response cache have, as in Triton."""
 
 _FAILURE = Metric("nv_inference_request_failure", "counter", "Failed requests, by reason")
 
@@ -153,7 +170,7 @@ _HISTOGRAMS: tuple[tuple[Metric, Callable[[Counters], Histogram]], ...] = (
 )
 
 _FIRST_RESPONSE = Metric(
-    "nv_inference_first_response_histogram_ms",
+    FIRST_RESPONSE,
     "histogram",
     "Time from a successful request's arrival to its answer, in milliseconds",
 )
@@ -285,13 +302,17 @@ def render(
     Without `tracing` its counters are zero; without `routing` there are no routes.
     """
     served = [(labels(one), one) for one in models.served()]
+    cached = [row for row in served if isinstance(row[1].scheduler, CachedScheduler)]
     counters = [(label, one.counters) for label, one in served]
     lines: list[str] = []
     for metric, of_version in _PER_VERSION:
         if metric.name.endswith("_duration_us") and not shown.counters:
             continue
-        lines += head(metric)
-        lines += [f"{metric.name}{{{label}}} {of_version(one)}" for label, one in served]
+        of_cache = metric.name.startswith(_OF_CACHE)
+        rows = cached if of_cache else served
+        if rows or not of_cache:
+            lines += head(metric)
+        lines += [f"{metric.name}{{{label}}} {of_version(one)}" for label, one in rows]
     lines += _failures(counters)
     for metric, histogram in _HISTOGRAMS:
         lines += head(metric)
@@ -300,7 +321,7 @@ def render(
     if shown.histograms:
         lines += head(_FIRST_RESPONSE)
         for label, one in counters:
-            lines += histogram_lines(_FIRST_RESPONSE.name, label, one.request_histogram, 1000)
+            lines += histogram_lines(_FIRST_RESPONSE.name, label, _first_response(one), 1000)
     lines += of_language(counters)
     for metric, of_lag in _LOOP:
         lines += (*head(metric), f"{metric.name} {of_lag(lag)}")
@@ -323,17 +344,28 @@ def _of_machine(machine: Machine, with_cpu: bool) -> Iterator[str]:
 
 
 def _failures(counters: Iterable[tuple[str, Counters]]) -> Iterator[str]:
+    """With the labels in the order of their names, as Triton's library writes them."""
     yield from head(_FAILURE)
     for label, one in counters:
+        before, _, after = label.rpartition(",version=")
         for reason in FAILURE_REASONS:
-            yield f'{_FAILURE.name}{{{label},reason="{reason}"}} {one.failure[reason]}'
+            shown = f'{before},reason="{reason}",version={after}'
+            yield f"{_FAILURE.name}{{{shown}}} {one.failure[reason]}"
+
+
+def _first_response(counters: Counters) -> Histogram:
+    """In the buckets that the config's model_metrics chose, or else in ours."""
+    both = counters.request_histogram
+    return both.second if isinstance(both, TwofoldHistogram) else both
 
 
 def labels(served: Served) -> str:
-    """`model`, `version`, and the config's metric_tags with `_` in front of their names."""
-    pairs = {"model": served.version.name, "version": str(served.version.number)}
-    for tag, value in sorted(served.version.config.metric_tags.items()):
-        pairs["_" + _NOT_IN_NAME.sub("_", tag)] = value
+    """The config's metric_tags with `_` in front of their names, `model`, and `version` last."""
+    pairs = {
+        "_" + _NOT_IN_NAME.sub("_", tag): value
+        for tag, value in sorted(served.version.config.metric_tags.items())
+    }
+    pairs |= {"model": served.version.name, "version": str(served.version.number)}
     return ",".join(f'{name}="{escaped(value)}"' for name, value in pairs.items())
 
 

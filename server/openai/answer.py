@@ -12,12 +12,13 @@ from schedulers.llm.request import Finish
 @dataclass(slots=True)
 class Answer:
     """`prompt`: its tokens, the same for as many answers as were asked for. `silent`: what is
-    generated is not wanted. `scores`: of the answer's tokens, `prompt_scores` of the prompt's from
-    the second one on; both only where they were asked for. `opened`: what stands before its first
-    piece has been written."""
+    generated is not wanted. `keeps_scores`: not where each is written as it comes. `scores`: of the
+    answer's tokens, `prompt_scores` of the prompt's from the second one on; both only where they
+    were asked for. `opened`: what stands before its first piece has been written."""
 
     prompt: tuple[int, ...]
     silent: bool = False
+    keeps_scores: bool = True
     pieces: list[str] = field(default_factory=list)
     scores: list[tuple[int, Scored]] = field(default_factory=list)
     prompt_scores: list[Scored] = field(default_factory=list)
@@ -51,7 +52,7 @@ class Answer:
             self.pieces.append(output.text)
         if output.token is not None:
             self.tokens += 1
-            if output.scored is not None:
+            if output.scored is not None and self.keeps_scores:
                 self.scores.append((output.token, output.scored))
 
 

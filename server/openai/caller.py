@@ -1,32 +1,37 @@
 """Who calls the OpenAI door, with what, and which version is to answer.
 
-The gate at the porch lets these paths through, because the model stands in the body: here it is
-asked who calls before the body is read, and whether they may once the model is known.
+The model stands in the body: `server.rest.porch` refuses by the head whom no model would answer,
+and here it is asked whether they may use the one that is named.
 """
 
 import asyncio
-import re
 import time
 from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
-from uuid import uuid4
 
 from starlette.requests import Request
 
-from control.access.scopes import Action
 from schedulers.errors import DeadlineExceeded
-from server.access.credentials import authorization_in
-from server.access.gate import public_name
+from schedulers.request import NO_PARAMETERS
 from server.access.holder import Holder
+from server.codec.form import InferBody
+from server.codec.forwarding import Forwarding
 from server.codec.json_text import load_document
 from server.dataplane import DataPlane
-from server.errors import InvalidRequest, ServingError, TooLarge
-from server.rest.endpoint import read_body
-from server.rest.envelope import Envelope, Headers, read_envelope
-from server.rest.infer import Limits
-from server.rest.openai_errors import BadField
-from server.rest.routed import picked
-from server.routing.table import Target
+from server.errors import (
+    Forbidden,
+    InvalidRequest,
+    ModelLoading,
+    NotReady,
+    ServingError,
+    TooLarge,
+)
+from server.openai.fields import Fields
+from server.rest.endpoint import Limits, read_body
+from server.rest.envelope import read_envelope
+from server.rest.http_inference import HttpInference
+from server.rest.openai_errors import BadField, not_ready_yet
+from server.rest.request_ids import request_id_of
 from server.served import Served
 
 if TYPE_CHECKING:
@@ -34,30 +39,74 @@ if TYPE_CHECKING:
 
 Made = TypeVar("Made")
 
-REQUEST_ID = "x-request-id"
-_GOOD_ID = re.compile(r"[\x21-\x7e]{1,128}")
 
+class Caller(HttpInference):
+    """A request to a language model. `members`: the body, for routes whose unit stands there,
+    until its `fields` are read. `request_id`: the client's, or one made here. `most_urgent`: the
+    smallest priority it may ask for. `asks`: the parameters of what is submitted, once the prompts
+    are tokens."""
 
-class Caller(NamedTuple):
-    """`model`: the name asked for; `members`: all of the body, for routes whose unit stands there.
-    `request_id`: the client's, or one made here. `began_ns`: its head was there, `arrived_ns`: its
-    body as well."""
+    __slots__ = ("_scope", "asks", "envelope", "members", "most_urgent", "request_id")
 
-    principal: str | None
-    request_id: str
-    model: str
-    members: Mapping[str, Any]
-    headers: Headers
-    envelope: Envelope
-    began_ns: int
-    arrived_ns: int
+    def __init__(
+        self, request: Request, began_ns: int, forwarding: Forwarding | None = None
+    ) -> None:
+        """Raises what `read_envelope` does."""
+        self._scope = scope = request.scope
+        holder = recognised(request)
+        super().__init__("", "", forwarding)
+        self.headers = scope["headers"]
+        self.began_ns = began_ns
+        self.holder = holder
+        self.principal = scope.get("principal")
+        self.most_urgent = 0 if holder is None else holder.most_urgent
+        self.envelope = read_envelope(self.headers)
+        self.request_id = request_id_of(scope)
+        self.members: dict[str, Any] = {}
+        self.asks: Mapping[str, Any] = NO_PARAMETERS
+
+    def read(self, body: bytes, depth: int) -> None:
+        """Raises BadField, InvalidRequest, TooLarge."""
+        self.members = members = _members(body, depth)
+        model = members.get("model")
+        if not isinstance(model, str) or not model:
+            raise BadField("you must provide a model; GET /v1/models lists them", "model")
+        self.model = model
+        self.arrived(time.monotonic_ns(), self.envelope)
+
+    def parameter(self, name: str) -> object:
+        return self.members.get(name)
+
+    def decode(self, served: Served) -> InferBody:
+        return InferBody(self.request_id, {}, 1, None, parameters=self.asks)
+
+    def note(self, served: Served) -> None:
+        """Let the access log know who answers."""
+        if self.target is not None:
+            self._scope["target"] = self.arm
+        self._scope["answering"] = (self.model, str(served.version.number))
+
+    def fields(self) -> Fields:
+        """The body, once: a request under way keeps nothing of it that nobody reads, such as 60 MB
+        of `metadata`."""
+        fields = Fields(self.members)
+        self.members.clear()
+        return fields
+
+    def refuse_urgency(self, priority: int) -> None:
+        """Raises Forbidden for a request that would pass by those of everybody."""
+        if priority < self.most_urgent:
+            raise Forbidden(
+                f"priority is {priority}; {self.principal or 'a request without a token'} may ask "
+                f"for {self.most_urgent} and above. The scope priority:{priority} lets a token of "
+                "an operator ask for it"
+            )
 
     async def in_time(self, work: Awaitable[Made]) -> Made:
         """What `work` gives, within the time the client gave. Raises DeadlineExceeded."""
-        timeout_ns = self.envelope.timeout_ns
-        if not timeout_ns:
+        if not self.deadline_ns:
             return await work
-        left_s = (self.arrived_ns + timeout_ns - time.monotonic_ns()) / 1e9
+        left_s = (self.deadline_ns - time.monotonic_ns()) / 1e9
         try:
             async with asyncio.timeout(max(left_s, 0.0)):
                 return await work
@@ -66,65 +115,27 @@ class Caller(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The version that is to answer, its text side, and the arm of a route that led to it."""
+    """The version that is to answer, and its text side."""
 
     served: Served
     language: "Language"
-    target: Target | None
 
 
-def request_id_of(request: Request) -> str:
-    """The same whenever it is asked for."""
-    known: str | None = request.scope.get("request_id")
-    if known is None:
-        given = request.headers.get(REQUEST_ID, "")
-        known = given if _GOOD_ID.fullmatch(given) else f"req_{uuid4().hex}"
-        request.scope["request_id"] = known
-    return known
-
-
-def recognise(dataplane: DataPlane, request: Request) -> Holder | None:
-    """Whose token came with the request; it counts against its rate. Raises Unauthenticated,
-    RateLimited."""
-    gate = dataplane.gate
-    if not gate.watches:
-        return None
-    holder = gate.recognise(authorization_in(request.scope["headers"]))
-    if holder is not None:
-        request.scope["principal"] = holder.principal.id
-    gate.charge(holder)
+def recognised(request: Request) -> Holder | None:
+    """Whose token came with the request, as `server.rest.porch.GatedApp` found when its head was
+    there; None for anybody."""
+    holder: Holder | None = request.scope.get("holder")
     return holder
 
 
-def authorise(dataplane: DataPlane, holder: Holder | None, model: str) -> None:
-    """Raises Forbidden."""
-    if holder is not None:
-        name = public_name(model, dataplane.aliases)
-        dataplane.gate.authorise(holder, Action.INFER, name)
-
-
-async def admitted(dataplane: DataPlane, limits: Limits, request: Request) -> Caller:
+async def received(
+    request: Request, limits: Limits, forwarding: Forwarding | None = None
+) -> Caller:
     """Who asks for what. Raises ServingError."""
-    began_ns = time.monotonic_ns()
-    holder = recognise(dataplane, request)
-    headers = request.scope["headers"]
-    envelope = read_envelope(headers)
+    caller = Caller(request, time.monotonic_ns(), forwarding)
     body = await read_body(request, limits.body_bytes, "; use --http-max-input-size to raise it")
-    members = _members(body, limits.json_depth)
-    model = members.get("model")
-    if not isinstance(model, str) or not model:
-        raise BadField("you must provide a model; GET /v1/models lists them", "model")
-    authorise(dataplane, holder, model)
-    return Caller(
-        request.scope.get("principal"),
-        request_id_of(request),
-        model,
-        members,
-        headers,
-        envelope,
-        began_ns,
-        time.monotonic_ns(),
-    )
+    caller.read(body, limits.json_depth)
+    return caller
 
 
 def _members(body: bytes, depth: int) -> dict[str, Any]:
@@ -136,29 +147,22 @@ def _members(body: bytes, depth: int) -> dict[str, Any]:
         raise InvalidRequest(f"the body must be a JSON object: {error}") from None
 
 
-def find(dataplane: DataPlane, request: Request, caller: Caller) -> Found:
-    """Raises UnknownModel, NotReady, BadField for what is no language model."""
-    route = dataplane.route_of(caller.model, "")
-    target = None
-    if route is not None:
-        read = caller.members.get
-        target = picked(dataplane, route, caller.headers, caller.principal, read)
-    return find_again(dataplane, request, caller, target)
+def find(dataplane: DataPlane, caller: Caller) -> Found:
+    """Who answers, by the first half of the data plane's walk; asked again, in the turn in which it
+    is submitted, the version that stands behind the same arm then.
 
-
-def find_again(
-    dataplane: DataPlane, request: Request, caller: Caller, target: Target | None
-) -> Found:
-    """`find` for whom a route has picked already, in the turn in which they submit."""
-    model = caller.model
-    served = dataplane.find(model, "") if target is None else dataplane.find_target(target)
-    if target is not None:
-        request.scope["target"] = target.label
-    request.scope["answering"] = (model, str(served.version.number))
+    Raises Forbidden, UnknownModel, NotReady, BadField for what is no language model.
+    """
+    try:
+        served = dataplane.find_for(caller)
+    except (ModelLoading, NotReady) as error:
+        raise not_ready_yet(caller.model, error) from error
+    caller.note(served)
     if served.language is None:
         raise BadField(
-            f"the model '{model}' is no language model; ask it at /v2/models/{model}/infer",
+            f"the model '{caller.model}' is no language model; ask it at "
+            f"/v2/models/{caller.model}/infer",
             "model",
             "model_not_supported",
         )
-    return Found(served, served.language, target)
+    return Found(served, served.language)

@@ -15,18 +15,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from backends.llm.chat import Chat
+from repository.sandbox.policy import Sandbox
 from schedulers.errors import ShutDown
 from schedulers.llm.asks import EMBED, EMBEDDING
 from server.codec.forwarding import Forwarding
 from server.dataplane import DataPlane
 from server.errors import NotReady
-from server.openai.caller import Caller, Found, admitted, find, find_again, recognise
+from server.openai.caller import Caller, Found, find, received, recognised
 from server.openai.calls import CallsForm
 from server.openai.chat import read_chat
 from server.openai.completions import Prompt, read_completion
 from server.openai.embeddings import embedded, read_embedding
 from server.openai.endpoint import openai_row
-from server.openai.fields import Fields
 from server.openai.forms import ChatForm, Form, TextForm
 from server.openai.generating import Asked, Generating
 from server.openai.listing import listed, listed_one
@@ -38,11 +38,10 @@ from server.openai.texts import (
 )
 from server.openai.tokens import read_detokenize, read_tokenize, tokenised
 from server.openai.work import submit
-from server.rest.endpoint import Row, json_response
+from server.rest.endpoint import Limits, Row, json_response
 from server.rest.generate import cancelled_on_hang_up
-from server.rest.infer import Limits
+from server.rest.http_inference import arm_headers
 from server.rest.openai_errors import BadField
-from server.rest.routed import arm_headers
 
 if TYPE_CHECKING:
     from schedulers.llm.language import Language
@@ -58,12 +57,17 @@ class OpenAI:
     """The door; belongs to one event loop. `close` it."""
 
     def __init__(
-        self, dataplane: DataPlane, limits: Limits, forwarding: Forwarding | None = None
+        self,
+        dataplane: DataPlane,
+        limits: Limits,
+        forwarding: Forwarding | None = None,
+        sandbox: Sandbox | None = None,
     ) -> None:
+        """`sandbox`: of the process that renders chat templates."""
         self._dataplane = dataplane
         self._limits = limits
         self._forwarding = forwarding
-        self._texts = Texts()
+        self._texts = Texts(sandbox)
         self._created = int(time.time())
 
     def rows(self) -> Sequence[Row]:
@@ -89,7 +93,7 @@ class OpenAI:
 
     async def chat(self, request: Request) -> Response:
         caller, found = await self._asked(request)
-        asked = read_chat(Fields(caller.members))
+        asked = read_chat(caller.fields())
         options = asked.options
 
         async def prompts(language: "Language") -> list[tuple[int, ...]]:
@@ -97,7 +101,7 @@ class OpenAI:
                 refuse_untold(language, caller.model)
             return [await self._texts.of_chat(language, asked.chat, asked.special)]
 
-        found, tokens = await self._made(request, caller, found, prompts)
+        found, tokens = await self._made(caller, found, prompts)
         logprobs, scored = options.sampling.logprobs, options.prompt_logprobs
         chat_form = ChatForm(found.language.tokeniser, logprobs, scored)
         form: Form = chat_form
@@ -111,14 +115,14 @@ class OpenAI:
 
     async def completion(self, request: Request) -> Response:
         caller, found = await self._asked(request)
-        asked = read_completion(Fields(caller.members))
+        asked = read_completion(caller.fields())
         options = asked.options
 
         async def read(language: "Language") -> tuple[list[tuple[int, ...]], list[str]]:
             tokens = await self._texts.of_prompts(language, asked.prompts, asked.special, "prompt")
             return tokens, await self._texts.echoed(language, asked.prompts if asked.echo else ())
 
-        found, (tokens, texts) = await self._made(request, caller, found, read)
+        found, (tokens, texts) = await self._made(caller, found, read)
         logprobs, scored = options.sampling.logprobs, options.prompt_logprobs
         echoes = None
         if asked.echo:
@@ -130,9 +134,9 @@ class OpenAI:
 
     async def embedding(self, request: Request) -> Response:
         caller, found = await self._asked(request)
-        asked = read_embedding(Fields(caller.members))
+        asked = read_embedding(caller.fields())
         make = self._tokens(asked.inputs, asked.special, "input")
-        found, tokens = await self._made(request, caller, found, make)
+        found, tokens = await self._made(caller, found, make)
         language = found.language
         if not language.embeds:
             raise BadField(
@@ -143,18 +147,17 @@ class OpenAI:
         for one in tokens:
             refuse_beyond_context(language, len(one), 0, "input")
             refuse_unknown_tokens(language, one, "input")
-        parameters = {EMBED: tuple(tokens)}
-        work = submit(self._dataplane, self._forwarding, caller, found, parameters)
+        work = submit(self._dataplane, caller, found, {EMBED: tuple(tokens)})
         async with cancelled_on_hang_up(request.receive, work.reply):
             response = await work.finished(work.only())
         document = embedded(response.outputs[EMBEDDING], asked, caller.model, tokens)
         answer = json_response(document)
-        answer.headers.update({} if found.target is None else arm_headers(found.target))
+        answer.headers.update(arm_headers(caller.target))
         return answer
 
     async def tokenize(self, request: Request) -> Response:
         caller, found = await self._asked(request)
-        asked = read_tokenize(Fields(caller.members))
+        asked = read_tokenize(caller.fields())
 
         async def tokens(language: "Language") -> tuple[int, ...]:
             if isinstance(asked.text, Chat):
@@ -163,34 +166,34 @@ class OpenAI:
             (made,) = await self._texts.of_prompts(language, given, asked.special, "prompt")
             return made
 
-        found, made = await self._made(request, caller, found, tokens)
+        found, made = await self._made(caller, found, tokens)
         return json_response(tokenised(asked, found.language, made))
 
     async def detokenize(self, request: Request) -> Response:
         caller, found = await self._asked(request)
-        tokens = read_detokenize(Fields(caller.members))
+        tokens = read_detokenize(caller.fields())
         language = found.language
         if tokens:
             refuse_unknown_tokens(language, tokens, "tokens")
         return json_response({"prompt": await self._texts.of_tokens(language, tokens)})
 
     async def models(self, request: Request) -> Response:
-        holder = recognise(self._dataplane, request)
+        holder = recognised(request)
         return json_response(listed(self._dataplane, holder, self._created))
 
     async def model(self, request: Request) -> Response:
-        holder = recognise(self._dataplane, request)
+        holder = recognised(request)
         name = request.path_params["model"]
         return json_response(listed_one(self._dataplane, holder, name, self._created))
 
     async def _asked(self, request: Request) -> tuple[Caller, Found]:
         """Who asks whom; raises ServingError for a model that is not there before it looks at what
         is asked."""
-        caller = await admitted(self._dataplane, self._limits, request)
-        return caller, find(self._dataplane, request, caller)
+        caller = await received(request, self._limits, self._forwarding)
+        return caller, find(self._dataplane, caller)
 
     def _generating(self, caller: Caller, found: Found) -> Generating:
-        return Generating(self._dataplane, self._forwarding, caller, found)
+        return Generating(self._dataplane, caller, found)
 
     def _tokens(
         self, prompts: Sequence[Prompt], special: bool, name: str
@@ -200,18 +203,16 @@ class OpenAI:
 
         return made
 
-    async def _made(
-        self, request: Request, caller: Caller, found: Found, make: Make[Made]
-    ) -> tuple[Found, Made]:
+    async def _made(self, caller: Caller, found: Found, make: Make[Made]) -> tuple[Found, Made]:
         """Who answers, and what was made with the text side of just that version; no await comes
-        between the last look and the return. Raises what `find_again` and `make` do."""
+        between the last look and the return. Raises what `find` and `make` do."""
         for _ in range(_TRIES):
             gone: ShutDown | None = None
             try:
                 made = await caller.in_time(make(found.language))
             except ShutDown as error:  # which may well be because another has taken over
                 gone = error
-            again = find_again(self._dataplane, request, caller, found.target)
+            again = find(self._dataplane, caller)
             if again.language is not found.language:
                 found = again
             elif gone is None:

@@ -4,13 +4,16 @@ What nobody took in the end is refused by name: a field that is passed over in s
 meant something.
 """
 
-import math
 from collections.abc import Iterable, Mapping
+from reprlib import Repr
 from typing import Any
 
 from server.rest.openai_errors import BadField
 
 _SHOWN = 80
+_brief = Repr()
+_brief.maxlist = _brief.maxdict = _SHOWN // 2
+_brief.maxlevel = 2  # a whole body written out would take seconds
 
 
 class Fields:
@@ -29,7 +32,7 @@ class Fields:
 
     def refused(self, name: str, value: Any, wanted: str) -> BadField:
         """The error about a member that was taken."""
-        shown = repr(value[:_SHOWN] if isinstance(value, str | list) else value)
+        shown = repr(value[:_SHOWN]) if isinstance(value, str) else _brief.repr(value)
         shown = shown if len(shown) <= _SHOWN else shown[:_SHOWN] + "…"
         return BadField(f"{self.path(name)} is {shown}; it must be {wanted}", self.path(name))
 
@@ -69,15 +72,13 @@ class Fields:
             raise self.refused(name, value, f"a whole number from {least} to {most}")
         return value
 
-    def number(self, name: str, default: float, least: float, most: float) -> float:
+    def optional_number(self, name: str, least: float, most: float) -> float | None:
         value = self.take(name)
-        if value is None:
-            return default
-        return self.number_in(name, value, least, most)
+        return None if value is None else self.number_in(name, value, least, most)
 
     def number_in(self, name: str, value: Any, least: float, most: float) -> float:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not math.isfinite(value) or not least <= value <= most:
+        if not is_number or not least <= value <= most:
             raise self.refused(name, value, f"a number from {least:g} to {most:g}")
         return float(value)
 

@@ -1,26 +1,30 @@
 """From tokens to answers: the requests submitted, their outputs heard, the documents written."""
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from uuid import uuid4
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server.codec.forwarding import Forwarding
 from server.dataplane import DataPlane
 from server.openai.answer import Answer
 from server.openai.caller import Caller, Found
-from server.openai.forms import Form, Head, whole
+from server.openai.forms import Form, Head, Json, whole
 from server.openai.options import Options
+from server.openai.score_limit import ScoreLimit
 from server.openai.stream import Events, Pieces, heard
 from server.openai.texts import refuse_beyond_context, refuse_unknown_tokens
 from server.openai.work import Work, generating, in_the_clients_words, requests_for, submit
+from server.rest.compression import elsewhere
 from server.rest.endpoint import json_response
 from server.rest.generate import cancelled_on_hang_up
+from server.rest.http_inference import arm_headers
 from server.rest.openai_errors import BadField
-from server.rest.routed import arm_headers
+
+_BRIEF_SCORES = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,29 +44,32 @@ class Asked:
 class Generating:
     """One request to one version."""
 
-    def __init__(
-        self, dataplane: DataPlane, forwarding: Forwarding | None, caller: Caller, found: Found
-    ) -> None:
+    def __init__(self, dataplane: DataPlane, caller: Caller, found: Found) -> None:
         self._dataplane = dataplane
-        self._forwarding = forwarding
         self._caller = caller
         self._found = found
 
     async def answer(self, request: Request, asked: Asked, form: Form) -> Response:
         """Submits before it first waits. Raises BadField and what `DataPlane.submit` does."""
-        options, target = asked.options, self._found.target
+        options = asked.options.with_defaults(self._found.language.defaults)
+        asked = replace(asked, options=options)
+        self._caller.refuse_urgency(options.priority)
         self._refuse_senseless(asked)
         answers = [
-            Answer(prompt, asked.silent) for prompt in asked.prompts for _ in range(options.count)
+            Answer(prompt, asked.silent, keeps_scores=not options.stream)
+            for prompt in asked.prompts
+            for _ in range(options.count)
         ]
+        limit = ScoreLimit(asked.prompts, options, asked.scored)
+        limit.check()
         work = self._submitted(answers, asked)
         head = self._head(asked.prefix)
-        named = {} if target is None else arm_headers(target)
+        named = arm_headers(self._caller.target)
         if options.stream:
             return Events(work, Pieces(form, head, options, answers), named)
         async with cancelled_on_hang_up(request.receive, work.reply):
-            await work.finished(_hear_all(work, answers, options))
-        found = json_response(whole(form, head, answers, options.count))
+            await work.finished(_hear_all(work, answers, options, limit))
+        found = await _written(partial(whole, form, head, answers, options.count), answers)
         found.headers.update(named)
         return found
 
@@ -84,14 +91,8 @@ class Generating:
 
     def _submitted(self, answers: Sequence[Answer], asked: Asked) -> Work:
         requests = requests_for(answers, asked.options, self._found.language, asked.scored)
-        return submit(
-            self._dataplane,
-            self._forwarding,
-            self._caller,
-            self._found,
-            generating(requests),
-            asked.options.priority,
-        )
+        asks = generating(requests, asked.options.priority)
+        return submit(self._dataplane, self._caller, self._found, asks)
 
     def _head(self, prefix: str) -> Head:
         version = self._found.served.version
@@ -103,10 +104,19 @@ class Generating:
         )
 
 
-async def _hear_all(work: Work, answers: Sequence[Answer], options: Options) -> None:
+async def _written(document: Callable[[], Json], answers: Sequence[Answer]) -> Response:
+    """Many answers with log-probabilities are written beside the loop: half a million took 1 s."""
+    if sum(len(answer.scores) for answer in answers) <= _BRIEF_SCORES:
+        return json_response(document())
+    return await elsewhere(lambda: json_response(document()))
+
+
+async def _hear_all(
+    work: Work, answers: Sequence[Answer], options: Options, limit: ScoreLimit
+) -> None:
     try:
         async for response in work.reply:
             work.note(response)
-            heard(response, answers)
+            limit.add(heard(response, answers)[1])
     except Exception as error:
         raise in_the_clients_words(error, options) from error

@@ -8,7 +8,8 @@ from control.access.scopes import Action
 from server.access.gate import public_name
 from server.access.holder import Holder
 from server.dataplane import DataPlane
-from server.errors import ServingError, UnknownModel
+from server.errors import ModelLoading, NotReady, ServingError, UnknownModel
+from server.rest.openai_errors import not_ready_yet
 from server.served import Served
 
 Json = dict[str, Any]
@@ -17,13 +18,19 @@ Json = dict[str, Any]
 def listed(dataplane: DataPlane, holder: Holder | None, created: int) -> Json:
     """All of them, by name."""
     names = sorted(set(_names(dataplane)))
-    found = [_model(dataplane, holder, name, created) for name in names]
+    found = [_model_or_none(dataplane, holder, name, created) for name in names]
     return {"object": "list", "data": [one for one in found if one is not None]}
 
 
 def listed_one(dataplane: DataPlane, holder: Holder | None, name: str, created: int) -> Json:
-    """Raises UnknownModel, also for what the caller may not ask: it is none of theirs."""
-    found = _model(dataplane, holder, name, created)
+    """Raises UnknownModel, also for what the caller may not ask: it is none of theirs; NotReady for
+    a model that is loading."""
+    try:
+        found = _model(dataplane, holder, name, created)
+    except (ModelLoading, NotReady) as error:
+        raise not_ready_yet(name, error) from error
+    except ServingError:
+        found = None
     if found is None:
         raise UnknownModel(f"The model '{name}' does not exist or you do not have access to it.")
     return found
@@ -35,17 +42,24 @@ def _names(dataplane: DataPlane) -> Iterator[str]:
         if served.language is not None:
             name = served.version.name
             yield name
-            yield from (f"{name}@{alias}" for alias in dataplane.aliases.get(name, ()))
+            yield from (f"{name}@{alias}" for alias in dataplane.routing.aliases.get(name, ()))
+
+
+def _model_or_none(
+    dataplane: DataPlane, holder: Holder | None, name: str, created: int
+) -> Json | None:
+    """None for what nobody can ask now."""
+    try:
+        return _model(dataplane, holder, name, created)
+    except ServingError:
+        return None
 
 
 def _model(dataplane: DataPlane, holder: Holder | None, name: str, created: int) -> Json | None:
-    if holder is not None and not holder.may(Action.INFER, public_name(name, dataplane.aliases)):
+    aliases = dataplane.routing.aliases
+    if holder is not None and not holder.may(Action.INFER, public_name(name, aliases)):
         return None
-    try:
-        served = dataplane.get(name, "")
-    except ServingError:
-        return None
-    return _described(name, served, created)
+    return _described(name, dataplane.queries.get(name, ""), created)
 
 
 def _described(name: str, served: Served, created: int) -> Json | None:

@@ -4,7 +4,8 @@ A body's members are read here but for what the answer begins with, which `serve
 `server.openai.completions` read.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from backends.llm.params import MAX_BIASED, SamplingParams
@@ -17,6 +18,15 @@ MAX_LOGPROBS = 20
 MAX_STOPS, MAX_STOP_CHARACTERS = 32, 1024
 MAX_TOKENS = 1 << 31
 _INT64 = 1 << 63
+_NUMBERS = {
+    "temperature": (0.0, 100.0),
+    "top_p": (0.0, 1.0),
+    "min_p": (0.0, 1.0),
+    "repetition_penalty": (0.01, 100.0),
+    "presence_penalty": (-100.0, 100.0),
+    "frequency_penalty": (-100.0, 100.0),
+}
+SAMPLING_NAMES = frozenset((*_NUMBERS, "top_k"))
 
 _SAID_ELSEWHERE = (
     "user",
@@ -54,8 +64,9 @@ _NOT_OFFERED: tuple[tuple[str, tuple[Any, ...]], ...] = (
 @dataclass(frozen=True, slots=True)
 class Options:
     """`count`: answers to each prompt. `usage`: the stream ends with the counts of tokens;
-    `running_usage`: every chunk has them. `max_tokens`: None for what the context leaves. `shown`:
-    special tokens that `skip_special` does not leave out."""
+    `running_usage`: every chunk has them. `max_tokens`: None for `default_tokens`, the model's own
+    limit, or else what the context leaves. `shown`: special tokens that `skip_special` does not
+    leave out. `given`: the sampling fields that the request names."""
 
     count: int
     stream: bool
@@ -73,6 +84,26 @@ class Options:
     prompt_logprobs: int | None
     shape: Shape | None
     shown: tuple[str, ...] = ()
+    given: frozenset[str] = frozenset()
+    default_tokens: int | None = None
+
+    def with_defaults(self, defaults: Mapping[str, float]) -> "Options":
+        """The same where what the request does not say is as the model has it."""
+        unsaid = {
+            name: one
+            for name, one in defaults.items()
+            if name in SAMPLING_NAMES and name not in self.given
+        }
+        tokens = defaults.get("max_tokens")
+        return replace(
+            self,
+            sampling=replace(self.sampling, **unsaid),  # type: ignore[arg-type]
+            default_tokens=None if tokens is None else max(int(tokens), self.min_tokens),
+        )
+
+    def tokens_for(self, room: int) -> int:
+        """Most tokens of an answer, where the context leaves `room`."""
+        return self.max_tokens or min(room, self.default_tokens or room)
 
     def seed_of(self, number: int) -> int | None:
         """Of the answer of this number: alike in every run, and no two alike in one."""
@@ -94,12 +125,13 @@ def read_options(fields: Fields, max_tokens: int | None, logprobs: int | None) -
         raise BadField(
             f"min_tokens is {min_tokens}, more than the {max_tokens} of max_tokens", "min_tokens"
         )
+    sampling, given = _sampling(fields, logprobs)
     return Options(
         count=fields.whole("n", 1, MAX_ANSWERS) or 1,
         stream=stream,
         usage=usage,
         running_usage=running_usage,
-        sampling=_sampling(fields, logprobs),
+        sampling=sampling,
         max_tokens=max_tokens,
         min_tokens=min_tokens,
         stop=_stops(fields),
@@ -110,6 +142,7 @@ def read_options(fields: Fields, max_tokens: int | None, logprobs: int | None) -
         priority=fields.whole("priority", -(1 << 31), (1 << 31) - 1) or 0,
         prompt_logprobs=prompt_logprobs,
         shape=read_shape(fields),
+        given=given,
     )
 
 
@@ -126,19 +159,18 @@ def _stream_options(fields: Fields, stream: bool) -> tuple[bool, bool]:
     return usage, usage and running
 
 
-def _sampling(fields: Fields, logprobs: int | None) -> SamplingParams:
-    top_k = fields.whole("top_k", -1, MAX_TOKENS)
-    given = {
-        "temperature": fields.number("temperature", 1.0, 0.0, 100.0),
-        "top_p": fields.number("top_p", 1.0, 0.0, 1.0),
-        "min_p": fields.number("min_p", 0.0, 0.0, 1.0),
-        "repetition_penalty": fields.number("repetition_penalty", 1.0, 0.01, 100.0),
-        "presence_penalty": fields.number("presence_penalty", 0.0, -100.0, 100.0),
-        "frequency_penalty": fields.number("frequency_penalty", 0.0, -100.0, 100.0),
+def _sampling(fields: Fields, logprobs: int | None) -> tuple[SamplingParams, frozenset[str]]:
+    """And the names of the fields that are given."""
+    read: dict[str, float | None] = {
+        name: fields.optional_number(name, least, most) for name, (least, most) in _NUMBERS.items()
     }
+    top_k = fields.whole("top_k", -1, MAX_TOKENS)
+    read["top_k"] = None if top_k is None else max(top_k, 0)
+    given: dict[str, Any] = {name: one for name, one in read.items() if one is not None}
     bias = _bias(fields)
     try:
-        return SamplingParams(**given, top_k=max(top_k or 0, 0), logit_bias=bias, logprobs=logprobs)
+        params = SamplingParams(**given, logit_bias=bias, logprobs=logprobs)
+        return params, frozenset(given)
     except ValueError as error:  # it names the field first
         raise BadField(str(error), str(error).split(" ", 1)[0]) from None
 

@@ -6,14 +6,15 @@ template takes too long. A template that did so with a small chat is not tried a
 
 import asyncio
 import logging
-import os
 import sys
 import time
 from contextlib import suppress
-from pathlib import Path
 
+from backends.host.output import logged
 from backends.llm.chat import LENGTH, Chat, ChatTemplate, question
 from repository.pipes import feed
+from repository.sandbox.children import child_environment, start_line
+from repository.sandbox.policy import Sandbox
 from server.errors import NotReady
 from server.rest.openai_errors import BadField
 
@@ -24,16 +25,19 @@ PENANCE_S = 60.0
 BLAMED_BYTES = 1 << 17
 """A chat this small is not what takes so long: the template is tried no more for PENANCE_S."""
 MAX_QUESTION_BYTES = 1 << 26
+MAX_ANSWER_BYTES = (1 << 26) + 1
+"""As many as the characters can have that `backends.llm.chat_render` makes at most."""
 
-_ROOT = str(Path(__file__).resolve().parent.parent.parent)
 _log = logging.getLogger(__name__)
 
 
 class Renderer:
     """One chat at a time; belongs to one event loop. `close` it."""
 
-    def __init__(self, render_s: float = RENDER_S) -> None:
+    def __init__(self, render_s: float = RENDER_S, sandbox: Sandbox | None = None) -> None:
+        """`sandbox`: what the process may do; None for whatever this one may."""
         self._render_s = render_s
+        self._sandbox = sandbox
         self._turn = asyncio.Lock()
         self._asking: set[asyncio.Task[bytes]] = set()
         self._process: asyncio.subprocess.Process | None = None
@@ -50,7 +54,7 @@ class Renderer:
         self._asking.add(asking)
         asking.add_done_callback(self._asking.discard)
         answer = await asyncio.shield(asking)  # who gives up leaves the process to the others
-        text = answer[1:].decode()
+        text = answer[1:].decode(errors="replace")
         if answer[:1] == b"+":
             return text
         raise _failed(f"the model's chat template refuses these messages: {text}")
@@ -98,7 +102,7 @@ class Renderer:
             return self._process
         try:
             async with asyncio.timeout(START_S):
-                self._process = await _start()
+                self._process = await _start(self._sandbox)
                 await _exchange(self._process, b"")
         except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
             await self._end()
@@ -127,18 +131,19 @@ class Renderer:
         )
 
 
-async def _start() -> asyncio.subprocess.Process:
-    paths = [_ROOT, *filter(None, [os.environ.get("PYTHONPATH")])]
-    return await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-P",  # the current folder may be a model repository: import nothing from it
-        "-m",
-        "backends.llm.chat_process",
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-        start_new_session=True,  # Ctrl-C is the server's to answer
-    )
+async def _start(sandbox: Sandbox | None) -> asyncio.subprocess.Process:
+    with logged("renderer") as stderr:
+        return await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-P",  # the current folder may be a model repository: import nothing from it
+            "-c",
+            start_line("backends.llm.chat_process"),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=stderr,
+            env=child_environment(sandbox),
+            start_new_session=True,  # Ctrl-C is the server's to answer
+        )
 
 
 async def _exchange(process: asyncio.subprocess.Process, asked: bytes) -> bytes:
@@ -146,6 +151,8 @@ async def _exchange(process: asyncio.subprocess.Process, asked: bytes) -> bytes:
     assert process.stdout is not None
     await feed(process.stdin, LENGTH.pack(len(asked)) + asked)
     (length,) = LENGTH.unpack(await process.stdout.readexactly(LENGTH.size))
+    if length > MAX_ANSWER_BYTES:
+        raise ConnectionError(f"an answer of {length} bytes")
     return await process.stdout.readexactly(length)
 
 

@@ -1,9 +1,12 @@
 """Texts to tokens for the OpenAI door: rendered by a process, tokenised by the model's engine."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import asyncio
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
 
 from backends.llm.chat import Chat
+from repository.sandbox.policy import Sandbox
 from server.openai.chat import spoken
 from server.openai.completions import Prompt
 from server.openai.rendering import Renderer
@@ -14,13 +17,19 @@ if TYPE_CHECKING:
 
 LONGEST_TOKEN = 64
 """Characters a token stands for, at most and on the average of a text that fills the context."""
+UNREAD = 2
+"""A chat may weigh as many times what fits: templates leave some of it out."""
+BRIEF = 1 << 13
+"""What a chat may weigh to be guarded on the loop: 2 ms at worst."""
 
 
 class Texts:
     """Belongs to one event loop. `close` it."""
 
-    def __init__(self) -> None:
-        self._renderer = Renderer()
+    def __init__(self, sandbox: Sandbox | None = None) -> None:
+        """`sandbox`: of the process that renders templates."""
+        self._renderer = Renderer(sandbox=sandbox)
+        self._guards = ThreadPoolExecutor(1, "chats")
 
     async def of_chat(self, language: "Language", chat: Chat, special: bool) -> tuple[int, ...]:
         """A chat's tokens. Raises BadField."""
@@ -33,8 +42,14 @@ class Texts:
         contents = (one.get("content") for one in chat.messages)
         size = sum(len(content) for content in contents if content is not None)
         _refuse_far_too_long(language, size, "messages")
-        text = await self._renderer.render(language.template, spoken(chat, language.template))
-        (tokens,) = await self.of_prompts(language, (text,), special, "messages")
+        weight = _weight_within(language, chat)
+        chat = spoken(chat, language.template)
+        guards = language.content_is_text
+        if guards:
+            chat = await self._guarded(language, chat, weight)
+        text = await self._renderer.render(language.template, chat)
+        _refuse_far_too_long(language, len(text), "messages")
+        (tokens,) = await language.tokeniser.encode((text,), special=special, marked=guards)
         return tokens
 
     async def of_prompts(
@@ -58,6 +73,45 @@ class Texts:
 
     async def close(self) -> None:
         await self._renderer.close()
+        self._guards.shutdown(wait=False, cancel_futures=True)
+
+    async def _guarded(self, language: "Language", chat: Chat, weight: int) -> Chat:
+        """Control tokens in its texts marked as text. Raises BadField."""
+        guarded = language.tokeniser.control_text.guarded
+        try:
+            if weight <= BRIEF:
+                return guarded(chat)
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._guards, guarded, chat)
+        except RecursionError:
+            raise BadField("the chat is nested too deeply", "messages") from None
+
+
+def _weight_within(language: "Language", chat: Chat) -> int:
+    """Characters and values of a chat with its tools, documents and variables, each of which costs
+    the guard and the template something. Raises BadField for far too many."""
+    most = UNREAD * language.context * LONGEST_TOKEN
+    weight = 0
+    left: list[Any] = [chat.messages, chat.tools, chat.documents, chat.variables]
+    while left and weight <= most:
+        value = left.pop()
+        weight += 1
+        if isinstance(value, str):
+            weight += len(value)
+        elif isinstance(value, Mapping):
+            weight += sum(map(len, value))
+            left.extend(value.values())
+        elif isinstance(value, list | tuple):
+            left.extend(value)
+    if weight > most:
+        raise BadField(
+            f"the messages, tools, documents and template variables have more than {most} "
+            f"characters and values together, for a context of {language.context} tokens. Please "
+            "reduce their length.",
+            "messages",
+            "context_length_exceeded",
+        )
+    return weight
 
 
 def refuse_untold(language: "Language", model: str) -> None:

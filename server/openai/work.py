@@ -1,6 +1,6 @@
 """From prompts to a reply: the requests for their answers, submitted through the data plane."""
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -8,15 +8,13 @@ from schedulers.llm.asks import GENERATE
 from schedulers.llm.errors import SenselessRequest
 from schedulers.llm.generation import GenerateRequest
 from schedulers.reply import Reply
-from schedulers.request import InferRequest, InferResponse
-from server.codec.forwarding import Forwarding
+from schedulers.request import NO_PARAMETERS, InferResponse
 from server.dataplane import DataPlane
 from server.openai.answer import Answer
 from server.openai.caller import Caller, Found
 from server.openai.options import Options
-from server.rest.envelope import complete
 from server.rest.openai_errors import BadField
-from server.trace.record import HTTP, Received, Trace, following
+from server.trace.record import Trace, following
 
 if TYPE_CHECKING:
     from schedulers.llm.language import Language
@@ -60,7 +58,7 @@ def requests_for(
         GenerateRequest(
             id=str(number),
             prompt=answer.prompt,
-            max_tokens=options.max_tokens or language.context - len(answer.prompt),
+            max_tokens=options.tokens_for(language.context - len(answer.prompt)),
             sampling=options.sampling,
             stop=options.stop,
             stop_ids=options.stop_ids,
@@ -76,39 +74,22 @@ def requests_for(
     )
 
 
-def submit(
-    dataplane: DataPlane,
-    forwarding: Forwarding | None,
-    caller: Caller,
-    found: Found,
-    parameters: dict[str, Any],
-    priority: int = 0,
-) -> Work:
-    """Raises what `DataPlane.submit` does."""
-    served, _, target = found
-    asked = InferRequest(
-        model=served.version.name,
-        version=served.version.number,
-        inputs={},
-        rows=1,
-        shape_key=None,
-        arrived_ns=caller.arrived_ns,
-        id=caller.request_id,
-        parameters=parameters,
-        priority=priority,
-        principal=caller.principal,
-    )
-    complete(asked, caller.envelope, forwarding, caller.headers)
-    about = f"request '{asked.id}' to model '{asked.model}'"
-    if not dataplane.tracing.on:
-        return Work(dataplane.submit(served, asked, target), None, about)
-    received = Received(HTTP, caller.began_ns, caller.arrived_ns, caller.headers)
-    reply, trace = dataplane.submit_followed(served, asked, received, target)
-    return Work(reply, trace, about)
+def submit(dataplane: DataPlane, caller: Caller, found: Found, asks: Mapping[str, Any]) -> Work:
+    """The second half of the data plane's walk. Raises what `DataPlane.submit` does."""
+    caller.asks = asks
+    try:
+        reply = dataplane.submit(caller, found.served)
+    finally:
+        caller.asks = NO_PARAMETERS  # the prompts are the scheduler's now
+    about = f"request '{caller.request_id}' to model '{found.served.version.name}'"
+    return Work(reply, caller.trace, about)
 
 
-def generating(requests: tuple[GenerateRequest, ...]) -> dict[str, Any]:
-    return {GENERATE: requests}
+def generating(requests: tuple[GenerateRequest, ...], priority: int = 0) -> dict[str, Any]:
+    asks: dict[str, Any] = {GENERATE: requests}
+    if priority:
+        asks["priority"] = priority
+    return asks
 
 
 def in_the_clients_words(error: Exception, options: Options) -> Exception:

@@ -14,13 +14,13 @@ from starlette.responses import Response
 from server import describe
 from server.access.asks import is_openai
 from server.codec.forwarding import Forwarding
-from server.dataplane import DataPlane, parse_version
+from server.dataplane import DataPlane
 from server.errors import InvalidRequest
-from server.rest.endpoint import Row, json_response, model_of, route
+from server.lookup import parse_version
+from server.rest.endpoint import Limits, Row, json_response, model_of, route
 from server.rest.errors import error_body
 from server.rest.feedback import feedback_rows
 from server.rest.generate import generate_rows
-from server.rest.infer import Limits
 from server.rest.openai_errors import openai_body
 from server.rest.pages import PAGES, page_rows
 from server.rest.repository import repository_rows
@@ -79,6 +79,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
 class _Rest:
     def __init__(self, dataplane: DataPlane) -> None:
         self._dataplane = dataplane
+        self._queries = dataplane.queries
 
     async def welcome(self, request: Request) -> Response:
         links = {"metadata": "/v2", "ready": "/v2/health/ready", **PAGES}
@@ -96,13 +97,13 @@ class _Rest:
         return Response()
 
     async def ready(self, request: Request) -> Response:
-        if self._dataplane.stopping:
+        if self._dataplane.lifecycle.stopping:
             return Response(status_code=503)
-        return Response(status_code=200 if self._dataplane.ready() else 400)
+        return Response(status_code=200 if self._queries.ready() else 400)
 
     async def model_metadata(self, request: Request) -> Response:
         name, version = model_of(request)
-        served = self._dataplane.find(name, version)
+        served = self._queries.find(name, version)
         numbers = (
             [served.version.number]
             if version or served.version.name != name
@@ -111,14 +112,14 @@ class _Rest:
         return json_response(describe.metadata_json(served, numbers))
 
     async def model_ready(self, request: Request) -> Response:
-        ready = self._dataplane.model_ready(*model_of(request))
+        ready = await self._queries.model_ready(*model_of(request))
         return Response(status_code=200 if ready else 400)
 
     async def model_config(self, request: Request) -> Response:
-        return json_response(describe.config_json(self._dataplane.find(*model_of(request))))
+        return json_response(describe.config_json(self._queries.find(*model_of(request))))
 
     async def statistics(self, request: Request) -> Response:
-        return json_response(statistics_json(self._dataplane.statistics(*model_of(request))))
+        return json_response(statistics_json(self._queries.statistics(*model_of(request))))
 
     async def infer_elsewhere(self, request: Request) -> Response:
         """Only what `server.rest.protocol` did not know for an infer path comes here."""

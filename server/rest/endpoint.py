@@ -15,6 +15,13 @@ from server.rest.errors import error_body, headers_of, visible
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
+class Limits(NamedTuple):
+    """What one request may bring: bytes of body, levels of JSON nesting."""
+
+    body_bytes: int
+    json_depth: int
+
+
 class Row(NamedTuple):
     """One path and verb, and what answers it. Paths are Starlette's: `/v2/models/{model}`."""
 

@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from schedulers.request import InferRequest
-from server.codec.forwarding import Forwarding, forward
 from server.errors import InvalidRequest
 from server.rest.compression import Coding, accepted_coding, coding_of
 
@@ -83,16 +81,6 @@ def check_json_length(length: int, size: int) -> None:
     """Whether a JSON header of `length` bytes fits a (decompressed) body of `size` bytes."""
     if length > size:
         raise InvalidRequest(f"inference header size should be in range (0, {size}), got: {length}")
-
-
-def complete(
-    request: InferRequest, envelope: Envelope, forwarding: Forwarding | None, headers: Headers
-) -> None:
-    """Put into a new request what the headers say: its deadline, and what is forwarded."""
-    if envelope.timeout_ns:
-        request.deadline_ns = request.arrived_ns + envelope.timeout_ns
-    if forwarding is not None:
-        forward(request, forwarding, spelt_headers(headers))
 
 
 def body_bytes(headers: Headers) -> int:

@@ -6,7 +6,15 @@ import math
 import orjson
 
 from schedulers.errors import QueueFull
-from server.errors import RateLimited, Unauthenticated, client_text, is_ours, status_of
+from server.errors import (
+    NOT_READY_RETRY_S,
+    NotReady,
+    RateLimited,
+    Unauthenticated,
+    client_text,
+    is_ours,
+    status_of,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -29,6 +37,8 @@ def headers_of(error: Exception) -> tuple[tuple[bytes, bytes], ...]:
     if isinstance(error, Unauthenticated):
         return ((b"WWW-Authenticate", b'Bearer realm="modelyard"'),)
     seconds = error.retry_after_s if isinstance(error, RateLimited | QueueFull) else None
+    if isinstance(error, NotReady) and error.awaited:
+        seconds = NOT_READY_RETRY_S
     if seconds is not None:
         return ((b"Retry-After", b"%d" % math.ceil(seconds)),)
     return ()

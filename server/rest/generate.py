@@ -7,11 +7,11 @@ it has not read stays in the model's Reply, whose length its scheduler bounds.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
+from collections.abc import Sequence as Rows
 from contextlib import asynccontextmanager
-from functools import partial
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -19,20 +19,20 @@ from starlette.types import Receive, Scope, Send
 
 from schedulers.errors import Cancelled
 from schedulers.reply import Reply
-from schedulers.request import InferRequest, InferResponse
+from schedulers.request import NO_PARAMETERS, InferResponse, Sequence
+from server.admit import sequence_in
+from server.codec.form import InferBody
 from server.codec.forwarding import Forwarding
-from server.codec.json_generate import decode, encode
-from server.codec.json_peek import parameter_among
+from server.codec.json_generate import decode, encode, parameters_in, parse
+from server.codec.json_text import Pairs
 from server.dataplane import DataPlane
-from server.errors import InvalidRequest
-from server.rest.endpoint import Row, model_of, read_body
-from server.rest.envelope import complete, read_envelope
+from server.errors import InvalidRequest, ServingError
+from server.rest.endpoint import Limits, Row, model_of, read_body
+from server.rest.envelope import read_envelope
 from server.rest.errors import error_body, visible
-from server.rest.infer import Limits
-from server.rest.routed import arm_headers, picked
-from server.routing.table import Target
+from server.rest.http_inference import HttpInference, arm_headers
 from server.served import Served
-from server.trace.record import HTTP, Received, Trace, following
+from server.trace.record import Trace, following
 
 _NOT_ONE = (
     "generate expects model to produce exactly 1 response, use generate stream for model that "
@@ -42,7 +42,7 @@ _NOT_ONE = (
 
 def generate_rows(
     dataplane: DataPlane, limits: Limits, forwarding: Forwarding | None = None
-) -> Sequence[Row]:
+) -> Rows[Row]:
     """The paths of both verbs, with and without a version."""
     verbs = _Generate(dataplane, limits, forwarding)
     model = "/v2/models/{model}"
@@ -56,12 +56,44 @@ def generate_rows(
     ]
 
 
-class _Submitted(NamedTuple):
-    """A reply to come, its trace if there is one, and what the response's head says of a route."""
+class _Generation(HttpInference):
+    """A request to generate."""
 
-    reply: Reply
-    trace: Trace | None
-    headers: Mapping[str, str]
+    __slots__ = ("_body", "_depth", "_members")
+
+    def __init__(
+        self,
+        request: Request,
+        body: bytes,
+        began_ns: int,
+        depth: int,
+        forwarding: Forwarding | None,
+    ) -> None:
+        scope = request.scope
+        super().__init__(*model_of(request), forwarding)
+        self.headers = scope["headers"]
+        self.began_ns = began_ns
+        self.principal = scope.get("principal")
+        self._body = body
+        self._depth = depth
+        self._members: Pairs | None = None
+
+    def decode(self, served: Served) -> InferBody:
+        return decode(self._body, served.signature, self._depth, self._members)
+
+    def parameter(self, name: str) -> object:
+        return self._parameters().get(name)
+
+    def sequence(self) -> Sequence | None:
+        return sequence_in(self._parameters())
+
+    def _parameters(self) -> Mapping[str, Any]:
+        try:
+            if self._members is None:
+                self._members = parse(self._body, self._depth)
+            return parameters_in(self._members)
+        except ServingError:  # `decode` will say it
+            return NO_PARAMETERS
 
 
 class _Generate:
@@ -82,50 +114,17 @@ class _Generate:
     async def generate_stream(self, request: Request) -> Response:
         return EventStream(*await self._submitted(request))
 
-    async def _submitted(self, request: Request) -> _Submitted:
+    async def _submitted(self, request: Request) -> tuple[Reply, Trace | None, Mapping[str, str]]:
+        """The reply to come, its trace if there is one, and what the head says of a route."""
         began_ns = time.monotonic_ns()
         body = await read_body(
             request, self._limits.body_bytes, "; use --http-max-input-size to raise it"
         )
-        arrived_ns = time.monotonic_ns()
-        served, asked, target = self._admitted(request, body, arrived_ns)
-        named = {} if target is None else arm_headers(target)
-        headers = request.scope["headers"]
-        complete(asked, read_envelope(headers), self._forwarding, headers)
-        asked.principal = request.scope.get("principal")
-        if not self._dataplane.tracing.on:
-            return _Submitted(self._dataplane.submit(served, asked, target), None, named)
-        received = Received(HTTP, began_ns, arrived_ns, request.headers.raw)
-        reply, trace = self._dataplane.submit_followed(served, asked, received, target)
-        return _Submitted(reply, trace, named)
-
-    def _admitted(
-        self, request: Request, body: bytes, arrived_ns: int
-    ) -> tuple[Served, InferRequest, Target | None]:
-        depth = self._limits.json_depth
-        target = self._picked(request, body)
-        served = (
-            self._dataplane.find(*model_of(request))
-            if target is None
-            else self._dataplane.find_target(target)
-        )
-        asked = decode(body, served.signature, arrived_ns, depth)
-        if target is not None and asked.sequence is not None:
-            meant, target = target, self._dataplane.routing.stay(target, asked.sequence)
-            if target.key != meant.key:
-                served = self._dataplane.find_target(target)
-                asked = decode(body, served.signature, arrived_ns, depth)
-        if target is not None:
-            request.scope["target"] = target.label
-        return served, asked, target
-
-    def _picked(self, request: Request, body: bytes) -> Target | None:
-        """What the route says, if the name is a route's."""
-        route = self._dataplane.route_of(*model_of(request))
-        if route is None:
-            return None
-        scope, read = request.scope, partial(parameter_among, body, self._limits.json_depth)
-        return picked(self._dataplane, route, scope["headers"], scope.get("principal"), read)
+        asked = _Generation(request, body, began_ns, self._limits.json_depth, self._forwarding)
+        asked.arrived(time.monotonic_ns(), read_envelope(asked.headers))
+        reply = self._dataplane.infer(asked)
+        request.scope["target"] = asked.arm
+        return reply, asked.trace, arm_headers(asked.target)
 
 
 async def _only(reply: Reply) -> InferResponse:

@@ -1,29 +1,23 @@
 """One REST infer request: no task, no ASGI message, no middleware.
 
-`server.rest.protocol` calls in with the parsed request; an Exchange finds the model
-(`server.dataplane`), decodes (`server.rest.body`), submits, and is
-called back by the Reply to write the answer. A client that hangs up cancels its request.
+`server.rest.protocol` calls in with the parsed request; an Exchange collects the body, hands itself
+to `server.dataplane`, and is called back by the Reply to write the answer. A client that hangs up
+cancels its request.
 """
 
 import re
 import time
 from collections.abc import Callable
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import unquote
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from schedulers.errors import Cancelled
 from schedulers.reply import Reply
-from server.codec.form import PLAIN, Asked
-from server.codec.forwarding import Forwarding
+from server.codec.form import PLAIN
 from server.codec.json_infer import Encoded, encode
-from server.codec.json_peek import parameter_in
-from server.dataplane import DataPlane
-from server.errors import InvalidRequest, TooLarge, Unsupported
-from server.logs.access import AccessLog
-from server.rest.body import decode_body
+from server.errors import BuffersFull, InvalidRequest, TooLarge
 from server.rest.compression import (
     BRIEF_BYTES,
     CODINGS,
@@ -34,19 +28,13 @@ from server.rest.compression import (
     inflate,
     inflate_brief,
 )
-from server.rest.connection import Connection
 from server.rest.envelope import (
     PLAIN_ENVELOPE,
     body_bytes,
-    complete,
     read_envelope,
 )
 from server.rest.errors import error_body, headers_of, visible
-from server.rest.routed import picked
-from server.routing.table import Target
-from server.served import Served
-from server.settings.restricted import Lock
-from server.trace.record import HTTP, Received, Trace
+from server.rest.rest_inference import RestConnection, RestInference
 
 _ACCEPTED = b"Accept-Encoding: %s\r\n" % CODINGS.encode()
 _GIVE_UP_FACTOR = 16
@@ -56,25 +44,6 @@ READ_ON_BYTES = 2**20
 """A refused request with a body up to this long is read to its end, and the connection stays; of a
 longer one nothing is read, and the connection closes."""
 
-_ONE_RESPONSE_ONLY = "HTTP end point doesn't support models with decoupled transaction policy"
-
-
-class Limits(NamedTuple):
-    """What one request may bring: bytes of body, levels of JSON nesting."""
-
-    body_bytes: int
-    json_depth: int
-
-
-class RestConnection(Connection):
-    """What an Exchange knows of its connection. `server.rest.protocol` makes the exchanges."""
-
-    dataplane: DataPlane
-    limits: Limits
-    lock: Lock | None = None
-    forwarding: Forwarding | None = None
-    log: AccessLog | None = None
-
 
 class _NoEvent:
     """Stands where uvicorn's cycles have an asyncio.Event; nobody waits on an Exchange."""
@@ -82,61 +51,49 @@ class _NoEvent:
     def set(self) -> None: ...
 
 
-class Exchange:
+class Exchange(RestInference):
     """One infer request and its response on one connection."""
 
     __slots__ = (
         "_admitted",
-        "_asked",
         "_chunks",
-        "_envelope",
-        "_form",
-        "_headers",
-        "_protocol",
         "_reply",
-        "_target",
-        "_trace",
-        "began_ns",
+        "cors",
         "disconnected",
         "keep_alive",
         "more_body",
-        "principal",
+        "path",
         "refusal",
-        "request_id",
         "response_complete",
         "size",
-        "version",
     )
     message_event = _NoEvent()
 
     def __init__(self, protocol: RestConnection, asked: re.Match[bytes]) -> None:
+        model, version = model_and_version(asked)
+        super().__init__(model, version, protocol.forwarding)
+        self.headers = protocol.headers
+        self.began_ns = time.monotonic_ns() if protocol.dataplane.tracing.on else 0
         self._protocol = protocol
-        self._asked = asked
-        self._headers = protocol.headers
+        self.path = asked.string
+        self._body = b""
+        self._document = None
         self._chunks: list[bytes] = []
         self.size = 0
         self._admitted = False
         self._reply: Reply | None = None
         self._envelope = PLAIN_ENVELOPE
         self._form = PLAIN
-        self._trace: Trace | None = None
-        self._target: Target | None = None
-        self.principal: str | None = None
-        """Who asks, if that is known."""
         self.refusal: Exception | None = None
         """Why a request that is turned away is."""
+        self.cors = b""
+        """Lines of the answer's head for a page that may read it."""
         self.request_id = ""
-        self.version = 0
-        self.began_ns = time.monotonic_ns() if protocol.dataplane.tracing.on else 0
+        self.answered_by = 0
         self.keep_alive = protocol.parser.should_keep_alive()
         self.more_body = True
         self.response_complete = False
         self.disconnected = False
-
-    @property
-    def route(self) -> str:
-        """Which arm answers, as the response says it; "" without a route."""
-        return self._target.label if self._target is not None else ""
 
     # the request comes in
 
@@ -172,9 +129,9 @@ class Exchange:
         self._form = PLAIN
         if self._reply is not None:
             self._reply.cancel()
-        if self._trace is not None:
-            self._trace.failed(Cancelled("the client has gone"))
-            self._trace.end()
+        if self.trace is not None:
+            self.trace.failed(Cancelled("the client has gone"))
+            self.trace.end()
 
     def _start(self) -> None:
         arrived_ns = time.monotonic_ns()
@@ -182,7 +139,7 @@ class Exchange:
         try:
             if not 0 < self.size <= limit:
                 self._check_size(limit)
-            envelope = self._envelope = read_envelope(self._headers)
+            envelope = self._envelope = read_envelope(self.headers)
         except Exception as error:  # noqa: BLE001 - the porch: visible() logs what is our fault
             self._refuse(error)
             return
@@ -213,8 +170,15 @@ class Exchange:
             self._submit(brief, arrived_ns)
             return
         self._then(
-            lambda: inflate(body, coding, limit), lambda whole: self._submit(whole, arrived_ns)
+            lambda: inflate(body, coding, limit), lambda whole: self._inflated(whole, arrived_ns)
         )
+
+    def _inflated(self, body: bytes, arrived_ns: int) -> None:
+        """It counts as large as it is now."""
+        if refusal := self._protocol.charge(len(body)):
+            self._refuse(BuffersFull(refusal))
+        else:
+            self._submit(body, arrived_ns)
 
     def _then(self, work: Callable[[], bytes], go_on: Callable[[bytes], None]) -> None:
         """`go_on(work())`, the work on a thread; nothing when the client has gone meanwhile."""
@@ -232,70 +196,16 @@ class Exchange:
         done.add_done_callback(back)
 
     def _submit(self, body: bytes, arrived_ns: int) -> None:
-        protocol, envelope = self._protocol, self._envelope
-        dataplane = protocol.dataplane
+        self.arrived(arrived_ns, self._envelope)
+        self._body = body
         try:
-            served, asked = self._admit(body, arrived_ns)
-            self._form = asked.form
-            self.request_id, self.version = asked.request.id, asked.request.version
-            asked.request.principal = self.principal
-            if envelope.timeout_ns or protocol.forwarding is not None:
-                complete(asked.request, envelope, protocol.forwarding, self._headers)
-            if self._trace is not None:
-                self._trace.arm = self.route
-                self._trace.admitted(asked.request)
-            self._reply = dataplane.submit(served, asked.request, self._target)
+            self._reply = self._protocol.dataplane.infer(self)
         except Exception as error:  # noqa: BLE001 - the porch: visible() logs what is our fault
             self._refuse(error)
         else:
             self._reply.then(self._finish)
-
-    def _admit(self, body: bytes, arrived_ns: int) -> tuple[Served, Asked]:
-        """Who answers, and the request as that version takes it."""
-        dataplane = self._protocol.dataplane
-        served = self._find(body)
-        if served.signature.decoupled:
-            raise Unsupported(_ONE_RESPONSE_ONLY)
-        if dataplane.tracing.on:
-            self._trace = self._begin_trace(served, arrived_ns)
-        asked = self._decode(served, body, arrived_ns)
-        target, sequence = self._target, asked.request.sequence
-        if target is None or sequence is None:
-            return served, asked
-        self._target = dataplane.routing.stay(target, sequence)
-        if self._target.key == target.key:
-            return served, asked
-        served = dataplane.find_target(self._target)
-        return served, self._decode(served, body, arrived_ns)
-
-    def _find(self, body: bytes) -> Served:
-        dataplane = self._protocol.dataplane
-        name, version = model_and_version(self._asked)
-        route = dataplane.route_of(name, version)
-        if route is None:
-            return dataplane.find(name, version)
-        if route.unit_header:  # as in `picked`, without the call
-            target = dataplane.routing.by_header(route, self._headers)
-        elif not route.asks:
-            target = dataplane.routing.draw(route)
-        else:
-            read = self._parameters_in(body) if route.parameter else None
-            target = picked(dataplane, route, self._headers, self.principal, read)
-        self._target = target
-        return dataplane.find_target(target)
-
-    def _parameters_in(self, body: bytes) -> Callable[[str], object]:
-        length, depth = self._envelope.json_length, self._protocol.limits.json_depth
-        return partial(parameter_in, body, length, depth)
-
-    def _decode(self, served: Served, body: bytes, arrived_ns: int) -> Asked:
-        depth, shared = self._protocol.limits.json_depth, self._protocol.dataplane.shared_memory
-        return decode_body(body, self._envelope, served.signature, arrived_ns, depth, shared)
-
-    def _begin_trace(self, served: Served, arrived_ns: int) -> Trace | None:
-        received = Received(HTTP, self.began_ns or arrived_ns, arrived_ns, self._headers)
-        version = served.version
-        return self._protocol.dataplane.tracing.begin(version.name, version.number, received)
+        finally:
+            self._body, self._document = b"", None
 
     # the answer goes out
 
@@ -304,8 +214,8 @@ class Exchange:
             return
         try:
             response = reply.result()
-            if self._trace is not None:
-                self._trace.answered(response)
+            if self.trace is not None:
+                self.trace.answered(response)
             encoded = encode(response, self._form)
         except Exception as error:  # noqa: BLE001 - the porch: visible() logs what is our fault
             self._refuse(error)
@@ -330,10 +240,9 @@ class Exchange:
             self._then(lambda: deflate(whole, coding), write)
 
     def _refuse(self, error: Exception) -> None:
-        if self._trace is not None:
-            self._trace.failed(error)
-        model, _ = model_and_version(self._asked)
-        status, text = visible(error, f"request '{self.request_id}' to model '{model}'")
+        if self.trace is not None:
+            self.trace.failed(error)
+        status, text = visible(error, f"request '{self.request_id}' to model '{self.model}'")
         more = _ACCEPTED if isinstance(error, UnsupportedCoding) else b""
         more += b"".join(b"%s: %s\r\n" % header for header in headers_of(error))
         self._write(status, Encoded((error_body(text),), 0), more)
@@ -350,18 +259,22 @@ class Exchange:
             )
         else:
             head = b"Content-Type: application/json\r\nContent-Length: %d\r\n" % length
-        if self._target is not None:
-            more += self._target.line
+        if self.target is not None:
+            more += self.target.line
+        if self.cors:
+            more += self.cors
         if not self.keep_alive:
             more += b"Connection: close\r\n"
-        if self._trace is not None:
-            self._trace.sending()
+        if self.trace is not None:
+            self.trace.sending()
+        if self._protocol.charged:
+            self._protocol.release_bodies()
         transport = self._protocol.transport
         transport.write(b"".join((STATUS_LINE[status], head, more, b"\r\n", *parts)))
-        if self._trace is not None:
-            self._trace.sent()
-            self._trace.end()
-            self._trace = None
+        if self.trace is not None:
+            self.trace.sent()
+            self.trace.end()
+            self.trace = None
         self.response_complete = True
         self._reply = None
         self._form = PLAIN  # lets go of shared memory
@@ -388,7 +301,7 @@ class TurnedAway(Exchange):
             self.received()
 
     def _is_not_worth_reading(self) -> bool:
-        return self._protocol.expect_100_continue or body_bytes(self._headers) > READ_ON_BYTES
+        return self._protocol.expect_100_continue or body_bytes(self.headers) > READ_ON_BYTES
 
     def _start(self) -> None:
         assert self.refusal is not None

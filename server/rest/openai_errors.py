@@ -12,8 +12,11 @@ import orjson
 from schedulers.errors import DeadlineExceeded, QueueFull
 from schedulers.llm.errors import PromptTooLong, SenselessRequest
 from server.errors import (
+    CrossSite,
     Forbidden,
     InvalidRequest,
+    Misdirected,
+    ModelLoading,
     NotReady,
     RateLimited,
     Restricted,
@@ -55,6 +58,8 @@ _KINDS: tuple[tuple[type[Exception], _Kind], ...] = (
     (Unauthenticated, _Kind(WRONG, "invalid_api_key")),
     (Forbidden, _Kind(WRONG, "permission_denied")),
     (Restricted, _Kind(WRONG, "permission_denied")),
+    (CrossSite, _Kind(WRONG, "cross_site")),
+    (Misdirected, _Kind(WRONG, "misdirected")),
     (RateLimited, _Kind(TOO_MUCH, "rate_limit_exceeded")),
     (QueueFull, _Kind(TOO_MUCH, "overloaded", status=429)),
     (PromptTooLong, _Kind(WRONG, "context_length_exceeded", status=400)),
@@ -63,6 +68,13 @@ _KINDS: tuple[tuple[type[Exception], _Kind], ...] = (
     (NotReady, _Kind(OURS, "model_not_ready", "model")),
     (Unsupported, _Kind(WRONG, "unsupported")),
 )
+
+
+def not_ready_yet(model: str, error: ModelLoading | NotReady) -> ModelLoading | NotReady:
+    """`error` as clients of this API read it: no model that is known is called unknown."""
+    if not error.awaited:
+        return error
+    return NotReady(f"The model '{model}' is not ready", error.awaited)
 
 
 class Refusal(NamedTuple):

@@ -10,20 +10,38 @@ import time
 from typing import Any
 from urllib.parse import unquote
 
+from control.access.scopes import Action
 from server.access.asks import ask_of_path, is_openai
 from server.access.credentials import authorization_in
-from server.access.gate import public_name
+from server.access.sites import SitePolicy
 from server.codec.json_infer import Encoded
 from server.dataplane import DataPlane
 from server.errors import Restricted, ServingError
 from server.logs.access import GONE, AccessLog, Entry
 from server.rest.envelope import Headers, body_bytes, text_headers
 from server.rest.errors import error_body, headers_of, visible
-from server.rest.infer import Exchange, RestConnection, TurnedAway
+from server.rest.infer import Exchange, TurnedAway
 from server.rest.openai_errors import refusal as openai_refusal
+from server.rest.request_ids import REQUEST_ID, request_id_of
+from server.rest.rest_inference import RestConnection
 from server.settings.restricted import Locks, category_of_path, http_text
 
 _MODEL = re.compile(r"/v2/models/([^/]+)(?:/versions/([^/]+))?(?:/|\Z)")
+
+
+class SiteGuardApp:
+    """Lets through what was meant for this server and not sent by another site's page."""
+
+    def __init__(self, app: Any, sites: SitePolicy) -> None:
+        self._app = app
+        self._sites = sites
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        refusal = self._sites.refusal(scope["method"], scope["headers"])
+        if refusal is None:
+            await self._app(scope, receive, send)
+        else:
+            await _turn_away(scope, send, refusal)
 
 
 class RestrictedApp:
@@ -49,23 +67,43 @@ class GatedApp:
         self._dataplane = dataplane
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        refusal = self._refusal(scope) if self._dataplane.gate.watches else None
+        if refusal is None:
+            await self._app(scope, receive, send)
+        else:
+            await _turn_away(scope, send, refusal)
+
+    def _refusal(self, scope: Any) -> ServingError | None:
+        if is_openai(scope["path"]):
+            return self._refusal_without_model(scope)
+        ask = ask_of_path(scope["method"], scope["path"])
+        if ask is None:
+            return None
+        shown = authorization_in(scope["headers"])
+        verdict = self._dataplane.judge(shown, ask.action, ask.name)
+        if verdict.principal is not None:
+            scope["principal"] = verdict.principal.id
+        return verdict.refusal
+
+    def _refusal_without_model(self, scope: Any) -> ServingError | None:
+        """Of a path whose model stands in the body: whoever may use no model at all sends none."""
         gate = self._dataplane.gate
-        ask = ask_of_path(scope["method"], scope["path"]) if gate.watches else None
-        if ask is not None:
-            name = public_name(ask.name, self._dataplane.aliases)
-            verdict = gate.judge(authorization_in(scope["headers"]), ask.action, name)
-            if verdict.principal is not None:
-                scope["principal"] = verdict.principal.id
-            if verdict.refusal is not None:
-                await _turn_away(scope, send, verdict.refusal)
-                return
-        await self._app(scope, receive, send)
+        try:
+            holder = gate.admit(authorization_in(scope["headers"]))
+            if holder is not None:
+                scope["principal"], scope["holder"] = holder.principal.id, holder
+                if scope["method"] == "POST":
+                    gate.authorise_any(holder, Action.INFER)
+        except ServingError as error:
+            return error.with_traceback(None)
+        return None
 
 
 async def _turn_away(scope: Any, send: Any, refusal: ServingError) -> None:
     about = f"{scope['method']} {scope['path']}"
     if is_openai(scope["path"]):
         status, body, more = openai_refusal(refusal, about)
+        more = (*more, (REQUEST_ID.encode(), request_id_of(scope).encode()))
     else:
         status, text = visible(refusal, about)
         body, more = error_body(text), headers_of(refusal)
@@ -182,13 +220,13 @@ class _Logged(Exchange):
     def _tell(self, status: int, bytes_out: int) -> None:
         if not self._log.chosen():
             return
-        now_ns, (model, version) = time.monotonic_ns(), self._asked.groups(b"")
+        now_ns = time.monotonic_ns()
         self._log.write(
             Entry(
                 protocol="http",
                 client=client_text(self._protocol.client),
                 method="POST",
-                path=unquote(self._asked.string.decode("latin-1")),
+                path=unquote(self.path.decode("latin-1")),
                 status=status,
                 began_ns=self._started_ns,
                 duration_us=(now_ns - self._started_ns) // 1000,
@@ -196,10 +234,10 @@ class _Logged(Exchange):
                 bytes_in=self.size,
                 bytes_out=bytes_out,
                 id=self.request_id,
-                model=unquote(model.decode("latin-1")),
-                version=version.decode() or str(self.version or ""),
+                model=self.model,
+                version=self.version or str(self.answered_by or ""),
                 principal=self.principal or "",
-                route=self.route,
+                route=self.arm,
             )
         )
 

@@ -11,14 +11,17 @@ import httptools
 
 from control.access.scopes import Action
 from server.access.credentials import authorization_in
-from server.access.gate import public_name
 from server.access.holder import Verdict
+from server.access.sites import NOTED_HEADERS, authority_of
 from server.errors import Restricted
+from server.rest.cors import origin_in, response_lines
 from server.rest.envelope import SpeltName, text_headers
-from server.rest.infer import Exchange, RestConnection, TurnedAway, model_and_version
+from server.rest.infer import Exchange, TurnedAway, model_and_version
+from server.rest.rest_inference import RestConnection
 from server.settings.restricted import http_text
 
 _INFER = re.compile(rb"/v2/models/([^/?]+)(?:/versions/([0-9]+))?/infer(?:\?.*)?\Z")
+_NOTED = NOTED_HEADERS | {b"expect"}
 
 
 class InferProtocol(RestConnection):
@@ -30,14 +33,34 @@ class InferProtocol(RestConnection):
 
     exchange: type[Exchange] = Exchange
     refusal: type[Exchange] = TurnedAway
+    _trusted_host = b""
+    _is_suspect = False
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """uvicorn's, which also notes what only a browser, or an unknown host, brings.
+
+        The Host of one connection is nearly always the same: it is looked up once.
+        """
+        name = name.lower()
+        if name in _NOTED:
+            if name == b"host":
+                if value != self._trusted_host:
+                    self._is_suspect = True
+            elif name != b"expect":
+                self._is_suspect = True
+            elif value.lower() == b"100-continue":
+                self.expect_100_continue = True
+        self.headers.append((name, value))
 
     def on_message_begin(self) -> None:
         self._stage = 1
         self.url = b""
-        self.expect_100_continue = False
+        self.expect_100_continue = self._is_suspect = False
         self.headers = []
 
     def on_headers_complete(self) -> None:
+        if not self.url.startswith(b"/"):
+            self._take_host_of_target()
         asked = _INFER.match(_path_in(self.url))
         if asked and self.parser.get_method() == b"POST":
             self._stage = 2
@@ -49,25 +72,48 @@ class InferProtocol(RestConnection):
         self.headers += headers
         super().on_headers_complete()
 
+    def _take_host_of_target(self) -> None:
+        """The host of a target in absolute form stands above the Host header (RFC 9112, 3.2.2)."""
+        host = authority_of(self.url)
+        if host:
+            self.headers = [header for header in self.headers if header[0] != b"host"]
+            self.headers.append((b"host", host))
+            self._is_suspect = True
+
     def _begin_exchange(self, asked: re.Match[bytes]) -> None:
         before: Any = self.cycle
-        if self.lock is None and not self.dataplane.gate.watches:
+        if self.lock is None and not self.dataplane.gate.watches and not self._is_suspect:
             exchange = self.exchange(self, asked)
         else:
             exchange = self._judged(asked)
         self.cycle = exchange  # type: ignore[assignment]
         if before is None or before.response_complete:
+            self._answering = exchange
             exchange.admitted()
         else:
             self.flow.pause_reading()
             self.pipeline.appendleft((exchange, self.app))  # type: ignore[arg-type]
 
     def _judged(self, asked: re.Match[bytes]) -> Exchange:
-        principal, refusal = self._judge(asked)
+        principal, refusal = self._judge_site() or self._judge(asked)
         exchange = (self.exchange if refusal is None else self.refusal)(self, asked)
         exchange.refusal = refusal
+        if self._is_suspect and self.sites.origins:
+            exchange.cors = response_lines(self.sites, origin_in(self.headers))
         exchange.principal = principal.id if principal is not None else None
         return exchange
+
+    def _judge_site(self) -> Verdict | None:
+        """The refusal of what another site's page sends, or of a host that is not ours."""
+        if not self._is_suspect:
+            return None
+        refusal = self.sites.refusal("POST", self.headers)
+        if refusal is not None:
+            return Verdict(refusal=refusal)
+        hosts = [value for name, value in self.headers if name == b"host"]
+        if len(hosts) == 1:
+            self._trusted_host = hosts[0]
+        return None
 
     def _judge(self, asked: re.Match[bytes]) -> Verdict:
         lock, dataplane = self.lock, self.dataplane
@@ -76,11 +122,11 @@ class InferProtocol(RestConnection):
         if not dataplane.gate.watches:
             return Verdict()
         model, _ = model_and_version(asked)
-        name = public_name(model, dataplane.aliases)
-        return dataplane.gate.judge(authorization_in(self.headers), Action.INFER, name)
+        return dataplane.judge(authorization_in(self.headers), Action.INFER, model)
 
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:
         if isinstance(cycle, Exchange):
+            self._answering = cycle
             cycle.admitted()
         else:
             super()._start_asgi_task(cycle, app)
@@ -88,6 +134,8 @@ class InferProtocol(RestConnection):
     def on_body(self, body: bytes) -> None:
         cycle: Any = self.cycle
         if isinstance(cycle, Exchange):
+            if self._overfull is not None:
+                self.check_chunks()
             cycle.receive(body)
         else:
             super().on_body(body)
@@ -101,9 +149,9 @@ class InferProtocol(RestConnection):
             super().on_message_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        cycles: list[Any] = [self.cycle, *(cycle for cycle, _ in self.pipeline)]
+        cycles: list[Any] = [self._answering, self.cycle, *(cycle for cycle, _ in self.pipeline)]
         for cycle in cycles:
-            if isinstance(cycle, Exchange):
+            if isinstance(cycle, Exchange) and not cycle.response_complete:
                 cycle.abandon()
         super().connection_lost(exc)
 

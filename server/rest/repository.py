@@ -15,8 +15,7 @@ from server.codec.json_text import load_document, unparsable
 from server.dataplane import DataPlane
 from server.errors import Unsupported
 from server.overrides import Override, of_json
-from server.rest.endpoint import Row, json_response, read_body
-from server.rest.infer import Limits
+from server.rest.endpoint import Limits, Row, json_response, read_body
 
 _BODY_LIMIT_BYTES = 1 << 20
 """Of a request other than a load, which holds a few parameters at most."""
@@ -47,7 +46,7 @@ class _Repository:
     async def index(self, request: Request) -> Response:
         asked = self._document(await read_body(request, _BODY_LIMIT_BYTES))
         ready_only = _boolean(asked, "ready")
-        return json_response(describe.index_json(self._dataplane.index(ready_only)))
+        return json_response(describe.index_json(self._dataplane.queries.index(ready_only)))
 
     async def load(self, request: Request) -> Response:
         """The body may bring a config and a model's files: it may be as large as an infer body."""

@@ -35,16 +35,16 @@ def trace_rows(dataplane: DataPlane, json_depth: int) -> list[Row]:
 
 class _Settings:
     def __init__(self, dataplane: DataPlane, json_depth: int) -> None:
-        self._dataplane = dataplane
+        self._queries = dataplane.queries
         self._json_depth = json_depth
 
     async def trace(self, request: Request) -> Response:
         model, _ = model_of(request)
-        return json_response(as_json(self._dataplane.trace_settings(model)))
+        return json_response(as_json(self._queries.trace_settings(model)))
 
     async def change_trace(self, request: Request) -> Response:
         model, _ = model_of(request)
-        self._dataplane.change_trace_settings(model, given_in(await self._document(request)))
+        self._queries.change_trace_settings(model, given_in(await self._document(request)))
         return await self.trace(request)
 
     async def logging(self, request: Request) -> Response:

@@ -19,9 +19,16 @@ def copy_for(
         raise Unsupported(f"'{signature.model}' answers in parts: no copies are made for it")
     for name, array in request.inputs.items():
         check_input(signature, request.id, name, BY_DTYPE[array.dtype].name, array.shape)
-    copy = admit(
-        signature, request.inputs, request.arrived_ns, request.id, parameters=request.parameters
+    rows, key = admit(signature, request.inputs, request.id)
+    return InferRequest(
+        signature.model,
+        signature.version,
+        request.inputs,
+        rows,
+        key,
+        request.arrived_ns,
+        request.id,
+        parameters=request.parameters,
+        priority=priority,
+        deadline_ns=until_ns,
     )
-    copy.priority = priority
-    copy.deadline_ns = until_ns
-    return copy

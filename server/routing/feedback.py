@@ -33,18 +33,26 @@ class Said(NamedTuple):
 
 
 class Feedback:
-    """One gateway's; on the loop's thread. `open` where there is a control process to tell;
+    """One gateway's; on the loop's thread. Closed until there is a control process to tell;
     `stamp_key` is empty while no experiment runs."""
 
     def __init__(self, waiting: int = MOST_WAITING) -> None:
         self._most_waiting = waiting
         self._waiting: list[Said] = []
-        self.open = False
+        self._is_open = False
         self.stamp_key = b""
+
+    def open(self) -> None:
+        """There is a control process to tell."""
+        self._is_open = True
+
+    def use(self, stamp_key: bytes) -> None:
+        """Hold stamps against this key from now on."""
+        self.stamp_key = stamp_key
 
     def offer(self, rows: Sequence[Said]) -> bool:
         """Take all of them; False when there is no room. Raises Unsupported where nobody asks."""
-        if not self.open:
+        if not self._is_open:
             raise Unsupported("feedback needs the control process, which --allow-admin switches on")
         if len(self._waiting) + len(rows) > self._most_waiting:
             return False

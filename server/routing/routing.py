@@ -6,6 +6,7 @@ The doors ask `server.dataplane`, which asks here.
 import time
 from collections.abc import Iterable, Mapping
 from random import random
+from typing import Protocol
 
 from control.desired import Experiment
 from control.desired import Route as Wanted
@@ -30,12 +31,32 @@ from server.routing.trials import Trials, compile_trials, stamped
 from server.routing.windows import Find, Windows, no_workers
 
 
+class Routed(Protocol):
+    """What a route may ask of a request, whichever wire brought it."""
+
+    principal: str | None
+
+    def unit_in_header(self, route: Route) -> str:
+        """The unit in the one header of a route that has a `unit_header`, "" for none."""
+
+    def labels(self, route: Route) -> Mapping[str, str]:
+        """Those of its headers that the route asks for."""
+
+    def parameter(self, name: str) -> object:
+        """One of its parameters, None where it has none of that name, or cannot be read."""
+
+    def sequence(self) -> Sequence | None:
+        """The sequence it belongs to; None where it has none, or cannot be read."""
+
+
 class Routing:
-    """One gateway's; on the loop's thread. `table` is swapped whole, as the experiments are."""
+    """One gateway's; on the loop's thread. `table` is swapped whole, as `aliases` and the
+    experiments are."""
 
     def __init__(self, send: Send, find: Find = no_workers) -> None:
         """`find`: what runs a version now."""
         self.table: RouteTable = {}
+        self.aliases: Aliases = {}
         self.windows = Windows(find)
         self.lots = Lots()
         self.mirrors = Mirrors(send, self.windows)
@@ -52,13 +73,33 @@ class Routing:
         stamp_key: bytes = b"",
     ) -> None:
         """From the next request on."""
+        self.aliases = aliases
         self.table = compile_table(routes, aliases, self.windows.at)
         self._trials = compile_trials(experiments, self.table, stamp_key)
-        self.feedback.stamp_key = stamp_key
+        self.feedback.use(stamp_key)
         targets = targets_of(self.table)
         self.windows.use(targets)
         self.lots.use({target.key[1] for target in targets})
         self.mirrors.use(targets)
+
+    def select(self, route: Route, request: Routed) -> Target:
+        """Select the arm that answers: by the request's unit or by a draw, but for the rest of a
+        sequence, which goes where it began."""
+        if route.unit_header:
+            target = self.pick(route, request.unit_in_header(route))
+        elif not route.asks:
+            target = self.draw(route)
+        else:
+            labels, name = request.labels(route), route.parameter
+            parameter = request.parameter(name) if name else None
+            target = self.pick(route, unit_of(route, labels, request.principal, parameter), labels)
+        if self._sequences.known and (sequence := request.sequence()) is not None:
+            return self._stay(target, sequence)
+        return target
+
+    def keep(self, target: Target, sequence: Sequence) -> None:
+        """Note that a request of the sequence goes to `target`: the rest of it will."""
+        self._sequences.keep(target, sequence, time.monotonic())
 
     def pick(self, route: Route, unit: str, labels: Mapping[str, str] = NO_LABELS) -> Target:
         """Who answers this request; asked twice, a request without a unit may get another."""
@@ -66,17 +107,6 @@ class Routing:
         if self._trials and target.sticky and (trials := self._trials.get(route.name)):
             return stamped(trials, target, unit, time.time())
         return target
-
-    def by_header(self, route: Route, headers: Iterable[tuple[bytes, bytes]]) -> Target:
-        """`pick` for a route that has a `unit_header`. `headers`: an HTTP request's, names in lower
-        case."""
-        wanted, unit = route.unit_header, ""
-        for name, value in headers:
-            if name == wanted:
-                unit = value.decode("utf-8", "surrogateescape")  # `_text`, without the call
-                break
-        target = route.settled.get(unit)
-        return self.pick(route, unit) if target is None or self._trials else target
 
     def draw(self, route: Route) -> Target:
         """`pick` for a route that asks nothing of a request."""
@@ -92,9 +122,9 @@ class Routing:
         if target.exposure is not None:
             self.exposures.note(target.exposure, time.time())
 
-    def stay(self, target: Target, sequence: Sequence) -> Target:
+    def _stay(self, target: Target, sequence: Sequence) -> Target:
         """`target`, or where the sequence began."""
-        stays = self._sequences.stay(target, sequence, time.monotonic())
+        stays = self._sequences.find(target, sequence, time.monotonic())
         if stays.key != target.key:
             stays = stays.again()
             stays.window = self.windows.of(stays)
@@ -134,6 +164,15 @@ def _text(value: bytes) -> str:
     return value.decode("utf-8", "surrogateescape")
 
 
+def unit_header_of(route: Route, headers: Iterable[tuple[bytes, bytes]]) -> str:
+    """The unit alone, of a route that has a `unit_header`."""
+    wanted = route.unit_header
+    for name, value in headers:
+        if name == wanted:
+            return value.decode("utf-8", "surrogateescape")
+    return ""
+
+
 def labels_in(route: Route, metadata: Iterable[tuple[str, str | bytes]]) -> Mapping[str, str]:
     """The same of a gRPC call's metadata."""
     if not route.headers:
@@ -145,7 +184,7 @@ def labels_in(route: Route, metadata: Iterable[tuple[str, str | bytes]]) -> Mapp
     return found
 
 
-def header_in(route: Route, metadata: Iterable[tuple[str, str | bytes]]) -> str:
+def unit_header_in(route: Route, metadata: Iterable[tuple[str, str | bytes]]) -> str:
     """The unit alone, of a route that has a `unit_header`."""
     wanted = route.unit_name
     for name, value in metadata:

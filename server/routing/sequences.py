@@ -23,22 +23,28 @@ class Sequences:
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
-        self._seen: OrderedDict[tuple[str, int | str], _Seen] = OrderedDict()
+        self.known: OrderedDict[tuple[str, int | str], _Seen] = OrderedDict()
+        """By route and key. While it is empty, no request need be read for its sequence."""
 
-    def stay(self, target: Target, sequence: Sequence, now: float) -> Target:
-        """Where a request belongs whose route says `target`."""
+    def find(self, target: Target, sequence: Sequence, now: float) -> Target:
+        """Where a request of `sequence` belongs whose route says `target`."""
+        seen = self.known.get((target.route, sequence.key))
+        if seen is None or sequence.start or now - seen.at > IDLE_S:
+            return target
+        if seen.target.key != target.key:
+            return seen.target
+        if target.lot is not None:  # chance had its say before
+            target = target.again()
+            target.lot = None
+        return target
+
+    def keep(self, target: Target, sequence: Sequence, now: float) -> None:
+        """Remember that a request of it went to `target`; forget it with its end."""
         key = (target.route, sequence.key)
-        seen = self._seen.pop(key, None)
-        if seen is not None and not sequence.start and now - seen.at <= IDLE_S:
-            if seen.target.key != target.key:
-                target = seen.target
-            elif target.lot is not None:  # chance had its say before
-                target = target.again()
-                target.lot = None
+        self.known.pop(key, None)
         if not sequence.end:
             stays = target.again()
             stays.mirrors, stays.lot = (), None
-            self._seen[key] = _Seen(stays, now)
-            if len(self._seen) > self._most:
-                self._seen.popitem(last=False)
-        return target
+            self.known[key] = _Seen(stays, now)
+            if len(self.known) > self._most:
+                self.known.popitem(last=False)

@@ -12,6 +12,7 @@ from server.settings.kinds import (
     ADDRESS,
     BOOLEAN,
     FILE,
+    NETWORK,
     PORT,
     REGEX,
     TEXT,
@@ -22,7 +23,7 @@ from server.settings.kinds import (
 )
 from server.settings.kinds import setting as _setting
 from server.settings.restricted import RESTRICTION, read_locks
-from server.settings.urls import PUBLIC_URL
+from server.settings.urls import HOST, ORIGIN, PUBLIC_URL
 
 UNIX = "unix:"
 _SERVER_PARTS = ("server_cert", "server_key")
@@ -71,6 +72,15 @@ class DoorSettings:
         "What people and git call the console's address: in links, as URL to push to, and as Host "
         "that is answered.",
         note="http://ADMIN_ADDRESS:ADMIN_PORT",
+    )
+    admin_trusted_proxies: tuple[str, ...] = _setting(
+        _LISTENING,
+        NETWORK,
+        (),
+        "Proxies before the admin port, as addresses or networks: only what these say in "
+        "X-Forwarded-For is taken for the client's address; repeat it for several.",
+        note="none",
+        repeat=True,
     )
     allow_unauthenticated: bool = _setting(
         _LISTENING,
@@ -124,6 +134,25 @@ class DoorSettings:
         "open",
         "Who may use REST, gRPC and the metrics. open: everybody, and a token that is shown is "
         "held to its scopes and rate; token: who shows one. Health is everybody's.",
+    )
+    http_cors_allow_origin: tuple[str, ...] = _setting(
+        _ACCESS,
+        ORIGIN,
+        (),
+        "Let web pages of these origins call REST and read the answers (CORS); * for every page "
+        "there is. Of all other pages, requests that are not GET, HEAD or OPTIONS are refused.",
+        note="none",
+        repeat=True,
+    )
+    allowed_hosts: tuple[str, ...] = _setting(
+        _ACCESS,
+        HOST,
+        (),
+        "Answer REST, metrics and console requests whose Host header has one of these names as "
+        "well, for a proxy in front; * for any on REST and metrics. While an address is of "
+        "loopback, or this is set, other names than those of loopback are refused.",
+        note="none",
+        repeat=True,
     )
     http_restricted_api: tuple[str, ...] = _setting(
         _ACCESS,
@@ -192,13 +221,28 @@ class DoorSettings:
         seconds(0.1),
         60.0,
         "Longest a REST client may keep the server waiting: for the head of a request, for a body "
-        "slower than 1 KiB/s, or without reading any of its answer.",
+        "slower than 1 KiB/s, or for an answer that is read slower than that.",
     )
     grpc_max_message_size: int = _setting(
         _LIMITS,
         whole(1, 2**31 - 1, "BYTES"),
         2**31 - 1,
         "Largest gRPC message, both ways; a compressed one may open to 64 MiB.",
+    )
+    grpc_receive_timeout_secs: float = _setting(
+        _LIMITS,
+        seconds(0.1),
+        60.0,
+        "Longest a gRPC client may send nothing of a request it began, or less than 1 KiB/s, or "
+        "than would bring the message in an hour; the call ends with DEADLINE_EXCEEDED. A stream "
+        "may rest between its messages.",
+    )
+    grpc_send_timeout_secs: float = _setting(
+        _LIMITS,
+        seconds(0.1),
+        300.0,
+        "Longest a gRPC client may take nothing of an answer that waits for it, or less than "
+        "1 KiB/s, or than would take it in an hour; the stream is reset.",
     )
 
 

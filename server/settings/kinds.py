@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
@@ -76,12 +77,13 @@ def fraction() -> Kind:
 
 
 def choice(*words: str) -> Kind:
-    """One of a few words."""
+    """One of a few words, in capitals or not."""
+    known = {word.lower(): word for word in words}
 
     def read(text: str) -> str:
-        if text not in words:
+        if text.lower() not in known:
             raise ValueError
-        return text
+        return known[text.lower()]
 
     return Kind("|".join(words), f"one of {', '.join(words)}", read, (str,), words)
 
@@ -115,11 +117,18 @@ def _check_within(number: float, low: float, high: float) -> None:
 
 
 def _read_cache(text: str) -> str:
-    if re.fullmatch(r"local,size=[0-9]+", text) is None:
+    if re.fullmatch(r"local,size=[0-9]{1,18}", text) is None:
         raise ValueError
     return text
 
 
+def _read_network(text: str) -> str:
+    return str(ip_network(text.strip(), strict=False))
+
+
+NETWORK = Kind(
+    "NETWORK", "an address or a network such as 10.0.0.0/8 or fd00::/8", _read_network, (str,)
+)
 CACHE = Kind("local,size=BYTES", "of the form local,size=BYTES", _read_cache, (str,))
 TEXT = Kind("TEXT", "a text that is not empty", _read_text, (str,))
 NAME = Kind("NAME", "the name of a model", _read_text, (str,))

@@ -115,6 +115,7 @@ def _parts(rule: str) -> tuple[list[str], str, str]:
     apis, colon, pair = rule.partition(":")
     key, equals, value = pair.partition("=")
     names = [name.strip() for name in apis.split(",")]
+    value = value.strip()  # as a header's: spaces around it never arrive
     if not (colon and equals and key.strip() and value) or not set(names) <= set(CATEGORIES):
         raise ValueError(f"'{rule}' is not APIS:KEY=VALUE")
     return names, key.strip(), value

@@ -7,7 +7,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from server.settings.table import TABLE, Setting, Settings, SettingsError
+from server.settings.row import Setting
+from server.settings.table import TABLE, Settings, SettingsError
 
 CONFIG_VARIABLE = "MODELYARD_CONFIG"
 DEFAULT_FILE = "modelyard.toml"

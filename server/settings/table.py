@@ -7,19 +7,27 @@ made directly is checked the same way.
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
-from typing import Any
 
 from server.machine import usable_cores, usable_memory
 from server.settings import trace_config
-from server.settings.doors import UNIX, DoorSettings, check_doors
-from server.settings.kinds import BOOLEAN, CACHE, FOLDER, NAME, TEXT, Kind, choice, seconds, whole
+from server.settings.doors import UNIX, check_doors
+from server.settings.kinds import BOOLEAN, CACHE, FOLDER, NAME, TEXT, choice, seconds, whole
 from server.settings.kinds import setting as _setting
 from server.settings.memory import BUDGET, budgets
 from server.settings.metrics_config import METRICS_CONFIG
+from server.settings.row import Setting
+from server.settings.sandbox import SandboxSettings
 from server.settings.trace_config import TRACE_CONFIG
 from server.settings.urls import DATABASE, SOURCE
 
+BUFFER_SHARE = 4
+"""The part of the memory that requests and answers may take unless told otherwise: a quarter."""
+LEAST_BUFFER_BYTES = 16 * 2**20
+
 _STATE_DIR = Path(".modelyard")
+
+OWN_DATABASE = "modelyard.db"
+"""In the state folder, where no database is named."""
 
 
 class SettingsError(Exception):
@@ -27,11 +35,11 @@ class SettingsError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings(DoorSettings):
+class Settings(SandboxSettings):
     """What the server was told. `sources` maps a field's name to where its value came from.
 
     Durations are seconds, sizes bytes. `cores` and `metrics_address` are resolved on creation.
-    What concerns the doors is in `DoorSettings`.
+    What concerns the doors is in `DoorSettings`, what workers may do in `SandboxSettings`.
     Raises SettingsError when the values contradict each other.
     """
 
@@ -51,9 +59,17 @@ class Settings(DoorSettings):
     )
     repository_poll_secs: float = _setting(
         "Models",
-        seconds(0.05),
+        seconds(0),
         1.0,
-        "Longest time between two looks at the folders in poll mode; file events make it sooner.",
+        "Longest time between two looks at the folders in poll mode; file events make it sooner. "
+        "0: they are not followed.",
+    )
+    allow_empty_repository: bool = _setting(
+        "Models",
+        BOOLEAN,
+        False,
+        "Unload everything when a folder of models turns empty at once. Otherwise what was loaded "
+        "from it goes on serving: an unmounted disk looks the same.",
     )
     load_model: tuple[str, ...] = _setting(
         "Models",
@@ -70,6 +86,14 @@ class Settings(DoorSettings):
         "Read configs/NAME.pbtxt in a model's folder, where it exists, instead of config.pbtxt.",
         note="none",
     )
+    initial_fetch_timeout_secs: float = _setting(
+        "Models",
+        seconds(0),
+        15.0,
+        "Longest a server that starts is not ready because it has not heard the current desired "
+        "state from its control process, and loaded it; then it is ready with the one on its disk. "
+        "0: it does not wait.",
+    )
     strict_readiness: bool = _setting(
         "Models", BOOLEAN, True, "Be ready only while every wanted model is ready."
     )
@@ -81,6 +105,14 @@ class Settings(DoorSettings):
     )
     model_load_timeout_secs: float = _setting(
         "Models", seconds(0.1), 600.0, "Longest a model may take to load."
+    )
+    model_execute_timeout_secs: float = _setting(
+        "Models",
+        seconds(0),
+        600.0,
+        "Longest an execution may go on without progress (0: no limit); every response it sends "
+        "starts the time anew. Then its worker is killed and restarted. A model's config may say "
+        "otherwise with the parameter execute_timeout_secs.",
     )
     model_load_retry_count: int = _setting(
         "Models", whole(0, 100), 0, "How often a load that failed is tried again at once."
@@ -120,6 +152,13 @@ class Settings(DoorSettings):
         False,
         "Let clients register shared memory of this machine and keep tensors in it. Whoever can "
         "send requests can then read and write every shared memory object this user can.",
+    )
+    allow_code_in_load_requests: bool = _setting(
+        "Access",
+        BOOLEAN,
+        False,
+        "In explicit mode, let load requests bring models that run code: python, TorchScript, "
+        "libraries of custom operators. Whoever can send one then runs code in the server's name.",
     )
     import_allow: tuple[str, ...] = _setting(
         "Access",
@@ -164,8 +203,22 @@ class Settings(DoorSettings):
         note="cpu: 80 % of the memory this process may use",
         repeat=True,
     )
+    buffer_limit: int = _setting(
+        "Limits",
+        whole(0, 2**50, "BYTES"),
+        0,
+        "Memory for messages that are not complete or not answered yet, and for answers that wait "
+        "for their client. A connection may hold no more of it than it leaves free; what does not "
+        "fit is refused. At least 16 MiB.",
+        note="a quarter of the memory this process may use",
+    )
     exit_timeout_secs: float = _setting(
-        "Limits", seconds(0), 30.0, "Longest wait for running requests after SIGTERM or SIGINT."
+        "Limits",
+        seconds(0),
+        30.0,
+        "Longest the server takes to end after SIGTERM or SIGINT, also when models hang (10 where "
+        "it is less). Running requests have all of it but the last fifth, at most 5 s, in which "
+        "models finalize.",
     )
 
     id: str = _setting("Server", TEXT, "modelyard", "Name the server gives itself on the wire.")
@@ -240,7 +293,7 @@ class Settings(DoorSettings):
     @property
     def database_url(self) -> str:
         """`database`, or its default. It may hold a password: see `Setting.shown`."""
-        return self.database or f"sqlite:///{self.state_dir.absolute() / 'modelyard.db'}"
+        return self.database or f"sqlite:///{self.state_dir.absolute() / OWN_DATABASE}"
 
     @property
     def cache_bytes(self) -> int:
@@ -248,9 +301,21 @@ class Settings(DoorSettings):
         return int(self.cache_config.rpartition("=")[2] or 0)
 
     @property
+    def buffer_bytes(self) -> int:
+        """`buffer_limit`, or its default; never so little that nothing could be served."""
+        share = usable_memory() // BUFFER_SHARE or 4 * LEAST_BUFFER_BYTES
+        return max(self.buffer_limit or share, LEAST_BUFFER_BYTES)
+
+    @property
     def memory_budgets(self) -> dict[str, int]:
         """Bytes by device that models may take; a device that is missing is not bounded."""
         return budgets(self.memory_budget, usable_memory())
+
+    @property
+    def repository_may_be_missing(self) -> bool:
+        """As with Triton, whoever says that errors do not end the server means missing folders too;
+        where nobody has said so, a misspelt folder is told at once."""
+        return not self.exit_on_error and self.source("exit_on_error") != "default"
 
     def source(self, name: str) -> str:
         """Where the value of field `name` came from, e.g. "--http-port" or "default"."""
@@ -278,50 +343,6 @@ class Settings(DoorSettings):
             raise SettingsError(
                 f"{self.source('load_model')}: '*' loads every model and must be the only one"
             )
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """A row of the table, as flags, variables, TOML and docs need it."""
-
-    name: str
-    section: str
-    kind: Kind
-    default: Any
-    text: str
-    note: str
-    repeat: bool
-
-    def shown(self, value: Any) -> str:
-        """A value as it may be shown to people: without what is secret in it."""
-        if isinstance(value, tuple):
-            return ", ".join(map(self.shown, value))
-        if value is None or value == "":
-            return self.default_text
-        return self.kind.shown(value if isinstance(value, str) else _spelt(value))
-
-    @property
-    def flag(self) -> str:
-        return "--" + self.name.replace("_", "-")
-
-    @property
-    def variable(self) -> str:
-        return "MODELYARD_" + self.name.upper()
-
-    @property
-    def default_text(self) -> str:
-        """The default as a person would write it."""
-        if self.note:
-            return self.note
-        if isinstance(self.default, tuple):
-            return ", ".join(map(str, self.default))
-        return _spelt(self.default)
-
-
-def _spelt(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:g}"
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 SECTIONS = ("Models", "Listening", "TLS", "Access", "Limits", "Server")

@@ -5,7 +5,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from server.settings.kinds import Kind
-from server.settings.trace_settings import TENSORS, TraceSettings, read_level, read_number
+from server.settings.trace_settings import (
+    OFF,
+    TENSORS,
+    TIMESTAMPS,
+    TraceSettings,
+    read_level,
+    read_number,
+)
 
 TRITON, OPENTELEMETRY = "triton", "opentelemetry"
 
@@ -68,11 +75,20 @@ def _split(item: str) -> tuple[str, str]:
     return name, value
 
 
+_LEVELS = {
+    **dict.fromkeys(("off", "false"), OFF),
+    **dict.fromkeys(("timestamps", "true", "on", "min", "max"), TIMESTAMPS),
+    "tensors": TENSORS,
+}
+
+
 def _level(config: TraceConfig, value: str) -> TraceConfig:
-    """Each level given is added to those before; OFF takes them away."""
-    words = [word for word in (*config.settings.level, value) if word != "OFF"]
+    """Each level given is added to those before; OFF takes them away. Words as Triton's command
+    line reads them: in capitals or not, older names too."""
+    value = _LEVELS.get(value.lower(), value)
+    words = [word for word in (*config.settings.level, value) if word != OFF]
     read_level((value,))
-    level = () if value == "OFF" else read_level(words)
+    level = () if value == OFF else read_level(words)
     return replace(config, settings=replace(config.settings, level=level))
 
 

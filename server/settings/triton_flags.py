@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-from server.settings.table import TABLE, Setting
+from server.settings.row import Setting
+from server.settings.table import TABLE
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Server": ("id", "exit-timeout-secs"),
@@ -77,11 +78,14 @@ DEFAULTS: Mapping[str, str] = {
 
 
 class Given(NamedTuple):
-    """What a flag's value means: a value of a setting, or (no setting) something to tell."""
+    """What a flag's value means: a value of a setting, or (no setting) something to tell.
+
+    `allowed` completes "'x' is not …" for the flag, where that is less than the setting takes."""
 
     setting: str = ""
     value: str = ""
     note: str = ""
+    allowed: str = ""
 
 
 class Fate(StrEnum):
@@ -96,7 +100,7 @@ class Refused(Exception):
 
 
 def _log_format(value: str) -> Given:
-    return Given("log_format", "triton" if value == "default" else value)
+    return Given("log_format", "triton" if value.lower() == "default" else value)
 
 
 def _log_verbose(value: str) -> Given:
@@ -110,8 +114,8 @@ def _backend_config(value: str) -> Given:
     return Given(note=f"--backend-config={value}: this server's backends have no such option")
 
 
-def _to_trace(key: str) -> Callable[[str], Given]:
-    return lambda value: Given("trace_config", f"{key}={value}")
+def _to_trace(key: str, allowed: str) -> Callable[[str], Given]:
+    return lambda value: Given("trace_config", f"{key}={value}", allowed=allowed)
 
 
 def _only(accepted: tuple[str, ...], instead: str) -> Callable[[str], Given]:
@@ -155,15 +159,24 @@ TRANSLATED: Mapping[str, tuple[str, Callable[[str], Given]]] = {
     ),
     "response-cache-byte-size": (
         "`--cache-config=local,size=N`",
-        lambda value: Given("cache_config", f"local,size={value}"),
+        lambda value: Given("cache_config", f"local,size={value}", allowed="a number of bytes"),
     ),
-    "trace-file": ("`--trace-config=file=PATH`", _to_trace("file")),
-    "trace-level": ("`--trace-config=level=LEVEL`", _to_trace("level")),
-    "trace-rate": ("`--trace-config=rate=N`", _to_trace("rate")),
-    "trace-count": ("`--trace-config=count=N`", _to_trace("count")),
+    "trace-file": ("`--trace-config=file=PATH`", _to_trace("file", "a path")),
+    "trace-level": (
+        "`--trace-config=level=LEVEL`",
+        _to_trace("level", "OFF, TIMESTAMPS or TENSORS"),
+    ),
+    "trace-rate": (
+        "`--trace-config=rate=N`",
+        _to_trace("rate", "a whole number from 0 to 4294967295"),
+    ),
+    "trace-count": (
+        "`--trace-config=count=N`",
+        _to_trace("count", "a whole number from -1 to 2147483647"),
+    ),
     "trace-log-frequency": (
         "`--trace-config=log-frequency=N`",
-        _to_trace("log-frequency"),
+        _to_trace("log-frequency", "a whole number from 0 to 4294967295"),
     ),
     "model-namespacing": (
         "only `false`: model names are unique over all repositories",

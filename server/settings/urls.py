@@ -1,5 +1,5 @@
-"""The settings that are URLs: where the database is, how this server is called outside, where
-models may come from. Pure."""
+"""The settings that are URLs or parts of one: where the database is, how this server is called
+outside, whose web pages it serves, where models may come from. Pure."""
 
 import re
 from urllib.parse import urlsplit
@@ -50,6 +50,32 @@ def _read_source(text: str) -> str:
     return text
 
 
+def _read_origin(text: str) -> str:
+    if text == "*":
+        return text
+    found = urlsplit(text)
+    if not found.scheme or not found.hostname or found.username is not None:
+        raise ValueError
+    if found.path or found.query or found.fragment or found.port == 0:
+        raise ValueError
+    return text.lower()
+
+
+def _read_host(text: str) -> str:
+    if _HOST.fullmatch(text) is None:
+        raise ValueError
+    return text.lower()
+
+
+_HOST = re.compile(r"\*|\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._-]+")
+
+ORIGIN = Kind(
+    "ORIGIN",
+    "of the form https://HOST or http://HOST:PORT, as browsers write it, or *",
+    _read_origin,
+    (str,),
+)
+HOST = Kind("HOST", "a host name or address without a port, or *", _read_host, (str,))
 SOURCE = Kind(
     "PREFIX",
     "of the form https://HOST/PATH, s3://BUCKET/PATH, gs://BUCKET/PATH or hf://OWNER, without a "

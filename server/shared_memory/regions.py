@@ -65,7 +65,7 @@ NO_PLACES: Places = {}
 class SharedMemory:
     """The table of registered regions. It belongs to the event loop's thread.
 
-    Everything raises Unsupported while the server does not allow client shared memory.
+    Everything but `regions` raises Unsupported while the server does not allow it to clients.
     `max_tensor_bytes` bounds what one tensor may read or write. `cuda`: the driver, or why there
     is none.
     """
@@ -122,8 +122,10 @@ class SharedMemory:
         return self._cuda
 
     def regions(self, kind: type[OfKind], name: str = "") -> Sequence[OfKind]:
-        """The region asked for, or all of them by name. Raises Unsupported, UnknownRegion."""
-        self.check_allowed()
+        """The region asked for, or all of them by name; there are none where they are not allowed.
+
+        Raises UnknownRegion.
+        """
         if not name:
             everything = {**self._leaving, **self._registered}
             found = [everything[one] for one in sorted(everything)]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import orjson
 
+from repository.private import opener, write
 from repository.tensors import BY_DTYPE
 from server.settings.trace_settings import TIMESTAMPS
 from server.trace.record import Tensor, Trace
@@ -62,7 +63,7 @@ class TraceFile:
         path = self._path.with_name(f"{self._path.name}.{self._next}")
         self._next += 1
         try:
-            path.write_bytes(b"[" + b",\n".join(traces) + b"]\n")
+            write(path, b"[" + b",\n".join(traces) + b"]\n")
         except OSError as error:
             return _lose(path, traces, error)
         return 0
@@ -70,7 +71,7 @@ class TraceFile:
     def _append(self, traces: list[bytes]) -> int:
         """Between the last object and the closing bracket, so that readers always find JSON."""
         try:
-            with self._path.open("r+b" if self._begun else "wb") as file:
+            with open(self._path, "r+b" if self._begun else "wb", opener=opener) as file:
                 if self._begun:
                     file.seek(-len(_END), 2)
                 file.write((b",\n" if self._begun else b"[") + b",\n".join(traces) + _END)

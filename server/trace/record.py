@@ -1,7 +1,7 @@
 """One traced request: what happened to it, and when. Written by the rooms it walks through.
 
-Begun by `server.trace.tracing` at a door, carried by the request (`InferRequest.trace`), ended by
-the door; then it is handed to `server.trace.writer` and belongs to that thread.
+Begun by `server.dataplane`, carried by the request (`InferRequest.trace`), ended by the front end
+that answers it; then it is handed to `server.trace.writer` and belongs to that thread.
 """
 
 import time
@@ -107,8 +107,7 @@ class Trace:
         self._keep: Callable[[Trace], None] | None = keep
 
     def admitted(self, request: InferRequest) -> None:
-        """It is about to be queued; from here the request carries this trace."""
-        request.trace = self
+        """It is about to be queued, and carries this trace."""
         self.request_id = request.id
         self._note("QUEUE_START")
         self._copy("TENSOR_QUEUE_INPUT", request.inputs)

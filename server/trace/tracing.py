@@ -23,7 +23,7 @@ class CannotTrace(Exception):
     """Tracing as configured is impossible here; says what would make it possible."""
 
 
-def start(config: TraceConfig, service: str, version: str) -> "Tracing":
+def start_tracing(config: TraceConfig, service: str, version: str) -> "Tracing":
     """Tracing as the settings want it; `service` and `version` are what spans say of the server.
 
     Raises CannotTrace.

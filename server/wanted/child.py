@@ -1,5 +1,7 @@
 """The control process as its gateway sees it: started, watched, started again, ended.
 
+One that has stopped without ending sends no heartbeats: it is killed, and replaced as a dead one.
+
 It dies with the gateway (it sees to that itself, `server.admin.process`); the gateway never dies
 with it, and never waits for it.
 """
@@ -17,6 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from repository.pipes import feed
+from repository.process_state import STOPPED, process_state
+from server.wanted.heartbeat import Heartbeats
+from server.wanted.silence import BEAT_S, Silence
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 30.0
 STEADY_S = 60.0
@@ -26,8 +31,8 @@ ANOTHER, TAKE_OVER_S = 75, 5.0
 """Exit status of one that found another serving the same state folder, and how soon to try to
 take over from it."""
 
-END_S = 10.0
-"""Longest it may take to end when asked to."""
+END_S, STOPPED_END_S = 10.0, 3.0
+"""Longest it may take to end when asked to; and one that has stopped, which hardly will."""
 
 _ROOT = str(Path(__file__).resolve().parent.parent.parent)
 _log = logging.getLogger(__name__)
@@ -37,7 +42,7 @@ class ControlChild:
     """Keeps one control process alive. `facts` is what it is told of the settings, as JSON."""
 
     def __init__(self, facts: Mapping[str, Any]) -> None:
-        self._facts = json.dumps({**facts, "parent": os.getpid()}, default=str).encode()
+        self._facts = {**facts, "parent": os.getpid()}
         self._process: asyncio.subprocess.Process | None = None
         self.restarts = 0
 
@@ -82,6 +87,20 @@ class ControlChild:
 
     async def _run(self) -> int:
         """Raises OSError."""
+        heartbeats = Heartbeats()
+        try:
+            process = await self._start(heartbeats)
+            watching = asyncio.create_task(self._watch(heartbeats))
+            try:
+                return await process.wait()
+            finally:
+                watching.cancel()
+                await asyncio.gather(watching, return_exceptions=True)
+        finally:
+            heartbeats.close()
+
+    async def _start(self, heartbeats: Heartbeats) -> asyncio.subprocess.Process:
+        """Raises OSError."""
         paths = [_ROOT, *filter(None, [os.environ.get("PYTHONPATH")])]
         self._process = process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -91,23 +110,41 @@ class ControlChild:
             stdin=asyncio.subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
             start_new_session=True,  # Ctrl-C is the gateway's to answer
+            pass_fds=(heartbeats.writing,),
         )
+        facts = {**self._facts, "heartbeat": heartbeats.writing}
+        heartbeats.close_writing()
         assert process.stdin is not None
         with suppress(ConnectionError):
-            await feed(process.stdin, self._facts)
+            await feed(process.stdin, json.dumps(facts, default=str).encode())
         process.stdin.close()
-        return await process.wait()
+        return process
 
-    async def _end(self) -> None:
+    async def _watch(self, heartbeats: Heartbeats) -> None:
+        silence = Silence(time.monotonic())
+        stopped = False
+        while not stopped:
+            await asyncio.sleep(BEAT_S)
+            beats, now = heartbeats.count(), time.monotonic()
+            is_stopped = process_state(self.pid or 0) in STOPPED
+            stopped = silence.look(beats, now, is_stopped)
+        _log.error(
+            "the control process sent no heartbeat for %.0f s: it has stopped, or hangs; it is "
+            "ended and replaced",
+            silence.silent_s,
+        )
+        await self._end(STOPPED_END_S)
+
+    async def _end(self, patience_s: float = END_S) -> None:
         process = self._process
         if process is None or process.returncode is not None:
             return
         with suppress(ProcessLookupError):
             process.terminate()
         try:
-            await asyncio.wait_for(process.wait(), END_S)
+            await asyncio.wait_for(process.wait(), patience_s)
         except TimeoutError:
-            _log.warning("the control process has not ended after %g s and is killed", END_S)
+            _log.warning("the control process has not ended after %g s and is killed", patience_s)
             with suppress(ProcessLookupError):
                 process.kill()
             await process.wait()

@@ -7,11 +7,13 @@ kept on disk, is what holds.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from control.desired import Desired
 from repository.model import Snapshot
+from server.routing.effective import Pending
 from server.served import VersionRow
 from server.settings.table import Settings
 from server.wanted import disk, places
@@ -22,15 +24,23 @@ from server.wanted.link import Answers, Counts, Link
 BUSY_TICK_S, QUIET_TICK_S = 0.1, 2.0
 """Between two looks at what to report, while something is being loaded and while nothing is."""
 
+FETCH_TICK_S = 0.05
+"""Between two looks whether a server that starts has loaded what it has heard."""
+
+RETRY_S = 10.0
+"""Between two tries to write what the disk did not take."""
+
 _log = logging.getLogger(__name__)
 
 
 class Look(NamedTuple):
-    """The fleet at one moment: `settled` when nothing is being changed, `folders` still read."""
+    """The fleet at one moment: `settled` when nothing is being changed, `folders` still read,
+    `pending` routes and aliases that are not in force as desired."""
 
     rows: Sequence[VersionRow]
     settled: bool
     folders: set[Path]
+    pending: Sequence[Pending] = ()
 
 
 class Control:
@@ -45,8 +55,10 @@ class Control:
         look: Callable[[], Look],
         counts: Counts,
         answers: Answers,
+        in_force: Desired | None = None,
     ) -> None:
-        """`desired`: what the disk has, in force until the control process tells of something."""
+        """`desired`: what the disk has, in force until the control process tells of something;
+        `in_force`: what it has to answer meanwhile, where that is something else."""
         self._state_dir = settings.state_dir
         self._apply = apply
         self._look = look
@@ -55,9 +67,11 @@ class Control:
         server, sockets = places.server_id(settings.state_dir), places.sockets(settings.state_dir)
         self.child = ControlChild(facts(settings, server))
         self.link = Link(sockets / places.LINK, server, self._told, self._report, counts, answers)
+        self._in_force = self._kept_in_force = in_force
         self._tasks: list[asyncio.Task[None]] = []
         self._keeping: asyncio.Task[None] | None = None
         self._told_news = asyncio.Event()
+        self._fetched = asyncio.Event()
         self._ended = False
 
     def start(self) -> None:
@@ -81,12 +95,34 @@ class Control:
         if self._keeping is not None:
             await asyncio.wait([self._keeping])
 
+    @property
+    def has_fetched(self) -> bool:
+        """Whether the control process has told anything since the start."""
+        return self._fetched.is_set()
+
+    async def fetched(self) -> None:
+        """Return when the current desired state has been heard, and the fleet follows it."""
+        await self._fetched.wait()
+        while not self._is_current():  # noqa: ASYNC110 - the fleet has no event for it
+            await asyncio.sleep(FETCH_TICK_S)
+
+    def _is_current(self) -> bool:
+        return self._followed == self.desired.revision and self._look().settled
+
     def followed(self, snapshot: Snapshot) -> None:
         """The fleet follows `snapshot` now."""
         self._followed = snapshot.desired
         self.link.report()
 
+    def keep_in_force(self, in_force: Desired | None) -> None:
+        """Have the disk know what answers while that is not what is desired; None when it is."""
+        if in_force is None and self._in_force is None and self._kept_in_force is None:
+            return
+        self._in_force = in_force
+        self._told_news.set()
+
     def _told(self, desired: Desired) -> None:
+        self._fetched.set()
         if (desired.store, desired.revision) == (self.desired.store, self.desired.revision):
             return
         if desired.store == self.desired.store and desired.revision < self.desired.revision:
@@ -102,18 +138,36 @@ class Control:
     async def _keep(self) -> None:
         """On the disk, which may take its time, and not on the loop; of several that came
         meanwhile the last. A crash before that is as one before it came: it is told again."""
-        while not self._ended:
-            await self._told_news.wait()
+        all_kept = True
+        while not self._ended or self._told_news.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._told_news.wait(), None if all_kept else RETRY_S)
             self._told_news.clear()
-            if self._kept is not self.desired:
-                self._kept = self.desired
-                await asyncio.to_thread(self._write, self._kept)
+            all_kept = await self._keep_both(self.desired, self._in_force)
 
-    def _write(self, desired: Desired) -> None:
+    async def _keep_both(self, desired: Desired, in_force: Desired | None) -> bool:
+        """Whether the disk has both; what stands in for a desired state is there before it."""
+        if in_force is not None and in_force is not self._kept_in_force:
+            if not await self._write(disk.keep_in_force, in_force):
+                return False
+            self._kept_in_force = in_force
+        if desired is not self._kept:
+            if not await self._write(disk.keep, desired):
+                return False
+            self._kept = desired
+        if in_force is None and self._kept_in_force is not None:
+            if not await self._write(disk.keep_in_force, None):
+                return False
+            self._kept_in_force = None
+        return True
+
+    async def _write(self, keep: Callable[[Path, Any], None], state: Desired | None) -> bool:
         try:
-            disk.keep(self._state_dir, desired)
+            await asyncio.to_thread(keep, self._state_dir, state)
         except OSError as error:
             _log.error("desired state cannot be kept in %s: %s", self._state_dir, error)
+            return False
+        return True
 
     def _report(self) -> dict[str, Any]:
         seen = self._look()
@@ -126,6 +180,7 @@ class Control:
                 for row in seen.rows
                 if row.state is not None
             ],
+            "pending": [[one.subject, one.reason] for one in seen.pending],
             "in_use": sorted({folder.parent.name for folder in seen.folders}),
         }
 

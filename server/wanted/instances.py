@@ -6,12 +6,17 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
+from google.protobuf.text_format import MessageToString
+
 from backends.host.streak import Streak, joined
 from server.fleet.memory_ledger import Account
 from server.routing.workers import deaths_of, resident_of
 from server.served import Served
+from server.signature import TensorSpec
 
 SHOWN_GRANTS = 50
+LARGEST_CONFIG = 256 * 1024
+"""Characters of a config that are told."""
 
 
 def running(served: Iterable[Served], accounts: Iterable[Account]) -> dict[str, Any]:
@@ -23,6 +28,13 @@ def running(served: Iterable[Served], accounts: Iterable[Account]) -> dict[str, 
         "accounts": [_account(one) for one in accounts],
         "rows": [_row(one) for one in served],
     }
+
+
+def loaded(served: Iterable[Served], model: str) -> dict[str, Any]:
+    """A row for each loaded version of a model, the highest first: its inputs and outputs with
+    shapes as requests have them, and its config as it was completed."""
+    mine = [one for one in served if one.version.name == model]
+    return {"rows": [_loaded(one) for one in sorted(mine, key=lambda one: -one.version.number)]}
 
 
 def dying(served: Iterable[Served]) -> dict[str, Any]:
@@ -47,6 +59,21 @@ def _dying(served: Served) -> dict[str, Any] | None:
     }
 
 
+def _loaded(served: Served) -> dict[str, Any]:
+    signature = served.signature
+    return {
+        "model": served.version.name,
+        "version": served.version.number,
+        "inputs": [_tensor(one) for one in signature.inputs.values()],
+        "outputs": [_tensor(one) for one in signature.outputs.values()],
+        "config": MessageToString(served.version.config, as_utf8=True)[:LARGEST_CONFIG],
+    }
+
+
+def _tensor(spec: TensorSpec) -> dict[str, Any]:
+    return {"name": spec.name, "datatype": spec.datatype, "shape": list(spec.full_dims)}
+
+
 def _row(served: Served) -> dict[str, Any]:
     instances, counters = served.instances, served.counters
     pids = [pid for one in instances if (pid := getattr(one, "pid", None))]
@@ -59,12 +86,14 @@ def _row(served: Served) -> dict[str, Any]:
         "ready": sum(one.ready for one in instances),
         "deaths": sum(map(deaths_of, instances)),
         "pids": pids,
+        "sandbox": ", ".join(sorted({one.sandbox for one in instances if hasattr(one, "sandbox")})),
         "resident_bytes": sum(map(resident_of, pids)),
         "pending": counters.pending,
         "inflight": served.scheduler.inflight(),
         "succeeded": counters.success,
         "failed": sum(counters.failure.values()),
         "load_s": served.load_seconds,
+        "sampling": dict(served.language.defaults) if served.language is not None else {},
     }
 
 

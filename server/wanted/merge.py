@@ -24,6 +24,9 @@ def merge(seen: Snapshot, desired: Desired, sealed: Callable[[str], Sealed]) -> 
     for wanted in desired.models:
         if not wanted.snapshot:
             folder = models.get(wanted.name)
+            if folder is None and wanted.name not in problems:
+                folder = _undeployed(wanted, sealed)
+                delivered |= {wanted.name} if folder is not None else set()
             if folder is not None:
                 models[wanted.name] = _pinned(folder, wanted.pins, sealed)
             continue
@@ -33,7 +36,7 @@ def merge(seen: Snapshot, desired: Desired, sealed: Callable[[str], Sealed]) -> 
         if isinstance(found, str):
             problems[wanted.name] = found
         else:
-            models[wanted.name] = _pinned(found, wanted.pins, sealed)
+            models[wanted.name] = _pinned(found, wanted.pins, _permitted(wanted, sealed))
     return Snapshot(
         seen.revision,
         MappingProxyType(models),
@@ -43,18 +46,43 @@ def merge(seen: Snapshot, desired: Desired, sealed: Callable[[str], Sealed]) -> 
     )
 
 
+def _undeployed(wanted: WantedModel, sealed: Callable[[str], Sealed]) -> ModelFolder | None:
+    """A model that nobody deploys any more, for the versions of it that are still referred to."""
+    for pin in wanted.pins:
+        folder = _elsewhere(pin, sealed)
+        if folder is not None and folder.name == wanted.name:
+            return replace(folder, only_pinned=True)
+    return None
+
+
 def _delivered(wanted: WantedModel, seen: Snapshot, sealed: Callable[[str], Sealed]) -> Sealed:
     if wanted.name in seen.models or wanted.name in seen.problems:
         return (
             f"model '{wanted.name}' is pushed to the git repository '{wanted.repository}' and also "
             "lies in a model repository folder; keep one of them"
         )
-    found = sealed(wanted.snapshot)
+    found = _permitted(wanted, sealed)(wanted.snapshot)
     if isinstance(found, str) or found.name == wanted.name:
         return found
     return (
         f"snapshot {wanted.snapshot} is of '{found.name}', not of '{wanted.name}'. This is a bug."
     )
+
+
+def _permitted(wanted: WantedModel, sealed: Callable[[str], Sealed]) -> Callable[[str], Sealed]:
+    """Versions of older snapshots have what the repository allows today."""
+
+    def look(digest: str) -> Sealed:
+        found = sealed(digest)
+        return found if isinstance(found, str) or not wanted.network else _with_network(found)
+
+    return look
+
+
+def _with_network(folder: ModelFolder) -> ModelFolder:
+    """With the permission; another core digest, so that a change of it loads the model anew."""
+    versions = tuple(replace(one, network_allowed=True) for one in folder.versions)
+    return replace(folder, versions=versions, core_digest=folder.core_digest + " network")
 
 
 def _pinned(

@@ -1,10 +1,13 @@
 """Where gateway and control process meet: folders and sockets below the state folder."""
 
 import json
+import logging
 import os
 import secrets
 from hashlib import sha256
 from pathlib import Path
+
+from repository.private import opener, tighten
 
 LINK, API, HOOK, LOCK = "link.sock", "api.sock", "hook.sock", "control.lock"
 """In the folder of sockets: gateways, the command line, git's hooks; and who owns them all."""
@@ -13,6 +16,26 @@ SNAPSHOTS, GIT, LFS = "snapshots", "git", "lfs"
 """In the store."""
 
 _LONGEST_PATH = 100  # of a Unix socket, which has room for 107 bytes
+
+_log = logging.getLogger(__name__)
+
+
+def close_folder(folder: Path) -> None:
+    """Let nobody but this user into the state folder or the store; brief, never raises.
+
+    A folder that belongs to somebody else, such as the mount of a volume, stays as it is; a warning
+    says so, and what is made in it is closed file by file.
+    """
+    try:
+        tighten(folder)
+    except OSError as error:
+        _log.warning(
+            "others may look into %s, which cannot be closed: %s; give it to the server's user "
+            "(uid %d) with mode 0700",
+            folder,
+            error.strerror,
+            os.geteuid(),
+        )
 
 
 def sockets(state_dir: Path) -> Path:
@@ -45,7 +68,7 @@ def server_id(state_dir: Path) -> str:
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         found = secrets.token_hex(8)
         fresh = path.with_suffix(".new")
-        with fresh.open("w") as file:
+        with open(fresh, "w", opener=opener) as file:
             file.write(json.dumps({"id": found}) + "\n")
             file.flush()
             os.fsync(file.fileno())

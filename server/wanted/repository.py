@@ -78,4 +78,6 @@ class WantedRepository:
 
     def _merged(self, seen: Snapshot) -> Snapshot:
         with self._merging:
-            return merge(seen, self.desired, self._store.sealed)
+            merged = merge(seen, self.desired, self._store.sealed)
+            self._store.forget_others()  # versions that were replaced, most of all
+            return merged

@@ -9,28 +9,38 @@ from repository.snapshot import model_folder
 from server.wanted.merge import Sealed
 
 MOST_KEPT = 20_000
-"""Models remembered; past it the oldest are read again when they are asked for."""
+"""Models remembered, some 5 KiB each; past it those not asked for the longest are read again."""
 
 
 class SnapshotStore:
-    """Reads `<root>/<hex>/<model>`; blocking, one thread at a time."""
+    """Reads `<root>/<hex>/<model>`, and remembers up to `most`; blocking, one thread at a time."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, most: int = MOST_KEPT) -> None:
         self._root = root
-        self._reader = FolderReader()
+        self._most = most
+        self._reader = FolderReader(sealed=True)
         self._read: dict[str, Sealed] = {}
+        self._asked: set[str] = set()
 
     def sealed(self, digest: str) -> Sealed:
         """The model of the snapshot `digest` ("sha256:…" or bare hex), or why it cannot be had."""
-        known = self._read.get(digest)
-        if known is None:
+        self._asked.add(digest)
+        known = self._read.pop(digest, None)
+        if known is not None:
+            self._read[digest] = known
+        else:
             known = self._look(digest.removeprefix("sha256:"))
             if not isinstance(known, str):  # what is missing now may be there later
                 self._remember(digest, known)
         return known
 
+    def forget_others(self) -> None:
+        """Forget what was not asked for since this was last called."""
+        self._read = {digest: one for digest, one in self._read.items() if digest in self._asked}
+        self._asked.clear()
+
     def _remember(self, digest: str, sealed: Sealed) -> None:
-        if len(self._read) >= MOST_KEPT:
+        if len(self._read) >= self._most:
             del self._read[next(iter(self._read))]
         self._read[digest] = sealed
 

@@ -7,7 +7,9 @@ from typing import Any
 
 from admin_support import Api
 from console_support import console_over, person
+from control import aliases, loads, pending
 from control.database import Database
+from control.transaction import SYSTEM
 from deployed_support import deploy
 from server.admin.link import GatewayAway
 
@@ -34,6 +36,20 @@ def test_workers_that_die_are_told_while_their_version_is_ready(
     assert "&lt;b&gt;the list is gone" in shown.text
 
 
+def test_what_serves_on_after_a_failed_reload_is_told(sqlite: Database, tmp_path: Path) -> None:
+    why = "serving what was loaded before: model.onnx is cut short"
+    with console_over(sqlite, tmp_path) as running:
+        deploy(running.database)
+        with running.database.change(SYSTEM) as tx:
+            loads.record(tx, "server1", [("digits", 1, "READY", why)])
+            pending.record(tx, "server1", [("alias digits@champion", "kept at version 1: no")])
+            aliases.set_alias(tx, "digits", "champion", 2)
+        shown = person(running, "viewer", "vera").get("/").text
+    assert "the reload of digits version 1 failed on server server1" in shown
+    assert why in shown
+    assert "alias digits@champion is not in force on server server1" in shown
+
+
 def test_without_a_gateway_the_rest_is_told(sqlite: Database, tmp_path: Path) -> None:
     async def ask(what: str, **facts: Any) -> Mapping[str, Any]:
         raise GatewayAway("the gateway does not answer; try again")
@@ -47,3 +63,68 @@ def test_without_a_gateway_the_rest_is_told(sqlite: Database, tmp_path: Path) ->
 
 def test_where_no_worker_died_there_is_nothing_to_tell(running: Api) -> None:
     assert running.local("GET", "/deaths").json == {"items": []}
+
+
+def test_a_folders_language_model_tells_its_sampling_defaults_on_its_page(
+    sqlite: Database, tmp_path: Path
+) -> None:
+    async def ask(what: str, **facts: Any) -> Mapping[str, Any]:
+        if what == "loaded":
+            return {"rows": []}
+        counts = dict.fromkeys(("deaths", "resident_bytes", "pending", "inflight"), 0)
+        row = {
+            "model": "talker", "version": 3, "backend": "llm", "devices": ["cpu"], "instances": 1,
+            "ready": 1, "pids": [], "sandbox": "", "succeeded": 0, "failed": 0, "load_s": 1.0,
+            "sampling": {"temperature": 0.7, "top_k": 20}, **counts,
+        }  # fmt: skip
+        rows = [row, {**row, "model": "other", "sampling": {"top_p": 0.125}}]
+        return {"pid": 1, "resident_bytes": 1, "machine_bytes": 1, "accounts": [], "rows": rows}
+
+    with console_over(sqlite, tmp_path, ask_gateway=ask) as running:
+        deploy(running.database)
+        with running.database.change(SYSTEM) as tx:
+            loads.record(tx, "server1", [("talker", 3, "READY", "")])
+        vera = person(running, "viewer", "vera")
+        shown = vera.get("/models/talker").text
+        pushed = vera.get("/models/digits").text
+    assert "Sampling defaults of version 3" in shown
+    assert '<dt>temperature</dt><dd class="mono">0.7</dd>' in shown
+    assert "0.125" not in shown
+    assert "Sampling defaults" not in pushed
+
+
+LOADED = {
+    "model": "talker", "version": 3, "config": 'name: "talker"\nbackend: "onnxruntime"\n',
+    "inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [-1, 16]}],
+    "outputs": [{"name": "OUTPUT0", "datatype": "BYTES", "shape": [-1, 1]}],
+}  # fmt: skip
+
+
+def test_a_folders_model_shows_inputs_outputs_and_config_as_they_are_loaded(
+    sqlite: Database, tmp_path: Path
+) -> None:
+    async def ask(what: str, **facts: Any) -> Mapping[str, Any]:
+        if (what, facts) == ("loaded", {"model": "talker"}):
+            return {"rows": [LOADED]}
+        raise GatewayAway("the gateway does not answer; try again")
+
+    with console_over(sqlite, tmp_path, ask_gateway=ask) as running:
+        with running.database.change(SYSTEM) as tx:
+            loads.record(tx, "server1", [("talker", 3, "READY", "")])
+        shown = person(running, "viewer", "vera").get("/models/talker").text
+    assert "Inputs, outputs and config of version 3" in shown
+    assert '<th scope="row">INPUT0</th><td class="mono">FP32</td>' in shown
+    assert '<td class="mono">[-1, 16]</td>' in shown
+    assert "backend: &#34;onnxruntime&#34;" in shown
+
+
+def test_the_page_of_a_model_says_what_is_pending(night: Api) -> None:
+    arms = [{"name": "stable", "model": "digits", "version": 1, "weight": 100}]
+    assert night.local("PUT", "/routes/digits", {"arms": arms}).status == 200
+    with night.database.change(SYSTEM) as tx:
+        aliases.set_alias(tx, "digits", "champion", 2)
+        rows = [("alias digits@champion", "kept at version 1"), ("route digits", "an arm loads")]
+        pending.record(tx, "server1", rows)
+    shown = person(night, "viewer", "vera").get("/models/digits").text
+    assert "alias @champion</a> on server server1: kept at version 1." in shown
+    assert "route digits</a> on server server1: an arm loads." in shown

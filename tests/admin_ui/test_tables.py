@@ -7,7 +7,7 @@ import pytest
 from admin_support import Api
 from admin_ui.problems import Seen, problems
 from admin_ui.text import age, count, duration, link, moment, number, plain, size, spoken, who
-from admin_ui.words import words
+from admin_ui.words import together, words
 from console_support import person
 from control import loads
 from control.clock import text_of
@@ -48,9 +48,12 @@ def test_a_pages_links_keep_the_rest_of_the_query(many: Api) -> None:
     assert 'aria-sort="descending"' in shown
 
 
-def load(state: str, version: int = 1, server: str = "s1") -> dict[str, object]:
+def load(
+    state: str, version: int = 1, server: str = "s1", reason: str | None = None
+) -> dict[str, object]:
     facts = {"server": server, "model": "digits", "version": version, "state": state}
-    return {**facts, "reason": "cut short", "at": AT}
+    why = "cut short" if state == "FAILED" else ""
+    return {**facts, "reason": why if reason is None else reason, "at": AT}
 
 
 def push(state: str, ref: str = "main", at: str = AT) -> dict[str, object]:
@@ -69,6 +72,83 @@ def test_a_version_that_failed_is_told_once_with_who_brought_it() -> None:
     told = problems(Seen([load("FAILED"), load("FAILED", 0)], ALIVE, models, pushes), NOW)
     assert [(one.kind, one.title, one.who) for one in told] == [
         ("load", "digits version 1 failed on server s1", "ada")
+    ]
+
+
+def test_a_reload_that_failed_is_told_while_the_version_serves_on() -> None:
+    served = load("READY", reason="serving what was loaded before: cut short")
+    (told,) = problems(Seen([served, load("READY", 2)], ALIVE, []), NOW)
+    assert told.title == "the reload of digits version 1 failed on server s1"
+    assert told.why == "serving what was loaded before: cut short"
+    assert not problems(Seen([{**served, "server": "dead"}], ALIVE, []), NOW)
+
+
+def test_a_model_whose_folder_cannot_be_followed_is_told_while_it_serves_on() -> None:
+    gone = load("FAILED", 0, reason="the folder has turned empty")
+    (told,) = problems(Seen([gone, load("READY")], ALIVE, []), NOW)
+    assert told.title == "digits keeps what it serves on server s1"
+    assert [one.title for one in problems(Seen([gone], ALIVE, []), NOW)] == [
+        "digits failed on server s1"
+    ]
+
+
+def test_models_of_an_emptied_repository_are_one_problem() -> None:
+    reason = "model repository 'models' has turned empty at once, with 2 models gone"
+    gone = [{**load("FAILED", 0, reason=reason), "model": name} for name in ("a", "b")]
+    serving = [{**load("READY"), "model": name} for name in ("a", "b")]
+    (told,) = problems(Seen([*gone, *serving], ALIVE, []), NOW)
+    assert told.title == "2 models keep what they serve on server s1"
+    assert told.why == f"{reason} (a, b)"
+    assert told.to == "/models"
+    other = {**load("FAILED", 0, reason="no config"), "model": "c"}
+    titles = [one.title for one in problems(Seen([*gone, *serving, other], ALIVE, []), NOW)]
+    assert titles == ["2 models keep what they serve on server s1", "c failed on server s1"]
+
+
+def pending(reason: str, minutes_ago: float, server: str = "s1") -> dict[str, object]:
+    at = text_of(NOW - timedelta(minutes=minutes_ago))
+    told = [{"server": server, "reason": reason, "at": at}]
+    return {
+        "model": "digits", "name": "champion", "only": "", "updated_by": "ada", "pending": told,
+    }  # fmt: skip
+
+
+def test_aliases_and_routes_that_are_not_in_force_are_told_unless_they_will_be_soon() -> None:
+    stuck = pending("kept at version 1: version 2 failed: cut short", 0)
+    told = problems(Seen([], ALIVE, [], routes=[stuck], aliases=[stuck]), NOW)
+    assert [(one.title, one.to, one.who) for one in told] == [
+        ("alias digits@champion is not in force on server s1",
+         "/models/digits/aliases/champion", "ada"),
+        ("route champion is not in force on server s1", "/routes/champion", "ada"),
+    ]  # fmt: skip
+    waits = "not in force yet, kept at version 1: version 2 is loading"
+    for minutes_ago, told_of in ((0.5, 0), (2, 1)):
+        aliases = [pending(waits, minutes_ago), pending(waits, 2, "dead")]
+        assert len(problems(Seen([], ALIVE, [], aliases=aliases), NOW)) == told_of
+
+
+def test_an_instance_that_is_restarted_is_told_while_another_one_serves() -> None:
+    one = {**death(1), "ready": 1, "instances": 2}
+    (told,) = problems(Seen([load("READY")], ALIVE, [], deaths=[one]), NOW)
+    assert told.title == "digits version 1 serves with 1 of 2 instances on server s1"
+    back = {**one, "ready": 2}
+    assert not problems(Seen([load("READY")], ALIVE, [], deaths=[back]), NOW)
+    (failed,) = problems(Seen([load("FAILED")], ALIVE, [], deaths=[{**one, "ready": 0}]), NOW)
+    assert failed.title == "digits version 1 failed on server s1"
+
+
+def test_a_database_that_takes_no_changes_is_told_before_all_else() -> None:
+    told = problems(Seen([load("FAILED")], ALIVE, [], trouble="the file was removed"), NOW)
+    assert told[0].title == "nothing can be changed: the control database cannot be used"
+    assert (told[0].why, len(told)) == ("the file was removed", 2)
+
+
+def test_no_server_is_called_silent_while_no_heartbeat_can_be_written() -> None:
+    late = [{"id": "s2", "alive": False, "seen_at": AT}]
+    told = problems(Seen([load("FAILED", 1, "s2")], late, [], trouble="the file was removed"), NOW)
+    assert [one.title for one in told] == [
+        "nothing can be changed: the control database cannot be used",
+        "digits version 1 failed on server s2",
     ]
 
 
@@ -129,11 +209,14 @@ def test_a_worker_that_dies_again_and_again_is_told_once_up_or_not(state: str) -
 
 def test_few_deaths_and_those_of_long_ago_are_no_problem() -> None:
     for one in (death(2), death(12, minutes_ago=11)):
-        assert not problems(Seen([load("READY")], ALIVE, [], deaths=[one]), NOW)
+        back = {**one, "ready": one["instances"]}
+        assert not problems(Seen([load("READY")], ALIVE, [], deaths=[back]), NOW)
 
 
 def test_a_thrown_kill_switch_is_told_with_who_threw_it() -> None:
-    calm = {"name": "shop", "only": "", "updated_at": AT, "updated_by": "user:ada"}
+    calm = {
+        "name": "shop", "only": "", "updated_at": AT, "updated_by": "user:ada", "pending": [],
+    }  # fmt: skip
     routes = [calm, {**calm, "name": "digits", "only": "stable"}]
     (told,) = problems(Seen([], ALIVE, [], routes=routes), NOW)
     assert (told.title, told.to) == ("the kill switch of route digits is thrown", "/routes/digits")
@@ -171,10 +254,23 @@ def test_values_have_units_and_moments_a_zone() -> None:
     assert who("user:ada/token:01m8") == "ada (token)"
 
 
+def test_events_of_several_models_that_say_the_same_are_one() -> None:
+    data = {"version": 0, "state": "FAILED", "server": "s1", "reason": "it turned empty"}
+    events = [{"kind": "load.changed", "subject": f"model:{name}", "data": data} for name in "abc"]
+    other = {**events[0], "data": {**data, "version": 1, "reason": ""}}
+    found = [words(one) for one in together([*events, other, other])]
+    ready = "a version 1 is failed on server s1"
+    assert found == ["a, b, c on server s1: it turned empty", ready, ready]
+
+
 def test_events_are_told_in_words() -> None:
     told = {"kind": "load.changed", "subject": "model:digits"}
     data = {"version": 2, "state": "FAILED", "server": "s1", "reason": "cut short"}
     assert words({**told, "data": data}) == "digits version 2 is failed on server s1: cut short"
+    whole = {"version": 0, "state": "FAILED", "server": "s1", "reason": "it turned empty"}
+    assert words({**told, "data": whole}) == "digits on server s1: it turned empty"
+    over = {"kind": "load.gone", "subject": "model:digits", "data": {"server": "s1", "version": 0}}
+    assert words(over) == "what was wrong with digits as a whole is over on server s1"
     moved = {"kind": "alias.moved", "subject": "alias:m@best", "data": {"after": {"version": 3}}}
     assert words(moved) == "alias m@best moved to version 3"
     assert words({"kind": "new.kind_of_thing", "subject": "x:y", "data": {}}) == (

@@ -22,6 +22,7 @@ from backends.host.messages import Refused, Trouble, decode, encode
 from backends.host.output import Lines
 from backends.host.region import Inbox, Outbox
 from backends.host.restart import Backoff
+from backends.limits import ExecutionLimit
 from backends.loading import load
 from backends.seam import Device
 from hosting_support import (
@@ -240,9 +241,9 @@ def test_a_flood_on_stdout_does_not_block_the_worker(
 
 def test_an_execution_over_its_deadline_is_killed(tmp_path: Path, sign: Path) -> None:
     version = write_model(tmp_path, OBEDIENT)
-    instance = HostedInstance(version, CPU, "echo_0_0", execute_timeout_secs=0.3)
+    instance = HostedInstance(version, CPU, "echo_0_0", limit=ExecutionLimit(0.3))
     try:
-        with pytest.raises(InstanceDied, match=r"for more than 0.3 s and was killed"):
+        with pytest.raises(InstanceDied, match=r"for more than 0\.3 s without progress"):
             instance.execute(batch_of(order("sleep")))
         until(lambda: instance.ready)
     finally:
@@ -349,7 +350,7 @@ def test_workers_die_with_the_server(tmp_path: Path) -> None:
 
 
 def test_loading_several_instances_gives_each_a_process(tmp_path: Path) -> None:
-    loaded = load(write_model(tmp_path), CPU, 2)
+    loaded = load(write_model(tmp_path), CPU, ["echo_0", "echo_1"])
     try:
         pids = {instance.pid for instance in loaded.instances}
         assert len(pids) == 2
@@ -370,7 +371,7 @@ def test_instances_that_complete_different_configs_fail_the_load(tmp_path: Path)
         def execute(self, requests): ...
     """
     with pytest.raises(LoadFailed, match="differently in each instance"):
-        load(write_model(tmp_path, code), CPU, 2)
+        load(write_model(tmp_path, code), CPU, ["echo_0", "echo_1"])
     assert not _children()
 
 
@@ -470,6 +471,24 @@ def test_printed_lines_are_bounded_in_length_and_rate() -> None:
     assert "lines dropped" in notice.text
     assert part.text == "part"
     assert following.text == "later"
+
+
+def test_the_last_line_of_a_worker_is_the_models_and_not_the_stack_where_it_hung() -> None:
+    lines = Lines(logging.WARNING)
+
+    lines.feed(b"cannot reach the feature store\n", 1.0)
+    lines.feed(b'Stack (most recent call first):\n  File "/models/m/1/model.py", line 4\n', 2.0)
+    lines.feed(b'  File "<string>", line 1 in <module>\n', 3.0)
+
+    assert lines.last == "cannot reach the feature store"
+
+
+def test_a_traceback_that_a_model_logs_keeps_its_indentation() -> None:
+    lines = Lines(logging.INFO)
+
+    taken = lines.feed(b'\x1eE Traceback:\n\x1eE   File "model.py", line 6\n', 1.0)
+
+    assert [line.text for line in taken] == ["Traceback:", '  File "model.py", line 6']
 
 
 def _through_memory(members: list[dict[str, np.ndarray]]) -> list[dict[str, np.ndarray]]:

@@ -102,3 +102,10 @@ def test_delay_that_is_no_number_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(LoadFailed, match="execute_delay_ms is 'soon'"):
         Identity().load(make_version(tmp_path, config), CPU, 1)
+
+
+@pytest.mark.parametrize("text", ["9" * 5000, "0" * 18 + "9" * 9, "86400001"])
+def test_a_delay_of_more_than_a_day_is_refused(tmp_path: Path, text: str) -> None:
+    config = f'parameters {{ key: "execute_delay_ms" value {{ string_value: "{text}" }} }}'
+    with pytest.raises(LoadFailed, match="it must be a whole number from 0 to 86400000"):
+        Identity().load(make_version(tmp_path, config), CPU, 1)

@@ -110,6 +110,19 @@ def test_scalars_travel_as_one_element(tmp_path: Path) -> None:
     assert tensors(result)["Y"].tolist() == [-3.0]
 
 
+def test_a_scalar_output_is_answered_in_the_shape_its_config_gives(tmp_path: Path) -> None:
+    tensor = "data_type: TYPE_FP32 dims: [ 1, 1 ]"
+    config = f'input {{ name: "X" {tensor} }} output {{ name: "Y" {tensor} }}'
+    version = make_version(tmp_path, config)
+    save_unary(version.path / "model.onnx", op="Neg", shape=())
+    (instance,) = loaded(version)
+
+    asked = batch_of(member(X=np.array([[3]], np.float32)), batched=False)
+    (result,) = instance.execute(asked).results
+
+    assert tensors(result)["Y"].tolist() == [[-3.0]]
+
+
 def test_absent_optional_input_takes_the_other_branch(tmp_path: Path) -> None:
     version = make_version(tmp_path)
     save_optional_graph(version.path / "model.onnx")

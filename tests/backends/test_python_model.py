@@ -1,7 +1,5 @@
 import json
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,47 +13,33 @@ from backends.errors import ExecutionFailed, FaultyModel, LoadFailed, ModelError
 from backends.host.instance import HostedInstance
 from backends.python_config import ModelConfig, to_dictionary
 from backends.python_model import PythonModels
-from hosting_support import CPU, ECHO, ECHO_CONFIG, Ask, batch_of, floats, until, write_model
+from hosting_support import (
+    CPU,
+    ECHO,
+    ECHO_CONFIG,
+    HEAD,
+    Ask,
+    batch_of,
+    floats,
+    hosted,
+    model,
+    one,
+    until,
+    write_model,
+)
 from repository.model import ModelConfig as ConfigMessage
 
 STRINGS = """
 input { name: "IN" data_type: TYPE_STRING dims: -1 }
 output { name: "OUT" data_type: TYPE_STRING dims: -1 }
 """
-HEAD = """
-import json, os, sys
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-def answer(array, name="OUT"):
-    return pb_utils.InferenceResponse([pb_utils.Tensor(name, array)])
-
-"""
-
-
-@contextmanager
-def hosted(root: Path, code: str, config: str = ECHO_CONFIG, **files: str) -> Iterator[Any]:
-    instance = HostedInstance(write_model(root, code, config, **files), CPU, "echo_0_0")
-    try:
-        yield instance
-    finally:
-        instance.close()
-
-
-def model(body: str, head: str = HEAD) -> str:
-    """A model whose `execute(self, requests)` has this body."""
-    lines = "".join(f"        {line}\n" for line in body.splitlines())
-    return f"{head}class TritonPythonModel:\n    def execute(self, requests):\n{lines}"
-
-
-def one(instance: Any, ask: Ask, batched: bool = True) -> Any:
-    return instance.execute(batch_of(ask, batched=batched)).results[0]
 
 
 def test_checking_names_the_backend_and_runs_nothing(tmp_path: Path) -> None:
     version = write_model(tmp_path, "raise SystemExit('ran')")
     version.config.backend = ""
-    assert PythonModels().complete(version, 4).backend == "python"
+    completed = PythonModels().complete(version, 4)
+    assert (completed.backend, completed.default_model_filename) == ("python", "model.py")
     assert version.config.backend == ""
 
 
@@ -177,6 +161,17 @@ def test_initialize_gets_strings_and_finalize_is_called(
         "model_version": "1",
         "model_name": "echo",
     }
+
+
+def test_where_an_execution_failed_is_told_of_a_repository_with_a_relative_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path.parent)
+    with (
+        hosted(Path(tmp_path.name), model("return [1 / 0]")) as instance,
+        pytest.raises(ExecutionFailed, match=r"\n\nAt:\n  echo/1/model.py\(11\): execute$"),
+    ):
+        one(instance, floats(0))
 
 
 def test_what_a_model_logs_reaches_our_log_at_its_level(
@@ -317,7 +312,7 @@ def test_a_model_completes_its_own_config(tmp_path: Path) -> None:
             ECHO_CONFIG,
             "configuration specified max_batch_size 8, but in auto-complete-config function",
         ),
-        (ECHO, "", "has no input: name them in config.pbtxt, or call add_input"),
+        (ECHO, "", "has no output: name them in config.pbtxt, or call add_output"),
         (ECHO, ECHO_CONFIG + 'default_model_filename: "../x.py"', "leaves the version's folder"),
         (ECHO, ECHO_CONFIG + 'default_model_filename: "x.py"', "no file 'x.py'; its folder has: m"),
     ],

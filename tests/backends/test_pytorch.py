@@ -102,6 +102,7 @@ def test_fixed_export_does_not_batch(tmp_path: Path) -> None:
     export(version.path / "model.pt2", Same(), torch.ones(1, 4), dims=None)
 
     config = PyTorch().complete(version, 4)
+    assert config.default_model_filename == "model.pt2"
 
     assert config.max_batch_size == 0
     assert list(config.input[0].dims) == [1, 4]

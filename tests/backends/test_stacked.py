@@ -158,10 +158,13 @@ def test_output_that_does_not_fit_its_reshape_is_faulty(tmp_path: Path) -> None:
         instance.execute(batch_of(member(X=rows(1))))
 
 
-def test_scalar_output_without_a_batch_dimension_gains_one_dimension(tmp_path: Path) -> None:
-    config = """
-    input { name: "X" data_type: TYPE_FP32 dims: [ 1, 2 ] }
-    output { name: "Y" data_type: TYPE_FP32 dims: [ 1 ] }
+@pytest.mark.parametrize("dims", ["1", "1, 1", "-1, 1"])
+def test_scalar_output_without_a_batch_dimension_has_the_shape_of_the_config(
+    tmp_path: Path, dims: str
+) -> None:
+    config = f"""
+    input {{ name: "X" data_type: TYPE_FP32 dims: [ 1, 2 ] }}
+    output {{ name: "Y" data_type: TYPE_FP32 dims: [ {dims} ] }}
     """
     instance = Computed(make_version(tmp_path, config), "cpu", 1)
     instance.compute = lambda inputs: {"Y": np.asarray(inputs["X"].sum())}
@@ -169,4 +172,5 @@ def test_scalar_output_without_a_batch_dimension_gains_one_dimension(tmp_path: P
     (result,) = instance.execute(batch_of(member(X=rows(1)), batched=False)).results
 
     assert isinstance(result, Mapping)
-    assert result["Y"].tolist() == [2.5]
+    assert result["Y"].shape == (1,) * len(dims.split(","))
+    assert result["Y"].item() == 2.5

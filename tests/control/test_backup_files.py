@@ -93,8 +93,8 @@ def test_what_was_read_only_is_so_again(home: Home, taken: Path, new: Path) -> N
     (digest,) = digests(new / "store" / "snapshots")
     for base in (home.store, new / "store"):
         model = base / "snapshots" / digest / "digits"
-        assert stat.S_IMODE(model.stat().st_mode) == 0o555
-        assert stat.S_IMODE((model / "1" / "model.onnx").stat().st_mode) == 0o444
+        assert stat.S_IMODE(model.stat().st_mode) == 0o500
+        assert stat.S_IMODE((model / "1" / "model.onnx").stat().st_mode) == 0o400
     both = [base / "snapshots" / digest / "digits" / "1" for base in (home.store, new / "store")]
     names = ("model.onnx", "label.txt")
     assert [(both[0] / name).stat().st_mtime_ns for name in names] == [

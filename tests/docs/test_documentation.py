@@ -13,7 +13,8 @@ from docs.write_settings import ROOT, up_to_date
 from server.cli import make_parser
 from server.cli_help import serve_help
 from server.metrics.exposition import METRICS
-from server.settings.table import TABLE, Setting
+from server.settings.row import Setting
+from server.settings.table import TABLE
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 

@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -85,6 +86,26 @@ def test_the_curl_command_of_every_readme_is_answered(server: Peer, name: str) -
         ["bash", "-c", command], capture_output=True, text=True, timeout=180, check=True
     )
     assert '"outputs":[' in done.stdout, done.stdout
+
+
+@pytest.mark.parametrize("name", ["simple", "digits", "repeat", "shout"])
+def test_a_caller_without_a_server_says_so_in_a_sentence(name: str) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+        command = [sys.executable, "-m", f"examples.{name}.call"]
+        done = subprocess.run(
+            [*command, "--http", address, "--grpc", address],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("no server answers: ")
+    assert "`modelyard serve`" in line
 
 
 def _call(server: Peer, name: str, *arguments: str) -> str:

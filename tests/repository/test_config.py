@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from repository.config import LARGEST_BYTES, decode, parse
 from repository.errors import ConfigError
 from repository.explain import explain
-from repository.findings import CODES, Finding
+from repository.findings import CODES, MOST_FINDINGS, Finding
 from repository.model import ModelConfig
 from repository.positions import Positions
 
@@ -122,3 +122,11 @@ def test_a_config_of_every_kind_of_value_is_not_explained_away():
     """
     assert parse(text, WHERE).name == "ab"
     assert explain(Positions(WHERE, text)) == []
+
+
+def test_a_megabyte_of_mistakes_is_a_hundred_complaints_and_a_word_of_more():
+    with pytest.raises(ConfigError) as caught:
+        parse("nonsense: 1\n" * (LARGEST_BYTES // 12), WHERE)
+    found = caught.value.findings
+    assert [one.code for one in found] == ["E102"] * MOST_FINDINGS + ["E107"]
+    assert (found[-1].line, found[-1].column) == (MOST_FINDINGS + 1, 1)

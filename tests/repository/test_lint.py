@@ -33,7 +33,7 @@ def test_a_model_folder_without_config_is_linted_as_a_model(tmp_path: Path):
 def test_structure_findings_are_all_found(tmp_path: Path):
     put_model(tmp_path, "no_versions")
     put_model(tmp_path, "policy", 1, config="version_policy { specific { versions: 9 } }")
-    (put_model(tmp_path, "hollow", 1) / "2").mkdir()
+    (put_model(tmp_path, "hollow", 1, config="backend: 'python'") / "2").mkdir()
     (put_model(tmp_path, "zeros", 1) / "01").mkdir()
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "todo").write_text("x")
@@ -66,3 +66,8 @@ def test_a_path_that_is_not_there_is_a_finding(tmp_path: Path):
 def test_the_current_folder_may_be_a_model(tmp_path: Path, monkeypatch):
     monkeypatch.chdir(put_model(tmp_path, "m", 1, config='name: "other"'))
     assert codes(Path()) == ["E110"]
+
+
+def test_a_model_that_needs_no_file_may_have_an_empty_version_as_it_may_to_serve(tmp_path: Path):
+    (put_model(tmp_path, "m", 1) / "2").mkdir()
+    assert codes(tmp_path) == []

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from repository.folders import FolderState
+from repository.presence import States
 from repository.settle import NOTHING, Settled, settle
-from repository.snapshot import States
 
 
 def seen(**models: str) -> States:

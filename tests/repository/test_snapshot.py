@@ -2,6 +2,7 @@
 
 import logging
 import os
+import stat
 import time
 from pathlib import Path
 
@@ -149,7 +150,35 @@ def test_too_many_files_are_a_problem(tmp_path: Path):
 def test_a_config_that_is_a_pipe_does_not_hang_the_scan(tmp_path: Path):
     folder = put_model(tmp_path, "m", 1, config=None)
     os.mkfifo(folder / "config.pbtxt")
-    assert "E200 is not a plain file" in problem(tmp_path)
+    assert "E210 cannot be read: it is a named pipe" in problem(tmp_path)
+
+
+@pytest.mark.parametrize("place", ["1/model.onnx", "1/deep/er", "labels.txt"])
+def test_a_pipe_or_a_socket_among_the_files_is_a_problem_that_names_it(tmp_path: Path, place: str):
+    folder = put_model(tmp_path, "m", 1)
+    (folder / place).parent.mkdir(exist_ok=True)
+    os.mkfifo(folder / place)
+    assert f"{place} E210 is a named pipe" in problem(tmp_path)
+    (folder / place).unlink()
+    os.mknod(folder / place, 0o600 | stat.S_IFSOCK)
+    assert f"{place} E210 is a socket" in problem(tmp_path)
+
+
+def test_the_same_size_and_mtime_hide_no_other_content(tmp_path: Path):
+    """As `cp -p` and `rsync -t` leave it; weights of another training have the same size."""
+    folder = put_model(tmp_path, "m", 1)
+    weights, config = folder / "1" / "model.bin", folder / "config.pbtxt"
+    os.utime(weights, ns=(1, 1))
+    os.utime(config, ns=(1, 1))
+    scanner = Scanner([tmp_path])
+    before = scanner.build(scanner.look()).models["m"]
+    weights.write_bytes(bytes(len(weights.read_bytes())))
+    os.utime(weights, ns=(1, 1))
+    config.write_text(config.read_text().replace("8", "4"))
+    os.utime(config, ns=(1, 1))
+    after = scanner.build(scanner.look()).models["m"]
+    assert after.versions[0].digest != before.versions[0].digest
+    assert after.config != before.config
 
 
 def test_a_folder_whose_name_is_not_text_is_a_problem_that_any_wire_can_carry(tmp_path: Path):

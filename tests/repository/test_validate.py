@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from repository.config import parse
+from repository.findings import MOST_FINDINGS
 from repository.model import ModelConfig
 from repository.normalise import normalise, validate_complete
 from repository.positions import Positions
@@ -24,6 +25,34 @@ IN = 'input { name: "x" data_type: TYPE_FP32 '
 QUEUE = "max_batch_size: 8 dynamic_batching { "
 
 BROKEN = {
+    QUEUE + "priority_levels: 18446744073709551615 default_priority_level: 1 }": (
+        "1:38 E103 dynamic_batching.priority_levels must be at most 1024 (levels, each a queue of "
+        "its own), got 18446744073709551615"
+    ),
+    "max_batch_size: 2000000000": "E103 max_batch_size must be at most 1000000 (rows), got 2000000",
+    QUEUE + "max_queue_delay_microseconds: 18446744073709551615 }": "must be at most 86400000000",
+    QUEUE + "default_queue_policy { default_timeout_microseconds: 18446744073709551615 } }": (
+        "default_queue_policy.default_timeout_microseconds must be at most 2678400000000"
+    ),
+    QUEUE
+    + "preferred_batch_size: ["
+    + ", ".join(["4"] * 1025)
+    + "] }": "at most 1024 (sizes), got",
+    "instance_group { count: 1000 } instance_group { count: 25 }": (
+        "E130 instance_group[1].count 25 makes 1025 instances with those of the groups before it"
+    ),
+    "instance_group { count: 600 gpus: [0, 1] }": "instance_group[0].count 600 makes 1200 instanc",
+    IN + "dims: [" + ", ".join(["1"] * 33) + "] }": "input[0].dims must be at most 32 (dimensions)",
+    IN + "dims: [1048576, 1048576, 2] }": "E114 input[0].dims [1048576, 1048576, 2] holds more th",
+    "model_metrics { metric_control { histogram_options { buckets: [5, 2] } } }": (
+        "model_metrics.metric_control[0].histogram_options.buckets must ascend, got [5.0, 2.0]"
+    ),
+    "model_metrics { metric_control { histogram_options { buckets: [nan] } } }": "each be above 0",
+    'parameters { key: "intra_op_thread_count" value { string_value: "100000" } }': (
+        "1:1 E103 parameter intra_op_thread_count must be at most 1024 (threads of one operator), "
+        "got '100000'"
+    ),
+    'model_warmup { name: "w" count: 4000000000 }': "model_warmup[0].count must be at most 100000",
     'name: "other"': "1:1 E110 name must be the folder's name 'm' or absent, got 'other'",
     "\n  max_batch_size: -4": "2:3 E103 max_batch_size must be ≥ 0, got -4",
     'input { name: "x" data_type: 99 }': "1:19 E104 input[0].data_type has no value 99",
@@ -38,6 +67,10 @@ BROKEN = {
     IN + "reshape { shape: [3] } }": "E115 input[0].reshape [3] needs dims to reshape from",
     IN + "format: FORMAT_NHWC dims: [1, 2] }": "E116 input[0].format FORMAT_NHWC needs 3 dims",
     'output { name: "y" label_filename: "../x" }': "E117 output[0].label_filename must stay",
+    'default_model_filename: ".x/m.onnx"': "1:1 E119 default_model_filename must not name a hidden",
+    'output { name: "y" label_filename: ".labels" }': "E119 output[0].label_filename must not name",
+    'model_operations { op_library_filename: "a/.b" }': "E119 model_operations.op_library_filename",
+    'model_operations { op_library_filename: "../o.so" }': "must stay inside the model's folder",
     'default_model_filename: "/etc/x"': "1:1 E117 default_model_filename must stay inside",
     IN + "is_shape_tensor: true }": "E118 input[0].is_shape_tensor is for TensorRT",
     "max_batch_size: 0 dynamic_batching {}": "1:19 E120 dynamic_batching needs max_batch_size >",
@@ -59,6 +92,7 @@ BROKEN = {
     "response_cache { enable: true } model_transaction_policy { decoupled: true }": (
         "1:18 E125 response_cache.enable excludes model_transaction_policy.decoupled"
     ),
+    'instance_group { name: "a\\nb" }': "1:18 E130 instance_group[0].name must be printable text",
     "instance_group { count: -1 }": "1:18 E130 instance_group[0].count must be ≥ 1, or absent",
     "instance_group { kind: KIND_CPU gpus: [0] }": "1:33 E130 instance_group[0] is KIND_CPU and",
     "instance_group { kind: KIND_GPU gpus: [0, -1] }": "E130 instance_group[0].gpus[1] must be ≥",
@@ -162,3 +196,10 @@ def test_a_completed_config_without_batch_dimension_cannot_batch_dynamically():
 
 def test_a_complete_config_passes():
     assert validate_complete(normalise(parse(CONFIG, WHERE))) == []
+
+
+def test_of_very_many_broken_rules_the_first_are_told():
+    many = parse('backend: "identity"\n' + "input { dims: 1 }\n" * 30_000, CONFIG)
+    found = validate(many, Positions(CONFIG, None))
+    assert [one.code for one in found[-2:]] == ["E112", "E107"]
+    assert len(found) == MOST_FINDINGS + 1

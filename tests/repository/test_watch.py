@@ -28,8 +28,11 @@ def use_events(request: pytest.FixtureRequest) -> bool:
 
 
 @asynccontextmanager
-async def watched(root: Path, use_events: bool) -> AsyncIterator[AsyncGenerator[Snapshot, None]]:
-    repository = Repository([root], 60.0 if use_events else 0.2, use_events)
+async def watched(
+    root: Path, use_events: bool, allow_empty: bool = False
+) -> AsyncIterator[AsyncGenerator[Snapshot, None]]:
+    poll_secs = 60.0 if use_events else 0.2
+    repository = Repository([root], poll_secs, use_events, allow_empty=allow_empty)
     await asyncio.to_thread(repository.snapshot)
     changes = repository.changes()
     try:
@@ -38,6 +41,14 @@ async def watched(root: Path, use_events: bool) -> AsyncIterator[AsyncGenerator[
     finally:
         repository.close()
         await changes.aclose()
+
+
+async def reaches(changes: AsyncGenerator[Snapshot, None], name: str, numbers: list[int]) -> bool:
+    """Once a snapshot has these versions of the model, and no problem of it."""
+    while True:
+        snapshot = await anext(changes)
+        if versions(snapshot, name) == numbers and name not in snapshot.problems:
+            return True
 
 
 def versions(snapshot: Snapshot, name: str = "m") -> list[int]:
@@ -140,12 +151,70 @@ async def test_a_root_that_goes_away_leaves_its_models_as_they_were(
     folder = put_model(root, "m", 1)
     async with watched(root, use_events=False) as changes:
         after_the_watch_began(lambda: root.rename(tmp_path / "away"))
-        waiting = asyncio.ensure_future(anext(changes))
-        await logged(caplog, "stay as they were last seen")
-        assert not waiting.done()
+        gone = await anext(changes)
+        assert "cannot be read" in gone.problems["m"]
+        assert "goes on serving" in gone.problems["m"]
+        assert caplog.text.count("goes on serving") == 1
         (tmp_path / "away").rename(root)
         put_version(folder, 2)
-        assert versions(await waiting) == [1, 2]
+        assert await reaches(changes, "m", [1, 2])
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+async def test_a_repository_that_turns_empty_at_once_is_not_believed(tmp_path: Path, allowed: bool):
+    root = tmp_path / "root"
+    for name in ("a", "b"):
+        put_model(root, name, 1)
+    async with watched(root, False, allow_empty=allowed) as changes:
+
+        def unmount() -> None:
+            root.rename(tmp_path / "away")
+            root.mkdir()
+
+        after_the_watch_began(unmount)
+        gone = await anext(changes)
+        assert gone.models == {}
+        if allowed:
+            assert gone.problems == {}
+            return
+        assert "has turned empty at once, with 2 models gone" in gone.problems["a"]
+        assert gone.problems.keys() == {"a", "b"}
+        put_model(root, "a", 1, 2)
+        back = await anext(changes)
+        while "b" in back.problems or versions(back, "a") != [1, 2]:
+            back = await anext(changes)
+        assert "b" not in back.models
+
+
+async def test_an_only_model_that_is_unmounted_is_kept_and_one_that_is_removed_is_not(
+    tmp_path: Path,
+):
+    root = tmp_path / "root"
+    put_model(root, "m", 1)
+    async with watched(root, False) as changes:
+        after_the_watch_began(lambda: (root.rename(tmp_path / "away"), root.mkdir()))
+        assert "turned empty" in (await anext(changes)).problems["m"]
+        root.rmdir()
+        (tmp_path / "away").rename(root)
+        assert await reaches(changes, "m", [1])
+        shutil.rmtree(root / "m")
+        assert await reaches(changes, "m", [])
+
+
+async def test_a_root_that_is_missing_spares_the_other_one(tmp_path: Path):
+    put_model(tmp_path / "there", "m", 1)
+    roots = [tmp_path / "missing", tmp_path / "there", tmp_path / "there" / "."]
+    repository = Repository(roots, 0.2, False, allow_missing=True)
+    assert versions(repository.snapshot()) == [1], "a folder that is named twice counts once"
+    changes = repository.changes()
+    async with asyncio.timeout(DEADLINE_SECS):
+        put_model(tmp_path / "missing", "late", 1)
+        assert await reaches(changes, "late", [1])
+        put_version(tmp_path / "there" / "m", 2)
+        (tmp_path / "missing").rename(tmp_path / "away")
+        assert await reaches(changes, "m", [1, 2])
+    repository.close()
+    await changes.aclose()
 
 
 async def test_without_events_it_polls_instead(tmp_path: Path, caplog: pytest.LogCaptureFixture):

@@ -1,12 +1,14 @@
 """The pump: real loop, real lanes, an instance whose gate the test opens."""
 
 import asyncio
+import re
 import time
 from collections.abc import Awaitable, Callable
 
 import pytest
 
 from backends.errors import ExecutionFailed
+from backends.limits import NO_LIMIT, ExecutionLimit
 from schedulers.batching import BatchScheduler
 from schedulers.cores import CoreTokens
 from schedulers.counters import Counters
@@ -24,6 +26,7 @@ def scheduler(
     rules: MergeRules | None = None,
     policy: QueuePolicy | None = None,
     tokens: CoreTokens | None = None,
+    limit: ExecutionLimit = NO_LIMIT,
 ) -> BatchScheduler:
     return BatchScheduler(
         BatchQueue(policy or QueuePolicy(max_size=100)),
@@ -31,6 +34,7 @@ def scheduler(
         instances,
         Counters(),
         tokens or CoreTokens(2),
+        limit,
     )
 
 
@@ -230,13 +234,55 @@ def test_resizing_keeps_the_queue_and_closes_what_is_no_longer_wanted() -> None:
         busy = pump.submit(request(arrived_ns=NOW()))
         await started(old)
         queued = pump.submit(request(arrived_ns=NOW()))
-        pump.resize([new])
+        resizing = asyncio.ensure_future(pump.resize([new], NOW() + 60_000_000_000))
         await queued.one()
+        assert not resizing.done()
         old.gate.set()
         await busy.one()
+        await resizing
+        assert old.closed
         await pump.close()
         assert old.closed
         assert new.closed
+
+    run(test)
+
+
+def test_an_execution_that_hangs_on_a_thread_fails_and_its_instance_rests_until_it_returns() -> (
+    None
+):
+    async def test() -> None:
+        hung, other = GatedEcho(), GatedEcho()
+        other.gate.set()
+        pump = scheduler(hung, other, limit=ExecutionLimit(0.05))
+        reply = pump.submit(request(arrived_ns=NOW()))
+        await started(hung)
+        with pytest.raises(ExecutionFailed, match=re.escape("--model-execute-timeout-secs=0.05")):
+            await reply.one()
+        assert (pump.hung(), hung.ready, pump.inflight()) == (1, False, 0)
+        await pump.submit(request(arrived_ns=NOW())).one()
+        hung.gate.set()
+        while not hung.ready:  # noqa: ASYNC110 - its thread returns
+            await asyncio.sleep(0.005)
+        assert pump.hung() == 0
+        await pump.close()
+
+    run(test)
+
+
+def test_resizing_ends_beside_an_execution_that_hangs() -> None:
+    async def test() -> None:
+        old, new = GatedEcho(), GatedEcho()
+        new.gate.set()
+        pump = scheduler(old)
+        hung = pump.submit(request(arrived_ns=NOW()))
+        await started(old)
+        await pump.resize([new], NOW())
+        assert old.closed
+        with pytest.raises(ShutDown):
+            await hung.one()
+        old.gate.set()
+        await pump.close()
 
     run(test)
 

@@ -50,8 +50,31 @@ def test_within_the_delay_too_few_wait_for_company_until_the_oldest_is_late() ->
 
 
 def test_past_the_delay_what_waits_is_sent_even_if_not_preferred() -> None:
+    rules = MergeRules(max_rows=8, preferred=frozenset({2, 4}), delay_ns=5 * MS)
+    assert cut([ticket() for _ in range(3)], rules, 5 * MS).take == 3
+
+
+def test_a_queue_that_waited_for_an_instance_leaves_in_preferred_sizes() -> None:
     rules = MergeRules(max_rows=8, preferred=frozenset({4}), delay_ns=5 * MS)
-    assert cut([ticket() for _ in range(5)], rules, 5 * MS).take == 5
+    waiting = [ticket() for _ in range(9)]
+    sizes = []
+    while waiting:
+        sizes.append(cut(waiting, rules, 1000 * MS).take)
+        del waiting[: sizes[-1]]
+    assert sizes == [4, 4, 1]
+
+
+def test_a_request_that_would_exceed_every_preferred_size_sends_those_before_it() -> None:
+    # Triton's L0_batcher: test_multi_batch_sum_gt_max_preferred, {2, 6}, rows 3 and 4
+    rules = MergeRules(max_rows=8, preferred=frozenset({2, 6}), delay_ns=5 * MS)
+    assert cut([ticket(3), ticket(4)], rules, 0) == Cut(1, NEVER)
+    assert cut([ticket(4)], rules, 0) == Cut(0, 5 * MS)
+    assert cut([ticket(3), ticket(4)], MergeRules(8, frozenset({2, 6})), 0) == Cut(1, NEVER)
+
+
+def test_one_request_larger_than_every_preferred_size_leaves_at_once_alone() -> None:
+    rules = MergeRules(max_rows=8, preferred=frozenset({2, 6}), delay_ns=5 * MS)
+    assert cut([ticket(7), ticket(1)], rules, 0) == Cut(1, NEVER)
 
 
 def test_a_batch_that_cannot_grow_does_not_wait_for_the_delay() -> None:

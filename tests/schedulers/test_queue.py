@@ -1,6 +1,10 @@
 """What waits: bounds, priorities, timeouts. Time is an argument."""
 
+import tracemalloc
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from schedulers.errors import QueueFull
 from schedulers.queue import NEVER, BatchQueue, QueuePolicy
@@ -102,3 +106,35 @@ def test_cancelled_requests_are_dropped_and_counted() -> None:
     assert queue.drop_cancelled() == 0
     assert queue.forget_cancelled() == 1
     assert list(queue) == [tickets[1]]
+
+
+def test_a_level_takes_memory_only_while_something_waits_in_it() -> None:
+    """2**64 - 1 levels took all memory before the first request."""
+    tracemalloc.start()
+    try:
+        queue = BatchQueue(QueuePolicy(max_size=2), {}, count=2**64 - 1, default_level=7)
+        for round in range(2_000):
+            one = ticket(priority=2**63 + round)
+            queue.push(one, 0)
+            assert queue.take(1) == [one]
+        assert tracemalloc.get_traced_memory()[0] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@given(st.lists(st.one_of(st.integers(0, 60), st.none()), max_size=300))
+def test_requests_leave_by_level_then_by_arrival_whichever_levels_were_empty_before(
+    steps: list[int | None],
+) -> None:
+    queue = BatchQueue(QueuePolicy(max_size=1000), {}, count=50, default_level=25)
+    waiting: list[tuple[int, int]] = []
+    for number, priority in enumerate(steps):
+        if priority is None:
+            taken = [int(one.request.id) for one in queue.take(2)]
+            waiting.sort()
+            assert taken == [arrived for _, arrived in waiting[:2]]
+            del waiting[:2]
+        else:
+            queue.push(ticket(priority=priority, id=str(number)), 0)
+            waiting.append((priority if 0 < priority <= 50 else 25, number))
+    assert len(queue) == len(waiting)

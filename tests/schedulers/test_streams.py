@@ -243,11 +243,25 @@ def test_closing_fails_open_streams_and_what_they_send_later_is_ignored() -> Non
 def test_an_instance_is_not_closed_before_its_streams_have_ended() -> None:
     async def act(scene: Scene) -> None:
         reply, outlet = await scene.opened()
-        scene.scheduler.resize([])
+        until_ns = time.monotonic_ns() + 60_000_000_000
+        resizing = asyncio.ensure_future(scene.scheduler.resize([], until_ns))
         await asyncio.sleep(0)
         assert not scene.instance.closed
         outlet.send(part(1, last=True))
         assert value_of(await reply.one()) == 1
+        await resizing
+        assert scene.instance.closed
+
+    play(act)
+
+
+def test_a_stream_that_never_ends_does_not_keep_its_instance_beyond_the_deadline() -> None:
+    async def act(scene: Scene) -> None:
+        reply, _ = await scene.opened()
+        await scene.scheduler.resize([], time.monotonic_ns())
+        assert scene.instance.closed
+        with pytest.raises(ShutDown):
+            await reply.one()
 
     play(act)
 

@@ -96,7 +96,9 @@ class HttpClients:
 
 
 def head(path: str, body: bytes) -> bytes:
-    return f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    return (
+        f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    )
 
 
 async def at_once(reader: asyncio.StreamReader) -> None:

@@ -118,7 +118,7 @@ def endless_over_http(server: Server, lines: ExitStack) -> None:
     line = lines.enter_context(socket.create_connection(("127.0.0.1", server.http_port)))
     body = json.dumps({"INPUT0": [1.5] * NUMBERS}).encode()
     head = f"POST /v2/models/endless/generate_stream HTTP/1.1\r\nContent-Length: {len(body)}"
-    line.sendall(f"{head}\r\nHost: x\r\n\r\n".encode() + body)
+    line.sendall(f"{head}\r\nHost: localhost\r\n\r\n".encode() + body)
 
 
 @pytest.mark.parametrize("begin", [endless_over_grpc, endless_over_http])

@@ -98,7 +98,7 @@ def test_an_engine_that_takes_no_step_is_not_ready_and_is_started_again(
     assert echo(server) == 200
     server.wait_for(lambda: ready(server, "stalling"), "the engine to be back", 60)
     assert generate(server, "stalling", PROMPT, max_tokens=3, **GREEDY)[0] == 200
-    assert "had work and took no step for 8 s and was killed" in server.log()
+    assert "had work and took no step for 8 s (stall_seconds) and was killed" in server.log()
 
 
 def test_engines_are_added_and_taken_away_in_place_and_one_that_dies_leaves_the_other(
@@ -108,8 +108,8 @@ def test_engines_are_added_and_taken_away_in_place_and_one_that_dies_leaves_the_
     config = root / "stalling" / "config.pbtxt"
     written = config.read_text()
     config.write_text(written + "instance_group { count: 2 kind: KIND_CPU }\n")
-    server.wait_for(lambda: "stalling 1: resized to 2 × cpu" in server.log(), "two engines", 90)
-    server.wait_for(lambda: len(engine_pids(server, "stalling")) == 2, "the first to be gone", 90)
+    server.wait_for(lambda: "stalling 1: resized to" in server.log(), "two engines", 90)
+    server.wait_for(lambda: len(engine_pids(server, "stalling")) == 2, "both to run", 90)
     some = {"max_tokens": 600, **GREEDY}
     with (
         streaming(server, "stalling", PROMPT, **some) as (_, events),

@@ -16,11 +16,12 @@ from grpc_support import IDENTITY, Shelf, put
 from repository.snapshot import Scanner, scan
 from server.metrics.exposition import render
 from server.metrics.loop_lag import LoopLag
+from server.settings import trace_config
 from server.settings.metrics_config import MetricsConfig, parse
 from server.settings.table import SettingsError
 from server.settings.triton_flags import GROUPS, IGNORED, OURS, REFUSED, TRANSLATED, Fate, fate
 from server.tritonserver import Command, help_text, main, read_command
-from server_support import ROOT, Server, free_ports, write_identity
+from server_support import ROOT, Server, free_ports, running, write_identity
 
 TRITONS = [flag for flags in GROUPS.values() for flag in flags]
 DOORS = ("http", "grpc", "metrics")
@@ -72,6 +73,11 @@ def test_flag_without_meaning_is_accepted_and_told(tmp_path: Path, flag: str) ->
         ("load-model", "m", "needs --model-control-mode=explicit"),
         ("metrics-config", "histograms=1", "counter_latencies=BOOL"),
         ("model-config-name", "a/b", "is a path; give the name alone"),
+        ("trace-level", "HIGH", "'HIGH' is not OFF, TIMESTAMPS or TENSORS"),
+        ("trace-level", "TIMESTAMPS", "trace file name is not given"),
+        ("trace-rate", "-1", "'-1' is not a whole number from 0"),
+        ("response-cache-byte-size", "1G", "'1G' is not a number of bytes"),
+        ("backend-config", "default-max-batch-size=x", "'x' is not a whole number"),
     ],
 )
 def test_what_is_not_done_is_refused_with_what_would_work(
@@ -164,6 +170,41 @@ def test_flag_becomes_the_setting(
     tmp_path: Path, arguments: list[str], name: str, value: object
 ) -> None:
     assert getattr(read(tmp_path, *arguments).settings, name) == value
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "value"),
+    [
+        ("--model-control-mode=EXPLICIT", "model_control_mode", "explicit"),
+        ("--log-format=DEFAULT", "log_format", "triton"),
+        ("--log-format=iso8601", "log_format", "ISO8601"),
+        ("--repository-poll-secs=0", "repository_poll_secs", 0),
+    ],
+)
+def test_words_are_taken_in_capitals_or_not(
+    tmp_path: Path, given: str, name: str, value: object
+) -> None:
+    command = read_command([f"--model-repository={tmp_path}", given], {}, tmp_path)
+    assert getattr(command.settings, name) == value
+
+
+@pytest.mark.parametrize("word", ["MIN", "max", "Timestamps", "TRUE"])
+def test_trace_levels_are_taken_as_triton_takes_them(word: str) -> None:
+    assert trace_config.parse([f"level={word}"]).settings.level == ("TIMESTAMPS",)
+    assert trace_config.parse([f"level={word}", "level=Off"]).settings.level == ()
+
+
+def test_a_missing_repository_is_waited_for_where_errors_do_not_end_the_server(
+    tmp_path: Path,
+) -> None:
+    missing = str(tmp_path / "missing")
+    command = read_command([f"--model-repository={missing}", "--exit-on-error=false"], {}, tmp_path)
+    assert command.settings.model_repository == (Path(missing),)
+    there = tmp_path / "there"
+    write_identity(there, "m", 1)
+    with running(there, tmp_path / "missing", there, exit_on_error=False) as server:
+        assert [row["name"] for row in server.index()] == ["m"]
+        assert server.is_ready("/v2/models/m/ready")
 
 
 def test_model_store_is_another_name_for_a_repository(tmp_path: Path) -> None:

@@ -123,6 +123,8 @@ def _compile(sources: list[Path], library: Path) -> None:
             )
         except FileNotFoundError:
             raise NoKernels("there is no g++ on PATH") from None
+        except OSError as error:  # a sandbox refuses
+            raise NoKernels(f"g++ cannot be started: {error.strerror}") from None
         except subprocess.TimeoutExpired:
             raise NoKernels(f"g++ took longer than {COMPILE_TIMEOUT_S:.0f} s") from None
         if done.returncode:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from backends.llm.ops.linears import PlainLinear
+from backends.llm.ops.linears import PlainLinear, finite_scales
 from backends.llm.ops.seam import Linear, Precision
 from backends.llm.quantise import GROUP, quantise_int4, quantise_int8
 
@@ -40,8 +40,8 @@ class Int8Linear(_Int8):
 
     def __call__(self, rows: Tensor) -> Tensor:
         exact = rows.float()
-        row_scales = exact.abs().amax(1, keepdim=True).clamp_min_(1e-30).div_(127)
-        whole = exact.div_(row_scales).round_().to(torch.int8)
+        row_scales = finite_scales(exact.abs().amax(1, keepdim=True), 127)
+        whole = exact.div(row_scales).round_().to(torch.int8)  # float32 rows are the caller's
         missing = max(0, _FEWEST_ROWS - len(rows))
         if missing:
             whole = functional.pad(whole, (0, 0, 0, missing))

@@ -82,7 +82,7 @@ class Int8Linear:
 
     def __call__(self, rows: Tensor) -> Tensor:
         # oneDNN knows one scale for all rows; with 1 for it, each row's own can be applied after.
-        row_scales = rows.abs().amax(1, keepdim=True).float().clamp_min_(1e-30).div_(self._most)
+        row_scales = finite_scales(rows.abs().amax(1, keepdim=True).float(), self._most)
         # By way of int8, because torch turns floats into uint8 one by one (eight times as slow).
         whole = rows.div(row_scales).round_().to(torch.int8)
         zero = self._most + 1
@@ -116,6 +116,13 @@ class Int4Linear:
         result: Tensor = multiply(rows.to(torch.bfloat16), self._weight, GROUP, self._scales)
         result = result[:, : self._outputs]
         return (result if self._bias is None else result + self._bias).to(self._dtype)
+
+
+def finite_scales(largest: Tensor, most: int) -> Tensor:
+    """Scales of rows with these largest numbers, for whole numbers up to `most`; NaN, which makes
+    the row's result NaN, where the largest is not finite."""
+    scales = largest.clamp_min(1e-30).div_(most)
+    return scales.add_(scales - scales)  # NaN for infinity as well
 
 
 def make_linear(

@@ -35,7 +35,9 @@ class Account:
 class Running:
     """A version that is loaded. `deaths` of its workers since it was; `resident_bytes` of its
     workers, 0 where it runs inside the gateway; `pending` requests wait, `inflight` have not been
-    answered; `succeeded` and `failed` requests since it was loaded."""
+    answered; `sandbox` is what confines its workers, "" without any;
+    `succeeded` and `failed` requests since it was loaded; `sampling`: a language model's defaults,
+    by name, where a request does not say."""
 
     model: str
     version: int
@@ -45,12 +47,14 @@ class Running:
     ready: int
     deaths: int
     pids: list[int]
+    sandbox: str
     resident_bytes: int
     pending: int
     inflight: int
     succeeded: int
     failed: int
     load_s: float
+    sampling: dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,34 @@ class Instances:
     machine_bytes: int
     accounts: list[Account]
     items: list[Running]
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """An input or output. `shape`: the batch dimension included, -1 is any size."""
+
+    name: str
+    datatype: str
+    shape: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedVersion:
+    """A version as this server has it loaded. `config`: with everything that config.pbtxt leaves
+    out, in its format; its first 256 KiB."""
+
+    model: str
+    version: int
+    inputs: list[Tensor]
+    outputs: list[Tensor]
+    config: str
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The versions of a model that are loaded on this server, the highest first."""
+
+    items: list[LoadedVersion]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +124,21 @@ async def show(call: Call) -> Answer:
     return Answer({**_kept(Instances, {**found, "items": rows}), "accounts": accounts})
 
 
+async def loaded(call: Call) -> Answer:
+    found = await call.services.ask_gateway("loaded", model=call.path["model"])
+    return Answer({"items": [_loaded(row) for row in found["rows"]]})
+
+
 async def deaths(call: Call) -> Answer:
     found = await call.services.ask_gateway("dying")
     server = call.services.facts.server_id
     rows = [_kept(Dying, {**row, **_times(row), "server": server}) for row in found["rows"]]
     return Answer({"items": rows})
+
+
+def _loaded(row: Any) -> dict[str, Any]:
+    tensors = {way: [_kept(Tensor, one) for one in row[way]] for way in ("inputs", "outputs")}
+    return {**_kept(LoadedVersion, row), **tensors}
 
 
 def _times(row: Any) -> dict[str, str]:
@@ -116,6 +158,15 @@ OPERATIONS = (
         summary="What is loaded on this server: instances, their workers, the memory granted",
         act=show,
         gives=Instances,
+    ),
+    Operation(
+        verb="GET",
+        path="/instances/{model}",
+        access=Access(Action.READ, "model"),
+        tag="Server",
+        summary="Inputs, outputs and completed config of a model's versions loaded on this server",
+        act=loaded,
+        gives=Loaded,
     ),
     Operation(
         verb="GET",

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from control.access.invitations import accept, first_link_code
+from control.access.rates import whole_seconds
 from control.access.scopes import Action
 from control.access.users import UserView
 from control.errors import Conflict, TooMany
@@ -76,7 +77,10 @@ def slow_down(call: Call) -> None:
     services = call.services
     wait_s = services.rates.take(f"accept:{call.actor.address}", 1.0, 10, services.monotonic())
     if wait_s:
-        raise TooMany("too many links are tried from this address", wait_s)
+        raise TooMany(
+            f"too many links are tried from this address; try again in {whole_seconds(wait_s)}",
+            wait_s,
+        )
 
 
 OPERATIONS = (

@@ -38,7 +38,7 @@ class NewRepository:
         dict[str, Any],
         part(
             "What differs from the defaults: deploy_ref, formats, protected, budgets, signing, "
-            "trusted_keys.",
+            "trusted_keys, network.",
             examples=[{"deploy_ref": "refs/heads/main"}],
         ),
     ] = field(default_factory=dict)

@@ -14,7 +14,7 @@ from control.errors import TooMany
 from control.servers import ServerView, list_servers
 from server.admin.answer import page_of
 from server.admin.call import Access, Answer, Call, Operation
-from server.admin.piped import piped
+from server.admin.piped import PIECE_BYTES, piped
 from server.admin.services import Services, SettingView
 
 _ADMIN = Access(Action.ADMIN)
@@ -53,14 +53,18 @@ def settings(call: Call) -> Answer:
 
 
 async def backup(call: Call, request: Request) -> Response:
-    """The first piece is awaited here, so that a backup that cannot begin is an error; one that
-    breaks off later ends the connection before its time."""
+    """The beginning is awaited here, so that a backup that cannot begin is an error (there is no
+    room for its rows, say); one that breaks off later ends the connection before its time."""
     pieces = _pieces(call.services)
-    first = await anext(pieces, b"")
+    first = bytearray()
+    async for piece in pieces:
+        first += piece
+        if len(first) >= PIECE_BYTES:
+            break
 
     async def streamed() -> AsyncIterator[bytes]:
         async with aclosing(pieces):
-            yield first
+            yield bytes(first)
             async for piece in pieces:
                 yield piece
 

@@ -28,7 +28,8 @@ class TokenWanted:
     scopes: Annotated[
         list[str],
         part(
-            "infer:MODEL, push:REPOSITORY:REF, read, operate or admin; MODEL and REF may hold *.",
+            "infer:MODEL, push:REPOSITORY:REF, priority:-N, read, operate or admin; MODEL and REF "
+            "may hold *.",
             examples=[["push:vision:main", "infer:*"]],
         ),
     ]

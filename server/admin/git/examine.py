@@ -117,7 +117,7 @@ class Examiner:
         same = await _same_as_deployed(bare, mine, f"{commit}:{prefix}", quarantine)
         async with blobs(bare.path, quarantine) as reader:
             layout = Layout(reader, Places(self._store / LFS), repository.name)
-            inspector = Inspector(self._checker, repository.settings)
+            inspector = Inspector(self._checker, repository.settings, repository.name)
             for number, (name, below) in enumerate(models.items()):
                 if len(found.findings) >= MOST_SHOWN:
                     found.unseen = len(models) - number

@@ -195,7 +195,7 @@ class GitApp:
         except GitTimedOut:
             raise
         except GitFailed as error:
-            if error.status < 0:
+            if error.status < 0 and not error.was_asked_oddly:
                 raise
             _log.warning("request to '%s': %s", visit.repository.name, error)
             raise Malformed("git cannot make sense of this request") from error

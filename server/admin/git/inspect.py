@@ -3,26 +3,28 @@
 Findings name files as they are in the commit, not where the draft happens to lie.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 
-from backends.artefact import artefact_path
+from backends.code_formats import NATIVE, CodeUse
 from backends.errors import LoadFailed
-from control.repository_settings import FORMATS, RepositorySettings, Signing, formats_of
+from control.repository_settings import RepositorySettings, Signing
 from control.sealed import SealedVersion
+from repository.config import decode
 from repository.errors import BadRepository, BadSignature, ConfigError, NoSigning
 from repository.findings import Finding
 from repository.folders import FolderReader
 from repository.lfs.threads import in_thread
 from repository.lint import lint
 from repository.model import ModelVersion
+from repository.positions import Positions
 from repository.signing import SIGNATURE, Trusted, verify
 from repository.snapshot import model_folder
 from repository.snapshots.digest import FileEntry, digest, versions
-from repository.walk import CONFIG_NAME, hidden
+from repository.walk import CONFIG_NAME
+from server.admin.git.file_formats import allowing, file_findings
 from server.admin.git.rollout_keys import rollout_findings
-from server.admin.git.torch_archive import brings_code
 from server.fleet.check import Checker
 
 ARTEFACT_CODE = "E300"
@@ -44,15 +46,20 @@ class Inspected:
 class Inspector:
     """One repository's rules, applied to its models."""
 
-    def __init__(self, checker: Checker, settings: RepositorySettings) -> None:
+    def __init__(
+        self, checker: Checker, settings: RepositorySettings, repository: str = ""
+    ) -> None:
+        """`repository`: its name, "" for imports."""
         self._checker = checker
+        self._repository = repository
         self._settings = settings
 
     async def inspect(self, folder: Path, files: Sequence[FileEntry], shown: str) -> Inspected:
         """The model in `folder` (`files` below it), which the pusher knows as `shown`."""
-        found = list(self._formats(files, Path(shown)))
+        found = await in_thread(self._files, folder, files, Path(shown))
         lints = await in_thread(_lint, folder)
-        lints += await in_thread(rollout_findings, folder)
+        rollout = await in_thread(rollout_findings, folder)
+        lints += rollout.wrong
         found += [_moved(one, folder, shown) for one in lints]
         signers, unsigned = await in_thread(self._signers, folder, shown, files)
         backends: dict[int, str] = {}
@@ -72,41 +79,25 @@ class Inspector:
             )
             for number, entries in versions(files).items()
         }
-        return Inspected(tuple(found), tuple(unsigned), sealed, backends)
+        gaps = [_moved(one, folder, shown) for one in rollout.gaps]
+        return Inspected(tuple(found), (*unsigned, *gaps), sealed, backends)
 
-    def _formats(self, files: Iterable[FileEntry], shown: Path) -> Iterator[Finding]:
-        allowed = self._settings.formats
-        for file in files:
-            name = file.path.rpartition("/")[2]
-            kinds = formats_of(name)
-            if hidden(name) or any(kind in allowed for kind in kinds):
-                continue
-            taken = ", ".join(sorted({end for kind in allowed for end in FORMATS[kind]}))
-            if kinds:
-                remedy = (
-                    f"is of format {' or '.join(kinds)}, which can carry code and is not allowed "
-                    "in this repository; export it as ONNX, safetensors or .pt2, or ask an "
-                    f"administrator to allow {kinds[0]} (modelyard repo change NAME --add-format "
-                    f"{kinds[0]})"
-                )
-            else:
-                remedy = f"is of no format this repository takes; it takes {taken}"
-            yield Finding(shown / file.path, 0, 0, "E440", remedy)
+    def _files(self, folder: Path, files: Sequence[FileEntry], shown: Path) -> list[Finding]:
+        formats = self._settings.formats
+        return list(file_findings(folder, files, formats, shown, self._repository))
 
     async def _artefact(self, version: ModelVersion) -> tuple[list[Finding], str]:
         try:
             config = await self._checker.complete(version)
+            uses = await self._checker.code_uses(version)
         except LoadFailed as error:
             return [Finding(version.path, 0, 0, ARTEFACT_CODE, str(error))], ""
-        needed = await in_thread(_code_format, version, config.backend)
-        if needed and needed not in self._settings.formats:
-            remedy = (
-                f"would run code with the backend '{config.backend}', which this repository does "
-                f"not allow; ask an administrator to allow the format {needed} (modelyard repo "
-                f"change NAME --add-format {needed})"
-            )
-            return [Finding(version.path, 0, 0, "E440", remedy)], config.backend
-        return [], config.backend
+        refused = [use for use in uses if use.format not in self._settings.formats]
+        found = [
+            await in_thread(_code_refused, version, config.backend, use, self._repository)
+            for use in refused
+        ]
+        return found, config.backend
 
     def _signers(
         self, folder: Path, shown: str, files: Sequence[FileEntry]
@@ -148,16 +139,30 @@ def _versions_in(folder: Path) -> Sequence[ModelVersion]:
         return ()  # lint has told
 
 
-def _code_format(version: ModelVersion, backend: str) -> str:
-    """The format whose permission it takes to run what the backend makes of the version.
+def _code_refused(version: ModelVersion, backend: str, use: CodeUse, repository: str) -> Finding:
+    advice = allowing(repository, use.format)
+    if use.format == NATIVE:
+        place = _library_position(version, use.file)
+        what = f"would load native code from '{use.file}' (model_operations.op_library_filename)"
+    else:
+        place = version.path, 0, 0
+        what = f"would run code with the backend '{backend}'"
+    if PurePath(use.file).suffix == ".pt2":
+        what += f", in what '{use.file}' holds beside what torch.export writes"
+        advice = f"export it again with torch.export.save and no code of its own, or {advice}"
+    return Finding(*place, "E440", f"{what}, which this repository does not allow; {advice}")
 
-    "" for none. The backend goes by the content of its file, whatever the file is called.
-    """
-    if backend == "python":
-        return "python"
-    if backend != "pytorch":
-        return ""
-    return brings_code(artefact_path(version, "model.pt2", "model.pt"))
+
+def _library_position(version: ModelVersion, file: str) -> tuple[Path, int, int]:
+    """Where the config names the library: the file, line and column."""
+    where = version.path.parent / CONFIG_NAME
+    number = list(version.config.model_operations.op_library_filename).index(file)
+    try:
+        text = decode(where.read_bytes(), where)
+    except (OSError, ConfigError):  # what was read a moment ago
+        return where, 0, 0
+    path = f"model_operations.op_library_filename[{number}]"
+    return where, *Positions(where, text).at(path)
 
 
 def _checks(backend: str, signing: Signing, signer: str | None) -> dict[str, str]:

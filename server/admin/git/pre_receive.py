@@ -11,7 +11,13 @@ from pathlib import Path
 from control import crash, pushes, repositories
 from control.access.scopes import Action, Principal, allows, why_not
 from control.database import Database
-from control.errors import ControlError, NotFound
+from control.errors import (
+    ControlError,
+    DatabaseDamaged,
+    DatabaseFull,
+    DatabaseGone,
+    NotFound,
+)
 from control.pushes import PushFacts, PushView
 from control.repositories import RepositoryView
 from control.transaction import Actor, Transaction
@@ -38,6 +44,9 @@ MOST_FACTS = 100
 """A push of more refs is refused without a look at what they point to, and so many have a row."""
 
 NOTHING_CHANGED = "nothing was changed in '{}'"
+
+AGAIN_S = 30
+"""When to push again after the database did not answer."""
 
 NO_COMMIT = "points to no commit; push a commit, or a tag of one"
 
@@ -103,7 +112,7 @@ class PreReceive:
             if await self._check_refs(decision, bare, view, pushing, request):
                 await self._check_commits(decision, bare, view, request.updates, quarantine)
         except (RepositoryError, ControlError) as error:
-            decision.tell(str(error))
+            decision.tell(not_taken(error))
             decision.refused = True
         except OSError as error:
             _log.error("a push to '%s' cannot be looked at: %s", pushing.repository, error)
@@ -233,7 +242,7 @@ class PreReceive:
         except ControlError as error:
             if not decision.refused:
                 unchanged = NOTHING_CHANGED.format(pushing.repository)
-                decision.tell(f"{error}; {unchanged}, push again")
+                decision.tell(f"{not_taken(error)}; {unchanged}")
             decision.refused = True
 
     def _write(
@@ -322,3 +331,15 @@ def _short(ref: str) -> str:
     if ref.startswith(TAGS):
         return f"the tag {plain_text(ref.removeprefix(TAGS), 250)}"
     return plain_text(ref.removeprefix(HEADS), 250)
+
+
+def not_taken(error: Exception) -> str:
+    """Why a push is refused that nothing is wrong with, and when to try again."""
+    if isinstance(error, DatabaseDamaged | DatabaseFull):
+        return f"the push was not taken: {error}"  # which says what to do first
+    if isinstance(error, DatabaseGone):
+        return (
+            f"the push was not taken: {error}; push again in {AGAIN_S} seconds, and tell this "
+            "server's operator when that is refused as well"
+        )
+    return str(error)

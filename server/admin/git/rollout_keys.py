@@ -1,9 +1,11 @@
-"""Whether a pushed config says something of rollouts that cannot be followed."""
+"""What a pushed config says of rollouts: that it can be followed, and where it would watch less."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from control.errors import Invalid
 from control.rollouts.plan_keys import parameters_plan
+from control.rollouts.windows import latency_gaps
 from repository.config import decode
 from repository.errors import BadRepository, ConfigError
 from repository.findings import Finding
@@ -11,11 +13,19 @@ from repository.folders import CONFIG_NAME, FolderReader
 from repository.positions import Positions
 from repository.snapshot import read_config
 
-CODE = "E470"
+CODE, GAP_CODE = "E470", "E471"
 
 
-def rollout_findings(folder: Path) -> list[Finding]:
-    """What is wrong with `parameters.rollout…` of the model in `folder`; blocks.
+@dataclass(frozen=True, slots=True)
+class RolloutFindings:
+    """`wrong` refuses the model, `gaps` only tell the pusher."""
+
+    wrong: tuple[Finding, ...] = ()
+    gaps: tuple[Finding, ...] = ()
+
+
+def rollout_findings(folder: Path) -> RolloutFindings:
+    """What is to be said of `parameters.rollout…` of the model in `folder`; blocks.
 
     A config that cannot be read at all has other findings.
     """
@@ -23,13 +33,18 @@ def rollout_findings(folder: Path) -> list[Finding]:
         state = FolderReader().repository(folder.parent).get(folder.name)
         config = read_config(state) if state is not None else None
     except (BadRepository, ConfigError):
-        return []
+        return RolloutFindings()
     if state is None or config is None or state.config is None:
-        return []
+        return RolloutFindings()
+    where = folder / CONFIG_NAME
+    line, column = Positions(where, decode(state.config, where)).at("parameters")
+
+    def found(code: str, words: str) -> Finding:
+        return Finding(where, line, column, code, words)
+
     try:
-        parameters_plan({name: value.string_value for name, value in config.parameters.items()})
+        plan = parameters_plan({name: one.string_value for name, one in config.parameters.items()})
     except Invalid as error:
-        where = folder / CONFIG_NAME
-        line, column = Positions(where, decode(state.config, where)).at("parameters")
-        return [Finding(where, line, column, CODE, str(error))]
-    return []
+        return RolloutFindings(wrong=(found(CODE, str(error)),))
+    gaps = latency_gaps(plan) if plan is not None else ()
+    return RolloutFindings(gaps=tuple(found(GAP_CODE, f"rollout: {gap}") for gap in gaps))

@@ -53,6 +53,11 @@ _IN_PACKS = (
     ),
 )
 
+_RACE = re.compile(
+    r"failed to update ref|incorrect old value|cannot lock ref|already exists|is at .* but expected"
+)
+"""git's reasons for a ref that is not where this push has seen it."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -71,7 +76,7 @@ class Unpacked:
         """The lines that the pusher is to read; none when a hook of ours has had its say."""
         findings = findings_of(report, self._pack_bytes)
         if not findings:
-            return ()
+            return list(lost_races(report))
         failed = self._commands.updates
         if report.unpacked == "ok":
             failed = [one for one in failed if report.refused.get(one.ref) in _BEFORE_HOOKS]
@@ -93,6 +98,19 @@ class Unpacked:
         actor = Actor(pushing.principal.id, "git", pushing.address)
         with self._database.change(actor) as tx:
             refuse_each(tx, pushing, failed, [PushFacts()] * len(failed), report)
+
+
+def lost_races(report: Report) -> Iterable[str]:
+    """What to do about refs that another push moved after git had compared them for this one: git
+    itself says no more than that it failed. Pure."""
+    for ref, why in list(report.refused.items())[:MOST_FACTS]:
+        if _RACE.search(why):
+            branch = plain_text(ref.removeprefix("refs/heads/"), 250)
+            yield (
+                f"another push moved {branch} while this one was under way, and nothing of this "
+                f"one was kept there; fetch it and push again: git pull --rebase origin {branch}, "
+                "then git push"
+            )
 
 
 def findings_of(report: Report, pack_bytes: int) -> list[Finding]:

@@ -68,15 +68,15 @@ def _is_wanted(path: str, brought: Collection[int]) -> bool:
 
 
 def _is_taken(path: str, formats: Collection[str]) -> bool:
-    name = path.rpartition("/")[2]
-    return not hidden(name) and any(kind in formats for kind in formats_of(name))
+    parts = path.split("/")
+    return not any(map(hidden, parts)) and any(kind in formats for kind in formats_of(parts[-1]))
 
 
 def _refuse_formats(paths: Collection[str], formats: Collection[str]) -> None:
     refused = [
         path
         for path in sorted(paths)
-        if not hidden(path.rpartition("/")[2]) and not _is_taken(path, formats)
+        if not path.rpartition("/")[2].startswith(".") and not _is_taken(path, formats)
     ]
     if not refused:
         return

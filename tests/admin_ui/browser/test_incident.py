@@ -134,7 +134,9 @@ def test_who_brought_the_version_and_with_which_commit_is_two_clicks_away(overvi
 
 
 def test_who_changed_the_weights_and_from_what_is_one_click_away(overview: Page) -> None:
-    expect(overview.locator(".events")).to_contain_text("route shop changed by otto")
+    expect(overview.locator(".events")).to_contain_text(
+        "route shop changed: weights v1 100 → 90 %, v2 0 → 10 % by otto"
+    )
     overview.click("text=Who changed what")
     row = overview.locator("tr", has_text="route.changed").first
     expect(row).to_contain_text("user:otto")

@@ -166,6 +166,7 @@ def test_a_file_of_its_own_counts_before_the_config(tmp_path: Path) -> None:
     (tmp_path / "chat_template.jinja").write_text("newest ü", "utf-8")
     (tmp_path / "additional_chat_templates").mkdir()
     (tmp_path / "additional_chat_templates" / "tool_use.jinja").write_text("t")
+    (tmp_path / "additional_chat_templates" / ".hidden.jinja").write_text("h")
     assert read_template(tmp_path) == ChatTemplate({"default": "newest ü", "tool_use": "t"}, {})
 
 

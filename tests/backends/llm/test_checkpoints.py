@@ -168,8 +168,9 @@ def test_a_pickle_is_not_read(folder: Path) -> None:
         load_decoder(folder)
 
 
-def test_an_index_cannot_name_files_elsewhere(folder: Path) -> None:
-    index = {"weight_map": {"model.norm.weight": "../elsewhere.safetensors"}}
+@pytest.mark.parametrize("file", ["../elsewhere.safetensors", ".hidden.safetensors"])
+def test_an_index_cannot_name_files_elsewhere_or_hidden_ones(folder: Path, file: str) -> None:
+    index = {"weight_map": {"model.norm.weight": file}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     with pytest.raises(BadCheckpoint, match=r"must be a \.safetensors file beside it"):
         load_decoder(folder)

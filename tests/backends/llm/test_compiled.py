@@ -302,3 +302,19 @@ def _in_chunks(decoder: Decoder, tokens: tuple[int, ...]) -> Tensor:
 
 
 _compiled_ops: Callable[..., TorchOps] = lambda config: CompiledOps(config, BLOCK_TOKENS)  # noqa: E731
+
+
+@pytest.mark.parametrize("wrong", [torch.nan, -torch.nan, torch.inf, -torch.inf])
+@pytest.mark.parametrize("at", [0, 5, 95])
+@pytest.mark.parametrize("precision", ["bfloat16", "int8", "int4"])
+def test_a_row_that_is_not_numbers_gives_none_and_spoils_no_other(
+    precision: Precision, at: int, wrong: float
+) -> None:
+    linear = compiled().pack(noise(96, 96), noise(96, seed=1), precision, wide=True)
+    x = rows(7, 96, 2)
+    wanted = linear(x)
+    x[3, at] = wrong
+    found = linear(x)
+    others = [0, 1, 2, 4, 5, 6]
+    assert not found[3].isfinite().any()
+    assert torch.equal(found[others], wanted[others])

@@ -10,6 +10,7 @@ from backends.llm.kernels.compile import SETS, cpu_flags
 from backends.llm.load import LoadSettings, load
 from backends.llm.memory import Layout, linear_bytes
 from backends.llm.ops.choose import choose_ops
+from backends.llm.ops.cuda_linears import make_linear as cuda_linear
 from backends.llm.ops.linears import make_linear
 from backends.llm.ops.seam import CacheType, Precision
 from backends.llm.quantise import quantise_int4, quantise_int8, restore
@@ -128,3 +129,24 @@ def test_without_a_compiler_torch_computes(
     finally:
         kernels.cache_clear()
     assert "there is no g++ on PATH" in caplog.text
+
+
+@pytest.mark.parametrize("wrong", [torch.nan, torch.inf, -torch.inf])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8", "int4"])
+@pytest.mark.parametrize("make", ["cpu", "cuda"])
+def test_a_row_that_is_not_numbers_gives_none_and_spoils_no_other(
+    make: str, precision: Precision, wrong: float
+) -> None:
+    """The layouts for a GPU are computed on the CPU here, without Triton."""
+    weight, bias, x = noise(64, 96), noise(64, seed=1), noise(7, 96, seed=2)
+    if make == "cuda":
+        cpu = torch.device("cpu")
+        linear = cuda_linear(weight, bias, precision, x.dtype, False, cpu, multiply=None)
+    else:
+        linear = make_linear(weight, bias, precision, torch.float32, False)
+    wanted = linear(x)
+    x[3, 5] = wrong
+    found = linear(x)
+    others = [0, 1, 2, 4, 5, 6]
+    assert not found[3].isfinite().any()
+    assert torch.equal(found[others], wanted[others])

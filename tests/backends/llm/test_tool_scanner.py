@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from backends.llm.json_steps import DONE, MAX_DEPTH, JsonSteps
@@ -310,6 +310,7 @@ def test_any_cutting_gives_what_the_whole_gives(
 
 @settings(deadline=None, max_examples=500)
 @given(st.sampled_from([*FORMATS.values()]), st.lists(PIECES, max_size=14).map("".join))
+@example(FORMATS["llama3_json"], '[[""')
 def test_nothing_is_lost_and_every_call_can_be_made(format: ToolFormat, text: str) -> None:
     events = scanned(format, [text])
     whole = [event.number for event in events if isinstance(event, Ended)]

@@ -9,11 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from control.access.scopes import (
+    ANY_URGENCY,
     Action,
     Principal,
     Role,
     Scope,
     allows,
+    most_urgent,
     parse_scope,
     parse_scopes,
     why_not,
@@ -40,6 +42,7 @@ SCOPE_MAY = {
     "push:vision:refs/tags/*": r"pull vision .*|push vision refs/tags/v1",
     "push:vis*:main": r"pull vis(ion|ta) .*|push vis(ion|ta) refs/heads/main",
     "push:*": r"(pull|push) .*",
+    "priority:-3": r"nothing",
 }
 NAMES = ("", "digits", "digits-v2", "Digits", "vision", "vista", "*")
 REFS = ("", "refs/heads/main", "refs/heads/dev/x", "refs/tags/v1", "refs/heads/*")
@@ -76,7 +79,7 @@ def may(role: Role, texts: tuple[str, ...] | None, asked: str) -> bool:
 @pytest.mark.parametrize("role", Role)
 @pytest.mark.parametrize("text", SCOPE_MAY)
 def test_a_token_gets_only_scopes_that_its_users_role_can_use(role: Role, text: str) -> None:
-    needs_operator = text == "operate" or text.startswith("push")
+    needs_operator = text == "operate" or text.startswith(("push", "priority"))
     too_much = (role == Role.VIEWER and needs_operator) or (role != Role.ADMIN and text == "admin")
     if too_much:
         with pytest.raises(Invalid, match=rf"{re.escape(str(parse_scope(text)))}.*{role}"):
@@ -201,3 +204,38 @@ def test_a_scope_of_many_stars_is_matched_without_trying_every_split() -> None:
     began = time.process_time()
     assert not scope.covers(Action.INFER, "a" * 255, "")
     assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("role", "scopes", "least"),
+    [
+        (Role.VIEWER, None, 0),
+        (Role.OPERATOR, None, ANY_URGENCY),
+        (Role.OPERATOR, ("infer:*",), 0),
+        (Role.OPERATOR, ("infer:*", "priority:-5"), -5),
+        (Role.OPERATOR, ("priority:-5", "priority:-7"), -7),
+        (Role.OPERATOR, ("operate",), ANY_URGENCY),
+        (Role.ADMIN, ("admin",), ANY_URGENCY),
+        (Role.VIEWER, ("infer:*", "priority:-5"), 0),
+    ],
+)
+def test_the_most_urgent_priority_is_what_an_operator_has_given(
+    role: Role, scopes: tuple[str, ...] | None, least: int
+) -> None:
+    given = None if scopes is None else parse_scopes(scopes)
+    assert most_urgent(Principal("x", role, given)) == least
+    assert most_urgent(None) == 0
+
+
+@pytest.mark.parametrize(
+    "text", ["priority:0", "priority:5", "priority:-", "priority", "priority:*"]
+)
+def test_a_priority_that_everybody_has_is_no_scope(text: str) -> None:
+    with pytest.raises(Invalid, match="is not a scope"):
+        parse_scope(text)
+
+
+def test_only_operators_can_give_a_priority() -> None:
+    with pytest.raises(Invalid, match="priority:-5 is more than the role viewer"):
+        within_role(Role.VIEWER, parse_scopes(["priority:-5"]))
+    within_role(Role.OPERATOR, parse_scopes(["priority:-5"]))

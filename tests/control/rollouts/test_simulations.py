@@ -13,7 +13,7 @@ import pytest
 from control.rollouts.plan import RolloutPlan, Step
 from control.rollouts.plan_keys import parse_plan
 from control.rollouts.state import Phase, Transition
-from control.rollouts.windows import P95
+from control.rollouts.windows import P95, latency_gaps
 from rollout_simulation import Behaviour, Story, Traffic, stories
 
 PLAN = RolloutPlan()
@@ -54,7 +54,7 @@ def windows_after_the_sample(story: Story, window_s: float = WINDOW_S) -> float:
 
 @pytest.mark.slow
 def test_of_identical_arms_nearly_all_finish_unattended() -> None:
-    found = stories(2_000, PLAN, Traffic(ALIKE, ALIKE, BUSY, WINDOW_S))
+    found = stories(1_000, PLAN, Traffic(ALIKE, ALIKE, BUSY, WINDOW_S))
     print(f"A/A finished unattended: {share(found, unattended):.4f}")
     print(f"A/A latency fired: {share(found, fired_on_latency):.4f}")
     assert share(found, unattended) >= 0.95
@@ -75,7 +75,7 @@ def test_identical_arms_finish_with_windows_as_small_as_they_get(spread: float) 
 @pytest.mark.slow
 def test_twice_the_errors_are_hardly_ever_promoted() -> None:
     worse = replace(ALIKE, error_rate=0.02)
-    found = stories(2_000, PLAN, Traffic(ALIKE, worse, QUIET, QUIET_TICK_S), 40 * 86_400.0)
+    found = stories(1_000, PLAN, Traffic(ALIKE, worse, QUIET, QUIET_TICK_S), 40 * 86_400.0)
     print(f"errors 1 % to 2 % never promoted: {1 - share(found, lambda one: one.promoted):.4f}")
     assert share(found, lambda story: not story.promoted) >= 0.90
 
@@ -123,6 +123,32 @@ def test_a_short_plan_notices_it_as_soon(worse: Behaviour, plan: RolloutPlan) ->
     assert share(found, lambda story: story.state.phase is Phase.DEGRADED) == 1.0
     windows = [windows_after_the_sample(story, SHORT_WINDOW_S) for story in found]
     assert max(windows) <= 4.0
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [{}, {"min_sample": 200, "hold": 1}, {"min_sample": 200, "hold": 60, "mirror": 0}],
+    ids=["default", "hold shorter than a window", "just one window"],
+)
+@pytest.mark.parametrize("errors", [0.0, 0.1], ids=["no errors", "a tenth fails in both arms"])
+def test_twice_as_slow_never_takes_over_where_the_samples_can_tell(
+    raw: dict[str, object], errors: float
+) -> None:
+    """Failed requests have no latency, so that a sample may bring fewer than it has requests."""
+    plan = parse_plan(raw)
+    stable = replace(ALIKE, error_rate=errors)
+    found = stories(20, plan, Traffic(stable, replace(stable, slower=2.0), 20.0, 10.0))
+    assert not any(story.promoted for story in found)
+    assert latency_gaps(plan) == ()
+
+
+def test_a_plan_that_cannot_feed_the_latency_guardrail_says_where() -> None:
+    plan = parse_plan({"steps": [{"weight": 10, "min_sample": 50}, 50], "mirror": 0})
+    (gap,) = latency_gaps(plan)
+    assert "the step of 10 % ends with 50 answers of each arm" in gap
+    assert "p95 needs 200; set min_sample to 200 or more" in gap
+    assert "without being noticed" in latency_gaps(parse_plan({"min_sample": 50}))[-1]
+    assert latency_gaps(parse_plan({"min_sample": 50, "mode": "immediate"})) == ()
 
 
 def test_a_short_plan_lets_what_is_alike_through() -> None:

@@ -2,11 +2,12 @@
 
 import asyncio
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from git_http_support import client, git, work_tree
+from git_http_support import CLIENT, client, git, work_tree
 from repository.git import bare, objects
 from repository.git.bare import Bare, Limits
 from repository.git.errors import BadName, RepositoryExists, UnknownRepository
@@ -161,7 +162,7 @@ def test_a_push_past_the_server_is_refused(tmp_path: Path):
 def test_the_hooks_are_read_only(tmp_path: Path):
     create(tmp_path)
     modes = {path.name: oct(path.stat().st_mode & 0o777) for path in (tmp_path / "hooks").iterdir()}
-    assert modes == {"pre-receive": "0o555", "post-receive": "0o555", "hook.py": "0o444"}
+    assert modes == {"pre-receive": "0o500", "post-receive": "0o500", "hook.py": "0o400"}
 
 
 def test_git_reads_no_settings_of_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -171,3 +172,16 @@ def test_git_reads_no_settings_of_the_users(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("GIT_INDEX_FILE", "x")
     made, oid = filled(tmp_path / "store", tmp_path)
     assert asyncio.run(objects.resolve(made.path, "main")) == oid
+
+
+def test_a_ref_that_was_moved_is_on_the_disk(tmp_path: Path) -> None:
+    """git counts its flushes for whoever traces it; by itself it makes none for refs."""
+    made, commit = filled(tmp_path / "store", tmp_path)
+    trace = tmp_path / "trace"
+    subprocess.run(
+        ["git", "update-ref", "refs/heads/other", commit],
+        cwd=made.path,
+        env={**CLIENT, "GIT_TRACE2_PERF": str(trace)},
+        check=True,
+    )
+    assert "fsync/hardware-flush:1" in trace.read_text()

@@ -55,3 +55,15 @@ def test_nothing_is_launched_for_a_parent_that_is_gone():
     command = [sys.executable, "-I", "-S", launch.__file__, "1", "0", "0", "/bin/echo", "hello"]
     done = subprocess.run(command, capture_output=True, check=False)
     assert (done.returncode, done.stdout) == (1, b"")
+
+
+def test_what_was_launched_has_no_privileges_and_no_internet():
+    code = "import socket; socket.socket(socket.AF_UNIX); print(open('/proc/self/status').read())"
+    command = [sys.executable, "-I", "-S", launch.__file__, str(os.getpid()), "0", "0"]
+    said = subprocess.run([*command, sys.executable, "-c", code], capture_output=True, check=True)
+    assert b"NoNewPrivs:\t1" in said.stdout
+    connecting = "import socket; socket.socket(socket.AF_INET)"
+    refused = subprocess.run(
+        [*command, sys.executable, "-c", connecting], capture_output=True, check=False
+    )
+    assert b"PermissionError" in refused.stderr

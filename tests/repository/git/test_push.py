@@ -10,6 +10,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -375,15 +376,40 @@ def test_a_body_that_stalls_is_ended(work: Path):
         assert eventually(lambda: not processes_on(repository))
 
 
-def test_more_exchanges_than_allowed_are_refused_at_once(work: Path):
-    with short_folder() as root, serving(root, pace=Pace(most_at_once=1)) as server:
+def test_more_exchanges_than_may_wait_are_refused_at_once(work: Path):
+    pace = Pace(most_at_once=1, most_waiting=0)
+    with short_folder() as root, serving(root, pace=pace) as server:
         server.create("zoo")
         with socket.create_connection(("127.0.0.1", server.port)) as connection:
             head = "POST /zoo.git/git-receive-pack HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"
             connection.sendall(head.encode() + b"00")
             assert eventually(lambda: bool(processes_on(server.bare("zoo").path)))
             assert client(work, "push", server.url("zoo"), "main").returncode
-    assert "'zoo' is busy with 1 fetches and pushes" in str(server.failures[0])
+    assert "'zoo' is busy: 1 fetches and pushes are under way and 0 wait" in str(server.failures[0])
+
+
+def test_one_that_waits_too_long_for_its_turn_is_told_so(work: Path):
+    pace = Pace(most_at_once=1, wait_s=0.3)
+    with short_folder() as root, serving(root, pace=pace) as server:
+        server.create("zoo")
+        with socket.create_connection(("127.0.0.1", server.port)) as connection:
+            head = "POST /zoo.git/git-receive-pack HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"
+            connection.sendall(head.encode() + b"00")
+            assert eventually(lambda: bool(processes_on(server.bare("zoo").path)))
+            assert client(work, "push", server.url("zoo"), "main").returncode
+    assert "none of 1 fetches and pushes ended within 0.3 s" in str(server.failures[0])
+
+
+def test_twelve_pushes_at_once_all_get_their_turn(work: Path):
+    with short_folder() as root, serving(root, pace=Pace(most_at_once=2)) as server:
+        server.create("zoo")
+        with ThreadPoolExecutor(12) as pool:
+            pushed = pool.map(
+                lambda number: client(work, "push", server.url("zoo"), f"main:branch-{number}"),
+                range(12),
+            )
+            assert [one.stderr for one in pushed if one.returncode] == []
+        assert len(server.call(objects.refs(server.bare("zoo").path))) == 12
 
 
 def test_a_request_that_is_no_push_harms_nobody(server: GitServer, name: str, work: Path):

@@ -74,7 +74,7 @@ async def test_an_empty_object_can_be_sent_and_fetched(tmp_path: Path):
 async def test_an_object_is_read_only_and_stamped(tmp_path: Path):
     await put(Store(tmp_path))
     place = tmp_path / "lfs/objects" / SMALL_OID[:2] / SMALL_OID[2:4] / SMALL_OID
-    assert stat.S_IMODE(place.stat().st_mode) == 0o444
+    assert stat.S_IMODE(place.stat().st_mode) == 0o400
     assert place.stat().st_mtime_ns == stamp_ns(SMALL_OID)
 
 

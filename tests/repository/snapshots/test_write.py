@@ -45,7 +45,7 @@ def stored_object(path: Path, content: bytes) -> str:
 
 def test_a_snapshot_is_a_repository_of_one_model(tmp_path: Path):
     made = sealed(tmp_path, v1_model=b"weights", v2_sub_model=b"other", labels=b"x")
-    found = scan([made.path])
+    found = scan([made.path], sealed=True)
     assert found.problems == {}
     (model,) = found.models.values()
     assert model.name == "digits"
@@ -66,9 +66,9 @@ def test_a_snapshot_is_named_and_described_by_its_content(tmp_path: Path):
 def test_nothing_in_a_snapshot_can_be_written(tmp_path: Path):
     made = sealed(tmp_path, v1_sub_model=b"weights")
     modes = {stat.S_IMODE(path.stat().st_mode) for path in made.path.rglob("*") if path.is_file()}
-    assert modes == {0o444}
+    assert modes == {0o400}
     folders = [made.path, *(path for path in made.path.rglob("*") if path.is_dir())]
-    assert {stat.S_IMODE(path.stat().st_mode) for path in folders} == {0o555}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in folders} == {0o500}
 
 
 def test_the_same_content_is_the_same_snapshot(tmp_path: Path):
@@ -92,7 +92,7 @@ def test_the_same_content_again_heals_a_damaged_snapshot(tmp_path: Path):
 def test_a_version_written_twice_looks_the_same_to_a_scan(tmp_path: Path):
     one = sealed(tmp_path / "a", v1_model=b"weights", v2_model=b"old")
     two = sealed(tmp_path / "b", v1_model=b"weights", v2_model=b"new")
-    first, second = (scan([made.path]).models["digits"] for made in (one, two))
+    first, second = (scan([made.path], sealed=True).models["digits"] for made in (one, two))
     assert first.core_digest == second.core_digest
     assert first.versions[0].digest == second.versions[0].digest
     assert first.versions[1].digest != second.versions[1].digest

@@ -19,7 +19,7 @@ Texts = Sequence[Sequence[int]]
 
 
 class Lengths:
-    """Embeds a list as its length, one list a pass; fails at a token 13."""
+    """Embeds a list as its length, one list a pass; fails at a token 13, and 14 is not a number."""
 
     dimensions = 1
 
@@ -32,7 +32,7 @@ class Lengths:
             if 13 in text:
                 raise RuntimeError("unlucky")
             yield
-        return np.array([[len(text)] for text in texts], np.float32)
+        return np.array([[np.nan if 14 in text else len(text)] for text in texts], np.float32)
 
 
 class House:
@@ -51,6 +51,13 @@ class House:
             for one in self.said
             if isinstance(one, Embedded)
         }
+
+
+def test_a_vector_that_is_not_numbers_fails_its_own_request() -> None:
+    house = House()
+    house.ask("a", (1,), (1, 14))
+    house.ask("b", (1, 2, 3))
+    assert house.run() == {"a": "the model's vector of text 1 is not numbers", "b": [3.0]}
 
 
 def test_each_gets_its_own_rows() -> None:
@@ -92,6 +99,31 @@ def test_a_pass_nobody_waits_for_is_given_up() -> None:
     house.work.obey(Cancel(("a",)))
     assert house.work.busy
     house.work.obey(Cancel(("b",)))
+    assert not house.work.busy
+    assert house.run() == {}
+
+
+def test_many_texts_of_one_request_do_not_stop_another_s() -> None:
+    house = House()
+    house.ask("many", *[(1,) * 1000] * 500)
+    house.work.step()
+    house.ask("one", (1, 2))
+    steps = 0
+    while not any(isinstance(one, Embedded) and one.id == "one" for one in house.said):
+        house.work.step()
+        steps += 1
+    assert steps < 15
+    assert house.run() == {"one": [2.0], "many": [1000.0] * 500}
+    started = [id for one in house.said if isinstance(one, Stepped) for id in one.started]
+    assert started == ["many", "one"]
+
+
+def test_what_is_given_up_between_its_rounds_is_not_gone_on_with() -> None:
+    house = House()
+    house.ask("many", *[(1,) * 1000] * 20)
+    for _ in range(7):
+        house.work.step()
+    house.work.obey(Cancel(("many",)))
     assert not house.work.busy
     assert house.run() == {}
 

@@ -11,6 +11,8 @@ import torch
 from backends.llm.decoder import Decoder
 from backends.llm.errors import GrammarInvalid
 from backends.llm.grammar_spec import Grammar, GrammarSpec
+from backends.llm.load import LoadSettings, load
+from backends.llm.ops.seam import CacheType, Precision
 from backends.llm.params import SamplingParams
 from llm_support import (
     VARIANTS,
@@ -20,6 +22,7 @@ from llm_support import (
     make_checkpoint,
     make_engine,
     prompt,
+    save_tokeniser,
     tokens_of,
 )
 from schedulers.llm.engine import Compile, Engine
@@ -220,6 +223,32 @@ def test_numbers_that_are_none_fail_their_request_and_spoil_no_other(llama: Deco
     assert "not numbers" in heard["spoilt"][-1].message
     assert tokens_of(heard["b"]) == alone
     assert tokens_of(after["d9"]) == alone
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize(
+    ("precision", "cache_type"),
+    [("bfloat16", "auto"), ("int8", "auto"), ("int4", "auto"), ("int8", "int8")],
+)
+@pytest.mark.parametrize("wrong", [torch.nan, torch.inf])
+def test_one_number_that_is_none_fails_the_request_at_every_precision(
+    wrong: float, precision: Precision, cache_type: CacheType, compiled: bool, tmp_path: Path
+) -> None:
+    """It stands at the beginning of the prompt, steps before the first token is chosen."""
+    make_checkpoint("qwen3", tmp_path)
+    save_tokeniser(tmp_path)
+    settings = LoadSettings(16 << 20, precision, cache_type, step_tokens=32, compiled=compiled)
+    decoder = load(tmp_path, settings).runner._decoder
+    engine = make_engine(decoder)
+    alone = tokens_of(answers(engine, asked("a", 1, 20))["a"])
+    spoilt = asked("spoilt", 3, 90)
+    decoder._weights.embedding[159, 7] = wrong
+    heard = answers(
+        engine, asked("b", 1, 20), replace(spoilt, prompt=(*spoilt.prompt[:3], 159, *spoilt.prompt))
+    )
+    assert heard["spoilt"][-1].finish is Finish.FAILED
+    assert "not numbers" in heard["spoilt"][-1].message
+    assert tokens_of(heard["b"]) == alone
 
 
 def test_numbers_that_are_none_leave_the_blocks_alone_that_others_share(llama: Decoder) -> None:

@@ -5,6 +5,7 @@ from queue import SimpleQueue
 
 import pytest
 
+from backends.llm.control_text import ControlText
 from llm_support import byte_tokeniser
 from schedulers.llm.engine_tokeniser import EngineTokeniser
 from schedulers.llm.errors import SenselessRequest
@@ -39,7 +40,7 @@ def test_the_gateway_hears_what_the_tokeniser_says() -> None:
         return read(tokeniser, asked)
 
     async def asked() -> None:
-        remote.connect(ask, tokeniser.table(8))
+        remote.connect(ask, tokeniser.table(8), ControlText())
         (tokens,) = await remote.encode(["thefox"])
         assert tokens == tuple(tokeniser.encode("thefox"))
         assert await remote.decode(tokens) == "thefox"

@@ -50,12 +50,12 @@ def test_decoding_comes_first_and_prompts_share_what_is_left() -> None:
     assert spans(step) == {"a": (4, 1), "b": (0, 15)}
 
 
-def test_one_long_prompt_leaves_half_the_budget_to_others_that_wait() -> None:
+def test_one_long_prompt_leaves_a_short_one_what_it_needs() -> None:
     subject = scheduler()
     subject.submit(asked("long", 100), 0.0)
     subject.submit(asked("short", 6), 0.0)
     step, _ = run(subject)
-    assert spans(step) == {"long": (0, 8), "short": (0, 6)}
+    assert spans(step) == {"long": (0, 10), "short": (0, 6)}
 
 
 def test_a_prompt_is_admitted_only_when_all_of_it_fits() -> None:

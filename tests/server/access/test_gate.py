@@ -106,11 +106,11 @@ def test_a_replaced_table_forgets_what_a_token_could_do(clock: Clock) -> None:
     found.use([grant("a", "viewer", "infer:letters")])
     assert isinstance(refusal(found, "a"), Forbidden)
     holder = found.recognise("Bearer a")
+    assert holder is not None
     found.use([])
     assert isinstance(refusal(found, "a"), Unauthenticated)
     with pytest.raises(Unauthenticated, match="was revoked"):
-        found.still(holder)
-    assert found.still(None) is None
+        found.readmit(holder)
 
 
 def test_a_grant_of_no_known_form_is_nobodys(clock: Clock) -> None:

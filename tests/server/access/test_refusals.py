@@ -22,12 +22,13 @@ from http_support import INFER, infer_body
 from server.rest.infer import READ_ON_BYTES
 
 HUGE = 64 * 2**20
+PUSHER = grant("pusher", "operator", "push:zoo:*")
 GENERATE = "/v2/models/echo/generate"
 
 
 @pytest.fixture(scope="module")
 def doors() -> Iterator[Gated]:
-    with gated(True, grant("good"), grant("narrow", "viewer", "infer:other")) as opened:
+    with gated(True, grant("good"), grant("narrow", "viewer", "infer:other"), PUSHER) as opened:
         yield opened
 
 
@@ -39,7 +40,7 @@ def wait_for(true: Callable[[], bool], what: str) -> None:
 
 
 def head(path: str, token: str, *more: str) -> bytes:
-    lines = [f"POST {path} HTTP/1.1", "Host: h", f"Authorization: Bearer {token}", *more]
+    lines = [f"POST {path} HTTP/1.1", "Host: localhost", f"Authorization: Bearer {token}", *more]
     return ("\r\n".join(lines) + "\r\n\r\n").encode()
 
 
@@ -64,6 +65,24 @@ def test_a_refused_request_is_answered_before_its_long_body_and_the_connection_c
     assert b"www-authenticate: bearer" in answer.lower()
     assert b"connection: close" in answer.lower()
     assert answer.endswith(b'{"error":"this token is unknown, revoked or expired"}')
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/embeddings", "/tokenize"])
+@pytest.mark.parametrize(("token", "status"), [("wrong", 401), ("pusher", 403)])
+def test_nothing_is_kept_of_a_body_for_openai_whose_sender_no_model_would_answer(
+    doors: Gated, path: str, token: str, status: int
+) -> None:
+    """A compressed one was read to its end and inflated before anybody was asked who it was."""
+    for coding in ("identity", "gzip"):
+        length = f"Content-Length: {HUGE}"
+        sent = head(path, token, length, f"Content-Encoding: {coding}", "X-Request-Id: mine")
+        with socket.create_connection(("127.0.0.1", doors.http_port), timeout=60) as line:
+            line.sendall(sent)
+            answer = read_to_end(line).lower()
+        assert answer.startswith(b"http/1.1 %d " % status)
+        assert b"connection: close" in answer
+        assert b"x-request-id: mine" in answer
+        assert b'"type":"invalid_request_error"' in answer
 
 
 def test_a_refused_body_of_chunks_is_not_read_on_for_ever(doors: Gated) -> None:

@@ -77,6 +77,19 @@ def test_revoked_tokens_and_disabled_users_are_nobody(running: Api) -> None:
     assert running.ask("GET", "/me", headers={"Authorization": login}).status == 401
 
 
+def test_a_colleague_behind_the_same_proxy_logs_in_while_somebody_guesses(
+    timeless: Api,
+) -> None:
+    bob = timeless.user("bob", "viewer")
+    timeless.user("ada", "viewer")
+    guesses = [
+        timeless.ask("GET", "/me", headers={"Authorization": basic("ada", "wrong")}).status
+        for _ in range(8)
+    ]
+    assert guesses[-1] == 429
+    assert timeless.ask("GET", "/me", headers={"Authorization": bob}).status == 200
+
+
 @pytest.fixture
 def timeless(sqlite: Database, tmp_path: Path) -> Iterator[Api]:
     """Its clock stands still, however slow this machine is."""
@@ -94,7 +107,8 @@ def test_after_a_few_wrong_passwords_the_next_try_has_to_wait(timeless: Api) -> 
     assert statuses[:5] == [401] * 5
     found = running.ask("GET", "/me", headers={"Authorization": login})
     assert (found.status, found.code) == (429, "too_many")
-    assert int(found.headers["retry-after"]) >= 1
+    assert found.headers["retry-after"] == "1"
+    assert found.message == "too many wrong passwords; try again in 1 second"
 
 
 def test_a_token_that_asks_too_often_is_told_when_to_come_back(running: Api) -> None:
@@ -102,7 +116,9 @@ def test_a_token_that_asks_too_often_is_told_when_to_come_back(running: Api) -> 
     token = running.token("ada", "read", rate_per_s=0.01, burst=2)
     answers = [running.ask("GET", "/me", token=token) for _ in range(3)]
     assert [one.status for one in answers] == [200, 200, 429]
-    assert int(answers[2].headers["retry-after"]) > 10
+    wait = answers[2].headers["retry-after"]
+    assert int(wait) > 10
+    assert answers[2].message.endswith(f"; try again in {wait} seconds")
 
 
 def test_a_cookie_reads_but_changes_only_with_origin_and_its_header(running: Api) -> None:
@@ -186,10 +202,10 @@ def test_who_shows_many_wrong_tokens_has_to_wait_and_who_has_a_good_one_does_not
     running.user("ada", "viewer")
     good, other = running.token("ada", "read"), running.token("ada", "read")
     assert running.ask("GET", "/me", token=good).status == 200
-    answers = [running.ask("GET", "/me", token=f"myd_{number}") for number in range(20)]
-    assert {one.status for one in answers[:4]} == {401}
-    assert {one.status for one in answers[6:]} == {429}
-    assert "too many wrong tokens from this address" in answers[-1].message
+    answers = [running.ask("GET", "/me", token=f"myd_{number}") for number in range(120)]
+    assert {one.status for one in answers[:99]} == {401}
+    assert {one.status for one in answers[99:]} == {429}
+    assert "unknown tokens a second from this address" in answers[-1].message
     assert float(answers[-1].headers["retry-after"]) >= 1
     assert running.ask("GET", "/me", token=good).status == 200
     assert running.ask("GET", "/me", token=other).status == 429, "it has not been seen before"
@@ -207,4 +223,4 @@ def test_a_token_that_was_revoked_is_good_no_more(timeless: Api) -> None:
     with running.database.change(SYSTEM) as tx:
         revoke_token(tx, view.id)
     answers = [running.ask("GET", "/me", token=token).status for _ in range(8)]
-    assert (answers[0], answers[-1]) == (401, 429)
+    assert set(answers) == {401}

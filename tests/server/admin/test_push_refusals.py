@@ -1,6 +1,8 @@
 """What a pusher with the stock git client reads when a push is refused; and nothing is left."""
 
+import gzip
 import json
+import pickle
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +11,7 @@ import pytest
 
 from git_http_support import git
 from imports_support import onnx_model
+from native_code_support import loaders, mapping, operators
 from refusals_support import (
     commit_with,
     config_of,
@@ -408,7 +411,8 @@ def test_new_bytes_under_a_version_are_refused(y: Yard, deployed: Path) -> None:
         ("model.pkl", "is of format pickle, which can carry code"),
         ("model.pt", "is of format torch or torchscript, which can carry code"),
         ("model.py", "is of format python, which can carry code"),
-        ("model.so", "is of no format this repository takes; it takes .csv"),
+        ("model.so", "is of format native_library, which can carry code"),
+        ("model.weights", "is of no format this repository takes; it takes .csv"),
     ],
 )
 def test_a_file_that_can_carry_code_is_refused(y: Yard, file: str, says: str) -> None:
@@ -419,6 +423,53 @@ def test_a_file_that_can_carry_code_is_refused(y: Yard, file: str, says: str) ->
     refused(y, work, says=(f"models/{model}/1/{file} E440 {says}",))
 
 
+@pytest.mark.parametrize(
+    ("file", "content", "says"),
+    [
+        ("1/ops.txt", b"\x7fELF\2\1\1" + bytes(60), "holds a native library or program, whatever"),
+        ("1/model.onnx", pickle.dumps({"a": 1}, 4), "holds a pickle, whatever it is called, which"),
+        (
+            "labels.csv",
+            gzip.compress(b"x", mtime=0),
+            "holds compressed data, whatever it is called; files",
+        ),
+        ("1/model.safetensors", b"text", "holds text, whatever it is called; files of its name"),
+        ("1/model.pt2", b"\x89HDF\r\n\x1a\n", "holds an HDF5 file, whatever it is called; files"),
+        ("1/notes.txt~", b"x", "is of no format this repository takes"),
+        ("1/.hidden", b"x", "is hidden, and a model's hidden files are never read; remove it"),
+        (".cache/model.onnx", b"x", "is hidden, and a model's hidden files are never read"),
+        ("1/.gitkeep/x.txt", b"x", "is hidden, and a model's hidden files are never read"),
+    ],
+    ids=lambda value: repr(value[:20]),
+)
+def test_a_file_is_judged_by_what_it_holds(y: Yard, file: str, content: bytes, says: str) -> None:
+    model = f"held-{abs(hash(file)) % 10**9}"
+    work = started(y, model, model)
+    write(work, {f"models/{model}/{file}": content})
+    y.git(work, "add", "-f", ".")
+    y.commit(work, "not what it is called")
+    code = "E409" if "hidden" in says else "E440"
+    refused(y, work, says=f"models/{model}/{file} {code} {says}")
+
+
+def test_hidden_files_that_git_reads_pass_with_a_model(y: Yard) -> None:
+    work = started(y, "gits", "gits")
+    for name in (".gitattributes", "1/.gitignore", "1/.gitkeep", ".lfsconfig"):
+        write(work, {f"models/gits/{name}": ""})
+    write(work, {".github/workflows/test.yml": "on: push", ".pre-commit-config.yaml": ""})
+    y.commit(work, "git's own")
+    assert "served: gits" in y.push(work)
+
+
+def test_a_config_names_no_hidden_file(y: Yard) -> None:
+    work = started(y, "names-hidden", "names-hidden")
+    config = config_of(work, "names-hidden")
+    config.write_text(config.read_text() + 'default_model_filename: ".gitkeep"\n')
+    write(work, {"models/names-hidden/1/.gitkeep": "x"})
+    y.commit(work, "named")
+    refused(y, work, says="E119 default_model_filename must not name a hidden file")
+
+
 def test_a_python_backend_under_another_file_name_is_refused(y: Yard) -> None:
     work = y.repository("disguise")
     config = 'backend: "python" default_model_filename: "model.txt"'
@@ -427,6 +478,45 @@ def test_a_python_backend_under_another_file_name_is_refused(y: Yard) -> None:
     )
     y.commit(work, "code in a text")
     refused(y, work, says="models/disguise/1 E440 would run code with the backend 'python'")
+
+
+def test_operators_of_a_models_own_are_served_by_a_worker_where_an_administrator_allowed_them(
+    y: Yard, tmp_path: Path
+) -> None:
+    marker = tmp_path / "loaded"
+    work = y.repository("operators")
+    config = 'backend: "onnxruntime" model_operations { op_library_filename: "ops.so" }'
+    write(
+        work,
+        {
+            "models/operators/config.pbtxt": config,
+            "models/operators/1/model.onnx": onnx_model(),
+        },
+    )
+    operators(work / "models/operators/1/ops.so", marker)
+    y.commit(work, "native code")
+    refused(y, work, says="models/operators/1/ops.so E440 is of format native_library")
+    allowed = ["onnx", "config", "native_library"]
+    assert y.api("PATCH", "/repositories/operators", {"settings": {"formats": allowed}})[0] == 200
+    assert "served: operators" in y.push(work)
+    (worker,) = mapping("operators/1/ops.so")
+    assert Path(f"/proc/{worker}/stat").read_text().split(") ")[1].split()[1] == str(y.server.pid)
+    assert y.server.pid not in loaders(marker)
+
+
+def test_a_library_that_the_config_names_is_refused_under_any_file_name(
+    y: Yard, tmp_path: Path
+) -> None:
+    work = y.repository("disguised-operators")
+    model = "models/disguised-operators"
+    config = 'backend: "onnxruntime" model_operations { op_library_filename: "ops.txt" }'
+    write(work, {f"{model}/config.pbtxt": config, f"{model}/1/model.onnx": onnx_model()})
+    write(work, {f"{model}/1/ops.txt": "not even a library"})
+    y.commit(work, "native code")
+    told = "would load native code from 'ops.txt' (model_operations.op_library_filename)"
+    column = config.index("op_library_filename") + 1
+    allow = "(modelyard repo change disguised-operators --add-format native_library)"
+    refused(y, work, says=(f"{model}/config.pbtxt:1:{column} E440 {told}", allow))
 
 
 @pytest.mark.slow
@@ -453,8 +543,32 @@ def test_torchscript_under_another_file_name_is_refused(
     if ok:
         assert f"served: {model}" in y.push(work)
     else:
-        told = "would run code with the backend 'pytorch', which this repository does not allow"
-        refused(y, work, says=f"models/{model}/1 E440 {told}")
+        told = "holds a zip archive, whatever it is called, which can carry code and is not allowed"
+        refused(y, work, says=f"models/{model}/1/model.json E440 {told}")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_a_program_that_runs_code_when_it_is_loaded_is_refused_and_runs_nowhere(
+    y: Yard, tmp_path: Path
+) -> None:
+    pytest.importorskip("torch")
+    import hostile_programs_support as hostile
+
+    honest, marker = tmp_path / "model.pt2", tmp_path / "marker"
+    hostile.save_program(honest)
+    work = y.repository("program")
+    (work / "models/program/1").mkdir(parents=True)
+    for way in ("enum", "guard"):
+        hostile.save_hostile(way, honest, work / "models/program/1/model.pt2", marker)
+        y.commit(work, way)
+        told = "would run code with the backend 'pytorch', in what 'model.pt2' holds beside what "
+        advice = "export it again with torch.export.save and no code of its own, or ask an admin"
+        refused(y, work, says=(f"models/program/1 E440 {told}", advice))
+    (work / "models/program/1/model.pt2").write_bytes(honest.read_bytes())
+    y.commit(work, "honest")
+    assert "served: program" in y.push(work)
+    assert not marker.exists()
 
 
 def test_python_code_is_served_where_an_administrator_allowed_it(y: Yard) -> None:

@@ -42,7 +42,7 @@ SECOND = [
 STAYS = {"mirror": 100, "mirror_hold": 0, "mirror_sample": 3, "steps": "25", "hold": 600}
 GOES = {**STAYS, "steps": "25,50", "hold": 0}
 
-SEED, MOMENTS, LONGEST_S = 5, 20, 1.5
+SEED, MOMENTS, LONGEST_S = 5, 12, 1.5
 STEPS = [10 * number for number in range(1, 10)]
 LADDER = {"mirror": 0, "steps": ",".join(map(str, STEPS)), "hold": "0.5s"}
 

@@ -70,7 +70,7 @@ def write_counted(
     (home / str(number)).mkdir(parents=True)
     text = MODEL.replace("{number}", str(number))
     text = text.replace("{fails}", str(fails)).replace("{dies}", str(dies))
-    text = text.replace("{marker}", str(work.parent / f"{name}-{number}-died"))
+    text = text.replace("{marker}", str(work.parent / "marks" / f"{name}-{number}-died"))
     (home / str(number) / "model.py").write_text(text)
     rows = "\n".join(
         f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}'
@@ -123,7 +123,10 @@ def sending(y: Yard, model: str, count: int = 4) -> Iterator[Clients]:
 
 @pytest.fixture(scope="module")
 def y(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
-    with yard(tmp_path_factory.mktemp("yard")) as made:
+    folder = tmp_path_factory.mktemp("yard")
+    marks = folder / "marks"
+    marks.mkdir()
+    with yard(folder, worker_sandbox_allow_write=marks) as made:
         yield made
 
 

@@ -28,7 +28,7 @@ from yard_load_support import (
 from yard_support import Yard, write_identity, yard
 
 SEED = 4
-ROUNDS = 10
+ROUNDS = 6
 """Of two moments: one for the control process, one for the server."""
 
 LONGEST_S = 2.5

@@ -186,7 +186,7 @@ def test_a_count_over_grpc_is_an_integer_above_zero(
     message = pb.ModelInferRequest(model_name="m")
     message.outputs.add(name="Y").parameters["classification"].CopyFrom(parameter)
     with pytest.raises(InvalidRequest, match=text):
-        grpc_infer.decode(message, signature(), 0)
+        grpc_infer.decode(message, signature())
 
 
 def test_tritonclient_gets_classes_over_a_stream(server: Server) -> None:

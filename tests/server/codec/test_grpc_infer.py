@@ -11,6 +11,7 @@ from tritonclient.grpc import service_pb2 as pb
 
 from repository.tensors import BY_NAME, DATA_TYPES
 from schedulers.request import InferResponse
+from server.admit import read_terms
 from server.codec.grpc_infer import decode, encode
 from server.errors import InvalidRequest, Unsupported
 from server.signature import Signature, compile_signature
@@ -18,8 +19,8 @@ from server.signature import Signature, compile_signature
 FLOATS = np.arange(16, dtype=np.float32)
 
 
-def asked(message, signature, arrived_ns=0):
-    return decode(message, signature, arrived_ns).request
+def asked(message, signature):
+    return decode(message, signature)
 
 
 def signature(text: str) -> Signature:
@@ -53,12 +54,11 @@ def parameters(**kinds):
 
 
 def test_raw_contents_become_a_read_only_view_of_the_shape_sent():
-    decoded = asked(request(raw=[FLOATS.tobytes()], id="7"), BATCHED, 5)
+    decoded = asked(request(raw=[FLOATS.tobytes()], id="7"), BATCHED)
     assert decoded.inputs["X"].shape == (1, 16)
     assert decoded.inputs["X"].base is not None
     assert not decoded.inputs["X"].flags.writeable
-    assert (decoded.id, decoded.model, decoded.version, decoded.rows) == ("7", "m", 3, 1)
-    assert decoded.arrived_ns == 5
+    assert (decoded.id, decoded.rows) == ("7", 1)
     np.testing.assert_array_equal(decoded.inputs["X"][0], FLOATS)
 
 
@@ -82,7 +82,7 @@ TYPED = {
 def test_typed_contents_of_every_type_are_taken_and_cut_to_their_low_bytes(datatype):
     field, values = TYPED[datatype]
     sent = tensor(datatype=datatype, shape=[3], contents=pb.InferTensorContents(**{field: values}))
-    array = asked(request(sent), one_input(datatype), 0).inputs["X"]
+    array = asked(request(sent), one_input(datatype)).inputs["X"]
     kind = BY_NAME[datatype]
     expected = [v % 256**kind.itemsize for v in values] if field == "uint_contents" else values
     if datatype in ("INT8", "INT16"):
@@ -97,7 +97,7 @@ def test_half_precision_travels_raw_only(datatype):
         datatype=datatype, shape=[1], contents=pb.InferTensorContents(fp32_contents=[1.0])
     )
     with pytest.raises(InvalidRequest, match=f"of type 'FP32', expected datatype '{datatype}'"):
-        asked(request(sent), one_input(datatype), 0)
+        asked(request(sent), one_input(datatype))
 
 
 @pytest.mark.parametrize("kind", DATA_TYPES, ids=lambda kind: kind.name)
@@ -109,7 +109,7 @@ def test_every_type_survives_the_way_in_and_out_as_raw_contents(kind):
         array = np.array([0, 1, 1], kind.dtype)
         raw = array.tobytes()
     model = one_input(kind.name)
-    decoded = asked(request(tensor(datatype=kind.name, shape=[3]), raw=[raw]), model, 0)
+    decoded = asked(request(tensor(datatype=kind.name, shape=[3]), raw=[raw]), model)
     answer = encode(InferResponse("i", "m", 3, {"Y": decoded.inputs["X"]}), model)
     assert answer.raw_output_contents == [raw]
     assert answer.outputs[0].datatype == kind.name
@@ -125,9 +125,9 @@ def test_strings_of_any_bytes_come_back_as_they_were(elements):
         shape=[len(elements)],
         contents=pb.InferTensorContents(bytes_contents=elements),
     )
-    array = asked(request(sent), model, 0).inputs["X"]
+    array = asked(request(sent), model).inputs["X"]
     raw = encode(InferResponse("", "m", 3, {"Y": array}), model).raw_output_contents
-    again = asked(request(tensor(datatype="BYTES", shape=[len(elements)]), raw=raw), model, 0)
+    again = asked(request(tensor(datatype="BYTES", shape=[len(elements)]), raw=raw), model)
     assert again.inputs["X"].tolist() == elements
 
 
@@ -139,7 +139,7 @@ def test_answers_that_are_not_contiguous_are_sent_in_row_major_order():
 
 def test_bfloat16_arrives_as_bfloat16():
     raw = np.array([1.5], ml_dtypes.bfloat16).tobytes()
-    decoded = asked(request(tensor(datatype="BF16", shape=[1]), raw=[raw]), one_input("BF16"), 0)
+    decoded = asked(request(tensor(datatype="BF16", shape=[1]), raw=[raw]), one_input("BF16"))
     assert decoded.inputs["X"].astype(np.float32).tolist() == [1.5]
 
 
@@ -262,7 +262,7 @@ REFUSED = {
 def test_what_cannot_be_served_is_refused_in_tritons_words(case):
     model, message, text = REFUSED[case]
     with pytest.raises(InvalidRequest) as refusal:
-        asked(message, model, 0)
+        asked(message, model)
     assert text in str(refusal.value)
     assert str(refusal.value).startswith("[request id: ")
 
@@ -280,10 +280,9 @@ def test_parameters_of_every_type_are_read():
         sequence_start=("bool_param", True),
         triton_enable_empty_final_response=("bool_param", True),
     )
-    decoded = asked(request(raw=[FLOATS.tobytes()], parameters=sent), BATCHED, 0)
-    assert decoded.parameters == {"a": True, "b": -5, "c": "x", "d": 0.5, "e": 2**63}
-    assert (decoded.priority, decoded.timeout_us) == (2, 900)
-    assert decoded.sequence == (4, True, False)
+    decoded = asked(request(raw=[FLOATS.tobytes()], parameters=sent), BATCHED)
+    others = {"a": True, "b": -5, "c": "x", "d": 0.5, "e": 2**63}
+    assert read_terms(decoded.parameters) == ((4, True, False), 2, 900, others)
 
 
 BAD_PARAMETERS = {
@@ -312,14 +311,14 @@ BAD_PARAMETERS = {
 def test_a_parameter_of_the_wrong_kind_is_refused(key):
     value, text = BAD_PARAMETERS[key]
     with pytest.raises(InvalidRequest) as refusal:
-        asked(request(raw=[FLOATS.tobytes()], parameters=parameters(**{key: value})), BATCHED, 0)
+        asked(request(raw=[FLOATS.tobytes()], parameters=parameters(**{key: value})), BATCHED)
     assert str(refusal.value) == text
 
 
 def test_shared_memory_is_said_to_be_disabled():
     region = parameters(shared_memory_region=("string_param", "r"))
     with pytest.raises(Unsupported, match="Client shared memory is disabled"):
-        asked(request(tensor(parameters=region)), BATCHED, 0)
+        asked(request(tensor(parameters=region)), BATCHED)
 
 
 def test_response_parameters_keep_their_types():

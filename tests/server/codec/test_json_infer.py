@@ -14,8 +14,8 @@ from hypothesis.extra import numpy as npst
 from repository.model import ModelConfig
 from repository.tensors import BY_NAME, DATA_TYPES, Array
 from schedulers.request import InferResponse
-from server.admit import bytes_array
-from server.codec.form import PLAIN, Asked, Form
+from server.admit import bytes_array, read_terms
+from server.codec.form import PLAIN, Form, InferBody
 from server.codec.json_infer import decode, encode
 from server.errors import Internal, InvalidRequest, ServingError, TooLarge, Unsupported
 from server.signature import Signature, compile_signature
@@ -33,10 +33,10 @@ def signature(datatype: str = "FP32", dims: str = "-1", max_batch: int = 0) -> S
     return compile_signature(text_format.Parse(text, ModelConfig()), 1)
 
 
-def ask(document: Any, model: Signature, blob: bytes | None = None, depth: int = 100) -> Asked:
+def ask(document: Any, model: Signature, blob: bytes | None = None, depth: int = 100) -> InferBody:
     header = document if isinstance(document, bytes) else json.dumps(document).encode()
     length = None if blob is None else len(header)
-    return decode(header + (blob or b""), length, model, 0, depth)
+    return decode(header + (blob or b""), length, model, depth)
 
 
 def tensor(**changes: Any) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def test_every_data_type_survives_the_binary_form_bit_for_bit(name: str, data: A
         datatype=name, shape=[count], data=None, parameters={"binary_data_size": len(raw)}
     )
     asked = ask({"inputs": [entry]}, signature(name), raw)
-    array = asked.request.inputs["X"]
+    array = asked.inputs["X"]
     assert array.dtype == row.dtype
     assert bits(array) == raw
     encoded = encode(response(array), Form(binary=True))
@@ -84,7 +84,7 @@ def test_every_data_type_survives_json_both_ways(name: str, data: Any) -> None:
     (part,) = encode(response(array), PLAIN).parts
     rendered = json.loads(bytes(part))["outputs"][0]
     entry = tensor(datatype=name, shape=list(array.shape), data=rendered["data"])
-    again = ask({"inputs": [entry]}, signature(name)).request.inputs["X"]
+    again = ask({"inputs": [entry]}, signature(name)).inputs["X"]
     np.testing.assert_array_equal(again, array)
 
 
@@ -94,7 +94,7 @@ def test_half_precision_has_a_json_form(name: str) -> None:
     (part,) = encode(response(array), PLAIN).parts
     rendered = json.loads(bytes(part))["outputs"][0]["data"]
     entry = tensor(datatype=name, shape=[3], data=rendered)
-    assert bits(ask({"inputs": [entry]}, signature(name)).request.inputs["X"]) == bits(array)
+    assert bits(ask({"inputs": [entry]}, signature(name)).inputs["X"]) == bits(array)
 
 
 def test_nan_and_infinity_are_written_and_read_as_tokens() -> None:
@@ -104,7 +104,7 @@ def test_nan_and_infinity_are_written_and_read_as_tokens() -> None:
     text = (
         b'{"inputs":[{"name":"X","datatype":"FP32","shape":[4],"data":[NaN,Infinity,-Infinity,1]}]}'
     )
-    np.testing.assert_array_equal(ask(text, signature()).request.inputs["X"], array)
+    np.testing.assert_array_equal(ask(text, signature()).inputs["X"], array)
 
 
 @settings(deadline=None, max_examples=30)
@@ -117,7 +117,7 @@ def test_byte_strings_survive_the_binary_form(elements: list[bytes]) -> None:
         data=None,
         parameters={"binary_data_size": len(blob)},
     )
-    array = ask({"inputs": [entry]}, signature("BYTES"), blob).request.inputs["X"]
+    array = ask({"inputs": [entry]}, signature("BYTES"), blob).inputs["X"]
     assert array.tolist() == elements
     encoded = encode(response(array), Form(binary=True))
     body = b"".join(bytes(part) for part in encoded.parts)
@@ -126,7 +126,7 @@ def test_byte_strings_survive_the_binary_form(elements: list[bytes]) -> None:
 
 def test_text_travels_as_utf8_and_other_bytes_have_no_json_form() -> None:
     entry = tensor(datatype="BYTES", shape=[2], data=["ä", ""])
-    array = ask({"inputs": [entry]}, signature("BYTES")).request.inputs["X"]
+    array = ask({"inputs": [entry]}, signature("BYTES")).inputs["X"]
     assert array.tolist() == ["ä".encode(), b""]
     (part,) = encode(response(array), PLAIN).parts
     assert json.loads(bytes(part))["outputs"][0]["data"] == ["ä", ""]
@@ -136,7 +136,7 @@ def test_text_travels_as_utf8_and_other_bytes_have_no_json_form() -> None:
 
 def test_nested_data_counts_elements_not_nesting() -> None:
     entry = tensor(shape=[2, 3], data=[[1, 2], [3, 4, 5, 6]])
-    array = ask({"inputs": [entry]}, signature(dims="-1,-1")).request.inputs["X"]
+    array = ask({"inputs": [entry]}, signature(dims="-1,-1")).inputs["X"]
     assert array.tolist() == [[1, 2, 3], [4, 5, 6]]
 
 
@@ -151,10 +151,8 @@ def test_outputs_are_binary_where_asked() -> None:
 
 def test_priority_timeout_and_sequence_are_read_and_the_rest_goes_to_the_model() -> None:
     parameters = {"priority": 2, "timeout": 500, "sequence_id": 7, "sequence_start": True, "k": "v"}
-    asked = ask({"id": "r", "inputs": [tensor()], "parameters": parameters}, signature()).request
-    assert (asked.id, asked.priority, asked.timeout_us) == ("r", 2, 500)
-    assert asked.sequence == (7, True, False)
-    assert asked.parameters == {"k": "v"}
+    asked = ask({"id": "r", "inputs": [tensor()], "parameters": parameters}, signature())
+    assert (asked.id, read_terms(asked.parameters)) == ("r", ((7, True, False), 2, 500, {"k": "v"}))
 
 
 NOTHING = "But no field is set"
@@ -341,7 +339,7 @@ def test_deep_nesting_is_refused_naming_the_limit(depth: int) -> None:
 
 def test_brackets_inside_text_are_no_nesting() -> None:
     text = json.dumps({"id": "[" * 500 + '"\\{', "inputs": [tensor()]}).encode()
-    assert ask(text, signature()).request.id.startswith("[[")
+    assert ask(text, signature()).id.startswith("[[")
 
 
 def test_batches_are_checked_against_each_other_and_the_limit() -> None:
@@ -361,7 +359,7 @@ def test_batches_are_checked_against_each_other_and_the_limit() -> None:
             ]
         }
 
-    assert ask(both(4, 4), model).request.rows == 4
+    assert ask(both(4, 4), model).rows == 4
     with pytest.raises(InvalidRequest, match="input 'B' batch size does not match other inputs"):
         ask(both(2, 3), model)
     with pytest.raises(InvalidRequest, match="inference request batch-size must be <= 4 for 'm'"):
@@ -378,7 +376,7 @@ def test_a_large_body_is_read_like_a_small_one(name: str) -> None:
     kind = BY_NAME[name].dtype.kind
     values = [i % 100 for i in range(LARGE)] if kind in "iu" else [i / 8 for i in range(LARGE)]
     entry = tensor(datatype=name, shape=[LARGE], data=values)
-    array = ask({"id": "big", "inputs": [entry]}, signature(name)).request.inputs["X"]
+    array = ask({"id": "big", "inputs": [entry]}, signature(name)).inputs["X"]
     np.testing.assert_array_equal(array, np.array(values).astype(BY_NAME[name].dtype))
 
 
@@ -401,9 +399,9 @@ def test_a_large_body_is_refused_like_a_small_one() -> None:
 
 def test_a_large_body_may_hold_nan_nested_lists_and_text() -> None:
     nested = tensor(shape=[2, LARGE], data=[[0.5] * LARGE, [float("nan")] * LARGE])
-    array = ask({"inputs": [nested]}, signature(dims="-1,-1")).request.inputs["X"]
+    array = ask({"inputs": [nested]}, signature(dims="-1,-1")).inputs["X"]
     assert array.shape == (2, LARGE)
     assert np.isnan(array[1]).all()
     text = tensor(datatype="BYTES", shape=[LARGE], data=["ä"] * LARGE)
-    words = ask({"inputs": [text]}, signature("BYTES")).request.inputs["X"]
+    words = ask({"inputs": [text]}, signature("BYTES")).inputs["X"]
     assert words[LARGE - 1] == "ä".encode()

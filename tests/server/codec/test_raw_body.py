@@ -9,16 +9,16 @@ from google.protobuf import text_format
 
 from http_support import ask
 from repository.model import ModelConfig
-from server.codec.form import Asked
+from server.codec.form import InferBody
 from server.codec.raw_body import decode_raw
 from server.errors import InvalidRequest
 from server.signature import compile_signature
 from server_support import Server, running, write_identity
 
 
-def raw(config: str, body: bytes) -> Asked:
+def raw(config: str, body: bytes) -> InferBody:
     signature = compile_signature(text_format.Parse(f'name: "m" {config}', ModelConfig()), 1)
-    return decode_raw(body, signature, 1)
+    return decode_raw(body, signature)
 
 
 def refusal(config: str, body: bytes = b"") -> str:
@@ -31,21 +31,21 @@ def test_the_open_dimension_is_what_the_body_leaves() -> None:
     asked = raw(
         'max_batch_size: 8 input { name: "X" data_type: TYPE_FP32 dims: [2, -1, 3] }', b"\0" * 96
     )
-    assert asked.request.inputs["X"].shape == (1, 2, 4, 3)
-    assert asked.request.rows == 1
+    assert asked.inputs["X"].shape == (1, 2, 4, 3)
+    assert asked.rows == 1
     assert asked.form.binary is True
 
 
 def test_without_a_batch_dimension_the_shape_is_the_models() -> None:
     asked = raw('input { name: "X" data_type: TYPE_INT16 dims: [2, 2] }', b"\1\0\2\0\3\0\4\0")
-    np.testing.assert_array_equal(asked.request.inputs["X"], [[1, 2], [3, 4]])
+    np.testing.assert_array_equal(asked.inputs["X"], [[1, 2], [3, 4]])
 
 
 def test_a_raw_string_is_the_whole_body() -> None:
     asked = raw(
         'max_batch_size: 4 input { name: "X" data_type: TYPE_STRING dims: 1 }', b"any\0text"
     )
-    assert asked.request.inputs["X"].tolist() == [[b"any\0text"]]
+    assert asked.inputs["X"].tolist() == [[b"any\0text"]]
 
 
 def test_several_inputs_cannot_be_deduced() -> None:

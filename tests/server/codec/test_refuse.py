@@ -1,6 +1,7 @@
 """Whatever comes over REST is decoded, or refused with an error the table knows; so are answers."""
 
 import json
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -12,10 +13,10 @@ from tritonclient.grpc import service_pb2 as pb
 
 from repository.model import ModelConfig
 from schedulers.request import InferResponse
-from server.admit import MOST_STRINGS
+from server.admit import MOST_PARAMETERS, MOST_STRINGS, MOST_TENSORS
 from server.codec import grpc_infer, json_generate, json_infer
 from server.codec.json_text import dump
-from server.errors import InvalidRequest, ServingError
+from server.errors import InvalidRequest, ServingError, TooLarge
 from server.signature import compile_signature
 
 MODEL = compile_signature(
@@ -96,11 +97,11 @@ def test_an_infer_request_is_decoded_or_refused(
     header = json.dumps(document).encode()
     try:
         asked = json_infer.decode(
-            header + blob * is_binary, len(header) if is_binary else None, MODEL, 0, 100
+            header + blob * is_binary, len(header) if is_binary else None, MODEL, 100
         )
     except ServingError:
         return
-    assert answerable(asked.request)
+    assert answerable(asked)
 
 
 WIDE = compile_signature(
@@ -125,9 +126,9 @@ def test_an_empty_tensor_of_a_shape_no_array_can_have_is_refused(shape: list[int
     body = json.dumps({"inputs": [{**tensor, "data": []}]}).encode()
     message = pb.ModelInferRequest(inputs=[tensor], raw_input_contents=[b""])
     with pytest.raises(InvalidRequest, match="is too large: no array can have so many elements"):
-        json_infer.decode(body, None, WIDE, 0, 100)
+        json_infer.decode(body, None, WIDE, 100)
     with pytest.raises(InvalidRequest, match="is too large: no array can have so many elements"):
-        grpc_infer.decode(message, WIDE, 0)
+        grpc_infer.decode(message, WIDE)
 
 
 STRINGS = compile_signature(
@@ -173,14 +174,14 @@ def string_requests(*counts: int) -> dict[str, Callable[[], Any]]:
     message = pb.ModelInferRequest
     return {
         "json": lambda: json_infer.decode(
-            json.dumps({"inputs": plain}).encode(), None, STRINGS, 0, 100
+            json.dumps({"inputs": plain}).encode(), None, STRINGS, 100
         ),
-        "binary": lambda: json_infer.decode(header + b"".join(raw), len(header), STRINGS, 0, 100),
+        "binary": lambda: json_infer.decode(header + b"".join(raw), len(header), STRINGS, 100),
         "raw": lambda: grpc_infer.decode(
-            message(inputs=entries(*counts), raw_input_contents=raw), STRINGS, 0
+            message(inputs=entries(*counts), raw_input_contents=raw), STRINGS
         ),
-        "typed": lambda: grpc_infer.decode(message(inputs=typed), STRINGS, 0),
-        "generate": lambda: json_generate.decode(flat.encode(), STRINGS, 0, 100),
+        "typed": lambda: grpc_infer.decode(message(inputs=typed), STRINGS),
+        "generate": lambda: json_generate.decode(flat.encode(), STRINGS, 100),
     }
 
 
@@ -199,14 +200,14 @@ def test_more_strings_than_a_request_may_have_are_refused(
 @pytest.mark.parametrize("form", FORMS)
 def test_as_many_strings_as_a_request_may_have_are_taken(form: str) -> None:
     asked = string_requests(HALF, HALF)[form]()
-    request = asked if form == "generate" else asked.request
+    request = asked
     assert [array.size for array in request.inputs.values()] == [HALF, HALF]
 
 
 def test_strings_are_counted_by_the_shape_before_they_are_read() -> None:
     message = pb.ModelInferRequest(inputs=entries(1 << 40), raw_input_contents=[b"\0"])
     with pytest.raises(InvalidRequest, match=f"too many string elements .* {1 << 40} with"):
-        grpc_infer.decode(message, STRINGS, 0)
+        grpc_infer.decode(message, STRINGS)
 
 
 def test_strings_of_a_shape_below_zero_are_not_read_on() -> None:
@@ -225,7 +226,7 @@ def test_strings_of_a_shape_below_zero_are_not_read_on() -> None:
     tensor = {"name": "A", "datatype": "BYTES", "shape": [-1, 1]}
     message = pb.ModelInferRequest(inputs=[tensor], raw_input_contents=[b"\0" * 4])
     with pytest.raises(InvalidRequest, match="unexpected number of string elements"):
-        grpc_infer.decode(message, batched, 0)
+        grpc_infer.decode(message, batched)
 
 
 @settings(deadline=None, max_examples=200)
@@ -235,7 +236,7 @@ def test_strings_of_a_shape_below_zero_are_not_read_on() -> None:
 @example({"F": 3.5e38})
 def test_a_generate_request_is_decoded_or_refused(document: Any) -> None:
     try:
-        request = json_generate.decode(json.dumps(document).encode(), MODEL, 0, 100)
+        request = json_generate.decode(json.dumps(document).encode(), MODEL, 100)
     except ServingError:
         return
     assert answerable(request)
@@ -248,10 +249,66 @@ def test_a_generate_request_is_decoded_or_refused(document: Any) -> None:
 @example(b'{"a":' * 5000)
 def test_any_bytes_are_decoded_or_refused(body: bytes) -> None:
     for attempt in (
-        lambda: json_infer.decode(body, None, MODEL, 0, 100),
-        lambda: json_generate.decode(body, MODEL, 0, 100),
+        lambda: json_infer.decode(body, None, MODEL, 100),
+        lambda: json_generate.decode(body, MODEL, 100),
     ):
         try:
             attempt()
         except ServingError:
             continue
+
+
+@pytest.mark.parametrize(
+    ("field", "what", "most"),
+    [
+        ("inputs", "inputs", MOST_TENSORS),
+        ("outputs", "requested outputs", MOST_TENSORS),
+        ("parameters", "parameters", MOST_PARAMETERS),
+    ],
+)
+def test_a_request_names_no_more_than_any_model_has(field: str, what: str, most: int) -> None:
+    names = [str(index) for index in range(most + 1)]
+    document: dict[str, Any] = {"inputs": [], field: [{"name": name} for name in names]}
+    message = pb.ModelInferRequest()
+    if field == "parameters":
+        document[field] = dict.fromkeys(names, 1)
+        for name in names:
+            message.parameters[name].int64_param = 1
+    else:
+        for name in names:
+            getattr(message, field).add(name=name)
+    said = f"model 'm' has {most + 1} {what}, more than the maximum of {most}"
+    if field != "parameters":
+        said += f"; the model has {len(getattr(MODEL, field))}$"
+    with pytest.raises(InvalidRequest, match=said):
+        json_infer.decode(json.dumps(document).encode(), None, MODEL, 100)
+    with pytest.raises(InvalidRequest, match=said):
+        grpc_infer.decode(message, MODEL)
+
+
+def test_a_hundred_thousand_outputs_are_refused_with_what_a_request_may_name() -> None:
+    outputs = [{"name": "OUTPUT"}] * 100_000
+    body = json.dumps({"inputs": [], "outputs": outputs}).encode()
+    with pytest.raises(TooLarge, match="has 100002 keys, more than the maximum of 65536; ") as told:
+        json_infer.decode(body, None, MODEL, 100)
+    assert "may name 4096 inputs and 4096 outputs" in str(told.value)
+    assert "binary form" not in str(told.value)
+
+
+def test_a_generate_request_has_no_more_parameters_either() -> None:
+    body = json.dumps(dict.fromkeys(map(str, range(MOST_PARAMETERS + 1)), 1)).encode()
+    with pytest.raises(InvalidRequest, match=f"more than the maximum of {MOST_PARAMETERS}"):
+        json_generate.decode(body, MODEL, 100)
+
+
+def test_a_long_string_among_numbers_takes_no_memory_for_each_of_them() -> None:
+    """numpy would make 40,000 elements of 160 kB each, 6.4 GB, before it is told to refuse."""
+    data = ["x" * 40_000, *[1] * 40_000]
+    entry = {"name": "F", "datatype": "FP32", "shape": [len(data)], "data": data}
+    tracemalloc.start()
+    try:
+        with pytest.raises(ServingError, match="non-number as number"):
+            json_infer.decode(json.dumps({"inputs": [entry]}).encode(), None, MODEL, 100)
+        assert tracemalloc.get_traced_memory()[1] < 50 << 20
+    finally:
+        tracemalloc.stop()

@@ -64,6 +64,43 @@ def test_users_are_added_listed_changed_and_disabled(run: Run, tmp_path: Path) -
     assert [one["name"] for one in listed] == ["ada", "bob"]
 
 
+def test_a_user_made_without_a_password_is_said_to_have_none_and_how_to_give_one(run: Run) -> None:
+    status, out, err = run("user", "add", "bob", "--role", "viewer")
+    assert (status, err) == (0, "")
+    assert out.startswith("user bob made, role viewer, without a password: bob cannot log in")
+    assert "`modelyard user change bob --password-file FILE`" in out
+    assert "password" not in json.loads(run("user", "add", "eve", "--role", "viewer", "--json")[1])
+
+
+@pytest.mark.parametrize("typed", ["", PASSWORD])
+def test_at_a_terminal_a_new_users_password_is_asked_for(
+    run: Run, tmp_path: Path, typed: str
+) -> None:
+    command = [sys.executable, "-m", "server.cli", "user", "add", "ada", "--role", "viewer"]
+    on_a_terminal = [sys.executable, "-c", "import pty, sys; pty.spawn(sys.argv[1:])", *command]
+    with subprocess.Popen(
+        on_a_terminal,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "MODELYARD_STATE_DIR": str(tmp_path / "state")},
+        cwd=tmp_path,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        screen = ""
+        for prompt in ("Password for ada (Enter for none): ", *(["Again: "] if typed else [])):
+            while not screen.endswith(prompt):
+                piece = process.stdout.read1()
+                assert piece, screen
+                screen += piece.decode()
+            process.stdin.write(f"{typed}\n".encode())
+            process.stdin.flush()
+        screen += process.stdout.read().decode()
+    assert ("without a password" in screen) == (not typed)
+    (ada,) = json.loads(run("user", "list", "--json")[1])
+    assert ada["has_password"] == bool(typed)
+
+
 def test_a_token_is_alone_on_stdout_and_works_over_the_url(
     run: Run, running: Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from admin_support import Api
+from control import loads, pending
+from control.transaction import SYSTEM
 from deployed_support import deploy
 from server import cli
 from server.commands.routes import arm, match
@@ -34,7 +36,7 @@ def run(
     return one
 
 
-def test_a_route_is_set_weighed_killed_explained_and_deleted(run: Run) -> None:
+def test_a_route_is_set_weighed_killed_explained_and_deleted(run: Run, running: Api) -> None:
     arms = ("--arm", "stable=digits:1=90", "--arm", "candidate=digits:2=10")
     made = run("route", "set", "numbers", *arms, "--unit", "header:x-user")
     assert made == (0, "numbers: stable=digits:1 90 %, candidate=digits:2 10 %\n", "")
@@ -53,13 +55,67 @@ def test_a_route_is_set_weighed_killed_explained_and_deleted(run: Run) -> None:
     assert "candidate 5 %" in run("route", "list")[1]
     said = run("route", "explain", "numbers", "--unit", "ada", "--header", "x-tester: yes")[1]
     assert said.startswith("candidate (digits version 2): the rule on the header 'x-tester'")
-    assert "all of numbers goes to stable" in run("route", "kill", "numbers")[1]
-    assert "goes to candidate" in run("route", "kill", "numbers", "candidate")[1]
+    said = run("route", "kill", "numbers")[1]
+    assert said == "all of numbers goes to stable until `modelyard route unkill`\n"
+    with running.database.change(SYSTEM) as tx:
+        rows = [("digits", 1, "READY", ""), ("digits", 2, "FAILED", "its worker died")]
+        loads.record(tx, "server1", rows)
+    said = run("route", "kill", "numbers", "candidate")[1]
+    assert said.startswith("all of numbers goes to candidate until `modelyard route unkill`; what ")
+    assert "digits version 2 is FAILED on server server1 (its worker died); " in said
     assert run("route", "unkill", "numbers")[0] == 0
     assert run("route", "set", "numbers", "--no-rules")[0] == 0
     assert json.loads(run("route", "show", "numbers", "--json")[1])["mirrors"] == []
     assert run("route", "delete", "numbers") == (0, "route numbers deleted\n", "")
     assert json.loads(run("route", "list", "--json")[1]) == []
+
+
+UNREADY = (
+    "; what answered before goes on until that is ready: digits version 2 is FAILED on server "
+    "server1 (its worker died); `modelyard {} list` says what is pending\n"
+)
+
+
+def fail_candidate(running: Api) -> None:
+    with running.database.change(SYSTEM) as tx:
+        rows = [("digits", 1, "READY", ""), ("digits", 2, "FAILED", "its worker died")]
+        loads.record(tx, "server1", rows)
+
+
+def test_a_change_that_is_not_in_force_yet_says_so(run: Run, running: Api) -> None:
+    fail_candidate(running)
+    arms = ("--arm", "stable=digits:1=90", "--arm", "candidate=digits:2=10")
+    said = run("route", "set", "numbers", *arms)[1]
+    assert said.startswith("numbers: stable=digits:1 90 %, candidate=digits:2 10 %; what ")
+    assert said.endswith(UNREADY.format("route"))
+    said = run("route", "set", "numbers", "--weight", "candidate=50")[1]
+    assert said.endswith(UNREADY.format("route"))
+    said = run("route", "kill", "numbers", "candidate")[1]
+    assert said.endswith(UNREADY.format("route"))
+    said = run("alias", "set", "digits", "next", "2")[1]
+    assert said == "digits@next is version 2" + UNREADY.format("alias")
+    assert run("alias", "set", "digits", "best", "1")[1] == "digits@best is version 1\n"
+    said = run("route", "set", "other", "--arm", "stable=digits@next=100")[1]
+    assert said.endswith(UNREADY.format("route"))
+
+
+def test_a_model_shows_what_is_pending_of_its_aliases(run: Run, running: Api) -> None:
+    assert run("alias", "set", "digits", "next", "2")[0] == 0
+    with running.database.change(SYSTEM) as tx:
+        pending.record(tx, "server1", [("alias digits@next", "not in force yet: it is loading")])
+    lines = run("model", "show", "digits")[1].splitlines()
+    (told,) = (line for line in lines if line.startswith("pending"))
+    assert told.endswith("server server1: not in force yet: it is loading")
+
+
+def test_items_of_lists_and_changes_of_weights_are_told_apart_from_versions(run: Run) -> None:
+    arms = ("--arm", "stable=digits:1=90", "--arm", "candidate=digits:2=10")
+    run("route", "set", "numbers", *arms)
+    run("route", "set", "numbers", "--weight", "candidate=50")
+    names = [line.split()[0] for line in run("model", "show", "digits")[1].splitlines()]
+    assert "versions[0].version" in names
+    (changed,) = (line for line in run("event", "list")[1].splitlines() if "route.changed" in line)
+    assert changed.endswith("weights stable 90 → 50 %, candidate 10 → 50 %")
 
 
 def test_what_cannot_be_is_said_in_a_line(run: Run) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from backends.errors import LoadFailed
 from runtime_support import make_version, save_unary
-from server.fleet.check import Checker, Completion, complete_version
+from server.fleet.check import Checker, Completion, _Child, complete_version
 
 
 def run_with(
@@ -180,6 +181,27 @@ def _varint(number: int) -> bytes:
     return bytes((*out, number))
 
 
+def test_a_check_that_takes_too_much_memory_is_a_reason_and_the_next_model_is_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """8 MB of empty nodes take 640 MB; 100 MB of them would take 8 GB."""
+    monkeypatch.setattr("server.fleet.check.MEMORY_BYTES", 128 << 20)
+    nodes = b"\x0a\x00" * 4_000_000
+    greedy = make_version(tmp_path / "greedy")
+    (greedy.path / "model.onnx").write_bytes(b"\x08\x08\x3a" + _varint(len(nodes)) + nodes)
+    honest = make_version(tmp_path / "honest")
+    save_unary(honest.path / "model.onnx")
+
+    async def use(checker: Checker) -> None:
+        with pytest.raises(
+            LoadFailed, match=r"bytes of memory, and may take \d+: 4 GiB and 8 times"
+        ):
+            await checker.complete(greedy)
+        assert (await checker.complete(honest)).backend == "onnxruntime"
+
+    run_with(Checker, use)
+
+
 def test_check_that_never_ends_is_ended_and_says_so(tmp_path: Path) -> None:
     stuck, good = make_version(tmp_path, name="stuck"), make_version(tmp_path, name="good")
     save_unary(good.path / "model.onnx")
@@ -272,5 +294,46 @@ def test_two_hundred_small_models_are_checked_by_two_children(
         await asyncio.gather(*[checker.complete(version) for version in versions])
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", noted)
-    run_with(lambda: Checker(idle_s=300.0), use)
+    run_with(lambda: Checker(idle_s=300.0, slow_s=300.0), use)
     assert 1 <= len(started) <= 2
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"\xff\xff\xff\xff",  # 4 GiB
+        b"\x05\0\0\0\xdd\x7f\xff\xff\xff",  # an array of two thousand million values
+        b"\x01\0\0\0\x80",  # nothing
+        b"\x03\0\0\0\x81\xa0\x90",  # a list
+    ],
+)
+def test_a_checker_that_answers_nonsense_is_taken_for_dead(answer: bytes) -> None:
+    code = f"import sys, time; sys.stdout.buffer.write({answer!r}); sys.stdout.flush(); input()"
+
+    async def body() -> None:
+        pipe = asyncio.subprocess.PIPE
+        child = _Child(
+            await asyncio.create_subprocess_exec(
+                sys.executable, "-S", "-c", code, stdin=pipe, stdout=pipe
+            )
+        )
+        with pytest.raises(ConnectionError):
+            await child.ask(b"")
+        assert "SIGKILL" in await child.cause_of_death()
+
+    asyncio.run(body())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it is Linux that chooses so")
+def test_a_child_is_the_first_to_go_when_memory_runs_out(tmp_path: Path) -> None:
+    version = make_version(tmp_path)
+    save_unary(version.path / "model.onnx")
+
+    async def use(checker: Checker) -> None:
+        await checker.complete(version)
+        assert scores() == ["1000\n"]
+
+    def scores() -> list[str]:
+        return [Path(f"/proc/{child}/oom_score_adj").read_text() for child in children()]
+
+    run_with(Checker, use)

@@ -95,11 +95,20 @@ async def test_unloading_an_unknown_model_is_not_an_error(tmp_path: Path) -> Non
     [
         ("", InvalidRequest, "^Model name cannot be empty. Please enter a valid name to deploy.$"),
         (
+            " \t",
+            InvalidRequest,
+            "^Model name cannot be empty. Please enter a valid name to deploy.$",
+        ),
+        (
             "../x",
             InvalidRequest,
             "^invalid model name '../x', model name must not contain path traversal characters$",
         ),
-        ("nobody", Internal, "^failed to load 'nobody', no such model in the repository "),
+        (
+            "nobody",
+            Internal,
+            "^failed to load 'nobody', failed to poll from model repository: no such model",
+        ),
     ],
 )
 async def test_explicit_load_of_nothing_says_so(

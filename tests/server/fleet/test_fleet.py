@@ -67,7 +67,9 @@ async def test_a_version_still_loading_is_not_ready(tmp_path: Path) -> None:
     async with fleet_over(tmp_path, start=False) as fleet:
         starting = asyncio.create_task(fleet.start(scan((tmp_path,))))
         await eventually(lambda: states(fleet) == {1: State.LOADING})
-        with pytest.raises(NotReady, match=r"'m' version 1 is not at ready state$"):
+        with pytest.raises(
+            NotReady, match=r"'m' version 1 is not at ready state: version 1 is loading$"
+        ):
             fleet.get("m", 1)
         assert not fleet.ready()
         await starting
@@ -166,13 +168,16 @@ async def test_instances_are_resized_in_place(tmp_path: Path) -> None:
         served = fleet.get("m", 1)
         await submit(served).one()
         first = served.instances
+        (group,) = served.version.config.instance_group
+        assert (group.name, group.kind, group.count) == ("m", group.KIND_CPU, len(first))
         write_config(tmp_path, "instance_group { kind: KIND_CPU count: 5 }")
         await look_again(fleet, tmp_path)
         assert fleet.get("m", 1) is served
         assert len(served.instances) == 5
         assert set(first) < set(served.instances)
         assert served.counters.success == 1
-        assert served.version.config.instance_group[0].count == 5
+        (group,) = served.version.config.instance_group
+        assert (group.name, group.kind, group.count) == ("m_0", group.KIND_CPU, 5)
         await submit(served).one()
         write_config(tmp_path, "instance_group { kind: KIND_CPU count: 2 }")
         await look_again(fleet, tmp_path)
@@ -257,7 +262,7 @@ async def test_a_removed_model_leaves_nothing_behind(tmp_path: Path) -> None:
         folder.rmdir()
         await look_again(fleet, tmp_path)
         await eventually(lambda: not fleet.rows())
-        with pytest.raises(UnknownModel, match="'m' is not found"):
+        with pytest.raises(UnknownModel, match="'m' has no available versions"):
             fleet.get("m", None)
 
 

@@ -12,7 +12,7 @@ from server_support import ROOT
 @pytest.mark.slow
 def test_no_request_fails_while_versions_come_and_go_under_load() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.reload", "--seconds", "32"],
+        [sys.executable, "-m", "benchmarks.reload", "--seconds", "16"],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -19,7 +19,7 @@ from server_support import Server, running, write_identity
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     root = tmp_path_factory.mktemp("models")
     write_identity(root, "m", 1)
-    with running(root, model_control_mode="explicit") as made:
+    with running(root, model_control_mode="explicit", allow_code_in_load_requests="true") as made:
         yield made
 
 

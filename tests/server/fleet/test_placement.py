@@ -10,18 +10,25 @@ from backends.registry import RUNTIMES
 from backends.seam import Device
 from repository.model import ModelConfig
 from server.fleet.loading import difference
-from server.fleet.placement import Placement, describe, place, visible_gpus
+from server.fleet.placement import Placement, describe, place, resolve, visible_gpus
 
 
 def placed(
     backend: str, groups: str = "", cores: int = 4, gpus: tuple[int, ...] = ()
 ) -> list[tuple[str, int, int, int]]:
     """(kind, index, threads, instances) of each placement."""
-    config = text_format.Parse(f'name: "m" backend: "{backend}" {groups}', ModelConfig())
+    resolved = resolved_of(backend, groups, cores, gpus)
     return [
-        (device.kind, device.index, device.threads, instances)
-        for device, instances in place(config, RUNTIMES[backend], cores, gpus)
+        (device.kind, device.index, device.threads, len(names))
+        for device, names in place(resolved, cores)
     ]
+
+
+def resolved_of(
+    backend: str, groups: str = "", cores: int = 4, gpus: tuple[int, ...] = ()
+) -> ModelConfig:
+    config = text_format.Parse(f'name: "m" backend: "{backend}" {groups}', ModelConfig())
+    return resolve(config, RUNTIMES[backend], cores, gpus)
 
 
 def test_unset_gives_a_per_core_runtime_one_thread_on_every_core() -> None:
@@ -91,8 +98,55 @@ def test_instances_are_described_for_people() -> None:
     assert describe([one, one, wide, gpu]) == "2 × cpu, 1 × cpu (4 threads), 1 × cuda:1"
 
 
+def test_groups_are_filled_in_as_triton_does() -> None:
+    def shown(groups: str, gpus: tuple[int, ...] = (), backend: str = "onnxruntime") -> list[str]:
+        found = resolved_of(backend, groups, 4, gpus).instance_group
+        return [
+            f"{one.name} {one.Kind.Name(one.kind)} {one.count} {list(one.gpus)}" for one in found
+        ]
+
+    assert shown("") == ["m KIND_CPU 4 []"]
+    assert shown("", (0, 1)) == ["m KIND_GPU 1 [0, 1]"]
+    assert shown("", (0, 1), "python") == ["m KIND_CPU 1 []"]
+    two = 'instance_group { name: "mine" kind: KIND_MODEL } instance_group { count: 2 }'
+    assert shown(two) == ["mine KIND_MODEL 1 []", "m_1 KIND_CPU 2 []"]
+    assert shown(two, (0, 1)) == ["mine KIND_MODEL 1 []", "m_1 KIND_GPU 2 [0, 1]"]
+    passive = "instance_group { passive: true kind: KIND_GPU gpus: 7 }"
+    assert shown(passive) == ["m_0 KIND_GPU 1 [7]", "m KIND_CPU 4 []"]
+
+
+def test_instances_are_named_after_their_group_and_no_name_is_given_twice() -> None:
+    def names(groups: str, gpus: tuple[int, ...] = ()) -> list[str]:
+        placements = place(resolved_of("onnxruntime", groups, 2, gpus), 2)
+        return [name for placement in placements for name in placement.names]
+
+    assert names("") == ["m_0", "m_1"]
+    two = "instance_group { count: 2 kind: KIND_CPU } instance_group { count: 1 kind: KIND_CPU }"
+    assert names(two) == ["m_0_0", "m_0_1", "m_1_0"]
+    assert names("instance_group { count: 2 }", (0, 1)) == ["m_0_0", "m_0_1", "m_0_2", "m_0_3"]
+    assert names(2 * 'instance_group { name: "a" kind: KIND_CPU }') == ["a_0", "a_1"]
+
+
+NARROW, WIDE = Device("cpu", 0, 1), Device("cpu", 0, 2)
+
+
 def test_a_resize_keeps_what_fits_and_adds_what_is_missing() -> None:
-    narrow, wide = Device("cpu", 0, 1), Device("cpu", 0, 2)
-    assert difference([Placement(narrow, 3)], [narrow, narrow]) == ([0, 1], [Placement(narrow, 1)])
-    assert difference([Placement(narrow, 1)], [narrow, narrow]) == ([0], [])
-    assert difference([Placement(wide, 1)], [narrow]) == ([], [Placement(wide, 1)])
+    def resized(
+        device: Device, wanted: str, present: str, ready: list[bool] | None = None
+    ) -> tuple[list[int], list[Placement]]:
+        placement = Placement(device, tuple(wanted.split()))
+        names = present.split()
+        return difference([placement], [NARROW] * len(names), names, ready or [])
+
+    assert resized(NARROW, "a b c", "a b") == ([0, 1], [Placement(NARROW, ("c",))])
+    assert resized(NARROW, "a", "a b") == ([0], [])
+    assert resized(NARROW, "a", "a b", [False, True]) == ([1], [])
+    assert resized(WIDE, "a b", "a") == ([0], [Placement(WIDE, ("b",))])
+    assert resized(NARROW, "a b c", "b") == ([0], [Placement(NARROW, ("a", "c"))])
+    assert resized(NARROW, "g_0 g_1", "m_0") == ([0], [Placement(NARROW, ("g_0",))])
+
+
+def test_a_resize_gives_no_name_twice_when_an_instance_passes_to_another_group() -> None:
+    wanted = [Placement(NARROW, ("a_0", "a_1")), Placement(NARROW, ("b_0", "b_1"))]
+    keep, missing = difference(wanted, [NARROW, NARROW], ["b_0", "b_1"])
+    assert (keep, missing) == ([0, 1], [Placement(NARROW, ("a_0", "a_1"))])

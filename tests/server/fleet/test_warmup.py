@@ -44,7 +44,7 @@ def warmed(
     text = identity_config("m", extra=f"model_warmup {{ {sample} }}")
     config = text_format.Parse(text.replace("TYPE_FP32", kind, 2), ModelConfig())
     version = ModelVersion("m", 1, folder, folder / "1", config, "")
-    (inner,) = load(version, Device("cpu", 0, 1), 1).instances
+    (inner,) = load(version, Device("cpu", 0, 1), ["m_0"]).instances
     instance = Recorded(inner, error)
     try:
         warm(version, compile_signature(config, 1), instance)
@@ -96,6 +96,10 @@ def test_a_file_is_read_from_the_models_warmup_folder(tmp_path: Path) -> None:
         (sample("data_type: TYPE_FP32 dims: 4 dims: 4 zero_data: true"), r"dims \[4, 4\]"),
         (sample('data_type: TYPE_FP32 dims: 2 input_data_file: "gone"'), "cannot read .*'gone'"),
         (sample('data_type: TYPE_FP32 dims: 2 input_data_file: "../x"'), "outside the model"),
+        (
+            sample("data_type: TYPE_FP32 dims: 134217728 zero_data: true", "batch_size: 3"),
+            "batch_size 3 with rows of 536870912 bytes",
+        ),
         ('name: "w"', r"lacks required input\(s\) \['INPUT0'\]"),
         ('name: "w" inputs { key: "X" value { dims: 1 } }', "has input 'X'"),
     ],
@@ -105,6 +109,12 @@ def test_a_sample_that_does_not_fit_fails_the_load_and_says_why(
 ) -> None:
     with pytest.raises(LoadFailed, match=f"model 'm' version 1: warmup sample 'w'.*{text}"):
         warmed(tmp_path, given)
+
+
+def test_made_up_strings_count_as_the_objects_they_become(tmp_path: Path) -> None:
+    given = sample("data_type: TYPE_STRING dims: 100000000 zero_data: true")
+    with pytest.raises(LoadFailed, match=r"dims \[100000000\].* at most 1073741824 bytes"):
+        warmed(tmp_path, given, kind="TYPE_STRING")
 
 
 def test_a_file_of_the_wrong_size_fails_the_load(tmp_path: Path) -> None:

@@ -166,8 +166,9 @@ def test_repository_control_is_refused_with_its_reason(channel):
 
 
 def test_what_is_not_offered_is_unimplemented(triton):
+    assert not triton.get_system_shared_memory_status().regions
     with pytest.raises(InferenceServerException, match="UNIMPLEMENTED"):
-        triton.get_system_shared_memory_status()
+        triton.register_system_shared_memory("mine", "/mine", 64)
 
 
 def _tensor(name="INPUT0", datatype="FP32", shape=(1, 16)):
@@ -391,27 +392,24 @@ def test_a_stream_that_is_cancelled_cancels_its_requests(door, channel):
     door.wait_for(lambda: door.served("slow").scheduler.inflight() == 0, "nothing in flight")
 
 
-def test_health_reports_readiness(door, channel):
-    health = health_pb2_grpc.HealthStub(channel)
+def test_health_reports_readiness():
     kind = health_pb2.HealthCheckResponse
-    for service in ("", "inference.GRPCInferenceService"):
-        asked = health_pb2.HealthCheckRequest(service=service)
-        assert health.Check(asked).status == kind.SERVING
-    unknown = health_pb2.HealthCheckRequest(service="nobody")
-    assert refusal(lambda: health.Check(unknown))[0] == "NOT_FOUND"
-    assert next(iter(health.Watch(unknown))).status == kind.SERVICE_UNKNOWN
-    watch = health.Watch(health_pb2.HealthCheckRequest())
-    assert next(watch).status == kind.SERVING
-    door.on_loop(lambda: setattr(door.dataplane, "stopping", True))
-    try:
+    with open_door() as door, grpc.insecure_channel(door.url) as channel:
+        health = health_pb2_grpc.HealthStub(channel)
+        for service in ("", "inference.GRPCInferenceService"):
+            asked = health_pb2.HealthCheckRequest(service=service)
+            assert health.Check(asked).status == kind.SERVING
+        unknown = health_pb2.HealthCheckRequest(service="nobody")
+        assert refusal(lambda: health.Check(unknown))[0] == "NOT_FOUND"
+        assert next(iter(health.Watch(unknown))).status == kind.SERVICE_UNKNOWN
+        watch = health.Watch(health_pb2.HealthCheckRequest())
+        assert next(watch).status == kind.SERVING
+        door.on_loop(door.dataplane.lifecycle.begin_stopping)
         assert next(watch).status == kind.NOT_SERVING
         assert health.Check(health_pb2.HealthCheckRequest()).status == kind.NOT_SERVING
         stub = services.GRPCInferenceServiceStub(channel)
         assert refusal(lambda: stub.ModelInfer(identity()))[0] == "UNAVAILABLE"
-    finally:
-        door.on_loop(lambda: setattr(door.dataplane, "stopping", False))
-    assert next(watch).status == kind.SERVING
-    watch.cancel()
+        watch.cancel()
 
 
 def test_stopping_answers_what_is_in_flight_and_ends_idle_streams():

@@ -19,8 +19,8 @@ SIGNATURE = compile_signature(CONFIG, 3)
 FLOATS = np.arange(40, dtype=np.float32)
 
 
-def asked(message, signature, arrived_ns=0):
-    return decode(message, signature, arrived_ns).request
+def asked(message, signature):
+    return decode(message, signature)
 
 
 def message(array=FLOATS, rows=2, **rest):
@@ -34,7 +34,7 @@ def message(array=FLOATS, rows=2, **rest):
 def learned(first: bytes) -> Heads:
     heads = Heads()
     parsed = pb.ModelInferRequest.FromString(first)
-    heads.learn(first, parsed, asked(parsed, SIGNATURE, 0), SIGNATURE)
+    heads.learn(first, parsed, asked(parsed, SIGNATURE), SIGNATURE)
     return heads
 
 
@@ -46,10 +46,10 @@ def test_a_message_with_a_known_head_becomes_what_decode_would_make_of_it():
     head = heads.find(data)
     assert head is not None
     assert (head.model, head.version, head.signature) == ("m", "3", SIGNATURE)
-    known, decoded = head.request(data, 7), asked(again, SIGNATURE, 7)
+    known, decoded = head.body(data), asked(again, SIGNATURE)
     np.testing.assert_array_equal(known.inputs["X"], decoded.inputs["X"])
     assert not known.inputs["X"].flags.writeable
-    for field in ("model", "version", "rows", "shape_key", "arrived_ns", "id", "wanted"):
+    for field in ("rows", "shape_key", "id", "wanted", "form"):
         assert getattr(known, field) == getattr(decoded, field), field
     assert known.parameters == decoded.parameters == {}
 
@@ -91,6 +91,6 @@ def test_heads_are_bounded():
     for size in range(1, MAX_HEADS + 10):
         one = message(np.zeros(size, np.float32), rows=1)
         data = one.SerializeToString()
-        heads.learn(data, one, asked(one, SIGNATURE, 0), SIGNATURE)
+        heads.learn(data, one, asked(one, SIGNATURE), SIGNATURE)
         assert heads.find(data) is not None
     assert heads.find(message(np.zeros(1, np.float32), rows=1).SerializeToString()) is None

@@ -13,7 +13,8 @@ import grpc.aio
 import pytest
 
 from http2_support import LOOPS, Served, serving
-from server.http2 import opening
+from server.http2 import opening, session
+from server.http2.limits import unbounded
 from server.http2.messages import INFLATED_BYTES
 
 UNBOUND = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
@@ -80,6 +81,15 @@ def test_a_thousand_calls_at_once_on_one_channel(server, channel):
     server.wait_for(lambda: len(server.waiting) == 200, "the others")
     server.answer_waiting()
     assert {call.result() for call in calls} == {b"waited"}
+
+
+def test_a_client_that_gives_back_each_message_by_itself_is_no_flood(server, monkeypatch):
+    monkeypatch.setattr(session, "IDLE_FRAMES", (100, 0))
+    small = [b"%d" % number for number in range(1000)]
+    with grpc.insecure_channel(server.url) as channel:
+        echo, talk = channel.unary_unary("/t/Echo"), channel.stream_stream("/t/Talk")
+        assert [echo(one, timeout=60) for one in small] == small
+        assert list(talk(iter(small), timeout=60)) == small
 
 
 def test_the_asyncio_client_is_served_too(server):
@@ -236,7 +246,7 @@ def wait_inside(server: Served, path: str) -> None:
 
 
 def test_messages_over_the_limit_are_refused_both_ways():
-    with serving(limit=1000) as server, grpc.insecure_channel(server.url) as channel:
+    with serving(limits=unbounded(1000)) as server, grpc.insecure_channel(server.url) as channel:
         echo, talk = channel.unary_unary("/t/Echo"), channel.stream_stream("/t/Talk")
         too_large = ("RESOURCE_EXHAUSTED", "Received message larger than max (1001 vs. 1000)")
         assert refusal(lambda: echo(b"x" * 1001, timeout=60)) == too_large

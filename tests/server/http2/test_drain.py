@@ -58,6 +58,25 @@ def test_a_client_that_answers_no_ping_is_drained_all_the_same():
         assert not stopping.is_alive()
 
 
+@pytest.mark.parametrize("loop", LOOPS)
+def test_the_last_frames_are_written_once_and_nothing_after_the_end(loop):
+    """The window opens for the last answer while the listener stops: END_STREAM closes."""
+    with serving(loop) as server, Raw(server.port, initial_window_size=0) as raw:
+        raw.send(ask(1), data(1, message(b"x" * 1000)))
+        raw.ping()
+        stopping = stop(server, 600.0)
+        _, ping = raw.next(frames.PING)
+        raw.send(frame(frames.PING, frames.ACK, 0, ping))
+        assert goaway(raw) == (1, Code.NO_ERROR)
+        raw.send(frames.window_update(1, 5000))
+        assert raw.next(frames.DATA, 1)[1] == message(b"x" * 1000)
+        assert raw.status(1) == 0
+        while not raw.closed:
+            raw._read()
+        assert raw._seen == []
+        stopping.join(60)
+
+
 def test_what_is_not_answered_in_time_is_cut_off():
     with serving() as server, grpc.insecure_channel(server.url) as channel:
         calls = [channel.unary_unary(path).future(b"x") for path in ("/t/Wait", "/t/Sleep")]

@@ -5,10 +5,11 @@ from contextlib import suppress
 
 import pytest
 
-from http2_support import LOOPS, Raw, ask, data, message, serving, to, works
+from http2_support import LIMIT, LOOPS, Raw, ask, data, message, serving, to, works
 from server.http2 import frames
 from server.http2.conversation import HELD_BYTES
 from server.http2.frames import window_update
+from server.http2.limits import unbounded
 from server.http2.sender import ROOM_BYTES
 from server.http2.session import CONNECTION_WINDOW
 from server.http2.stream import STREAM_WINDOW
@@ -48,7 +49,10 @@ STALL_S = 0.5
 
 @pytest.mark.parametrize("loop", LOOPS)
 def test_a_client_that_takes_none_of_its_answer_is_cut_off(loop):
-    with serving(loop, stall_s=STALL_S) as server, Raw(server.port, **ROOMY) as raw:
+    with (
+        serving(loop, limits=unbounded(LIMIT)._replace(send_timeout_s=STALL_S)) as server,
+        Raw(server.port, **ROOMY) as raw,
+    ):
         raw.send(window_update(0, frames.MAX_WINDOW - frames.DEFAULT_WINDOW))
         raw.send(ask(1, to("/t/Pour")), data(1, message(b"%d" % BIG)))
         drink(raw, 1, 1)
@@ -63,7 +67,10 @@ def test_a_client_that_takes_its_answer_slowly_is_waited_for():
 
 def outlives_the_patience() -> bool:
     """Whether a slow client is there after three times as long as one may take nothing."""
-    with serving(stall_s=STALL_S) as server, Raw(server.port, **ROOMY) as raw:
+    with (
+        serving(limits=unbounded(LIMIT)._replace(send_timeout_s=STALL_S)) as server,
+        Raw(server.port, **ROOMY) as raw,
+    ):
         raw.send(window_update(0, frames.MAX_WINDOW - frames.DEFAULT_WINDOW))
         raw.send(ask(1, to("/t/Pour")), data(1, message(b"%d" % BIG)))
         deadline = time.monotonic() + 3 * STALL_S

@@ -25,6 +25,13 @@ def test_metadata_keeps_its_order_and_binary_values_are_decoded():
     )
 
 
+def test_spaces_around_values_are_no_part_of_them():
+    fields = ((b"k", b" a b\t "), (b"b-bin", b" AAE , AA== "), (b"grpc-timeout", b" 1S"))
+    head = read_head((*POST, *fields))
+    assert head.metadata == (("k", "a b"), ("b-bin", b"\0\1"), ("b-bin", b"\0"))
+    assert head.timeout_s == 1.0
+
+
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [("2H", 7200), ("1M", 60), ("3S", 3), ("250m", 0.25), ("5u", 5e-6), ("99999999n", 0.099999999)],
@@ -41,6 +48,7 @@ FAULTS = {
         "UNIMPLEMENTED",
         "takes identity, deflate, gzip",
     ),
+    "metadata of very many values": ((b"b-bin", b"," * 16_000), "INTERNAL", "more than 100 values"),
     "metadata that is no base64": ((b"b-bin", b"A?"), "INTERNAL", "'b-bin' is no base64"),
 }
 
@@ -77,7 +85,7 @@ MALFORMED = {
     "a connection header": (*POST, (b"connection", b"close")),
     "te other than trailers": changed(b"te", b"gzip"),
     "a line break in a value": (*POST, (b"k", b"a\r\nb")),
-    "a value that begins with a space": (*POST, (b"k", b" a")),
+    "a path that begins with a space": changed(b":path", b" /t/Echo"),
     "a content-length of words": (*POST, (b"content-length", b"many")),
 }
 

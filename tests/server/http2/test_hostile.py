@@ -336,3 +336,13 @@ def settings_s(server, streams: int) -> float:
             took_s.append(server.on_loop(time.thread_time) - began_s)
         assert works(raw, 2 * streams + 1)
     return min(took_s)
+
+
+def test_many_answers_do_not_pay_for_a_flood(server, neighbour):
+    with Raw(server.port) as raw:
+        for first in range(1, 10_001, 200):
+            numbers = range(first, first + 200, 2)
+            raw.send(*(ask(number) + data(number, message(b"x")) for number in numbers))
+            raw.ping()
+        raw.send(frame(frames.PING, 0, 0, b"eight...") * 26_000)
+        assert raw.goaway() == Code.ENHANCE_YOUR_CALM

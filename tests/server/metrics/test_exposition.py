@@ -5,10 +5,15 @@ import re
 from pathlib import Path
 from types import SimpleNamespace
 
+from google.protobuf import text_format
+
 from control.desired import Mirror
 from grpc_support import IDENTITY, Shelf, put
+from repository.model import ModelConfig
 from routing_support import halves
-from schedulers.counters import TokenCounters
+from schedulers.cache import ResponseCache
+from schedulers.cached import CachedScheduler
+from schedulers.counters import TokenCounters, counters_of
 from schedulers.reply import Reply
 from schedulers.request import InferRequest
 from server.metrics.exposition import METRICS, MetricsApp, render
@@ -61,8 +66,19 @@ def count_some(served):
     counters.tokens.first_token.add(2_000_000)
 
 
+def cached(served):
+    served.scheduler = CachedScheduler(served.scheduler, ResponseCache(1 << 20), served.counters)
+
+
+BUCKETS = """model_metrics { metric_control [
+    { metric_identifier { family: "nv_inference_first_response_histogram_ms" }
+      histogram_options { buckets: [ 100.5, 1500 ] } },
+    { metric_identifier { family: "nv_anything_else" } histogram_options { buckets: [ 1 ] } }
+] }"""
+
+
 def test_every_line_is_prometheus_text_and_every_metric_of_the_table_is_there():
-    lines = rendered(count_some).splitlines()
+    lines = rendered(lambda served: (cached(served), count_some(served))).splitlines()
     for line in lines:
         assert line.startswith(("# HELP ", "# TYPE ")) or LINE.fullmatch(line), line
     for metric in METRICS:
@@ -99,7 +115,29 @@ def test_arms_of_routes_are_counted_and_copies_that_were_dropped() -> None:
 def test_all_four_failure_reasons_exist_from_the_start():
     text = rendered()
     for reason in ("REJECTED", "CANCELED", "BACKEND", "OTHER"):
-        assert f'model="identity",version="1",reason="{reason}"}} 0\n' in text
+        labels = f'model="identity",reason="{reason}",version="1"'
+        assert f"nv_inference_request_failure{{{labels}}} 0\n" in text
+
+
+def test_only_versions_with_a_response_cache_have_series_of_it():
+    assert "nv_cache_" not in rendered()
+    assert 'nv_cache_num_hits_per_model{model="identity",version="1"} 0\n' in rendered(cached)
+
+
+def test_model_metrics_choose_the_buckets_of_tritons_histogram_and_of_no_other():
+    def count(served):
+        config = text_format.Parse(BUCKETS, ModelConfig())
+        served.counters.request_histogram = counters_of(config).request_histogram
+        for duration_ms in (50, 150, 1_500, 60_000):
+            served.counters.request_histogram.add(duration_ms * 1_000_000)
+
+    text = rendered(count)
+    name = "nv_inference_first_response_histogram_ms"
+    label = 'model="identity",version="1"'
+    found = re.findall(rf'{name}_bucket{{{label},le="([^"]+)"}} (\d+)', text)
+    assert found == [("100.5", "1"), ("1500", "3"), ("+Inf", "4")]
+    assert f"{name}_count{{{label}}} 4\n" in text
+    assert f'modelyard_request_duration_seconds_bucket{{{label},le="0.05"}} 1\n' in text
 
 
 def test_histogram_buckets_are_cumulative_and_end_with_the_count():
@@ -118,7 +156,7 @@ def test_histogram_buckets_are_cumulative_and_end_with_the_count():
 def test_metric_tags_are_labels_with_an_underscore_and_escaped_values():
     tag = 'metric_tags { key: "te-am" value: "a\\"b\\\\c\\nd" }'
     text = rendered(text=IDENTITY + tag)
-    assert r'{model="identity",version="1",_te_am="a\"b\\c\nd"} 0' in text
+    assert r'{_te_am="a\"b\\c\nd",model="identity",version="1"} 0' in text
 
 
 def test_event_loop_stalls_are_gauges():

@@ -21,9 +21,9 @@ ALL_VERSIONS = CONFIG + "version_policy { all {} }\n"
 GREEDY: dict[str, Any] = {"prompt": "Once", "temperature": 0, "max_tokens": 6}
 
 
-def grant(token: str, *scopes: str, **terms: Any) -> Grant:
+def grant(token: str, *scopes: str, role: str = "viewer", **terms: Any) -> Grant:
     digest = hashlib.sha256(token.encode()).hexdigest()
-    return Grant(digest, token, f"token:{token}", "viewer", scopes, **terms)
+    return Grant(digest, token, f"token:{token}", role, scopes, **terms)
 
 
 GRANTS = (
@@ -32,6 +32,8 @@ GRANTS = (
     grant("chatters", "infer:chat"),
     grant("others", "infer:other"),
     grant("readers", "read"),
+    grant("urgent", "infer:*", "priority:-5", role="operator"),
+    grant("assumed", "infer:*", "priority:-5"),
     grant("hasty", "infer:*", rate_per_s=0.001, burst=1),
     grant("late", "infer:*", expires=1.0),
 )
@@ -90,6 +92,27 @@ def test_nobody_passes_without_a_token(server: Server, known: Known) -> None:
         with pytest.raises(openai.AuthenticationError) as caught:
             said(known(token), "talker")
         assert caught.value.response.headers["WWW-Authenticate"].startswith("Bearer")
+
+
+@pytest.mark.parametrize(
+    ("token", "allowed", "refused"),
+    [("everything", 0, -1), ("assumed", 0, -1), ("urgent", -5, -6)],
+)
+def test_nobody_passes_by_the_others_without_a_scope_for_it(
+    known: Known, token: str, allowed: int, refused: int
+) -> None:
+    for priority in (allowed, 7):
+        assert said(known(token), "talker", extra_body={"priority": priority})
+    messages: Any = [{"role": "user", "content": "x"}]
+    for ask in (
+        lambda: said(known(token), "talker", extra_body={"priority": refused}),
+        lambda: known(token).chat.completions.create(
+            model="talker", messages=messages, extra_body={"priority": refused}
+        ),
+    ):
+        with pytest.raises(openai.PermissionDeniedError, match=f"priority is {refused}") as caught:
+            ask()
+        assert caught.value.code == "permission_denied"
 
 
 def test_a_scope_names_the_models_that_may_be_asked(known: Known) -> None:
@@ -186,17 +209,20 @@ def test_what_is_asked_over_a_route_is_counted_for_its_arms(server: Server, know
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_an_answer_is_traced_from_its_queue_to_its_end(
+def test_an_answer_over_a_route_is_traced_to_its_end_under_the_version_that_answered(
     server: Server, known: Known, stream: bool
 ) -> None:
     traces = next(one for one in server.command if "triton,file=" in one).rpartition("file=")[2]
     name = f"traced-{stream}"
-    answer = known("talkers").completions.create(
-        model="talker", **GREEDY, stream=stream, extra_headers={"X-Request-Id": name}
+    raw = known("chatters").completions.with_raw_response.create(
+        model="chat", **GREEDY, stream=stream, extra_headers={"X-Request-Id": name}
     )
     if stream:
-        list(answer)
+        list(raw.parse())
     server.wait_for(lambda: f'"{name}"' in Path(traces).read_text(), "the trace")
     text = Path(traces).read_text()
+    version = raw.headers[HEADER_NAME].partition(";")[0].rpartition("@")[2]
+    begun = text[: text.index(f'"{name}"')].rpartition('"model_name"')[2]
+    assert begun.replace(" ", "").startswith(f':"talker","model_version":{version},')
     for point in ("QUEUE_START", "INFER_RESPONSE_COMPLETE", "REQUEST_END"):
         assert point in text

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
+from backends.llm.control_text import ControlText
 from backends.llm.tokeniser import Tokeniser
 from grpc_support import Shelf, put
 from openai_support import tokenizer, tokens_of
@@ -20,8 +21,7 @@ from server.errors import NotReady
 from server.openai.caller import Caller
 from server.openai.door import OpenAI
 from server.openai.texts import refuse_beyond_context
-from server.rest.envelope import PLAIN_ENVELOPE
-from server.rest.infer import Limits
+from server.rest.endpoint import Limits
 from server.rest.openai_errors import BadField
 from server_support import identity_config
 
@@ -34,7 +34,8 @@ def language(context: int = 64) -> Language:
         return read(tokeniser, asked)
 
     remote = EngineTokeniser()
-    remote.connect(ask, tokeniser.table(264))
+    control_text = ControlText(tokeniser.specials, tokeniser.markers)
+    remote.connect(ask, tokeniser.table(264), control_text)
     return Language(remote, None, context, 264, (2,))
 
 
@@ -56,7 +57,10 @@ def made(work: Callable[[OpenAI, Any, Any], Awaitable[Any]]) -> Any:
     return asyncio.run(run())
 
 
-CALLER = Caller(None, "r", "talker", {}, [], PLAIN_ENVELOPE, 0, 0)
+def caller(request: Request) -> Caller:
+    made = Caller(request, 0)
+    made.read(b'{"model": "talker"}', 10)
+    return made
 
 
 def test_a_text_is_read_again_for_the_version_that_answers() -> None:
@@ -68,7 +72,7 @@ def test_a_text_is_read_again_for_the_version_that_answers() -> None:
             served.language = newer
             return f"made {len(seen)}"
 
-        found, text = await door._made(request, CALLER, find_first(door, request), make)
+        found, text = await door._made(caller(request), find_first(door, request), make)
         assert (found.language, text, len(seen)) == (newer, "made 2", 2)
 
     made(work)
@@ -80,7 +84,7 @@ def test_versions_that_never_stand_still_are_not_ready() -> None:
             served.language = language()
 
         with pytest.raises(NotReady, match="change faster than they can be asked"):
-            await door._made(request, CALLER, find_first(door, request), make)
+            await door._made(caller(request), find_first(door, request), make)
 
     made(work)
 
@@ -88,7 +92,7 @@ def test_versions_that_never_stand_still_are_not_ready() -> None:
 def find_first(door: OpenAI, request: Request) -> Any:
     from server.openai.caller import find
 
-    return find(door._dataplane, request, CALLER)
+    return find(door._dataplane, caller(request))
 
 
 def test_a_version_that_ends_while_it_reads_is_asked_no_more_where_another_has_taken_over() -> None:
@@ -101,7 +105,7 @@ def test_a_version_that_ends_while_it_reads_is_asked_no_more_where_another_has_t
                 raise ShutDown("gone")
             return "made"
 
-        found, text = await door._made(request, CALLER, find_first(door, request), make)
+        found, text = await door._made(caller(request), find_first(door, request), make)
         assert (found.language, text) == (newer, "made")
 
     made(work)
@@ -113,7 +117,7 @@ def test_a_version_that_ends_without_another_is_told_as_it_is() -> None:
             raise ShutDown("gone")
 
         with pytest.raises(ShutDown, match="gone"):
-            await door._made(request, CALLER, find_first(door, request), make)
+            await door._made(caller(request), find_first(door, request), make)
 
     made(work)
 

@@ -53,7 +53,7 @@ def connect(server: Server) -> socket.socket:
 
 
 def post(content: bytes, *headers: str, path: str = "/v2/models/echo/infer") -> bytes:
-    lines = [f"POST {path} HTTP/1.1", "Host: x", *headers]
+    lines = [f"POST {path} HTTP/1.1", "Host: localhost", *headers]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + content
 
 
@@ -226,7 +226,7 @@ def test_a_body_over_the_limit_is_refused_by_size_and_the_connection_goes_on(
 def test_pipelined_requests_are_answered_in_order(server: Server) -> None:
     length = f"Content-Length: {len(body())}"
     first = post(body(), length, path="/v2/models/slow/infer")
-    other = b"GET /v2/models/echo HTTP/1.1\r\nHost: x\r\n\r\n"
+    other = b"GET /v2/models/echo HTTP/1.1\r\nHost: localhost\r\n\r\n"
     last = post(body(), length)
     with connect(server) as connection:
         connection.sendall(first + other + last + last)
@@ -313,7 +313,7 @@ def test_the_index_lists_models_in_order(server: Server) -> None:
     assert names == sorted(names)
 
 
-WHOLE_URL = "http://somewhere:80/v2/models/echo/infer?a=b"
+WHOLE_URL = "http://localhost:80/v2/models/echo/infer?a=b"
 
 
 @pytest.mark.parametrize(

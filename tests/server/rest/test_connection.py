@@ -36,7 +36,9 @@ def test_a_client_is_waited_for_while_it_sends_too_little() -> None:
 def test_a_client_is_waited_for_while_it_takes_nothing() -> None:
     assert same_wait(look(unsent=100), look(unsent=100), 60)
     assert same_wait(look(unsent=100), look(unsent=150), 60)
-    assert not same_wait(look(unsent=100), look(unsent=99), 60)
+    assert same_wait(look(unsent=10**6), look(unsent=10**6 - 60_000), 60)
+    assert not same_wait(look(unsent=10**6), look(unsent=10**6 - 62_000), 60)
+    assert not same_wait(look(unsent=100), look(unsent=99)._replace(writing=True), 60)
     assert not same_wait(look(), look(unsent=100), 60)
 
 
@@ -92,7 +94,7 @@ def answer(line: socket.socket) -> tuple[int, bytes]:
 
 
 def post(content: bytes, *lines: str, path: str = INFER) -> bytes:
-    head = "\r\n".join([f"POST {path} HTTP/1.1", "Host: x", *lines])
+    head = "\r\n".join([f"POST {path} HTTP/1.1", "Host: localhost", *lines])
     return f"{head}\r\nContent-Length: {len(content)}\r\n\r\n".encode() + content
 
 
@@ -208,6 +210,20 @@ def test_chunks_are_counted(line: socket.socket, path: str) -> None:
     )
 
 
+def test_the_chunk_that_ends_a_body_is_none_of_it(line: socket.socket) -> None:
+    """A body of exactly as many chunks as are allowed, then another request on the connection."""
+    body = infer_body(100)
+    cut = [body[:-99], *(body[index : index + 1] for index in range(len(body) - 99, len(body)))]
+    chunks = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in cut) + b"0\r\n\r\n"
+    chunked = post(b"", "Transfer-Encoding: chunked").replace(b"Content-Length: 0\r\n", b"")
+    assert len(cut) == 100
+    line.sendall(chunked + chunks + post(body, "Connection: close"))
+    text = b""
+    while part := line.recv(65536):
+        text += part
+    assert text.count(b"HTTP/1.1 200 OK") == 2
+
+
 def test_a_chunked_body_within_the_limit_is_taken(line: socket.socket) -> None:
     body = infer_body(1000)
     line.sendall(post(b"", "Transfer-Encoding: chunked").replace(b"Content-Length: 0\r\n", b""))
@@ -239,6 +255,31 @@ def test_what_is_not_http_is_refused(line: socket.socket) -> None:
     assert (status, json.loads(body)["error"]) == (400, "Invalid HTTP request received.")
 
 
+@pytest.mark.parametrize("path", ["/v2/models/slow/infer", "/v2/models/slow/generate"])
+def test_a_request_before_one_that_is_no_http_is_answered(
+    server: Server, line: socket.socket, path: str
+) -> None:
+    body = infer_body() if path.endswith("infer") else b'{"INPUT0":[1.0,2.0,3.0,4.0]}'
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+    line.sendall(head.encode() + body + b"this is no HTTP\r\n\r\n")
+    answer = b""
+    while piece := line.recv(65536):
+        answer += piece
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert answer.count(b"HTTP/1.1") == 1
+    assert "Traceback" not in server.log()
+
+
+def test_a_client_that_leaves_before_its_pipelined_answers_leaves_no_traceback(
+    server: Server, line: socket.socket
+) -> None:
+    for _ in range(20):
+        with socket.create_connection(line.getpeername()) as one:
+            one.sendall(b"GET /v2/models/slow/stats HTTP/1.1\r\nHost: localhost\r\n\r\n" * 3)
+    assert ask(server, "POST", INFER, infer_body()).status == 200
+    assert "Traceback" not in server.log()
+
+
 def test_many_pipelined_requests_are_answered_in_order(line: socket.socket) -> None:
     bad = post(b"[]")
     line.sendall(post(infer_body(), path="/v2/models/slow/infer") + bad * 2000 + post(infer_body()))
@@ -268,3 +309,11 @@ def test_an_upgrade_with_a_body_is_refused_with_its_reason(line: socket.socket) 
     status, body = answer(line)
     assert status == 400
     assert "does not upgrade connections" in json.loads(body)["error"]
+
+
+def test_what_is_not_http_after_an_answer_is_refused(line: socket.socket) -> None:
+    line.sendall(post(infer_body()))
+    stream = line.makefile("rb")
+    assert read_status(stream) == 200
+    line.sendall(b"nonsense\r\n\r\n")
+    assert read_status(stream) == 400

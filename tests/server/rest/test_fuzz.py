@@ -10,7 +10,7 @@ from rest_cases_support import INFERRING, send_cases, write_models
 from server_support import Server, running
 from usage_support import keeps_its_size, resident_bytes
 
-LOOK_EVERY = 1000
+LOOK_EVERY = 300
 """Cases between two looks at the server's memory."""
 
 
@@ -43,6 +43,6 @@ def test_a_hundred_generated_requests_do_no_harm(server: Server) -> None:
 
 
 @pytest.mark.slow
-def test_ten_thousand_generated_requests_do_no_harm_and_take_no_memory(server: Server) -> None:
-    sizes = survives(server, 10_000)
-    assert keeps_its_size(sizes), sizes
+def test_three_thousand_generated_requests_do_no_harm_and_take_no_memory(server: Server) -> None:
+    sizes = survives(server, 3000)
+    assert keeps_its_size(sizes[2:]), sizes  # the first ones warm the caches

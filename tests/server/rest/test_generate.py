@@ -13,7 +13,7 @@ from google.protobuf import text_format
 from repository.model import ModelConfig
 from repository.tensors import Array
 from schedulers.request import InferResponse
-from server.admit import bytes_array
+from server.admit import bytes_array, read_terms
 from server.codec.json_generate import decode, encode, shape_for
 from server.errors import Internal, InvalidRequest, ServingError
 from server.signature import Signature, compile_signature
@@ -71,7 +71,7 @@ def signature(text: str = LLM) -> Signature:
 
 def ask(document: Any, model: Signature | None = None) -> Any:
     body = document if isinstance(document, bytes) else json.dumps(document).encode()
-    return decode(body, model or signature(), 0, 100)
+    return decode(body, model or signature(), 100)
 
 
 def test_keys_that_name_inputs_become_tensors_and_the_rest_parameters() -> None:
@@ -87,8 +87,8 @@ def test_members_of_parameters_count_as_if_they_stood_beside_it() -> None:
     nested = {"STREAM": True, "top_k": 3, "priority": 2, "sequence_id": "s"}
     asked = ask({"id": "r1", "PROMPT": "a", "parameters": nested})
     assert asked.inputs["STREAM"].tolist() == [True]
-    assert asked.parameters == {"top_k": 3}
-    assert (asked.id, asked.priority, asked.sequence.key) == ("r1", 2, "s")
+    terms = (("s", False, False), 2, 0, {"top_k": 3})
+    assert (asked.id, read_terms(asked.parameters)) == ("r1", terms)
 
 
 @pytest.mark.parametrize(
@@ -319,7 +319,9 @@ def made(server: Server) -> int:
 
 def test_a_client_that_does_not_read_stops_the_model_and_loses_nothing(server: Server) -> None:
     body = json.dumps({"X": [0.5] * 12_000}).encode()  # 48 kB an event, 43 MB the stream
-    head = "POST /v2/models/flood/generate_stream HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+    head = (
+        "POST /v2/models/flood/generate_stream HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+    )
     with socket.create_connection(("127.0.0.1", server.http_port), timeout=60) as client:
         client.sendall(head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body)
         seen = [-1, -2]
@@ -357,7 +359,8 @@ def canceled(server: Server, model: str) -> float:
 def test_a_client_that_hangs_up_leaves_nothing_waiting(server: Server, verb: str) -> None:
     before = canceled(server, "slow")
     body = b'{"X": 1}'
-    head = f"POST /v2/models/slow/{verb} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = f"POST /v2/models/slow/{verb} HTTP/1.1\r\nHost: [::1]\r\n"
+    head += f"Content-Length: {len(body)}\r\n\r\n"
     clients = [socket.create_connection(("127.0.0.1", server.http_port)) for _ in range(3)]
     for client in clients:
         client.sendall(head.encode() + body)
@@ -372,7 +375,7 @@ def test_a_client_that_hangs_up_leaves_nothing_waiting(server: Server, verb: str
 def test_a_client_that_hangs_up_in_the_middle_of_a_stream_stops_the_model(server: Server) -> None:
     before = canceled(server, "flood")
     body = json.dumps({"X": [0.5] * 12_000}).encode()
-    head = "POST /v2/models/flood/generate_stream HTTP/1.1\r\nHost: x\r\n"
+    head = "POST /v2/models/flood/generate_stream HTTP/1.1\r\nHost: localhost\r\n"
     with socket.create_connection(("127.0.0.1", server.http_port), timeout=60) as client:
         client.sendall(head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body)
         assert client.recv(15) == b"HTTP/1.1 200 OK"

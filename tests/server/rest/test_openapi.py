@@ -18,7 +18,7 @@ from server.dataplane import DataPlane
 from server.openai.door import OpenAI
 from server.rest.app import rest_app
 from server.rest.docs_page import STYLE, page
-from server.rest.infer import Limits
+from server.rest.endpoint import Limits
 from server.rest.openapi import document
 from server.rest.openapi_language import LANGUAGE_SCHEMAS
 from server.rest.openapi_schemas import SCHEMAS

@@ -103,7 +103,9 @@ def test_two_servers_share_a_port_when_both_say_so(repository: Path) -> None:
 
 
 def head_of(body: bytes, path: str) -> bytes:
-    return f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    return (
+        f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    )
 
 
 def test_a_thousand_connections_at_once_are_served(server: Server) -> None:

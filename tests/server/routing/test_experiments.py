@@ -88,7 +88,7 @@ def test_feedback_is_taken_whole_or_not_at_all() -> None:
     two = parse({"values": [{"metric": "m", "value": 1, "unit": "u"}] * 2}, "shop", b"", 1.0)
     with pytest.raises(Unsupported, match="--allow-admin"):
         queue.offer(two)
-    queue.open = True
+    queue.open()
     assert queue.offer(two)
     assert not queue.offer(two)
     assert [len(frame["rows"]) for frame in queue.frames()] == [2]

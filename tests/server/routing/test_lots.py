@@ -4,7 +4,7 @@ import pytest
 
 from control.desired import Match
 from control.routing_buckets import bucket
-from routing_support import route
+from routing_support import Request, route
 from schedulers.reply import Reply
 from schedulers.request import InferRequest, Sequence
 from server.routing import lots
@@ -74,8 +74,10 @@ def test_nobody_counts_where_nobody_asks(terms: dict[str, object]) -> None:
 def test_a_sequence_that_goes_on_was_drawn_for_already() -> None:
     made = routing(unit="")
     for start in (True, False, False):
-        target = made.pick(made.table["numbers"], "")
-        made.met(made.stay(target, Sequence(7, start, False)))
+        sequence = Sequence(7, start, False)
+        target = made.select(made.table["numbers"], Request(within=sequence))
+        made.keep(target, sequence)
+        made.met(target)
     ((*_, count, _),) = made.lots.rows()
     assert count == 1
 

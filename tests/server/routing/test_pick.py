@@ -12,7 +12,7 @@ from control.desired import Arm, Match, Mirror, Route
 from control.routing_buckets import BUCKETS, bucket
 from routing_support import halves, route
 from server.routing.pick import RouteKey, pick
-from server.routing.routing import header_in, labels_in, unit_of
+from server.routing.routing import labels_in, unit_header_in, unit_of
 from server.routing.table import LONGEST_KNOWN, MOST_KNOWN, compile_route, compile_table
 
 UNITS = 100_000
@@ -220,6 +220,8 @@ def test_the_unit_alone_is_read_as_it_is_with_other_headers(value: bytes) -> Non
         ("x-user", value.decode("latin-1")),
         ("x-user", "second"),
     ]
-    assert header_in(compiled, metadata) == unit_of(compiled, labels_in(compiled, metadata), None)
+    assert unit_header_in(compiled, metadata) == unit_of(
+        compiled, labels_in(compiled, metadata), None
+    )
     ruled = compile_route(halves(matches=(Match("x-tester", "yes", "stable"),)), {})
     assert (compiled.unit_header, ruled.unit_header) == (b"x-user", b"")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from control.desired import Mirror
-from routing_support import halves
+from routing_support import Request, halves
 from schedulers.reply import Reply
 from schedulers.request import InferRequest
 from server.routing import routing
@@ -29,11 +29,11 @@ def test_the_unit_alone_is_read_as_it_is_with_other_headers(value: bytes, only: 
     unit = unit_of(route, labels_of(route, headers), None)
     assert unit == value.decode("utf-8", "surrogateescape")
     for _ in range(2):
-        found = made.by_header(route, headers)
+        found = made.select(route, Request(tuple(headers)))
         if unit:
             assert found is pick(route, RouteKey(unit))
         assert found.sticky is bool(unit and not only)
-    assert not made.by_header(route, headers[:1]).sticky
+    assert not made.select(route, Request(tuple(headers[:1]))).sticky
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from routing_support import halves, route
+from routing_support import Request, halves, route
 from schedulers.reply import Reply
 from schedulers.request import InferRequest, Sequence
 from server.routing import windows
@@ -13,28 +13,35 @@ from server.routing.table import Target, compile_route
 STABLE, CANDIDATE = compile_route(halves(), {}).loose
 
 
+def stay(seen: Sequences, target: Target, sequence: Sequence, now: float) -> Target:
+    """Where the request goes, which is remembered."""
+    found = seen.find(target, sequence, now)
+    seen.keep(found, sequence, now)
+    return found
+
+
 def test_it_stays_where_it_began_until_it_ends() -> None:
     seen = Sequences()
-    assert seen.stay(STABLE, Sequence(7, True, False), 0.0) is STABLE
-    assert seen.stay(CANDIDATE, Sequence(7, False, False), 1.0).key == STABLE.key
-    assert seen.stay(CANDIDATE, Sequence(8, False, False), 1.0) is CANDIDATE
-    assert seen.stay(CANDIDATE, Sequence(7, False, True), 2.0).key == STABLE.key
-    assert seen.stay(CANDIDATE, Sequence(7, False, False), 3.0) is CANDIDATE
+    assert stay(seen, STABLE, Sequence(7, True, False), 0.0) is STABLE
+    assert stay(seen, CANDIDATE, Sequence(7, False, False), 1.0).key == STABLE.key
+    assert stay(seen, CANDIDATE, Sequence(8, False, False), 1.0) is CANDIDATE
+    assert stay(seen, CANDIDATE, Sequence(7, False, True), 2.0).key == STABLE.key
+    assert stay(seen, CANDIDATE, Sequence(7, False, False), 3.0) is CANDIDATE
 
 
 def test_a_new_start_or_a_long_silence_begins_anew() -> None:
     seen = Sequences()
-    seen.stay(STABLE, Sequence(7, True, False), 0.0)
-    assert seen.stay(CANDIDATE, Sequence(7, True, False), 1.0) is CANDIDATE
-    assert seen.stay(STABLE, Sequence(7, False, False), 2.0 + IDLE_S) is STABLE
+    stay(seen, STABLE, Sequence(7, True, False), 0.0)
+    assert stay(seen, CANDIDATE, Sequence(7, True, False), 1.0) is CANDIDATE
+    assert stay(seen, STABLE, Sequence(7, False, False), 2.0 + IDLE_S) is STABLE
 
 
 def test_the_one_that_was_silent_longest_is_forgotten() -> None:
     seen = Sequences(most=2)
     for key in (1, 2, 1, 3):
-        seen.stay(STABLE, Sequence(key, False, False), 0.0)
-    assert seen.stay(CANDIDATE, Sequence(1, False, False), 0.0).key == STABLE.key
-    assert seen.stay(CANDIDATE, Sequence(2, False, False), 0.0) is CANDIDATE
+        stay(seen, STABLE, Sequence(key, False, False), 0.0)
+    assert stay(seen, CANDIDATE, Sequence(1, False, False), 0.0).key == STABLE.key
+    assert stay(seen, CANDIDATE, Sequence(2, False, False), 0.0) is CANDIDATE
 
 
 def _send(target: Target, request: InferRequest, until_ns: int) -> Reply:
@@ -48,10 +55,11 @@ def test_the_rest_of_a_sequence_counts_where_it_is_told_of_though_its_arm_was_fo
     routing = Routing(_send)
     routing.use([halves(only="stable")], {})
     began = routing.pick(routing.table["numbers"], "ada")
-    routing.stay(began, Sequence(7, True, False))
+    routing.keep(began, Sequence(7, True, False))
     routing.use([route(("candidate", 2, 100))], {})
     meant = routing.pick(routing.table["numbers"], "ada")
-    stays = routing.stay(meant, Sequence(7, False, False))
+    goes_on = Request(((b"x-user", b"ada"),), Sequence(7, False, False))
+    stays = routing.select(routing.table["numbers"], goes_on)
     assert (meant.arm, stays.arm) == ("candidate", "stable")
     stays.window.refused()
     told = {(row[2], row[9][0]) for rows in routing.windows.snapshot(False) for row in rows}

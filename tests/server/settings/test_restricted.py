@@ -18,7 +18,7 @@ from http_support import INFER, ask, infer_body
 from server.dataplane import DataPlane
 from server.openai.door import OpenAI
 from server.rest.app import rest_app
-from server.rest.infer import Limits
+from server.rest.endpoint import Limits
 from server.settings.restricted import CATEGORIES, ROUTES, RPCS, Lock, category_of_path, read_locks
 from server_support import running, write_identity
 
@@ -122,6 +122,7 @@ def test_a_restricted_protocol_wants_its_metadata(tmp_path: Path) -> None:
             with pytest.raises(InferenceServerException, match=denied):
                 client.is_server_live(headers=headers)
         assert client.is_server_live(headers=key)
+        assert client.is_server_live(headers={"triton-grpc-protocol-key": "  secret "})
         assert client.infer("echo", [asked], headers=key).as_numpy("OUTPUT0") == 1
         assert client.get_server_metadata().name == "modelyard"
         assert stream_error(client, asked, None)

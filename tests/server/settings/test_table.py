@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from server.machine import usable_cores
+from server.machine import usable_cores, usable_memory
+from server.settings.row import Setting
 from server.settings.sources import read_settings
-from server.settings.table import TABLE, Setting, Settings, SettingsError
+from server.settings.table import TABLE, Settings, SettingsError
 
 
 def refusal(folder: Path, flags: dict[str, str], **environment: str) -> str:
@@ -79,8 +80,11 @@ def _example(name: str) -> tuple[str, str]:
         "model_control_mode": "none",
         "cache_config": "local,size=1000",
         "inference_auth": "token",
+        "worker_sandbox": "strict",
         "public_url": "https://models.example",
+        "http_cors_allow_origin": "https://app.example",
         "import_allow": "s3://models/team",
+        "admin_trusted_proxies": "10.0.0.0/8",
         "database": "postgresql://somebody:secret@db.example/modelyard",
         "log_level": "debug",
         "log_format": "json",
@@ -301,3 +305,9 @@ def test_quota_below_one_core_still_leaves_one(tmp_path: Path) -> None:
 def test_quota_above_the_affinity_changes_nothing(tmp_path: Path) -> None:
     unbounded = usable_cores(tmp_path, tmp_path / "absent")
     assert usable_cores(*cgroup(tmp_path, "99900000 100000\n")) == unbounded
+
+
+def test_the_buffers_are_a_quarter_of_the_memory_unless_told_otherwise_and_never_next_to_nothing():
+    assert Settings().buffer_bytes == max(usable_memory() // 4, 16 * 2**20)
+    assert Settings(buffer_limit=2**30).buffer_bytes == 2**30
+    assert Settings(buffer_limit=1000).buffer_bytes == 16 * 2**20

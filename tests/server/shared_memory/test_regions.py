@@ -28,11 +28,10 @@ def shared():
     return SharedMemory(True, 1 << 20)
 
 
-def test_where_it_is_not_allowed_everything_is_refused():
+def test_where_it_is_not_allowed_everything_is_refused_but_the_status_of_none():
     off = SharedMemory(False, 1 << 20)
     for call in (
         lambda: off.register("r", "/k", 0, 1),
-        lambda: off.regions(SystemRegion),
         lambda: off.unregister(SystemRegion),
         lambda: off.place("X", "r", 0, 1),
         lambda: off.check_cuda("r"),
@@ -40,6 +39,9 @@ def test_where_it_is_not_allowed_everything_is_refused():
         with pytest.raises(Unsupported) as refusal:
             call()
         assert str(refusal.value) == DISABLED
+    assert list(off.regions(SystemRegion)) == []
+    with pytest.raises(UnknownRegion, match="Unable to find system shared memory region: 'r'"):
+        off.regions(SystemRegion, "r")
 
 
 def test_a_place_reads_and_writes_its_bytes_of_the_region(shared):

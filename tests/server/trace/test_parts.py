@@ -17,7 +17,7 @@ from server.settings.trace_settings import TraceSettings
 from server.trace.file import TraceFile
 from server.trace.record import HTTP, Received, Trace
 from server.trace.sampling import Sampler
-from server.trace.tracing import CannotTrace, Tracing, start
+from server.trace.tracing import CannotTrace, Tracing, start_tracing
 
 
 class Held:
@@ -157,7 +157,7 @@ def test_level_without_a_file_stops_the_server() -> None:
 def test_folder_that_does_not_exist_stops_the_server(tmp_path: Path) -> None:
     config = trace_config.parse((f"file={tmp_path / 'no' / 't.json'}",))
     with pytest.raises(CannotTrace, match="there is no folder"):
-        start(config, "modelyard", "0")
+        start_tracing(config, "modelyard", "0")
 
 
 def test_without_a_file_a_level_is_refused_over_the_wire_as_triton_does() -> None:

@@ -283,7 +283,9 @@ def test_count_ends_tracing_and_frequency_numbers_the_files(
 def test_client_that_hangs_up_leaves_a_trace(server: Server, folder: Path) -> None:
     inputs = [{"name": "INPUT0", "datatype": "FP32", "shape": [1, 1], "data": [1]}]
     body = json.dumps({"id": "gone", "inputs": inputs}).encode()
-    head = f"POST /v2/models/slow/infer HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = (
+        f"POST /v2/models/slow/infer HTTP/1.1\r\nHost: [::1]\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
     with socket.create_connection(("127.0.0.1", server.http_port)) as connection:
         connection.sendall(head.encode() + body)
     trace = trace_of(folder / "trace.json", "gone")

@@ -57,3 +57,49 @@ async def test_what_was_told_is_read_again_by_the_next_gateway(settings: Setting
     await control.stop()
 
     assert disk.read(settings.state_dir).revision == 7
+
+
+async def test_what_stops_standing_in_while_it_is_written_is_removed_again(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, stuck, write = threading.Event(), threading.Event(), disk.keep_in_force
+
+    def slow(state_dir: Path, in_force: Desired | None) -> None:
+        begun.set()
+        assert stuck.wait(60)
+        write(state_dir, in_force)
+
+    monkeypatch.setattr(disk, "keep_in_force", slow)
+    control = _control(settings, [])
+    control.start()
+    control.keep_in_force(replace(NOTHING, revision=1))
+    assert await asyncio.to_thread(begun.wait, 60)
+    control.keep_in_force(None)
+    stuck.set()
+    await control.stop()
+
+    assert disk.read_in_force(settings.state_dir) is None
+
+
+async def test_what_the_disk_did_not_take_is_written_once_it_does(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server.wanted.control.RETRY_S", 0.01)
+    tries, kept = [], asyncio.Event()
+    loop, write = asyncio.get_running_loop(), disk.keep
+
+    def full_at_first(state_dir: Path, desired: Desired) -> None:
+        tries.append(desired.revision)
+        if len(tries) < 3:
+            raise OSError(28, "No space left on device")
+        write(state_dir, desired)
+        loop.call_soon_threadsafe(kept.set)
+
+    monkeypatch.setattr(disk, "keep", full_at_first)
+    control = _control(settings, [])
+    control.start()
+    control._told(replace(NOTHING, revision=5, store="s"))
+    await asyncio.wait_for(kept.wait(), 60)
+    await control.stop()
+
+    assert disk.read(settings.state_dir).revision == 5

@@ -3,9 +3,13 @@
 import os
 import signal
 import socket
+import time
 from pathlib import Path
 
-from yard_support import yard
+import pytest
+
+from server.wanted.silence import SILENT_S
+from yard_support import write_identity, yard
 
 
 def _listens(port: int) -> bool:
@@ -26,3 +30,37 @@ def test_a_control_process_that_hangs_does_not_keep_the_doors_open(tmp_path: Pat
 
         assert still_there
         assert y.server.process.wait(60) == 0
+
+
+@pytest.mark.slow
+def test_a_stopped_control_process_is_replaced_as_a_dead_one_is(tmp_path: Path) -> None:
+    """It is killed and reaped first: two never serve one state folder. Models go on serving."""
+    write_identity(tmp_path, "echo", 1)
+    with yard(tmp_path) as y:
+        stopped = y.control_pid()
+        os.kill(stopped, signal.SIGSTOP)
+        y.wait_for(lambda: y.control_pid() not in (0, stopped), "another control process")
+        y.wait_for(y.answers, "the control process to answer")
+
+        assert not Path(f"/proc/{stopped}").exists()
+        assert y.server.is_ready()
+        assert "it has stopped, or hangs; it is ended and replaced" in y.server.log()
+
+
+@pytest.mark.slow
+def test_a_server_that_was_suspended_as_a_whole_keeps_its_control_process(tmp_path: Path) -> None:
+    """Longer than silence may last; afterwards the gateway first has to hear of its child."""
+    with yard(tmp_path) as y:
+        gateway, control = y.server.pid, y.control_pid()
+        for pid in (gateway, control):
+            os.kill(pid, signal.SIGSTOP)
+        suspended = time.monotonic() + SILENT_S + 5
+        while time.monotonic() < suspended:
+            time.sleep(0.5)
+        os.kill(gateway, signal.SIGCONT)
+        time.sleep(2)  # the gateway looks before its child runs again
+        os.kill(control, signal.SIGCONT)
+        y.wait_for(y.answers, "the control process to answer")
+
+        assert y.control_pid() == control
+        assert "is ended and replaced" not in y.server.log()

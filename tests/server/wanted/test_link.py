@@ -45,3 +45,28 @@ async def test_a_state_that_cannot_be_applied_does_not_keep_out_the_next(
         await server.close()
 
     assert "the link to the control process broke. This is a bug." in caplog.text
+
+
+async def test_a_link_server_that_closes_ends_its_links_without_a_word(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = asyncio.all_tasks()
+    connected = asyncio.Event()
+
+    server = LinkServer(tmp_path / "link.sock", _nobody)
+    await server.open()
+    server.hand(replace(NOTHING, revision=1))
+    running = asyncio.create_task(
+        Link(tmp_path / "link.sock", "one", lambda _: connected.set(), dict).run()
+    )
+    try:
+        async with asyncio.timeout(60):
+            await connected.wait()
+            await server.close()
+        left = asyncio.all_tasks() - before - {running}
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    assert not [task for task in left if "LinkServer" in repr(task)]
+    assert "Traceback" not in caplog.text

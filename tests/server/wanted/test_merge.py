@@ -50,6 +50,15 @@ def test_a_name_that_is_pushed_and_lies_in_a_folder_is_a_problem() -> None:
     assert not made.models
 
 
+def test_a_model_that_was_undeployed_stays_for_the_versions_that_something_still_leads_to() -> None:
+    wanted = WantedModel("m", pins=(Pin(1, "old", "route r"),))
+    made = merge(seen(), Desired(1, models=(wanted,)), store(old=model("m", 1, 2, home="old")))
+    found = made.models["m"]
+    assert found.only_pinned
+    assert [pin.version.number for pin in found.pins] == [1]
+    assert made.delivered == {"m"}
+
+
 def test_a_pin_keeps_a_version_that_the_deployed_snapshot_no_longer_has() -> None:
     wanted = WantedModel("m", "new", pins=(Pin(1, "old", "alias champion"),))
     sealed = store(new=model("m", 2, home="new"), old=model("m", 1, home="old"))
@@ -84,3 +93,15 @@ def test_a_pin_on_a_model_that_is_gone_changes_nothing(where: str) -> None:
     before = seen(model("m", 1)) if where == "models" else seen(gone="broken")
     made = merge(before, Desired(1, models=(wanted,)), store())
     assert (made.models, made.problems) == (before.models, before.problems)
+
+
+def test_the_repositorys_permission_for_the_network_reaches_every_version_and_is_a_change() -> None:
+    folders = store(s1=model("m", 2, home="s1"), s0=model("m", 1, home="s0"))
+    pins = (Pin(1, "s0", "alias old"),)
+    before = merge(seen(), Desired(1, models=(WantedModel("m", "s1", pins=pins),)), folders)
+    desired = Desired(2, models=(WantedModel("m", "s1", pins=pins, network=True),))
+    allowed = merge(seen(), desired, folders).models["m"]
+    assert [one.network_allowed for one in before.models["m"].versions] == [False]
+    assert [one.network_allowed for one in allowed.versions] == [True]
+    assert [one.version.network_allowed for one in allowed.pins] == [True]
+    assert allowed.core_digest != before.models["m"].core_digest

@@ -60,6 +60,16 @@ static INLINE float most(__m256 v) {
   half = _mm_max_ps(half, _mm_movehl_ps(half, half));
   return _mm_cvtss_f32(_mm_max_ss(half, _mm_movehdup_ps(half)));
 }
+static INLINE int32_t most(__m256i v) {
+  __m128i half = _mm_max_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+  half = _mm_max_epi32(half, _mm_shuffle_epi32(half, 0x4e));
+  return _mm_cvtsi128_si32(_mm_max_epi32(half, _mm_shuffle_epi32(half, 0xb1)));
+}
+static INLINE float number(int32_t bits) {
+  float v;
+  memcpy(&v, &bits, 4);
+  return v;
+}
 static INLINE int32_t sum(__m256i v) {
   __m128i half = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
   half = _mm_add_epi32(half, _mm_shuffle_epi32(half, 0x4e));

@@ -108,18 +108,26 @@ API void linear_bf16(const bf16 *x, const bf16 *w, const float *bias, void *y, i
 }
 
 // Rows to int8, symmetric, a scale per row. sums: of each group of `group` numbers, times `times`,
-// which takes back that weights are stored with an offset. The same as with AVX512.
+// which takes back that weights are stored with an offset. A row with anything that is not a
+// finite number gets NaN for its scale, and so for every result: its request must fail, and no other. The same as with AVX512.
 API void quantise_rows(const bf16 *x, int8_t *q, float *scales, int32_t *sums, i64 T, i64 K,
                        i64 group, i64 times) {
   const __m256 sign = _mm256_set1_ps(-0.f);
 #pragma omp parallel for if (T > 4)
   for (i64 t = 0; t < T; t++) {
     const bf16 *row = x + t * K;
-    __m256 largest = _mm256_setzero_ps();
+    // As whole numbers: max_ps forgets a NaN, whose bits are above those of every number.
+    __m256i largest = _mm256_setzero_si256();
     for (i64 k = 0; k < K; k += 8)
-      largest = _mm256_max_ps(largest, _mm256_andnot_ps(sign, load(row + k)));
-    float scale = most(largest) / 127.f;
-    if (!(scale > 0)) scale = 1;
+      largest = _mm256_max_epi32(largest, _mm256_castps_si256(_mm256_andnot_ps(sign, load(row + k))));
+    float scale = number(most(largest)) / 127.f;
+    if (!std::isfinite(scale)) {
+      scales[t] = NAN;
+      memset(q + t * K, 0, K);
+      memset(sums + t * (K / group), 0, K / group * sizeof(int32_t));
+      continue;
+    }
+    if (scale == 0) scale = 1;
     scales[t] = scale;
     __m256 step = _mm256_set1_ps(scale);
     for (i64 g = 0; g < K / group; g++) {

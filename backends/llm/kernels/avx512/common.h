@@ -29,6 +29,11 @@ static INLINE void store(bf16 *p, __m512 v) {
   _mm256_storeu_si256((__m256i *)p, (__m256i)_mm512_cvtneps_pbh(v));
 }
 static INLINE void store(float *p, __m512 v) { _mm512_storeu_ps(p, v); }
+static INLINE float number(int32_t bits) {
+  float v;
+  memcpy(&v, &bits, 4);
+  return v;
+}
 static INLINE int32_t pair(const void *p) {
   int32_t v;
   memcpy(&v, p, 4);

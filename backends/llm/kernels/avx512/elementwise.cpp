@@ -62,16 +62,25 @@ API void gate(const bf16 *x, bf16 *y, i64 T, i64 F, i64 gelu) {
 }
 
 // Rows to int8, symmetric, a scale per row. sums: of each group of `group` numbers, times `times`,
-// which takes back that weights are stored with an offset.
+// which takes back that weights are stored with an offset. A row with anything that is not a
+// finite number gets NaN for its scale, and so for every result: its request must fail, and no other.
 API void quantise_rows(const bf16 *x, int8_t *q, float *scales, int32_t *sums, i64 T, i64 K,
                        i64 group, i64 times) {
 #pragma omp parallel for if (T > 4)
   for (i64 t = 0; t < T; t++) {
     const bf16 *row = x + t * K;
-    __m512 most = _mm512_setzero_ps();
-    for (i64 k = 0; k < K; k += 16) most = _mm512_max_ps(most, _mm512_abs_ps(load(row + k)));
-    float scale = _mm512_reduce_max_ps(most) / 127.f;
-    if (!(scale > 0)) scale = 1;
+    // As whole numbers: max_ps forgets a NaN, whose bits are above those of every number.
+    __m512i most = _mm512_setzero_si512();
+    for (i64 k = 0; k < K; k += 16)
+      most = _mm512_max_epi32(most, _mm512_castps_si512(_mm512_abs_ps(load(row + k))));
+    float scale = number(_mm512_reduce_max_epi32(most)) / 127.f;
+    if (!std::isfinite(scale)) {
+      scales[t] = NAN;
+      memset(q + t * K, 0, K);
+      memset(sums + t * (K / group), 0, K / group * sizeof(int32_t));
+      continue;
+    }
+    if (scale == 0) scale = 1;
     scales[t] = scale;
     __m512 step = _mm512_set1_ps(scale);
     for (i64 g = 0; g < K / group; g++) {

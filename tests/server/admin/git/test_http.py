@@ -122,7 +122,7 @@ def test_a_repository_that_is_not_there_is_named(server: Served, tmp_path: Path)
 
 
 def test_a_busy_repository_says_when_to_come_back(migrated_sqlite: Path, tmp_path: Path) -> None:
-    with git_server(migrated_sqlite, pace=Pace(most_at_once=0)) as server:
+    with git_server(migrated_sqlite, pace=Pace(most_at_once=0, wait_s=0.2)) as server:
         server.user("ada", "operator")
         name, token = server.create("zoo"), server.token("ada")
         found = server.ask("GET", f"{name}.git/info/refs?service=git-upload-pack", token)
@@ -130,6 +130,28 @@ def test_a_busy_repository_says_when_to_come_back(migrated_sqlite: Path, tmp_pat
     assert found.status == 503
     assert int(found.headers["retry-after"]) >= 1
     assert "remote: 'zoo' is busy" in shown.stderr
+
+
+def test_a_push_that_loses_a_race_is_told_what_to_do(
+    server: Served, name: str, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token, repository = server.token("ada"), server.bare(name).path
+    assert server.push(work, name, token).returncode == 0
+
+    def another_push() -> None:
+        same_files = ("commit-tree", "-m", "quicker", "-p", "main", "main^{tree}")
+        quicker = git(repository, "-c", "user.name=b", "-c", "user.email=b@b", *same_files)
+        git(repository, "update-ref", "refs/heads/main", quicker)
+
+    monkeypatch.setattr(server, "meanwhile", another_push)
+    commit(work, {"models/m/2/about.txt": b"slower"})
+    lost = server.push(work, name, token)
+    monkeypatch.undo()
+    assert lost.returncode != 0
+    assert "another push moved main while this one was under way" in lost.stderr
+    assert "git pull --rebase origin main" in lost.stderr
+    git(work, "pull", "--quiet", "--rebase", server.url(name), "main", **credentials(token))
+    assert server.push(work, name, token).returncode == 0
 
 
 def test_guessing_a_password_is_slowed_down(migrated_sqlite: Path) -> None:

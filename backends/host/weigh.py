@@ -1,0 +1,59 @@
+"""How much memory a worker takes, with the processes it has started; Linux."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+_KIB = 1024
+
+
+def own_bytes(pid: int) -> int:
+    """Memory that is not of files, of a process and all below it; pages that several of them share
+    after a fork count for each. 0 for one that has gone."""
+    return sum(_status_bytes(one) for one in _tree(pid))
+
+
+def shared_out_bytes(pid: int) -> int:
+    """The same with shared pages by share; costs milliseconds per GiB."""
+    return sum(_rollup_bytes(one) for one in _tree(pid))
+
+
+def exceeds(pid: int, limit_bytes: int) -> bool:
+    """Whether a process takes more than the limit; looks closely only where it may."""
+    return own_bytes(pid) > limit_bytes and shared_out_bytes(pid) > limit_bytes
+
+
+def _tree(pid: int) -> Iterator[int]:
+    """A process that is orphaned meanwhile is not found."""
+    waiting = [pid]
+    while waiting:
+        one = waiting.pop()
+        yield one
+        for thread in _names(Path(f"/proc/{one}/task")):
+            waiting += map(int, _read(f"/proc/{one}/task/{thread}/children").split())
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return [entry.name for entry in folder.iterdir()]
+    except OSError:
+        return []
+
+
+def _status_bytes(pid: int) -> int:
+    return _sum(_read(f"/proc/{pid}/status"), ("RssAnon:", "RssShmem:"))
+
+
+def _rollup_bytes(pid: int) -> int:
+    return _sum(_read(f"/proc/{pid}/smaps_rollup"), ("Pss_Anon:", "Pss_Shmem:"))
+
+
+def _sum(text: str, keys: tuple[str, ...]) -> int:
+    lines = (line.split() for line in text.splitlines() if line.startswith(keys))
+    return sum(int(line[1]) * _KIB for line in lines)
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text()
+    except OSError:  # it has gone
+        return ""

@@ -1,0 +1,1 @@
+"""What is fuzzed, a file each; its `TARGET` says how."""

@@ -1,0 +1,143 @@
+"""What our own processes say to each other: every reader of frames, given anything.
+
+An input is a byte that chooses the reader, then its bytes. A worker that runs others' code, or a
+damaged file, must end in the exceptions that the readers promise.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgpack
+
+from backends.host import messages
+from backends.host.channel import Channel
+from benchmarks.fuzz.target import Target, plain
+from control import desired
+from repository.git import hook
+from repository.git.errors import BadBody
+from schedulers.llm import frames as engine
+from server.admin.link import _loads
+from server.admin.windows import windows_of
+from server.wanted.frames import BadFrame, pack_frame, read_frame
+
+_BAD: tuple[type[Exception], ...] = (ValueError, TypeError, IndexError)
+
+
+def _worker(data: bytes) -> None:
+    messages.encode(messages.decode(data))
+
+
+def _engine(data: bytes) -> None:
+    message = engine.decode(data)
+    if isinstance(message, engine.Submit):
+        for one in message.requests:
+            engine.unpack_request(one)
+    elif isinstance(message, engine.Stepped):
+        for one in message.outputs:
+            engine.unpack_output(one)
+
+
+def _link(data: bytes) -> None:
+    async def read() -> dict[str, Any] | None:
+        reader = asyncio.StreamReader()
+        reader.feed_data(data)
+        reader.feed_eof()
+        return await read_frame(reader)
+
+    frame = asyncio.run(read())
+    if frame is not None and frame.get("kind") == "windows":
+        windows_of("server", frame)
+    elif frame is not None and frame.get("kind") == "loads":
+        _loads("server", frame)
+
+
+def _channel(data: bytes) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(data)
+        theirs.shutdown(socket.SHUT_WR)
+        Channel(ours).receive(timeout=5.0)
+
+
+READERS: tuple[tuple[Callable[[bytes], object], tuple[type[Exception], ...]], ...] = (
+    (_worker, _BAD),
+    (_engine, _BAD),
+    (_link, (BadFrame, ConnectionError, KeyError, *_BAD)),
+    (_channel, (EOFError, ValueError)),
+    (desired.decode, (ValueError,)),
+    (hook.decode, (BadBody,)),
+)
+"""Each reader, and what it promises to raise for what is no frame."""
+
+
+def run(data: bytes) -> None:
+    if not data:
+        return
+    reader, promised = READERS[data[0] % len(READERS)]
+    try:
+        reader(data[1:])
+    except promised:
+        return
+
+
+def seeds() -> Sequence[bytes]:
+    trouble = messages.Trouble("ModelError", "text", "INTERNAL")
+    facts = messages.Facts("id", 7, "{}", ("OUT",), 5)
+    worker = (
+        messages.Load("m", 1, "/f", "/p", b"", "d", "cpu", 0, 1),
+        messages.Loaded(b"", "cpu", 1, False),
+        messages.Execute((1,), True, (facts,), (), ()),
+        messages.Executed({0: trouble}, (), 1, 2, 3, {0: "{}"}, False),
+        messages.Refused(trouble, False),
+        messages.Said(1, True, False, trouble, (), b"x", ""),
+    )
+    request = (
+        "id", b"\1\0\0\0", 5, (1.0, 0, 1.0, 0.0, 1.0, 0.0, 0.0, {}, 0), (), (), 0, False, "7", None,
+        True, "p", 0, None, "", None, 0,
+    )  # fmt: skip
+    loop = (
+        engine.Submit((request,)),
+        engine.Cancel(("a",)),
+        engine.Embed("e", (b"\1\0\0\0",)),
+        engine.Stepped(1, ("a",), (("a", 5, "x"),), engine.Figures(*range(11))),
+        engine.Encode(1, ("text",), True),
+    )
+    state = desired.Desired(
+        3,
+        "s",
+        (desired.WantedModel("m", "d", pins=(desired.Pin(1, "", "alias a"),)),),
+        {"m": {"a": 1}},
+    )
+    row = ["r", "o", "a", "m", 1, False, 0, 0, 0, []]
+    windows = {"kind": "windows", "boot": "b", "rows": [row], "lots": [["o", "s", 1, 2, 3]]}
+    loads = {
+        "kind": "loads",
+        "revision": 1,
+        "settled": True,
+        "rows": [["m", 1, "READY", ""]],
+        "in_use": [],
+    }
+    told = (
+        b'{"hook":"pre-receive","key":"k","updates":[["' + b"0" * 40 + b'","' + b"1" * 40
+        + b'","refs/heads/main"]],"quarantine":{"A":"b"},"options":["o"]}'
+    )  # fmt: skip
+    return (
+        *(b"\0" + messages.encode(one) for one in worker),
+        *(b"\1" + engine.encode(one) for one in loop),
+        *(b"\2" + pack_frame(one) for one in (windows, loads)),
+        b"\3" + len(b"abc").to_bytes(4, "little") + b"abc",
+        b"\4" + desired.encode(state),
+        b"\4" + msgpack.packb({"format": 1, "models": [], "grants": []}),
+        b"\5" + told,
+    )
+
+
+TARGET = Target(
+    "frames",
+    ("backends.host.messages", "backends.host.channel", "schedulers.llm.frames",
+     "server.wanted.frames", "server.admin.windows", "control.desired", "repository.git.hook"),
+    lambda: plain(run),
+    seeds,
+)  # fmt: skip

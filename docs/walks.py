@@ -1,0 +1,283 @@
+"""The walks through Modelyard, function by function, in the order in which they are crossed.
+
+`python -m docs.walks` prints them with counts. They were read off traces of real requests on a
+whole server; tests/docs/test_walks.py holds every step, and how it is reached, against the code,
+and traces the two that stay in one process anew. A step that also runs for other reasons (a loop
+that waits, a frame of something else) may be seen earlier in a trace.
+"""
+
+import sys
+from typing import NamedTuple
+
+
+class Step(NamedTuple):
+    """`at`: MODULE:FUNCTION or MODULE:CLASS.METHOD. The module of an earlier step imports this one
+    and calls it by its name, unless one of these is given.
+
+    `via`: the module that hands the function, or an object with it, to an earlier one. `message`:
+    the module of what crosses between two processes, which both sides import.
+    """
+
+    at: str
+    via: str = ""
+    message: str = ""
+
+    @property
+    def module(self) -> str:
+        return self.at.partition(":")[0]
+
+    @property
+    def function(self) -> str:
+        return self.at.partition(":")[2]
+
+
+class Walk(NamedTuple):
+    """`steps`: the functions that hand the request, the change or the push on, from the first of
+    our code that runs to the last. What such a step asks aside (limits, checks, counts, tables)
+    is not named; `crossed` counts those files as well. It was read off the trace: files in which
+    something ran that does not run on an idle server.
+    """
+
+    name: str
+    crossed: int
+    steps: tuple[Step, ...]
+
+    @property
+    def modules(self) -> list[str]:
+        """Those crossed, each once, in order."""
+        return list(dict.fromkeys(step.module for step in self.steps))
+
+
+_SCHEDULED = (
+    Step("schedulers.batching:BatchScheduler.submit", via="schedulers.build"),
+    Step("schedulers.queue:BatchQueue.push"),
+    Step("schedulers.batching:BatchScheduler._pump"),
+    Step("schedulers.merge:cut"),
+    Step("schedulers.cores:CoreTokens.take"),
+    Step("schedulers.lane:Lane.start"),
+    Step("schedulers.lane:Lane._work"),
+    Step("backends.identity:IdentityInstance.execute", via="backends.identity"),
+    Step("schedulers.lane:Lane._ended"),
+    Step("schedulers.batching:BatchScheduler._done"),
+    Step("schedulers.answer:answer"),
+    Step("schedulers.reply:Reply.send", via="schedulers.queue"),
+)
+"""From the data plane to the reply, for a model of the backend `identity`."""
+
+_FOUND = (
+    Step("server.dataplane:DataPlane.find_for"),
+    Step("server.lookup:Lookup.route"),
+    Step("server.routing.routing:Routing.select"),
+    Step("server.routing.pick:choose"),
+    Step("server.lookup:Lookup.target"),
+    Step("server.fleet.fleet:Fleet.get", via="server.gateway"),
+    Step("server.dataplane:DataPlane.submit"),
+)
+
+REST_INFER = Walk(
+    "REST infer",
+    33,
+    (
+        Step("server.rest.connection:Connection.data_received"),
+        Step(
+            "server.rest.protocol:InferProtocol.on_headers_complete",
+            via="server.rest.inference_door",
+        ),
+        Step("server.rest.infer:Exchange.received"),
+        Step("server.rest.envelope:read_envelope"),
+        Step("server.rest.infer:Exchange._submit"),
+        Step("server.dataplane:DataPlane.infer", via="server.rest.rest_inference"),
+        *_FOUND,
+        Step("server.rest.rest_inference:RestInference.decode", via="server.rest.infer"),
+        Step("server.codec.json_infer:decode"),
+        Step("server.admit:admit"),
+        Step("server.dataplane:DataPlane.schedule"),
+        *_SCHEDULED,
+        Step("server.rest.infer:Exchange._finish"),
+        Step("server.codec.json_infer:encode"),
+        Step("server.rest.infer:Exchange._write"),
+    ),
+)
+
+GRPC_INFER = Walk(
+    "gRPC infer",
+    45,
+    (
+        Step("server.http2.connection:Connection.data_received"),
+        Step("server.http2.splitter:Splitter.feed"),
+        Step("server.http2.session:Session.take"),
+        Step("server.http2.blocks:Blocks.read"),
+        Step("server.http2.service:GrpcService.open", via="server.http2.listener"),
+        Step("server.http2.call:Call.ended", via="server.http2.service"),
+        Step("server.grpc.unary:UnaryInfer.__call__", message="server.http2.call"),
+        Step("server.dataplane:DataPlane.infer"),
+        *_FOUND,
+        Step("server.grpc.unary:_UnaryInference.decode", via="server.grpc.unary"),
+        Step("server.codec.grpc_infer:decode"),
+        Step("server.admit:admit"),
+        Step("server.dataplane:DataPlane.schedule"),
+        *_SCHEDULED,
+        Step("server.grpc.unary:_UnaryInference.answer"),
+        Step("server.codec.grpc_infer:encode"),
+        Step("server.http2.call:Call.finish"),
+        Step("server.http2.stream:Stream.answer", via="server.http2.session"),
+        Step("server.http2.sender:Sender.answer"),
+    ),
+)
+
+_TOLD = (
+    Step("server.admin.feed:Feed.run", via="server.admin.control"),
+    Step("control.desired_rows:desired"),
+    Step("server.admin.control:ControlServer._hand", via="server.admin.control"),
+    Step("server.admin.link:LinkServer.hand"),
+    Step("control.desired:encode"),
+    Step("server.wanted.frames:pack_frame"),
+    Step("server.wanted.link:Link._listen", message="server.wanted.frames"),
+    Step("control.desired:decode"),
+    Step("server.wanted.control:Control._told", via="server.wanted.control"),
+    Step("server.gateway:Gateway._want", via="server.gateway"),
+    Step("server.wanted.routing_state:RoutingState.want"),
+)
+"""From the control process's database to the gateway."""
+
+WEIGHT_CHANGE = Walk(
+    "weight change, from the control API to the routing table",
+    67,
+    (
+        Step("server.rest.connection:Connection.data_received"),
+        Step("server.admin.porch:outer_app", via="server.admin.control"),
+        Step("server.admin.app:_serve", via="server.admin.app"),
+        Step("server.admin.identify:identify"),
+        Step("server.admin.access:check_access"),
+        Step("server.admin.arguments:read_body"),
+        Step("server.admin.api.routes:weigh", via="server.admin.api.routes"),
+        Step("control.database:Database.change", via="server.admin.services"),
+        Step("control.route_changes:set_weights"),
+        Step("control.routes:set_weights"),
+        Step("control.transaction:Transaction.desire"),
+        Step("server.admin.commits:Commits.committed", via="server.admin.control"),
+        *_TOLD,
+        Step("server.routing.effective:effective"),
+        Step("server.gateway:Gateway._route"),
+        Step("server.routing.routing:Routing.use", via="server.dataplane"),
+        Step("server.routing.table:compile_table"),
+    ),
+)
+
+PUSH = Walk(
+    "push over HTTP, until the version is loaded",
+    184,
+    (
+        Step("server.rest.connection:Connection.data_received"),
+        Step("server.admin.porch:outer_app", via="server.admin.control"),
+        Step("server.admin.git.http:GitApp._serve", via="server.admin.control"),
+        Step("server.admin.git.entrance:enter"),
+        Step("server.admin.git.http:GitApp._receive"),
+        Step("repository.git.receive:SmartHttp.rpc"),
+        Step("repository.git.listener:HookListener._serve", via="server.admin.control"),
+        Step("server.admin.control:ControlServer._answer", via="server.admin.control"),
+        Step("server.admin.git.pre_receive:PreReceive.decide"),
+        Step("repository.git.rules:check_refs"),
+        Step("server.admin.git.examine:Examiner.examine"),
+        Step("server.admin.git.lay_out:Layout.fill"),
+        Step("server.admin.git.inspect:Inspector.inspect"),
+        Step("server.fleet.check:Checker.complete"),
+        Step("server.fleet.check_version:main", message="server.fleet.check_version"),
+        Step("control.pushes:receive"),
+        Step("server.admin.git.pre_receive:PreReceive.accepted"),
+        Step("control.pushes:accept"),
+        Step("server.admin.deployer:Deployer.watch"),
+        Step("server.admin.deployer:Deployer._deploy"),
+        Step("repository.snapshots.write:Draft.seal"),
+        Step("control.pushes:deploy"),
+        Step("control.deployment:deploy_models"),
+        *_TOLD,
+        Step("server.wanted.repository:WantedRepository.want"),
+        Step("server.wanted.merge:merge"),
+        Step("server.gateway:Gateway._follow"),
+        Step("server.fleet.fleet:Fleet.follow"),
+        Step("server.fleet.resident:Resident.aim"),
+        Step("server.fleet.plan:next_change"),
+        Step("server.fleet.exchange:Exchange.carry_out"),
+        Step("server.fleet.loading:Loader.build"),
+        Step("server.fleet.prepare:prepare"),
+        Step("backends.loading:load"),
+        Step("backends.identity:Identity.load", via="backends.registry"),
+        Step("server.fleet.warmup:warm"),
+        Step("schedulers.build:build"),
+    ),
+)
+
+CHAT = Walk(
+    "chat request, until its first token is on the wire",
+    84,
+    (
+        Step("server.rest.connection:Connection.data_received"),
+        Step(
+            "server.rest.protocol:InferProtocol.on_headers_complete",
+            via="server.rest.inference_door",
+        ),
+        Step("server.rest.porch:SiteGuardApp.__call__", via="server.rest.inference_door"),
+        Step("server.rest.compression:CompressedApp.__call__", via="server.rest.inference_door"),
+        Step("server.rest.endpoint:route", via="server.rest.app"),
+        Step("server.openai.endpoint:openai_row", via="server.openai.door"),
+        Step("server.openai.door:OpenAI.chat", via="server.openai.door"),
+        Step("server.openai.caller:received"),
+        Step("server.openai.caller:find"),
+        Step("server.dataplane:DataPlane.find_for"),
+        Step("server.lookup:Lookup.model"),
+        Step("server.fleet.fleet:Fleet.get", via="server.gateway"),
+        Step("server.openai.chat:read_chat"),
+        Step("server.openai.texts:Texts.of_chat"),
+        Step("server.openai.rendering:Renderer.render"),
+        Step("backends.llm.chat_process:main", message="backends.llm.chat"),
+        Step("backends.llm.chat_render:render"),
+        Step(
+            "schedulers.llm.engine_tokeniser:EngineTokeniser.encode", via="schedulers.llm.language"
+        ),
+        Step("server.openai.generating:Generating.answer"),
+        Step("server.openai.work:submit"),
+        Step("server.dataplane:DataPlane.submit"),
+        Step("schedulers.llm.language_scheduler:LanguageScheduler.submit", via="schedulers.build"),
+        Step("schedulers.llm.admission:Admission.admit"),
+        Step("schedulers.llm.engines:Engines.give"),
+        Step("schedulers.llm.instance:EngineInstance.post"),
+        Step("schedulers.llm.frames:encode"),
+        Step("backends.host.duplex:Duplex.post"),
+        Step("schedulers.llm.loop:Loop._heard", message="schedulers.llm.frames"),
+        Step("schedulers.llm.generating:Generating.obey", via="schedulers.llm.process"),
+        Step("schedulers.llm.engine:Engine.submit"),
+        Step("schedulers.llm.scheduler:Scheduler.schedule"),
+        Step("schedulers.llm.plan:StepPlan.fill"),
+        Step("backends.llm.runner:Runner.run"),
+        Step("backends.llm.rows:pack"),
+        Step("backends.llm.decoder:Decoder.forward"),
+        Step("backends.llm.sampling:sample"),
+        Step("schedulers.llm.generating:Generating._tell"),
+        Step("schedulers.llm.loop:Loop.say"),
+        Step("schedulers.llm.engines:Engines._heard", message="schedulers.llm.frames"),
+        Step("schedulers.llm.asked:AskedTicket.tell"),
+        Step("schedulers.reply:Reply.send", via="schedulers.queue"),
+        Step("server.openai.stream:events_of", via="server.openai.stream"),
+        Step("server.openai.forms:ChatForm.pieces"),
+        Step("server.openai.stream:Events._send"),
+    ),
+)
+
+WALKS = (REST_INFER, GRPC_INFER, WEIGHT_CHANGE, PUSH, CHAT)
+
+
+def main() -> None:
+    """Print every walk: its steps, and how many files they lie in."""
+    for walk in WALKS:
+        lines = [
+            f"{walk.name}: {len(walk.steps)} steps in {len(walk.modules)} files; "
+            f"{walk.crossed} files crossed in all when it was traced"
+        ]
+        for number, step in enumerate(walk.steps, 1):
+            lines.append(f"  {number:2}  {step.module.replace('.', '/')}.py  {step.function}")
+        sys.stdout.write("\n".join(lines) + "\n\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""An inference request that came over gRPC: what its call and its message say of it."""
+
+from collections.abc import Iterable, Mapping
+
+from tritonclient.grpc import service_pb2 as pb
+
+from schedulers.request import Sequence
+from server.codec.grpc_infer import parameter_of, sequence_of
+from server.grpc.porch import text_metadata
+from server.http2.exchange import Exchange
+from server.inference import Inference
+from server.routing.routing import labels_in, unit_header_in
+from server.routing.table import Route
+from server.trace.record import GRPC, Received
+
+
+class GrpcInference(Inference):
+    """`message`: None while its head alone is known, and then it has no parameters."""
+
+    __slots__ = ("call", "message")
+
+    call: Exchange
+    message: pb.ModelInferRequest | None
+
+    def unit_in_header(self, route: Route) -> str:
+        return unit_header_in(route, self.call.metadata)
+
+    def labels(self, route: Route) -> Mapping[str, str]:
+        return labels_in(route, self.call.metadata)
+
+    def parameter(self, name: str) -> object:
+        return None if self.message is None else parameter_of(self.message, name)
+
+    def sequence(self) -> Sequence | None:
+        return None if self.message is None else sequence_of(self.message)
+
+    def receipt(self) -> Received:
+        """Its message arrived at once; what came before belongs to the connection."""
+        headers = [(name.encode(), _bytes(value)) for name, value in self.call.metadata]
+        return Received(GRPC, self.arrived_ns, self.arrived_ns, headers)
+
+    def text_headers(self) -> Iterable[tuple[str, str]]:
+        return text_metadata(self.call.head)
+
+
+def _bytes(value: str | bytes) -> bytes:
+    return value if isinstance(value, bytes) else value.encode()

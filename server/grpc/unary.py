@@ -1,0 +1,137 @@
+"""ModelInfer: one message in, one out, answered from the Reply's callback without a task.
+
+Opened by `server.grpc.door`; a client that goes away cancels its request.
+"""
+
+import time
+
+from tritonclient.grpc import service_pb2 as pb
+
+from schedulers.reply import Reply
+from server.codec.form import PLAIN, Form, InferBody
+from server.codec.forwarding import Forwarding
+from server.codec.grpc_infer import decode, encode
+from server.dataplane import DataPlane
+from server.errors import Unsupported
+from server.grpc.admission import holder_of
+from server.grpc.calls import parse, refuse
+from server.grpc.grpc_inference import GrpcInference
+from server.grpc.heads import Head, Heads
+from server.grpc.porch import note
+from server.grpc.trailers import name_arm
+from server.http2.call import Call
+from server.served import Served
+from server.signature import Signature
+from server.trace.record import following
+
+
+class UnaryInfer:
+    """The method; `heads` are those of all its messages."""
+
+    def __init__(self, dataplane: DataPlane, forwarding: Forwarding | None) -> None:
+        self._dataplane = dataplane
+        self._forwarding = forwarding
+        self._heads = Heads()
+
+    def __call__(self, data: bytes, call: Call) -> None:
+        asked = _UnaryInference(self._dataplane, data, call, self._heads, self._forwarding)
+        try:
+            asked.read()
+            reply = self._dataplane.infer(asked)
+        except Exception as error:  # noqa: BLE001 - the porch: refuse() logs what is our fault
+            asked.refuse(error)
+        else:
+            if asked.target is not None:
+                name_arm(call, asked.target)
+            call.on_cancel = reply.cancel
+            reply.then(asked.answer)
+
+
+class _UnaryInference(GrpcInference):
+    """One call's request, and how its answer is to be written."""
+
+    __slots__ = ("_data", "_dataplane", "_form", "_head", "_heads", "_id", "_signature")
+    call: Call
+    _signature: Signature
+
+    def __init__(
+        self,
+        dataplane: DataPlane,
+        data: bytes,
+        call: Call,
+        heads: Heads,
+        forwarding: Forwarding | None,
+    ) -> None:
+        super().__init__("", "", forwarding, time.monotonic_ns(), call.deadline_ns)
+        self.call = call
+        self.message = None
+        if call.admission is not None:
+            self.held_by(holder_of(call))
+        self._dataplane = dataplane
+        self._data = data
+        self._heads = heads
+        self._form: Form = PLAIN
+        self._id = ""
+        self._head: Head | None = None
+
+    def read(self) -> None:
+        """Whom it asks. Raises InvalidRequest."""
+        head = self._head = self._heads.find(self._data)
+        if head is not None:
+            self.model, self.version = head.model, head.version
+            return
+        message = self.message = parse(pb.ModelInferRequest, self._data)
+        self.model, self.version = message.model_name, message.model_version
+
+    def decode(self, served: Served) -> InferBody:
+        self._signature = signature = served.signature
+        head = None if self._head is None else self._head.of(signature)
+        body = self._parsed(signature) if head is None else head.body(self._data)
+        self._data, self.message = b"", None  # they must not wait beside their copy
+        self._form, self._id = body.form, body.id
+        note(self.call, body.id, signature, self.arm)
+        return body
+
+    def refuse(self, error: Exception) -> None:
+        """Answer that the data plane did not take it."""
+        if self.target is not None:
+            name_arm(self.call, self.target)
+        refuse(self.call, error, self.call.head.path)
+
+    def answer(self, reply: Reply) -> None:
+        """Answer with how it ended."""
+        if self.trace is None:
+            self._answer(reply)
+            return
+        with following(self.trace):
+            try:
+                self.trace.answered(reply.result())
+            except Exception as error:  # noqa: BLE001 - whatever it is, `_answer` answers it
+                self.trace.failed(error)
+            self.trace.sending()
+            self._answer(reply)
+            self.trace.sent()
+
+    def _answer(self, reply: Reply) -> None:
+        call = self.call
+        if call.over:
+            return
+        try:
+            message = encode(reply.result(), self._signature, self._form).SerializeToString()
+        except Exception as error:  # noqa: BLE001 - the porch: refuse() logs what is our fault
+            refuse(call, error, f"request '{self._id}' to model '{self._signature.model}'")
+        else:
+            call.finish(message)
+
+    def _parsed(self, signature: Signature) -> InferBody:
+        if signature.decoupled:
+            raise Unsupported(
+                "ModelInfer RPC doesn't support models with decoupled transaction policy"
+            )
+        message, data = self.message, self._data
+        if message is None:
+            message = self.message = parse(pb.ModelInferRequest, data)
+        body = decode(message, signature, self._dataplane.shared_memory)
+        if body.form is PLAIN:
+            self._heads.learn(data, message, body, signature)
+        return body

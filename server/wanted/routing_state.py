@@ -1,0 +1,77 @@
+"""Bring the desired routes and aliases into force as their targets get ready on this server."""
+
+import logging
+from collections.abc import Callable, Iterable
+
+from control.desired import Desired
+from server.routing.effective import (
+    Effective,
+    Pending,
+    StateOf,
+    effective,
+    experiments_in_force,
+    of_desired,
+    with_pins,
+)
+
+Apply = Callable[[Desired], None]
+
+_log = logging.getLogger(__name__)
+
+
+class RoutingState:
+    """One gateway's, on the loop's thread. `route` gets what requests are routed by from now on,
+    `load` what is to be kept loaded; `keep` what is in force while it is not what is desired, for a
+    restart to begin with, and None when it is."""
+
+    def __init__(
+        self,
+        desired: Desired,
+        in_force: Desired | None,
+        state_of: StateOf,
+        route: Apply,
+        load: Apply,
+        keep: Callable[[Desired | None], None],
+    ) -> None:
+        """`in_force`: what `keep` was given last, by the process before this one."""
+        self._desired = desired
+        self._in_force = of_desired(in_force or desired)
+        self._state_of = state_of
+        self._route = route
+        self._load = load
+        self._keep = keep
+
+    @property
+    def pending(self) -> tuple[Pending, ...]:
+        """What is not in force as desired."""
+        return self._in_force.pending
+
+    def want(self, desired: Desired) -> None:
+        """This is desired from now on; what is ready of it is in force when this returns."""
+        self._desired = desired
+        self._apply(effective(desired, self._in_force, self._state_of))
+
+    def models_changed(self) -> None:
+        """Versions have become ready, or could not be loaded."""
+        if self._in_force.pending:
+            now = effective(self._desired, self._in_force, self._state_of)
+            if now != self._in_force:
+                self._apply(now)
+
+    def _apply(self, now: Effective) -> None:
+        _tell(self._in_force.pending, now.pending)
+        self._in_force = now
+        routed = experiments_in_force(self._desired, now)
+        loaded = with_pins(self._desired, now)
+        self._route(routed)
+        self._load(loaded)
+        self._keep(with_pins(routed, now) if now.pending else None)
+
+
+def _tell(before: Iterable[Pending], now: Iterable[Pending]) -> None:
+    known, still = set(before), {one.subject for one in now}
+    for one in now:
+        if one not in known:
+            _log.log(logging.WARNING if one.failed else logging.INFO, "%s: %s", *one[:2])
+    for subject in sorted({one.subject for one in known} - still):
+        _log.info("%s: in force as desired", subject)

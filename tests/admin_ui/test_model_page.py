@@ -1,0 +1,39 @@
+"""The page of a model beside a real gateway."""
+
+from pathlib import Path
+
+import pytest
+
+from admin_support import PASSWORD, Api
+from console_support import Person
+from server_support import identity_config
+from yard_support import Yard, yard
+
+
+class _Door(Api):
+    def __init__(self, port: int) -> None:
+        self.port = port
+
+
+def viewer(running: Yard) -> Person:
+    running.api("POST", "/users", {"name": "vera", "role": "viewer", "password": PASSWORD})
+    one = Person(_Door(running.admin_port))
+    assert one.log_in("vera").status == 303
+    return one
+
+
+@pytest.mark.slow
+def test_a_folders_model_shows_what_the_gateway_has_loaded(tmp_path: Path) -> None:
+    folder = tmp_path / "models" / "echo"
+    (folder / "1").mkdir(parents=True)
+    (folder / "config.pbtxt").write_text(identity_config("echo"))
+    with yard(tmp_path) as running:
+        page = viewer(running).get("/models/echo").text
+        _, found = running.api("GET", "/instances/echo")
+        _, none = running.api("GET", "/instances/other")
+    assert "Inputs, outputs and config of version 1" in page
+    assert '<th scope="row">INPUT0</th>' in page
+    (row,) = found["items"]
+    assert "instance_group {" in row["config"]
+    assert [one["name"] for one in row["inputs"]] == ["INPUT0"]
+    assert none == {"items": []}

@@ -1,0 +1,49 @@
+"""Rules of our code that no linter knows."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("server", "admin_ui", "schedulers", "jobs", "control", "backends", "repository")
+
+
+def product_files() -> list[Path]:
+    return sorted(path for name in PACKAGES for path in (ROOT / name).rglob("*.py"))
+
+
+LONGEST_FILE = 400
+
+LONGER_FILES: dict[str, str] = {}
+"""Path → why the file is longer."""
+
+
+def test_files_have_at_most_400_lines() -> None:
+    """A file is one idea: split it by ideas. An exception that is none any more goes as well."""
+    longer = {
+        str(path.relative_to(ROOT)) for path in product_files() if _lines(path) > LONGEST_FILE
+    }
+    assert {str(path.relative_to(ROOT)) for path in longer} == set(LONGER_FILES)
+
+
+def _lines(path: Path) -> int:
+    return path.read_bytes().count(b"\n")
+
+
+def test_nobody_assigns_into_the_data_plane_from_outside() -> None:
+    """What it needs is handed to its constructor; what changes later has a method."""
+    files = [*product_files(), *sorted((ROOT / "tests").rglob("*.py"))]
+    assert [found for path in files for found in _assigned_into_data_plane(path)] == []
+
+
+def _assigned_into_data_plane(path: Path) -> Iterator[str]:
+    text = path.read_text()
+    if "dataplane" not in text:
+        return
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "setattr":
+            node = ast.Attribute(node.args[0], "setattr", ast.Store(), lineno=node.lineno)
+        if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
+            owner = ast.unparse(node.value)
+            if any(part.strip("_") == "dataplane" for part in owner.split(".")):
+                yield f"{path.relative_to(ROOT)}:{node.lineno}: {ast.unparse(node)}"

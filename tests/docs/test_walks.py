@@ -1,0 +1,185 @@
+"""The walks of `docs.walks` against the code: every step exists and is reached as it is said."""
+
+import ast
+import http.client
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from types import FrameType
+
+import grpc
+import numpy as np
+import pytest
+from tritonclient.grpc import service_pb2 as pb
+from tritonclient.grpc import service_pb2_grpc as stubs
+
+from access_support import Gated, gated
+from control.desired import Arm, Route
+from docs.walks import GRPC_INFER, REST_INFER, WALKS, Step, Walk
+
+ROOT = Path(__file__).resolve().parents[2]
+_NAMED = re.compile(r"((?:server|schedulers|backends|control|repository)(?:\.\w+)+)(?::\w+)?")
+
+PROCESSES = ("server.gateway", "server.admin.process", "schedulers.llm.process")
+"""What each of our processes is put together by."""
+
+
+@cache
+def tree(module: str) -> ast.Module:
+    return ast.parse((ROOT / (module.replace(".", "/") + ".py")).read_text())
+
+
+@cache
+def known(module: str) -> frozenset[str]:
+    """What a module imports, wherever in it, or names in a text, to be imported or run; itself."""
+    found = {module}
+    for node in ast.walk(tree(module)):
+        if isinstance(node, ast.Import):
+            found |= {one.name for one in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{one.name}" for one in node.names)}
+        elif isinstance(node, ast.Constant) and (named := _NAMED.fullmatch(str(node.value))):
+            found.add(named[1])
+    return frozenset(found)
+
+
+def body(step: Step) -> ast.AST | None:
+    """The step's function, nested ones included; None where there is none."""
+    inside: ast.AST = tree(step.module)
+    for name in step.function.split("."):
+        kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+        named = (one for one in ast.iter_child_nodes(inside) if isinstance(one, kinds))
+        found = next((one for one in named if one.name == name), None)
+        if found is None:
+            return None
+        inside = found
+    return inside
+
+
+@cache
+def names(module: str) -> frozenset[str]:
+    """What the code of a module names, and texts that may name a class or a method."""
+    found: set[str] = set()
+    for node in ast.walk(tree(module)):
+        if isinstance(node, ast.Name):
+            found.add(node.id)
+        elif isinstance(node, ast.Attribute):
+            found.add(node.attr)
+        elif isinstance(node, ast.alias):
+            found.add(node.name)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.add(node.value.rpartition(":")[2])
+    return frozenset(found)
+
+
+@cache
+def reachable(module: str) -> frozenset[str]:
+    """Of our modules, what it imports directly or through others."""
+    found: set[str] = set()
+    ahead = [module]
+    while ahead:
+        one = ahead.pop()
+        if one not in found and (ROOT / (one.replace(".", "/") + ".py")).is_file():
+            found.add(one)
+            ahead += known(one)
+    return frozenset(found)
+
+
+def _meet(module: str, crossed: set[str]) -> bool:
+    """Whether one process puts the module and one that was crossed together."""
+    return any(module in reachable(root) and crossed & reachable(root) for root in PROCESSES)
+
+
+def is_reached(step: Step, before: tuple[Step, ...]) -> bool:
+    """Whether an earlier step leads to this one: the last one, or one that waits for it."""
+    *_, owner, name = ["", *step.function.split(".")]
+    called = owner if name.startswith("__") else name
+    crossed = {one.module for one in before}
+    if step.message:
+        return step.message in known(step.module) and any(
+            step.message in known(module) for module in crossed
+        )
+    calling = {module for module in crossed if called in names(module)}
+    if step.via:
+        handed_in = step.module in known(step.via) and {owner, name} & names(step.via)
+        return bool(handed_in) and (bool(calling) or _meet(step.via, crossed))
+    return step.module in crossed or any(step.module in known(module) for module in calling)
+
+
+@pytest.mark.parametrize("walk", WALKS, ids=lambda walk: walk.name)
+def test_every_step_of_a_walk_exists(walk: Walk) -> None:
+    assert [step.at for step in walk.steps if body(step) is None] == []
+
+
+@pytest.mark.parametrize("walk", WALKS, ids=lambda walk: walk.name)
+def test_every_step_of_a_walk_is_reached_from_an_earlier_one(walk: Walk) -> None:
+    steps = enumerate(walk.steps[1:], 1)
+    assert [step.at for n, step in steps if not is_reached(step, walk.steps[:n])] == []
+
+
+class Recorder:
+    """A profile function for `threading.setprofile`: which of our functions were called, each with
+    the moment of its first call, while `on`."""
+
+    def __init__(self) -> None:
+        self.on = False
+        self.called: dict[str, int] = {}
+
+    def __call__(self, frame: FrameType, event: str, argument: object) -> None:
+        code = frame.f_code
+        if self.on and event == "call" and code.co_filename.startswith(str(ROOT)):
+            path = Path(code.co_filename).relative_to(ROOT).with_suffix("")
+            at = f"{'.'.join(path.parts)}:{code.co_qualname}"
+            self.called.setdefault(at, len(self.called))
+
+
+@pytest.fixture(scope="module")
+def recorded() -> Iterator[tuple[Gated, Recorder]]:
+    """Open doors over a route, all of whose threads are recorded."""
+    recorder = Recorder()
+    threading.setprofile(recorder)
+    try:
+        with gated(models=("first", "second")) as doors:
+            arms = (Arm("a", "first", 1, "", 5_000), Arm("b", "second", 1, "", 5_000))
+            route = Route("public", arms, "salt", unit="header:x-user")
+            doors.on_loop(lambda: doors.dataplane.routing.use([route], {}))
+            yield doors, recorder
+    finally:
+        threading.setprofile(None)  # type: ignore[arg-type]
+
+
+def by_rest(doors: Gated) -> None:
+    tensor = {"name": "INPUT0", "datatype": "FP32", "shape": [1, 2], "data": [1, 2]}
+    line = http.client.HTTPConnection("127.0.0.1", doors.http_port, timeout=60)
+    line.request("POST", "/v2/models/public/infer", json.dumps({"inputs": [tensor]}))
+    assert line.getresponse().status == 200
+    line.close()
+
+
+def by_grpc(doors: Gated) -> None:
+    tensor = pb.ModelInferRequest.InferInputTensor(name="INPUT0", datatype="FP32", shape=[1, 2])
+    message = pb.ModelInferRequest(model_name="public", inputs=[tensor])
+    message.raw_input_contents.append(np.array([1, 2], np.float32).tobytes())
+    with grpc.insecure_channel(doors.grpc) as channel:
+        stubs.GRPCInferenceServiceStub(channel).ModelInfer(message, timeout=60)
+
+
+NOT_HERE = {"server.fleet.fleet:Fleet.get", "schedulers.lane:Lane._work"}
+"""A shelf stands in for the fleet, and a lane's thread runs since the doors were opened."""
+
+
+@pytest.mark.parametrize(("walk", "ask"), [(REST_INFER, by_rest), (GRPC_INFER, by_grpc)])
+def test_a_request_crosses_the_steps_of_its_walk_in_their_order(
+    recorded: tuple[Gated, Recorder], walk: Walk, ask: Callable[[Gated], None]
+) -> None:
+    doors, recorder = recorded
+    recorder.called.clear()
+    recorder.on = True
+    ask(doors)
+    recorder.on = False
+    expected = [step.at for step in walk.steps if step.at not in NOT_HERE]
+    assert sorted(expected, key=lambda at: recorder.called.get(at, -1)) == expected
+    assert not set(expected) - set(recorder.called)

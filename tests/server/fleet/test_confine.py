@@ -1,0 +1,118 @@
+"""Processes that parse hostile files can do nothing else; and check and render as before."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from backends.host.output import logged
+from repository.sandbox.children import child_environment
+from repository.sandbox.enter import kernel
+from server.fleet.check import _Child
+from server.fleet.confine import checker_sandbox, template_sandbox
+from server.openai.rendering import _start
+from server.settings.table import Settings
+
+pytestmark = pytest.mark.skipif(
+    kernel().landlock_abi < 1 or not kernel().seccomp, reason="needs Landlock and seccomp"
+)
+
+_TRY = """
+from repository.sandbox.enter import enter_told; enter_told()
+import json, os, socket, subprocess, sys
+def fork(_):
+    if not os.fork(): os._exit(0)
+def thread(_):
+    import threading
+    one = threading.Thread(target=int); one.start(); one.join()
+def program(_): subprocess.check_output(["true"])
+def connect(_): socket.socket(socket.AF_INET)
+def unix(_): socket.socket(socket.AF_UNIX)
+def write(path): open(path + ".new", "w")
+def read(path): open(path).read()
+said = {}
+for name, path in json.loads(sys.argv[1]):
+    try:
+        globals()[name.split()[0]](path)
+        said[name] = True
+    except OSError:
+        said[name] = False
+print(json.dumps(said))
+"""
+
+
+def tried(sandbox: object, **paths: Path) -> dict[str, bool]:
+    """What came of everything that may be tried; `paths` are read, by their names."""
+    tries = ("program", "fork", "thread", "connect", "unix", "write")
+    acts = [(name, str(paths["model"])) for name in tries]
+    acts += [(f"read {name}", str(path)) for name, path in paths.items()]
+    done = subprocess.run(
+        [sys.executable, "-c", _TRY, json.dumps(acts)],
+        env=child_environment(sandbox),  # type: ignore[arg-type]
+        capture_output=True,
+        check=True,
+    )
+    said: dict[str, bool] = json.loads(done.stdout)
+    return said
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    models, state = tmp_path / "models", tmp_path / "state"
+    for folder in (models, state, state / "run"):
+        folder.mkdir()
+    return Settings(model_repository=(models,), state_dir=state)
+
+
+def test_the_checker_reads_models_and_does_nothing_else(settings: Settings) -> None:
+    sandbox = checker_sandbox(settings, settings.state_dir / "run")
+    model, secret = settings.model_repository[0] / "model.onnx", settings.state_dir / "modelyard.db"
+    pushed = settings.store_folder / "snapshots" / "config.pbtxt"
+    for file in (model, secret, pushed):
+        file.write_text("x")
+    said = tried(sandbox, model=model, secret=secret, pushed=pushed)
+    assert {act for act, worked in said.items() if worked} == {
+        "thread",
+        "read model",
+        "read pushed",
+    }
+
+
+def test_the_renderer_of_templates_reads_no_models_either(settings: Settings) -> None:
+    model = settings.model_repository[0] / "tokenizer.json"
+    model.write_text("x")
+    said = tried(template_sandbox(settings), model=model, runtime=Path(json.__file__))
+    assert {act for act, worked in said.items() if worked} == {"thread", "read runtime"}
+
+
+def test_off_confines_neither(settings: Settings) -> None:
+    off = Settings(state_dir=settings.state_dir, worker_sandbox="off")
+    assert checker_sandbox(off, settings.state_dir) is None
+    assert template_sandbox(off) is None
+
+
+def test_processes_that_parse_write_into_the_log_and_not_to_our_terminal(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def body() -> None:
+        child = (await _Child.start(None))._process
+        renderer = await _start(None)
+        for process in (child, renderer):
+            stderr = os.readlink(f"/proc/{process.pid}/fd/2")
+            assert stderr != os.readlink("/proc/self/fd/2")
+            assert stderr.startswith("pipe:")
+            process.kill()
+            await process.wait()
+
+    asyncio.run(body())
+    with logged("checker") as stderr:
+        os.write(stderr, b"forged\x1b[2J\n")
+    deadline = time.monotonic() + 60
+    while "checker: forged" not in caplog.text and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert caplog.records[-1].name == "modelyard.worker"

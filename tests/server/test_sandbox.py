@@ -1,0 +1,415 @@
+"""The worker sandbox, tried out from inside by models of real servers."""
+
+import os
+import pty
+import socket
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from shutil import which
+
+import pytest
+
+from hosting_support import alive
+from llm_served_support import GREEDY, generate, parameters, write_language_model
+from repository.sandbox.enter import kernel
+from sandbox_support import answer, write_prober
+from server.wanted.frames import pack_frame
+from server_support import running
+from yard_support import Yard, yard
+
+pytestmark = pytest.mark.skipif(
+    kernel().landlock_abi < 6 or not kernel().seccomp, reason="needs Landlock (ABI 6) and seccomp"
+)
+
+_HONEST = {
+    "numpy": "import numpy; return numpy.ones(3).sum()",
+    "torch_": "import torch; return torch.ones(3).sum().item()",
+    "fork": "import multiprocessing as m; return m.get_context('fork').Pool(1).map(abs, [-1])",
+    "spawn": """
+        import multiprocessing as m
+        with m.get_context("spawn").Pool(1) as pool:
+            return pool.map(abs, [-1])
+    """,
+    "manager": """
+        import multiprocessing as m
+        with m.get_context("fork").Manager() as manager:
+            shared = manager.list([1, 2]); shared.append(3); return list(shared)
+    """,
+    "program": "import subprocess as s; return s.check_output(['sh', '-c', 'echo hello'])",
+    "beside": """
+        import pathlib
+        return (pathlib.Path(__file__).parent / "words.txt").read_text()
+    """,
+    "shared": """
+        from multiprocessing.shared_memory import SharedMemory
+        memory = SharedMemory(create=True, size=8); memory.buf[0] = 7
+        try:
+            return memory.buf[0]
+        finally:
+            memory.close(); memory.unlink()
+    """,
+    "temporary": """
+        import tempfile, shutil, os
+        folder = tempfile.mkdtemp(); path = os.path.join(folder, "a"); open(path, "w").write("x")
+        shutil.copy2(path, path + "b"); os.rename(path, os.path.join(folder, "c"))
+        return sorted(os.listdir(folder))
+    """,
+    "streams": "open('/dev/null', 'w').write('x'); return len(open('/dev/urandom', 'rb').read(4))",
+    "threads": "return int(open('/proc/self/status').read().split('Threads:')[1].split()[0]) > 0",
+    "machine": "return 'processor' in open('/proc/cpuinfo').read()",
+    "certificates": "import ssl; return len(ssl.create_default_context().get_ca_certs()) >= 0",
+}
+
+
+@contextmanager
+def web_server() -> Iterator[str]:
+    class Hello(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"hello")
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Hello) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_what_honest_models_do_works_by_default(tmp_path: Path) -> None:
+    with web_server() as url:
+        fetch = f"import urllib.request as r; return r.urlopen({url!r}).read()"
+        folder = write_prober(tmp_path, "honest", fetch=fetch, **_HONEST)
+        (folder / "1" / "words.txt").write_text("to the wise")
+        with running(tmp_path) as server:
+            said = {probe: answer(server, "honest", probe) for probe in (*_HONEST, "fetch")}
+            log = server.log()
+    assert {probe: text for probe, text in said.items() if not text.startswith("ok")} == {}
+    assert said["beside"] == "ok: to the wise"
+    assert said["fetch"] == "ok: b'hello'"
+    assert "the worker sandbox (default) confines files, TCP" in log
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(which("g++") is None, reason="needs a compiler")
+def test_torch_compile_works_by_default(tmp_path: Path) -> None:
+    code = """
+        import torch, torch._inductor.config as config
+        config.cpp_cache_precompile_headers = False  # compiling them takes a minute
+        return torch.compile(lambda x: x * 2 + 1)(torch.ones(8)).sum().item()
+    """
+    write_prober(tmp_path, "compiled", twice=code)
+    # As a process has it that has compiled before and starts the server then.
+    elsewhere = {"TORCHINDUCTOR_CACHE_DIR": "/tmp/torchinductor_root"}
+    with running(tmp_path, environment=elsewhere) as server:
+        assert answer(server, "compiled", "twice") == "ok: 24.0"
+
+
+_CALLS = {
+    "trace": "101, 16, parent, 0, 0",
+    "namespaces": "272, 0x10000000",
+    "ring": "425, 4, ctypes.create_string_buffer(256)",
+    "memory_that_stays": "29, 0, 4096, 0o1600",
+    "niceness": "141, 0, parent, 19",
+    "niceness_of_the_user": "141, 2, 0, 19",
+    "idle_priority": "144, parent, 5, ctypes.byref(ctypes.c_int(0))",
+    "disk_priority": "251, 1, parent, 3 << 13",
+}
+"""System calls of x86-64 by number, with their arguments; each must be refused."""
+_CALL_IT = """
+import ctypes, os
+libc, parent = ctypes.CDLL(None, use_errno=True), os.getppid()
+if libc.syscall({arguments}) < 0:
+    raise OSError(ctypes.get_errno(), "syscall")
+"""
+
+_CALLED = {name: _CALL_IT.format(arguments=arguments) for name, arguments in _CALLS.items()}
+
+
+def _hostile(state: Path, other: Path, home: Path, terminal: str) -> dict[str, str]:
+    """Everything here must be refused."""
+    return {
+        "database": f"return open({str(state / 'modelyard.db')!r}, 'rb').read(16)",
+        "tokens": f"""
+            import sqlite3
+            return sqlite3.connect({str(state / "modelyard.db")!r}).execute(
+                "select * from token").fetchall()
+        """,
+        "listing": f"import os; return os.listdir({str(state)!r})",
+        "desired": f"return open({str(state / 'desired.msgpack')!r}, 'rb').read()",
+        "other": f"return open({str(other)!r}).read()",
+        "others": f"import os; return os.listdir({str(other.parents[2])!r})",
+        "around": f"""
+            import os
+            os.symlink({str(state)!r}, os.environ["TMPDIR"] + "/link")
+            return os.listdir(os.environ["TMPDIR"] + "/link")
+        """,
+        "home": f"return open({str(home / 'secret.txt')!r}).read()",
+        "environment": "import os; return os.environ['DB_PASSWORD']",
+        "environ": "return 'DB_PASSWORD' in open('/proc/self/environ').read() or 1 / 0",
+        "parent": "import os; return open(f'/proc/{os.getppid()}/environ', 'rb').read()",
+        "memory": "import os; return open(f'/proc/{os.getppid()}/mem', 'rb').read(1)",
+        "root": "import os; return os.listdir(f'/proc/{os.getppid()}/root')",
+        "descriptors": """
+            import os
+            return open(f"/proc/{os.getppid()}/fd/2", "rb")
+        """,
+        "kill": "import os; return os.kill(os.getppid(), 0)",
+        "child": f"""
+            import subprocess
+            return subprocess.check_output(["cat", {str(state / "modelyard.db")!r}])
+        """,
+        "write": "return open('/var/tmp/modelyard-escaped', 'w')",
+        "beside_itself": "return open(__file__ + '.new', 'w')",
+        "disk": """
+            import os
+            for name in os.listdir("/sys/class/block"):
+                open("/dev/" + name, "rb")
+            raise PermissionError
+        """,
+        "cores": """
+            import os
+            cores = os.sched_getaffinity(os.getppid())
+            os.sched_setaffinity(os.getppid(), {min(cores)})
+            if os.sched_getaffinity(os.getppid()) == cores:
+                raise PermissionError
+        """,
+        "keystrokes": f"""
+            import os
+            return os.read(os.open({terminal!r}, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK), 9)
+        """,
+        "limit": "import resource as r; r.setrlimit(r.RLIMIT_MSGQUEUE, (1, 1))",
+        "abstract": """
+            import socket
+            socket.socket(socket.AF_UNIX).connect("\\0modelyard-test-sandbox")
+        """,
+        **(_CALLED if os.uname().machine == "x86_64" else {}),
+    }
+
+
+_ORPHAN = """
+    import os, time
+    told, tell = os.pipe()
+    if not os.fork():
+        os.setsid()
+        if not os.fork():
+            os.write(tell, str(os.getpid()).encode())
+            os.closerange(0, 1024)
+            time.sleep(600)
+        os._exit(0)
+    os.wait()
+    return os.read(told, 20).decode()
+"""
+
+
+def test_a_hostile_model_reaches_nothing_of_the_servers(tmp_path: Path) -> None:
+    repository, state, home = tmp_path / "models", tmp_path / "state", tmp_path / "home"
+    home.mkdir()
+    (home / "secret.txt").write_text("hidden")
+    state.mkdir()
+    with sqlite3.connect(state / "modelyard.db") as database:
+        database.execute("create table token (digest text)")
+    (state / "desired.msgpack").write_bytes(b"x")
+    other = write_prober(repository, "victim", ask="return 1") / "1" / "model.py"
+    keyboard, screen = pty.openpty()
+    os.write(keyboard, b"password\n")
+    probes = _hostile(state, other, home, os.ttyname(screen))
+    write_prober(repository, "hostile", orphan=_ORPHAN, **probes)
+    abstract = socket.socket(socket.AF_UNIX)
+    abstract.bind("\0modelyard-test-sandbox")
+    abstract.listen()
+    environment = {"DB_PASSWORD": "hunter2", "HOME": str(home)}
+    with (
+        abstract,
+        running(repository, state_dir=state, environment=environment) as server,
+    ):
+        said = {probe: answer(server, "hostile", probe) for probe in probes}
+        orphan = int(answer(server, "hostile", "orphan").removeprefix("ok: "))
+        assert alive(orphan)
+    assert not alive(orphan)
+    os.close(keyboard)
+    os.close(screen)
+    assert {probe: text for probe, text in said.items() if text.startswith("ok")} == {}
+
+
+def test_strict_starts_no_programs_and_reads_its_own_version_only(tmp_path: Path) -> None:
+    probes = {
+        "compute": "import torch; return torch.ones(2).sum().item()",
+        "beside": "import os; return sorted(os.listdir(os.path.dirname(__file__)))",
+        "pipes": "import multiprocessing as m; return m.get_context('fork').Pool(1).map(abs, [-1])",
+        "program": "import subprocess; return subprocess.check_output(['true'])",
+        "config": "return open(__file__.replace('1/model.py', 'config.pbtxt')).read()",
+        "elsewhere": f"return open({str(tmp_path / 'data.txt')!r}).read()",
+        "times": f"import os; return os.utime({str(tmp_path / 'data.txt')!r})",
+        "mode": f"import os; return os.chmod({str(tmp_path / 'data.txt')!r}, 0o666)",
+        "unix": "import socket; return socket.socket(socket.AF_UNIX)",
+        "internet": "import socket; return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)",
+    }
+    (tmp_path / "data.txt").write_text("x")
+    write_prober(tmp_path / "models", "strict", **probes)
+    with running(tmp_path / "models", worker_sandbox="strict") as server:
+        said = {probe: answer(server, "strict", probe) for probe in probes}
+    allowed = {probe for probe, text in said.items() if text.startswith("ok")}
+    assert allowed == {"compute", "beside", "pipes"}, said
+
+
+def test_off_leaves_a_model_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "data.txt").write_text("x")
+    path = str(tmp_path / "data.txt")
+    write_prober(tmp_path / "models", "free", write=f"return open({path!r}, 'a').write('y')")
+    with running(tmp_path / "models", worker_sandbox="off") as server:
+        assert answer(server, "free", "write") == "ok: 1"
+        assert "the worker sandbox is off" in server.log()
+
+
+def test_the_operator_allows_paths_and_variables(tmp_path: Path) -> None:
+    cache, home, out = tmp_path / "home" / "cache", tmp_path / "home", tmp_path / "out"
+    cache.mkdir(parents=True)
+    out.mkdir()
+    (cache / "x").write_text("cached")
+    (home / "y").write_text("private")
+    probes = {
+        "cached": f"return open({str(cache / 'x')!r}).read()",
+        "private": f"return open({str(home / 'y')!r}).read()",
+        "result": f"return open({str(out / 'z')!r}, 'w').write('z')",
+        "variable": "import os; return os.environ['WEATHER_API_KEY']",
+    }
+    write_prober(tmp_path / "models", "m", **probes)
+    with running(
+        tmp_path / "models",
+        environment={"HOME": str(home), "WEATHER_API_KEY": "sunny"},
+        worker_sandbox_allow_read=cache,
+        worker_sandbox_allow_write=out,
+        worker_sandbox_allow_env="WEATHER_API_KEY",
+    ) as server:
+        said = {probe: answer(server, "m", probe) for probe in probes}
+    assert said["cached"] == "ok: cached"
+    assert said["private"].startswith("refused")
+    assert said["result"] == "ok: 1"
+    assert said["variable"] == "ok: sunny"
+
+
+def test_a_worker_that_takes_too_much_memory_is_killed_and_says_so(tmp_path: Path) -> None:
+    probes = {
+        "small": "return 1",
+        "huge": "block = b'x' * (600 << 20); import time; time.sleep(30); return len(block)",
+    }
+    write_prober(tmp_path, "greedy", **probes)
+    with running(tmp_path, worker_memory_limit=400 << 20) as server:
+        assert answer(server, "greedy", "small") == "ok: 1"
+        inputs = [{"name": "IN", "datatype": "BYTES", "shape": [1], "data": ["huge"]}]
+        status, body = server.post("/v2/models/greedy/infer", {"inputs": inputs})
+        assert status == 500, body
+        assert b"took more than --worker-memory-limit=419430400 bytes and was killed" in body
+        server.wait_for(lambda: server.is_ready(), "the worker to be started again")
+        assert answer(server, "greedy", "small") == "ok: 1"
+
+
+_FETCH = "import urllib.request as r; return r.urlopen({url!r}).read()"
+_DATAGRAM = "import socket; return socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)"
+_ASKING = 'parameters { key: "network" value { string_value: "true" } }'
+
+
+@pytest.mark.slow
+def test_a_pushed_model_connects_only_where_its_repository_and_its_config_say_so(
+    tmp_path: Path,
+) -> None:
+    with web_server() as url, yard(tmp_path) as y:
+        work = y.repository("vision", formats=["python", "config"])
+        probes = {"fetch": _FETCH.format(url=url), "datagram": _DATAGRAM}
+        write_prober(work / "models", "asking", _ASKING, **probes)
+        write_prober(work / "models", "silent", **probes)
+        y.commit(work, "two models")
+        y.push(work)
+        y.wait_versions("asking", 1)
+        y.wait_versions("silent", 1)
+        for model in ("asking", "silent"):
+            for probe in probes:
+                assert answer(y.server, model, probe).startswith("refused"), (model, probe)
+        assert _sandbox(y, "asking") == "default, no network"
+        y.cli("repo", "change", "vision", "--network", "true")
+        y.wait_for(
+            lambda: _sandbox(y, "asking") == "default, may use the network", "the permission"
+        )
+        assert answer(y.server, "asking", "fetch") == "ok: b'hello'"
+        assert answer(y.server, "silent", "fetch").startswith("refused")
+        y.cli("repo", "change", "vision", "--network", "false")
+        y.wait_for(lambda: _sandbox(y, "asking") == "default, no network", "the permission's end")
+        assert answer(y.server, "asking", "fetch").startswith("refused")
+
+
+def _sandbox(y: Yard, model: str) -> str:
+    _, found = y.api("GET", "/instances")
+    return next((row["sandbox"] for row in found["items"] if row["model"] == model), "")
+
+
+_CALL = """
+    import http.client, socket
+    connection = http.client.HTTPConnection("localhost")
+    connection.sock = socket.socket(socket.AF_UNIX)
+    connection.sock.connect({path!r})
+    connection.request("GET", "/api/v1/tokens")
+    answer = connection.getresponse()
+    if answer.status != 200:
+        raise PermissionError(answer.status, answer.read())
+    return answer.read()
+"""
+_SPEAK = """
+    import socket
+    with socket.socket(socket.AF_UNIX) as link:
+        link.settimeout(20)
+        link.connect({path!r})
+        link.sendall({said!r})
+        if not (heard := link.recv(1 << 16)):
+            raise PermissionError("hung up")
+        return heard
+"""
+_LOCAL = """
+    import urllib.request as r
+    return r.urlopen("http://127.0.0.1:{port}/api/v1/tokens").read()
+"""
+
+
+@pytest.mark.slow
+def test_a_model_gets_nothing_from_the_control_process(tmp_path: Path) -> None:
+    with yard(tmp_path) as y:
+        sockets = y.sockets()
+        hello = pack_frame({"kind": "hello", "server": "thief"})
+        hook = b'{"hook": "pre-receive"}\n'
+        probes = {
+            "api": _CALL.format(path=str(sockets / "api.sock")),
+            "link": _SPEAK.format(path=str(sockets / "link.sock"), said=hello),
+            "hook": _SPEAK.format(path=str(sockets / "hook.sock"), said=hook),
+            "port": _LOCAL.format(port=y.admin_port),
+        }
+        write_prober(tmp_path / "models", "curious", **probes)
+        y.wait_versions("curious", 1)
+        said = {probe: answer(y.server, "curious", probe) for probe in probes}
+        assert y.api("GET", "/tokens")[0] == 200
+    assert {probe: text for probe, text in said.items() if text.startswith("ok")} == {}
+    assert "401" in said["api"], said
+    assert any(word in said["link"] for word in ("hung up", "BrokenPipe")), said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["default", "strict"])
+def test_a_language_model_works_in_each_profile_with_its_compiled_kernels(
+    mode: str, tmp_path: Path
+) -> None:
+    write_language_model(tmp_path, "tiny", parameters(threads=1))
+    with running(tmp_path, worker_sandbox=mode) as server:
+        status, said = generate(server, "tiny", "Once upon a time", max_tokens=4, **GREEDY)
+        assert status == 200, said
+        log = server.log()
+    if which("g++") is not None and "this CPU lacks" not in log:
+        assert "plain torch" not in log
