@@ -44,7 +44,7 @@ class FolderState:
 
 
 class FolderReader:
-    """Reads folders; keeps the bytes of every config that has not changed since.
+    """Reads folders; keeps the bytes of every config that has not changed since, until `forget`.
 
     With `config_name` "h100", a model's configs/h100.pbtxt stands for its config.pbtxt where it
     exists. `sealed`: the files are those of snapshots of ours (see `identity_of`).
@@ -99,6 +99,11 @@ class FolderReader:
             config_name or CONFIG_NAME,
         )
 
+    def forget(self, folder: Path) -> None:
+        """Forget the configs of a folder that is there no more."""
+        for path in [path for path in self._configs if path.startswith(f"{folder}/")]:
+            del self._configs[path]
+
     def _config_name(self, walk: ModelWalk) -> str:
         if self._variant and any(row[0] == self._variant for row in walk.side):
             return self._variant
@@ -113,7 +118,8 @@ class FolderReader:
                 return known[1]
             with open(open_plain(path), "rb") as file:
                 identity = identity_of(os.fstat(file.fileno()), self._sealed)
-                content = file.read(LARGEST_BYTES + 1)
+                # A copy: bytes cut short from so many hold a page and a mapping of their own.
+                content = bytes(memoryview(file.read(LARGEST_BYTES + 1)))
         except NotPlain as error:
             walk.complain(name, "E210", f"cannot be read: {error.strerror}")
             return None

@@ -67,6 +67,8 @@ class Scanner:
         }
         keys = [(index, name) for index, (_, names) in listed.items() for name in names]
         read = self._reads.all(keys, patience_s)
+        for index, name in self._seen.keys() - keys:
+            self._reader.forget(self.roots[index] / name)
         self._seen = {
             key: read[key] if key in read else self._seen.get(key) or self._late(key, patience_s)
             for key in keys
@@ -101,6 +103,7 @@ class Scanner:
         """The Snapshot these folders make; it has a revision of its own. Of the models of a root
         in `lost` there is nothing but the reason."""
         self._built = {key: self._build(key, state) for key, state in states.items()}
+        self._warned &= {state.folder / name for state in states.values() for name in state.ignored}
         twice = _in_two_roots(states.values())
         made = {
             key[1]: lost.get(key[0], result)

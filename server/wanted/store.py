@@ -18,7 +18,6 @@ class SnapshotStore:
     def __init__(self, root: Path, most: int = MOST_KEPT) -> None:
         self._root = root
         self._most = most
-        self._reader = FolderReader(sealed=True)
         self._read: dict[str, Sealed] = {}
         self._asked: set[str] = set()
 
@@ -47,7 +46,7 @@ class SnapshotStore:
     def _look(self, name: str) -> Sealed:
         folder = self._root / name
         try:
-            states = list(self._reader.repository(folder).values())
+            states = list(FolderReader(sealed=True).repository(folder).values())
         except BadRepository:
             return (
                 f"snapshot {name[:12]} is not in the store {self._root}; servers that share a "

@@ -2,8 +2,10 @@
 
 import logging
 import os
+import shutil
 import stat
 import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -267,3 +269,25 @@ def test_two_hundred_models_are_scanned_again_in_a_blink(
     scanner.build(scanner.look())
     assert time.thread_time() - started < 5  # 0.05 on an idle machine
     assert made == []
+
+
+def test_nothing_is_kept_of_folders_that_are_gone(tmp_path: Path):
+    scanner = Scanner([tmp_path], sealed=True)
+    comment = f"# {'x' * 1000}\n" * 500
+
+    def turn(number: int) -> int:
+        folder = put_model(tmp_path, f"m{number}", 1, config=comment + CONFIG)
+        os.utime(folder / "config.pbtxt", (1, 1))  # so old that its bytes are kept
+        assert f"m{number}" in scanner.build(scanner.look()).models
+        shutil.rmtree(folder)
+        scanner.build(scanner.look())
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        before = turn(0)
+        for number in range(1, 9):
+            after = turn(number)
+    finally:
+        tracemalloc.stop()
+    assert after - before < len(comment)
