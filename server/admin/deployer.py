@@ -52,8 +52,6 @@ MOST_TRIES = 5
 """How often a deployment that the disk fails is tried before the pushes behind it go on."""
 
 NO_COMMIT = "0" * 40
-_MOST_SNAPSHOTS = 500
-"""Snapshots remembered from one step of a deployment to the next."""
 
 _log = logging.getLogger(__name__)
 
@@ -74,7 +72,7 @@ class Deployer:
         self._database = database
         self._rows = PushRows(database, boot)
         self._store = store
-        self._snapshots = SnapshotStore(store / SNAPSHOTS, _MOST_SNAPSHOTS)
+        self._snapshots = SnapshotStore(store / SNAPSHOTS)
         self._examiner = examiner
         self._boot = boot
         self._told = told
@@ -299,6 +297,7 @@ class Deployer:
                 after = {model: digest for model, digest in changed.items() if digest}
                 for one in successions(self._snapshots, before, after):
                     succeed(tx, RolloutRoutes(), one)
+            self._snapshots.forget_others()
 
         await asyncio.to_thread(deploy)
         return await asyncio.to_thread(self._rows.revision)
