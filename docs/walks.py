@@ -219,8 +219,7 @@ CHAT = Walk(
         ),
         Step("server.rest.porch:SiteGuardApp.__call__", via="server.rest.inference_door"),
         Step("server.rest.compression:CompressedApp.__call__", via="server.rest.inference_door"),
-        Step("server.rest.endpoint:route", via="server.rest.app"),
-        Step("server.openai.endpoint:openai_row", via="server.openai.door"),
+        Step("server.openai.door:_route", via="server.openai.door"),
         Step("server.openai.door:OpenAI.chat", via="server.openai.door"),
         Step("server.openai.caller:received"),
         Step("server.openai.caller:find"),
@@ -235,8 +234,8 @@ CHAT = Walk(
         Step(
             "schedulers.llm.engine_tokeniser:EngineTokeniser.encode", via="schedulers.llm.language"
         ),
-        Step("server.openai.generating:Generating.answer"),
-        Step("server.openai.work:submit"),
+        Step("server.openai.generating:generate"),
+        Step("server.openai.caller:submit"),
         Step("server.dataplane:DataPlane.submit"),
         Step("schedulers.llm.language_scheduler:LanguageScheduler.submit", via="schedulers.build"),
         Step("schedulers.llm.admission:Admission.admit"),

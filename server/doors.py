@@ -104,7 +104,7 @@ async def _rest(
     pattern = settings.http_header_forward_pattern
     forwarding = Forwarding(pattern) if pattern else None
     openai = OpenAI(dataplane, limits, forwarding, template_sandbox(settings))
-    app = rest_app(dataplane, limits, forwarding, openai.rows())
+    app = rest_app(dataplane, limits, forwarding, openai.routes())
     address, port = settings.http_address, settings.http_port
     try:
         place = Place(

@@ -1,4 +1,4 @@
-"""Who calls the OpenAI door, with what, and which version is to answer.
+"""Who calls the OpenAI door, with what, which version is to answer, and the reply to come.
 
 The model stands in the body: `server.rest.porch` refuses by the head whom no model would answer,
 and here it is asked whether they may use the one that is named.
@@ -7,12 +7,14 @@ and here it is asked whether they may use the one that is named.
 import asyncio
 import time
 from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from starlette.requests import Request
 
 from schedulers.errors import DeadlineExceeded
-from schedulers.request import NO_PARAMETERS
+from schedulers.reply import Reply
+from schedulers.request import NO_PARAMETERS, InferResponse
 from server.access.holder import Holder
 from server.codec.form import InferBody
 from server.codec.forwarding import Forwarding
@@ -33,6 +35,7 @@ from server.rest.http_inference import HttpInference
 from server.rest.openai_errors import BadField, not_ready_yet
 from server.rest.request_ids import request_id_of
 from server.served import Served
+from server.trace.record import Trace, following
 
 if TYPE_CHECKING:
     from schedulers.llm.language import Language
@@ -121,6 +124,34 @@ class Found(NamedTuple):
     language: "Language"
 
 
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A reply to come, and its trace if there is one; `about` names the request in the log."""
+
+    reply: Reply
+    trace: Trace | None
+    about: str
+
+    def note(self, response: InferResponse) -> None:
+        """A response has come."""
+        if self.trace is not None:
+            self.trace.answered(response)
+
+    async def only(self) -> InferResponse:
+        """The only response there is."""
+        response = await self.reply.one()
+        self.note(response)
+        return response
+
+    async def finished(self, reading: Awaitable[Made]) -> Made:
+        """What is read of the reply, noted in the trace as one answer."""
+        with following(self.trace):
+            read = await reading
+            if self.trace is not None:
+                self.trace.sending()
+        return read
+
+
 def recognised(request: Request) -> Holder | None:
     """Whose token came with the request, as `server.rest.porch.GatedApp` found when its head was
     there; None for anybody."""
@@ -166,3 +197,14 @@ def find(dataplane: DataPlane, caller: Caller) -> Found:
             "model_not_supported",
         )
     return Found(served, served.language)
+
+
+def submit(dataplane: DataPlane, caller: Caller, found: Found, asks: Mapping[str, Any]) -> Work:
+    """The second half of the data plane's walk. Raises what `DataPlane.submit` does."""
+    caller.asks = asks
+    try:
+        reply = dataplane.submit(caller, found.served)
+    finally:
+        caller.asks = NO_PARAMETERS  # the prompts are the scheduler's now
+    about = f"request '{caller.request_id}' to model '{found.served.version.name}'"
+    return Work(reply, caller.trace, about)

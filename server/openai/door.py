@@ -1,8 +1,8 @@
 """The paths of OpenAI's API, and what answers each.
 
-`server.doors` puts `rows` among those of `server.rest.app`. A request is read (`caller`, `chat`,
-`completions`), its text made tokens (`texts`), submitted (`work`) and answered, whole (`forms`) or
-as events (`stream`).
+`server.doors` puts `routes` among those of `server.rest.app`. A request is read (`caller`, `chat`,
+`completions`), its text made tokens (`texts`), and it is submitted and answered (`generating`),
+whole (`forms`) or as events (`stream`).
 """
 
 import time
@@ -13,6 +13,7 @@ from uuid import uuid4
 
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from backends.llm.chat import Chat
 from repository.sandbox.policy import Sandbox
@@ -21,14 +22,13 @@ from schedulers.llm.asks import EMBED, EMBEDDING
 from server.codec.forwarding import Forwarding
 from server.dataplane import DataPlane
 from server.errors import NotReady
-from server.openai.caller import Caller, Found, find, received, recognised
+from server.openai.caller import Caller, Found, find, received, recognised, submit
 from server.openai.calls import CallsForm
 from server.openai.chat import read_chat
 from server.openai.completions import Prompt, read_completion
 from server.openai.embeddings import embedded, read_embedding
-from server.openai.endpoint import openai_row
 from server.openai.forms import ChatForm, Form, TextForm
-from server.openai.generating import Asked, Generating
+from server.openai.generating import Asked, generate
 from server.openai.listing import listed, listed_one
 from server.openai.texts import (
     Texts,
@@ -37,11 +37,11 @@ from server.openai.texts import (
     refuse_untold,
 )
 from server.openai.tokens import read_detokenize, read_tokenize, tokenised
-from server.openai.work import submit
-from server.rest.endpoint import Limits, Row, json_response
+from server.rest.endpoint import Endpoint, Limits, json_response
 from server.rest.generate import cancelled_on_hang_up
 from server.rest.http_inference import arm_headers
-from server.rest.openai_errors import BadField
+from server.rest.openai_errors import BadField, refusal
+from server.rest.request_ids import REQUEST_ID, request_id_of
 
 if TYPE_CHECKING:
     from schedulers.llm.language import Language
@@ -70,7 +70,7 @@ class OpenAI:
         self._texts = Texts(sandbox)
         self._created = int(time.time())
 
-    def rows(self) -> Sequence[Row]:
+    def routes(self) -> Sequence[Route]:
         """Its paths. Each has its twin in `server.rest.openapi_language`."""
         posts = {
             "/v1/chat/completions": self.chat,
@@ -82,9 +82,9 @@ class OpenAI:
             "/detokenize": self.detokenize,
         }
         return [
-            *(openai_row(path, endpoint, "POST") for path, endpoint in posts.items()),
-            openai_row("/v1/models", self.models, "GET"),
-            openai_row("/v1/models/{model}", self.model, "GET"),
+            *(_route(path, endpoint, "POST") for path, endpoint in posts.items()),
+            _route("/v1/models", self.models, "GET"),
+            _route("/v1/models/{model}", self.model, "GET"),
         ]
 
     async def close(self) -> None:
@@ -111,7 +111,7 @@ class OpenAI:
             options = replace(options, shape=shape, shown=format.markers)
             form = CallsForm(chat_form, format, asked.calling, uuid4().hex)
         wanted = Asked("chatcmpl", "messages", options, tokens, scored)
-        return await self._generating(caller, found).answer(request, wanted, form)
+        return await generate(self._dataplane, caller, found, request, wanted, form)
 
     async def completion(self, request: Request) -> Response:
         caller, found = await self._asked(request)
@@ -130,7 +130,7 @@ class OpenAI:
             scored = max(logprobs, scored or 0) if logprobs is not None else scored
         form = TextForm(found.language.tokeniser, logprobs, options.prompt_logprobs, echoes)
         wanted = Asked("cmpl", "prompt", options, tokens, scored, asked.silent)
-        return await self._generating(caller, found).answer(request, wanted, form)
+        return await generate(self._dataplane, caller, found, request, wanted, form)
 
     async def embedding(self, request: Request) -> Response:
         caller, found = await self._asked(request)
@@ -192,9 +192,6 @@ class OpenAI:
         caller = await received(request, self._limits, self._forwarding)
         return caller, find(self._dataplane, caller)
 
-    def _generating(self, caller: Caller, found: Found) -> Generating:
-        return Generating(self._dataplane, caller, found)
-
     def _tokens(
         self, prompts: Sequence[Prompt], special: bool, name: str
     ) -> Make[list[tuple[int, ...]]]:
@@ -220,3 +217,21 @@ class OpenAI:
             else:
                 raise gone
         raise NotReady(f"the versions of '{caller.model}' change faster than they can be asked")
+
+
+def _route(path: str, endpoint: Endpoint, verb: str) -> Route:
+    """A route whose errors are OpenAI's, and whose requests have an id."""
+
+    async def answered(request: Request) -> Response:
+        request_id = request_id_of(request.scope)
+        try:
+            response = await endpoint(request)
+        except Exception as error:  # noqa: BLE001 - the porch: refusal() logs what is our fault
+            refused = refusal(error, f"request '{request_id}' to {request.url.path}")
+            response = Response(refused.body, refused.status, media_type="application/json")
+            for name, value in refused.headers:
+                response.headers[name.decode()] = value.decode()
+        response.headers[REQUEST_ID] = request_id
+        return response
+
+    return Route(path, answered, methods=[verb])

@@ -2,27 +2,32 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from schedulers.llm.asks import GENERATE
+from schedulers.llm.generation import GenerateRequest
 from server.dataplane import DataPlane
 from server.openai.answer import Answer
-from server.openai.caller import Caller, Found
+from server.openai.caller import Caller, Found, Work, submit
 from server.openai.forms import Form, Head, Json, whole
 from server.openai.options import Options
 from server.openai.score_limit import ScoreLimit
-from server.openai.stream import Events, Pieces, heard
+from server.openai.stream import Events, Pieces, heard, in_the_clients_words
 from server.openai.texts import refuse_beyond_context, refuse_unknown_tokens
-from server.openai.work import Work, generating, in_the_clients_words, requests_for, submit
 from server.rest.compression import elsewhere
 from server.rest.endpoint import json_response
 from server.rest.generate import cancelled_on_hang_up
 from server.rest.http_inference import arm_headers
 from server.rest.openai_errors import BadField
+
+if TYPE_CHECKING:
+    from schedulers.llm.language import Language
 
 _BRIEF_SCORES = 1024
 
@@ -41,67 +46,89 @@ class Asked:
     silent: bool = False
 
 
-class Generating:
-    """One request to one version."""
+async def generate(
+    dataplane: DataPlane, caller: Caller, found: Found, request: Request, asked: Asked, form: Form
+) -> Response:
+    """Submits before it first waits. Raises BadField and what `DataPlane.submit` does."""
+    options = asked.options.with_defaults(found.language.defaults)
+    caller.refuse_urgency(options.priority)
+    _refuse_senseless(caller, found.language, asked, options)
+    answers = [
+        Answer(prompt, asked.silent, keeps_scores=not options.stream)
+        for prompt in asked.prompts
+        for _ in range(options.count)
+    ]
+    limit = ScoreLimit(asked.prompts, options, asked.scored)
+    limit.check()
+    requests = requests_for(answers, options, found.language, asked.scored)
+    work = submit(dataplane, caller, found, _parameters(requests, options.priority))
+    del requests  # they are the scheduler's now
+    head = _head(asked.prefix, caller, found)
+    named = arm_headers(caller.target)
+    if options.stream:
+        return Events(work, Pieces(form, head, options, answers), named)
+    async with cancelled_on_hang_up(request.receive, work.reply):
+        await work.finished(_hear_all(work, answers, options, limit))
+    response = await _written(partial(whole, form, head, answers, options.count), answers)
+    response.headers.update(named)
+    return response
 
-    def __init__(self, dataplane: DataPlane, caller: Caller, found: Found) -> None:
-        self._dataplane = dataplane
-        self._caller = caller
-        self._found = found
 
-    async def answer(self, request: Request, asked: Asked, form: Form) -> Response:
-        """Submits before it first waits. Raises BadField and what `DataPlane.submit` does."""
-        options = asked.options.with_defaults(self._found.language.defaults)
-        asked = replace(asked, options=options)
-        self._caller.refuse_urgency(options.priority)
-        self._refuse_senseless(asked)
-        answers = [
-            Answer(prompt, asked.silent, keeps_scores=not options.stream)
-            for prompt in asked.prompts
-            for _ in range(options.count)
-        ]
-        limit = ScoreLimit(asked.prompts, options, asked.scored)
-        limit.check()
-        work = self._submitted(answers, asked)
-        head = self._head(asked.prefix)
-        named = arm_headers(self._caller.target)
-        if options.stream:
-            return Events(work, Pieces(form, head, options, answers), named)
-        async with cancelled_on_hang_up(request.receive, work.reply):
-            await work.finished(_hear_all(work, answers, options, limit))
-        found = await _written(partial(whole, form, head, answers, options.count), answers)
-        found.headers.update(named)
-        return found
-
-    def _refuse_senseless(self, asked: Asked) -> None:
-        language, options = self._found.language, asked.options
-        if not language.generates:
-            raise BadField(
-                f"the model '{self._caller.model}' makes embeddings and generates no text",
-                "model",
-                "model_not_supported",
-            )
-        for prompt in asked.prompts:
-            refuse_beyond_context(language, len(prompt), options.max_tokens, asked.field)
-            refuse_unknown_tokens(language, prompt, asked.field)
-        if options.stop_ids:
-            refuse_unknown_tokens(language, options.stop_ids, "stop_token_ids")
-        if biased := tuple(token for token, _ in options.sampling.logit_bias):
-            refuse_unknown_tokens(language, biased, "logit_bias")
-
-    def _submitted(self, answers: Sequence[Answer], asked: Asked) -> Work:
-        requests = requests_for(answers, asked.options, self._found.language, asked.scored)
-        asks = generating(requests, asked.options.priority)
-        return submit(self._dataplane, self._caller, self._found, asks)
-
-    def _head(self, prefix: str) -> Head:
-        version = self._found.served.version
-        return Head(
-            id=f"{prefix}-{uuid4().hex}",
-            model=self._caller.model,
-            created=int(time.time()),
-            fingerprint=f"{version.name}-{version.number}",
+def _refuse_senseless(caller: Caller, language: "Language", asked: Asked, options: Options) -> None:
+    if not language.generates:
+        raise BadField(
+            f"the model '{caller.model}' makes embeddings and generates no text",
+            "model",
+            "model_not_supported",
         )
+    for prompt in asked.prompts:
+        refuse_beyond_context(language, len(prompt), options.max_tokens, asked.field)
+        refuse_unknown_tokens(language, prompt, asked.field)
+    if options.stop_ids:
+        refuse_unknown_tokens(language, options.stop_ids, "stop_token_ids")
+    if biased := tuple(token for token, _ in options.sampling.logit_bias):
+        refuse_unknown_tokens(language, biased, "logit_bias")
+
+
+def requests_for(
+    answers: Sequence[Answer], options: Options, language: "Language", scored: int | None
+) -> tuple[GenerateRequest, ...]:
+    """One for each answer. `scored`: how many likeliest tokens to tell of for each prompt token."""
+    return tuple(
+        GenerateRequest(
+            id=str(number),
+            prompt=answer.prompt,
+            max_tokens=options.tokens_for(language.context - len(answer.prompt)),
+            sampling=options.sampling,
+            stop=options.stop,
+            stop_ids=options.stop_ids,
+            min_tokens=options.min_tokens,
+            ignore_end=options.ignore_end,
+            seed=options.seed_of(number % options.count),
+            prompt_logprobs=scored,
+            skip_special=options.skip_special,
+            grammar=None if options.shape is None else options.shape.grammar,
+            shown=options.shown,
+        )
+        for number, answer in enumerate(answers)
+    )
+
+
+def _parameters(requests: tuple[GenerateRequest, ...], priority: int) -> dict[str, Any]:
+    parameters: dict[str, Any] = {GENERATE: requests}
+    if priority:
+        parameters["priority"] = priority
+    return parameters
+
+
+def _head(prefix: str, caller: Caller, found: Found) -> Head:
+    version = found.served.version
+    return Head(
+        id=f"{prefix}-{uuid4().hex}",
+        model=caller.model,
+        created=int(time.time()),
+        fingerprint=f"{version.name}-{version.number}",
+    )
 
 
 async def _written(document: Callable[[], Json], answers: Sequence[Answer]) -> Response:

@@ -14,14 +14,15 @@ from starlette.types import Receive, Scope, Send
 
 from schedulers.errors import Cancelled
 from schedulers.llm.asks import OUTPUT
+from schedulers.llm.errors import SenselessRequest
 from schedulers.llm.generation import Output
 from schedulers.request import InferResponse
 from server.openai.answer import Answer, usage
+from server.openai.caller import Work
 from server.openai.forms import Form, Head, Json
 from server.openai.options import Options
-from server.openai.work import Work, in_the_clients_words
 from server.rest.generate import cancelled_on_hang_up
-from server.rest.openai_errors import Refusal, refusal
+from server.rest.openai_errors import BadField, Refusal, refusal
 from server.trace.record import following
 
 _DONE = b"data: [DONE]\n\n"
@@ -145,6 +146,13 @@ def heard(response: InferResponse, answers: Sequence[Answer]) -> tuple[int, Outp
     index, output = response.parameters[OUTPUT]
     answers[index].hear(output)
     return index, output
+
+
+def in_the_clients_words(error: Exception, options: Options) -> Exception:
+    """What the engine finds senseless after it has taken the request in is its grammar."""
+    if isinstance(error, SenselessRequest) and options.shape is not None:
+        return BadField(str(error), options.shape.field, "invalid_grammar")
+    return error
 
 
 def _event(document: Json) -> bytes:

@@ -10,6 +10,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from server import describe
 from server.access.asks import is_openai
@@ -33,9 +34,9 @@ def rest_app(
     dataplane: DataPlane,
     limits: Limits,
     forwarding: Forwarding | None = None,
-    more: Sequence[Row] = (),
+    more: Sequence[Route] = (),
 ) -> Starlette:
-    """The application for all of REST but infer, and `more`. Each row has its twin in
+    """The application for all of REST but infer, and `more`. Each route has its twin in
     `server.rest.openapi`."""
     rest = _Rest(dataplane)
     model, version = "/v2/models/{model}", "/versions/{version}"
@@ -60,7 +61,7 @@ def rest_app(
     rows += feedback_rows(dataplane, limits.json_depth)
     rows += shared_memory_rows(dataplane.shared_memory, limits.json_depth)
     rows += trace_rows(dataplane, limits.json_depth)
-    routes = [route(row) for row in (*rows, *more)]
+    routes = [*map(route, rows), *more]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _http_error})
     app.router.redirect_slashes = False  # a path that is not in the table is nobody's
     return app

@@ -20,8 +20,8 @@ from server.openai.answer import Answer
 from server.openai.chat import read_chat
 from server.openai.completions import read_completion
 from server.openai.fields import Fields
+from server.openai.generating import requests_for
 from server.openai.options import Options
-from server.openai.work import requests_for
 
 FILE: dict[str, Any] = {
     "do_sample": False,

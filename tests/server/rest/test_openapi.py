@@ -29,7 +29,7 @@ DOCUMENT = document("modelyard", "0.0.0")
 
 def app() -> Any:
     dataplane, limits = DataPlane(Shelf([]), "modelyard", "0.0.0"), Limits(1 << 20, 100)
-    return rest_app(dataplane, limits, more=OpenAI(dataplane, limits).rows())
+    return rest_app(dataplane, limits, more=OpenAI(dataplane, limits).routes())
 
 
 def served() -> set[tuple[str, str]]:

@@ -27,7 +27,7 @@ DENIED = "This API is restricted, expecting header 'x-key'"
 
 def test_every_rest_route_has_a_category() -> None:
     dataplane, limits = DataPlane(Shelf([]), "modelyard", "0"), Limits(1000, 10)
-    for route in rest_app(dataplane, limits, more=OpenAI(dataplane, limits).rows()).routes:
+    for route in rest_app(dataplane, limits, more=OpenAI(dataplane, limits).routes()).routes:
         assert isinstance(route, Route)
         path = route.path.replace("{version}", "1")
         for name in ("model", "repository", "region"):
