@@ -229,7 +229,7 @@ CHAT = Walk(
         Step("server.openai.chat:read_chat"),
         Step("server.openai.texts:Texts.of_chat"),
         Step("server.openai.rendering:Renderer.render"),
-        Step("backends.llm.chat_process:main", message="backends.llm.chat"),
+        Step("backends.llm.chat_render:main", message="backends.llm.chat"),
         Step("backends.llm.chat_render:render"),
         Step(
             "schedulers.llm.engine_tokeniser:EngineTokeniser.encode", via="schedulers.llm.language"

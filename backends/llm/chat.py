@@ -1,7 +1,7 @@
 """A checkpoint's chat template: where it is written, and what it is given to render.
 
-`backends.llm.chat_render` renders it, in a process of its own (`backends.llm.chat_process`): a
-template is a program of whoever made the checkpoint, and may run for ever.
+`backends.llm.chat_render` renders it, in a process of its own: a template is a program of whoever
+made the checkpoint, and may run for ever.
 """
 
 import json
@@ -32,7 +32,7 @@ SPECIALS = (
 )
 
 LENGTH = struct.Struct("<I")
-"""Before every question to `backends.llm.chat_process`, and every answer."""
+"""Before every question to `backends.llm.chat_render`, and every answer."""
 
 DEFAULT, TOOL_USE = "default", "tool_use"
 
@@ -171,7 +171,7 @@ def _added(config: Fields) -> frozenset[str]:
 
 
 def question(template: ChatTemplate, chat: Chat) -> bytes:
-    """What `backends.llm.chat_process` is asked. Raises ValueError for what is no JSON."""
+    """What `backends.llm.chat_render` is asked. Raises ValueError for what is no JSON."""
     asked = {
         "template": template.text_for(chat),
         "variables": template.variables_for(chat),

@@ -1,14 +1,20 @@
-"""Rendering a chat template: Jinja in its sandbox, with what Hugging Face's templates rely on.
+"""A process that renders chat templates for the gateway: Jinja in its sandbox, and nothing else.
 
-Used by `backends.llm.chat_process`, which can be killed: nothing here bounds the time.
+`python -m backends.llm.chat_render` answers length-prefixed JSON questions from stdin
+(`backends.llm.chat.question`) on stdout, one after the other, and ends when stdin does. Nothing
+here bounds the time: it is killed when a template runs too long; one that takes too much memory
+fails by itself.
 """
 
 import json
+import os
+import resource
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
 import jinja2
 from jinja2 import nodes
@@ -18,6 +24,9 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
+from backends.llm.chat import LENGTH
+
+MEMORY_BYTES = 1 << 30
 MAX_CHARACTERS = 1 << 24
 """Of a rendered chat."""
 _HERE = "CONTINUE_FINAL_MESSAGE_TAG "
@@ -28,8 +37,43 @@ class TemplateFailed(Exception):
     """A template cannot render a chat; the message says why, often in the template's own words."""
 
 
+def main() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever is printed goes where errors go
+    while (asked := _read(sys.stdin.buffer)) is not None:
+        answer = _answer(asked)
+        answers.write(LENGTH.pack(len(answer)) + answer)
+        answers.flush()
+
+
+def _read(stream: BinaryIO) -> bytes | None:
+    head = stream.read(LENGTH.size)
+    if len(head) < LENGTH.size:
+        return None
+    (length,) = LENGTH.unpack(head)
+    asked = stream.read(length)
+    return asked if len(asked) == length else None
+
+
+def _answer(asked: bytes) -> bytes:
+    """`+` and the text, or `-` and why there is none; to nothing, nothing: it has started."""
+    if not asked:
+        return b""
+    try:
+        question = json.loads(asked)
+        text = render(question["template"], question["variables"], question["continues"])
+        return b"+" + text.encode("utf-8", "replace")
+    except TemplateFailed as error:
+        return b"-" + str(error)[:2000].encode("utf-8", "replace")
+    except (MemoryError, RecursionError) as error:
+        return f"-it needs too much memory ({type(error).__name__})".encode()
+
+
 def render(template: str, variables: Mapping[str, Any], continues: bool = False) -> str:
-    """The chat as the model is to read it. Raises TemplateFailed."""
+    """The chat as the model is to read it, with what Hugging Face's templates rely on. Raises
+    TemplateFailed."""
     given = {**variables, "messages": [_with_reasoning(one) for one in variables["messages"]]}
     if continues:
         given["messages"] = _marked(given["messages"])
@@ -158,3 +202,7 @@ def _unmarked(text: str, content: str) -> str:
         if said in text[:at]:
             return text[:at] if text.startswith(_HERE, at) else text[:at].rstrip()
     raise TemplateFailed("it changes the last message, which therefore cannot be continued")
+
+
+if __name__ == "__main__":
+    main()

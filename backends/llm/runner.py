@@ -11,11 +11,9 @@ from torch import Tensor
 
 from backends.llm.decoder import Decoder
 from backends.llm.errors import DeviceLost
-from backends.llm.likelihood import score
-from backends.llm.penalties import Draw
 from backends.llm.pick import Pick, pick_plainly
 from backends.llm.rows import Span, pack
-from backends.llm.sampling import Sampled, sample
+from backends.llm.sampling import Draw, Sampled, sample, score
 from backends.llm.scored import Scored
 
 

@@ -5,8 +5,8 @@ from hashlib import blake2b
 
 from backends.llm.detokenise import Detokeniser, Piece, StopStrings
 from backends.llm.grammar_spec import Grammar
-from backends.llm.penalties import Draw
 from backends.llm.runner import Done, Job
+from backends.llm.sampling import Draw
 from backends.llm.scored import Scored
 from backends.llm.tokeniser import Tokeniser
 from schedulers.llm.generation import GenerateRequest, Output

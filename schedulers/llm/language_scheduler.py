@@ -16,7 +16,6 @@ from backends.seam import Instance
 from schedulers.answer import count_failure, count_success
 from schedulers.counters import Counters
 from schedulers.errors import Cancelled, DeadlineExceeded, Draining, SchedulingError, ShutDown
-from schedulers.llm.addressed import asked_of, expiry_ns
 from schedulers.llm.admission import Admission
 from schedulers.llm.asked import AskedTicket
 from schedulers.llm.engine_tokeniser import Tokens
@@ -24,7 +23,7 @@ from schedulers.llm.engines import REVIVAL_PATIENCE_S, Engines, Lane
 from schedulers.llm.frames import Embedded, Message, Refused, Stepped, unpack_output
 from schedulers.llm.generation import Output
 from schedulers.llm.language import Language
-from schedulers.llm.question import read_question
+from schedulers.llm.question import asked_of, expiry_ns, read_question
 from schedulers.llm.refusals import REFUSALS, failure
 from schedulers.llm.request import Finish
 from schedulers.llm.token_times import TokenTimes
@@ -168,7 +167,8 @@ class LanguageScheduler:
         first = self._named
         self._named += ticket.question.answers
         names = [f"{self._name}-{number}" for number in range(first, self._named)]
-        if self._engines.give(ticket, names, asked_of(ticket, names)):
+        message = asked_of(ticket.question, ticket.request, names)
+        if self._engines.give(ticket, names, message):
             ticket.ids = {name: index for index, name in enumerate(names)}
             return
         self._homeless[ticket] = None

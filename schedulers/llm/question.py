@@ -1,15 +1,19 @@
 """What a request asks of a language model: answers to prompts, or vectors of texts. Pure.
 
 Made from an InferRequest by `read_question`; KServe's tensors come as text, still to be tokenised.
+`asked_of` makes of both what an engine is told: who asks, how urgently, until when.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from backends.llm.backend import TEXT_INPUT
 from schedulers.llm.asks import EMBED, GENERATE
 from schedulers.llm.errors import PromptTooLong, SenselessRequest
+from schedulers.llm.frames import Embed, Message, Submit, pack_request, pack_tokens
 from schedulers.llm.generation import GenerateRequest
 from schedulers.llm.language import Language
+from schedulers.llm.request import NEVER
 from schedulers.llm.text_ask import TextAsk, read_ask, read_texts
 from schedulers.request import InferRequest
 
@@ -101,3 +105,32 @@ def _refuse(asked: GenerateRequest, context: int) -> None:
             f"the prompt has {len(asked.prompt)} tokens; a context of {context} leaves room for an "
             f"answer behind at most {context - 1}"
         )
+
+
+def asked_of(question: Question, request: InferRequest, names: Sequence[str]) -> Message:
+    """What an engine is told, to answer a question by these names."""
+    if question.lists is not None:
+        return Embed(names[0], tuple(map(pack_tokens, question.lists)))
+    pairs = zip(question.requests, names, strict=True)
+    return Submit(tuple(pack_request(_addressed(request, one, name)) for one, name in pairs))
+
+
+def _addressed(request: InferRequest, asked: GenerateRequest, name: str) -> GenerateRequest:
+    """`asked` under the name the engine knows it by. What is cached is shared by those only who
+    have the same principal, and gave the same salt."""
+    principal = request.principal or ""
+    expires_ns = expiry_ns(request)
+    return replace(
+        asked,
+        id=name,
+        principal=principal,
+        priority=asked.priority or request.priority,
+        deadline_s=expires_ns / 1e9 if expires_ns else NEVER,
+        salt=b"%b\0%b" % (principal.encode(), asked.salt),
+    )
+
+
+def expiry_ns(request: InferRequest) -> int:
+    """When nobody wants the answer any more, on `time.monotonic_ns`; 0 for never."""
+    own_ns = request.arrived_ns + request.timeout_us * 1000 if request.timeout_us else 0
+    return min(own_ns, request.deadline_ns) or own_ns or request.deadline_ns

@@ -1,12 +1,13 @@
 """A request for tokens, and what has become of it so far."""
 
+from array import array
 from collections.abc import Sequence as Series
 from dataclasses import dataclass, field
 from enum import Enum
-
-from schedulers.llm.digest import next_digest, root_digest
+from hashlib import blake2b
 
 NEVER = float("inf")
+DIGEST_BYTES = 16
 
 
 class Finish(Enum):
@@ -81,7 +82,8 @@ class Sequence:
         return (self.request.priority, self.order)
 
     def digests(self, block_tokens: int, tokens: int) -> Series[bytes]:
-        """The digests of the full blocks within the first `tokens` tokens."""
+        """The digests of the full blocks within the first `tokens` tokens: names to find their
+        cached keys and values by, each of which covers everything before it."""
         full = tokens // block_tokens
         while len(self._digests) < full:
             start = len(self._digests) * block_tokens
@@ -97,3 +99,13 @@ class Sequence:
         if self.generated >= self.request.max_tokens:
             return Finish.LENGTH
         return None
+
+
+def root_digest(salt: bytes) -> bytes:
+    """The digest a chain starts from; sequences with different salts never share a block."""
+    return blake2b(salt, digest_size=DIGEST_BYTES, person=b"modelyard prefix").digest()
+
+
+def next_digest(previous: bytes, tokens: Series[int]) -> bytes:
+    """The digest of a full block that follows the block named `previous`."""
+    return blake2b(array("I", tokens).tobytes(), digest_size=DIGEST_BYTES, key=previous).digest()

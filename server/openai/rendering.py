@@ -1,6 +1,6 @@
 """Chats rendered by their models' templates, in a process that may hang or die of them.
 
-`backends.llm.chat_process` renders; here it is started when first needed, asked, and killed when a
+`backends.llm.chat_render` renders; here it is started when first needed, asked, and killed when a
 template takes too long. A template that did so with a small chat is not tried again for a while.
 """
 
@@ -137,7 +137,7 @@ async def _start(sandbox: Sandbox | None) -> asyncio.subprocess.Process:
             sys.executable,
             "-P",  # the current folder may be a model repository: import nothing from it
             "-c",
-            start_line("backends.llm.chat_process"),
+            start_line("backends.llm.chat_render"),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=stderr,

@@ -8,8 +8,7 @@ import pytest
 from tokenizers import Tokenizer, models
 
 from backends.llm.chat import Chat, ChatTemplate, question, read_template
-from backends.llm.chat_process import _answer
-from backends.llm.chat_render import TemplateFailed, render
+from backends.llm.chat_render import TemplateFailed, _answer, render
 from backends.llm.errors import BadCheckpoint
 from chat_templates_support import CHATML, CHATS, TEMPLATES, TOOLS
 

@@ -7,10 +7,8 @@ import pytest
 import torch
 
 from backends.llm.largest import largest, likeliest
-from backends.llm.likelihood import score
 from backends.llm.params import SamplingParams
-from backends.llm.penalties import Draw
-from backends.llm.sampling import sample
+from backends.llm.sampling import Draw, sample, score
 
 GREEDY = SamplingParams(temperature=0.0)
 ROW = [0.0, 1.0, 2.0, 3.0, 4.0]

@@ -3,7 +3,7 @@
 import pytest
 
 from schedulers.llm.blocks import BlockPool, PoolUse
-from schedulers.llm.digest import next_digest, root_digest
+from schedulers.llm.request import next_digest, root_digest
 
 A, B, C = b"a", b"b", b"c"
 
