@@ -5,10 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from backends.llm.backend import TEXT_OUTPUT
-from schedulers.llm.asks import EMBEDDING, OUTPUT
+from backends.llm.backend import EMBEDDING, TEXT_OUTPUT
 from schedulers.llm.errors import AnswerUnread
-from schedulers.llm.generation import Output
+from schedulers.llm.generation import OUTPUT, Output
 from schedulers.llm.question import Question
 from schedulers.queue import Ticket
 from schedulers.request import InferRequest, InferResponse

@@ -1,4 +1,9 @@
-"""What a caller asks the engine for and what it hears back: frozen values, text included."""
+"""What a caller asks the engine for and what it hears back: frozen values, text included.
+
+A door puts them into an InferRequest's parameters and finds them in those of the responses, under
+the names below. They are Python objects, which no wire's parameter ever is; the scheduler looks at
+their type.
+"""
 
 from dataclasses import dataclass
 
@@ -7,7 +12,18 @@ from backends.llm.params import SamplingParams
 from backends.llm.scored import Scored
 from schedulers.llm.request import NEVER, Finish
 
-__all__ = ["GenerateRequest", "GrammarKind", "GrammarSpec", "Output"]
+__all__ = ["EMBED", "GENERATE", "OUTPUT", "GenerateRequest", "GrammarKind", "GrammarSpec", "Output"]
+
+GENERATE = "llm.generate"
+"""request.parameters[GENERATE]: tuple[GenerateRequest, ...], one for each answer, with ids of their
+own; the scheduler sets each one's principal, salt and deadline. The Reply ends when all have."""
+
+OUTPUT = "llm.output"
+"""response.parameters[OUTPUT]: (index of the request in the tuple, its Output)."""
+
+EMBED = "llm.embed"
+"""request.parameters[EMBED]: tuple[tuple[int, ...], ...], lists of tokens. One response, with the
+output `backends.llm.backend.EMBEDDING`."""
 
 
 @dataclass(frozen=True, slots=True)

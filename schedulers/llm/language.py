@@ -18,10 +18,10 @@ from schedulers.llm.engine_tokeniser import EngineTokeniser
 class Language:
     """`context`: most tokens of a prompt with its answer. `vocabulary`: how many tokens the model
     knows. `end_ids`: tokens that end an answer. `template`: None where the checkpoint has none.
-    `generates`, `embeds`: whether it answers GENERATE, EMBED (`schedulers.llm.asks`). `tools`: how
-    it writes calls of tools, None where its template does not tell it of any. `content_is_text`:
-    what reads like a control token in a chat's messages stays text. `defaults`: of
-    sampling, by name, where a request does not say."""
+    `generates`, `embeds`: whether it answers GENERATE, EMBED (`schedulers.llm.generation`).
+    `tools`: how it writes calls of tools, None where its template does not tell it of any.
+    `content_is_text`: what reads like a control token in a chat's messages stays text.
+    `defaults`: of sampling, by name, where a request does not say."""
 
     tokeniser: EngineTokeniser
     template: ChatTemplate | None

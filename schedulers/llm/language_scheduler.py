@@ -20,16 +20,22 @@ from schedulers.llm.admission import Admission
 from schedulers.llm.asked import AskedTicket
 from schedulers.llm.engine_tokeniser import Tokens
 from schedulers.llm.engines import REVIVAL_PATIENCE_S, Engines, Lane
+from schedulers.llm.errors import PromptTooLong, SenselessRequest
 from schedulers.llm.frames import Embedded, Message, Refused, Stepped, unpack_output
 from schedulers.llm.generation import Output
 from schedulers.llm.language import Language
 from schedulers.llm.question import asked_of, expiry_ns, read_question
-from schedulers.llm.refusals import REFUSALS, failure
 from schedulers.llm.request import Finish
 from schedulers.llm.token_times import TokenTimes
 from schedulers.request import InferRequest
 
 _SHUT_DOWN = "the server ended this model before the request could be answered"
+_REFUSALS: dict[str, type[Exception]] = {
+    "invalid": SenselessRequest,
+    "long": PromptTooLong,
+    "busy": ExecutionFailed,
+}
+"""Why an engine did not take a request in, by the word it says (`frames.Refused`)."""
 
 
 class LanguageScheduler:
@@ -186,7 +192,7 @@ class LanguageScheduler:
                     self._embedded(ticket, data, error, lane.told_ns)
             case Refused(name, kind, text):
                 if (ticket := lane.tickets.get(name)) is not None:
-                    self._fail(ticket, REFUSALS[kind](text))
+                    self._fail(ticket, _REFUSALS[kind](text))
 
     def _stepped(self, lane: Lane, step: Stepped) -> None:
         for name in step.started:
@@ -208,7 +214,7 @@ class LanguageScheduler:
 
     def _said(self, ticket: AskedTicket, lane: Lane, output: Output, now_ns: int) -> None:
         if output.finish not in (None, Finish.STOP, Finish.LENGTH):
-            self._fail(ticket, failure(output))
+            self._fail(ticket, _failure(output))
             return
         index = ticket.ids[output.id]
         before_ns = ticket.before_ns.get(index, ticket.started_ns)
@@ -319,3 +325,12 @@ class _Reading:
 
     def cancel(self) -> None:
         self._scheduler.cancelled(self._ticket)
+
+
+def _failure(output: Output) -> Exception:
+    """Why an answer ended that neither stopped nor reached its length."""
+    if output.finish is Finish.INVALID:
+        return SenselessRequest(output.message)
+    if output.finish is Finish.DEADLINE:
+        return DeadlineExceeded("Request timeout expired")
+    return ExecutionFailed(output.message)

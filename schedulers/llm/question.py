@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from backends.llm.backend import TEXT_INPUT
-from schedulers.llm.asks import EMBED, GENERATE
 from schedulers.llm.errors import PromptTooLong, SenselessRequest
 from schedulers.llm.frames import Embed, Message, Submit, pack_request, pack_tokens
-from schedulers.llm.generation import GenerateRequest
+from schedulers.llm.generation import EMBED, GENERATE, GenerateRequest
 from schedulers.llm.language import Language
 from schedulers.llm.request import NEVER
 from schedulers.llm.text_ask import TextAsk, read_ask, read_texts

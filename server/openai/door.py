@@ -15,10 +15,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from backends.llm.backend import EMBEDDING
 from backends.llm.chat import Chat
 from repository.sandbox.policy import Sandbox
 from schedulers.errors import ShutDown
-from schedulers.llm.asks import EMBED, EMBEDDING
+from schedulers.llm.generation import EMBED
 from server.codec.forwarding import Forwarding
 from server.dataplane import DataPlane
 from server.errors import NotReady

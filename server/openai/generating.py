@@ -10,8 +10,7 @@ from uuid import uuid4
 from starlette.requests import Request
 from starlette.responses import Response
 
-from schedulers.llm.asks import GENERATE
-from schedulers.llm.generation import GenerateRequest
+from schedulers.llm.generation import GENERATE, GenerateRequest
 from server.dataplane import DataPlane
 from server.openai.answer import Answer
 from server.openai.caller import Caller, Found, Work, submit

@@ -13,9 +13,8 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from schedulers.errors import Cancelled
-from schedulers.llm.asks import OUTPUT
 from schedulers.llm.errors import SenselessRequest
-from schedulers.llm.generation import Output
+from schedulers.llm.generation import OUTPUT, Output
 from schedulers.request import InferResponse
 from server.openai.answer import Answer, usage
 from server.openai.caller import Work

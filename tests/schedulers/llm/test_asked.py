@@ -4,9 +4,8 @@ import pytest
 
 from backends.llm.params import SamplingParams
 from schedulers.llm.asked import MOST_UNREAD, AskedTicket
-from schedulers.llm.asks import OUTPUT
 from schedulers.llm.errors import AnswerUnread
-from schedulers.llm.generation import GenerateRequest, Output
+from schedulers.llm.generation import OUTPUT, GenerateRequest, Output
 from schedulers.llm.question import Question
 from schedulers.llm.request import Finish
 from schedulers.llm.text_ask import TextAsk

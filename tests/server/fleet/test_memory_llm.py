@@ -12,8 +12,7 @@ from backends.llm.params import SamplingParams
 from fleet_support import eventually, fleet_over, look_again, states_of
 from llm_support import make_checkpoint, save_tokeniser
 from repository.snapshot import scan
-from schedulers.llm.asks import GENERATE, OUTPUT
-from schedulers.llm.generation import GenerateRequest
+from schedulers.llm.generation import GENERATE, OUTPUT, GenerateRequest
 from schedulers.request import InferRequest
 from server.fleet.fleet import Fleet
 from server.served import State
