@@ -210,7 +210,7 @@ PUSH = Walk(
 
 CHAT = Walk(
     "chat request, until its first token is on the wire",
-    84,
+    79,
     (
         Step("server.rest.connection:Connection.data_received"),
         Step(
