@@ -1,13 +1,15 @@
-"""Keep the C allocator from giving every large buffer back to the kernel at once.
+"""What the C allocator keeps for itself: much where requests are answered, little elsewhere.
 
 A request with an image needs a few buffers of 600 KB. glibc takes such sizes from fresh pages and
 returns them on every free; faulting the pages in again cost 3 % of the CPU time of a CNN request.
+The control process needs large buffers now and then, from many threads: of what they leave, more
+and more is kept between what lives on, 20 KiB for each push.
 """
 
 import contextlib
 import ctypes
 
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # malloc.h
 
 KEEP_BYTES = 64 << 20
 """Free memory at the heap's end that is kept for the next request."""
@@ -15,10 +17,23 @@ KEEP_BYTES = 64 << 20
 MAPPED_BYTES = 8 << 20
 """Blocks from this size on (weights, mostly) have pages of their own and go when freed."""
 
+SMALL_BYTES = 128 << 10
+"""glibc's own first threshold, which it raises with each larger block that is freed unless set."""
+
 
 def keep_buffers() -> None:
-    """Set glibc's thresholds for this process; does nothing with another C library."""
+    """Keep what was freed for the next request, up to `KEEP_BYTES`; only with glibc."""
+    _set({_M_TRIM_THRESHOLD: KEEP_BYTES, _M_MMAP_THRESHOLD: MAPPED_BYTES})
+
+
+def return_buffers() -> None:
+    """Return large blocks to the kernel when they are freed, and have all threads share one arena;
+    only with glibc, and only for threads that begin later."""
+    _set({_M_TRIM_THRESHOLD: SMALL_BYTES, _M_MMAP_THRESHOLD: SMALL_BYTES, _M_ARENA_MAX: 1})
+
+
+def _set(options: dict[int, int]) -> None:
     with contextlib.suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt
-        mallopt(_M_TRIM_THRESHOLD, KEEP_BYTES)
-        mallopt(_M_MMAP_THRESHOLD, MAPPED_BYTES)
+        for option, value in options.items():
+            mallopt(option, value)

@@ -21,6 +21,7 @@ from control.database import POOL_SIZE
 from server.admin.control import ControlServer
 from server.admin.own_store import CannotControl
 from server.admin.permissions import UMASK
+from server.allocator import return_buffers
 from server.logs.lines import LOG, log_settings
 from server.settings.table import Settings
 from server.wanted import heartbeat, places
@@ -43,6 +44,7 @@ def main() -> int:
     these settings.
     """
     os.umask(UMASK)
+    return_buffers()
     told: dict[str, Any] = json.load(sys.stdin)
     _die_with(int(told["parent"]))
     heartbeat.send(int(told["heartbeat"]))
