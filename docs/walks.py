@@ -50,17 +50,17 @@ class Walk(NamedTuple):
 
 _SCHEDULED = (
     Step("schedulers.batching:BatchScheduler.submit", via="schedulers.build"),
-    Step("schedulers.queue:BatchQueue.push"),
+    Step("schedulers.policy.queue:BatchQueue.push"),
     Step("schedulers.batching:BatchScheduler._pump"),
-    Step("schedulers.merge:cut"),
-    Step("schedulers.cores:CoreTokens.take"),
+    Step("schedulers.policy.merge:cut"),
+    Step("schedulers.policy.cores:CoreTokens.take"),
     Step("schedulers.lane:Lane.start"),
     Step("schedulers.lane:Lane._work"),
     Step("backends.identity:IdentityInstance.execute", via="backends.identity"),
     Step("schedulers.lane:Lane._ended"),
     Step("schedulers.batching:BatchScheduler._done"),
     Step("schedulers.answer:answer"),
-    Step("schedulers.reply:Reply.send", via="schedulers.queue"),
+    Step("schedulers.reply:Reply.send", via="schedulers.policy.queue"),
 )
 """From the data plane to the reply, for a model of the backend `identity`."""
 
@@ -256,7 +256,7 @@ CHAT = Walk(
         Step("schedulers.llm.loop:Loop.say"),
         Step("schedulers.llm.engines:Engines._heard", message="schedulers.llm.frames"),
         Step("schedulers.llm.asked:AskedTicket.tell"),
-        Step("schedulers.reply:Reply.send", via="schedulers.queue"),
+        Step("schedulers.reply:Reply.send", via="schedulers.policy.queue"),
         Step("server.openai.stream:events_of", via="server.openai.stream"),
         Step("server.openai.forms:ChatForm.pieces"),
         Step("server.openai.stream:Events._send"),

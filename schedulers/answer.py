@@ -10,7 +10,7 @@ from backends.seam import Outcome, Tensors
 from schedulers.counters import BatchStatistics, Counters
 from schedulers.errors import Cancelled, QueueFull, SchedulingError
 from schedulers.lane import Run
-from schedulers.queue import Ticket
+from schedulers.policy.queue import Ticket
 from schedulers.request import InferRequest, InferResponse
 
 

@@ -1,8 +1,8 @@
 """The pump: takes requests in, forms batches, hands them to instances, answers.
 
-Requests come from `server.dataplane`; what to run is decided by `schedulers.queue` (order,
-timeouts), `schedulers.merge` (batches) and `schedulers.cores` (tokens); `schedulers.lane` executes.
-Everything here runs on the event loop's thread.
+Requests come from `server.dataplane`; what to run is decided in `schedulers.policy`: `queue`
+(order, timeouts), `merge` (batches) and `cores` (tokens); `schedulers.lane` executes. Everything
+here runs on the event loop's thread.
 """
 
 import asyncio
@@ -15,12 +15,12 @@ from backends.errors import ExecutionFailed, InstanceDied
 from backends.limits import NO_LIMIT, ExecutionLimit
 from backends.seam import Instance, Outcome
 from schedulers.answer import answer, count_execution, count_failure
-from schedulers.cores import BRIEF_NS, CoreTokens, Lease
 from schedulers.counters import Counters
 from schedulers.errors import DeadlineExceeded, Draining, QueueFull, ShutDown
 from schedulers.lane import Lane, Run, whose
-from schedulers.merge import MergeRules, cut
-from schedulers.queue import NEVER, BatchQueue, Ticket
+from schedulers.policy.cores import BRIEF_NS, CoreTokens, Lease
+from schedulers.policy.merge import MergeRules, cut
+from schedulers.policy.queue import NEVER, BatchQueue, Ticket
 from schedulers.request import InferRequest
 from schedulers.streams import Streams
 

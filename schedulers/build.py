@@ -15,10 +15,10 @@ from repository.model import ModelConfig, ModelVersion
 from schedulers.batching import BatchScheduler
 from schedulers.cache import ResponseCache
 from schedulers.cached import CachedScheduler
-from schedulers.cores import CoreTokens
 from schedulers.counters import Counters
-from schedulers.merge import MergeRules
-from schedulers.queue import BatchQueue, QueuePolicy
+from schedulers.policy.cores import CoreTokens
+from schedulers.policy.merge import MergeRules
+from schedulers.policy.queue import BatchQueue, QueuePolicy
 
 if TYPE_CHECKING:  # what they import is an extra
     from schedulers.llm.language import Language

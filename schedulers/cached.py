@@ -12,7 +12,7 @@ from schedulers.batching import BatchScheduler
 from schedulers.cache import Key, ResponseCache, answer_of, key_of
 from schedulers.counters import Counters
 from schedulers.errors import Draining
-from schedulers.queue import Ticket
+from schedulers.policy.queue import Ticket
 from schedulers.request import InferRequest, InferResponse
 
 

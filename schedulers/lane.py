@@ -16,8 +16,8 @@ from typing import Any, cast
 from backends.errors import BackendError, ExecutionFailed
 from backends.host.instance import HostedInstance
 from backends.seam import Batch, HearingInstance, Instance, Outcome, Outlet
-from schedulers.cores import Lease
-from schedulers.queue import Ticket
+from schedulers.policy.cores import Lease
+from schedulers.policy.queue import Ticket
 
 NICENESS = 5
 """Executions yield to the event loop: with every core computing, the loop still answers at once."""

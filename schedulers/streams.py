@@ -16,7 +16,7 @@ from schedulers.answer import count_failure, count_success
 from schedulers.counters import Counters, ResponseStatistics
 from schedulers.errors import Cancelled, DeadlineExceeded
 from schedulers.lane import Lane, Run
-from schedulers.queue import Ticket
+from schedulers.policy.queue import Ticket
 from schedulers.request import InferResponse
 
 MOST_POSITIONS = 1000

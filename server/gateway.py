@@ -16,7 +16,7 @@ from control.desired import Desired
 from repository.errors import RepositoryError
 from repository.model import Snapshot
 from repository.watch import Repository
-from schedulers.cores import CoreTokens
+from schedulers.policy.cores import CoreTokens
 from server import VERSION
 from server.access.gate import Gate
 from server.banner import banner

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 
 from repository.snapshot import scan
 from repository.watch import Repository
-from schedulers.cores import CoreTokens
+from schedulers.policy.cores import CoreTokens
 from schedulers.reply import Reply
 from schedulers.request import InferRequest
 from server.admit import admit

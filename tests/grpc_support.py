@@ -17,8 +17,8 @@ from backends.identity import Identity
 from backends.seam import Device
 from repository.model import ModelConfig, ModelVersion
 from schedulers.build import build
-from schedulers.cores import CoreTokens
 from schedulers.counters import Counters
+from schedulers.policy.cores import CoreTokens
 from server.dataplane import DataPlane
 from server.errors import NotReady, UnknownModel, Unsupported
 from server.grpc.door import GrpcDoor, start

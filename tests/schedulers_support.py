@@ -8,7 +8,7 @@ import numpy as np
 
 from backends.errors import BackendError
 from backends.seam import Batch, Outcome
-from schedulers.queue import Ticket
+from schedulers.policy.queue import Ticket
 from schedulers.request import InferRequest
 
 

@@ -9,7 +9,7 @@ from backends.llm.backend import EMBEDDING, TEXT_OUTPUT
 from schedulers.llm.errors import AnswerUnread
 from schedulers.llm.generation import OUTPUT, Output
 from schedulers.llm.question import Question
-from schedulers.queue import Ticket
+from schedulers.policy.queue import Ticket
 from schedulers.request import InferRequest, InferResponse
 
 MOST_UNREAD = 2048

@@ -22,8 +22,8 @@ from repository.model import ModelConfig, ModelVersion
 from schedulers.build import build as build_scheduler
 from schedulers.build import build_language
 from schedulers.cache import ResponseCache
-from schedulers.cores import CoreTokens
 from schedulers.counters import Counters, counters_of
+from schedulers.policy.cores import CoreTokens
 from schedulers.seam import Scheduler
 from server.fleet.abandon import work_or_undo
 from server.fleet.check import Checker

@@ -50,7 +50,7 @@ def test_a_model_may_have_a_server_py_of_its_own(tmp_path: Path) -> None:
 
 
 def test_our_own_packages_are_not_there_for_user_code(tmp_path: Path) -> None:
-    code = "import schedulers.queue\n" + ECHO
+    code = "import schedulers.policy.queue\n" + ECHO
     with pytest.raises(LoadFailed, match="ModuleNotFoundError: No module named 'schedulers'"):
         HostedInstance(write_model(tmp_path, code), CPU, "echo_0_0")
 

@@ -10,11 +10,11 @@ import pytest
 from backends.errors import ExecutionFailed
 from backends.limits import NO_LIMIT, ExecutionLimit
 from schedulers.batching import BatchScheduler
-from schedulers.cores import CoreTokens
 from schedulers.counters import Counters
 from schedulers.errors import DeadlineExceeded, Draining, QueueFull, ShutDown
-from schedulers.merge import MergeRules
-from schedulers.queue import BatchQueue, QueuePolicy
+from schedulers.policy.cores import CoreTokens
+from schedulers.policy.merge import MergeRules
+from schedulers.policy.queue import BatchQueue, QueuePolicy
 from schedulers.reply import Reply
 from schedulers_support import GatedEcho, request
 

@@ -11,11 +11,11 @@ import pytest
 from schedulers.batching import BatchScheduler
 from schedulers.cache import ENTRY_BYTES, Answer, ResponseCache, answer_of, key_of
 from schedulers.cached import CachedScheduler
-from schedulers.cores import CoreTokens
 from schedulers.counters import Counters
 from schedulers.errors import Draining
-from schedulers.merge import MergeRules
-from schedulers.queue import BatchQueue, QueuePolicy
+from schedulers.policy.cores import CoreTokens
+from schedulers.policy.merge import MergeRules
+from schedulers.policy.queue import BatchQueue, QueuePolicy
 from schedulers.request import InferRequest, InferResponse, Sequence
 from schedulers_support import GatedEcho
 

@@ -13,11 +13,11 @@ from backends.errors import BackendError, ExecutionFailed, ModelError
 from backends.outlet import WINDOW
 from backends.seam import Batch, Outcome, Outlet, Part
 from schedulers.batching import BatchScheduler
-from schedulers.cores import CoreTokens
 from schedulers.counters import Counters
 from schedulers.errors import DeadlineExceeded, ShutDown
-from schedulers.merge import MergeRules
-from schedulers.queue import BatchQueue, QueuePolicy
+from schedulers.policy.cores import CoreTokens
+from schedulers.policy.merge import MergeRules
+from schedulers.policy.queue import BatchQueue, QueuePolicy
 from schedulers.reply import NotOneResponse, Reply
 from schedulers.request import InferResponse
 from schedulers.streams import MOST_POSITIONS

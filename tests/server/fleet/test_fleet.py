@@ -24,7 +24,7 @@ from fleet_support import (
 )
 from repository.snapshot import scan
 from repository.watch import Repository
-from schedulers.cores import CoreTokens
+from schedulers.policy.cores import CoreTokens
 from server.errors import NotReady, UnknownModel
 from server.fleet.check import Checker
 from server.fleet.fleet import Fleet

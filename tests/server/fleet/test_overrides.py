@@ -29,7 +29,7 @@ from repository.errors import ConfigError
 from repository.model import ModelVersion, Snapshot
 from repository.override import parse_json
 from repository.watch import Repository
-from schedulers.cores import CoreTokens
+from schedulers.policy.cores import CoreTokens
 from server.errors import Internal, InvalidRequest, ModelLoadFailed, UnknownModel
 from server.fleet.check import Checker
 from server.fleet.fleet import Fleet

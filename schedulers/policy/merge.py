@@ -1,15 +1,15 @@
 """How many of the waiting requests leave together, and when. Pure policy.
 
 `schedulers.batching` asks when an instance is free; the answer counts tickets from the front of
-`schedulers.queue`. Source of the semantics: Triton's dynamic batcher. Because the question is only
-asked for a free instance, a batch that could not start yet has kept growing meanwhile.
+`schedulers.policy.queue`. Source of the semantics: Triton's dynamic batcher. Because the question
+is only asked for a free instance, a batch that could not start yet has kept growing meanwhile.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from schedulers.queue import NEVER, Ticket
+from schedulers.policy.queue import NEVER, Ticket
 
 
 @dataclass(frozen=True, slots=True)

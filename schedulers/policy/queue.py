@@ -1,7 +1,7 @@
 """What waits for an instance: bounded, by priority, with timeouts. Pure policy.
 
-Tickets come from `schedulers.batching.submit`; `schedulers.merge` decides how many leave together.
-Source of the semantics: Triton's `ModelQueuePolicy` and `PriorityQueue`.
+Tickets come from `schedulers.batching.submit`; `schedulers.policy.merge` decides how many leave
+together. Source of the semantics: Triton's `ModelQueuePolicy` and `PriorityQueue`.
 """
 
 from bisect import insort

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedulers.errors import QueueFull
-from schedulers.queue import NEVER, BatchQueue, QueuePolicy
+from schedulers.policy.queue import NEVER, BatchQueue, QueuePolicy
 from schedulers_support import ticket
 
 

@@ -1,6 +1,6 @@
 """Core tokens: who may run, in which order, and how long one may hold the house up."""
 
-from schedulers.cores import BRIEF_NS, PATIENCE_NS, CoreTokens
+from schedulers.policy.cores import BRIEF_NS, PATIENCE_NS, CoreTokens
 
 
 class Model:

@@ -1,7 +1,7 @@
 """How many requests leave together: plain data in, a decision out."""
 
-from schedulers.merge import Cut, MergeRules, cut
-from schedulers.queue import NEVER
+from schedulers.policy.merge import Cut, MergeRules, cut
+from schedulers.policy.queue import NEVER
 from schedulers_support import ticket
 
 MS = 1_000_000
