@@ -66,10 +66,10 @@ _SCHEDULED = (
 
 _FOUND = (
     Step("server.dataplane:DataPlane.find_for"),
-    Step("server.lookup:Lookup.route"),
+    Step("server.dataplane:DataPlane.find_route"),
     Step("server.routing.routing:Routing.select"),
     Step("server.routing.pick:choose"),
-    Step("server.lookup:Lookup.target"),
+    Step("server.dataplane:DataPlane.find_target"),
     Step("server.fleet.fleet:Fleet.get", via="server.gateway"),
     Step("server.dataplane:DataPlane.submit"),
 )
@@ -224,7 +224,7 @@ CHAT = Walk(
         Step("server.openai.caller:received"),
         Step("server.openai.caller:find"),
         Step("server.dataplane:DataPlane.find_for"),
-        Step("server.lookup:Lookup.model"),
+        Step("server.dataplane:DataPlane.find_model"),
         Step("server.fleet.fleet:Fleet.get", via="server.gateway"),
         Step("server.openai.chat:read_chat"),
         Step("server.openai.texts:Texts.of_chat"),

@@ -1,7 +1,7 @@
 """The one walk of a request, from its name to its reply; all front ends' way in.
 
 A front end parses, makes an `Inference` of the request and hands it to `infer`; it carries the
-Reply back and encodes. What it can ask for besides inference is `queries`.
+Reply back and encodes. What it can ask for besides inference: `server.model_queries`.
 """
 
 from collections.abc import Sequence
@@ -18,16 +18,19 @@ from server.codec.form import InferBody
 from server.errors import InvalidRequest, NotReady, UnknownModel
 from server.inference import Inference
 from server.lifecycle import STOPPING, Lifecycle
-from server.lookup import Lookup, require_ready
-from server.model_queries import ModelQueries
 from server.routing.copies import copy_for
 from server.routing.routing import Routing
-from server.routing.table import Target
+from server.routing.table import Route, Target
 from server.samples.samples import Samples
 from server.served import Models, Served, not_ready_text
 from server.shared_memory.regions import DISALLOWED, SharedMemory
 from server.trace.record import Trace
 from server.trace.tracing import Tracing
+
+_VERSION_DIGITS = 18
+"""A version is an int64, and Python turns no more than 4,300 digits into an int."""
+
+_SHOWN_CHARACTERS = 64
 
 
 class DataPlane:
@@ -55,8 +58,6 @@ class DataPlane:
         self.lifecycle = lifecycle or Lifecycle()
         self.routing = Routing(self._send_copy, self._running)
         self.samples = Samples()
-        self.lookup = Lookup(models, self.routing)
-        self.queries = ModelQueries(models, self.lookup, self.tracing, self.lifecycle)
 
     # a request's way in
 
@@ -81,12 +82,12 @@ class DataPlane:
             raise NotReady(STOPPING)
         target = inference.target
         if target is None:
-            lookup, name, version = self.lookup, inference.model, inference.version
-            route = lookup.route(name, version)
+            name, version = inference.model, inference.version
+            route = self.find_route(name, version)
             if route is None:
-                return require_ready(lookup.model(name, version), name)
+                return require_ready(self.find_model(name, version), name)
             inference.target = target = self.routing.select(route, inference)
-        return self._find_target(target)
+        return self._find_arm(target)
 
     def submit(self, inference: Inference, served: Served) -> Reply:
         """The steps behind `find_for`. Call it in the same turn of the loop: the fleet swaps
@@ -110,6 +111,54 @@ class DataPlane:
             inference.refused(error)
             raise
 
+    # from a public name (a model's, a route's or MODEL@ALIAS) to a loaded version
+
+    def find_route(self, name: str, version: str) -> Route | None:
+        """How a public name's requests are split; None for a name that is no route's, and where
+        an explicit version bypasses it."""
+        return None if version else self.routing.table.get(name)
+
+    def find_model(self, name: str, version: str) -> Served:
+        """The version of a model, or of MODEL@ALIAS; the highest ready one for "".
+
+        Raises InvalidRequest, UnknownModel, NotReady.
+        """
+        number = parse_version(version) if version else None
+        if "@" in name:
+            name, number = self.resolve_alias(name, number)
+        return self.models.get(name, number)
+
+    def find_target(self, target: Target) -> Served:
+        """The version that an arm of a route leads to. Raises UnknownModel, NotReady."""
+        if not target.version:
+            raise UnknownModel(
+                f"Request for unknown model: the arm '{target.arm}' of the route '{target.route}' "
+                f"leads to an alias of '{target.model}' that does not exist"
+            )
+        return self.models.get(target.model, target.version)
+
+    def resolve_alias(self, name: str, version: int | None) -> tuple[str, int | None]:
+        """What MODEL@ALIAS stands for; the name itself where it is a model's own.
+
+        Raises UnknownModel, InvalidRequest for a version the alias does not stand for.
+        """
+        model, _, alias = name.rpartition("@")
+        known = self.routing.aliases.get(model, {})
+        number = known.get(alias)
+        if number is None:
+            if not known and any(row.name == name for row in self.models.rows()):
+                return name, version
+            has = ", ".join(sorted(known)) or "none"
+            raise UnknownModel(
+                f"Request for unknown model: '{model}' has no alias '{alias}'; it has {has}"
+            )
+        if version not in (None, number):
+            raise InvalidRequest(
+                f"'{name}' stands for version {number}, and version {version} was asked for; "
+                "name the alias or the version"
+            )
+        return model, number
+
     # its steps, and what else asks for one of them
 
     def authorise(self, holder: Holder, action: Action, name: str) -> None:
@@ -120,14 +169,14 @@ class DataPlane:
         """Authorise by a request's head, before its body is read; it counts against the rate."""
         return self.gate.judge(authorization, action, public_name(name, self.routing.aliases))
 
-    def _find_target(self, target: Target) -> Served:
+    def _find_arm(self, target: Target) -> Served:
         """The version that a route has picked; that it cannot answer counts against its arm, unless
         the server as a whole is starting.
 
         Raises UnknownModel, NotReady.
         """
         try:
-            return require_ready(self.lookup.target(target), target.model)
+            return require_ready(self.find_target(target), target.model)
         except (UnknownModel, NotReady):
             if not self.lifecycle.starting:
                 target.window.refused()
@@ -179,7 +228,7 @@ class DataPlane:
         QueueFull."""
         if self.lifecycle.starting:
             raise InvalidRequest("the server is starting: no copies are made yet")
-        served = require_ready(self.lookup.target(target), target.model)
+        served = require_ready(self.find_target(target), target.model)
         lowest = served.version.config.dynamic_batching.priority_levels
         return served.scheduler.submit(copy_for(served.signature, request, lowest, until_ns))
 
@@ -189,6 +238,26 @@ class DataPlane:
             return self.models.get(model, version).instances if version else ()
         except (UnknownModel, NotReady):
             return ()
+
+
+def require_ready(served: Served, name: str) -> Served:
+    """It, if it takes requests now. Raises NotReady."""
+    if not served.ready:
+        number = served.version.number
+        awaited = f"version {number} has {served.not_ready_reason}"
+        raise NotReady(not_ready_text(name, number), awaited)
+    return served
+
+
+def parse_version(text: str) -> int:
+    """A version number as a client writes it. Raises InvalidRequest in Triton's words."""
+    if text.isascii() and text.isdigit() and len(text) <= _VERSION_DIGITS and int(text) > 0:
+        return int(text)
+    shown = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
+    raise InvalidRequest(
+        f"failed to get model version from specified version string '{shown}' "
+        "(details: stol), version should be an integral value > 0"
+    )
 
 
 def _request(inference: Inference, served: Served, body: InferBody) -> InferRequest:

@@ -1,24 +1,21 @@
 """What clients ask of models and server beside inference: one answer for all protocols."""
 
+from server.dataplane import DataPlane, parse_version, require_ready
 from server.errors import InvalidRequest, NotReady, UnknownModel
-from server.lifecycle import STOPPING, Lifecycle
-from server.lookup import Lookup, parse_version, require_ready
+from server.lifecycle import STOPPING
 from server.model_ready import say_ready
-from server.served import Models, Served, State, VersionRow
+from server.served import Served, State, VersionRow
 from server.settings.trace_settings import Given
-from server.trace.tracing import Tracing
 
 
 class ModelQueries:
     """Answers from what is loaded now. On the event loop's thread."""
 
-    def __init__(
-        self, models: Models, lookup: Lookup, tracing: Tracing, lifecycle: Lifecycle
-    ) -> None:
-        self._models = models
-        self._lookup = lookup
-        self._tracing = tracing
-        self._lifecycle = lifecycle
+    def __init__(self, dataplane: DataPlane) -> None:
+        self._dataplane = dataplane
+        self._models = dataplane.models
+        self._tracing = dataplane.tracing
+        self._lifecycle = dataplane.lifecycle
 
     def find(self, name: str, version: str) -> Served:
         """The version that will answer; `version` as written by the client, "" for any.
@@ -33,9 +30,9 @@ class ModelQueries:
         """`find` for questions about a model, which are answered while the server stops as well;
         for a route's name by its stable arm. Raises InvalidRequest, UnknownModel, NotReady.
         """
-        if (route := self._lookup.route(name, version)) is not None:
-            return self._lookup.target(route.targets[0])
-        return self._lookup.model(name, version)
+        if (route := self._dataplane.find_route(name, version)) is not None:
+            return self._dataplane.find_target(route.targets[0])
+        return self._dataplane.find_model(name, version)
 
     def ready(self) -> bool:
         """Whether the server as a whole is."""
@@ -58,10 +55,10 @@ class ModelQueries:
         number = parse_version(version) if version else None
         if "@" in name:
             try:
-                name, number = self._lookup.unaliased(name, number)
+                name, number = self._dataplane.resolve_alias(name, number)
             except UnknownModel:
                 return []
-        elif (route := self._lookup.route(name, version)) is not None:
+        elif (route := self._dataplane.find_route(name, version)) is not None:
             name, number = route.targets[0].model, route.targets[0].version
         return [
             served
@@ -84,7 +81,8 @@ class ModelQueries:
         if not name:
             return served
         if "@" in name:
-            name, number = self._lookup.unaliased(name, parse_version(version) if version else None)
+            number = parse_version(version) if version else None
+            name, number = self._dataplane.resolve_alias(name, number)
             version = str(number or "")
         of_model = [one for one in served if one.version.name == name]
         if not of_model:

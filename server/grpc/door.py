@@ -30,6 +30,7 @@ from server.http2.limits import Limits
 from server.http2.listener import Listener, listen
 from server.http2.service import PLAIN_KINDS, Methods, Streaming, Unary
 from server.logs.access import AccessLog
+from server.model_queries import ModelQueries
 from server.overrides import of_message
 from server.place import Place
 from server.served import Served
@@ -103,7 +104,7 @@ class _Service:
 
     def __init__(self, dataplane: DataPlane, forwarding: Forwarding | None = None) -> None:
         self._dataplane = dataplane
-        self._queries = dataplane.queries
+        self._queries = ModelQueries(dataplane)
         self._forwarding = forwarding
         self._closing = asyncio.Event()
         self._streams: set[InferStream] = set()
@@ -224,7 +225,7 @@ class _Service:
     async def trace_setting(
         self, message: pb.TraceSettingRequest, call: Conversation
     ) -> pb.TraceSettingResponse:
-        return trace_setting(message, self._dataplane)
+        return trace_setting(message, self._queries)
 
     async def log_settings(
         self, message: pb.LogSettingsRequest, call: Conversation

@@ -10,6 +10,7 @@ from grpc_health.v1 import health_pb2
 from server.dataplane import DataPlane
 from server.errors import UnknownModel
 from server.http2.conversation import Conversation
+from server.model_queries import ModelQueries
 
 INFERENCE = "inference.GRPCInferenceService"
 _SERVICES = ("", INFERENCE)
@@ -20,7 +21,7 @@ class Health:
     """Readiness of the server; `closing` ends the watches."""
 
     def __init__(self, dataplane: DataPlane, closing: asyncio.Event) -> None:
-        self._dataplane = dataplane
+        self._queries = ModelQueries(dataplane)
         self._closing = closing
 
     async def check(
@@ -59,6 +60,6 @@ class Health:
             return
 
     def _response(self) -> health_pb2.HealthCheckResponse:
-        ready = self._dataplane.queries.ready() and not self._closing.is_set()
+        ready = self._queries.ready() and not self._closing.is_set()
         kind = health_pb2.HealthCheckResponse
         return kind(status=kind.SERVING if ready else kind.NOT_SERVING)

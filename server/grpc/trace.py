@@ -5,21 +5,23 @@ from typing import Any
 
 from tritonclient.grpc import service_pb2 as pb
 
-from server.dataplane import DataPlane
 from server.errors import InvalidRequest
 from server.logs import settings as log_settings
+from server.model_queries import ModelQueries
 from server.settings.trace_settings import Given
 
 _CHOICE_OF = {bool: "bool_param", int: "uint32_param", str: "string_param"}
 
 
-def trace_setting(message: pb.TraceSettingRequest, dataplane: DataPlane) -> pb.TraceSettingResponse:
+def trace_setting(
+    message: pb.TraceSettingRequest, queries: ModelQueries
+) -> pb.TraceSettingResponse:
     """Change what the message names, then tell the settings. Raises InvalidRequest, Unsupported."""
     given: Given = {name: list(one.value) or None for name, one in message.settings.items()}
     if given:
-        dataplane.queries.change_trace_settings(message.model_name, given)
+        queries.change_trace_settings(message.model_name, given)
     answer = pb.TraceSettingResponse()
-    for name, texts in dataplane.queries.trace_settings(message.model_name).items():
+    for name, texts in queries.trace_settings(message.model_name).items():
         answer.settings[name].value.extend(texts)
     return answer
 

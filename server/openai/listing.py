@@ -9,6 +9,7 @@ from server.access.gate import public_name
 from server.access.holder import Holder
 from server.dataplane import DataPlane
 from server.errors import ModelLoading, NotReady, ServingError, UnknownModel
+from server.model_queries import ModelQueries
 from server.rest.openai_errors import not_ready_yet
 from server.served import Served
 
@@ -59,7 +60,7 @@ def _model(dataplane: DataPlane, holder: Holder | None, name: str, created: int)
     aliases = dataplane.routing.aliases
     if holder is not None and not holder.may(Action.INFER, public_name(name, aliases)):
         return None
-    return _described(name, dataplane.queries.get(name, ""), created)
+    return _described(name, ModelQueries(dataplane).get(name, ""), created)
 
 
 def _described(name: str, served: Served, created: int) -> Json | None:

@@ -15,9 +15,9 @@ from starlette.routing import Route
 from server import describe
 from server.access.asks import is_openai
 from server.codec.forwarding import Forwarding
-from server.dataplane import DataPlane
+from server.dataplane import DataPlane, parse_version
 from server.errors import InvalidRequest
-from server.lookup import parse_version
+from server.model_queries import ModelQueries
 from server.rest.endpoint import Limits, Row, json_response, model_of, route
 from server.rest.errors import error_body
 from server.rest.feedback import feedback_rows
@@ -80,7 +80,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
 class _Rest:
     def __init__(self, dataplane: DataPlane) -> None:
         self._dataplane = dataplane
-        self._queries = dataplane.queries
+        self._queries = ModelQueries(dataplane)
 
     async def welcome(self, request: Request) -> Response:
         links = {"metadata": "/v2", "ready": "/v2/health/ready", **PAGES}

@@ -14,6 +14,7 @@ from server import describe
 from server.codec.json_text import load_document, unparsable
 from server.dataplane import DataPlane
 from server.errors import Unsupported
+from server.model_queries import ModelQueries
 from server.overrides import Override, of_json
 from server.rest.endpoint import Limits, Row, json_response, read_body
 
@@ -40,26 +41,27 @@ def repository_rows(dataplane: DataPlane, limits: Limits) -> list[Row]:
 
 class _Repository:
     def __init__(self, dataplane: DataPlane, limits: Limits) -> None:
-        self._dataplane = dataplane
+        self._models = dataplane.models
+        self._queries = ModelQueries(dataplane)
         self._limits = limits
 
     async def index(self, request: Request) -> Response:
         asked = self._document(await read_body(request, _BODY_LIMIT_BYTES))
         ready_only = _boolean(asked, "ready")
-        return json_response(describe.index_json(self._dataplane.queries.index(ready_only)))
+        return json_response(describe.index_json(self._queries.index(ready_only)))
 
     async def load(self, request: Request) -> Response:
         """The body may bring a config and a model's files: it may be as large as an infer body."""
         body = await read_body(request, self._limits.body_bytes, _REMEDY)
         large = len(body) >= _LARGE_BYTES
         override = await asyncio.to_thread(self._override, body) if large else self._override(body)
-        await self._dataplane.models.load(request.path_params["model"], override)
+        await self._models.load(request.path_params["model"], override)
         return Response()
 
     async def unload(self, request: Request) -> Response:
         document = self._document(await read_body(request, _BODY_LIMIT_BYTES))
         dependents = _boolean(_parameters(document), "unload_dependents")
-        await self._dataplane.models.unload(request.path_params["model"], dependents)
+        await self._models.unload(request.path_params["model"], dependents)
         return Response()
 
     async def named_repository(self, request: Request) -> Response:

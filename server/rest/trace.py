@@ -13,6 +13,7 @@ from server.codec.json_text import load_document
 from server.dataplane import DataPlane
 from server.errors import InvalidRequest
 from server.logs import settings as log_settings
+from server.model_queries import ModelQueries
 from server.rest.endpoint import Row, json_response, model_of, read_body
 from server.settings.trace_settings import Given
 
@@ -35,7 +36,7 @@ def trace_rows(dataplane: DataPlane, json_depth: int) -> list[Row]:
 
 class _Settings:
     def __init__(self, dataplane: DataPlane, json_depth: int) -> None:
-        self._queries = dataplane.queries
+        self._queries = ModelQueries(dataplane)
         self._json_depth = json_depth
 
     async def trace(self, request: Request) -> Response:
