@@ -59,7 +59,7 @@ _SCHEDULED = (
     Step("backends.identity:IdentityInstance.execute", via="backends.identity"),
     Step("schedulers.lane:Lane._ended"),
     Step("schedulers.batching:BatchScheduler._done"),
-    Step("schedulers.answer:answer"),
+    Step("schedulers.lane:Run.answer"),
     Step("schedulers.reply:Reply.send", via="schedulers.policy.queue"),
 )
 """From the data plane to the reply, for a model of the backend `identity`."""

@@ -14,8 +14,7 @@ from collections.abc import Sequence
 from backends.errors import ExecutionFailed, InstanceDied
 from backends.limits import NO_LIMIT, ExecutionLimit
 from backends.seam import Instance, Outcome
-from schedulers.answer import answer, count_execution, count_failure
-from schedulers.counters import Counters
+from schedulers.counters import Counters, count_failure
 from schedulers.errors import DeadlineExceeded, Draining, QueueFull, ShutDown
 from schedulers.lane import Lane, Run, whose
 from schedulers.policy.cores import BRIEF_NS, CoreTokens, Lease
@@ -308,7 +307,7 @@ class BatchScheduler:
                 self._answer(self._order.popleft())
 
     def _answer(self, run: Run) -> None:
-        answer(run, self._counters, time.monotonic_ns())
+        run.answer(self._counters, time.monotonic_ns())
         self._inflight -= len(run.tickets)
         if not self._inflight:
             self._idle.set()
@@ -316,7 +315,7 @@ class BatchScheduler:
     def _taken_in(self, run: Run) -> None:
         """A decoupled model has taken a batch in, or has failed to."""
         if isinstance(run.outcome, Outcome):
-            count_execution(run, run.outcome, self._counters)
+            run.count_execution(run.outcome, self._counters)
         elif run.outcome is not None:
             self._streams.fail(set(run.tickets), run.outcome)
 

@@ -8,7 +8,10 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from backends.errors import BackendError
 from repository.model import ModelConfig
+from schedulers.errors import Cancelled, QueueFull, SchedulingError
+from schedulers.policy.queue import Ticket
 
 BUCKETS_US: tuple[int, ...] = (
     100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
@@ -143,6 +146,34 @@ class Counters:
     cache_misses: int = 0
     cache_miss_ns: int = 0
     tokens: TokenCounters | None = None
+
+
+def count_success(ticket: Ticket, counters: Counters, started_ns: int, now_ns: int) -> None:
+    """Count one request that was answered."""
+    arrived_ns = ticket.request.arrived_ns
+    queue_ns = started_ns - arrived_ns
+    total_ns = now_ns - arrived_ns
+    counters.success += 1
+    counters.success_ns += total_ns
+    counters.queue_ns += queue_ns
+    counters.request_histogram.add(total_ns)
+    counters.queue_histogram.add(queue_ns)
+
+
+def count_failure(counters: Counters, error: Exception, duration_ns: int) -> None:
+    """Count one failed request under Triton's reasons."""
+    counters.failure[_reason(error)] += 1
+    counters.failure_ns += duration_ns
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, Cancelled):
+        return "CANCELED"
+    if isinstance(error, QueueFull):
+        return "REJECTED"
+    if isinstance(error, BackendError):
+        return "BACKEND"
+    return "REJECTED" if isinstance(error, SchedulingError) else "OTHER"
 
 
 FIRST_RESPONSE = "nv_inference_first_response_histogram_ms"

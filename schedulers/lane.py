@@ -1,7 +1,7 @@
-"""One instance, the thread it runs on, and the batch it is busy with.
+"""One instance, the thread it runs on, and the batch it is busy with, up to its answers.
 
 Batches come from `schedulers.batching` through a C-level queue; the loop hears back once per
-batch, by one `call_soon_threadsafe`.
+batch, by one `call_soon_threadsafe`. From `Run.answer` the replies wake the front ends.
 """
 
 import asyncio
@@ -9,15 +9,18 @@ import contextlib
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import Any, cast
 
-from backends.errors import BackendError, ExecutionFailed
+from backends.errors import BackendError, ExecutionFailed, FaultyModel
 from backends.host.instance import HostedInstance
-from backends.seam import Batch, HearingInstance, Instance, Outcome, Outlet
+from backends.seam import Batch, HearingInstance, Instance, Outcome, Outlet, Tensors
+from schedulers.counters import BatchStatistics, Counters, count_failure, count_success
 from schedulers.policy.cores import Lease
 from schedulers.policy.queue import Ticket
+from schedulers.request import InferRequest, InferResponse
 
 NICENESS = 5
 """Executions yield to the event loop: with every core computing, the loop still answers at once."""
@@ -67,6 +70,89 @@ class Run:
         if not isinstance(outcome, Outcome):
             return 0
         return outcome.input_ns + outcome.infer_ns + outcome.output_ns
+
+    def answer(self, counters: Counters, now_ns: int) -> None:
+        """Answer every ticket, once there is an outcome; nobody is left waiting, nobody gets
+        another's rows."""
+        outcome, requests = self.outcome, len(self.tickets)
+        if not isinstance(outcome, Outcome) or len(outcome.results) != requests:
+            error = _error_of(outcome, requests)
+            for ticket in self.tickets:
+                _fail(ticket, error, counters, now_ns)
+            return
+        self.count_execution(outcome, counters)
+        counters.input_ns += requests * outcome.input_ns
+        counters.infer_ns += requests * outcome.infer_ns
+        counters.output_ns += requests * outcome.output_ns
+        parameters = outcome.parameters
+        for index, (ticket, result) in enumerate(zip(self.tickets, outcome.results, strict=True)):
+            if ticket.request.trace is not None:
+                ticket.request.trace.executed(
+                    self.started_ns, outcome.input_ns, outcome.infer_ns, outcome.output_ns
+                )
+            if isinstance(result, Exception):
+                _fail(ticket, result, counters, now_ns)
+                continue
+            response = _succeed(ticket, result, counters, self.started_ns, now_ns)
+            if response is None:
+                continue
+            if parameters and index in parameters:
+                response.parameters = parameters[index]
+            ticket.send(response)
+
+    def count_execution(self, outcome: Outcome, counters: Counters) -> None:
+        """Count the batch and where its time went, whatever became of its requests."""
+        counters.inferences += self.rows
+        counters.executions += 1
+        counters.last_inference_ms = time.time_ns() // 1_000_000
+        batch = counters.batches.get(self.rows)
+        if batch is None:
+            batch = counters.batches[self.rows] = BatchStatistics()
+        batch.count += 1
+        batch.input_ns += outcome.input_ns
+        batch.infer_ns += outcome.infer_ns
+        batch.output_ns += outcome.output_ns
+
+
+def _error_of(outcome: Outcome | Exception | None, requests: int) -> Exception:
+    """What to tell the requests of a run that has no result for each."""
+    if isinstance(outcome, Outcome):
+        return FaultyModel(
+            f"{len(outcome.results)} results for {requests} requests. This is a bug."
+        )
+    return outcome or FaultyModel("no outcome. This is a bug.")
+
+
+def _succeed(
+    ticket: Ticket, outputs: Tensors, counters: Counters, started_ns: int, now_ns: int
+) -> InferResponse | None:
+    """The response to send; None when the ticket has failed after all."""
+    request = ticket.request
+    if request.wanted:
+        try:
+            outputs = _chosen(request, outputs)
+        except FaultyModel as error:
+            _fail(ticket, error, counters, now_ns)
+            return None
+    count_success(ticket, counters, started_ns, now_ns)
+    return InferResponse(request.id, request.model, request.version, outputs)
+
+
+def _chosen(request: InferRequest, outputs: Tensors) -> Tensors:
+    """The outputs the request asked for, in its order. Raises `FaultyModel` when one is missing."""
+    there = {name: outputs[name] for name in request.wanted if name in outputs}
+    if len(there) != len(request.wanted):
+        missing = [name for name in request.wanted if name not in outputs]
+        raise FaultyModel(
+            f"model '{request.model}' version {request.version} did not produce the requested "
+            f"output(s) {', '.join(missing)}"
+        )
+    return there
+
+
+def _fail(ticket: Ticket, error: Exception, counters: Counters, now_ns: int) -> None:
+    count_failure(counters, error, now_ns - ticket.request.arrived_ns)
+    ticket.fail(error)
 
 
 class Ear:

@@ -12,8 +12,7 @@ from collections.abc import Callable
 
 from backends.outlet import BoundedOutlet
 from backends.seam import Part, Tensors
-from schedulers.answer import count_failure, count_success
-from schedulers.counters import Counters, ResponseStatistics
+from schedulers.counters import Counters, ResponseStatistics, count_failure, count_success
 from schedulers.errors import Cancelled, DeadlineExceeded
 from schedulers.lane import Lane, Run
 from schedulers.policy.queue import Ticket

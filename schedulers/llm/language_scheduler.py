@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from backends.errors import ExecutionFailed, InstanceDied
 from backends.llm.settings import ServeSettings
 from backends.seam import Instance
-from schedulers.answer import count_failure, count_success
-from schedulers.counters import Counters
+from schedulers.counters import Counters, count_failure, count_success
 from schedulers.errors import Cancelled, DeadlineExceeded, Draining, SchedulingError, ShutDown
 from schedulers.llm.admission import Admission
 from schedulers.llm.asked import AskedTicket
