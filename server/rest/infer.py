@@ -1,13 +1,13 @@
 """One REST infer request: no task, no ASGI message, no middleware.
 
 `server.rest.protocol` calls in with the parsed request; an Exchange collects the body, hands itself
-to `server.dataplane`, and is called back by the Reply to write the answer. A client that hangs up
-cancels its request.
+to `server.dataplane`, which has it decode the body, and is called back by the Reply to write the
+answer. A client that hangs up cancels its request.
 """
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import unquote
 
@@ -15,9 +15,16 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from schedulers.errors import Cancelled
 from schedulers.reply import Reply
-from server.codec.form import PLAIN
-from server.codec.json_infer import Encoded, encode
-from server.errors import BuffersFull, InvalidRequest, TooLarge
+from schedulers.request import NO_PARAMETERS, Sequence
+from server.access.sites import SitePolicy
+from server.admit import sequence_in
+from server.codec.form import PLAIN, InferBody
+from server.codec.forwarding import Forwarding
+from server.codec.json_infer import Document, Encoded, decode, encode, parameters_in, parse
+from server.codec.raw_body import decode_raw
+from server.dataplane import DataPlane
+from server.errors import BuffersFull, InvalidRequest, ServingError, TooLarge, Unsupported
+from server.logs.access import AccessLog
 from server.rest.compression import (
     BRIEF_BYTES,
     CODINGS,
@@ -28,21 +35,31 @@ from server.rest.compression import (
     inflate,
     inflate_brief,
 )
-from server.rest.envelope import (
-    PLAIN_ENVELOPE,
-    body_bytes,
-    read_envelope,
-)
+from server.rest.connection import Connection
+from server.rest.endpoint import Limits
+from server.rest.envelope import PLAIN_ENVELOPE, check_json_length, read_envelope
 from server.rest.errors import error_body, headers_of, visible
-from server.rest.rest_inference import RestConnection, RestInference
+from server.rest.http_inference import HttpInference
+from server.served import Served
+from server.settings.restricted import Lock
+from server.signature import Signature
 
 _ACCEPTED = b"Accept-Encoding: %s\r\n" % CODINGS.encode()
 _GIVE_UP_FACTOR = 16
 """A body this many times over the limit is no longer read to its end: the connection closes."""
 
-READ_ON_BYTES = 2**20
-"""A refused request with a body up to this long is read to its end, and the connection stays; of a
-longer one nothing is read, and the connection closes."""
+_ONE_RESPONSE_ONLY = "HTTP end point doesn't support models with decoupled transaction policy"
+
+
+class RestConnection(Connection):
+    """What an Exchange knows of its connection. `server.rest.protocol` makes the exchanges."""
+
+    dataplane: DataPlane
+    limits: Limits
+    sites = SitePolicy()
+    lock: Lock | None = None
+    forwarding: Forwarding | None = None
+    log: AccessLog | None = None
 
 
 class _NoEvent:
@@ -51,19 +68,28 @@ class _NoEvent:
     def set(self) -> None: ...
 
 
-class Exchange(RestInference):
-    """One infer request and its response on one connection."""
+class Exchange(HttpInference):
+    """One infer request and its response on one connection. `_body`: the whole of it, once it is
+    there and until it is decoded. `answered_by`: the version, once it has taken the request; 0
+    before."""
 
     __slots__ = (
         "_admitted",
+        "_body",
         "_chunks",
+        "_document",
+        "_envelope",
+        "_form",
+        "_protocol",
         "_reply",
+        "answered_by",
         "cors",
         "disconnected",
         "keep_alive",
         "more_body",
         "path",
         "refusal",
+        "request_id",
         "response_complete",
         "size",
     )
@@ -77,7 +103,7 @@ class Exchange(RestInference):
         self._protocol = protocol
         self.path = asked.string
         self._body = b""
-        self._document = None
+        self._document: Document | None = None
         self._chunks: list[bytes] = []
         self.size = 0
         self._admitted = False
@@ -207,6 +233,58 @@ class Exchange(RestInference):
         finally:
             self._body, self._document = b"", None
 
+    # what the data plane asks of it
+
+    def decode(self, served: Served) -> InferBody:
+        signature = served.signature
+        if signature.decoupled:
+            raise Unsupported(_ONE_RESPONSE_ONLY)
+        found = self._decode(signature)
+        if len(self._body) > BRIEF_BYTES:
+            self._charge_arrays(found, len(self._body))
+        self._form, self.request_id, self.answered_by = found.form, found.id, signature.version
+        return found
+
+    def _charge_arrays(self, found: InferBody, size: int) -> None:
+        """Numbers of two letters become arrays of up to four times their text: count what is more.
+
+        Raises BuffersFull.
+        """
+        grown = sum(array.nbytes for array in found.inputs.values()) - size
+        if grown > 0 and (refusal := self._protocol.charge(grown)):
+            raise BuffersFull(refusal)
+
+    def _decode(self, signature: Signature) -> InferBody:
+        body, length, protocol = self._body, self._envelope.json_length, self._protocol
+        if length == 0:
+            return decode_raw(body, signature)
+        if length is not None:
+            check_json_length(length, len(body))
+        depth, shared = protocol.limits.json_depth, protocol.dataplane.shared_memory
+        return decode(body, length, signature, depth, shared, self._document)
+
+    def parameter(self, name: str) -> object:
+        return self._parameters().get(name)
+
+    def sequence(self) -> Sequence | None:
+        return sequence_in(self._parameters())
+
+    def _parameters(self) -> Mapping[str, Any]:
+        """None where the body has none, or cannot be read; `decode` says then why it cannot."""
+        length = self._envelope.json_length
+        if length == 0:
+            return NO_PARAMETERS
+        try:
+            if self._document is None:
+                depth = self._protocol.limits.json_depth
+                self._document = parse(self._body, length, depth)
+            return parameters_in(self._document)
+        except ServingError:
+            return NO_PARAMETERS
+
+    def refused(self, error: Exception) -> None:
+        """Its trace ends with its answer."""
+
     # the answer goes out
 
     def _finish(self, reply: Reply) -> None:
@@ -281,31 +359,6 @@ class Exchange(RestInference):
         if not self.keep_alive:
             transport.close()
         self._protocol.on_response_complete()
-
-
-class TurnedAway(Exchange):
-    """A request that may not be made: nothing of its body is kept, and little is read."""
-
-    __slots__ = ()
-
-    def admitted(self) -> None:
-        if self.more_body and self._is_not_worth_reading():
-            self.keep_alive = False
-            self.more_body = False
-        super().admitted()
-
-    def receive(self, chunk: bytes) -> None:
-        self.size += len(chunk)
-        if self.size > READ_ON_BYTES:
-            self.keep_alive = False
-            self.received()
-
-    def _is_not_worth_reading(self) -> bool:
-        return self._protocol.expect_100_continue or body_bytes(self.headers) > READ_ON_BYTES
-
-    def _start(self) -> None:
-        assert self.refusal is not None
-        self._refuse(self.refusal)
 
 
 def model_and_version(asked: re.Match[bytes]) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 `server.rest.inference_door` builds it; locks and log are there only when their setting is. For
 infer, which never reaches the application, `LoggedExchange` keeps the same log and
-`server.rest.infer.TurnedAway` answers whom the lock or the gate turns away.
+`server.rest.protocol.TurnedAway` answers whom the lock or the gate turns away.
 """
 
 import re
@@ -20,10 +20,10 @@ from server.errors import Restricted, ServingError
 from server.logs.access import GONE, AccessLog, Entry
 from server.rest.envelope import Headers, body_bytes, text_headers
 from server.rest.errors import error_body, headers_of, visible
-from server.rest.infer import Exchange, TurnedAway
+from server.rest.infer import Exchange, RestConnection
 from server.rest.openai_errors import refusal as openai_refusal
+from server.rest.protocol import TurnedAway
 from server.rest.request_ids import REQUEST_ID, request_id_of
-from server.rest.rest_inference import RestConnection
 from server.settings.restricted import Locks, category_of_path, http_text
 
 _MODEL = re.compile(r"/v2/models/([^/]+)(?:/versions/([^/]+))?(?:/|\Z)")

@@ -1,7 +1,8 @@
 """A connection of the REST door: the infer verb is answered on the spot, all else by ASGI.
 
 httptools calls in with the parsed request. A POST to an infer path becomes an Exchange
-(`server.rest.infer`), every other request goes on to the application.
+(`server.rest.infer`), every other request goes on to the application. `TurnedAway` answers whom the
+lock or the gate turns away.
 """
 
 import re
@@ -15,13 +16,41 @@ from server.access.holder import Verdict
 from server.access.sites import NOTED_HEADERS, authority_of
 from server.errors import Restricted
 from server.rest.cors import origin_in, response_lines
-from server.rest.envelope import SpeltName, text_headers
-from server.rest.infer import Exchange, TurnedAway, model_and_version
-from server.rest.rest_inference import RestConnection
+from server.rest.envelope import SpeltName, body_bytes, text_headers
+from server.rest.infer import Exchange, RestConnection, model_and_version
 from server.settings.restricted import http_text
 
 _INFER = re.compile(rb"/v2/models/([^/?]+)(?:/versions/([0-9]+))?/infer(?:\?.*)?\Z")
 _NOTED = NOTED_HEADERS | {b"expect"}
+
+READ_ON_BYTES = 2**20
+"""A refused request with a body up to this long is read to its end, and the connection stays; of a
+longer one nothing is read, and the connection closes."""
+
+
+class TurnedAway(Exchange):
+    """A request that may not be made: nothing of its body is kept, and little is read."""
+
+    __slots__ = ()
+
+    def admitted(self) -> None:
+        if self.more_body and self._is_not_worth_reading():
+            self.keep_alive = False
+            self.more_body = False
+        super().admitted()
+
+    def receive(self, chunk: bytes) -> None:
+        self.size += len(chunk)
+        if self.size > READ_ON_BYTES:
+            self.keep_alive = False
+            self.received()
+
+    def _is_not_worth_reading(self) -> bool:
+        return self._protocol.expect_100_continue or body_bytes(self.headers) > READ_ON_BYTES
+
+    def _start(self) -> None:
+        assert self.refusal is not None
+        self._refuse(self.refusal)
 
 
 class InferProtocol(RestConnection):

@@ -19,7 +19,7 @@ from tritonclient.utils import InferenceServerException
 
 from access_support import PATIENCE_S, Gated, gated, grant
 from http_support import INFER, infer_body
-from server.rest.infer import READ_ON_BYTES
+from server.rest.protocol import READ_ON_BYTES
 
 HUGE = 64 * 2**20
 PUSHER = grant("pusher", "operator", "push:zoo:*")
