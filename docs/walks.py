@@ -68,11 +68,13 @@ _FOUND = (
     Step("server.dataplane:DataPlane.find_for"),
     Step("server.dataplane:DataPlane.find_route"),
     Step("server.routing.routing:Routing.select"),
-    Step("server.routing.pick:choose"),
+    Step("server.routing.routing:Routing.pick"),
     Step("server.dataplane:DataPlane.find_target"),
     Step("server.fleet.fleet:Fleet.get", via="server.gateway"),
     Step("server.dataplane:DataPlane.submit"),
 )
+"""From a route's name to a loaded version, for a route whose unit or draw decides alone: one with
+rules, a kill switch or mirrors asks `server.routing.pick` as well."""
 
 REST_INFER = Walk(
     "REST infer",

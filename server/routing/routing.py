@@ -88,7 +88,7 @@ class Routing:
         if route.unit_header:
             target = self.pick(route, request.unit_in_header(route))
         elif not route.asks:
-            target = self.draw(route)
+            target = self.pick(route)
         else:
             labels, name = request.labels(route), route.parameter
             parameter = request.parameter(name) if name else None
@@ -101,18 +101,17 @@ class Routing:
         """Note that a request of the sequence goes to `target`: the rest of it will."""
         self._sequences.keep(target, sequence, time.monotonic())
 
-    def pick(self, route: Route, unit: str, labels: Mapping[str, str] = NO_LABELS) -> Target:
+    def pick(self, route: Route, unit: str = "", labels: Mapping[str, str] = NO_LABELS) -> Target:
         """Who answers this request; asked twice, a request without a unit may get another."""
-        target = route.settled.get(unit) or choose(route, unit, labels, random())
+        if route.decides:
+            if not unit:
+                return route.drawn[route.owners[int(random() * BUCKETS)]]
+            target = route.known[unit]
+        else:
+            target = choose(route, unit, labels, random())
         if self._trials and target.sticky and (trials := self._trials.get(route.name)):
             return stamped(trials, target, unit, time.time())
         return target
-
-    def draw(self, route: Route) -> Target:
-        """`pick` for a route that asks nothing of a request."""
-        if route.decides:
-            return route.drawn[route.owners[int(random() * BUCKETS)]]
-        return choose(route, "", NO_LABELS, random())
 
     def met(self, target: Target) -> None:
         """The request was accepted: its unit meets the arm, if `target` has a `lot` or an

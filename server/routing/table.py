@@ -159,8 +159,7 @@ class Route:
     """One public name. `owners`: the number of the arm that owns each bucket. `targets` are the
     arms where a unit decided, `drawn` the same ones where a draw did, `loose` where a rule did.
 
-    `known` says whose a unit is, and remembers it for as long as the table is in force. `settled`:
-    the same of units met before, of none where something else has a say.
+    `known` says whose a unit is, and remembers it for as long as the table is in force.
     `unit_source` and `unit_name` as in `control.route_spec`; `headers` are all that must be known
     of a request, in lower case, `unit_header` is the unit's where no other is asked for, else
     empty, `parameter` is the one that is the unit, "" for none. `asks`: whether anything must be
@@ -183,7 +182,6 @@ class Route:
     drawn: tuple[Target, ...]
     loose: tuple[Target, ...]
     known: Known = field(compare=False, repr=False)
-    settled: Mapping[str, Target] = field(compare=False, repr=False)
     rules: tuple[Rule, ...] = ()
     copied: tuple[Copied, ...] = ()
     only: Target | None = None
@@ -246,7 +244,6 @@ def compile_route(route: desired.Route, aliases: Aliases, window_at: WindowAt = 
         drawn=drawn,
         loose=loose,
         known=known,
-        settled=known if decides else {},
         rules=rules,
         copied=copied,
         only=only,

@@ -159,13 +159,10 @@ def test_units_remembered_are_bounded_and_long_ones_are_hashed_each_time() -> No
     ],
     ids=lambda terms: next(iter(terms)),
 )
-def test_a_unit_met_before_is_settled_only_where_nothing_else_has_a_say(terms: Any) -> None:
+def test_a_unit_decides_only_where_nothing_else_has_a_say(terms: Any) -> None:
     alone, beside = compile_route(halves(), {}), compile_route(halves(**terms), {})
-    for compiled in (alone, beside):
-        pick(compiled, RouteKey("ada"))
-        pick(compiled, RouteKey(""))
-    assert dict(alone.settled) == {"ada": alone.known["ada"]}
-    assert not beside.settled
+    assert pick(alone, RouteKey("ada")) is alone.known["ada"]
+    assert (alone.decides, beside.decides) == (True, False)
 
 
 def test_a_mirror_of_everything_needs_no_draw_and_ends_with_the_kill_switch() -> None:
@@ -174,7 +171,7 @@ def test_a_mirror_of_everything_needs_no_draw_and_ends_with_the_kill_switch() ->
     for draw in (0.0, 0.9999):
         found = {pick(compiled, RouteKey(f"u{n}", draw=draw)) for n in range(100)}
         assert {(one.arm, len(one.mirrors)) for one in found} == {("stable", 1), ("candidate", 0)}
-    assert len(compiled.settled) == 100
+    assert compiled.decides
     killed = compile_route(halves(mirrors=everything, only="stable"), {})
     assert pick(killed, RouteKey("ada")).mirrors == ()
 

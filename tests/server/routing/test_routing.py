@@ -55,4 +55,4 @@ def test_a_draw_finds_whom_a_request_without_a_unit_finds(
     route = made.table["numbers"]
     for n in range(1_000):
         monkeypatch.setattr(routing, "random", lambda draw=n / 1_000: draw)
-        assert made.draw(route) is pick(route, RouteKey(draw=n / 1_000))
+        assert made.pick(route) is pick(route, RouteKey(draw=n / 1_000))
