@@ -106,7 +106,7 @@ GRPC_INFER = Walk(
     45,
     (
         Step("server.http2.connection:Connection.data_received"),
-        Step("server.http2.splitter:Splitter.feed"),
+        Step("server.http2.connection:Splitter.feed"),
         Step("server.http2.session:Session.take"),
         Step("server.http2.blocks:Blocks.read"),
         Step("server.http2.service:GrpcService.open", via="server.http2.listener"),
@@ -122,8 +122,7 @@ GRPC_INFER = Walk(
         Step("server.grpc.unary:_UnaryInference.answer"),
         Step("server.codec.grpc_infer:encode"),
         Step("server.http2.call:Call.finish"),
-        Step("server.http2.stream:Stream.answer", via="server.http2.session"),
-        Step("server.http2.sender:Sender.answer"),
+        Step("server.http2.sender:Sender.answer", via="server.http2.stream"),
     ),
 )
 

@@ -17,13 +17,13 @@ import uvloop
 
 from server.http2 import frames
 from server.http2.call import Call
+from server.http2.connection import Splitter
 from server.http2.conversation import Conversation
 from server.http2.frames import Code, Setting
 from server.http2.hpack import Decoder, Headers, literal
 from server.http2.limits import Limits, unbounded
 from server.http2.listener import Listener, listen
 from server.http2.service import Streaming, Unary
-from server.http2.splitter import Splitter
 from server.http2.status import CallFailed
 from server.place import Place
 

@@ -1,6 +1,8 @@
-"""An inference request that came over gRPC: what its call and its message say of it."""
+"""An inference request that came over gRPC: what its call and its message say of it, and what its
+trailers say of who answered."""
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from tritonclient.grpc import service_pb2 as pb
 
@@ -8,10 +10,15 @@ from schedulers.request import Sequence
 from server.codec.grpc_infer import parameter_of, sequence_of
 from server.grpc.porch import text_metadata
 from server.http2.exchange import Exchange
+from server.http2.hpack import literal
 from server.inference import Inference
 from server.routing.routing import labels_in, unit_header_in
-from server.routing.table import Route
+from server.routing.table import HEADER_NAME, Route, Target
+from server.routing.trials import STAMP_NAME
 from server.trace.record import GRPC, Received
+
+MOST_NAMED = 16
+"""Arms that the trailers of one stream name; each of its responses names its own."""
 
 
 class GrpcInference(Inference):
@@ -45,3 +52,21 @@ class GrpcInference(Inference):
 
 def _bytes(value: str | bytes) -> bytes:
     return value if isinstance(value, bytes) else value.encode()
+
+
+def name_arm(call: Exchange, target: Target) -> None:
+    """Let the call's trailers say who answers."""
+    block, before = _trailer(target.label), call.trailers
+    if not before and not target.stamp:
+        call.trailers = block
+        return
+    if before and (block in before or len(before) >= MOST_NAMED * len(block)):
+        return
+    if target.stamp:
+        block += literal(((STAMP_NAME.encode(), target.stamp.encode()),))
+    call.trailers = before + block
+
+
+@lru_cache(1024)
+def _trailer(label: str) -> bytes:
+    return literal(((HEADER_NAME.encode(), label.encode()),))

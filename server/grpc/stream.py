@@ -21,8 +21,7 @@ from server.dataplane import DataPlane
 from server.errors import NotReady
 from server.grpc.admission import holder_of
 from server.grpc.calls import EXPECTED, parse
-from server.grpc.grpc_inference import GrpcInference
-from server.grpc.trailers import name_arm
+from server.grpc.grpc_inference import GrpcInference, name_arm
 from server.http2.conversation import Conversation
 from server.http2.status import CallFailed
 from server.lifecycle import STOPPING

@@ -15,10 +15,9 @@ from server.dataplane import DataPlane
 from server.errors import Unsupported
 from server.grpc.admission import holder_of
 from server.grpc.calls import parse, refuse
-from server.grpc.grpc_inference import GrpcInference
+from server.grpc.grpc_inference import GrpcInference, name_arm
 from server.grpc.heads import Head, Heads
 from server.grpc.porch import note
-from server.grpc.trailers import name_arm
 from server.http2.call import Call
 from server.served import Served
 from server.signature import Signature

@@ -7,10 +7,9 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from server.http2.exchange import NOT_ONE_MESSAGE, Exchange
+from server.http2.exchange import NOT_ONE_MESSAGE, Exchange, opened
 from server.http2.head import RequestHead
 from server.http2.messages import PREFIX_BYTES, Assembler, Message
-from server.http2.opening import opened
 from server.http2.progress import BEGINS, ENDS, Wait
 from server.http2.status import ANSWER, ENDED_WELL, CallFailed, ended_badly
 from server.http2.stream import Stream
@@ -51,9 +50,11 @@ class Call(Exchange):
         self.on_cancel = None
         stream = self._leave()
         if stream is not None:
-            refusal = stream.answer(ANSWER, prefix, message, ENDED_WELL + self.trailers)
+            sender, trailers = stream.sender, self.trailers
+            refusal = sender.answer(stream, ANSWER, prefix, message, ENDED_WELL + trailers)
             if refusal:
-                stream.finish(ANSWER + ended_badly("RESOURCE_EXHAUSTED", refusal) + self.trailers)
+                block = ANSWER + ended_badly("RESOURCE_EXHAUSTED", refusal) + trailers
+                sender.finish(stream, block)
 
     def fail(self, code: str, text: str) -> None:
         super().fail(code, text)

@@ -1,19 +1,22 @@
 """One HTTP/2 connection: a socket's life from the greeting to the last answer.
 
-Made by `server.http2.listener` for each client. Bytes go through `server.http2.splitter` to the
-`Session`, which knows the rules; what is written goes out once per turn of the loop.
+Made by `server.http2.listener` for each client. Bytes are cut into frames and go to the `Session`,
+which knows the rules; what is written goes out once per turn of the loop.
 """
 
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import cast
 
 from server.http2.frames import (
     DEFAULT_WINDOW,
+    HEAD,
+    HEAD_BYTES,
     MAX_ID,
     PING,
+    PREFACE,
     Code,
     ConnectionFault,
     Setting,
@@ -27,7 +30,6 @@ from server.http2.limits import Limits
 from server.http2.room import MAX_STREAMS
 from server.http2.sender import WRITE_BYTES, Sender
 from server.http2.session import CONNECTION_WINDOW, Session
-from server.http2.splitter import MAX_FRAME_BYTES, Splitter
 from server.http2.stream import STREAM_WINDOW, Service
 from server.http2.timeouts import StreamTimeouts
 
@@ -36,6 +38,8 @@ GREETING_S = 20.0
 LINGER_S = 0.5
 """How long it may take to read why it was sent away, and to close its side."""
 DRAIN_ECHO_S = 1.0
+MAX_FRAME_BYTES = 128 * 1024
+"""Largest frame taken: large tensors come in few frames, and a peer makes us hold no more."""
 _DRAINING = b"draining"
 _OFFERED = settings(
     {
@@ -45,6 +49,13 @@ _OFFERED = settings(
         Setting.MAX_HEADER_LIST_SIZE: LIST_BYTES,
     }
 )
+
+Frame = tuple[int, int, int, bytes]
+"""Kind, flags, stream id, payload; unnamed because there are two or three to a request."""
+
+_NO_PREFACE = "this port speaks gRPC, over HTTP/2 with prior knowledge"
+_ID_MASK = 0x7FFFFFFF
+_unpack = HEAD.unpack_from
 
 _log = logging.getLogger(__name__)
 
@@ -231,3 +242,60 @@ class Connection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+class Splitter:
+    """Cuts the bytes of one direction into frames. Keeps at most one frame and what came with it,
+    in the pieces that came until it is whole, so that slow senders cost no copying."""
+
+    def __init__(self) -> None:
+        self._chunks: list[bytes] = []
+        self._size = 0
+        self._wanted = len(PREFACE)
+        self.greeted = False
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """The frames that `data` completes. Raises ConnectionFault; feed nothing after that."""
+        if self._chunks:
+            self._chunks.append(data)
+            self._size += len(data)
+            if self._size < self._wanted and self.greeted:
+                return
+            data = b"".join(self._chunks)
+            self._chunks.clear()
+        position = 0
+        if not self.greeted:
+            if not self._greets(data):
+                self._keep(data, len(PREFACE))
+                return
+            position = len(PREFACE)
+        size = len(data)
+        while (start := position + HEAD_BYTES) <= size:
+            high, low, kind, flags, stream_id = _unpack(data, position)
+            length = high << 16 | low
+            end = start + length
+            if end > size or length > MAX_FRAME_BYTES:
+                self._begin_frame(data[position:], length)
+                return
+            position = end
+            yield kind, flags, stream_id & _ID_MASK, data[start:end]
+        self._keep(data[position:], HEAD_BYTES)
+
+    def _begin_frame(self, rest: bytes, length: int) -> None:
+        """One that is not whole, or too large. Raises ConnectionFault for that."""
+        if length > MAX_FRAME_BYTES:
+            text = f"a frame of {length} bytes, over {MAX_FRAME_BYTES}"
+            raise ConnectionFault(Code.FRAME_SIZE_ERROR, text)
+        self._keep(rest, HEAD_BYTES + length)
+
+    def _keep(self, rest: bytes, wanted: int) -> None:
+        self._size, self._wanted = len(rest), wanted
+        if rest:
+            self._chunks.append(rest)
+
+    def _greets(self, data: bytes) -> bool:
+        """Whether the whole preface is there. Raises ConnectionFault where it cannot become one."""
+        if not data.startswith(PREFACE[: len(data)]):
+            raise ConnectionFault(Code.PROTOCOL_ERROR, _NO_PREFACE)
+        self.greeted = len(data) >= len(PREFACE)
+        return self.greeted

@@ -9,10 +9,9 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-from server.http2.exchange import NOT_ONE_MESSAGE, Exchange
+from server.http2.exchange import NOT_ONE_MESSAGE, Exchange, opened
 from server.http2.head import RequestHead
 from server.http2.messages import OVERHEAD_BYTES, Assembler, Message
-from server.http2.opening import opened
 from server.http2.progress import BEGINS, ENDS, Wait
 from server.http2.status import ANSWER, ENDED_WELL, CallFailed
 from server.http2.stream import STREAM_WINDOW, Stream
@@ -89,8 +88,8 @@ class Conversation(Exchange):
             return
         if not self._began:
             self._began = True
-            stream.headers(ANSWER)
-        refusal = stream.data(prefix, message)
+            stream.sender.headers(stream, ANSWER)
+        refusal = stream.sender.data(stream, prefix, message)
         if refusal:
             raise CallFailed("RESOURCE_EXHAUSTED", refusal)
         if stream.backlog:
@@ -114,7 +113,7 @@ class Conversation(Exchange):
         stream = self._leave()
         if stream is not None:
             block = ENDED_WELL + self.trailers
-            stream.finish(block if self._began else ANSWER + block)
+            stream.sender.finish(stream, block if self._began else ANSWER + block)
 
     def _take(self) -> Message:
         message = self._messages.popleft()

@@ -6,12 +6,17 @@ once, with messages and OK or with a status; a client that goes cancels it.
 
 import asyncio
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 from server.http2.head import Metadata, RequestHead
+from server.http2.messages import Assembler, Message
 from server.http2.status import ACCEPTED_ENCODINGS, ANSWER, CallFailed, ended_badly
 from server.http2.stream import Stream
 
 NOT_ONE_MESSAGE = ("UNIMPLEMENTED", "this method takes exactly one whole message")
+
+_pool = ThreadPoolExecutor(2, "grpc-open")
+"""Threads that do nothing else than undo the compression of messages, so that the loop goes on."""
 
 
 class Exchange:
@@ -74,7 +79,7 @@ class Exchange:
             block = ANSWER + block
             if code == "UNIMPLEMENTED":
                 block += ACCEPTED_ENCODINGS
-        stream.finish(block)
+        stream.sender.finish(stream, block)
 
     def charge(self, size: int) -> None:
         """Have the call hold `size` bytes of the server's buffers, until it releases them or is
@@ -121,3 +126,8 @@ class Exchange:
             text = f"Sent message larger than max ({len(message)} vs. {self._limit})"
             raise CallFailed("RESOURCE_EXHAUSTED", text)
         return b"\0" + len(message).to_bytes(4, "big")
+
+
+def opened(assembler: Assembler, message: Message) -> "asyncio.Future[bytes]":
+    """The message without its compression, when a thread has opened it; fails with CallFailed."""
+    return asyncio.get_running_loop().run_in_executor(_pool, assembler.plain, message)

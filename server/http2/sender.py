@@ -129,14 +129,15 @@ class Sender:
         self._schedule()
 
     def headers(self, stream: Outgoing, block: bytes) -> None:
-        """The head of a response, which DATA and trailers follow."""
+        """The head of a response, once, which DATA and trailers follow."""
         self.control(_header_frame(stream, END_HEADERS, block))
 
     def answer(
         self, stream: Outgoing, block: bytes, prefix: bytes, message: bytes, trailers: bytes
     ) -> str:
-        """A whole response; at once where windows and socket allow, which is nearly always. "" or,
-        where it must wait and the buffers refuse it, why; then nothing was written."""
+        """A whole response: head, body (`prefix` + `message`), trailers; at once where windows and
+        socket allow, which is nearly always. "" or, where it must wait and the buffers refuse it,
+        why; then nothing was written."""
         size = len(prefix) + len(message)
         if self._paused or size > min(self.window, stream.send_window, self.max_frame):
             refusal = self.data(stream, prefix, message, block=block)
@@ -159,8 +160,9 @@ class Sender:
         return ""
 
     def data(self, stream: Outgoing, *pieces: bytes, block: bytes = b"") -> str:
-        """Bytes that leave in order, as windows and socket allow; `block`, if there is one, is the
-        head in front of them. "" or, where the buffers refuse them, why; then none is kept."""
+        """Bytes that leave in order, as windows and socket allow (see `Outgoing.room` for when to
+        write on); `block`, if there is one, is the head in front of them. "" or, where the buffers
+        refuse them, why; then none is kept."""
         if stream.ended:
             return ""
         size = sum(map(len, pieces))
@@ -178,7 +180,8 @@ class Sender:
         return ""
 
     def finish(self, stream: Outgoing, trailers: bytes) -> None:
-        """The last header block of a stream, behind what waits."""
+        """The last header block of a stream, behind what waits: trailers, or a head without a
+        body."""
         if stream.ended:
             return
         if stream.backlog:

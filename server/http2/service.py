@@ -78,12 +78,13 @@ class GrpcService:
         if head.fault is None and not head.refused_with:
             method = self._methods.get(head.path)
         if method is None:
-            stream.finish(_refusal(head))
+            stream.sender.finish(stream, _refusal(head))
             return _DEAF
         try:
             admission = self._guard(head) if self._guard is not None else None
         except CallFailed as fault:
-            stream.finish(ANSWER + ended_badly(fault.code, str(fault), fault.metadata))
+            block = ANSWER + ended_badly(fault.code, str(fault), fault.metadata)
+            stream.sender.finish(stream, block)
             return _DEAF
         if isinstance(method, Unary):
             call: Call | Conversation = self._call(stream, head, self._limit, method.answer)

@@ -1,6 +1,6 @@
 """One HTTP/2 stream: a request coming in, a response going out.
 
-`server.http2.connection` opens it and feeds its Receiver; the receiver answers through it.
+`server.http2.session` opens it and feeds its Receiver; the receiver answers through its `sender`.
 """
 
 from typing import Protocol
@@ -38,11 +38,11 @@ class Receiver(Protocol):
 class Stream(Outgoing):
     """An open stream. `expected`: bytes of body still to come if the head said how many."""
 
-    __slots__ = ("_sender", "_unreleased", "expected", "receive_window", "received_all", "receiver")
+    __slots__ = ("_unreleased", "expected", "receive_window", "received_all", "receiver", "sender")
 
     def __init__(self, stream_id: int, sender: Sender) -> None:
         super().__init__(stream_id, sender.initial_window)
-        self._sender = sender
+        self.sender = sender
         self.receive_window = STREAM_WINDOW
         self._unreleased = 0
         self.expected: int | None = None
@@ -52,12 +52,12 @@ class Stream(Outgoing):
     @property
     def account(self) -> BufferAccount:
         """What the connection may hold."""
-        return self._sender.account
+        return self.sender.account
 
     @property
     def client(self) -> str:
         """The peer's address and port; "unix" for one that has neither."""
-        transport = self._sender.transport
+        transport = self.sender.transport
         name = transport.get_extra_info("peername") if transport is not None else None
         if not isinstance(name, tuple):
             return "unix"
@@ -67,29 +67,9 @@ class Stream(Outgoing):
         """The peer may send `size` bytes more; told to it when it is worth a frame."""
         self._unreleased += size
         if self._unreleased >= STREAM_WINDOW // 2 and not self.received_all:
-            self._sender.control(window_update(self.id, self._unreleased))
+            self.sender.control(window_update(self.id, self._unreleased))
             self.receive_window += self._unreleased
             self._unreleased = 0
-
-    # the response
-
-    def answer(self, block: bytes, prefix: bytes, message: bytes, trailers: bytes) -> str:
-        """The whole response: head, body (`prefix` + `message`), trailers. "" or, where the buffers
-        refuse it, why; then none of it was written."""
-        return self._sender.answer(self, block, prefix, message, trailers)
-
-    def headers(self, block: bytes) -> None:
-        """The response's head, once."""
-        self._sender.headers(self, block)
-
-    def data(self, *pieces: bytes) -> str:
-        """More of the body; see `room` for when to write on. "" or, where the buffers refuse it,
-        why."""
-        return self._sender.data(self, *pieces)
-
-    def finish(self, block: bytes) -> None:
-        """The last header block: trailers, or a head without a body."""
-        self._sender.finish(self, block)
 
 
 class Service(Protocol):

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from server.http2.calm import Calm
+from server.http2.connection import MAX_FRAME_BYTES, Splitter
 from server.http2.frames import PREFACE, Code, ConnectionFault, frame
-from server.http2.splitter import MAX_FRAME_BYTES, Splitter
 
 FRAMES = st.tuples(
     st.integers(0, 255), st.integers(0, 255), st.integers(0, 2**31 - 1), st.binary(max_size=40)
