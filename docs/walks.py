@@ -78,7 +78,7 @@ rules, a kill switch or mirrors asks `server.routing.pick` as well."""
 
 REST_INFER = Walk(
     "REST infer",
-    33,
+    29,
     (
         Step("server.rest.connection:Connection.data_received"),
         Step(
@@ -103,7 +103,7 @@ REST_INFER = Walk(
 
 GRPC_INFER = Walk(
     "gRPC infer",
-    45,
+    40,
     (
         Step("server.http2.connection:Connection.data_received"),
         Step("server.http2.connection:Splitter.feed"),
