@@ -1,1 +1,1 @@
-"""Wanted state: tables, access, pushes, versions, aliases, audit, and what gateways are told."""
+"""Desired state: tables, access, pushes, versions, aliases, audit, and what gateways are told."""

@@ -30,7 +30,7 @@ class Pin:
 
 
 @dataclass(frozen=True, slots=True)
-class WantedModel:
+class DesiredModel:
     """One model. `snapshot`: digest of its deployed snapshot, "" for a model that lies in a model
     repository folder and is only referred to. `commit` and `repository` say where it came from.
     `network`: whether its repository lets models use the network."""
@@ -138,7 +138,7 @@ class Desired:
 
     revision: int = 0
     store: str = ""
-    models: tuple[WantedModel, ...] = ()
+    models: tuple[DesiredModel, ...] = ()
     aliases: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     grants: tuple[Grant, ...] = ()
     routes: tuple[Route, ...] = ()
@@ -161,7 +161,7 @@ def decode(packed: bytes) -> Desired:
         if raw["format"] > FORMAT:
             raise ValueError(f"desired state of format {raw['format']}, this build reads {FORMAT}")
         models = tuple(
-            _made(WantedModel, {**row, "pins": tuple(_made(Pin, pin) for pin in row["pins"])})
+            _made(DesiredModel, {**row, "pins": tuple(_made(Pin, pin) for pin in row["pins"])})
             for row in raw["models"]
         )
         grants = tuple(

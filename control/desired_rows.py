@@ -8,7 +8,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from control.access.grants import grants
-from control.desired import Desired, Pin, Route, WantedModel
+from control.desired import Desired, DesiredModel, Pin, Route
 from control.experiments.placing import running_on_routes, stamp_key
 from control.repository_settings import stored_settings
 from control.rollouts.reading import Kept, kept
@@ -64,21 +64,21 @@ def _references(aliases: Aliases, routes: Iterable[Route], kept: Iterable[Kept])
     return dict(found)
 
 
-def _models(session: Session, references: References) -> tuple[WantedModel, ...]:
+def _models(session: Session, references: References) -> tuple[DesiredModel, ...]:
     """Deployed models, and models of a folder that something refers to."""
     pins = _pins(session, references)
     deployed = select(Model, Repository).outerjoin(Repository)
     rows = session.execute(deployed.where(Model.snapshot_digest.is_not(None))).all()
-    models = {row.name: _wanted(row, repository, pins) for row, repository in rows}
+    models = {row.name: _model(row, repository, pins) for row, repository in rows}
     for name in references.keys() - models.keys():
-        models[name] = WantedModel(name, pins=pins[name])
+        models[name] = DesiredModel(name, pins=pins[name])
     return tuple(models[name] for name in sorted(models))
 
 
-def _wanted(
+def _model(
     row: Model, repository: Repository | None, pins: Mapping[str, tuple[Pin, ...]]
-) -> WantedModel:
-    return WantedModel(
+) -> DesiredModel:
+    return DesiredModel(
         name=row.name,
         snapshot=row.snapshot_digest or "",
         repository=repository.name if repository is not None else "",

@@ -1,4 +1,4 @@
-"""What can go wrong with wanted state; `server.admin.errors` knows the statuses.
+"""What can go wrong with desired state; `server.admin.errors` knows the statuses.
 
 ControlError
 ├── Invalid        what was asked for cannot be: names the field, the value and what is allowed

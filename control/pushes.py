@@ -127,7 +127,7 @@ def accept(tx: Transaction, push_id: str) -> PushView:
 
 
 def deploy(tx: Transaction, push_id: str, models: Mapping[str, SealedModel | None]) -> PushView:
-    """Move what is wanted to the push's commit: `models` are all in its tree, by name.
+    """Move the desired state to the push's commit: `models` are all in its tree, by name.
 
     Models of the repository that are missing or None are undeployed. A push that is older than
     what the repository has deployed ends as superseded instead. Raises NotFound, and Conflict as

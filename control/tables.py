@@ -1,4 +1,4 @@
-"""The rows that hold wanted state. SQLite and PostgreSQL alike; `migrations/` creates them.
+"""The rows that hold desired state. SQLite and PostgreSQL alike; `migrations/` creates them.
 
 Every moment is UTC. Nothing here is ever edited by hand: each change goes through a
 `control.transaction.Transaction`, which writes the event and the audit row in the same commit.

@@ -1,4 +1,4 @@
-"""One change of wanted state: its rows, its event and its audit row, in one commit."""
+"""One change of desired state: its rows, its event and its audit row, in one commit."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -132,12 +132,12 @@ _TOLD = (
     Step("server.admin.control:ControlServer._hand", via="server.admin.control"),
     Step("server.admin.link:LinkServer.hand"),
     Step("control.desired:encode"),
-    Step("server.wanted.frames:pack_frame"),
-    Step("server.wanted.link:Link._listen", message="server.wanted.frames"),
+    Step("server.desired.frames:pack_frame"),
+    Step("server.desired.link:Link._listen", message="server.desired.frames"),
     Step("control.desired:decode"),
-    Step("server.wanted.control:Control._told", via="server.wanted.control"),
+    Step("server.desired.client:DesiredStateClient._told", via="server.desired.client"),
     Step("server.gateway:Gateway._want", via="server.gateway"),
-    Step("server.wanted.routing_state:RoutingState.want"),
+    Step("server.desired.routing_state:RoutingState.want"),
 )
 """From the control process's database to the gateway."""
 
@@ -193,8 +193,8 @@ PUSH = Walk(
         Step("control.pushes:deploy"),
         Step("control.deployment:deploy_models"),
         *_TOLD,
-        Step("server.wanted.repository:WantedRepository.want"),
-        Step("server.wanted.merge:merge"),
+        Step("server.desired.repository:DesiredRepository.want"),
+        Step("server.desired.merge:merge"),
         Step("server.gateway:Gateway._follow"),
         Step("server.fleet.fleet:Fleet.follow"),
         Step("server.fleet.resident:Resident.aim"),

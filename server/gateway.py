@@ -21,6 +21,14 @@ from server import VERSION
 from server.access.gate import Gate
 from server.banner import banner
 from server.dataplane import DataPlane
+from server.desired import disk
+from server.desired.client import DesiredStateClient, Look
+from server.desired.instances import dying, loaded, running
+from server.desired.merge import aliases_of
+from server.desired.places import SNAPSHOTS, close_folder, socket_folder
+from server.desired.repository import DesiredRepository
+from server.desired.routing_state import RoutingState
+from server.desired.store import SnapshotStore
 from server.doors import CannotListen, Doors
 from server.exit_deadline import ExitDeadline, draining_secs
 from server.fleet.check import Checker, Completion
@@ -35,14 +43,6 @@ from server.settings.table import OWN_DATABASE, Settings
 from server.shared_memory import cuda
 from server.shared_memory.regions import DISALLOWED, SharedMemory
 from server.trace.tracing import CannotTrace, Tracing, start_tracing
-from server.wanted import disk
-from server.wanted.control import Control, Look
-from server.wanted.instances import dying, loaded, running
-from server.wanted.merge import aliases_of
-from server.wanted.places import SNAPSHOTS, close_folder, socket_folder
-from server.wanted.repository import WantedRepository
-from server.wanted.routing_state import RoutingState
-from server.wanted.store import SnapshotStore
 
 COLLECT_AFTER = (50_000, 20, 50)
 """Collector thresholds: requests make next to no cycles, and a full collection stalled the loop for
@@ -95,7 +95,7 @@ class Gateway:
         desired = disk.read(settings.state_dir)
         in_force = disk.read_in_force(settings.state_dir)
         self._control = (
-            Control(
+            DesiredStateClient(
                 settings,
                 desired,
                 self._want,
@@ -107,7 +107,7 @@ class Gateway:
             if settings.allow_admin
             else None
         )
-        self._repository = WantedRepository(
+        self._repository = DesiredRepository(
             folders,
             SnapshotStore(settings.store_folder / SNAPSHOTS),
             desired,

@@ -29,8 +29,8 @@ from server.admin.commits import Commits
 from server.admin.hosts import known_hosts
 from server.admin.peer import PeerProtocol
 from server.admin.services import Facts, Services, SettingView
+from server.desired.instances import dying, loaded, running
 from server.samples.samples import Samples
-from server.wanted.instances import dying, loaded, running
 
 START_SECS, ANSWER_SECS = 20.0, 20.0
 PASSWORD = "correct horse battery"

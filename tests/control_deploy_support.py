@@ -1,4 +1,4 @@
-"""Repositories, pushes and sealed models for tests of wanted state, made through the real steps."""
+"""Repositories, pushes and sealed models for tests of desired state, made by the real steps."""
 
 import hashlib
 from collections.abc import Mapping

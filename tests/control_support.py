@@ -1,4 +1,4 @@
-"""Databases for tests of wanted state: `def test_it(database: Database)` runs on each kind.
+"""Databases for tests of desired state: `def test_it(database: Database)` runs on each kind.
 
 A package's conftest.py makes the fixtures known: `from control_support import *`. On PostgreSQL
 (see `postgres_support`) this run makes a database of its own and drops it.

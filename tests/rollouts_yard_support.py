@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from server.wanted import disk
+from server.desired import disk
 from yard_load_support import eventually, query
 from yard_support import Yard, write_identity
 

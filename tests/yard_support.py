@@ -139,7 +139,7 @@ class Yard:
             connection.close()
 
     def sockets(self) -> Path:
-        from server.wanted.places import sockets
+        from server.desired.places import sockets
 
         return sockets(self.state)
 

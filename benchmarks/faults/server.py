@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks.faults import models
 from benchmarks.faults.surroundings import Surroundings
 from benchmarks.process import family, free_addresses, port_of
-from server.wanted import places
+from server.desired import places
 
 START_S = 120.0
 ANSWER_S = 30.0

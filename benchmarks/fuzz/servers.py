@@ -17,9 +17,9 @@ import uvloop
 
 from benchmarks.fuzz.target import Wrong
 from server.admin.control import ControlServer
+from server.desired import places
 from server.gateway import serve
 from server.settings.table import Settings
-from server.wanted import places
 
 T = TypeVar("T")
 START_S = 120.0

@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks.peers.seam import Peer
 from benchmarks.process import free_addresses, is_http_ready, port_of, running
 from control.desired import Desired
-from server.wanted import disk
+from server.desired import disk
 
 NAME = "modelyard"
 READY_DEADLINE_S = 120.0

@@ -28,7 +28,7 @@ from server.admin.identify import ANYBODY, address_of, by_cookie, by_password, i
 from server.admin.operations import OPERATIONS
 from server.admin.parts import read_part
 from server.admin.services import Services
-from server.wanted.places import SNAPSHOTS
+from server.desired.places import SNAPSHOTS
 
 _VIA = "console"
 

@@ -53,6 +53,7 @@ from server.admin.rollouts import RolloutController
 from server.admin.services import Facts, Services, SettingView
 from server.admin.trials import Trials
 from server.admin.windows import Windows
+from server.desired import places
 from server.fleet.check import Checker, Completion
 from server.fleet.confine import checker_sandbox
 from server.place import Place
@@ -60,7 +61,6 @@ from server.rest.connection import Connection, Wire
 from server.rest.listener import Listener, start
 from server.settings.doors import UNIX
 from server.settings.table import TABLE, Settings
-from server.wanted import places
 
 ASK_AGAIN_S = 2.0
 """Between two tries to reach a database that does not answer at start."""

@@ -36,8 +36,8 @@ from server.admin.git.judge import judge
 from server.admin.link import Loads
 from server.admin.push_rows import PushRows
 from server.admin.successions import successions
-from server.wanted.places import SNAPSHOTS
-from server.wanted.store import SnapshotStore
+from server.desired.places import SNAPSHOTS
+from server.desired.store import SnapshotStore
 
 LEASE, LEASE_S, BEAT_S = "deployer", 15.0, 3.0
 """The lease's name, how long it holds, and how often it is renewed."""
@@ -236,7 +236,7 @@ class Deployer:
     # one push
 
     async def _deploy(self, push: PushView, fence: Fence) -> None:
-        """Seal what the commit has and move what is wanted; or say why not."""
+        """Seal what the commit has and move the desired state; or say why not."""
         try:
             revision = await self._moved(push, fence)
         except (LostLease, DatabaseGone):

@@ -27,7 +27,7 @@ from repository.snapshots import stored
 from server.admin.git.collect import LOOK_S, Collector
 from server.admin.services import Services
 from server.admin.uses import write_uses
-from server.wanted.places import SNAPSHOTS
+from server.desired.places import SNAPSHOTS
 
 MINUTE_S, HOUR_S = 60.0, 3600.0
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from control.database import sqlite_path
 from repository.private import tighten_tree
+from server.desired.places import close_folder
 from server.settings.table import Settings
-from server.wanted.places import close_folder
 
 UMASK = 0o077
 """Of the control process, which makes nothing that others are to read, and of the git it runs."""

@@ -1,4 +1,4 @@
-"""The control process: `python -m server.admin.process`, a child of the gateway (`server.wanted`).
+"""The control process: `python -m server.admin.process`, a child of the gateway (`server.desired`).
 
 It owns the database, the git repositories and the admin port. Its settings come as JSON on stdin.
 """
@@ -22,11 +22,11 @@ from server.admin.control import ControlServer
 from server.admin.own_store import CannotControl
 from server.admin.permissions import UMASK
 from server.allocator import return_buffers
+from server.desired import heartbeat, places
+from server.desired.child import ANOTHER
+from server.desired.facts import settings_of
 from server.logs.lines import LOG, log_settings
 from server.settings.table import Settings
-from server.wanted import heartbeat, places
-from server.wanted.child import ANOTHER
-from server.wanted.facts import settings_of
 
 _PR_SET_PDEATHSIG = 1
 _BAD_CONFIG = 78  # EX_CONFIG

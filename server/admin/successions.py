@@ -7,8 +7,8 @@ from control.rollouts.plan import RolloutPlan
 from control.rollouts.plan_keys import parameters_plan
 from control.succession import Succession
 from repository.model import ModelConfig, ModelFolder
+from server.desired.store import SnapshotStore
 from server.fleet.plan import default_version, selected_versions
-from server.wanted.store import SnapshotStore
 
 
 def successions(

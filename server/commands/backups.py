@@ -84,11 +84,11 @@ def restore(given: argparse.Namespace, _: Api) -> Shown:
 
 
 def _hand_over(settings: Settings) -> None:
-    """What is wanted lies on the gateway's disk before it starts: it is ready when that serves."""
+    """Desired state lies on the gateway's disk before it starts: it is ready when that serves."""
     from control.clock import utc_now
     from control.database import Database
     from control.desired_rows import desired
-    from server.wanted import disk
+    from server.desired import disk
 
     database = Database(settings.database_url)
     try:

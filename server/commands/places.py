@@ -4,9 +4,9 @@ import argparse
 import os
 from pathlib import Path
 
+from server.desired import places
 from server.settings.sources import read_settings
 from server.settings.table import Settings
-from server.wanted import places
 
 _FLAGS = ("state_dir", "store_dir", "database")
 

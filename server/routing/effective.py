@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from control.desired import Arm, Desired, Pin, Route, WantedModel
+from control.desired import Arm, Desired, DesiredModel, Pin, Route
 from server.routing.table import Aliases
 
 
@@ -70,7 +70,7 @@ def with_pins(desired: Desired, now: Effective) -> Desired:
     """`desired`, and what is still in force instead is kept loaded as well."""
     models = {model.name: model for model in desired.models}
     for name, pins in now.pins.items():
-        model = models.get(name, WantedModel(name))
+        model = models.get(name, DesiredModel(name))
         known = {pin.version for pin in model.pins}
         more = tuple(pin for pin in pins if pin.version not in known)
         if more:
@@ -81,8 +81,8 @@ def with_pins(desired: Desired, now: Effective) -> Desired:
 def experiments_in_force(desired: Desired, now: Effective) -> Desired:
     """`desired` with the routes in force, and with the experiments on those of them that are as
     they are desired: the arms of the others are not what they are called."""
-    wanted = {route.name: route for route in desired.routes}
-    settled = {route.name for route in now.routes if wanted.get(route.name) == route}
+    named = {route.name: route for route in desired.routes}
+    settled = {route.name for route in now.routes if named.get(route.name) == route}
     moving = {one.subject for one in now.pending}
     return replace(
         desired,
@@ -232,7 +232,7 @@ NOT_LOADED = "is not loaded yet"
 def _pins(
     aliases: Aliases,
     routes: Iterable[Route],
-    models: Iterable[WantedModel],
+    models: Iterable[DesiredModel],
     before: Mapping[str, tuple[Pin, ...]],
 ) -> dict[str, tuple[Pin, ...]]:
     """Those of the versions that are led to, each as it was pinned last."""

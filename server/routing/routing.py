@@ -9,7 +9,7 @@ from random import random
 from typing import Protocol
 
 from control.desired import Experiment
-from control.desired import Route as Wanted
+from control.desired import Route as DesiredRoute
 from control.route_spec import HEADER, KEY
 from control.routing_buckets import BUCKETS
 from schedulers.request import Sequence
@@ -67,7 +67,7 @@ class Routing:
 
     def use(
         self,
-        routes: Iterable[Wanted],
+        routes: Iterable[DesiredRoute],
         aliases: Aliases,
         experiments: Iterable[Experiment] = (),
         stamp_key: bytes = b"",

@@ -1,4 +1,4 @@
-"""Routes as the doors need them, compiled once for each change of what is wanted. Pure."""
+"""Routes as the doors need them, compiled once for each change of the desired state. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace

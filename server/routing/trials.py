@@ -1,6 +1,6 @@
 """Experiments as the doors need them: which requests take part, and the stamp of their answers.
 
-Compiled once for each change of what is wanted. Pure.
+Compiled once for each change of the desired state. Pure.
 """
 
 from collections.abc import Iterable, Mapping

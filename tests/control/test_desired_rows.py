@@ -5,7 +5,7 @@ from control.access import tokens, users
 from control.access.scopes import Role
 from control.clock import utc_now
 from control.database import Database
-from control.desired import Desired, Pin, WantedModel, decode, encode
+from control.desired import Desired, DesiredModel, Pin, decode, encode
 from control.desired_rows import desired
 from control_deploy_support import commit, deployed, repository, sealed
 from control_support import ADA, desired_revision
@@ -33,7 +33,7 @@ def test_deployed_models_are_wanted_with_where_they_came_from(database: Database
     with database.change(ADA) as tx:
         store_id = store.store_id(tx)
     told = _desired(database)
-    assert told.models == (WantedModel("digits", digits.digest, "vision", commit(1)),)
+    assert told.models == (DesiredModel("digits", digits.digest, "vision", commit(1)),)
     assert (told.revision, told.store) == (desired_revision(database), store_id)
 
 
@@ -64,7 +64,7 @@ def test_a_model_in_a_folder_is_only_referred_to(database: Database) -> None:
         loads.record(tx, "one", [("words", 4, "READY", "")])
     _alias(database, "words", "best", 4)
     told = _desired(database)
-    assert told.models == (WantedModel("words", pins=(Pin(4, "", "alias best"),)),)
+    assert told.models == (DesiredModel("words", pins=(Pin(4, "", "alias best"),)),)
 
 
 def test_tokens_are_granted(database: Database) -> None:

@@ -35,8 +35,8 @@ from repository.snapshots.write import Draft, Sealed, Writer
 from server.admin.git.inspect import Inspected, Inspector
 from server.admin.git.lay_out import Layout
 from server.admin.git.off_loop import held
+from server.desired.places import LFS, SNAPSHOTS
 from server.fleet.check import Checker
-from server.wanted.places import LFS, SNAPSHOTS
 
 
 @dataclass(frozen=True, slots=True)

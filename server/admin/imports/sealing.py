@@ -24,8 +24,8 @@ from server.admin.git.examine import sealed_model
 from server.admin.git.inspect import Inspector
 from server.admin.git.off_loop import held
 from server.admin.imports.plan import Plan, plan
+from server.desired.places import SNAPSHOTS
 from server.fleet.check import Checker
-from server.wanted.places import SNAPSHOTS
 
 SETTINGS = RepositorySettings()
 """What a git repository takes unless told otherwise goes for every import."""

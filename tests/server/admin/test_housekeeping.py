@@ -13,7 +13,7 @@ from control_support import rows
 from repository.lfs.store import Store
 from repository.snapshots import stored
 from server.admin import housekeeping
-from server.wanted.places import SNAPSHOTS
+from server.desired.places import SNAPSHOTS
 
 
 def test_a_chore_that_takes_long_keeps_no_other_waiting() -> None:

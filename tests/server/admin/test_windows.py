@@ -12,9 +12,9 @@ from schedulers.reply import Reply
 from schedulers.request import InferResponse
 from server.admin.link import LinkServer, Loads
 from server.admin.windows import Latest, Windows, windows_of
+from server.desired.link import Link
 from server.routing.table import compile_table, targets_of
 from server.routing.windows import Windows as Counting
-from server.wanted.link import Link
 
 
 def row(

@@ -13,8 +13,8 @@ from openai import OpenAI
 
 from control.desired import Arm, Desired, Grant, Route
 from openai_support import CONFIG, client, serving, write_language
+from server.desired import disk
 from server.routing.table import HEADER_NAME
-from server.wanted import disk
 from server_support import Server, write_identity
 
 ALL_VERSIONS = CONFIG + "version_policy { all {} }\n"

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from control.desired import Arm, Desired, Experiment, Match, Mirror, Pin, Route, WantedModel
+from control.desired import Arm, Desired, DesiredModel, Experiment, Match, Mirror, Pin, Route
 from routing_support import route
 from server.routing.effective import (
     NOT_LOADED,
@@ -28,7 +28,9 @@ def states(**by_name: TargetState):  # type: ignore[no-untyped-def]
 def alias(version: int) -> Desired:
     pin = Pin(version, f"s{version}", "alias champion")
     return Desired(
-        version, models=(WantedModel("m", "s9", pins=(pin,)),), aliases={"m": {"champion": version}}
+        version,
+        models=(DesiredModel("m", "s9", pins=(pin,)),),
+        aliases={"m": {"champion": version}},
     )
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from control.desired import Arm, Desired, Mirror, Route
 from routing_support import route
+from server.desired import disk
 from server.routing.table import HEADER_NAME
-from server.wanted import disk
 from server_support import identity_config, running
 from usage_support import metric, resident_bytes
 from yard_support import Yard, write_identity, yard

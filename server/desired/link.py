@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from control.desired import Desired, decode
-from server.wanted.frames import BadFrame, pack_frame, read_frame
+from server.desired.frames import BadFrame, pack_frame, read_frame
 
 RETRY_S = 0.2
 """Between two tries to connect; the socket is local, and a control process starts in a second."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from repository.snapshot import ModelFolder
-from server.wanted.store import SnapshotStore
+from server.desired.store import SnapshotStore
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.wanted.silence import LONGEST_GAP_S, SILENT_S, START_S, Silence
+from server.desired.silence import LONGEST_GAP_S, SILENT_S, START_S, Silence
 
 
 def stopped_after(silence: Silence, now: float, every_s: float = 1.0) -> float:

@@ -1,13 +1,13 @@
-"""One Snapshot from two sources: the model repository folders, and what the control process wants.
+"""One Snapshot from two sources: the model repository folders, and the desired state.
 
-Pure. `server.wanted.repository` feeds it; the result goes to the fleet.
+Pure. `server.desired.repository` feeds it; the result goes to the fleet.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from control.desired import Desired, Pin, WantedModel
+from control.desired import Desired, DesiredModel, Pin
 from repository.model import ModelFolder, ModelVersion, PinnedVersion, Snapshot
 
 Sealed = ModelFolder | str
@@ -21,22 +21,22 @@ def merge(seen: Snapshot, desired: Desired, sealed: Callable[[str], Sealed]) -> 
     """
     models, problems = dict(seen.models), dict(seen.problems)
     delivered = set()
-    for wanted in desired.models:
-        if not wanted.snapshot:
-            folder = models.get(wanted.name)
-            if folder is None and wanted.name not in problems:
-                folder = _undeployed(wanted, sealed)
-                delivered |= {wanted.name} if folder is not None else set()
+    for model in desired.models:
+        if not model.snapshot:
+            folder = models.get(model.name)
+            if folder is None and model.name not in problems:
+                folder = _undeployed(model, sealed)
+                delivered |= {model.name} if folder is not None else set()
             if folder is not None:
-                models[wanted.name] = _pinned(folder, wanted.pins, sealed)
+                models[model.name] = _pinned(folder, model.pins, sealed)
             continue
-        delivered.add(wanted.name)
-        found = _delivered(wanted, seen, sealed)
-        models.pop(wanted.name, None)
+        delivered.add(model.name)
+        found = _delivered(model, seen, sealed)
+        models.pop(model.name, None)
         if isinstance(found, str):
-            problems[wanted.name] = found
+            problems[model.name] = found
         else:
-            models[wanted.name] = _pinned(found, wanted.pins, _permitted(wanted, sealed))
+            models[model.name] = _pinned(found, model.pins, _permitted(model, sealed))
     return Snapshot(
         seen.revision,
         MappingProxyType(models),
@@ -46,35 +46,33 @@ def merge(seen: Snapshot, desired: Desired, sealed: Callable[[str], Sealed]) -> 
     )
 
 
-def _undeployed(wanted: WantedModel, sealed: Callable[[str], Sealed]) -> ModelFolder | None:
+def _undeployed(model: DesiredModel, sealed: Callable[[str], Sealed]) -> ModelFolder | None:
     """A model that nobody deploys any more, for the versions of it that are still referred to."""
-    for pin in wanted.pins:
+    for pin in model.pins:
         folder = _elsewhere(pin, sealed)
-        if folder is not None and folder.name == wanted.name:
+        if folder is not None and folder.name == model.name:
             return replace(folder, only_pinned=True)
     return None
 
 
-def _delivered(wanted: WantedModel, seen: Snapshot, sealed: Callable[[str], Sealed]) -> Sealed:
-    if wanted.name in seen.models or wanted.name in seen.problems:
+def _delivered(model: DesiredModel, seen: Snapshot, sealed: Callable[[str], Sealed]) -> Sealed:
+    if model.name in seen.models or model.name in seen.problems:
         return (
-            f"model '{wanted.name}' is pushed to the git repository '{wanted.repository}' and also "
+            f"model '{model.name}' is pushed to the git repository '{model.repository}' and also "
             "lies in a model repository folder; keep one of them"
         )
-    found = _permitted(wanted, sealed)(wanted.snapshot)
-    if isinstance(found, str) or found.name == wanted.name:
+    found = _permitted(model, sealed)(model.snapshot)
+    if isinstance(found, str) or found.name == model.name:
         return found
-    return (
-        f"snapshot {wanted.snapshot} is of '{found.name}', not of '{wanted.name}'. This is a bug."
-    )
+    return f"snapshot {model.snapshot} is of '{found.name}', not of '{model.name}'. This is a bug."
 
 
-def _permitted(wanted: WantedModel, sealed: Callable[[str], Sealed]) -> Callable[[str], Sealed]:
+def _permitted(model: DesiredModel, sealed: Callable[[str], Sealed]) -> Callable[[str], Sealed]:
     """Versions of older snapshots have what the repository allows today."""
 
     def look(digest: str) -> Sealed:
         found = sealed(digest)
-        return found if isinstance(found, str) or not wanted.network else _with_network(found)
+        return found if isinstance(found, str) or not model.network else _with_network(found)
 
     return look
 

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from control.desired import NOTHING, Desired
+from server.desired import disk
+from server.desired.client import DesiredStateClient, Look
 from server.settings.table import Settings
-from server.wanted import disk
-from server.wanted.control import Control, Look
 
 pytestmark = pytest.mark.anyio
 
 
-def _control(settings: Settings, applied: list[Desired]) -> Control:
-    return Control(
+def _client(settings: Settings, applied: list[Desired]) -> DesiredStateClient:
+    return DesiredStateClient(
         settings, NOTHING, applied.append, lambda: Look((), True, set()), lambda _: iter(()), dict
     )
 
@@ -37,7 +37,7 @@ async def test_a_slow_disk_holds_up_neither_the_loop_nor_what_is_wanted(
 
     monkeypatch.setattr(disk, "keep", slow)
     applied: list[Desired] = []
-    control = _control(settings, applied)
+    control = _client(settings, applied)
     control.start()
     for revision in (1, 2, 3, 4):
         control._told(replace(NOTHING, revision=revision))
@@ -51,7 +51,7 @@ async def test_a_slow_disk_holds_up_neither_the_loop_nor_what_is_wanted(
 
 
 async def test_what_was_told_is_read_again_by_the_next_gateway(settings: Settings) -> None:
-    control = _control(settings, [])
+    control = _client(settings, [])
     control.start()
     control._told(replace(NOTHING, revision=7, store="s"))
     await control.stop()
@@ -70,7 +70,7 @@ async def test_what_stops_standing_in_while_it_is_written_is_removed_again(
         write(state_dir, in_force)
 
     monkeypatch.setattr(disk, "keep_in_force", slow)
-    control = _control(settings, [])
+    control = _client(settings, [])
     control.start()
     control.keep_in_force(replace(NOTHING, revision=1))
     assert await asyncio.to_thread(begun.wait, 60)
@@ -84,7 +84,7 @@ async def test_what_stops_standing_in_while_it_is_written_is_removed_again(
 async def test_what_the_disk_did_not_take_is_written_once_it_does(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("server.wanted.control.RETRY_S", 0.01)
+    monkeypatch.setattr("server.desired.client.RETRY_S", 0.01)
     tries, kept = [], asyncio.Event()
     loop, write = asyncio.get_running_loop(), disk.keep
 
@@ -96,7 +96,7 @@ async def test_what_the_disk_did_not_take_is_written_once_it_does(
         loop.call_soon_threadsafe(kept.set)
 
     monkeypatch.setattr(disk, "keep", full_at_first)
-    control = _control(settings, [])
+    control = _client(settings, [])
     control.start()
     control._told(replace(NOTHING, revision=5, store="s"))
     await asyncio.wait_for(kept.wait(), 60)

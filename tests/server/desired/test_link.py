@@ -8,8 +8,8 @@ import pytest
 
 from control.desired import NOTHING, Desired
 from server.admin.link import LinkServer, Loads
-from server.wanted import link
-from server.wanted.link import Link
+from server.desired import link
+from server.desired.link import Link
 
 pytestmark = pytest.mark.anyio
 

@@ -6,7 +6,7 @@ from repository.errors import BadRepository, ConfigError
 from repository.findings import reason
 from repository.folders import FolderReader
 from repository.snapshot import model_folder
-from server.wanted.merge import Sealed
+from server.desired.merge import Sealed
 
 MOST_KEPT = 20_000
 """Models remembered, some 5 KiB each; past it those not asked for the longest are read again."""

@@ -1,4 +1,4 @@
-"""The repository as the fleet sees it: the watched folders and the wanted snapshots in one.
+"""The repository as the fleet sees it: the watched folders and the desired snapshots in one.
 
 Stands in for `repository.watch.Repository` with the same two methods.
 """
@@ -10,11 +10,11 @@ from collections.abc import AsyncGenerator
 from control.desired import Desired
 from repository.model import Snapshot
 from repository.watch import Repository
-from server.wanted.merge import merge
-from server.wanted.store import SnapshotStore
+from server.desired.merge import merge
+from server.desired.store import SnapshotStore
 
 
-class WantedRepository:
+class DesiredRepository:
     """`follow_folders` says whether changes in the folders count; those of `want` always do."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The folders and what is wanted, as one repository."""
+"""The folders and desired snapshots, as one repository."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -10,8 +10,8 @@ import pytest
 from control.desired import NOTHING
 from repository.model import Snapshot
 from repository.watch import Repository
-from server.wanted.repository import WantedRepository
-from server.wanted.store import SnapshotStore
+from server.desired.repository import DesiredRepository
+from server.desired.store import SnapshotStore
 
 pytestmark = pytest.mark.anyio
 
@@ -25,12 +25,12 @@ class _Broken(Repository):
         yield self.snapshot()
 
 
-def _wanted(folders: Repository, store: Path) -> WantedRepository:
-    return WantedRepository(folders, SnapshotStore(store), NOTHING, follow_folders=True)
+def _repository(folders: Repository, store: Path) -> DesiredRepository:
+    return DesiredRepository(folders, SnapshotStore(store), NOTHING, follow_folders=True)
 
 
 async def test_folders_that_cannot_be_followed_any_more_are_told_of_at_once(tmp_path: Path) -> None:
-    repository = _wanted(_Broken([tmp_path]), tmp_path)
+    repository = _repository(_Broken([tmp_path]), tmp_path)
     repository.snapshot()
 
     async with asyncio.timeout(60):
@@ -52,7 +52,7 @@ async def test_a_look_that_was_overtaken_does_not_bring_back_what_was_before(
                 repository._remember(super().snapshot())
             return earlier
 
-    repository = _wanted(Overtaken([tmp_path], use_events=False), tmp_path / "store")
+    repository = _repository(Overtaken([tmp_path], use_events=False), tmp_path / "store")
     repository.snapshot()
     repository.snapshot()
     following = repository.changes()

@@ -20,8 +20,8 @@ from typing import Any
 
 from repository.pipes import feed
 from repository.process_state import STOPPED, process_state
-from server.wanted.heartbeat import Heartbeats
-from server.wanted.silence import BEAT_S, Silence
+from server.desired.heartbeat import Heartbeats
+from server.desired.silence import BEAT_S, Silence
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 30.0
 STEADY_S = 60.0

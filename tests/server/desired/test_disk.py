@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from control.desired import NOTHING, Desired, Grant, Pin, WantedModel
-from server.wanted import disk
+from control.desired import NOTHING, Desired, DesiredModel, Grant, Pin
+from server.desired import disk
 
 FULL = Desired(
     12,
     "store1",
-    (WantedModel("m", "s1", "vision", "c" * 40, (Pin(1, "s0", "alias champion"),)),),
+    (DesiredModel("m", "s1", "vision", "c" * 40, (Pin(1, "s0", "alias champion"),)),),
     {"m": {"champion": 1}},
     (Grant("d" * 64, "t1", "token:t1", "operator", ("infer:m", "read"), 1e9, 5.0, 10),),
 )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from server.wanted.disk import NAME
+from server.desired.disk import NAME
 from yard_support import write_identity, yard
 
 pytestmark = pytest.mark.slow

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from server.wanted.child import ControlChild
+from server.desired.child import ControlChild
 
 pytestmark = pytest.mark.anyio
 

@@ -1,4 +1,4 @@
-"""The gateway's side of control: its child process, the link to it, and what came over it.
+"""The desired-state client: the gateway's child process, the link to it, and what came over it.
 
 Nothing here is waited for by a request. Without a control process the last good desired state,
 kept on disk, is what holds.
@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 
 from control.desired import Desired
 from repository.model import Snapshot
+from server.desired import disk, places
+from server.desired.child import ControlChild
+from server.desired.facts import facts
+from server.desired.link import Answers, Counts, Link
 from server.routing.effective import Pending
 from server.served import VersionRow
 from server.settings.table import Settings
-from server.wanted import disk, places
-from server.wanted.child import ControlChild
-from server.wanted.facts import facts
-from server.wanted.link import Answers, Counts, Link
 
 BUSY_TICK_S, QUIET_TICK_S = 0.1, 2.0
 """Between two looks at what to report, while something is being loaded and while nothing is."""
@@ -43,7 +43,7 @@ class Look(NamedTuple):
     pending: Sequence[Pending] = ()
 
 
-class Control:
+class DesiredStateClient:
     """One gateway's; on the loop's thread. `apply` gets each newer desired state; `counts` is what
     routes have counted, `answers` what the control process may ask for."""
 

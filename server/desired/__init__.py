@@ -1,0 +1,1 @@
+"""The desired state of this gateway: received, kept on disk, made one with folders."""
