@@ -13,9 +13,8 @@ from urllib.parse import urlencode
 
 from admin_support import PASSWORD, Answered, Api, api
 from control.database import Database
-from server.admin.app import admin_routes
+from server.admin.app import admin_app
 from server.admin.console import console
-from server.admin.porch import outer_app
 from server.admin.services import Services
 
 COOKIE = "modelyard_session"
@@ -70,7 +69,7 @@ class Person:
 
 def build(services: Services) -> Any:
     """The API and the console as the control process serves them, without git."""
-    return outer_app(admin_routes(services), console(services), None)
+    return admin_app(services, console(services))
 
 
 @contextmanager

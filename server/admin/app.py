@@ -1,9 +1,10 @@
-"""The control API as an ASGI application: each request is held against the same few questions.
+"""The admin port as one ASGI application: git and LFS first, then the control API and the pages.
 
-Is it for us, and from where? Who asks? May they? Is what they say in order? Then its row answers.
+Each request of the API is held against the same few questions. Is it for us, and from where? Who
+asks? May they? Is what they say in order? Then its row answers.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from urllib.parse import quote
 
@@ -14,13 +15,13 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from control.clock import new_id
 from control.transaction import Actor
-from server.admin.access import check_access
 from server.admin.answer import response
 from server.admin.arguments import check_path, read_body, read_query
-from server.admin.call import Call, Operation
+from server.admin.call import Call, Operation, check_access
 from server.admin.client import PROBLEM
 from server.admin.errors import error_response, trouble_of
 from server.admin.etags import expected_revision
@@ -32,17 +33,33 @@ from server.admin.services import Services
 
 PREFIX = "/api/v1"
 OPENAPI = f"{PREFIX}/openapi.json"
+GIT = "/git/"
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-def admin_app(services: Services) -> Starlette:
-    """The API under /api/v1, `/healthz` and `/readyz`; git and the console stand in front of it."""
-    return Starlette(routes=admin_routes(services), exception_handlers={HTTPException: elsewhere})
+def admin_app(
+    services: Services, pages: Sequence[BaseRoute] = (), git: ASGIApp | None = None
+) -> ASGIApp:
+    """`git` gets every path below /git/; the rest goes to the API under /api/v1, `/healthz` and
+    `/readyz`, then to the `pages`.
+
+    git streams both ways at once, which Starlette's requests do not; so it stands in front.
+    """
+    routes = [*admin_routes(services), *pages]
+    inner = Starlette(routes=routes, exception_handlers={HTTPException: _elsewhere})
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if git is not None and scope["type"] == "http" and scope["path"].startswith(GIT):
+            await git(scope, receive, send)
+        else:
+            await inner(scope, receive, send)
+
+    return app
 
 
 def admin_routes(services: Services) -> list[BaseRoute]:
-    """The routes alone, for an application that has more of them."""
+    """The routes of the API."""
     described = orjson.dumps(document(services.facts.version, services.facts.public_url))
 
     async def openapi(request: Request) -> Response:
@@ -87,7 +104,7 @@ def _answered(services: Services, endpoint: Endpoint) -> Endpoint:
             if problem := services.database.problem:
                 found.headers[PROBLEM] = quote(problem)
             return found
-        except Exception as error:  # noqa: BLE001 - the porch: trouble_of() logs what is our fault
+        except Exception as error:  # noqa: BLE001 - trouble_of() logs what is our fault
             return error_response(trouble_of(error, request_id), request_id)
 
     return answered
@@ -125,7 +142,7 @@ async def _let_in(services: Services, operation: Operation, request: Request) ->
     )
 
 
-async def elsewhere(request: Request, error: Exception) -> Response:
+async def _elsewhere(request: Request, error: Exception) -> Response:
     """A path or verb that is nobody's, in the envelope."""
     request_id = request.scope.get("request_id", "")
     return error_response(trouble_of(error, request_id), request_id)

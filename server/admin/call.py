@@ -1,16 +1,18 @@
-"""One row of the API's table, and one request that was let through to it."""
+"""One row of the API's table, what it takes to be let through to it, and one request that was."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, TypeVar
 
+from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 
 from control.access.scopes import Action, Principal, allows, why_not
 from control.errors import NotAllowed
 from control.paging import USUAL
+from control.pushes import get_push
 from control.transaction import Actor, expect_revision
 from server.admin.services import Services
 
@@ -120,6 +122,33 @@ class Operation:
     media_type: str = "application/json"
     also: str = ""
     if_match: bool = False
+
+
+async def check_access(
+    services: Services,
+    access: Access | None,
+    principal: Principal,
+    path: Mapping[str, str],
+    query: Mapping[str, Any],
+) -> None:
+    """Raises NotAllowed; NotFound when what it is about decides, and there is no such thing."""
+    if access is None or access.action is None:
+        return
+    about = access.about
+    if about == "push":
+        name = await to_thread.run_sync(
+            _repository_of_push, services, path["push"], limiter=services.threads
+        )
+    elif about:
+        name = path.get(about) or query.get(about) or ""
+    else:
+        name = ""
+    require(principal, access.action, name)
+
+
+def _repository_of_push(services: Services, push_id: str) -> str:
+    with services.database.reading() as session:
+        return get_push(session, push_id).repository
 
 
 def person_of(principal: Principal) -> str:

@@ -16,11 +16,10 @@ from control.access.sessions import LONGEST, close_session, open_session
 from control.clock import new_id
 from control.transaction import Actor
 from server.access.origins import SAFE
-from server.admin.access import check_access
 from server.admin.api import events
 from server.admin.api.me import slow_down
 from server.admin.arguments import check_path, read_query
-from server.admin.call import Answer, Call, Operation
+from server.admin.call import Answer, Call, Operation, check_access
 from server.admin.credentials import COOKIE, Cookie, Password, read_credentials
 from server.admin.errors import CrossSite, trouble_of
 from server.admin.hosts import check_host, check_origin

@@ -29,7 +29,7 @@ from repository.git.listener import HookListener, Say
 from server import VERSION
 from server.admin import housekeeping
 from server.admin.api.repositories import limits_of
-from server.admin.app import admin_routes
+from server.admin.app import admin_app
 from server.admin.commits import Commits
 from server.admin.console import console
 from server.admin.deployer import Deployer
@@ -47,7 +47,6 @@ from server.admin.link import LinkServer, Loads
 from server.admin.own_store import CannotControl, check_database_file, check_store
 from server.admin.peer import PeerProtocol
 from server.admin.permissions import close_state
-from server.admin.porch import outer_app
 from server.admin.recorder import Recorder
 from server.admin.rollouts import RolloutController
 from server.admin.services import Facts, Services, SettingView
@@ -275,7 +274,7 @@ class ControlServer:
         git = GitApp(services, self._keys, self._secret, self._sockets / places.HOOK)
         pages = console(services, GatewayCalls(self._settings))
         proxies = networks(self._settings.admin_trusted_proxies)
-        app = behind_proxies(outer_app(admin_routes(services), pages, git), proxies)
+        app = behind_proxies(admin_app(services, pages, git), proxies)
         wire = Wire(chunks=2**31)
         over_tcp = type("AdminConnection", (Connection,), {"wire": wire})
         over_unix = type("LocalConnection", (PeerProtocol, Connection), {"wire": wire})

@@ -11,7 +11,7 @@ from typing import Any
 from control.desired import Desired, encode
 from server.admin.peer import peer_uid
 from server.admin.windows import Windows, windows_of
-from server.desired.frames import BadFrame, pack_frame, read_frame
+from server.desired.link import BadFrame, pack_frame, read_frame
 
 GREETING_S = 5.0
 WRITE_S = 10.0

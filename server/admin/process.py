@@ -23,8 +23,7 @@ from server.admin.own_store import CannotControl
 from server.admin.permissions import UMASK
 from server.allocator import return_buffers
 from server.desired import heartbeat, places
-from server.desired.child import ANOTHER
-from server.desired.facts import settings_of
+from server.desired.child import ANOTHER, settings_of
 from server.logs.lines import LOG, log_settings
 from server.settings.table import Settings
 

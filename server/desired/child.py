@@ -22,6 +22,7 @@ from repository.pipes import feed
 from repository.process_state import STOPPED, process_state
 from server.desired.heartbeat import Heartbeats
 from server.desired.silence import BEAT_S, Silence
+from server.settings.table import TABLE, Settings
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 30.0
 STEADY_S = 60.0
@@ -39,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 
 class ControlChild:
-    """Keeps one control process alive. `facts` is what it is told of the settings, as JSON."""
+    """Keeps one control process alive. `facts`: what it is told, as `facts_of` makes it."""
 
     def __init__(self, facts: Mapping[str, Any]) -> None:
         self._facts = {**facts, "parent": os.getpid()}
@@ -156,3 +157,27 @@ def _ending(code: int) -> str:
     with suppress(ValueError):
         return f"died with signal {-code} ({signal.Signals(-code).name})"
     return f"died with signal {-code}"
+
+
+def facts_of(settings: Settings, server: str) -> dict[str, Any]:
+    """Every setting as it is in force, where it came from, and the server's id; JSON-able."""
+    values = {row.name: _plain(getattr(settings, row.name)) for row in TABLE}
+    return {"server": server, "settings": values, "sources": dict(settings.sources)}
+
+
+def settings_of(told: Mapping[str, Any]) -> Settings:
+    """The same settings again, in the control process. Raises SettingsError."""
+    values = {name: _rich(value) for name, value in told["settings"].items()}
+    return Settings(**values, sources=told["sources"])
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Path):
+        return {"path": str(value.absolute())}
+    return [_plain(one) for one in value] if isinstance(value, tuple) else value
+
+
+def _rich(value: Any) -> Any:
+    if isinstance(value, dict):
+        return Path(value["path"])
+    return tuple(_rich(one) for one in value) if isinstance(value, list) else value

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 from control.desired import Desired
 from repository.model import Snapshot
 from server.desired import disk, places
-from server.desired.child import ControlChild
-from server.desired.facts import facts
+from server.desired.child import ControlChild, facts_of
 from server.desired.link import Answers, Counts, Link
 from server.routing.effective import Pending
 from server.served import VersionRow
@@ -65,7 +64,7 @@ class DesiredStateClient:
         self._followed = 0
         self.desired = self._kept = desired
         server, sockets = places.server_id(settings.state_dir), places.sockets(settings.state_dir)
-        self.child = ControlChild(facts(settings, server))
+        self.child = ControlChild(facts_of(settings, server))
         self.link = Link(sockets / places.LINK, server, self._told, self._report, counts, answers)
         self._in_force = self._kept_in_force = in_force
         self._tasks: list[asyncio.Task[None]] = []

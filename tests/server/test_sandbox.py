@@ -17,7 +17,7 @@ from hosting_support import alive
 from llm_served_support import GREEDY, generate, parameters, write_language_model
 from repository.sandbox.enter import kernel
 from sandbox_support import answer, write_prober
-from server.desired.frames import pack_frame
+from server.desired.link import pack_frame
 from server_support import running
 from yard_support import Yard, yard
 

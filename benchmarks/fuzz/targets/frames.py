@@ -20,7 +20,7 @@ from repository.git.errors import BadBody
 from schedulers.llm import frames as engine
 from server.admin.link import _loads
 from server.admin.windows import windows_of
-from server.desired.frames import BadFrame, pack_frame, read_frame
+from server.desired.link import BadFrame, pack_frame, read_frame
 
 _BAD: tuple[type[Exception], ...] = (ValueError, TypeError, IndexError)
 
@@ -137,7 +137,7 @@ def seeds() -> Sequence[bytes]:
 TARGET = Target(
     "frames",
     ("backends.host.messages", "backends.host.channel", "schedulers.llm.frames",
-     "server.desired.frames", "server.admin.windows", "control.desired", "repository.git.hook"),
+     "server.desired.link", "server.admin.windows", "control.desired", "repository.git.hook"),
     lambda: plain(run),
     seeds,
 )  # fmt: skip

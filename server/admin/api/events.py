@@ -19,9 +19,8 @@ from control.history import (
     last_event,
 )
 from control.paging import cursor_of, key_of
-from server.admin.access import check_access
 from server.admin.answer import from_page, response
-from server.admin.call import Access, Answer, Call, Operation, Param
+from server.admin.call import Access, Answer, Call, Operation, Param, check_access
 from server.admin.errors import Malformed, RequestError
 from server.admin.event_stream import EventStream, Source, Told, frame
 from server.admin.identify import identify
