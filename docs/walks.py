@@ -136,8 +136,7 @@ _TOLD = (
     Step("server.desired.link:Link._listen", message="server.desired.link"),
     Step("control.desired:decode"),
     Step("server.desired.client:DesiredStateClient._told", via="server.desired.client"),
-    Step("server.gateway:Gateway._want", via="server.gateway"),
-    Step("server.desired.routing_state:RoutingState.want"),
+    Step("server.desired.reconciler:Reconciler.want", via="server.gateway"),
 )
 """From the control process's database to the gateway."""
 
@@ -159,7 +158,6 @@ WEIGHT_CHANGE = Walk(
         Step("server.admin.commits:Commits.committed", via="server.admin.control"),
         *_TOLD,
         Step("server.routing.effective:effective"),
-        Step("server.gateway:Gateway._route"),
         Step("server.routing.routing:Routing.use", via="server.dataplane"),
         Step("server.routing.table:compile_table"),
     ),
@@ -193,9 +191,9 @@ PUSH = Walk(
         Step("control.pushes:deploy"),
         Step("control.deployment:deploy_models"),
         *_TOLD,
-        Step("server.desired.repository:DesiredRepository.want"),
+        Step("server.desired.repository:DesiredRepository.want", via="server.gateway"),
         Step("server.desired.merge:merge"),
-        Step("server.gateway:Gateway._follow"),
+        Step("server.gateway:Gateway._follow", via="server.gateway"),
         Step("server.fleet.fleet:Fleet.follow"),
         Step("server.fleet.resident:Resident.aim"),
         Step("server.fleet.plan:next_change"),

@@ -24,10 +24,9 @@ from server.dataplane import DataPlane
 from server.desired import disk
 from server.desired.client import DesiredStateClient, Look
 from server.desired.instances import dying, loaded, running
-from server.desired.merge import aliases_of
 from server.desired.places import SNAPSHOTS, close_folder, socket_folder
+from server.desired.reconciler import Reconciler
 from server.desired.repository import DesiredRepository
-from server.desired.routing_state import RoutingState
 from server.desired.store import SnapshotStore
 from server.doors import CannotListen, Doors
 from server.exit_deadline import ExitDeadline, draining_secs
@@ -94,19 +93,6 @@ class Gateway:
         close_folder(settings.state_dir)
         desired = disk.read(settings.state_dir)
         in_force = disk.read_in_force(settings.state_dir)
-        self._control = (
-            DesiredStateClient(
-                settings,
-                desired,
-                self._want,
-                self._look,
-                self._counted,
-                self._answer,
-                in_force,
-            )
-            if settings.allow_admin
-            else None
-        )
         self._repository = DesiredRepository(
             folders,
             SnapshotStore(settings.store_folder / SNAPSHOTS),
@@ -116,20 +102,31 @@ class Gateway:
         self._confiner = Confiner(settings, sockets)
         loader = Loader(self._checker, CoreTokens(settings.cores), settings, self._confiner)
         self._fleet = Fleet(loader, self._repository, settings, self._models_changed)
-        self._routing_state = RoutingState(
-            desired,
-            in_force,
-            self._fleet.target_state,
-            self._route,
-            self._repository.want,
-            self._keep_in_force,
-        )
         shared = _shared_memory(settings)
         gate = Gate(required=settings.inference_auth == "token")
         self._dataplane = DataPlane(
             self._fleet, settings.id, VERSION, shared, gate, tracing, self._lifecycle
         )
-        if self._control is not None:
+        self._reconciler = Reconciler(
+            desired,
+            in_force,
+            self._fleet.target_state,
+            gate.use,
+            self._dataplane.routing.use,
+            self._repository.want,
+            self._keep_in_force,
+        )
+        self._control: DesiredStateClient | None = None
+        if settings.allow_admin:
+            self._control = DesiredStateClient(
+                settings,
+                desired,
+                self._reconciler.want,
+                self._look,
+                self._counted,
+                self._answer,
+                in_force,
+            )
             self._dataplane.routing.feedback.open()
         self._doors = Doors()
         self._following: asyncio.Task[None] | None = None
@@ -137,7 +134,7 @@ class Gateway:
     async def run(self) -> int:
         """Serve; the exit status."""
         try:
-            self._want(self._repository.desired)
+            self._reconciler.want(self._repository.desired)
             _log.info("%s", self._confiner.report)
             self._confiner.adopt_orphans()
             await self._doors.open(self._dataplane, self._lag, self._settings)
@@ -148,20 +145,10 @@ class Gateway:
         finally:
             await self._end()
 
-    def _want(self, desired: Desired) -> None:
-        """Of desired state tokens count at once, routes and aliases once their targets do."""
-        self._dataplane.gate.use(desired.grants)
-        self._routing_state.want(desired)
-
     def _models_changed(self) -> None:
         """That models leave because the server ends changes nothing for the next start."""
         if not self._lifecycle.stopping:
-            self._routing_state.models_changed()
-
-    def _route(self, in_force: Desired) -> None:
-        self._dataplane.routing.use(
-            in_force.routes, aliases_of(in_force), in_force.experiments, in_force.stamp_key
-        )
+            self._reconciler.models_changed()
 
     def _keep_in_force(self, in_force: Desired | None) -> None:
         if self._control is not None:
@@ -169,7 +156,7 @@ class Gateway:
 
     def _look(self) -> Look:
         fleet = self._fleet
-        return Look(fleet.rows(), fleet.settled, fleet.folders(), self._routing_state.pending)
+        return Look(fleet.rows(), fleet.settled, fleet.folders(), self._reconciler.pending)
 
     def _counted(self, everything: bool) -> Iterator[dict[str, Any]]:
         """Frames for the link; each has been sent when the next one is asked for."""

@@ -14,7 +14,7 @@ from typing import Any
 import uvloop
 
 from control.access.scopes import Principal, Role, parse_scopes
-from control.desired import Grant
+from control.desired import Desired, Grant
 from grpc_support import Shelf, put
 from schedulers.reply import Reply
 from schedulers.request import InferRequest
@@ -114,7 +114,7 @@ def gated(
         dataplane = NotingDataPlane(
             Shelf(served), "modelyard", "0.0.0", gate=gate, tracing=tracing, lifecycle=lifecycle
         )
-        dataplane.routing.use((), aliases or {})
+        dataplane.routing.use(Desired(aliases=aliases or {}))
         ports = free_ports(3)
         doors = Doors()
         names = ("http_port", "grpc_port", "metrics_port")

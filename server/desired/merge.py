@@ -3,7 +3,7 @@
 Pure. `server.desired.repository` feeds it; the result goes to the fleet.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -109,10 +109,3 @@ def _elsewhere(pin: Pin, sealed: Callable[[str], Sealed]) -> ModelFolder | None:
 def _version(folder: ModelFolder | None, number: int) -> ModelVersion | None:
     versions: Iterable[ModelVersion] = folder.versions if folder else ()
     return next((version for version in versions if version.number == number), None)
-
-
-def aliases_of(desired: Desired) -> Mapping[str, Mapping[str, int]]:
-    """Model → alias → version, frozen."""
-    return MappingProxyType(
-        {model: MappingProxyType(dict(names)) for model, names in desired.aliases.items()}
-    )

@@ -6,10 +6,10 @@ The doors ask `server.dataplane`, which asks here.
 import time
 from collections.abc import Iterable, Mapping
 from random import random
+from types import MappingProxyType
 from typing import Protocol
 
-from control.desired import Experiment
-from control.desired import Route as DesiredRoute
+from control.desired import Desired
 from control.route_spec import HEADER, KEY
 from control.routing_buckets import BUCKETS
 from schedulers.request import Sequence
@@ -65,18 +65,12 @@ class Routing:
         self._trials: Trials = {}
         self._sequences = Sequences()
 
-    def use(
-        self,
-        routes: Iterable[DesiredRoute],
-        aliases: Aliases,
-        experiments: Iterable[Experiment] = (),
-        stamp_key: bytes = b"",
-    ) -> None:
-        """From the next request on."""
-        self.aliases = aliases
-        self.table = compile_table(routes, aliases, self.windows.at)
-        self._trials = compile_trials(experiments, self.table, stamp_key)
-        self.feedback.use(stamp_key)
+    def use(self, in_force: Desired) -> None:
+        """Route by its aliases, routes and experiments from the next request on."""
+        self.aliases = _frozen(in_force.aliases)
+        self.table = compile_table(in_force.routes, self.aliases, self.windows.at)
+        self._trials = compile_trials(in_force.experiments, self.table, in_force.stamp_key)
+        self.feedback.use(in_force.stamp_key)
         targets = targets_of(self.table)
         self.windows.use(targets)
         self.lots.use({target.key[1] for target in targets})
@@ -128,6 +122,10 @@ class Routing:
             stays = stays.again()
             stays.window = self.windows.of(stays)
         return stays
+
+
+def _frozen(aliases: Aliases) -> Aliases:
+    return MappingProxyType({name: MappingProxyType(dict(each)) for name, each in aliases.items()})
 
 
 def unit_of(

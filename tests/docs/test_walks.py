@@ -17,7 +17,7 @@ from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc as stubs
 
 from access_support import Gated, gated
-from control.desired import Arm, Route
+from control.desired import Arm, Desired, Route
 from docs.walks import GRPC_INFER, REST_INFER, WALKS, Step, Walk
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -145,7 +145,7 @@ def recorded() -> Iterator[tuple[Gated, Recorder]]:
         with gated(models=("first", "second")) as doors:
             arms = (Arm("a", "first", 1, "", 5_000), Arm("b", "second", 1, "", 5_000))
             route = Route("public", arms, "salt", unit="header:x-user")
-            doors.on_loop(lambda: doors.dataplane.routing.use([route], {}))
+            doors.on_loop(lambda: doors.dataplane.routing.use(Desired(routes=(route,))))
             yield doors, recorder
     finally:
         threading.setprofile(None)  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 from google.protobuf import text_format
 
-from control.desired import Mirror
+from control.desired import Desired, Mirror
 from grpc_support import IDENTITY, Shelf, put
 from repository.model import ModelConfig
 from routing_support import halves
@@ -33,7 +33,7 @@ async def routed() -> Routing:
         return Reply()
 
     routing = Routing(send)
-    routing.use([halves(mirrors=(Mirror("candidate", 10_000),))], {})
+    routing.use(Desired(routes=(halves(mirrors=(Mirror("candidate", 10_000),)),)))
     targets = (routing.table["numbers"].copied[0].target,)
     asked = InferRequest("digits", 1, {}, 1, None, 0)
     for _ in range(RUNNING + WAITING + 3):

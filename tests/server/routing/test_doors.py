@@ -13,7 +13,7 @@ from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc as stubs
 
 from access_support import Gated, gated, grant
-from control.desired import Arm, Experiment, Match, Mirror, Route
+from control.desired import Arm, Desired, Experiment, Match, Mirror, Route
 from control.experiments import stamp as stamps
 from server.lifecycle import Lifecycle
 from server.routing.table import HEADER_NAME
@@ -37,7 +37,8 @@ def doors(opened: Gated) -> Gated:
 
 
 def use(doors: Gated, *routes: Route) -> None:
-    doors.on_loop(lambda: doors.dataplane.routing.use(routes, {"one": {"best": 1}}))
+    state = Desired(routes=routes, aliases={"one": {"best": 1}})
+    doors.on_loop(lambda: doors.dataplane.routing.use(state))
 
 
 def changed(**terms: Any) -> Route:
@@ -171,9 +172,15 @@ COLOUR = Experiment("e1", "public", ("stable", "candidate"), buckets=10_000)
 KEY = b"k" * 32
 
 
+def watch(doors: Gated) -> None:
+    """With the experiment on the route."""
+    routes = (changed(unit="parameter:user"),)
+    state = Desired(routes=routes, experiments=(COLOUR,), stamp_key=KEY)
+    doors.on_loop(lambda: doors.dataplane.routing.use(state))
+
+
 def test_the_signed_stamp_comes_in_the_trailers_of_a_call(doors: Gated) -> None:
-    watched = changed(unit="parameter:user")
-    doors.on_loop(lambda: doors.dataplane.routing.use([watched], {}, [COLOUR], KEY))
+    watch(doors)
     for number in range(10):
         user = f"u{number}"
         with grpc.insecure_channel(doors.grpc) as channel:
@@ -188,8 +195,7 @@ def test_the_signed_stamp_comes_in_the_trailers_of_a_call(doors: Gated) -> None:
 
 
 def test_each_message_of_a_stream_has_the_stamp_of_its_own_unit(doors: Gated) -> None:
-    watched = changed(unit="parameter:user")
-    doors.on_loop(lambda: doors.dataplane.routing.use([watched], {}, [COLOUR], KEY))
+    watch(doors)
     users = [f"u{number}" for number in range(6)]
     with grpc.insecure_channel(doors.grpc) as channel:
         asked = [message(user=user) for user in users]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from control.desired import Arm, Experiment, Route
+from control.desired import Arm, Desired, Experiment, Route
 from control.errors import Invalid
 from control.experiments.stamp import read, unit_key
 from schedulers.reply import Reply
@@ -24,7 +24,7 @@ COLOUR = Experiment("e1", "shop", ("a", "b"), buckets=10_000)
 
 def routing(*experiments: Experiment) -> Routing:
     made = Routing(_send)
-    made.use([SHOP], {}, experiments, KEY)
+    made.use(Desired(routes=(SHOP,), experiments=experiments, stamp_key=KEY))
     return made
 
 

@@ -1,9 +1,11 @@
-"""Bring the desired routes and aliases into force as their targets get ready on this server."""
+"""Bring desired state into force: tokens at once, routes and aliases as their targets get ready on
+this server.
+"""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
-from control.desired import Desired
+from control.desired import Desired, Grant
 from server.routing.effective import (
     Effective,
     Pending,
@@ -19,16 +21,17 @@ Apply = Callable[[Desired], None]
 _log = logging.getLogger(__name__)
 
 
-class RoutingState:
-    """One gateway's, on the loop's thread. `route` gets what requests are routed by from now on,
-    `load` what is to be kept loaded; `keep` what is in force while it is not what is desired, for a
-    restart to begin with, and None when it is."""
+class Reconciler:
+    """One gateway's, on the loop's thread. `admit` gets the tokens that count from now on, `route`
+    what requests are routed by, `load` what is to be kept loaded; `keep` what is in force while it
+    is not what is desired, for a restart to begin with, and None when it is."""
 
     def __init__(
         self,
         desired: Desired,
         in_force: Desired | None,
         state_of: StateOf,
+        admit: Callable[[Sequence[Grant]], None],
         route: Apply,
         load: Apply,
         keep: Callable[[Desired | None], None],
@@ -37,6 +40,7 @@ class RoutingState:
         self._desired = desired
         self._in_force = of_desired(in_force or desired)
         self._state_of = state_of
+        self._admit = admit
         self._route = route
         self._load = load
         self._keep = keep
@@ -48,6 +52,7 @@ class RoutingState:
 
     def want(self, desired: Desired) -> None:
         """This is desired from now on; what is ready of it is in force when this returns."""
+        self._admit(desired.grants)
         self._desired = desired
         self._apply(effective(desired, self._in_force, self._state_of))
 
