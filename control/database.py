@@ -33,15 +33,11 @@ bound of 2 MiB the process would grow by 16 MiB as the database does."""
 
 
 class Database:
-    """One pool of connections. Any thread may use it; `close` it at the end.
+    """One pool of connections. Any thread may use it; `close` it at the end."""
 
-    `committed` is called after each commit, on the committing thread, with whether gateways have
-    something new to be told: the way to wake pumps in this process. Others poll the counters.
-    """
-
-    def __init__(self, url: str, committed: Callable[[bool], None] = lambda _: None) -> None:
+    def __init__(self, url: str) -> None:
         self.url = check_url(url)
-        self.committed = committed
+        self._committed: list[Callable[[bool], None]] = []
         path = sqlite_path(self.url)
         self.file = SqliteFile(path) if path is not None else None
         self.engine = _make_engine(self.url, self.file)
@@ -62,6 +58,11 @@ class Database:
     def problem(self) -> str:
         """Why nothing is changed any more, in words; "" while all is well."""
         return self.file.problem if self.file is not None else ""
+
+    def on_commit(self, committed: Callable[[bool], None]) -> None:
+        """Call it after each commit, on the committing thread, with whether gateways have something
+        new to be told: the way to wake pumps in this process. Others poll the counters."""
+        self._committed.append(committed)
 
     def check(self) -> None:
         """Whether the files are those that are open here; brief. Raises DatabaseGone."""
@@ -106,7 +107,8 @@ class Database:
             transaction.finish()
             with self._committing(connection):
                 session.commit()
-        self.committed(transaction.desired)
+        for committed in self._committed:
+            committed(transaction.desired)
 
     def close(self) -> None:
         self.engine.dispose()

@@ -129,8 +129,7 @@ GRPC_INFER = Walk(
 _TOLD = (
     Step("server.admin.feed:Feed.run", via="server.admin.control"),
     Step("control.desired_rows:desired"),
-    Step("server.admin.control:ControlServer._hand", via="server.admin.control"),
-    Step("server.admin.link:LinkServer.hand"),
+    Step("server.admin.link:LinkServer.hand", via="server.admin.control"),
     Step("control.desired:encode"),
     Step("server.desired.link:pack_frame"),
     Step("server.desired.link:Link._listen", message="server.desired.link"),
@@ -155,7 +154,7 @@ WEIGHT_CHANGE = Walk(
         Step("control.route_changes:set_weights"),
         Step("control.routes:set_weights"),
         Step("control.transaction:Transaction.desire"),
-        Step("server.admin.commits:Commits.committed", via="server.admin.control"),
+        Step("server.admin.feed:Feed.committed", via="server.admin.control"),
         *_TOLD,
         Step("server.routing.effective:effective"),
         Step("server.routing.routing:Routing.use", via="server.dataplane"),

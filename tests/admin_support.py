@@ -157,7 +157,7 @@ async def _serve(
 ) -> None:
     build = changes.pop("build", admin_app)
     commits = Commits(lambda: _last_event(database), changes.pop("poll_s", 0.5))
-    database.committed = commits.committed
+    database.on_commit(commits.committed)
     bells: list[int] = []
     samples = Samples()
 

@@ -35,7 +35,7 @@ class Commits:
         self.closed = False
 
     def committed(self, _: bool = False) -> None:
-        """From any thread, after a commit of this process: look now. Fits `Database.committed`."""
+        """From any thread, after a commit of this process: look now. Fits `Database.on_commit`."""
         with suppress(RuntimeError):  # the loop has ended; so have its waiters
             self._loop.call_soon_threadsafe(self._look_now.set)
 

@@ -150,7 +150,7 @@ class ControlServer:
         checker = self._checker()
         stack.push_async_callback(checker.close)
         examiner = Examiner(self._database, self._store, checker, self._settings.model_repository)
-        self._feed = Feed(self._database, self._hand)
+        self._feed = Feed(self._database)
         self._recorder = Recorder(self._database)
         self._deployer = Deployer(
             self._database,
@@ -177,7 +177,10 @@ class ControlServer:
             await trials.counted(told)
 
         self._link = LinkServer(self._sockets / places.LINK, self._hear, counted, trials.heard)
-        self._listen_to_commits(commits)
+        self._feed.follow(self._link.hand)
+        self._feed.follow(self._look_again)
+        for committed in (commits.committed, self._feed.committed):
+            self._database.on_commit(committed)
         await self._link.open()
         stack.push_async_callback(self._link.close)
         hooks = HookListener(self._sockets / places.HOOK, self._answer)
@@ -207,17 +210,6 @@ class ControlServer:
         )
         sandbox = checker_sandbox(settings, self._sockets)
         return Checker(settings.check_timeout_secs, rules=rules, sandbox=sandbox)
-
-    def _listen_to_commits(self, commits: Commits) -> None:
-        loop = asyncio.get_running_loop()
-
-        def committed(desired: bool) -> None:
-            commits.committed(desired)
-            if desired:
-                with suppress(RuntimeError):  # the loop has ended
-                    loop.call_soon_threadsafe(self._feed.wake)
-
-        self._database.committed = committed
 
     def _prepare_store(self) -> list[RepositoryView]:
         """Hooks, and what a crash left in the store; blocks. The repositories without a folder:
@@ -316,8 +308,7 @@ class ControlServer:
             self._importer.heard(told)
         self._recorder.heard(told)
 
-    def _hand(self, desired: Desired) -> None:
-        self._link.hand(desired)
+    def _look_again(self, _: Desired) -> None:
         self._deployer.ring()
         self._importer.ring()
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 
 from sqlalchemy import select
 
@@ -22,18 +23,30 @@ _log = logging.getLogger(__name__)
 
 
 class Feed:
-    """Calls `hand` with each new desired state; on the loop's thread."""
+    """Gives each new desired state to all who `follow`; on the loop's thread, and made there."""
 
-    def __init__(self, database: Database, hand: Callable[[Desired], None]) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._hand = hand
+        self._followers: list[Callable[[Desired], None]] = []
+        self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
         self._revision = -1
         self.answering = True
 
+    def follow(self, hand: Callable[[Desired], None]) -> None:
+        """Call it with each new desired state; brief, and before `run`."""
+        self._followers.append(hand)
+
     def wake(self) -> None:
         """Look now: something has been committed here."""
         self._wake.set()
+
+    def committed(self, desired: bool) -> None:
+        """From any thread, after a commit of this process: look now if it `desired` anything. Fits
+        `Database.on_commit`."""
+        if desired:
+            with suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._wake.set)
 
     async def run(self) -> None:
         """Until cancelled. A database that is gone costs nothing but news."""
@@ -43,7 +56,8 @@ class Feed:
                 found = await asyncio.to_thread(self._look)
                 if found is not None:
                     self._revision = found.revision
-                    self._hand(found)
+                    for hand in self._followers:
+                        hand(found)
                 self._say(True, "")
             except DatabaseGone as error:
                 self._say(False, str(error))

@@ -67,7 +67,7 @@ def change_that(database: Database, fails: bool) -> Iterator[list[int]]:
 
 def test_whoever_waits_for_changes_hears_of_each_after_its_commit(database: Database) -> None:
     heard: list[tuple[bool, int]] = []
-    database.committed = lambda desired: heard.append((desired, len(rows(database, Event))))
+    database.on_commit(lambda desired: heard.append((desired, len(rows(database, Event)))))
     for fails in (False, True):
         with change_that(database, fails):
             pass

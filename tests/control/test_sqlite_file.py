@@ -74,7 +74,7 @@ def test_harm_in_the_middle_of_a_change_is_noticed_before_it_is_acknowledged(
     database: Database, harm: Callable[[Path], None]
 ) -> None:
     told: list[bool] = []
-    database.committed = told.append
+    database.on_commit(told.append)
     assert database.file is not None
     with pytest.raises(DatabaseDamaged):
         put(database, "lost", harm)
