@@ -134,7 +134,6 @@ _TOLD = (
     Step("server.desired.link:pack_frame"),
     Step("server.desired.link:Link._listen", message="server.desired.link"),
     Step("control.desired:decode"),
-    Step("server.desired.client:DesiredStateClient._told", via="server.desired.client"),
     Step("server.desired.reconciler:Reconciler.want", via="server.gateway"),
 )
 """From the control process's database to the gateway."""

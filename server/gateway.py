@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from control.desired import Desired
 from repository.errors import RepositoryError
 from repository.model import Snapshot
 from repository.watch import Repository
@@ -107,6 +106,7 @@ class Gateway:
         self._dataplane = DataPlane(
             self._fleet, settings.id, VERSION, shared, gate, tracing, self._lifecycle
         )
+        copy = disk.DiskCopy(settings.state_dir, desired, in_force)
         self._reconciler = Reconciler(
             desired,
             in_force,
@@ -114,18 +114,17 @@ class Gateway:
             gate.use,
             self._dataplane.routing.use,
             self._repository.want,
-            self._keep_in_force,
+            copy.put,
         )
         self._control: DesiredStateClient | None = None
         if settings.allow_admin:
             self._control = DesiredStateClient(
                 settings,
-                desired,
                 self._reconciler.want,
+                copy,
                 self._look,
                 self._counted,
                 self._answer,
-                in_force,
             )
             self._dataplane.routing.feedback.open()
         self._doors = Doors()
@@ -134,7 +133,7 @@ class Gateway:
     async def run(self) -> int:
         """Serve; the exit status."""
         try:
-            self._reconciler.want(self._repository.desired)
+            self._reconciler.start()
             _log.info("%s", self._confiner.report)
             self._confiner.adopt_orphans()
             await self._doors.open(self._dataplane, self._lag, self._settings)
@@ -150,13 +149,10 @@ class Gateway:
         if not self._lifecycle.stopping:
             self._reconciler.models_changed()
 
-    def _keep_in_force(self, in_force: Desired | None) -> None:
-        if self._control is not None:
-            self._control.keep_in_force(in_force)
-
     def _look(self) -> Look:
         fleet = self._fleet
-        return Look(fleet.rows(), fleet.settled, fleet.folders(), self._reconciler.pending)
+        pending, revision = self._reconciler.pending, self._reconciler.desired.revision
+        return Look(fleet.rows(), fleet.settled, fleet.folders(), pending, revision)
 
     def _counted(self, everything: bool) -> Iterator[dict[str, Any]]:
         """Frames for the link; each has been sent when the next one is asked for."""
@@ -207,14 +203,14 @@ class Gateway:
         stopping = asyncio.create_task(self._stopping.wait())
         await asyncio.wait([fetching, stopping], timeout=limit, return_when=asyncio.FIRST_COMPLETED)
         if fetching.done():
-            _log.info("ready: desired state %d heard and loaded", control.desired.revision)
+            _log.info("ready: desired state %d heard and loaded", self._reconciler.desired.revision)
         elif not self._stopping.is_set():
             _log.warning(
                 "ready without the current desired state after %g s "
                 "(--initial-fetch-timeout-secs): %s; revision %d is served meanwhile",
                 limit,
                 "it is still being loaded" if control.has_fetched else "nobody has told it",
-                control.desired.revision,
+                self._reconciler.desired.revision,
             )
         fetching.cancel()
         stopping.cancel()

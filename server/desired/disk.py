@@ -1,8 +1,12 @@
 """The last good desired state on this gateway's disk: it starts, and serves, without control."""
 
+import asyncio
 import logging
 import os
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from control.desired import NOTHING, Desired, decode, encode
 
@@ -10,7 +14,67 @@ NAME = "desired.msgpack"
 IN_FORCE = "in-force.msgpack"
 """What answers while something desired is not ready yet; there is none when all of it is."""
 
+RETRY_S = 10.0
+"""Between two tries to write what the disk did not take."""
+
 _log = logging.getLogger(__name__)
+
+
+class DiskCopy:
+    """Keeps what is desired, and what is in force meanwhile, on the disk; on the loop's thread, and
+    written off it."""
+
+    def __init__(self, state_dir: Path, desired: Desired, in_force: Desired | None = None) -> None:
+        """`desired` and `in_force`: what the disk has."""
+        self._state_dir = state_dir
+        self._desired = self._kept = desired
+        self._in_force = self._kept_in_force = in_force
+        self._news = asyncio.Event()
+        self._ended = False
+
+    def put(self, desired: Desired, in_force: Desired | None) -> None:
+        """Have the disk know both soon; `in_force` is None where it is what is desired."""
+        self._desired, self._in_force = desired, in_force
+        self._news.set()
+
+    async def run(self) -> None:
+        """Until `end`. The disk may take its time; of several that came meanwhile the last is
+        written. A crash before that is as one before it came: it is told again."""
+        all_kept = True
+        while not self._ended or self._news.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._news.wait(), None if all_kept else RETRY_S)
+            self._news.clear()
+            all_kept = await self._keep_both(self._desired, self._in_force)
+
+    def end(self) -> None:
+        """Let `run` return once the disk has been given what came last."""
+        self._ended = True
+        self._news.set()
+
+    async def _keep_both(self, desired: Desired, in_force: Desired | None) -> bool:
+        """Whether the disk has both; what stands in for a desired state is there before it."""
+        if in_force is not None and in_force is not self._kept_in_force:
+            if not await self._write(keep_in_force, in_force):
+                return False
+            self._kept_in_force = in_force
+        if desired is not self._kept:
+            if not await self._write(keep, desired):
+                return False
+            self._kept = desired
+        if in_force is None and self._kept_in_force is not None:
+            if not await self._write(keep_in_force, None):
+                return False
+            self._kept_in_force = None
+        return True
+
+    async def _write(self, keep: Callable[[Path, Any], None], state: Desired | None) -> bool:
+        try:
+            await asyncio.to_thread(keep, self._state_dir, state)
+        except OSError as error:
+            _log.error("desired state cannot be kept in %s: %s", self._state_dir, error)
+            return False
+        return True
 
 
 def read(state_dir: Path) -> Desired:

@@ -74,6 +74,8 @@ class Link:
         self._news = asyncio.Event()
         self._reported: dict[str, Any] | None = None
         self.connected = False
+        self.fetched = asyncio.Event()
+        """Set once a desired state has arrived."""
 
     def report(self) -> None:
         self._news.set()
@@ -109,7 +111,9 @@ class Link:
     async def _listen(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while (frame := await read_frame(reader)) is not None:
             if frame.get("kind") == "desired":
-                self._told(await asyncio.to_thread(_desired, frame))
+                desired = await asyncio.to_thread(_desired, frame)
+                self.fetched.set()
+                self._told(desired)
             elif frame.get("kind") == "ask":
                 await _send(writer, self._answer(frame))
 

@@ -17,14 +17,15 @@ from server.routing.effective import (
 )
 
 Apply = Callable[[Desired], None]
+Keep = Callable[[Desired, Desired | None], None]
 
 _log = logging.getLogger(__name__)
 
 
 class Reconciler:
     """One gateway's, on the loop's thread. `admit` gets the tokens that count from now on, `route`
-    what requests are routed by, `load` what is to be kept loaded; `keep` what is in force while it
-    is not what is desired, for a restart to begin with, and None when it is."""
+    what requests are routed by, `load` what is to be kept loaded; `keep` what is desired, for a
+    restart to begin with, and what is in force while it is something else, None when it is not."""
 
     def __init__(
         self,
@@ -34,10 +35,10 @@ class Reconciler:
         admit: Callable[[Sequence[Grant]], None],
         route: Apply,
         load: Apply,
-        keep: Callable[[Desired | None], None],
+        keep: Keep,
     ) -> None:
-        """`in_force`: what `keep` was given last, by the process before this one."""
-        self._desired = desired
+        """`desired` and `in_force`: what `keep` was given last, by the process before this one."""
+        self.desired = desired
         self._in_force = of_desired(in_force or desired)
         self._state_of = state_of
         self._admit = admit
@@ -50,27 +51,41 @@ class Reconciler:
         """What is not in force as desired."""
         return self._in_force.pending
 
+    def start(self) -> None:
+        """Begin with what was kept."""
+        self._reconcile(self.desired)
+
     def want(self, desired: Desired) -> None:
         """This is desired from now on; what is ready of it is in force when this returns."""
-        self._admit(desired.grants)
-        self._desired = desired
-        self._apply(effective(desired, self._in_force, self._state_of))
+        if (desired.store, desired.revision) == (self.desired.store, self.desired.revision):
+            return
+        if desired.store == self.desired.store and desired.revision < self.desired.revision:
+            _log.warning(
+                "the control process offers revision %d after %d; a backup was restored, it seems",
+                desired.revision,
+                self.desired.revision,
+            )
+        self._reconcile(desired)
 
     def models_changed(self) -> None:
         """Versions have become ready, or could not be loaded."""
         if self._in_force.pending:
-            now = effective(self._desired, self._in_force, self._state_of)
+            now = effective(self.desired, self._in_force, self._state_of)
             if now != self._in_force:
-                self._apply(now)
+                self._apply(self.desired, now)
 
-    def _apply(self, now: Effective) -> None:
+    def _reconcile(self, desired: Desired) -> None:
+        self._admit(desired.grants)
+        self._apply(desired, effective(desired, self._in_force, self._state_of))
+
+    def _apply(self, desired: Desired, now: Effective) -> None:
         _tell(self._in_force.pending, now.pending)
         self._in_force = now
-        routed = experiments_in_force(self._desired, now)
-        loaded = with_pins(self._desired, now)
+        routed = experiments_in_force(desired, now)
         self._route(routed)
-        self._load(loaded)
-        self._keep(with_pins(routed, now) if now.pending else None)
+        self._load(with_pins(desired, now))
+        self.desired = desired
+        self._keep(desired, with_pins(routed, now) if now.pending else None)
 
 
 def _tell(before: Iterable[Pending], now: Iterable[Pending]) -> None:
