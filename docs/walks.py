@@ -146,7 +146,7 @@ WEIGHT_CHANGE = Walk(
         Step("server.admin.app:admin_app", via="server.admin.control"),
         Step("server.admin.app:_serve", via="server.admin.app"),
         Step("server.admin.identify:identify"),
-        Step("server.admin.call:check_access"),
+        Step("server.admin.app:let_in"),
         Step("server.admin.arguments:read_body"),
         Step("server.admin.api.routes:weigh", via="server.admin.api.routes"),
         Step("control.database:Database.change", via="server.admin.services"),

@@ -4,8 +4,9 @@ Each request of the API is held against the same few questions. Is it for us, an
 asks? May they? Is what they say in order? Then its row answers.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 from urllib.parse import quote
 
 import orjson
@@ -17,11 +18,13 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from control.access.scopes import Principal
 from control.clock import new_id
+from control.pushes import get_push
 from control.transaction import Actor
 from server.admin.answer import response
 from server.admin.arguments import check_path, read_body, read_query
-from server.admin.call import Call, Operation, check_access
+from server.admin.call import Access, Answer, Call, Operation, require
 from server.admin.client import PROBLEM
 from server.admin.errors import error_response, trouble_of
 from server.admin.etags import expected_revision
@@ -111,35 +114,73 @@ def _answered(services: Services, endpoint: Endpoint) -> Endpoint:
 
 
 async def _serve(services: Services, operation: Operation, request: Request) -> Response:
-    call = await _let_in(services, operation, request)
+    known = await identify(services, request) if operation.access else Known(ANYBODY, "api")
+    actor = Actor(known.principal.id, known.via, address_of(request))
+    path, pairs = request.path_params, request.query_params.multi_items()
+    call = await let_in(services, operation, known.principal, actor, path, pairs)
+    call = replace(call, expected=expected_revision(request.method, request.headers))
     if operation.before is not None:
         operation.before(call)
     call = replace(call, body=await read_body(operation, request))
-    if operation.stream is not None:
-        return await operation.stream(call, request)
-    if operation.act is not None:
-        answer = await operation.act(call)
-    else:
-        assert operation.run is not None
-        answer = await to_thread.run_sync(operation.run, call, limiter=services.threads)
-    return response(answer, request, request.scope["request_id"])
+    if operation.stream is None:
+        return response(await perform(operation, call), request, request.scope["request_id"])
+
+    async def recheck() -> None:
+        known = await identify(services, request, again=True)
+        await _check_access(services, operation.access, known.principal, call.path, call.query)
+
+    return await operation.stream(call, request, recheck)
 
 
-async def _let_in(services: Services, operation: Operation, request: Request) -> Call:
-    """The call without its body. Raises whatever keeps the principal from making it."""
-    access, path = operation.access, request.path_params
-    known = await identify(services, request) if access is not None else Known(ANYBODY, "api")
+async def let_in(
+    services: Services,
+    operation: Operation,
+    principal: Principal,
+    actor: Actor,
+    path: Mapping[str, str],
+    pairs: Iterable[tuple[str, str]],
+) -> Call:
+    """The call without its body; `pairs` are the query's. Raises whatever keeps the principal from
+    making it."""
     check_path(path)
-    query = read_query(operation, request.query_params.multi_items())
-    await check_access(services, access, known.principal, path, query)
-    return Call(
-        services,
-        known.principal,
-        Actor(known.principal.id, known.via, address_of(request)),
-        path,
-        query,
-        expected=expected_revision(request.method, request.headers),
-    )
+    query = read_query(operation, list(pairs))
+    await _check_access(services, operation.access, principal, path, query)
+    return Call(services, principal, actor, path, query)
+
+
+async def perform(operation: Operation, call: Call) -> Answer:
+    """What an operation without a stream answers: on the loop, or from a thread."""
+    if operation.act is not None:
+        return await operation.act(call)
+    assert operation.run is not None
+    return await to_thread.run_sync(operation.run, call, limiter=call.services.threads)
+
+
+async def _check_access(
+    services: Services,
+    access: Access | None,
+    principal: Principal,
+    path: Mapping[str, str],
+    query: Mapping[str, Any],
+) -> None:
+    """Raises NotAllowed; NotFound when what it is about decides, and there is no such thing."""
+    if access is None or access.action is None:
+        return
+    about = access.about
+    if about == "push":
+        name = await to_thread.run_sync(
+            _repository_of_push, services, path["push"], limiter=services.threads
+        )
+    elif about:
+        name = path.get(about) or query.get(about) or ""
+    else:
+        name = ""
+    require(principal, access.action, name)
+
+
+def _repository_of_push(services: Services, push_id: str) -> str:
+    with services.database.reading() as session:
+        return get_push(session, push_id).repository
 
 
 async def _elsewhere(request: Request, error: Exception) -> Response:

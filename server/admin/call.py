@@ -1,18 +1,16 @@
-"""One row of the API's table, what it takes to be let through to it, and one request that was."""
+"""One row of the API's table, and one request that was let through to it."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, TypeVar
 
-from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 
 from control.access.scopes import Action, Principal, allows, why_not
 from control.errors import NotAllowed
 from control.paging import USUAL
-from control.pushes import get_push
 from control.transaction import Actor, expect_revision
 from server.admin.services import Services
 
@@ -95,12 +93,16 @@ class Call:
         require(self.principal, action, name, ref)
 
 
+Recheck = Callable[[], Awaitable[None]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
     """A verb on a path below /api/v1, what it takes to be let in, and what answers it.
 
     `before` is called on the loop, before the body is read. `run` blocks and is called on a
-    thread, `act` runs on the loop, `stream` answers by itself. `gives` is the view's dataclass,
+    thread, `act` runs on the loop, `stream` answers by itself: what it is given raises once the
+    principal may not make the call any more. `gives` is the view's dataclass,
     `takes` the body's. `list_of` rows take limit and cursor. `also`: the other media type that may
     be asked for.
     """
@@ -113,7 +115,7 @@ class Operation:
     run: Callable[[Call], Answer] | None = None
     before: Callable[[Call], None] | None = None
     act: Callable[[Call], Awaitable[Answer]] | None = None
-    stream: Callable[[Call, Request], Awaitable[Response]] | None = None
+    stream: Callable[[Call, Request, Recheck], Awaitable[Response]] | None = None
     takes: type | None = None
     gives: type | None = None
     list_of: type | None = None
@@ -122,33 +124,6 @@ class Operation:
     media_type: str = "application/json"
     also: str = ""
     if_match: bool = False
-
-
-async def check_access(
-    services: Services,
-    access: Access | None,
-    principal: Principal,
-    path: Mapping[str, str],
-    query: Mapping[str, Any],
-) -> None:
-    """Raises NotAllowed; NotFound when what it is about decides, and there is no such thing."""
-    if access is None or access.action is None:
-        return
-    about = access.about
-    if about == "push":
-        name = await to_thread.run_sync(
-            _repository_of_push, services, path["push"], limiter=services.threads
-        )
-    elif about:
-        name = path.get(about) or query.get(about) or ""
-    else:
-        name = ""
-    require(principal, access.action, name)
-
-
-def _repository_of_push(services: Services, push_id: str) -> str:
-    with services.database.reading() as session:
-        return get_push(session, push_id).repository
 
 
 def person_of(principal: Principal) -> str:

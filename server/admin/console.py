@@ -18,8 +18,8 @@ from control.transaction import Actor
 from server.access.origins import SAFE
 from server.admin.api import events
 from server.admin.api.me import slow_down
-from server.admin.arguments import check_path, read_query
-from server.admin.call import Answer, Call, Operation, check_access
+from server.admin.app import let_in, perform
+from server.admin.call import Answer, Call, Operation
 from server.admin.credentials import COOKIE, Cookie, Password, read_credentials
 from server.admin.errors import CrossSite, trouble_of
 from server.admin.hosts import check_host, check_origin
@@ -115,21 +115,15 @@ class ApiControl:
             raise self._refused(error) from error
 
     async def _answer(self, request: Request, principal: Principal, asked: Asked) -> Answer:
-        """The steps of `server.admin.app`, from the path's names on."""
         services, operation = self._services, self._table[asked.verb, asked.path]
-        check_path(asked.names)
-        query = read_query(operation, list(asked.query.items()))
-        await check_access(services, operation.access, principal, asked.names, query)
-        actor = Actor(principal.id, _VIA, address_of(request))
-        call = Call(services, principal, actor, asked.names, query, expected=asked.expected)
+        actor, pairs = Actor(principal.id, _VIA, address_of(request)), asked.query.items()
+        call = await let_in(services, operation, principal, actor, asked.names, pairs)
+        call = replace(call, expected=asked.expected)
         if operation.before is not None:
             operation.before(call)
         if operation.takes is not None:
             call = replace(call, body=read_part(operation.takes, asked.body))
-        if operation.act is not None:
-            return await operation.act(call)
-        assert operation.run is not None
-        return await to_thread.run_sync(operation.run, call, limiter=services.threads)
+        return await perform(operation, call)
 
     async def _opened(self, request: Request, name: str) -> Opened:
         cookie = await self._in_thread(partial(self._open, name, address_of(request)))

@@ -20,10 +20,9 @@ from control.history import (
 )
 from control.paging import cursor_of, key_of
 from server.admin.answer import from_page, response
-from server.admin.call import Access, Answer, Call, Operation, Param, check_access
+from server.admin.call import Access, Answer, Call, Operation, Param, Recheck
 from server.admin.errors import Malformed, RequestError
 from server.admin.event_stream import EventStream, Source, Told, frame
-from server.admin.identify import identify
 
 EVENT_STREAM = "text/event-stream"
 AT_ONCE = 200
@@ -45,7 +44,7 @@ def list_(call: Call) -> Answer:
     return Answer({"items": [view.as_json() for view in views], "next": following}, next=following)
 
 
-async def events(call: Call, request: Request) -> Response:
+async def events(call: Call, request: Request, recheck: Recheck) -> Response:
     """A stream for who asks for one with Accept, a page of JSON for everybody else."""
     if request.method == "HEAD" or EVENT_STREAM not in request.headers.get("accept", ""):
         answer = await to_thread.run_sync(list_, call, limiter=call.services.threads)
@@ -64,7 +63,7 @@ async def events(call: Call, request: Request) -> Response:
     def ended() -> None:
         call.services.streams.release_on_behalf_of(request)
 
-    return EventStream(_source(call, request), start, opening, ended)
+    return EventStream(_source(call, recheck), start, opening, ended)
 
 
 def audit(call: Call) -> Answer:
@@ -96,7 +95,7 @@ def _start(call: Call, resumed: int | None) -> tuple[int, bytes]:
     return min(wanted, newest), opening
 
 
-def _source(call: Call, request: Request) -> Source:
+def _source(call: Call, recheck: Recheck) -> Source:
     services = call.services
 
     def look(event_id: int) -> tuple[list[Told], int]:
@@ -108,8 +107,7 @@ def _source(call: Call, request: Request) -> Source:
 
     async def still() -> bool:
         try:
-            known = await identify(services, request, again=True)
-            await check_access(services, _READ, known.principal, call.path, call.query)
+            await recheck()
         except DatabaseGone:
             raise
         except (ControlError, RequestError):

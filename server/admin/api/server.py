@@ -13,7 +13,7 @@ from control.access.scopes import Action
 from control.errors import TooMany
 from control.servers import ServerView, list_servers
 from server.admin.answer import page_of
-from server.admin.call import Access, Answer, Call, Operation
+from server.admin.call import Access, Answer, Call, Operation, Recheck
 from server.admin.piped import PIECE_BYTES, piped
 from server.admin.services import Services, SettingView
 
@@ -52,7 +52,7 @@ def settings(call: Call) -> Answer:
     return page_of(call, views, lambda view: view.name)
 
 
-async def backup(call: Call, request: Request) -> Response:
+async def backup(call: Call, request: Request, _: Recheck) -> Response:
     """The beginning is awaited here, so that a backup that cannot begin is an error (there is no
     room for its rows, say); one that breaks off later ends the connection before its time."""
     pieces = _pieces(call.services)
