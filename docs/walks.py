@@ -140,7 +140,7 @@ _TOLD = (
 
 WEIGHT_CHANGE = Walk(
     "weight change, from the control API to the routing table",
-    67,
+    65,
     (
         Step("server.rest.connection:Connection.data_received"),
         Step("server.admin.app:admin_app", via="server.admin.control"),
@@ -163,7 +163,7 @@ WEIGHT_CHANGE = Walk(
 
 PUSH = Walk(
     "push over HTTP, until the version is loaded",
-    184,
+    183,
     (
         Step("server.rest.connection:Connection.data_received"),
         Step("server.admin.app:admin_app", via="server.admin.control"),
