@@ -8,11 +8,11 @@ import argparse
 import json
 import signal
 import sys
-from collections.abc import Callable, Collection
 from pathlib import Path
 from types import FrameType
 
-from benchmarks import against, models
+from benchmarks import models
+from benchmarks.arguments import names
 from benchmarks.load import NoLoadGenerator, load_generator
 from benchmarks.process import PeerFailed
 from benchmarks.report import Report, as_json, markdown
@@ -58,18 +58,20 @@ def main() -> int:
 
 
 def _against(words: list[str]) -> int:
+    from benchmarks.against import command  # what it needs is an extra
+
     try:
-        return against.main(words)
+        return command.main(words)
     except (NoLoadGenerator, PeerFailed, WrongAnswer) as reason:
         print(reason, file=sys.stderr)
         return 1
 
 
-def _measure(plan: Plan, names: list[str]) -> Report:
+def _measure(plan: Plan, scenarios: list[str]) -> Report:
     """A scenario that fails is reported and does not keep the others from being measured."""
     models.ensure(plan.cache / "models")
     report = Report()
-    for name in names:
+    for name in scenarios:
         try:
             SCENARIOS[name](plan, report)
         except (PeerFailed, WrongAnswer) as failure:
@@ -93,9 +95,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     add = parser.add_argument
     add("--quick", action="store_true", help="one short round at concurrency 8 and 32")
-    add("--only", type=_names(SCENARIOS), default=list(SCENARIOS), metavar="NAME,…",
+    add("--only", type=names(SCENARIOS), default=list(SCENARIOS), metavar="NAME,…",
         help=f"scenarios to run: {', '.join(SCENARIOS)} (default: all)")  # fmt: skip
-    add("--without", type=_names(PEERS), default=[], metavar="NAME,…",
+    add("--without", type=names(PEERS), default=[], metavar="NAME,…",
         help=f"peers to leave out: {', '.join(PEERS)}")  # fmt: skip
     add("--rounds", type=int, metavar="N", help="interleaved rounds to take medians of (3)")
     add("--duration", type=float, metavar="S", help="seconds per measurement (3)")
@@ -104,19 +106,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--cache", type=Path, default=Path(".cache"), metavar="DIR",
         help="where models, logs and MLServer's environment are kept (.cache)")  # fmt: skip
     return parser
-
-
-def _names(known: Collection[str]) -> Callable[[str], list[str]]:
-    """Read "a,b", refusing what is not known."""
-
-    def read(text: str) -> list[str]:
-        names = text.split(",")
-        for name in names:
-            if name not in known:
-                raise argparse.ArgumentTypeError(f"'{name}' is not one of {', '.join(known)}")
-        return names
-
-    return read
 
 
 def _leave(number: int, _: FrameType | None) -> None:

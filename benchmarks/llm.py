@@ -16,10 +16,10 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks import llm_model, llm_ours, llm_programs
+from benchmarks.arguments import names
 from benchmarks.llm_figures import Figures, figures, of_peer
-from benchmarks.llm_load import send
 from benchmarks.llm_scenarios import Line, Scene, overload, prefixes, stalls
-from benchmarks.llm_workloads import SAMPLINGS, Ask, at_once
+from benchmarks.llm_workloads import SAMPLINGS, Ask, at_once, renewed
 from benchmarks.peers.seam import Peer, PeerUnavailable
 from benchmarks.process import PeerFailed
 
@@ -93,9 +93,7 @@ def _program(name: str, folder: Path, cache: Path, threads: int) -> tuple[Path, 
 def _asked(ours: Peer, model: str) -> Contest:
     def run(asks: Sequence[Ask]) -> Figures:
         before = ours.process.cpu_ns()
-        heard, wall_s = send(ours.rest, model, asks)
-        if wrong := [one.status for one in heard if one.status != 200]:
-            raise PeerFailed(f"modelyard {model}: statuses {wrong[:5]} (0: an answer cut short)")
+        heard, wall_s = llm_ours.ask(ours, model, asks)
         return figures(heard, wall_s, (ours.process.cpu_ns() - before) / 1e9)
 
     return run
@@ -112,8 +110,7 @@ def compare(contests: dict[str, Contest], asks: Sequence[Ask], rounds: int) -> d
         contest([replace(asks[0], tokens=4)])
     for number in range(rounds):
         for name, contest in contests.items():
-            fresh = [replace(ask, prompt=(number + 1, *ask.prompt[1:])) for ask in asks]
-            taken[name].append(contest(fresh))
+            taken[name].append(contest(renewed(asks, number + 1)))
             found = taken[name][-1]
             said = f"{found.tokens_per_s:.1f} tok/s, {found.cpu_s:.1f} CPU-s"
             print(f"round {number + 1}/{rounds}: {name}: {said}", file=sys.stderr, flush=True)
@@ -141,11 +138,11 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="./dev bench llm", description=__doc__)
     add = parser.add_argument
     add("--quick", action="store_true", help="a model of 100 million parameters, one round")
-    add("--variants", type=_names(llm_ours.VARIANTS), default=list(llm_ours.VARIANTS),
+    add("--variants", type=names(llm_ours.VARIANTS), default=list(llm_ours.VARIANTS),
         metavar="NAME,…", help="of this server: " + ", ".join(llm_ours.VARIANTS))  # fmt: skip
-    add("--others", type=_names(("vllm W8A8", *OTHERS)), default=["vllm W8A8", *OTHERS],
+    add("--others", type=names(("vllm W8A8", *OTHERS)), default=["vllm W8A8", *OTHERS],
         metavar="NAME,…", help="vllm W8A8, " + ", ".join(OTHERS) + "; '' for none")  # fmt: skip
-    add("--scenes", type=_names(SCENES), default=list(SCENES), metavar="NAME,…",
+    add("--scenes", type=names(SCENES), default=list(SCENES), metavar="NAME,…",
         help=", ".join(SCENES) + "; '' for none")  # fmt: skip
     add("--model", default="int8", help="the variant the scenes are played with (int8)")
     add("--rounds", type=int, metavar="N", help="interleaved rounds to take medians of (3)")
@@ -161,17 +158,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--json", type=Path, metavar="FILE")
     add("--cache", type=Path, default=Path(".cache"), metavar="DIR")
     return parser
-
-
-def _names(known: Sequence[str] | dict[str, object]) -> Callable[[str], list[str]]:
-    def read(text: str) -> list[str]:
-        names = [name for name in text.split(",") if name]
-        for name in names:
-            if name not in known:
-                raise argparse.ArgumentTypeError(f"'{name}' is not one of {', '.join(known)}")
-        return names
-
-    return read
 
 
 if __name__ == "__main__":

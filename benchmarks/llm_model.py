@@ -11,7 +11,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-SIZES: dict[str, dict[str, int]] = {
+SIZES: dict[str, dict[str, Any]] = {
+    "1m": {
+        "hidden_size": 128, "intermediate_size": 384, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 4_096,
+    },
     "100m": {
         "hidden_size": 768, "intermediate_size": 2048, "num_hidden_layers": 12,
         "num_attention_heads": 12, "num_key_value_heads": 4, "vocab_size": 32_000,
@@ -57,7 +61,7 @@ def main() -> None:
     (folder / ".complete").write_text(size)
 
 
-def _make(shape: dict[str, int], folder: Path) -> None:
+def _make(shape: dict[str, Any], folder: Path) -> None:
     import torch
     import transformers
 
@@ -67,7 +71,8 @@ def _make(shape: dict[str, int], folder: Path) -> None:
         bos_token_id=0, pad_token_id=0,
     )  # fmt: skip
     with torch.device("cpu"):
-        model = transformers.Qwen2ForCausalLM(config).to(torch.bfloat16)
+        model: Any = transformers.Qwen2ForCausalLM(config)
+        model = model.to(torch.bfloat16)
     for name, parameter in model.named_parameters():
         if name.endswith("bias"):
             torch.nn.init.normal_(parameter, std=0.02)

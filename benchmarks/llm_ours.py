@@ -6,8 +6,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from benchmarks.llm_figures import Heard
+from benchmarks.llm_load import send
+from benchmarks.llm_workloads import Ask
 from benchmarks.peers import modelyard
 from benchmarks.peers.seam import Peer
+from benchmarks.process import PeerFailed
 
 VARIANTS: dict[str, dict[str, str]] = {
     "int8": {"precision": "int8"},
@@ -24,13 +28,29 @@ _BOUNDED = {"precision": "int8", "max_running": "32", "max_waiting": "32"}
 @contextmanager
 def started(checkpoint: Path, cache: Path, variants: Sequence[str], threads: int) -> Iterator[Peer]:
     """`modelyard serve` on these variants, ready. Raises PeerFailed."""
-    repository = cache / "llm-repository"
+    repository = write(cache / "llm-repository", checkpoint, variants, threads)
+    with modelyard.started(repository, cache) as peer:
+        yield peer
+
+
+def write(repository: Path, checkpoint: Path, variants: Sequence[str], threads: int) -> Path:
+    """Write these variants in place of what `repository` held, and return it."""
     shutil.rmtree(repository, ignore_errors=True)
     for name in variants:
         parameters = _BOUNDED if name == BOUNDED else VARIANTS[name]
         _write(repository / name, checkpoint, {**parameters, "threads": str(threads)})
-    with modelyard.started(repository, cache) as peer:
-        yield peer
+    return repository
+
+
+def ask(ours: Peer, model: str, asks: Sequence[Ask]) -> tuple[list[Heard], float]:
+    """Send a workload; what was heard of each, and seconds until the last had ended.
+
+    Raises PeerFailed where one was refused or cut short.
+    """
+    heard, wall_s = send(ours.rest, model, asks)
+    if wrong := [one.status for one in heard if one.status != 200]:
+        raise PeerFailed(f"modelyard {model}: statuses {wrong[:5]} (0: an answer cut short)")
+    return heard, wall_s
 
 
 def _write(model: Path, checkpoint: Path, parameters: dict[str, str]) -> None:

@@ -1,7 +1,7 @@
 """What `benchmarks.llm` asks for: token prompts and how long each answer is; always the same."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from random import Random
 
 FIRST_TOKEN = 300
@@ -36,6 +36,12 @@ def at_once(count: int, vocabulary: int, seed: int = 0, sampling: str = "top-p")
         )
         for _ in range(count)
     ]
+
+
+def renewed(asks: Sequence[Ask], number: int) -> list[Ask]:
+    """The same workload, of which no prefix cache knows anything: each prompt begins with the token
+    `number`."""
+    return [replace(ask, prompt=(number, *ask.prompt[1:])) for ask in asks]
 
 
 def prefix_heavy(vocabulary: int, shared: bool, users: int = 8, turns: int = 4) -> list[Ask]:
