@@ -24,7 +24,7 @@ from schedulers.llm.engine import Engine
 from schedulers.llm.generation import GenerateRequest
 from schedulers.llm.open import open_engine
 
-SIZES = {
+SIZES: dict[str, dict[str, Any]] = {
     "100m": {
         "hidden_size": 768, "intermediate_size": 2048, "num_hidden_layers": 12,
         "num_attention_heads": 12, "num_key_value_heads": 4, "vocab_size": 32_000,
@@ -62,7 +62,8 @@ def make_model(folder: Path, size: str) -> Any:
         **SIZES[size], max_position_embeddings=4096, tie_word_embeddings=True, eos_token_id=None,
         bos_token_id=None, pad_token_id=0,
     )  # fmt: skip
-    model = transformers.Qwen2ForCausalLM(config).to(torch.bfloat16).eval()
+    model: Any = transformers.Qwen2ForCausalLM(config)
+    model = model.to(torch.bfloat16).eval()
     model.save_pretrained(folder)
     tokenizer = Tokenizer(models.WordLevel({"<unk>": 0}, unk_token="<unk>"))
     tokenizer.save(str(folder / "tokenizer.json"))

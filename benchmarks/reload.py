@@ -15,7 +15,7 @@ import tempfile
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import quantiles
@@ -96,7 +96,7 @@ async def _measure(server: Peer, root: Path, seconds: float) -> dict[str, object
     }
 
 
-async def _phase(server: Peer, body: bytes, seconds: float, changes: list[Change]) -> Seen:
+async def _phase(server: Peer, body: bytes, seconds: float, changes: Sequence[Change]) -> Seen:
     """Send for `seconds`; spread the changes evenly over the time."""
     seen = Seen()
     ends = time.monotonic() + seconds

@@ -18,6 +18,9 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from schemathesis import Case, GenerationMode
+from schemathesis.core.errors import InvalidSchema
+from schemathesis.core.result import Err, Ok
+from schemathesis.schemas import APIOperation
 
 from benchmarks.fuzz.growth import Growth
 from benchmarks.fuzz.http1 import request
@@ -27,6 +30,7 @@ from benchmarks.fuzz.target import Wrong
 from server import VERSION
 from server.admin.openapi import document
 
+Operation = APIOperation[Any, Any, Any, Any]
 PACKAGES = ("server.admin.api", "server.admin", "control.access", "control")
 PATIENCE_S = 0.05
 THINGS = (
@@ -76,7 +80,7 @@ def _send(server: InProcess, path: Path, given_: argparse.Namespace) -> list[str
         suppress_health_check=list(HealthCheck),
     )
     @given(_cases())
-    def run(case: Case) -> None:
+    def run(case: Case[Any]) -> None:
         growth.one()
         if problem := _problem(server, path, case):
             wrong.append(problem)
@@ -86,7 +90,7 @@ def _send(server: InProcess, path: Path, given_: argparse.Namespace) -> list[str
     return wrong
 
 
-def _problem(server: InProcess, path: Path, case: Case) -> str:
+def _problem(server: InProcess, path: Path, case: Case[Any]) -> str:
     """What is wrong with the answer, "" for nothing."""
     query = urlencode(case.query or {}, doseq=True) if isinstance(case.query, dict) else ""
     where = case.formatted_path + (f"?{query}" if query else "")
@@ -113,15 +117,24 @@ def _ask(server: InProcess, path: Path, method: str, where: str, body: bytes) ->
     return server.run(tell(path, request(method, where, body, header), PATIENCE_S))
 
 
-def _cases() -> st.SearchStrategy[Case]:
+def _cases() -> st.SearchStrategy[Case[Any]]:
     """Any operation of the description, as it is and with names that exist."""
     whole = document(VERSION)
     schemas = [schemathesis.openapi.from_dict(one) for one in (whole, _aimed(whole))]
     for schema in schemas:
         schema.config.update(base_url="http://localhost/api/v1")
-    found = [one.ok() for schema in schemas for one in schema.get_all_operations()]
+    found = [_valid(one) for schema in schemas for one in schema.get_all_operations()]
     kept = [one for one in found if "/events" not in one.path]  # a stream that never ends
     return st.one_of(*(one.as_strategy(mode) for one in kept for mode in GenerationMode))
+
+
+def _valid(
+    found: Ok[Operation] | Err[InvalidSchema],
+) -> Operation:
+    """Raises InvalidSchema for what the description says wrongly."""
+    if isinstance(found, Err):
+        raise found.err()
+    return found.ok()
 
 
 def _aimed(whole: dict[str, Any]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ class Lines:
 
     def __exit__(self, *error: object) -> None:
         sys.settrace(None)
-        threading.settrace(None)  # type: ignore[arg-type]
+        threading.settrace(None)
 
     def figures(self) -> tuple[int, int]:
         """Lines reached within functions, and all of them."""

@@ -7,6 +7,7 @@ Always greedy, which is the fastest.
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 from told import Arrivals, Asks, answer
@@ -18,7 +19,8 @@ def main() -> None:
     torch.set_num_threads(threads)
     bfloat16 = "avx512_bf16" in Path("/proc/cpuinfo").read_text()
     dtype = torch.bfloat16 if bfloat16 else torch.float32
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).eval()
+    model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
+    model = model.eval()
     if mode == "continuous":
         answer(lambda asks: continuous(model, asks))
     else:
@@ -26,7 +28,7 @@ def main() -> None:
 
 
 @torch.inference_mode()
-def static(model, asks: Asks, batch: int) -> Arrivals:
+def static(model: Any, asks: Asks, batch: int) -> Arrivals:
     """Padded on the left; a batch lasts as long as its longest answer."""
     for first in range(0, len(asks), batch):
         part = asks[first : first + batch]
@@ -41,7 +43,7 @@ def static(model, asks: Asks, batch: int) -> Arrivals:
     return []
 
 
-def continuous(model, asks: Asks) -> Arrivals:
+def continuous(model: Any, asks: Asks) -> Arrivals:
     """`generate_batch` knows one length for all: the mean of what the asks want."""
     mean = round(sum(count for _, count, _ in asks) / len(asks))
     config = GenerationConfig(

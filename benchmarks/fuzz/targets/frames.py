@@ -93,7 +93,7 @@ def seeds() -> Sequence[bytes]:
         messages.Refused(trouble, False),
         messages.Said(1, True, False, trouble, (), b"x", ""),
     )
-    request = (
+    request: tuple[Any, ...] = (
         "id", b"\1\0\0\0", 5, (1.0, 0, 1.0, 0.0, 1.0, 0.0, 0.0, {}, 0), (), (), 0, False, "7", None,
         True, "p", 0, None, "", None, 0,
     )  # fmt: skip
