@@ -8,7 +8,7 @@ import benchmarks.against
 from benchmarks.against.language import LLM
 from benchmarks.against.requests import GRPC, REST, ROUTING
 from benchmarks.against.revision import ROOT, checked_out
-from benchmarks.against.turns import Plan, measured
+from benchmarks.against.turns import Schedule, measured
 from benchmarks.against.verdict import table
 from benchmarks.arguments import names
 
@@ -24,8 +24,8 @@ def main(words: Sequence[str]) -> int:
     given = _parser().parse_args(words)
     cache: Path = given.cache.resolve()
     tree = checked_out(given.revision, cache)
-    plan = Plan(given.rounds, given.starts, given.duration)
-    rows = measured((ROOT, tree), cache, [SUBJECTS[name] for name in given.only], plan)
+    schedule = Schedule(given.rounds, given.starts, given.duration)
+    rows = measured((ROOT, tree), cache, [SUBJECTS[name] for name in given.only], schedule)
     print(table(given.revision, rows))
     return 0
 

@@ -6,7 +6,7 @@ from itertools import count
 from pathlib import Path
 
 from benchmarks import llm_model, llm_ours
-from benchmarks.against.turns import Kind, Subject
+from benchmarks.against.turns import Measurement, Subject
 from benchmarks.against.verdict import TOKENS_PER_S
 from benchmarks.llm_workloads import at_once, renewed
 from benchmarks.peers import modelyard
@@ -28,11 +28,11 @@ def prepare(cache: Path, size: str = SIZE, variant: str = VARIANT, threads: int 
 def _started(repository: Path, cache: Path, tree: Path) -> Iterator[Peer]:
     """Its first streams are not measured."""
     with modelyard.started(repository, cache, tree=tree) as peer:
-        LLM.kinds[0].measure(peer, 0.0)
+        LLM.measurements[0].measure(peer, 0.0)
         yield peer
 
 
-def streams(model: str, vocabulary: int, requests: int) -> Kind:
+def streams(model: str, vocabulary: int, requests: int) -> Measurement:
     """So many streams that begin at once; when all have ended the next begin, until the time is
     over, so the last may take longer. No prompt begins like an earlier one."""
     asks = at_once(requests, vocabulary)
@@ -46,7 +46,7 @@ def streams(model: str, vocabulary: int, requests: int) -> Kind:
             taken_s += wall_s
         return tokens / taken_s
 
-    return Kind(f"llm, {requests} streams", TOKENS_PER_S, measure)
+    return Measurement(f"llm, {requests} streams", TOKENS_PER_S, measure)
 
 
 LLM = Subject(prepare, _started, (streams(VARIANT, llm_model.SIZES[SIZE]["vocab_size"], STREAMS),))

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from benchmarks import models
-from benchmarks.against.turns import Kind, Subject
+from benchmarks.against.turns import Measurement, Subject
 from benchmarks.against.verdict import CPU_US
 from benchmarks.load import fire
 from benchmarks.models import identity_problem
@@ -42,12 +42,12 @@ def routing(repository: Path, cache: Path, tree: Path | None) -> Iterator[Peer]:
         yield peer
 
 
-def _kind(name: str, shot: Shot) -> Kind:
+def _cpu_us(name: str, shot: Shot) -> Measurement:
     def measure(peer: Peer, duration_s: float) -> float:
         address = peer.address(shot.wire)
         return fire(shot, address, peer.process, CONCURRENCY, duration_s).cpu_us
 
-    return Kind(name, CPU_US, measure)
+    return Measurement(name, CPU_US, measure)
 
 
 def routed(shot: Shot) -> Shot:
@@ -58,16 +58,18 @@ def routed(shot: Shot) -> Shot:
 _DIRECT, _STICKY, _DRAWN = (identity_problem(name) for name in (MODEL, *ROUTES))
 
 REST = Subject(
-    _prepare, _started, (_kind("json", json_shot(_DIRECT)), _kind("binary", binary_shot(_DIRECT)))
+    _prepare,
+    _started,
+    (_cpu_us("json", json_shot(_DIRECT)), _cpu_us("binary", binary_shot(_DIRECT))),
 )
-GRPC = Subject(_prepare, _started, (_kind("grpc", grpc_shot(_DIRECT)),))
+GRPC = Subject(_prepare, _started, (_cpu_us("grpc", grpc_shot(_DIRECT)),))
 ROUTING = Subject(
     _prepare,
     routing,
     (
-        _kind("json, route, unit in a header", routed(json_shot(_STICKY))),
-        _kind("json, route, a draw each time", routed(json_shot(_DRAWN))),
-        _kind("grpc, route, unit in a header", routed(grpc_shot(_STICKY))),
-        _kind("grpc, route, a draw each time", routed(grpc_shot(_DRAWN))),
+        _cpu_us("json, route, unit in a header", routed(json_shot(_STICKY))),
+        _cpu_us("json, route, a draw each time", routed(json_shot(_DRAWN))),
+        _cpu_us("grpc, route, unit in a header", routed(grpc_shot(_STICKY))),
+        _cpu_us("grpc, route, a draw each time", routed(grpc_shot(_DRAWN))),
     ),
 )

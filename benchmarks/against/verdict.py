@@ -1,4 +1,4 @@
-"""What two samples of one kind say: the ratio of their medians, and whether that is good enough."""
+"""What two samples say: the ratio of their medians, and whether that is good enough."""
 
 import random
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from typing import NamedTuple
 RESAMPLES = 10_000
 
 
-class Metric(NamedTuple):
+class Criterion(NamedTuple):
     """What is measured. `limit`: the ratio here to there that is still as good as before."""
 
     unit: str
@@ -16,8 +16,8 @@ class Metric(NamedTuple):
     more_is_better: bool = False
 
 
-CPU_US = Metric("CPU-µs", 1.03)
-TOKENS_PER_S = Metric("tokens/s", 0.98, more_is_better=True)
+CPU_US = Criterion("CPU-µs", 1.03)
+TOKENS_PER_S = Criterion("tokens/s", 0.98, more_is_better=True)
 
 
 class Interval(NamedTuple):
@@ -28,21 +28,21 @@ class Interval(NamedTuple):
     upper: float
 
 
-class Row(NamedTuple):
-    """Medians of one kind of measurement: this tree's, the other's, and their ratio."""
+class RatioRow(NamedTuple):
+    """Medians of one measurement: this tree's, the other's, and their ratio."""
 
-    kind: str
-    metric: Metric
+    name: str
+    criterion: Criterion
     rounds: int
     here: float
     there: float
     interval: Interval
 
 
-def row(kind: str, metric: Metric, here: Sequence[float], there: Sequence[float]) -> Row:
-    """Of as many measurements of each."""
+def row(name: str, criterion: Criterion, here: Sequence[float], there: Sequence[float]) -> RatioRow:
+    """Of as many numbers of each."""
     interval = ratio_of_medians(here, there)
-    return Row(kind, metric, len(here), median(here), median(there), interval)
+    return RatioRow(name, criterion, len(here), median(here), median(there), interval)
 
 
 def ratio_of_medians(
@@ -58,19 +58,19 @@ def ratio_of_medians(
     return Interval(median(here) / median(there), lower, upper)
 
 
-def verdict(metric: Metric, interval: Interval) -> str:
+def verdict(criterion: Criterion, interval: Interval) -> str:
     """MISSED where the whole interval is worse than the limit, met where none of it is.
 
     Between the two it is "met?": no worse as far as can be told.
     """
-    if metric.more_is_better:
-        missed, met = interval.upper < metric.limit, interval.lower >= metric.limit
+    if criterion.more_is_better:
+        missed, met = interval.upper < criterion.limit, interval.lower >= criterion.limit
     else:
-        missed, met = interval.lower > metric.limit, interval.upper <= metric.limit
+        missed, met = interval.lower > criterion.limit, interval.upper <= criterion.limit
     return "MISSED" if missed else "met" if met else "met?"
 
 
-def table(revision: str, rows: Sequence[Row]) -> str:
+def table(revision: str, rows: Sequence[RatioRow]) -> str:
     """Markdown."""
     lines = [
         f"| what | unit | rounds | here | at {revision} | ratio | 95 % | asked for | |",
@@ -78,10 +78,11 @@ def table(revision: str, rows: Sequence[Row]) -> str:
     ]
     for one in rows:
         ratio, lower, upper = one.interval
-        sign = "≥" if one.metric.more_is_better else "≤"
+        sign = "≥" if one.criterion.more_is_better else "≤"
         lines.append(
-            f"| {one.kind} | {one.metric.unit} | {one.rounds} | {one.here:.1f} | {one.there:.1f} "
-            f"| {ratio:.3f} | {lower:.3f} to {upper:.3f} "
-            f"| {sign} {one.metric.limit:g} | {verdict(one.metric, one.interval)} |"
+            f"| {one.name} | {one.criterion.unit} | {one.rounds} "
+            f"| {one.here:.1f} | {one.there:.1f} | {ratio:.3f} "
+            f"| {lower:.3f} to {upper:.3f} | {sign} {one.criterion.limit:g} "
+            f"| {verdict(one.criterion, one.interval)} |"
         )
     return "\n".join(lines)

@@ -13,13 +13,13 @@ from benchmarks.against import language
 from benchmarks.against.command import main
 from benchmarks.against.requests import ROUTES, UNIT, routed, routing
 from benchmarks.against.revision import checked_out
-from benchmarks.against.turns import Kind, Plan, Subject, measured
+from benchmarks.against.turns import Measurement, Schedule, Subject, measured
 from benchmarks.against.verdict import (
     CPU_US,
     TOKENS_PER_S,
+    Criterion,
     Interval,
-    Metric,
-    Row,
+    RatioRow,
     ratio_of_medians,
     table,
     verdict,
@@ -54,7 +54,7 @@ def test_one_slow_round_does_not_move_the_ratio() -> None:
 
 
 @pytest.mark.parametrize(
-    ("metric", "lower", "upper", "said"),
+    ("criterion", "lower", "upper", "said"),
     [
         (CPU_US, 0.90, 1.03, "met"),
         (CPU_US, 1.03, 1.10, "met?"),
@@ -65,17 +65,17 @@ def test_one_slow_round_does_not_move_the_ratio() -> None:
     ],
 )
 def test_a_limit_is_missed_where_the_whole_interval_is_worse(
-    metric: Metric, lower: float, upper: float, said: str
+    criterion: Criterion, lower: float, upper: float, said: str
 ) -> None:
-    assert verdict(metric, Interval(1.0, lower, upper)) == said
+    assert verdict(criterion, Interval(1.0, lower, upper)) == said
 
 
 def test_the_table_has_a_line_and_a_verdict_for_each_kind() -> None:
     text = table(
         "abc",
         [
-            Row("json", CPU_US, 9, 46.24, 45.6, Interval(1.0123, 0.99, 1.1)),
-            Row("llm", TOKENS_PER_S, 9, 300.0, 400.0, Interval(0.75, 0.7, 0.8)),
+            RatioRow("json", CPU_US, 9, 46.24, 45.6, Interval(1.0123, 0.99, 1.1)),
+            RatioRow("llm", TOKENS_PER_S, 9, 300.0, 400.0, Interval(0.75, 0.7, 0.8)),
         ],
     )
     assert "| here | at abc |" in text
@@ -94,15 +94,17 @@ def test_every_start_has_both_trees_and_every_round_asks_both(tmp_path: Path) ->
         begun.append(tree)
         yield Peer(tree.name, Process(tree.name, 0, 0.0), "", "")
 
-    kinds = tuple(
-        Kind(name, CPU_US, lambda peer, duration_s: duration_s * (2 if peer.name == "here" else 1))
+    measurements = tuple(
+        Measurement(
+            name, CPU_US, lambda peer, duration_s: duration_s * (2 if peer.name == "here" else 1)
+        )
         for name in ("one", "two")
     )
-    subject = Subject(lambda cache: cache / "models", started, kinds)
+    subject = Subject(lambda cache: cache / "models", started, measurements)
     trees = (tmp_path / "here", tmp_path / "there")
-    one, two = measured(trees, tmp_path, [subject], Plan(rounds=5, starts=2, duration_s=3.0))
+    one, two = measured(trees, tmp_path, [subject], Schedule(rounds=5, starts=2, duration_s=3.0))
     assert begun == [*trees, *trees]
-    assert (one.kind, two.kind) == ("one", "two")
+    assert (one.name, two.name) == ("one", "two")
     assert (one.rounds, one.here, one.there, one.interval.ratio) == (6, 6.0, 3.0, 2.0)
 
 
@@ -165,6 +167,6 @@ def arm(shot: Shot, address: str) -> str:
 
 def test_tokens_are_counted_of_streams_from_a_served_model(tmp_path: Path) -> None:
     repository = language.prepare(tmp_path, "1m", "torch-bf16", threads=1)
-    kind = language.streams("torch-bf16", SIZES["1m"]["vocab_size"], 3)
+    measurement = language.streams("torch-bf16", SIZES["1m"]["vocab_size"], 3)
     with modelyard.started(repository, tmp_path) as peer:
-        assert kind.measure(peer, 0.0) > 0
+        assert measurement.measure(peer, 0.0) > 0
