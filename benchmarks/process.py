@@ -13,6 +13,7 @@ from pathlib import Path
 
 POLL_S = 0.02
 STOP_S = 30.0
+IDLE_SHARE, IDLE_S, IDLE_DEADLINE_S = 0.1, 0.5, 60.0
 
 
 class PeerFailed(Exception):
@@ -30,6 +31,21 @@ class Process:
     def cpu_ns(self) -> int:
         """CPU time of all its threads and its child processes so far."""
         return sum(_thread_ns(pid) for pid in family(self.pid))
+
+    def wait_idle(self) -> None:
+        """Wait until it takes less than a tenth of a core, twice in a row for half a second.
+
+        CPU time is not that of requests alone before: the start goes on, and what a child took
+        that ends is missing afterwards. Raises `PeerFailed`.
+        """
+        until, quiet, before = time.monotonic() + IDLE_DEADLINE_S, 0, self.cpu_ns()
+        while quiet < 2:
+            if time.monotonic() > until:
+                raise PeerFailed(f"{self.name} was not idle within {IDLE_DEADLINE_S:.0f} s")
+            time.sleep(IDLE_S)
+            now = self.cpu_ns()
+            quiet = quiet + 1 if abs(now - before) < IDLE_SHARE * IDLE_S * 1e9 else 0
+            before = now
 
     def rss_bytes(self) -> int:
         """Resident memory of the process itself, without its children."""

@@ -27,7 +27,7 @@ def prepare(cache: Path, size: str = SIZE, variant: str = VARIANT, threads: int 
 @contextmanager
 def _started(repository: Path, cache: Path, tree: Path) -> Iterator[Peer]:
     """Its first streams are not measured."""
-    with modelyard.started(repository, cache, tree=tree) as peer:
+    with modelyard.settled(repository, cache, tree) as peer:
         LLM.measurements[0].measure(peer, 0.0)
         yield peer
 

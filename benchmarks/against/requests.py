@@ -1,7 +1,7 @@
 """CPU-µs of a small request: over REST, over gRPC, and over both to the name of a route."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks import models
@@ -28,14 +28,10 @@ def _prepare(cache: Path) -> Path:
     return cache / "models" / "serving"
 
 
-def _started(repository: Path, cache: Path, tree: Path) -> AbstractContextManager[Peer]:
-    return modelyard.started(repository, cache, tree=tree)
-
-
 @contextmanager
 def routing(repository: Path, cache: Path, tree: Path | None) -> Iterator[Peer]:
     """A server with `ROUTES` to its model, made by the tree's own command. Raises PeerFailed."""
-    with modelyard.started(repository, cache, tree=tree) as peer:
+    with modelyard.settled(repository, cache, tree) as peer:
         for name, terms in ROUTES.items():
             modelyard.run_command(peer, ["route", "set", name, *terms], cache, tree)
             modelyard.wait_ready(peer, name)
@@ -59,10 +55,10 @@ _DIRECT, _STICKY, _DRAWN = (identity_problem(name) for name in (MODEL, *ROUTES))
 
 REST = Subject(
     _prepare,
-    _started,
+    modelyard.settled,
     (_cpu_us("json", json_shot(_DIRECT)), _cpu_us("binary", binary_shot(_DIRECT))),
 )
-GRPC = Subject(_prepare, _started, (_cpu_us("grpc", grpc_shot(_DIRECT)),))
+GRPC = Subject(_prepare, modelyard.settled, (_cpu_us("grpc", grpc_shot(_DIRECT)),))
 ROUTING = Subject(
     _prepare,
     routing,

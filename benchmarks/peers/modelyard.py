@@ -61,6 +61,15 @@ def started(
         shutil.rmtree(state, ignore_errors=True)
 
 
+@contextmanager
+def settled(repository: Path, cache: Path, tree: Path | None) -> Iterator[Peer]:
+    """The same once its start is over: the control process and the checkers of models work on for
+    seconds after it is ready. Raises PeerFailed."""
+    with started(repository, cache, tree=tree) as peer:
+        peer.process.wait_idle()
+        yield peer
+
+
 def run_command(peer: Peer, words: Sequence[str], cache: Path, tree: Path | None = None) -> None:
     """Run `modelyard WORDS` on a server started here until it succeeds.
 
