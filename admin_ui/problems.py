@@ -64,10 +64,10 @@ class Seen:
 
 def problems(seen: Seen, now: datetime) -> list[Problem]:
     """A database that takes no changes, dead servers (not while no heartbeat can be written),
-    versions whose workers die again and again or are being restarted, that cannot be loaded or
-    fail again and again, or serve what was loaded before because their reload failed, aliases and
-    routes that are not in force, kill switches that are thrown, rollouts that were taken back, and
-    pushes that came to a bad end, both lately and followed by no better one."""
+    versions whose workers crash repeatedly or are being restarted, that cannot be loaded or
+    fail repeatedly, or serve what was loaded before because their reload failed, aliases and
+    routes that are not in force, kill switches that are on, rollouts that were rolled back, and
+    pushes that failed, both lately and followed by no better one."""
     alive = {one["id"] for one in seen.servers if one["alive"] or seen.trouble}
     pushers = {one["id"]: one["pusher"] for one in seen.pushes}
     brought = {one["name"]: pushers.get(one["push"], "") for one in seen.models}
@@ -96,8 +96,8 @@ def _servers(servers: Iterable[Row], alive: Collection[str]) -> list[Problem]:
     return [
         Problem(
             "server",
-            f"server {one['id'][:SHORT]} is silent",
-            "it stopped telling how it is; what it served is not known",
+            f"server {one['id'][:SHORT]} sends no heartbeats",
+            "no heartbeat since then; what it serves is unknown",
             one["seen_at"],
             "/servers",
         )
@@ -120,9 +120,9 @@ def _dying(rows: Iterable[Row], brought: Mapping[str, str]) -> list[Problem]:
     return [
         Problem(
             "load",
-            f"{one['model']} version {one['version']}: its worker dies again and again on server "
+            f"{one['model']} version {one['version']}: its worker crashes repeatedly on server "
             f"{one['server'][:SHORT]}",
-            f"{count(one['deaths'], 'death')}, {one['ready']} of "
+            f"{count(one['deaths'], 'crash', 'crashes')}, {one['ready']} of "
             f"{count(one['instances'], 'instance')} ready now; the last, at "
             f"{moment(one['last'])}, {one['ending']}",
             one["since"],
@@ -235,7 +235,7 @@ def _again(
     return [
         Problem(
             "load",
-            f"{model} version {version} fails again and again on server {server[:SHORT]}",
+            f"{model} version {version} fails repeatedly on server {server[:SHORT]}",
             f"{len(found)} times in {WITHIN.seconds // 60} minutes, the last time: "
             f"{found[0]['data']['reason']}",
             found[-1]["at"],
@@ -285,7 +285,7 @@ def _routes(routes: Iterable[Row]) -> list[Problem]:
     return [
         Problem(
             "route",
-            f"the kill switch of route {one['name']} is thrown",
+            f"the kill switch of route {one['name']} is on",
             f"every request goes to {one['only']}, whatever the weights and rules say",
             one["updated_at"],
             link("/routes/{route}", route=one["name"]),
@@ -302,7 +302,7 @@ def _rollouts(rollouts: Iterable[Row], now: datetime) -> list[Problem]:
         at = one["finished_at"] or one["updated_at"]
         lately = now - datetime.fromisoformat(at) <= LATELY
         if one["phase"] in TAKEN_BACK and one["name"] not in settled and lately:
-            title = f"rollout of {one['name']} to version {one['candidate']} was taken back"
+            title = f"rollout of {one['name']} to version {one['candidate']} was rolled back"
             to = link("/rollouts/{rollout}", rollout=one["id"])
             told.append(Problem("rollout", title, one["reason"], at, to, one["by"]))
         settled.add(one["name"])

@@ -98,7 +98,7 @@ class Route:
     """A public name and where its requests go. The first arm is the stable one.
 
     `unit`: what stays with its arm, "" for nothing; see `control.route_spec.check_unit`. `only`:
-    the arm that gets everything while the kill switch is thrown, "" while it is not. `rollout`: id
+    the arm that gets everything while the kill switch is on, "" while it is not. `rollout`: id
     of the rollout that owns the weights.
     """
 

@@ -78,7 +78,7 @@ def kill(tx: Transaction, name: str, arm: str = "", expected: int | None = None)
                 f"can only end it: leave out the arm, or let the rollout go all the way "
                 f"(modelyard rollout promote-full {name})"
             )
-        why = f"{tx.actor.principal} threw the kill switch"
+        why = f"{tx.actor.principal} turned on the kill switch"
         rollouts.call_off(tx, RolloutRoutes(), rollout, why)
     return routes.kill(tx, name, arm)
 

@@ -31,7 +31,7 @@ def check_alias_unrouted(session: Session, model: str, alias: str) -> None:
     ]
     if routes:
         raise Conflict(
-            f"the alias '{model}@{alias}' is led to by {_quoted(routes)}; change it first"
+            f"the alias '{model}@{alias}' is the target of {_quoted(routes)}; change it first"
         )
 
 

@@ -23,7 +23,7 @@ class RolloutRoutes:
     """The routes, as rollouts change them: `control.rollouts.service.RouteWriter`."""
 
     def set_weights(self, tx: Transaction, name: str, weights: Weights) -> None:
-        """Make the route or change it; one that there was keeps its unit, and its rules for arms
+        """Create the route or change it; one that there was keeps its unit, and its rules for arms
         that are still there. An experiment that compares an arm which goes is stopped. Raises
         Conflict for a route with other arms, or while the kill switch would then lead elsewhere,
         or send nothing to a candidate that is new."""

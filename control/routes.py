@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class RouteView:
-    """One route. `only`: the arm that gets everything while the kill switch is thrown; `rollout`:
+    """One route. `only`: the arm that gets everything while the kill switch is on; `rollout`:
     the rollout that owns the weights; `revision` is for compare-and-set; `pending`: the servers on
     which it is not in force as it stands here."""
 

@@ -70,9 +70,9 @@ async def load(visit: Visit) -> Shown:
 def rail(rollout: Row) -> list[dict[str, Any]]:
     """The plan's stations in order: `state` is "past", "here" or "ahead". Pure."""
     plan = rollout["plan"]
-    stations = [("prewarm", "Load it", "no traffic")]
+    stations = [("prewarm", "Prewarm", "no traffic")]
     if plan["mirror"]:
-        stations.append(("mirror", "Mirror", f"copies of {plan['mirror']:g} %"))
+        stations.append(("mirror", "Mirror", f"mirror {plan['mirror']:g} %"))
     for number, step in enumerate(plan["steps"], 1):
         last = number == len(plan["steps"])
         key = "promoting" if last else f"step {number}"
@@ -115,7 +115,7 @@ def offers(rollout: Row) -> list[tuple[str, str]]:
     """What may be wanted of it now beside aborting, with the buttons' words. Pure."""
     phase = rollout["phase"]
     if phase == Phase.DEGRADED:
-        return [("retry", "Begin again")]
+        return [("retry", "Retry")]
     if phase in ENDS or phase == Phase.ABORTING:
         return []
     forward = [("promote", "Promote to the next step"), ("promote-full", "Promote to 100 %")]

@@ -29,10 +29,10 @@ def obey(rollout: RolloutState, command: Command, arms: Arms, by: str, now: floa
     if command is Command.RETRY:
         return _retry(rollout, by, now)
     if rollout.ended or rollout.phase is Phase.ABORTING:
-        others = "only retry is possible" if rollout.phase is Phase.DEGRADED else "it is over"
+        others = "only retry is possible" if rollout.phase is Phase.DEGRADED else "it has ended"
         raise Conflict(f"the rollout is {rollout.phase}: {others}")
     if command is Command.ABORT:
-        return moves.abort(rollout, f"{by} wanted it", now)
+        return moves.abort(rollout, f"requested by {by}", now)
     if command is Command.PAUSE:
         return _pause(rollout, by, now)
     if command is Command.RESUME:
@@ -42,7 +42,9 @@ def obey(rollout: RolloutState, command: Command, arms: Arms, by: str, now: floa
 
 def _retry(state: RolloutState, by: str, now: float) -> Decision:
     if state.phase is not Phase.DEGRADED:
-        raise Conflict(f"the rollout is {state.phase}; only one that was taken back is retried")
+        raise Conflict(
+            f"the rollout is {state.phase}; only one that was rolled back can be retried"
+        )
     return _said(moves.retry(state, now), by)
 
 
@@ -50,8 +52,8 @@ def _pause(state: RolloutState, by: str, now: float) -> Decision:
     if state.pause is PauseReason.MANUAL:
         raise Conflict("the rollout is paused already; resume, promote or abort it")
     if state.phase is Phase.PENDING:
-        raise Conflict("the rollout is about to begin; pause it in a moment, or abort it")
-    return moves.pause(state, PauseReason.MANUAL, f"{by} wanted it", now)
+        raise Conflict("the rollout is about to start; pause it in a moment, or abort it")
+    return moves.pause(state, PauseReason.MANUAL, f"requested by {by}", now)
 
 
 def _resume(state: RolloutState, by: str, now: float) -> Decision:
@@ -59,7 +61,7 @@ def _resume(state: RolloutState, by: str, now: float) -> Decision:
         raise Conflict(f"the rollout is not paused but in phase {state.phase}")
     if state.done:
         raise Conflict("the rollout has done what its plan says for now; promote or abort it")
-    return moves.resume(_overruled(state), f"{by} resumed it", now)
+    return moves.resume(_overruled(state), f"resumed by {by}", now)
 
 
 def _promote(state: RolloutState, command: Command, arms: Arms, by: str, now: float) -> Decision:

@@ -17,7 +17,7 @@ KEEP_DAYS = 30
 MIB = 2**20
 
 STALE_S = 15.0
-"""A live server that has told nothing for longer is missing from the counts."""
+"""A live server that has sent no counts for longer is missing from the counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def forget(tx: Transaction, keep_days: int = KEEP_DAYS) -> int:
 
 
 def _lots(row: RolloutWindow, rollout: Rollout) -> Iterator[Lot]:
-    """Of this try, not of one that was taken back."""
+    """Of this try, not of one that was rolled back."""
     lots = (Lot(*lot) for lot in row.arms.get("lots", ()))
     return (lot for lot in lots if lot.salt == rollout.salt)
 
@@ -106,4 +106,4 @@ def _problem(latest: Sequence[RolloutWindow], alive: Collection[str], now: datet
     silent = sorted(set(alive) - {row.server_id for row in latest if row.at >= oldest})
     if not alive:
         return "no server is alive"
-    return f"{', '.join(silent)} told nothing for {STALE_S:g} s" if silent else ""
+    return f"{', '.join(silent)} sent no counts for {STALE_S:g} s" if silent else ""

@@ -175,7 +175,7 @@ def _errors(rails: Guardrails, strata: Sequence[Stratum], here: Stratum) -> Verd
     worse = f"worse by at least {100 * max(lower, likely):.2f} points"
     words = (
         f"{found.candidate:.2%} of its requests failed, {found.control:.2%} of the stable "
-        f"version's: {worse if max(lower, likely) > 0 else 'not surely worse'} "
+        f"version's: {worse if max(lower, likely) > 0 else 'not significantly worse'} "
         f"(limit {100 * margin:.2f}, half of it to pause)"
     )
     numbers = {**_rates(found), "lower": lower, "upper": surely.upper, "limit": margin}
@@ -252,4 +252,4 @@ def _harm(harm: Harm) -> Verdict:
     if harm.lower > 0:
         words = f"{harm.metric} is worse by at least {harm.lower:.3g}"
         return Verdict(harm.metric, Outcome.FAIL, words, numbers)
-    return Verdict(harm.metric, Outcome.OK, f"{harm.metric} is not surely worse", numbers)
+    return Verdict(harm.metric, Outcome.OK, f"{harm.metric} is not significantly worse", numbers)

@@ -37,7 +37,7 @@ def prewarm(state: RolloutState, candidate: Candidate, now: float) -> Decision:
             crashes=candidate.crashes,
         ),
         Transition.PREWARM,
-        "it is being loaded",
+        "prewarming the candidate",
     )
 
 
@@ -64,7 +64,7 @@ def _mirror(state: RolloutState, arms: Arms, now: float) -> Decision:
     mirror = state.plan.mirror
     assert mirror is not None
     begun = _begun(state, Phase.MIRROR, arms, now, mirror.hold_s, mirror.min_sample)
-    words = f"it answers copies of {_share(mirror.weight)} of the requests"
+    words = f"mirroring {_share(mirror.weight)} of the requests"
     return _moved(replace(begun, mirror=mirror.weight), Transition.MIRROR, words)
 
 
@@ -81,13 +81,15 @@ def promoting(state: RolloutState, arms: Arms, now: float, *, watched: bool) -> 
     last = state.plan.last
     hold_s, sample = (last.hold_s, last.min_sample) if watched else (0.0, 0)
     begun = _begun(state, Phase.PROMOTING, arms, now, hold_s, sample)
-    words = "it has all traffic" + ("" if watched else f" at once: {_why_straight(state)}")
+    words = "all traffic to the candidate" + (
+        "" if watched else f" at once: {_why_straight(state)}"
+    )
     return _moved(replace(begun, weight=BUCKETS), Transition.PROMOTE, words)
 
 
 def healthy(state: RolloutState, now: float) -> Decision:
     ended = replace(_running(state), phase=Phase.HEALTHY, since=now)
-    return _moved(ended, Transition.HEALTHY, "it is the stable version now")
+    return _moved(ended, Transition.HEALTHY, "the candidate is the stable version now")
 
 
 def pause(
@@ -127,7 +129,7 @@ def abort(state: RolloutState, words: str, now: float) -> Decision:
         since=now,
         deadline=now + SETTLE_S,
     )
-    return _moved(aborting, Transition.ABORT, f"taken back: {words}")
+    return _moved(aborting, Transition.ABORT, f"rolled back: {words}")
 
 
 def degrade(state: RolloutState, now: float) -> Decision:
@@ -139,13 +141,13 @@ def degrade(state: RolloutState, now: float) -> Decision:
 def supersede(state: RolloutState, by: str, now: float) -> Decision:
     """A newer candidate takes its place; the stable version is still the same."""
     ended = replace(_running(state), phase=Phase.SUPERSEDED, weight=0, mirror=0, since=now)
-    return _moved(ended, Transition.SUPERSEDE, f"{by} took its place")
+    return _moved(ended, Transition.SUPERSEDE, f"superseded by {by}")
 
 
 def retry(state: RolloutState, now: float) -> Decision:
     """Again from the beginning."""
     fresh = RolloutState(state.plan, state.shortcut, since=now)
-    return _moved(fresh, Transition.RETRY, "begins again")
+    return _moved(fresh, Transition.RETRY, "retried")
 
 
 def _begun(
@@ -182,5 +184,5 @@ def _share(weight: int) -> str:
 
 def _why_straight(state: RolloutState) -> str:
     return state.shortcut or (
-        "its plan says immediate" if state.plan.mode is Mode.IMMEDIATE else "somebody wanted it"
+        "the plan's mode is immediate" if state.plan.mode is Mode.IMMEDIATE else "promoted in full"
     )

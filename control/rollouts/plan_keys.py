@@ -222,9 +222,9 @@ KEYS: dict[str, Key] = {
     "error_margin": Key(
         _within(_decimal, 0, 100, 0.01),
         "percentage points from 0 to 100",
-        "by how much more the candidate may fail before it is taken back",
+        "by how much more the candidate may fail before it is rolled back",
     ),
-    "latency_ratio": Key(_RATIO, _RATIOS, "p95 or p99 over the stable version's: taken back"),
+    "latency_ratio": Key(_RATIO, _RATIOS, "p95 or p99 over the stable version's: rolled back"),
     "latency_pause_ratio": Key(_RATIO, _RATIOS, "the same for pausing, of the interval's bound"),
     "latency_windows": Key(
         _within(_whole, 1, 100), "a whole number from 1 to 100", "slow windows in a row"
@@ -233,9 +233,9 @@ KEYS: dict[str, Key] = {
     "breaker_share": Key(
         _within(_decimal, 1, 100, 0.01),
         "a percentage from 1 to 100",
-        "of which so many failed: taken back at once",
+        "of which so many failed: rolled back at once",
     ),
-    "memory_ratio": Key(_RATIO, _RATIOS, "resident over declared memory: taken back"),
+    "memory_ratio": Key(_RATIO, _RATIOS, "resident over declared memory: rolled back"),
     "memory_mib": Key(
         _within(_whole, 0, 2**24),
         f"a whole number of MiB from 1 to {2**24}, 0 for nothing declared",

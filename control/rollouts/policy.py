@@ -39,7 +39,7 @@ def decide(rollout: RolloutState, seen: Seen, now: float) -> Decision:
 
 def _aborting(state: RolloutState, seen: Seen, now: float) -> Decision:
     if seen.candidate.in_flight > 0 and now < state.deadline:
-        words = f"{seen.candidate.in_flight} requests that it had accepted are being answered"
+        words = f"draining {seen.candidate.in_flight} requests in flight"
         return Decision(state, None, words)
     return moves.degrade(state, now)
 

@@ -87,7 +87,7 @@ def start(tx: Transaction, routes: RouteWriter, wish: Wish, plan: RolloutPlan) -
         _apply(tx, routes, old, moves.supersede(_state(old), by, tx.now.timestamp()))
     shortcut = _shortcut(tx.session, wish, stable, plan)
     row = _new_row(tx, wish, plan, stable)
-    words = f"version {wish.candidate} is to take over" + (f": {shortcut}" if shortcut else "")
+    words = f"version {wish.candidate} is the candidate" + (f": {shortcut}" if shortcut else "")
     state = RolloutState(plan, shortcut, reason=words, since=tx.now.timestamp())
     _apply(tx, routes, row, Decision(state, Transition.START, words))
     return view_of(row)

@@ -1,7 +1,7 @@
 """Tells the story of four versions in about two minutes: `python -m examples.ab_rollout.tell`.
 
 Version 2 takes over step by step, version 3 fails one request in ten and version 4 takes
-twice as long; both are taken back. Needs a running `modelyard serve`, started by the same user.
+twice as long; both are rolled back. Needs a running `modelyard serve`, started by the same user.
 """
 
 import argparse

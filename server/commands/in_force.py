@@ -23,7 +23,7 @@ def unready(api: Api, targets: Iterable[Target], kind: str) -> str:
     if not found:
         return ""
     return (
-        f"; what answered before goes on until that is ready: {'; '.join(found)}; "
+        f"; what answered before keeps answering until that is ready: {'; '.join(found)}; "
         f"`modelyard {kind} list` says what is pending"
     )
 

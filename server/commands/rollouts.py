@@ -52,7 +52,7 @@ def start(given: argparse.Namespace, api: Api) -> Shown:
     body = {"name": given.NAME, "candidate": given.VERSION, "plan": dict(given.plan or ())}
     view = api.call("POST", "/rollouts", body)
     gaps = "".join(f"\nnote: {gap}" for gap in view["gaps"])
-    return Said(f"rollout {view['id']} of {_whom(view)} begun{gaps}", view)
+    return Said(f"rollout {view['id']} of {_whom(view)} started{gaps}", view)
 
 
 def follow(given: argparse.Namespace, api: Api) -> Shown:
@@ -129,12 +129,12 @@ def _events(api: Api, rollout: str) -> Iterator[Json]:
 _ROLLOUT = argument("ROLLOUT", "Its id, or the name it is of for the newest one.")
 
 _WORDS = (
-    ("promote", "go on to the next step without waiting for the end of this one", "goes on"),
-    ("promote-full", "give the candidate all traffic now", "has all traffic"),
-    ("pause", "stay at the present weight until told otherwise", "paused"),
-    ("resume", "go on, whatever it was paused for", "goes on"),
-    ("abort", "take the candidate's traffic back at once", "taken back"),
-    ("retry", "begin again what was taken back", "begins again"),
+    ("promote", "promote to the next step without waiting for the end of this one", "promoted"),
+    ("promote-full", "promote: send all traffic to the candidate now", "has all traffic"),
+    ("pause", "hold the current weight until resumed", "paused"),
+    ("resume", "resume, whatever the pause reason", "resumed"),
+    ("abort", "roll back: send all traffic to the stable version at once", "rolled back"),
+    ("retry", "retry a rollout that was rolled back", "retried"),
 )
 
 COMMANDS = (
@@ -148,14 +148,19 @@ COMMANDS = (
             limited(),
         ),
     ),
-    Command("rollout show", "show a rollout: where it is, why, and how it does", show, (_ROLLOUT,)),
+    Command(
+        "rollout show",
+        "show a rollout: its phase, its reason and the analysis so far",
+        show,
+        (_ROLLOUT,),
+    ),
     Command(
         "rollout start",
         "roll a version out by hand",
         start,
         (
             argument("NAME", "The public name, which needs a route."),
-            argument("VERSION", "The version that is to take over.", type=int),
+            argument("VERSION", "The candidate version.", type=int),
             argument(
                 "--plan",
                 "A key of docs/rollouts.md as KEY=VALUE, e.g. --plan steps=1,10,50; repeat it.",
@@ -170,7 +175,7 @@ COMMANDS = (
     ),
     Command(
         "rollout follow",
-        "say what happens to a rollout until it ends; 0 if the candidate has taken over",
+        "follow a rollout's events until it ends; exit status 0 if the candidate was promoted",
         follow,
         (_ROLLOUT,),
     ),

@@ -163,7 +163,7 @@ def _arm_text(one: Json) -> str:
 _NAME = argument("NAME", "The public name.")
 _FORCE = argument(
     "--force",
-    "Also while a rollout or an experiment needs the route as it is; these are ended.",
+    "Also while a rollout or an experiment uses the route; these are ended.",
     action="store_true",
 )
 
@@ -172,7 +172,7 @@ COMMANDS = (
     Command("route show", "show a route, its arms and rules", show_route, (_NAME,)),
     Command(
         "route set",
-        "make a route or change it; what is not given stays as it is",
+        "create a route or change it; what is not given stays as it is",
         set_route,
         (
             _NAME,
@@ -203,21 +203,24 @@ COMMANDS = (
             ),
             argument(
                 "--mirror",
-                "Copies for an arm as ARM=PERCENT of the requests.",
+                "Mirror as ARM=PERCENT of the requests.",
                 action="append",
                 type=mirror,
             ),
-            argument("--no-rules", "Take away rules and mirrors.", action="store_true"),
+            argument("--no-rules", "Remove rules and mirrors.", action="store_true"),
             _FORCE,
         ),
     ),
     Command(
         "route kill",
-        "send all of a route's requests to one arm, at once; a rollout under way is aborted",
+        "turn the kill switch on: send all of a route's requests to one arm at once; ends a "
+        "rollout under way",
         kill,
         (_NAME, argument("ARM", "The arm; the stable one if not given.", nargs="?")),
     ),
-    Command("route unkill", "let weights and rules count again", unkill, (_NAME,)),
+    Command(
+        "route unkill", "turn the kill switch off: weights and rules apply again", unkill, (_NAME,)
+    ),
     Command("route delete", "delete a route", delete, (_NAME, _FORCE)),
     Command(
         "route explain",

@@ -210,7 +210,7 @@ def _unswitched(route: Route, targets: _Targets) -> Pending:
     when = "not in force yet" if is_coming else "not in force"
     return Pending(
         f"route {route.name}",
-        f"the kill switch is {when}, what answered before goes on answering: its arm "
+        f"the kill switch is {when}, what answered before keeps answering: its arm "
         f"'{arm.name}' cannot answer: '{model}' version {version} {state.text}",
         failed=not is_coming,
     )

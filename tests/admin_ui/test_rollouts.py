@@ -62,7 +62,7 @@ def test_a_viewer_watches_and_is_offered_nothing_that_changes(rolled: Api) -> No
     assert "<h1>Rollout of digits: version 2</h1>" in page.text
     assert 'aria-current="step"' in page.text
     assert 'action="/rollouts' not in page.text
-    for words in ("Guardrails", "What happened", "rollout of digits: version 2 is to take over"):
+    for words in ("Guardrails", "Events", "rollout of digits: version 2 is the candidate"):
         assert words in page.text
     twin = vera.get(f"{path(rolled)}.json").json
     del twin["standing"]
@@ -134,8 +134,8 @@ def test_it_is_aborted_only_when_the_name_was_typed(rolled: Api) -> None:
     assert [(row["actor"], row["via"]) for row in rows] == [("user:otto", "console")]
     walked(rolled, "degraded")
     over = otto.get(path(rolled)).text
-    assert "taken back" in over
-    assert "Begin again" in over
+    assert "rolled back" in over
+    assert "Retry" in over
     assert path(rolled, "/pause") not in over
 
 

@@ -126,7 +126,7 @@ def test_what_is_wrong_with_a_change_stands_beside_it(shop: Api) -> None:
     assert weights(shop) == {"stable": 90, "next": 10}
 
 
-def test_the_kill_switch_is_thrown_and_released(shop: Api) -> None:
+def test_the_kill_switch_is_turned_on_and_released(shop: Api) -> None:
     otto = person(shop, "operator")
     assert otto.post(f"{PATH}/kill", {"revision": "1", "arm": "next"}).status == 303
     assert "every request goes to next" in otto.get(PATH).text

@@ -156,7 +156,7 @@ def test_a_dead_server_is_told_first_and_what_it_said_last_is_not() -> None:
     dead = [{"id": "s2", "alive": False, "seen_at": AT}]
     told = problems(Seen([load("FAILED", 1, "s2"), load("FAILED")], [*ALIVE, *dead], []), NOW)
     assert [one.title for one in told] == [
-        "server s2 is silent",
+        "server s2 sends no heartbeats",
         "digits version 1 failed on server s1",
     ]
 
@@ -181,7 +181,7 @@ def test_a_version_that_is_up_but_fails_again_and_again_is_told_once() -> None:
     pushes = [{**push("served"), "id": "p"}]
     events = [failure(1), failure(2), failure(9), failure(30)]
     (told,) = problems(Seen([load("READY")], ALIVE, models, pushes, events), NOW)
-    assert told.title == "digits version 1 fails again and again on server s1"
+    assert told.title == "digits version 1 fails repeatedly on server s1"
     assert told.why == "3 times in 10 minutes, the last time: its worker died"
     assert (told.since, told.who, told.to) == (failure(9)["at"], "ada", "/models/digits")
     assert not problems(Seen([load("READY")], ALIVE, [], [], events[:2]), NOW)
@@ -200,9 +200,10 @@ def test_a_worker_that_dies_again_and_again_is_told_once_up_or_not(state: str) -
     events = [failure(1), failure(2), failure(9)]
     seen = Seen([load(state)], ALIVE, models, pushes, events, deaths=[death(12)])
     (told,) = problems(seen, NOW)
-    assert told.title == "digits version 1: its worker dies again and again on server s1"
+    assert told.title == "digits version 1: its worker crashes repeatedly on server s1"
     assert told.why == (
-        "12 deaths, 1 of 2 instances ready now; the last, at 2026-11-22 02:59:00 UTC, exited with 3"
+        "12 crashes, 1 of 2 instances ready now; the last, at 2026-11-22 02:59:00 UTC, exited "
+        "with 3"
     )
     assert (told.since, told.who, told.to) == (death(12)["since"], "ada", "/models/digits")
 
@@ -213,13 +214,13 @@ def test_few_deaths_and_those_of_long_ago_are_no_problem() -> None:
         assert not problems(Seen([load("READY")], ALIVE, [], deaths=[back]), NOW)
 
 
-def test_a_thrown_kill_switch_is_told_with_who_threw_it() -> None:
+def test_a_kill_switch_that_is_on_is_told_with_who_turned_it_on() -> None:
     calm = {
         "name": "shop", "only": "", "updated_at": AT, "updated_by": "user:ada", "pending": [],
     }  # fmt: skip
     routes = [calm, {**calm, "name": "digits", "only": "stable"}]
     (told,) = problems(Seen([], ALIVE, [], routes=routes), NOW)
-    assert (told.title, told.to) == ("the kill switch of route digits is thrown", "/routes/digits")
+    assert (told.title, told.to) == ("the kill switch of route digits is on", "/routes/digits")
     assert told.who == "user:ada"
 
 
@@ -228,9 +229,9 @@ def rollout(phase: str, name: str = "digits", at: str = AT) -> dict[str, object]
     return {**facts, "phase": phase, "finished_at": at, "updated_at": at}
 
 
-def test_a_rollout_that_was_taken_back_is_told_until_a_newer_one_begins() -> None:
+def test_a_rollout_that_was_rolled_back_is_told_until_a_newer_one_begins() -> None:
     (told,) = problems(Seen([], ALIVE, [], rollouts=[rollout("degraded")]), NOW)
-    assert told.title == "rollout of digits to version 3 was taken back"
+    assert told.title == "rollout of digits to version 3 was rolled back"
     assert told.why == "too slow"
     assert not problems(Seen([], ALIVE, [], rollouts=[rollout("step"), rollout("degraded")]), NOW)
     old = rollout("degraded", at=text_of(NOW - timedelta(days=2)))

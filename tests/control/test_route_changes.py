@@ -81,7 +81,7 @@ def test_the_kill_switch_takes_a_rollout_back_in_one_transaction(database: Datab
     view = change(database, route_changes.kill, "digits")
     assert phase(database, rollout) == (
         Phase.DEGRADED,
-        "taken back: user:ada threw the kill switch",
+        "rolled back: user:ada turned on the kill switch",
     )
     assert (view.only, view.spec.arms, view.rollout) == ("stable", (WHOLE,), "")
     kinds = [kind for kind, _ in told(database)[before:]]
@@ -126,7 +126,7 @@ def test_what_needs_a_route_is_named_and_ended_by_force_alone(
     with pytest.raises(Conflict, match=rf"the rollout {rollout} moves.*rollout abort digits"):
         change(database, spoil)
     change(database, spoil, force=True)
-    assert phase(database, rollout) == (Phase.DEGRADED, "taken back: user:ada changed the route")
+    assert phase(database, rollout) == (Phase.DEGRADED, "rolled back: user:ada changed the route")
     if standing(database) is None:
         route(database, *SPLIT)
     else:
@@ -168,7 +168,7 @@ def test_a_forced_change_is_still_held_against_its_revision(database: Database) 
     assert standing(database) is None
 
 
-def test_no_rollout_begins_under_a_thrown_kill_switch(database: Database) -> None:
+def test_no_rollout_begins_under_a_kill_switch_that_is_on(database: Database) -> None:
     route(database, WHOLE)
     change(database, route_changes.kill, "digits")
     with pytest.raises(Conflict, match="modelyard route unkill digits"):

@@ -102,7 +102,7 @@ def test_an_arm_never_leads_to_a_route(database: Database) -> None:
         _set(database, loop)
 
 
-def test_the_kill_switch_is_thrown_and_released_and_the_weights_stay(database: Database) -> None:
+def test_the_kill_switch_is_turned_on_and_released_and_the_weights_stay(database: Database) -> None:
     _set(database, SPEC)
     killed = _change(database, routes.kill)
     assert (killed.only, killed.spec.arms) == ("stable", (STABLE, CANDIDATE))
@@ -131,7 +131,7 @@ def test_what_a_route_leads_to_is_not_taken_away(database: Database) -> None:
         aliases.set_alias(tx, "digits", "best", 2)
     _set(database, replace(SPEC, arms=(STABLE, replace(CANDIDATE, version=0, alias="best"))))
     with (
-        pytest.raises(Conflict, match="'digits@best' is led to by the route 'numbers'"),
+        pytest.raises(Conflict, match="'digits@best' is the target of the route 'numbers'"),
         database.change(ADA) as tx,
     ):
         aliases.delete_alias(tx, "digits", "best")
@@ -256,7 +256,7 @@ def test_a_rollout_does_not_take_over_a_route_with_other_arms(database: Database
         _weigh(database)
 
 
-def test_a_rollout_does_not_end_under_a_thrown_kill_switch(database: Database) -> None:
+def test_a_rollout_does_not_end_under_a_kill_switch_that_is_on(database: Database) -> None:
     _rolling(database)
     _weigh(database, weight=10_000)
     with database.change(ADA) as tx:

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.slow
-def test_the_story_is_told_with_one_version_taken_over_and_two_taken_back(tmp_path: Path) -> None:
+def test_the_story_is_told_with_one_version_taken_over_and_two_rolled_back(tmp_path: Path) -> None:
     with yard(tmp_path) as y:
         command = [sys.executable, "-m", "examples.ab_rollout.tell"]
         command += ["--grpc", y.server.grpc, "--state-dir", str(y.state)]
@@ -32,7 +32,7 @@ def test_the_story_is_told_with_one_version_taken_over_and_two_taken_back(tmp_pa
     assert "failed" not in second
     assert "is degraded" in done.stderr
     for taken_back, why in ((third, "of its requests failed"), (fourth, "p9")):
-        assert "taken back" in taken_back
+        assert "rolled back" in taken_back
         assert why in taken_back
     assert "(out of stock)" in third
     assert "failed" not in fourth

@@ -27,12 +27,12 @@ _READ = Access(Action.READ)
 _OPERATE = Access(Action.OPERATE)
 _ONE = "/rollouts/{rollout}"
 _WORDS = {
-    Command.PROMOTE: "Go on to the next step without waiting for the end of this one",
-    Command.PROMOTE_FULL: "Give the candidate all traffic now",
-    Command.PAUSE: "Stay at the present weight until told otherwise",
-    Command.RESUME: "Go on, whatever it was paused for",
-    Command.ABORT: "Take the candidate's traffic back at once",
-    Command.RETRY: "Begin again what was taken back",
+    Command.PROMOTE: "Promote to the next step without waiting for the end of this one",
+    Command.PROMOTE_FULL: "Promote: send all traffic to the candidate now",
+    Command.PAUSE: "Hold the current weight until resumed",
+    Command.RESUME: "Resume, whatever the pause reason",
+    Command.ABORT: "Roll back: send all traffic to the stable version at once",
+    Command.RETRY: "Retry a rollout that was rolled back",
 }
 
 
@@ -41,7 +41,7 @@ class NewRollout:
     """`plan` has the keys of docs/rollouts.md; what it does not say is the default."""
 
     name: Annotated[str, part("The model's name.", examples=["digits"])]
-    candidate: Annotated[int, part("The version that is to take over.", minimum=1, examples=[2])]
+    candidate: Annotated[int, part("The candidate version.", minimum=1, examples=[2])]
     plan: Annotated[
         dict[str, Any] | None,
         part("Steps, holds and guardrails.", examples=[{"steps": "1, 10, 100", "hold": "10m"}]),
@@ -75,7 +75,7 @@ def start(call: Call) -> Answer:
         route = find_route(tx.session, given.name)
         if route is None:
             raise Conflict(
-                f"'{given.name}' has no route; make one that keeps the present version in place "
+                f"'{given.name}' has no route; make one that keeps the current version in place "
                 f"(modelyard route set {given.name} --arm stable={given.name}:VERSION=100), then "
                 "roll out"
             )
@@ -153,7 +153,7 @@ OPERATIONS = (
         path=_ONE,
         access=_READ,
         tag="Rollouts",
-        summary="A rollout: where it is and why",
+        summary="A rollout: its phase and the reason",
         run=show,
         gives=RolloutView,
     ),
@@ -162,7 +162,7 @@ OPERATIONS = (
         path=f"{_ONE}/standing",
         access=_READ,
         tag="Rollouts",
-        summary="How a rollout does at this moment: verdicts and what the arms have answered",
+        summary="The analysis of a rollout at this moment: verdicts, and requests by arm",
         run=standing,
         gives=Standing,
     ),

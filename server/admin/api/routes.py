@@ -47,7 +47,7 @@ class RouteTerms:
         ),
     ] = ""
     salt: Annotated[
-        str, part("Decides which units an arm gets; made, or kept, where none is given.")
+        str, part("Decides which units an arm gets; created, or kept, where none is given.")
     ] = ""
     matches: Annotated[
         list[dict[str, Any]],
@@ -58,7 +58,9 @@ class RouteTerms:
     ] = field(default_factory=list)
     mirrors: Annotated[
         list[dict[str, Any]],
-        part("`arm` gets copies of so many `percent` of the requests; nobody sees its answers."),
+        part(
+            "`arm` gets a mirror of so many `percent` of the requests; its responses are discarded."
+        ),
     ] = field(default_factory=list)
 
 
@@ -187,7 +189,7 @@ OPERATIONS = (
         path=_PATH,
         access=_CHANGE,
         tag="Routes",
-        summary="Make a route or change it whole; If-None-Match: * only makes one",
+        summary="Create a route or replace it; If-None-Match: * only creates one",
         run=set_,
         takes=RouteTerms,
         gives=RouteView,
@@ -222,7 +224,7 @@ OPERATIONS = (
         path=_PATH + "/kill",
         access=_CHANGE,
         tag="Routes",
-        summary="Throw the kill switch: send everything to one arm; a rollout under way is aborted",
+        summary="Turn on the kill switch: send everything to one arm; ends a rollout under way",
         run=throw,
         takes=KillTarget,
         gives=RouteView,
@@ -233,7 +235,7 @@ OPERATIONS = (
         path=_PATH + "/kill",
         access=_CHANGE,
         tag="Routes",
-        summary="Release the kill switch: weights and rules count again",
+        summary="Release the kill switch: weights and rules apply again",
         run=release,
         gives=RouteView,
         if_match=True,

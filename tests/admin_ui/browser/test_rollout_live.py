@@ -1,4 +1,4 @@
-"""A rollout begun, watched and taken back in a real browser; by keyboard; and not by a viewer."""
+"""A rollout begun, watched and rolled back in a real browser; by keyboard; and not by a viewer."""
 
 import json
 import re
@@ -80,7 +80,7 @@ def begin(tab: Page, y: Yard, hold: str) -> None:
     tab.click("form.act summary")
     for name, value in {"mirror": "0", "steps": "20, 50", "hold": hold, "min_sample": "20"}.items():
         tab.fill(f"#f-rollouts-{name}", value)
-    tab.click("text=Begin the rollout")
+    tab.click("text=Start the rollout")
     expect(tab.locator("h1")).to_have_text("Rollout of digits: version 2")
     expect(tab.locator("#live-state")).to_have_text("live")
 
@@ -108,7 +108,7 @@ def test_a_rollout_is_watched_step_by_step_and_aborted_without_a_reload(
         tab.locator("input[name=confirm]").fill("digits")
         assert tab.evaluate("window.stayed") is True
         tab.click("text=Abort the rollout")
-        expect(tab.locator(".big")).to_contain_text("taken back")
+        expect(tab.locator(".big")).to_contain_text("rolled back")
         expect(tab.locator("#weight")).to_have_text("0 %")
         assert stable_weight(routed) == 100
         tab.click(".trail >> text=digits")

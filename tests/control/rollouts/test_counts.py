@@ -35,8 +35,8 @@ def test_what_a_process_says_replaces_what_it_said_before(database: Database) ->
     ("servers", "later_s", "problem"),
     [
         ({"srv-1"}, 14, ""),
-        ({"srv-1"}, 16, "srv-1 told nothing for 15 s"),
-        ({"srv-1", "srv-2", "srv-3"}, 0, "srv-2, srv-3 told nothing for 15 s"),
+        ({"srv-1"}, 16, "srv-1 sent no counts for 15 s"),
+        ({"srv-1", "srv-2", "srv-3"}, 0, "srv-2, srv-3 sent no counts for 15 s"),
         (set(), 0, "no server is alive"),
     ],
 )

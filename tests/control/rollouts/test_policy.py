@@ -213,7 +213,7 @@ WHY = {
 @pytest.mark.parametrize("paused", [False, True])
 @pytest.mark.parametrize("phase", [Phase.MIRROR, Phase.STEP])
 @pytest.mark.parametrize("worse", WHY, ids=lambda worse: worse.__name__)
-def test_what_does_worse_is_taken_back_in_one_change_of_the_weight(
+def test_what_does_worse_is_rolled_back_in_one_change_of_the_weight(
     worse: Callable[[Walk], None], phase: Phase, paused: bool
 ) -> None:
     walk = Walk().to(phase)
@@ -231,7 +231,7 @@ def test_what_does_worse_is_taken_back_in_one_change_of_the_weight(
 
 
 @pytest.mark.parametrize("worse", [crash, fail_to_load, grow, trip], ids=lambda one: one.__name__)
-def test_at_the_end_when_nothing_can_be_compared_any_more_it_is_still_taken_back(
+def test_at_the_end_when_nothing_can_be_compared_any_more_it_is_still_rolled_back(
     worse: Callable[[Walk], None],
 ) -> None:
     walk = Walk().to(Phase.PROMOTING)
@@ -319,7 +319,7 @@ def test_the_candidate_must_be_ready_on_every_server() -> None:
     assert walk.last.words == "it is not ready on srv-1, srv-2"
     walk.look(1)
     assert walk.state.phase is Phase.ABORTING
-    assert walk.state.reason == "taken back: after 300 s it is not ready on srv-1, srv-2"
+    assert walk.state.reason == "rolled back: after 300 s it is not ready on srv-1, srv-2"
 
 
 def test_a_server_that_joins_and_still_loads_holds_the_step() -> None:
@@ -363,7 +363,7 @@ def test_immediate_takes_everything_as_soon_as_it_is_ready() -> None:
     assert walk.look(5).transition is None
     walk.candidate = Candidate()
     assert walk.look(1).transition is Transition.PROMOTE
-    assert walk.state.reason == "it has all traffic at once: its plan says immediate"
+    assert walk.state.reason == "all traffic to the candidate at once: the plan's mode is immediate"
 
 
 def test_an_immediate_candidate_that_cannot_be_loaded_never_has_traffic() -> None:
@@ -447,7 +447,7 @@ def test_a_newer_candidate_supersedes_at_any_time(phase: Phase) -> None:
     decision = supersede(walk.state, "version 3 of m", walk.now)
     assert decision.state.phase is Phase.SUPERSEDED
     assert (decision.state.weight, decision.state.mirror) == (0, 0)
-    assert decision.words == "version 3 of m took its place"
+    assert decision.words == "superseded by version 3 of m"
 
 
 IMPOSSIBLE = [
@@ -455,9 +455,9 @@ IMPOSSIBLE = [
     (Phase.PENDING, Command.PROMOTE, "not ready on every server yet"),
     (Phase.PREWARM, Command.PROMOTE_FULL, "not ready on every server yet"),
     (Phase.STEP, Command.RESUME, "is not paused but in phase step"),
-    (Phase.STEP, Command.RETRY, "only one that was taken back is retried"),
-    (Phase.HEALTHY, Command.ABORT, "the rollout is healthy: it is over"),
-    (Phase.HEALTHY, Command.RETRY, "only one that was taken back is retried"),
+    (Phase.STEP, Command.RETRY, "only one that was rolled back can be retried"),
+    (Phase.HEALTHY, Command.ABORT, "the rollout is healthy: it has ended"),
+    (Phase.HEALTHY, Command.RETRY, "only one that was rolled back can be retried"),
 ]
 
 
@@ -473,7 +473,7 @@ def test_what_is_impossible_is_refused_and_says_why(
     assert walk.state is before
 
 
-def test_what_was_taken_back_can_only_be_retried() -> None:
+def test_what_was_rolled_back_can_only_be_retried() -> None:
     walk = Walk().to(Phase.STEP)
     walk.obey(Command.ABORT)
     walk.look()

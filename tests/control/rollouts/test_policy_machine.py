@@ -78,7 +78,7 @@ class Rollouts(RuleBasedStateMachine):
         assert not (state.weight and state.mirror)
 
     @invariant()
-    def what_was_taken_back_has_no_traffic(self) -> None:
+    def what_was_rolled_back_has_no_traffic(self) -> None:
         state = self.walk.state
         if state.phase in (Phase.PENDING, Phase.PREWARM, Phase.ABORTING, Phase.DEGRADED):
             assert (state.weight, state.mirror) == (0, 0)

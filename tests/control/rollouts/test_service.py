@@ -69,7 +69,7 @@ def test_each_move_is_told_in_words_with_the_numbers_it_came_from(database: Data
     event, audit = rows(database, Event)[-1], rows(database, Audit)[-1]
     assert event.kind == audit.action == "rollout.abort"
     assert event.data["name"] == NAME
-    assert event.data["words"].startswith("taken back: 2600 of its last 499")
+    assert event.data["words"].startswith("rolled back: 2600 of its last 499")
     failed = [one["guardrail"] for one in event.data["verdicts"] if one["outcome"] == "fail"]
     assert failed == ["breaker", "errors"]
     assert (audit.before["phase"], audit.before["weight"]) == ("step", 1.0)
@@ -105,13 +105,13 @@ def test_a_candidate_that_no_server_has_waits(database: Database) -> None:
     assert standing.words == "it is not ready on srv-1"
 
 
-def test_a_candidate_that_failed_to_load_is_taken_back_with_the_reason(database: Database) -> None:
+def test_a_candidate_that_failed_to_load_is_rolled_back_with_the_reason(database: Database) -> None:
     alive(database, "srv-1", NAME, 1)
     rollout = begun(database)
     ticked(database, rollout.id)
     with database.change(SYSTEM) as tx:
         loads.record(tx, "srv-1", [(NAME, 1, "READY", ""), (NAME, 2, "FAILED", "bad weights")])
-    assert ticked(database, rollout.id).view.reason == "taken back: it failed: srv-1: bad weights"
+    assert ticked(database, rollout.id).view.reason == "rolled back: it failed: srv-1: bad weights"
 
 
 def test_a_live_server_that_tells_no_counts_holds_the_rollout(database: Database) -> None:
@@ -180,7 +180,7 @@ def test_the_first_version_of_a_name_has_everything_at_once(database: Database) 
     view = taken_over(database, 1, None)
     assert weights(database) == Weights(NAME, 1, None, 0, 0, view.salt)
     said = [event.data for event in rows(database, Event) if event.kind == "rollout.promote"]
-    assert said[-1]["words"] == ("it has all traffic at once: it is the first version")
+    assert said[-1]["words"] == ("all traffic to the candidate at once: it is the first version")
 
 
 @pytest.mark.parametrize(("window", "steps"), [(3, False), (1, True), (0, True)])
@@ -235,7 +235,7 @@ def test_unknown_rollouts_and_commands_are_refused_by_name(database: Database) -
             service.tick(tx, ROUTES, "no\0pe")
 
 
-def test_what_was_taken_back_is_not_retried_after_a_newer_rollout(database: Database) -> None:
+def test_what_was_rolled_back_is_not_retried_after_a_newer_rollout(database: Database) -> None:
     alive(database, "srv-1", NAME, 1, 2, 3)
     old = begun(database)
     told_to(database, old.id, Command.ABORT)

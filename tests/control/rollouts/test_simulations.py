@@ -41,7 +41,7 @@ def unattended(story: Story) -> bool:
 
 def fired_on_latency(story: Story) -> bool:
     return any(
-        words.startswith(("taken back: p9", "paused (signal): p9")) for _, _, words in story.moves
+        words.startswith(("rolled back: p9", "paused (signal): p9")) for _, _, words in story.moves
     )
 
 
@@ -87,14 +87,14 @@ def test_twice_the_errors_are_hardly_ever_promoted() -> None:
     [replace(ALIKE, slower=2.0), Behaviour(slower=2.0, spread=1.0), replace(ALIKE, error_rate=0.1)],
     ids=["twice as slow", "twice as slow, heavy tails", "failing 10 %"],
 )
-def test_what_is_plainly_worse_is_taken_back_within_four_windows_of_the_sample(
+def test_what_is_plainly_worse_is_rolled_back_within_four_windows_of_the_sample(
     worse: Behaviour, plan: RolloutPlan
 ) -> None:
     stable = replace(ALIKE, spread=worse.spread)
     found = stories(200, plan, Traffic(stable, worse, BUSY, WINDOW_S / 3))
     assert share(found, lambda story: story.state.phase is Phase.DEGRADED) == 1.0
     slowest = max(map(windows_after_the_sample, found))
-    print(f"taken back at most {slowest:.1f} windows after the minimum sample")
+    print(f"rolled back at most {slowest:.1f} windows after the minimum sample")
     assert slowest <= 4.0
 
 

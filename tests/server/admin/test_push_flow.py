@@ -1,4 +1,4 @@
-"""A model from an empty state to served, moved and taken back, with the stock git client."""
+"""A model from an empty state to served, moved and rolled back, with the stock git client."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A pushed version takes over step by step, or is taken back, while clients are sending."""
+"""A pushed version takes over step by step, or is rolled back, while clients are sending."""
 
 import json
 import threading
@@ -142,7 +142,7 @@ def pushed(y: Yard, work: Path, message: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_good_version_takes_over_and_a_failing_one_is_taken_back(y: Yard) -> None:
+def test_a_good_version_takes_over_and_a_failing_one_is_rolled_back(y: Yard) -> None:
     settings = {"formats": ["python", "config"]}
     work = y.repository("counted", **settings)
     write_counted(work, "c", 1)
@@ -155,15 +155,15 @@ def test_a_good_version_takes_over_and_a_failing_one_is_taken_back(y: Yard) -> N
         assert not clients.errors
         write_counted(work, "c", 3, fails=4)
         pushed(y, work, "third, which fails one in four")
-        y.wait_for(lambda: rollout_of(y, "c").get("phase") == "degraded", "v3 taken back", 180)
+        y.wait_for(lambda: rollout_of(y, "c").get("phase") == "degraded", "v3 rolled back", 180)
         assert set(clients.errors) <= {"out of luck"}
     with sending(y, "c", 1) as after:
-        y.wait_for(lambda: sum(after.answers.values()) > 50, "answers after it was taken back")
+        y.wait_for(lambda: sum(after.answers.values()) > 50, "answers after it was rolled back")
     assert set(after.answers) == {2}
 
 
 @pytest.mark.slow
-def test_a_version_whose_worker_crashes_is_taken_back_and_the_reason_says_so(y: Yard) -> None:
+def test_a_version_whose_worker_crashes_is_rolled_back_and_the_reason_says_so(y: Yard) -> None:
     """It has two workers, so that it answers on while the dead one is started again."""
     work = y.repository("crashing", formats=["python", "config"])
     write_counted(work, "k", 1)
@@ -172,7 +172,7 @@ def test_a_version_whose_worker_crashes_is_taken_back_and_the_reason_says_so(y: 
     with sending(y, "k") as clients:
         write_counted(work, "k", 2, dies=20)
         pushed(y, work, "second, whose workers crash")
-        y.wait_for(lambda: rollout_of(y, "k").get("phase") == "degraded", "v2 taken back", 180)
+        y.wait_for(lambda: rollout_of(y, "k").get("phase") == "degraded", "v2 rolled back", 180)
     reason = rollout_of(y, "k")["reason"]
-    assert reason == "taken back: its worker crashed once"
+    assert reason == "rolled back: its worker crashed once"
     assert all("died" in error or "process" in error for error in clients.errors), clients.errors

@@ -98,7 +98,7 @@ def rolling(sqlite: Database) -> Yard:
 
 def test_a_crash_of_its_worker_takes_the_candidate_back(rolling: Yard) -> None:
     view = rolling.until(Phase.DEGRADED, rolling.windows(crashes=1))
-    assert view.reason == "taken back: its worker crashed once"
+    assert view.reason == "rolled back: its worker crashed once"
     with rolling.database.reading() as session:
         route = routes.get_route(session, "digits")
     assert [(arm.version, arm.weight) for arm in route.spec.arms] == [(1, 10_000)]
@@ -141,7 +141,7 @@ def test_feedback_that_shows_harm_takes_the_candidate_back(rolling: Yard) -> Non
     view = experiment(rolling.database)
     bought(rolling.database, view, worse=True)
     ended = rolling.until(Phase.DEGRADED, rolling.windows())
-    assert ended.reason.startswith("taken back: conversion (shop) is worse by at least 0.")
+    assert ended.reason.startswith("rolled back: conversion (shop) is worse by at least 0.")
     with rolling.database.reading() as session:
         assert experiments.get_experiment(session, "shop").state == "stopped"
 

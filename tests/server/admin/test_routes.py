@@ -38,7 +38,7 @@ def test_a_route_is_shown_as_it_was_set_and_changed_against_its_revision(anywher
     assert anywhere.local("GET", "/routes/numbers").status == 404
 
 
-def test_the_kill_switch_is_thrown_and_released(anywhere: Api) -> None:
+def test_the_kill_switch_is_turned_on_and_released(anywhere: Api) -> None:
     assert anywhere.local("POST", "/routes/numbers/kill", {}).json["only"] == "stable"
     found = anywhere.local("GET", "/routes/numbers/explain?unit=ada").json
     assert found["reason"] == "the kill switch sends everything to 'stable'"

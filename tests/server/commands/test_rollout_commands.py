@@ -62,13 +62,13 @@ def test_a_rollout_is_begun_by_hand_and_told_what_to_do(run: Run, running: Api, 
     moved(running, begun)
     assert run("rollout", "pause", begun)[1].startswith("rollout of digits version 2 paused")
     assert "paused (manual)" in run("rollout", "list", "--name", "digits")[1]
-    assert "goes on" in run("rollout", "resume", begun)[1]
-    assert "taken back" in run("rollout", "abort", "digits")[1]
+    assert "resumed" in run("rollout", "resume", begun)[1]
+    assert "rolled back" in run("rollout", "abort", "digits")[1]
     status, _, said = run("rollout", "retry", begun)
-    assert (status, "only one that was taken back is retried" in said) == (1, True)
+    assert (status, "only one that was rolled back can be retried" in said) == (1, True)
 
 
-def test_a_rollout_is_followed_to_its_end_and_fails_when_it_was_taken_back(
+def test_a_rollout_is_followed_to_its_end_and_fails_when_it_was_rolled_back(
     run: Run, running: Api, begun: str
 ) -> None:
     run("rollout", "abort", begun)

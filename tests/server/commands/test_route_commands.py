@@ -71,7 +71,8 @@ def test_a_route_is_set_weighed_killed_explained_and_deleted(run: Run, running: 
 
 
 UNREADY = (
-    "; what answered before goes on until that is ready: digits version 2 is FAILED on server "
+    "; what answered before keeps answering until that is ready: digits version 2 is FAILED on "
+    "server "
     "server1 (its worker died); `modelyard {} list` says what is pending\n"
 )
 

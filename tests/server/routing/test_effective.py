@@ -170,7 +170,7 @@ def test_the_kill_switch_says_why_it_is_not_in_force_and_is_as_soon_as_its_arm_i
     assert waiting.pending == (
         (
             "route numbers",
-            "the kill switch is not in force yet, what answered before goes on answering: "
+            "the kill switch is not in force yet, what answered before keeps answering: "
             "its arm 'stable' cannot answer: 'digits' version 1 is loading",
             False,
         ),
