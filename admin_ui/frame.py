@@ -29,11 +29,11 @@ _FORM = "application/x-www-form-urlencoded"
 _NOT_OURS = ("/api/", "/git/", "/static/")
 _VERBS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _STOPS = {
-    401: "Who are you?",
+    401: "Not logged in",
     403: "Not allowed",
-    404: "There is no such page",
-    421: "Not this server",
-    429: "Too much at once",
+    404: "Page not found",
+    421: "Wrong host",
+    429: "Too many requests",
     503: "Not now",
 }
 _DATABASE = {
@@ -166,7 +166,9 @@ class Frame:
             visit = await self.visit(request, pairs=pairs, act=raw_path(request))
             cookie = request.cookies.get(self.services.cookie, "")
             if not is_form_token(visit.form.get("token", ""), cookie):
-                raise Refused(403, "cross_site", "this form is not one of ours; load the page anew")
+                raise Refused(
+                    403, "cross_site", "this form was not sent by this console; reload the page"
+                )
             try:
                 _check_typed(act, visit)
                 outcome = await act.run(visit)
@@ -207,7 +209,8 @@ class Frame:
             return _to_login(request)
         context = {
             **self.context(await self._known(request), None, Shown(refused.as_json())),
-            "title": _DATABASE.get(refused.code) or _STOPS.get(refused.status, "That did not work"),
+            "title": _DATABASE.get(refused.code)
+            or _STOPS.get(refused.status, "The request failed"),
             "refused": refused,
             "trouble": "",  # it is what was refused for, or tells the same
             "database_is_gone": refused.code == "database_gone",
@@ -273,7 +276,7 @@ async def read_form(request: Request) -> tuple[tuple[str, str], ...]:
     if kind != _FORM:
         raise Refused(415, "wrong_type", "pages send forms; programs use the API under /api/v1")
     if "origin" not in request.headers:
-        raise Refused(403, "cross_site", "a form says its Origin; this one did not")
+        raise Refused(403, "cross_site", "a form must have an Origin header; this one has none")
     body = bytearray()
     try:
         async for chunk in request.stream():

@@ -41,7 +41,7 @@ def live_route(frame: Frame) -> BaseRoute:
         if found is None:
             raise Refused(404, "not_found", f"no screen is at {at[:200]}", "at")
         if len(open_streams) >= MOST_STREAMS:
-            raise Refused(429, "too_many", "too many tabs follow already", headers=_later())
+            raise Refused(429, "too_many", "too many tabs follow events already", headers=_later())
         screen, facts = found
         visit = await frame.visit(request, **facts)
         stream = Stream(watches, screen, visit, after)

@@ -85,7 +85,7 @@ class Control(Protocol):
         """Log out; nothing when there is no session."""
 
     async def accept(self, request: Request, code: str, name: str, password: str) -> Opened:
-        """Make the account a one-time link is for, and log in."""
+        """Create the account a one-time link is for, and log in."""
 
     def check(self, request: Request) -> None:
         """Whether the request is meant for us and made by one of our pages: Host, Origin."""

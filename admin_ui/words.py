@@ -63,8 +63,8 @@ def _server(data: Mapping[str, Any]) -> str:
 def _gone(thing: str, data: Mapping[str, Any]) -> str:
     version = data.get("version")
     if not version:
-        return f"what was wrong with {thing} as a whole is over on {_server(data)}"
-    return f"{thing} version {version} is gone from {_server(data)}"
+        return f"{thing} as a whole has no problem any more on {_server(data)}"
+    return f"{thing} version {version} is unloaded from {_server(data)}"
 
 
 def _push(state: str) -> Callable[[str, Mapping[str, Any]], str]:
@@ -86,7 +86,7 @@ def _alias(verb: str) -> Callable[[str, Mapping[str, Any]], str]:
 
 
 def _rollout(thing: str, data: Mapping[str, Any]) -> str:
-    return f"rollout of {data.get('name') or thing}: {data.get('words') or 'it moved'}"
+    return f"rollout of {data.get('name') or thing}: {data.get('words') or 'changed'}"
 
 
 def _pending(kind: str) -> Callable[[str, Mapping[str, Any]], str]:
@@ -108,7 +108,7 @@ def _route(what: str) -> Callable[[str, Mapping[str, Any]], str]:
 _SENTENCES: dict[str, Callable[[str, Mapping[str, Any]], str]] = {
     "load.changed": _load,
     "load.gone": _gone,
-    "alias.created": _alias("made for"),
+    "alias.created": _alias("created for"),
     "alias.moved": _alias("moved to"),
     "alias.pending": _pending("alias"),
     "alias.in_force": _in_force("alias"),
@@ -123,7 +123,7 @@ _SENTENCES: dict[str, Callable[[str, Mapping[str, Any]], str]] = {
     },
     **{f"rollout.{transition}": _rollout for transition in Transition},
     "sampling.started": lambda thing, data: f"requests of {thing} are sampled",
-    "sampling.stopped": lambda thing, data: f"requests of {thing} are sampled no more",
+    "sampling.stopped": lambda thing, data: f"requests of {thing} are no longer sampled",
     "session.opened": lambda thing, data: f"{thing} logged in",
     "session.closed": lambda thing, data: f"{thing} logged out",
 }

@@ -1,4 +1,4 @@
-"""Aliases: names for versions that can be moved, one compare-and-set at a time."""
+"""Aliases: names for versions, which can be moved, one compare-and-set at a time."""
 
 import re
 from collections import defaultdict

@@ -169,7 +169,7 @@ def _check_head(session: Session, head: Any) -> None:
     if (head.get("format"), head.get("schema")) != (FORMAT, schema):
         raise Invalid(
             f"the backup has format {head.get('format')} and schema {head.get('schema')}, this "
-            f"build reads {FORMAT} and {schema}; restore it with the build that made it",
+            f"build reads {FORMAT} and {schema}; restore it with the build that wrote it",
             "backup",
         )
 

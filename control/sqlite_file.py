@@ -22,7 +22,7 @@ FILES = "files"
 """Where a connection's record keeps which files it has open."""
 
 _HOW = (
-    "Models are served on; nothing is changed any more. Save what can still be read (modelyard "
+    "Models are still served; nothing is changed any more. Save what can still be read (modelyard "
     "backup FILE), then restore as docs/recovery.md says"
 )
 

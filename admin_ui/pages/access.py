@@ -98,7 +98,7 @@ async def create_token(visit: Visit) -> Shown:
     if form.get("user") and visit.may(Action.ADMIN):
         body["user"] = form["user"]
     if not body["name"]:
-        raise Refused(422, "invalid", "a token needs a name: what is it for?", "name")
+        raise Refused(422, "invalid", "a token needs a name", "name")
     made = (await visit.change("POST", "/tokens", body)).document
     server = await visit.get("/server")
     return Shown(

@@ -86,7 +86,7 @@ def _gateway(visit: Visit, label: str) -> Gateway:
 
 def problem_of(visit: Visit) -> str:
     gateway = visit.services.gateway
-    return gateway.problem if gateway else "this process knows no gateway to try models with"
+    return gateway.problem if gateway else "no gateway is connected to try models with"
 
 
 def _headers(visit: Visit) -> dict[str, str]:
@@ -94,7 +94,7 @@ def _headers(visit: Visit) -> dict[str, str]:
     found = {"Content-Type": "application/json"}
     if access := visit.form.get("access", "").strip():
         if not (access.isascii() and access.isprintable() and len(access) <= 512):
-            raise Refused(422, "invalid", "this is no token of ours", "access")
+            raise Refused(422, "invalid", "this is not a token of this server", "access")
         found["Authorization"] = f"Bearer {access}"
     if user := visit.form.get("unit_header", "").strip():
         name, colon, value = user.partition(":")

@@ -57,7 +57,7 @@ def history(form: Mapping[str, str]) -> list[Message]:
         raise Refused(422, "invalid", wrong, "message") from None
     text, system = form.get("message", "").strip(), form.get("system", "").strip()
     if not text:
-        raise Refused(422, "invalid", "say something", "message")
+        raise Refused(422, "invalid", "the message is empty", "message")
     kept = [one for one in kept if one["role"] in ("user", "assistant")][-MOST_MESSAGES:]
     first = [{"role": "system", "content": system}] if system else []
     return [*first, *kept, {"role": "user", "content": text}]
@@ -78,7 +78,7 @@ def said_in(answer: GatewayAnswer) -> Message:
             return {"role": "assistant", "content": str(found["choices"][0]["message"]["content"])}
         reason = str(found["error"]["message"])
     except (ValueError, KeyError, TypeError, IndexError):
-        reason = f"the gateway answered HTTP {answer.status} with nothing that can be read"
+        reason = f"the gateway answered HTTP {answer.status} with a body that cannot be read"
     raise Refused(422, "invalid", reason[:1000], "message")
 
 

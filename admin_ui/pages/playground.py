@@ -149,7 +149,7 @@ async def _metadata(visit: Visit, target: str) -> tuple[Row, str]:
             raise
         return {}, refused.message
     except ValueError:
-        return {}, "the gateway said nothing that can be read"
+        return {}, "the gateway's response cannot be read"
     if answer.status != 200 or not isinstance(found, dict):
         return {}, str(found.get("error", found))[:1000] if isinstance(found, dict) else "no answer"
     return found, ""

@@ -78,7 +78,7 @@ def percent(text: str) -> float:
 async def start(visit: Visit) -> str:
     model = visit.form.get("model", "").strip()
     if not model:
-        raise Refused(422, "invalid", "say whose requests are to be kept", "model")
+        raise Refused(422, "invalid", "give the model whose requests are to be sampled", "model")
     body = {
         "minutes": whole(visit, "minutes"),
         "percent": percent(visit.form.get("percent", "")),

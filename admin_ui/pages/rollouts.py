@@ -127,7 +127,7 @@ def offers(rollout: Row) -> list[tuple[str, str]]:
 async def start(visit: Visit) -> str:
     name = visit.form.get("name", "").strip()
     if not name:
-        raise Refused(422, "invalid", "say which route's traffic it is for", "name")
+        raise Refused(422, "invalid", "give the route whose traffic it is for", "name")
     plan = {key: visit.form[key].strip() for key in PLAN if visit.form.get(key, "").strip()}
     body = {"name": name, "candidate": whole(visit, "candidate"), "plan": plan}
     try:

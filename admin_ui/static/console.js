@@ -98,7 +98,7 @@ async function poll() {
     const response = await fetch(live.at, { headers: { Accept: "text/html" } });
     if (response.redirected) location.reload();
     else if (response.ok) await swap(await response.text(), "#live");
-    else if (response.status === 503) state("away", "not answered now; load the page for the reason");
+    else if (response.status === 503) state("away", "no response now; reload the page for the reason");
   } catch {
     state("away", "no connection");
   }

@@ -48,7 +48,7 @@ def accept(tx: Transaction, code: str, name: str, password: str) -> UserView:
     if row is None or row.used_at is not None or row.expires_at <= tx.now:
         raise NotFound(
             "this link was used, replaced or is more than a day old; while there is no admin,"
-            " `modelyard login-link` makes a new one"
+            " `modelyard login-link` creates a new one"
         )
     if has_admin(tx.session):
         raise Conflict("there is an admin by now, and this link is worth nothing; ask them")

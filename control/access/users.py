@@ -93,7 +93,7 @@ def change_user(
         row.disabled_at = tx.now if disabled else None
     if not other_admins and _administers(before) and not _administers(_facts(row)):
         raise Conflict(
-            f"'{name}' is the last enabled admin; make somebody else one before this one is"
+            f"'{name}' is the last enabled admin; make somebody else admin before this one is"
             " disabled or gets another role"
         )
     after = _facts(row)

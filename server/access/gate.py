@@ -127,7 +127,7 @@ class Gate:
 
     def _unexpired(self, holder: Holder) -> Holder:
         if holder.expires and holder.expires <= self._wall():
-            raise Unauthenticated("this token has expired; its user can make a new one")
+            raise Unauthenticated("this token has expired; its user can create a new one")
         return holder
 
 

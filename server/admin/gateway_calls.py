@@ -42,7 +42,7 @@ class GatewayCalls:
             async with asyncio.timeout(PATIENCE_S):
                 await self._limiter.acquire_on_behalf_of(mark := object())
         except TimeoutError:
-            raise Refused(503, "busy", "others are trying models just now; try again") from None
+            raise Refused(503, "busy", "too many models are being tried; try again") from None
         try:
             return await to_thread.run_sync(self._asked, verb, path, body, headers)
         except (OSError, http.client.HTTPException) as error:
@@ -58,7 +58,7 @@ class GatewayCalls:
         if self.problem:
             raise Refused(503, "unavailable", self.problem)
         if self._streams >= STREAMS:
-            raise Refused(503, "busy", "others are talking to models just now; try again")
+            raise Refused(503, "busy", "too many chats with models; try again")
         connection = http.client.HTTPConnection(self._host, self._port, timeout=DEADLINE_S)
         try:
             answer = await to_thread.run_sync(_posted, connection, path, body, headers)

@@ -103,8 +103,8 @@ _FILTERS = (
 )
 
 COMMANDS = (
-    Command("event list", "list what happened, oldest first", list_events, (*_FILTERS, limited())),
-    Command("event follow", "print what happens as it happens", follow, _FILTERS),
+    Command("event list", "list events, oldest first", list_events, (*_FILTERS, limited())),
+    Command("event follow", "print events as they happen", follow, _FILTERS),
     Command(
         "audit",
         "list who changed what, newest first",

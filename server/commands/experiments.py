@@ -150,16 +150,23 @@ COMMANDS = (
         ),
     ),
     Command("experiment show", "show an experiment", show, (_NAME,)),
-    Command("experiment start", "let units count from now on", _telling("start"), (_NAME,)),
-    Command("experiment stop", "let no new units count", _telling("stop"), (_NAME,)),
+    Command(
+        "experiment start",
+        "start an experiment: units count from now on",
+        _telling("start"),
+        (_NAME,),
+    ),
+    Command(
+        "experiment stop", "stop an experiment: no new units count", _telling("stop"), (_NAME,)
+    ),
     Command(
         "experiment conclude",
-        "keep what was decided",
+        "conclude an experiment and record the decision",
         conclude,
         (_NAME, argument("DECISION", "What was decided, in words.")),
     ),
-    Command("experiment delete", "delete one that was never started", delete, (_NAME,)),
-    Command("experiment analysis", "say what it shows so far, in words", analyse, (_NAME,)),
+    Command("experiment delete", "delete an experiment that was never started", delete, (_NAME,)),
+    Command("experiment analysis", "show the analysis so far, in words", analyse, (_NAME,)),
     Command(
         "experiment series",
         "list how an interval went over time",

@@ -135,5 +135,5 @@ COMMANDS = (
         (_MODEL, argument("--state", "Only in this state, e.g. fetching."), limited()),
     ),
     Command("imports show", "show an import: how far it is, and how it ended", show, (_ID,)),
-    Command("imports cancel", "give up an import that is not deployed yet", cancel, (_ID,)),
+    Command("imports cancel", "cancel an import that is not deployed yet", cancel, (_ID,)),
 )

@@ -109,7 +109,7 @@ COMMANDS = (
     ),
     Command(
         "alias set",
-        "make an alias or move it to another version",
+        "create an alias or move it to another version",
         set_alias,
         (
             _MODEL,

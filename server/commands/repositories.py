@@ -43,7 +43,7 @@ def create_repository(given: argparse.Namespace, api: Api) -> Shown:
     body = {"name": given.NAME, "settings": _settings(given)}
     made = api.call("POST", "/repositories", body)
     url = _push_url(api, made["name"])
-    return Said(f"repository {made['name']} made; push models to {url}", made)
+    return Said(f"repository {made['name']} created; push models to {url}", made)
 
 
 def show_repository(given: argparse.Namespace, api: Api) -> Shown:
@@ -172,7 +172,7 @@ COMMANDS = (
     Command("repo list", "list the git repositories", list_repositories),
     Command(
         "repo create",
-        "make a git repository to push models to",
+        "create a git repository to push models to",
         create_repository,
         (_NAME, *_SETTINGS),
     ),
@@ -196,7 +196,7 @@ COMMANDS = (
     ),
     Command(
         "repo deploy",
-        "put a commit into service, also an older one",
+        "deploy a commit, also an older one",
         deploy,
         (_NAME, argument("REVISION", "A commit id, or a ref such as refs/tags/v3.")),
     ),
@@ -218,7 +218,7 @@ COMMANDS = (
     ),
     Command(
         "push show",
-        "show what became of a push, and what its pusher was told",
+        "show a push: its outcome and the report to the pusher",
         show_push,
         (argument("ID", "The push's id."),),
     ),

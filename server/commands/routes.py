@@ -224,7 +224,7 @@ COMMANDS = (
     Command("route delete", "delete a route", delete, (_NAME, _FORCE)),
     Command(
         "route explain",
-        "say which arm a unit would get, and why",
+        "explain which arm a unit gets, and why",
         explain,
         (
             _NAME,

@@ -47,11 +47,11 @@ GROUPS = {
     "push": "pushes and deployments",
     "model": "models deployed from git",
     "imports": "models fetched from URLs",
-    "alias": "names for versions that can be moved",
+    "alias": "names for versions, which can be moved",
     "route": "public names whose requests are split between versions",
-    "rollout": "new versions that take over step by step",
-    "experiment": "arms of a route, compared by what their users do",
-    "event": "what happens",
+    "rollout": "new versions promoted step by step",
+    "experiment": "arms of a route, compared by feedback",
+    "event": "events",
 }
 
 COMMON: tuple[Argument, ...] = (

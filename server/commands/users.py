@@ -57,7 +57,7 @@ def add_user(given: argparse.Namespace, api: Api) -> Shown:
         password = prompt_password(given.NAME, " (Enter for none)") or None
     body = {"name": given.NAME, "role": given.role, "password": password}
     made = api.call("POST", "/users", body)
-    sentence = f"user {made['name']} made, role {made['role']}"
+    sentence = f"user {made['name']} created, role {made['role']}"
     return Said(sentence if password else sentence + _WITHOUT_PASSWORD.format(made["name"]), made)
 
 
@@ -96,7 +96,7 @@ def create_token(given: argparse.Namespace, api: Api) -> Shown:
     token = made["token"]
     ends = f"expires {local_time(token['expires_at'])}" if token["expires_at"] else "never expires"
     return Said(
-        f"token {token['id']} of {token['user']}, {ends}; it is shown this once", made, made["text"]
+        f"token {token['id']} of {token['user']}, {ends}; it is shown only once", made, made["text"]
     )
 
 
@@ -111,7 +111,7 @@ def whoami(given: argparse.Namespace, api: Api) -> Shown:
 
 def login_link(given: argparse.Namespace, api: Api) -> Shown:
     made = api.call("POST", "/invitations")
-    return Said("this link makes the first admin, once, within a day", made, made["url"])
+    return Said("this link creates the first admin, once, within a day", made, made["url"])
 
 
 def seconds(text: str) -> int:
@@ -142,7 +142,7 @@ COMMANDS = (
     Command("user list", "list the users", list_users),
     Command(
         "user add",
-        "make a user; asks for a password on a terminal, without one it only has tokens",
+        "create a user; asks for a password on a terminal, without one it only has tokens",
         add_user,
         (
             _NAME,
@@ -173,7 +173,7 @@ COMMANDS = (
     ),
     Command(
         "token create",
-        "make a token and print its text, this once",
+        "create a token and print its text, which is shown only once",
         create_token,
         (
             argument("NAME", "What the token is for."),
@@ -192,14 +192,14 @@ COMMANDS = (
     ),
     Command(
         "token revoke",
-        "make a token worthless for ever",
+        "revoke a token for good",
         revoke_token,
         (argument("ID", "The token's id, as `token list` shows it."),),
     ),
-    Command("whoami", "show as whom the server knows you", whoami),
+    Command("whoami", "show who you are to the server", whoami),
     Command(
         "login-link",
-        "make a new one-time link for the first admin, while there is none",
+        "create a new one-time link for the first admin, while there is none",
         login_link,
     ),
 )

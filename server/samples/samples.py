@@ -91,7 +91,7 @@ class Samples:
         return ""
 
     def _has_room(self) -> bool:
-        """Models that are sampled no more give way, the earliest first."""
+        """Models that are no longer sampled give way, the earliest first."""
         if len(self._models) >= MOST_MODELS:
             ended = next((name for name, one in self._models.items() if not one.active), None)
             if ended is not None:

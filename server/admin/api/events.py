@@ -58,7 +58,7 @@ async def events(call: Call, request: Request, recheck: Recheck) -> Response:
     try:
         call.services.streams.acquire_on_behalf_of_nowait(request)
     except WouldBlock:
-        raise TooMany("too many follow the events already", 5.0) from None
+        raise TooMany("too many clients follow the events already", 5.0) from None
 
     def ended() -> None:
         call.services.streams.release_on_behalf_of(request)
@@ -149,8 +149,7 @@ OPERATIONS = (
         path="/events",
         access=_READ,
         tag="Events",
-        summary="What happened: a stream (Accept: text/event-stream) that Last-Event-ID resumes, "
-        "or pages",
+        summary="Events: a stream (Accept: text/event-stream) that Last-Event-ID resumes, or pages",
         stream=events,
         list_of=EventView,
         also=EVENT_STREAM,

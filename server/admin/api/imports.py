@@ -120,7 +120,7 @@ OPERATIONS = (
         path="/imports/{import}/cancel",
         access=_CHANGE,
         tag="Imports",
-        summary="Give up an import that is not deployed yet",
+        summary="Cancel an import that is not deployed yet",
         run=cancel_,
         gives=ImportView,
     ),

@@ -24,7 +24,7 @@ OPERATIONS = (
         path="/loads",
         access=Access(Action.READ, "model"),
         tag="Models",
-        summary="What each server says of each version, by model and version; version 0 is the "
+        summary="The state of each version on each server, by model and version; version 0 is the "
         "model as a whole",
         run=list_,
         list_of=LoadView,

@@ -67,7 +67,7 @@ def invite(call: Call) -> Answer:
     with call.services.database.change(call.actor) as tx:
         code = first_link_code(tx)
     if code is None:
-        raise Conflict("there is an admin already; they make users with POST /users")
+        raise Conflict("there is an admin already; admins create users with POST /users")
     url = f"{call.services.url().rstrip('/')}{WELCOME}#{code}"
     return Answer(InvitationView(url).as_json(), 201)
 
@@ -89,7 +89,7 @@ OPERATIONS = (
         path="/me",
         access=Access(None),
         tag="Access",
-        summary="Who asks: principal, role and scopes",
+        summary="The caller: principal, role and scopes",
         run=show_me,
         gives=MeView,
     ),
@@ -98,7 +98,7 @@ OPERATIONS = (
         path="/invitations",
         access=Access(Action.ADMIN),
         tag="Access",
-        summary="Make a new one-time link for the first admin, while there is none",
+        summary="Create a new one-time link for the first admin, while there is none",
         run=invite,
         gives=InvitationView,
         status=201,
@@ -108,7 +108,7 @@ OPERATIONS = (
         path="/invitations/accept",
         access=OPEN,
         tag="Access",
-        summary="Make the account a one-time link is for",
+        summary="Create the account a one-time link is for",
         before=slow_down,
         run=accept_invitation,
         takes=Acceptance,

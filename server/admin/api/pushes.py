@@ -37,7 +37,7 @@ OPERATIONS = (
         path="/pushes/{push}",
         access=Access(Action.PULL, "push"),
         tag="Repositories",
-        summary="A push: what it touched, what the pusher was told, what became of it",
+        summary="A push: its changes, the report to the pusher, and its outcome",
         run=show,
         gives=PushView,
     ),

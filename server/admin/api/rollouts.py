@@ -75,7 +75,7 @@ def start(call: Call) -> Answer:
         route = find_route(tx.session, given.name)
         if route is None:
             raise Conflict(
-                f"'{given.name}' has no route; make one that keeps the current version in place "
+                f"'{given.name}' has no route; create one that keeps the current version in place "
                 f"(modelyard route set {given.name} --arm stable={given.name}:VERSION=100), then "
                 "roll out"
             )

@@ -79,7 +79,7 @@ async def _pieces(services: Services) -> AsyncGenerator[bytes]:
     try:
         services.backups.acquire_on_behalf_of_nowait(one)
     except WouldBlock:
-        raise TooMany("others are taking backups just now; come back in a while", 30.0) from None
+        raise TooMany("other backups are being taken; try again later", 30.0) from None
     try:
         async with aclosing(piped(services.archive)) as pieces:
             async for piece in pieces:

@@ -36,7 +36,7 @@ class TokenWanted:
     user: Annotated[str | None, part("Whose it is; oneself if not given.")] = None
     expires_in_s: Annotated[
         int | None,
-        part("Seconds it lasts; 90 days if not given, 0 for ever (admins only).", minimum=0),
+        part("Seconds it lasts; 90 days if not given, 0 for no expiry (admins only).", minimum=0),
     ] = None
     rate_per_s: Annotated[
         float | None, part("Requests a second; not limited if not given.", minimum=0)
@@ -100,7 +100,7 @@ def revoke(call: Call) -> Answer:
 def person_or_admin(call: Call) -> None:
     """Raises NotAllowed."""
     if not (person_of(call.principal) or allows(call.principal, Action.ADMIN)):
-        raise NotAllowed("a token sees and makes no tokens; log in with name and password")
+        raise NotAllowed("a token neither lists nor creates tokens; log in with name and password")
 
 
 def _own_name(call: Call) -> str:
@@ -136,7 +136,7 @@ OPERATIONS = (
         path="/tokens",
         access=_SELF,
         tag="Access",
-        summary="Make a token; its text is in this answer and nowhere else",
+        summary="Create a token; its text is in this response only",
         before=person_or_admin,
         run=create,
         takes=TokenWanted,
@@ -148,7 +148,7 @@ OPERATIONS = (
         path="/tokens/{token}",
         access=_SELF,
         tag="Access",
-        summary="Revoke a token for ever",
+        summary="Revoke a token for good",
         run=revoke,
         status=204,
     ),

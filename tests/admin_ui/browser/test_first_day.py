@@ -36,14 +36,14 @@ def follow_link(tab: Page, running: Yard) -> None:
 def make_repository(tab: Page, running: Yard) -> None:
     tab.click("text=Repositories")
     tab.fill("input[name=name]", "models")
-    tab.click("text=Make the repository")
+    tab.click("text=Create the repository")
     expect(tab.locator("h1")).to_have_text("models")
 
 
 def make_token(tab: Page) -> str:
     tab.click("nav >> text=Access")
     tab.fill("#f-access-tokens-name", "laptop")
-    tab.click("text=Make the token")
+    tab.click("text=Create the token")
     expect(tab.locator("h1")).to_have_text("New token")
     return tab.locator(".code pre").first.inner_text()
 
@@ -81,7 +81,7 @@ def test_from_the_first_link_to_a_moved_alias_without_a_reload(
         tab.click("text=digits")
         tab.fill("#f-models-digits-aliases-alias", "champion")
         tab.select_option("#f-models-digits-aliases-version", "1")
-        tab.click("button:has-text('Make the alias')")
+        tab.click("button:has-text('Create the alias')")
         tab.locator("tbody a.tag", has_text="@champion").click()
         tab.select_option("select[name=version]", "2")
         tab.click("button:has-text('Move the alias')")

@@ -50,7 +50,7 @@ def run(
 def test_users_are_added_listed_changed_and_disabled(run: Run, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text(PASSWORD + "\n")
     added = run("user", "add", "ada", "--role", "operator", "--password-file", "secret")
-    assert added == (0, "user ada made, role operator\n", "")
+    assert added == (0, "user ada created, role operator\n", "")
     assert run("user", "change", "ada", "--role", "admin")[0] == 0
     assert run("user", "add", "bob", "--role", "viewer")[0] == 0
     assert run("user", "disable", "bob")[0] == 0
@@ -67,7 +67,7 @@ def test_users_are_added_listed_changed_and_disabled(run: Run, tmp_path: Path) -
 def test_a_user_made_without_a_password_is_said_to_have_none_and_how_to_give_one(run: Run) -> None:
     status, out, err = run("user", "add", "bob", "--role", "viewer")
     assert (status, err) == (0, "")
-    assert out.startswith("user bob made, role viewer, without a password: bob cannot log in")
+    assert out.startswith("user bob created, role viewer, without a password: bob cannot log in")
     assert "`modelyard user change bob --password-file FILE`" in out
     assert "password" not in json.loads(run("user", "add", "eve", "--role", "viewer", "--json")[1])
 
