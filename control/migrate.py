@@ -39,7 +39,9 @@ def migrate(database: Database) -> None:
         connection.rollback()
         with connection.begin():
             _upgrade(connection)
-        _log.info("database %s: tables brought from %s to head", database.name, before or "nothing")
+        _log.info(
+            "database %s: schema migrated from %s to head", database.name, before or "nothing"
+        )
 
 
 def revisions() -> list[str]:

@@ -22,7 +22,7 @@ Row = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class PendingView:
-    """`reason` is why the alias or route is not in force as desired on `server`; `at` is when that
+    """`reason` is why the alias or route is not in force on `server`; `at` is when that
     was first told."""
 
     server: str

@@ -157,7 +157,7 @@ class Repository:
             self._poll_secs = min(self._poll_secs, NO_EVENTS_POLL_SECS)
             self._woken.set()
             logger.warning(
-                "no file system events (%s); looking every %g s instead", error, self._poll_secs
+                "no file system events (%s); polling every %g s instead", error, self._poll_secs
             )
 
 

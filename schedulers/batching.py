@@ -28,7 +28,7 @@ CLOSE_PATIENCE_S = 10.0
 
 _log = logging.getLogger(__name__)
 
-_SHUT_DOWN = "the server ended this model before the request could be answered"
+_SHUT_DOWN = "the server unloaded this model before the request could be answered"
 
 REVIVAL_PATIENCE_NS = 10_000_000_000
 """How long queued requests wait for a dead instance to come back."""
@@ -74,7 +74,7 @@ class BatchScheduler:
     def submit(self, request: InferRequest, ticket: Ticket | None = None) -> Ticket:
         """As the seam says; `ticket`: one already made for the request."""
         if not self._accepting:
-            raise Draining(f"{request.model} version {request.version} is going away")
+            raise Draining(f"{request.model} version {request.version} is being unloaded")
         if ticket is None:
             ticket = Ticket(request)
         try:
@@ -224,7 +224,7 @@ class BatchScheduler:
         if now_ns < give_up_ns:
             return give_up_ns
         waiting = self._queue.take(len(self._queue))
-        self._refuse(waiting, InstanceDied("no instance of the model came back in time"))
+        self._refuse(waiting, InstanceDied("no instance of the model recovered in time"))
         return NEVER
 
     def _set_timer(self, at_ns: int, now_ns: int) -> None:

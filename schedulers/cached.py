@@ -28,7 +28,7 @@ class CachedScheduler:
 
     def submit(self, request: InferRequest) -> Ticket:
         if not self._accepting:
-            raise Draining(f"{request.model} version {request.version} is going away")
+            raise Draining(f"{request.model} version {request.version} is being unloaded")
         began_ns = time.monotonic_ns()
         key = key_of(request)
         answer = self._cache.get(self._owner, key)

@@ -228,7 +228,7 @@ class Lane:
         running = self.running
         if not ended and running is not None:
             _log.warning(
-                "%s: the execution has not ended and is given up; closing anyway", whose(running)
+                "%s: the execution has not ended and is abandoned; closing anyway", whose(running)
             )
             give_up(running)
         await asyncio.to_thread(self.instance.close)

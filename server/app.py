@@ -62,7 +62,7 @@ def _stop_on_signals() -> asyncio.Event:
 
     def stop(number: int) -> None:
         if stopping.is_set():
-            _log.warning("second signal: ending at once")
+            _log.warning("second signal: exiting at once")
             leave_now(128 + number)
         stopping.set()
 

@@ -46,5 +46,5 @@ class ExitDeadline:
             names = "; ".join(self._unfinished()) or "no model"
         except RuntimeError:  # it changed while it was read
             names = "models"
-        _log.error("%s is over; not ended: %s; ending the process now", self._setting, names)
+        _log.error("%s exceeded; still running: %s; exiting now", self._setting, names)
         leave_now(1)

@@ -185,7 +185,7 @@ class Gateway:
             sys.stdout.flush()
         if failed and self._settings.exit_on_error:
             names = ", ".join(sorted({row.name for row in failed}))
-            _log.error("failed to load %s; ending because of --exit-on-error", names)
+            _log.error("failed to load %s; exiting because of --exit-on-error", names)
             return 1
         await self._fetch()
         _quiet_collector()
@@ -203,13 +203,13 @@ class Gateway:
         stopping = asyncio.create_task(self._stopping.wait())
         await asyncio.wait([fetching, stopping], timeout=limit, return_when=asyncio.FIRST_COMPLETED)
         if fetching.done():
-            _log.info("ready: desired state %d heard and loaded", self._reconciler.desired.revision)
+            _log.info("ready: desired state %d received and loaded", self._reconciler.desired.revision)
         elif not self._stopping.is_set():
             _log.warning(
                 "ready without the current desired state after %g s "
                 "(--initial-fetch-timeout-secs): %s; revision %d is served meanwhile",
                 limit,
-                "it is still being loaded" if control.has_fetched else "nobody has told it",
+                "it is still loading" if control.has_fetched else "none was received",
                 self._reconciler.desired.revision,
             )
         fetching.cancel()
@@ -250,7 +250,7 @@ class Gateway:
         deadline = ExitDeadline(self._settings.exit_timeout_secs, self._fleet.unfinished)
         draining = draining_secs(self._settings.exit_timeout_secs)
         until_ns = time.monotonic_ns() + int(draining * 1e9)
-        _log.info("ending: requests inside have %g s", draining)
+        _log.info("stopping: draining requests for up to %g s", draining)
         ending = asyncio.create_task(self._control.stop()) if self._control is not None else None
         self._repository.close()
         if self._following is not None:
@@ -260,7 +260,7 @@ class Gateway:
         await self._fleet.close(until_ns)  # ends what still executes; its clients are told so
         await answering
         if not await asyncio.to_thread(self._tracing.close):
-            _log.warning("some traces could not be written before the end")
+            _log.warning("some traces could not be written before the exit")
         await self._doors.stop_metrics()
         await self._checker.close()
         await asyncio.to_thread(self._confiner.close)

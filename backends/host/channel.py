@@ -51,7 +51,7 @@ class Channel:
     def receive(self, timeout: float | None = None) -> Received:
         """Wait for one message.
 
-        Raises `EOFError` when the other side is gone, `TimeoutError` after `timeout` seconds
+        Raises `EOFError` when the peer has closed it, `TimeoutError` after `timeout` seconds
         without a byte, `ValueError` when what came is not a message.
         """
         self._socket.settimeout(timeout)
@@ -90,14 +90,14 @@ class Channel:
                 limit, _ROOM_FOR_ONE_FD, socket.MSG_CMSG_CLOEXEC
             )
         except ConnectionError:
-            raise EOFError("the other side is gone") from None
+            raise EOFError("the peer has closed the connection") from None
         for level, kind, rights in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 self._fds.extend(array.array("i", rights[: len(rights) // 4 * 4]))
         if len(self._fds) > _MOST_FDS:
             raise ValueError("more descriptors than messages that announce one")
         if not data:
-            raise EOFError("the other side is gone")
+            raise EOFError("the peer has closed the connection")
         return data
 
     def shutdown(self) -> None:

@@ -237,7 +237,7 @@ class Conversation:
                 os.close(fd)
 
     def _nonsense(self, what: str) -> Gone:
-        self.process.condemn(f"talked nonsense ({what}) and was killed")
+        self.process.condemn(f"sent an invalid message ({what}) and was killed")
         return Gone(what)
 
 

@@ -16,7 +16,7 @@ class Duplex:
     """Takes over a channel nobody else reads or writes any more.
 
     `hear(received)` is called once per message, in order, on the reading thread; when it raises
-    `ValueError` or `TypeError`, or the other side is gone, reading ends with `gone()`.
+    `ValueError` or `TypeError`, or the peer has closed the connection, reading ends with `gone()`.
     """
 
     def __init__(

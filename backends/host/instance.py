@@ -203,5 +203,5 @@ class HostedInstance:
             elif self._install(started):
                 _logger.info("%s: instance '%s' is ready again", where, name)
                 return
-            started.process.condemn("is not wanted")
+            started.process.condemn("is not needed")
             started.close()

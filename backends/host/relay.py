@@ -123,7 +123,7 @@ class Relay:
             else:
                 self._answers.put(message)
         except NONSENSE as error:
-            self._process.condemn(f"talked nonsense ({error}) and was killed")
+            self._process.condemn(f"sent an invalid message ({error}) and was killed")
             raise EOFError from error
 
     def _decoded(self, received: Received) -> Message:
@@ -137,7 +137,7 @@ class Relay:
             return message
         _close_descriptor(received.fd)
         if not self._asking:
-            raise ValueError(f"{type(message).__name__} where nothing was asked")
+            raise ValueError(f"{type(message).__name__} without a request")
         self._asking = False
         return message
 

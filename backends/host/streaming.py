@@ -33,7 +33,7 @@ class StreamLine:
         """Wait for the next message that is not about a stream. Raises `EOFError`."""
         received = self._inbox.get()
         if received is None:
-            raise EOFError("the server is gone")
+            raise EOFError("the server has closed the connection")
         return received
 
     def send(self, payload: bytes, fd: int = -1) -> None:

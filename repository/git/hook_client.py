@@ -35,7 +35,7 @@ def main(hook: str) -> int:
     except (OSError, ValueError) as error:
         return _fail(f"the server cannot be asked about this push ({error}); try again", failed)
     if status is None:
-        return _fail("the server stopped while it looked at this push; try again", failed)
+        return _fail("the server stopped while it checked this push; try again", failed)
     return status
 
 

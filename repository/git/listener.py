@@ -86,7 +86,7 @@ class HookListener:
 
     async def _converse(self, reader: asyncio.StreamReader, mouth: "_Mouth") -> None:
         if len(self._tasks) > _MOST_HOOKS:
-            mouth.say(f"{_MOST_HOOKS} pushes are being looked at; try again in a moment")
+            mouth.say(f"{_MOST_HOOKS} pushes are being checked; try again in a moment")
             await mouth.end(passes=False)
             return
         try:
@@ -115,7 +115,7 @@ class HookListener:
             mouth.say(f"no decision within {self._deadline_s:g} s; try again")
         except Exception:  # the pusher needs an answer, whatever went wrong
             logger.exception("cannot decide on push %s (%s)", request.key, request.hook)
-            mouth.say("the server failed to look at this push; its log says why")
+            mouth.say("the server failed to check this push; see its log")
         return False
 
 

@@ -60,7 +60,9 @@ class AskedTicket(Ticket):
             return False
         self.unread_count += 1
         if self.unread_count > MOST_UNREAD and not last:
-            raise AnswerUnread(f"{MOST_UNREAD} pieces of the answer were not read; it was given up")
+            raise AnswerUnread(
+                f"{MOST_UNREAD} parts of the response were not read; it was cancelled"
+            )
         self.heard = True
         self.send(response)
         return True

@@ -33,7 +33,7 @@ LOOK_S = 0.5
 """How often engines are looked at while they have work."""
 REVIVAL_PATIENCE_S = 120.0
 """How long tickets without an engine wait for one to come back, and texts to be read."""
-_SHUT_DOWN = "the server ended this model before the text could be read"
+_SHUT_DOWN = "the server unloaded this model before the text could be read"
 
 _COUNTED = ("prompt_tokens", "generated_tokens", "prefix_hit_tokens", "preemptions")
 _GAUGES = (

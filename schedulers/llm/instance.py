@@ -98,7 +98,7 @@ class EngineConversation(Conversation):
             received = self.process.channel.receive(self._plan.load_secs)
             self._hear(decode(received.payload))
         except (EOFError, OSError, ValueError, TypeError, IndexError) as error:
-            raise LoadFailed(f"{self._plan.where}: the engine said nothing more: {error}") from None
+            raise LoadFailed(f"{self._plan.where}: the engine sent nothing more: {error}") from None
         self._duplex = Duplex(self.process.channel, self._plan.name, self._read, lambda: None)
         self._duplex.start()
         return loaded
@@ -124,10 +124,10 @@ class EngineConversation(Conversation):
         try:
             if received.fd >= 0:
                 os.close(received.fd)
-                raise ValueError("a descriptor that nobody asked for")
+                raise ValueError("an unexpected descriptor")
             self._hear(decode(received.payload))
         except NONSENSE as error:
-            self.process.condemn(f"talked nonsense ({error}) and was killed")
+            self.process.condemn(f"sent an invalid message ({error}) and was killed")
             raise EOFError from error
 
 

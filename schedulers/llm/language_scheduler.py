@@ -28,7 +28,7 @@ from schedulers.llm.request import Finish
 from schedulers.llm.token_times import TokenTimes
 from schedulers.request import InferRequest
 
-_SHUT_DOWN = "the server ended this model before the request could be answered"
+_SHUT_DOWN = "the server unloaded this model before the request could be answered"
 _REFUSALS: dict[str, type[Exception]] = {
     "invalid": SenselessRequest,
     "long": PromptTooLong,
@@ -71,7 +71,7 @@ class LanguageScheduler:
     def submit(self, request: InferRequest) -> AskedTicket:
         """As the seam says. Raises PromptTooLong and SenselessRequest as well."""
         if not self._accepting:
-            raise Draining(f"{request.model} version {request.version} is going away")
+            raise Draining(f"{request.model} version {request.version} is being unloaded")
         question = read_question(request, self._language)
         self._admission.admit(question.answers, question.tokens, self._engines.ready)
         if question.prompts:
@@ -307,7 +307,7 @@ class LanguageScheduler:
     def _give_up(self) -> None:
         self._giving_up = None
         for ticket in list(self._homeless):
-            self._fail(ticket, InstanceDied("no engine of the model came back in time"))
+            self._fail(ticket, InstanceDied("no engine of the model recovered in time"))
 
 
 class _Reading:

@@ -71,7 +71,7 @@ class Loop:
 
     def _abandoned(self) -> None:
         if not self._closing:
-            os._exit(1)  # the gateway has gone: nobody is left to answer
+            os._exit(1)  # the gateway has disconnected: nobody is left to answer
 
     # on the loop's
 

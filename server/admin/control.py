@@ -123,7 +123,7 @@ class ControlServer:
                 raise CannotControl(str(error)) from error
             except DatabaseGone as error:
                 if not told:
-                    _log.error("%s; asking again every %g s", error, ASK_AGAIN_S)
+                    _log.error("%s; retrying every %g s", error, ASK_AGAIN_S)
                 told = True
                 with suppress(TimeoutError):
                     async with asyncio.timeout(ASK_AGAIN_S):
@@ -292,7 +292,7 @@ class ControlServer:
         try:
             view = await self._deployer.watch(push_id, FOLLOW_S)
         except ControlError as error:
-            say(f"accepted; how it ends cannot be told now: {error}")
+            say(f"accepted; its outcome cannot be read now: {error}")
             return
         changed = ", ".join(sorted(view.models)) or "nothing"
         if view.state == "served":
@@ -375,7 +375,9 @@ async def _running(*jobs: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 
 def _tell_if_broken(task: "asyncio.Task[None]") -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
-        _log.critical("a pump of the control process broke. This is a bug.", exc_info=error)
+        _log.critical(
+            "a background task of the control process failed. This is a bug.", exc_info=error
+        )
         os._exit(70)  # the gateway starts us again, whole
 
 

@@ -101,7 +101,7 @@ class Deployer:
                     await self._turn()
                 except (ControlError, RepositoryError, OSError) as error:
                     level = logging.DEBUG if isinstance(error, DatabaseGone) else logging.WARNING
-                    _log.log(level, "deploying waits: %s", error)
+                    _log.log(level, "deployment is blocked: %s", error)
                     self._repaired = False
                 await self._rest()
         finally:
@@ -175,10 +175,12 @@ class Deployer:
             try:
                 moved = await self._has_moved(push)
             except RepositoryError as error:  # the pushes to others are not to wait for it
-                _log.error("what was pushed to '%s' cannot be told: %s", push.repository, error)
+                _log.error(
+                    "the state of the push to '%s' cannot be read: %s", push.repository, error
+                )
                 if not late:
                     continue
-                why = f"what became of the push cannot be told: {error}; push again"
+                why = f"the state of the push cannot be read: {error}; push again"
             if push.id in self._underway():
                 continue  # its row was read before the push was known here
             if moved or late or not others:
@@ -212,7 +214,7 @@ class Deployer:
                 bare = repositories_on_disk.find(self._store, name)
                 await self._find_unknown(bare, fence)
             except RepositoryError as error:  # the other repositories are not to wait for it
-                _log.error("what was pushed to '%s' cannot be told: %s", name, error)
+                _log.error("the state of the push to '%s' cannot be read: %s", name, error)
 
     async def _find_unknown(self, bare: Bare, fence: Fence) -> None:
         """A deploy ref that moved without a row: somebody wrote to the repository itself."""

@@ -160,16 +160,17 @@ def trouble_of(error: Exception, request_id: str) -> Trouble:
             return Trouble(status, code, str(error), getattr(error, "field", ""), _headers(error))
     if isinstance(error, OSError) and error.errno in NO_ROOM:
         where = f" ({error.filename})" if error.filename else ""
-        _log.error("request %s found no room on the disk%s", request_id, where)
+        _log.error("request %s: no space left on the disk%s", request_id, where)
         return Trouble(
             507,
             "disk_full",
-            f"there is no room on the server's disk{where}: nothing was changed; free some space "
+            f"there is no space left on the server's disk{where}: nothing was changed; free some "
+            "space "
             "there and try again",
         )
     _log.error("unexpected error while answering request %s", request_id, exc_info=error)
     return Trouble(
-        500, "internal", f"This is a bug. The log of the server tells more of request {request_id}."
+        500, "internal", f"This is a bug. The server's log has more about request {request_id}."
     )
 
 

@@ -71,9 +71,9 @@ async def _every(seconds: float, job: Callable[[], Awaitable[None]]) -> None:
         try:
             await job()
         except DatabaseGone as error:
-            _log.debug("housekeeping waits: %s", error)
+            _log.debug("garbage collection is blocked: %s", error)
         except OSError as error:
-            _log.error("housekeeping cannot go on: %s; the next try is in %g s", error, seconds)
+            _log.error("garbage collection failed: %s; retrying in %g s", error, seconds)
 
 
 async def _verify(database: Database) -> None:

@@ -35,7 +35,7 @@ class Loads:
     """All a gateway says: `settled` when nothing is being loaded for `revision` any more.
 
     `in_use`: digests of the snapshots whose files something still reads. `pending`: subject and
-    reason of each alias or route that is not in force as desired.
+    reason of each alias or route that is not in force.
     """
 
     server: str
@@ -129,7 +129,7 @@ class LinkServer:
             if hello is not None and hello.get("kind") == "hello":
                 await self._keep(_Gateway(str(hello["server"]), writer), reader)
         except (BadFrame, KeyError, TypeError, ValueError, TimeoutError, ConnectionError) as error:
-            _log.warning("a gateway's link ended: %s", error or type(error).__name__)
+            _log.warning("a gateway's connection ended: %s", error or type(error).__name__)
         finally:
             writer.close()
 
@@ -164,7 +164,9 @@ class LinkServer:
                     async with asyncio.timeout(WRITE_S):
                         await gateway.writer.drain()
         except (TimeoutError, ConnectionError) as error:
-            _log.warning("gateway %s does not read: %s", gateway.server, error or "too slow")
+            _log.warning(
+                "gateway %s does not read its messages: %s", gateway.server, error or "too slow"
+            )
             gateway.writer.close()
 
 
@@ -199,7 +201,7 @@ class _Gateway:
     def gone(self) -> None:
         for waiting in self._asked.values():
             if not waiting.done():
-                waiting.set_exception(ConnectionResetError("the gateway has gone"))
+                waiting.set_exception(ConnectionResetError("the gateway has disconnected"))
 
 
 def same_user(writer: asyncio.StreamWriter) -> bool:

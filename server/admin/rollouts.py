@@ -76,7 +76,7 @@ class RolloutController:
                     await self._look()
                 except DatabaseGone as error:
                     pause_s = GONE_TICK_S
-                    _log.debug("rollouts wait: %s", error)
+                    _log.debug("rollouts are blocked: %s", error)
                 except LostLease as error:
                     _log.info("rollouts: %s", error)
                 await self._bell.rest(pause_s)
@@ -134,9 +134,9 @@ class RolloutController:
             return
         self._waits[rollout] = str(error)
         if isinstance(error, ControlError):  # e.g. its route was killed
-            _log.warning("rollout %s waits: %s", rollout, error)
+            _log.warning("rollout %s is blocked: %s", rollout, error)
         else:
-            _log.error("rollout %s cannot be moved. This is a bug.", rollout, exc_info=error)
+            _log.error("rollout %s failed to advance. This is a bug.", rollout, exc_info=error)
 
     def _under_way(self) -> list[str]:
         with self._database.reading() as session:

@@ -85,7 +85,7 @@ class Trials:
                     await asyncio.to_thread(self._record)
             except DatabaseGone as error:
                 pause_s = GONE_TICK_S
-                _log.debug("experiments wait: %s", error)
+                _log.debug("experiments are blocked: %s", error)
                 self._bell.hush()
             await self._bell.rest(pause_s)
 
@@ -93,7 +93,7 @@ class Trials:
         room = max(0, MOST_WAITING - len(waiting))
         if room < len(rows):
             if not self.dropped:
-                _log.error("rows of experiments are dropped: the database does not take them")
+                _log.error("rows of experiments are dropped: the database refuses them")
             self.dropped += len(rows) - room
         waiting.extend(rows[:room])
 
@@ -118,7 +118,7 @@ class Trials:
             except DatabaseGone:
                 raise
             except ControlError as error:
-                _log.error("%d rows of experiments are left out: %s", len(rows), error)
+                _log.error("%d rows of experiments are dropped: %s", len(rows), error)
             for _ in rows:
                 waiting.popleft()
 

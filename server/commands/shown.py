@@ -61,7 +61,7 @@ def as_text(shown: Rows | Thing, whole: bool = False) -> str:
 
 
 def pending_text(item: Json) -> list[str]:
-    """Why an alias or a route is not in force as desired, server by server."""
+    """Why an alias or a route is not in force, server by server."""
     return [f"server {one['server'][:8]}: {one['reason']}" for one in item["pending"]]
 
 

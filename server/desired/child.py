@@ -66,7 +66,7 @@ class ControlChild:
                     continue
                 pause_s = FIRST_PAUSE_S if lived_s > STEADY_S else pause_s
                 _log.error(
-                    "the control process %s after %.1f s; serving goes on, and it is started again "
+                    "the control process %s after %.1f s; serving continues, and it is restarted "
                     "in %.1f s",
                     ending,
                     lived_s,
@@ -131,7 +131,7 @@ class ControlChild:
             stopped = silence.look(beats, now, is_stopped)
         _log.error(
             "the control process sent no heartbeat for %.0f s: it has stopped, or hangs; it is "
-            "ended and replaced",
+            "killed and restarted",
             silence.silent_s,
         )
         await self._end(STOPPED_END_S)
@@ -145,7 +145,7 @@ class ControlChild:
         try:
             await asyncio.wait_for(process.wait(), patience_s)
         except TimeoutError:
-            _log.warning("the control process has not ended after %g s and is killed", patience_s)
+            _log.warning("the control process has not exited after %g s and is killed", patience_s)
             with suppress(ProcessLookupError):
                 process.kill()
             await process.wait()

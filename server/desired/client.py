@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 class Look(NamedTuple):
     """The fleet at one moment: `settled` when nothing is being changed, `folders` still read,
-    `pending` routes and aliases that are not in force as desired, which has this `revision`."""
+    `pending` routes and aliases that are not in force, which has this `revision`."""
 
     rows: Sequence[VersionRow]
     settled: bool
@@ -127,4 +127,4 @@ class DesiredStateClient:
 
 def _tell_if_broken(task: "asyncio.Task[None]") -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
-        _log.critical("control is no longer followed. This is a bug.", exc_info=error)
+        _log.critical("the control process is no longer followed. This is a bug.", exc_info=error)

@@ -89,7 +89,7 @@ class Link:
             except OSError:
                 pass  # nobody listens there yet, or not any more
             except Exception:  # noqa: BLE001 - the next state, a kill switch perhaps, must arrive
-                _log.exception("the link to the control process broke. This is a bug.")
+                _log.exception("the connection to the control process failed. This is a bug.")
                 pause_s = BROKEN_S
             await asyncio.sleep(pause_s)
 
@@ -103,7 +103,7 @@ class Link:
             self.connected = True
             await _first_of(self._listen(reader, writer), self._tell(writer), self._count(writer))
         except BadFrame as error:
-            _log.error("the link to the control process is made anew: %s", error)
+            _log.error("reconnecting to the control process: %s", error)
         finally:
             self.connected = False
             writer.close()
@@ -122,7 +122,7 @@ class Link:
         try:
             return {"kind": "answer", "number": frame["number"], **self._answers(frame)}
         except (KeyError, TypeError, ValueError) as error:
-            raise BadFrame(f"a question that is none: {error}") from error
+            raise BadFrame(f"an invalid request: {error}") from error
 
     async def _tell(self, writer: asyncio.StreamWriter) -> None:
         while True:

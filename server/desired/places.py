@@ -30,7 +30,8 @@ def close_folder(folder: Path) -> None:
         tighten(folder)
     except OSError as error:
         _log.warning(
-            "others may look into %s, which cannot be closed: %s; give it to the server's user "
+            "other users can read %s, whose mode cannot be changed: %s; give it to the server's "
+            "user "
             "(uid %d) with mode 0700",
             folder,
             error.strerror,

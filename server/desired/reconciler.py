@@ -48,7 +48,7 @@ class Reconciler:
 
     @property
     def pending(self) -> tuple[Pending, ...]:
-        """What is not in force as desired."""
+        """What is not in force."""
         return self._in_force.pending
 
     def start(self) -> None:
@@ -94,4 +94,4 @@ def _tell(before: Iterable[Pending], now: Iterable[Pending]) -> None:
         if one not in known:
             _log.log(logging.WARNING if one.failed else logging.INFO, "%s: %s", *one[:2])
     for subject in sorted({one.subject for one in known} - still):
-        _log.info("%s: in force as desired", subject)
+        _log.info("%s: in force", subject)

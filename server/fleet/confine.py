@@ -228,7 +228,7 @@ def _kernel_caches() -> Iterator[str]:
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            _log.warning("the cache folder %s cannot be made: %s", folder, error.strerror)
+            _log.warning("the cache folder %s cannot be created: %s", folder, error.strerror)
         yield _real(folder)
 
 

@@ -120,7 +120,7 @@ class Exchange:
 
     async def _retire(self, resident: Resident, number: int, built: Built, until_ns: int) -> None:
         inflight = built.scheduler.inflight()
-        _log.info("%s %d: DRAINING, %d requests inside", resident.name, number, inflight)
+        _log.info("%s %d: DRAINING, %d requests in flight", resident.name, number, inflight)
         await built.scheduler.drain(until_ns)
         await built.close()
         resident.draining.remove((number, built))

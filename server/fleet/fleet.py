@@ -363,7 +363,7 @@ class Fleet:
     def _retry(self, resident: Resident, number: int, failure: Failure) -> None:
         self._retries.discard(failure)
         if not self._closing and resident.forget(number, failure):
-            _log.info("%s %d: tried again", resident.name, number)
+            _log.info("%s %d: retrying", resident.name, number)
             self._change(resident)
 
     def _publish(self, resident: Resident) -> None:

@@ -119,7 +119,7 @@ class Loader:
                 return await self._build(version)
             except (BackendError, RepositoryError) as error:
                 _log.warning(
-                    "%s %d: load failed, tries left: %d: %s",
+                    "%s %d: load failed, retries left: %d: %s",
                     version.name,
                     version.number,
                     left,

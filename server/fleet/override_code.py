@@ -38,7 +38,7 @@ def refuse_new_code(asked: ModelFolder, own: ModelFolder | None, code_of: CodeOf
         uses = _uses(asked.versions, code_of)
         known = _uses(own.versions, code_of) if own is not None and uses else frozenset()
     except LoadFailed as error:
-        raise BadModel(f"the code it would run cannot be told: {error}") from error
+        raise BadModel(f"the code it would run cannot be determined: {error}") from error
     new = sorted(uses - known)
     if new:
         file = new[0].file

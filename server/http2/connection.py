@@ -96,7 +96,7 @@ class Connection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=WRITE_BYTES)
         self._on_here(self)
         if not self._account.open:
-            _log.warning("a gRPC client is sent away: the server's buffers are full")
+            _log.warning("gRPC connection refused: the server's buffers are full")
             self._closing = True
         if self._closing:
             self._transport.abort()
@@ -194,7 +194,7 @@ class Connection(asyncio.Protocol):
             self.abort()
 
     def _fail(self, fault: ConnectionFault) -> None:
-        _log.info("a gRPC client is sent away: %s: %s", fault.code.name, fault)
+        _log.info("gRPC connection closed: %s: %s", fault.code.name, fault)
         self._sender.control(goaway(self._session.last_id, fault.code, str(fault)))
         self._closing = True
         self._session.abort()
@@ -224,7 +224,7 @@ class Connection(asyncio.Protocol):
     def _look(self, held: int) -> None:
         transport = self._transport
         if transport is not None and transport.get_write_buffer_size() >= held:
-            _log.info("a gRPC client is cut off: it took nothing for %g s", self._stall_s)
+            _log.info("gRPC connection closed: the client read nothing for %g s", self._stall_s)
             self.abort()
         else:
             self._watch_reader()

@@ -77,9 +77,9 @@ class StreamTimeouts:
     def _drop_unread_answers(self) -> None:
         limits = self._limits
         for key in self._sending.look(self._answers(), limits.look_s):
-            text = f"took too little of its answers for {limits.send_timeout_s:g} s"
+            text = f"read its responses too slowly for {limits.send_timeout_s:g} s"
             if key == _CONNECTION:
-                _log.info("a gRPC client is cut off: it %s (--grpc-send-timeout-secs)", text)
+                _log.info("gRPC connection closed: the client %s (--grpc-send-timeout-secs)", text)
                 self._cut_off()
                 return
             stream = self._session.streams.get(key) if isinstance(key, int) else None

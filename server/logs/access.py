@@ -106,7 +106,7 @@ class AccessLog:
             lines.append(line(self._waiting.popleft(), ahead_ns))
         if self._dropped:
             dropped, self._dropped = self._dropped, 0
-            _log.warning("the access log fell behind and left out %d requests", dropped)
+            _log.warning("the access log fell behind and dropped %d requests", dropped)
         self._file.write("".join(lines))
         self._file.flush()
 

@@ -85,7 +85,7 @@ class Renderer:
                 return await _exchange(process, asked)
         except TimeoutError:
             await self._end()
-            _log.warning("a chat template took longer than %g s, and was ended", self._render_s)
+            _log.warning("a chat template took longer than %g s and was killed", self._render_s)
             if len(asked) <= BLAMED_BYTES:
                 self._barred[id(template)] = (template, time.monotonic() + PENANCE_S)
             what = f"the model's chat template took longer than {self._render_s:g} s"

@@ -96,7 +96,7 @@ class Connection(HttpToolsProtocol):
         self._account = self.wire.budget.open()
         super().connection_made(transport)
         if not self._account.open:
-            _log.warning("an HTTP client is sent away: the server's buffers are full")
+            _log.warning("HTTP connection refused: the server's buffers are full")
             transport.abort()
             return
         self.idle_since = self.loop.time()
@@ -251,7 +251,7 @@ class Connection(HttpToolsProtocol):
         self.flow.pause_reading()  # a client that does not read its answers sends no more requests
         unsent = self.transport.get_write_buffer_size()
         if refusal := self._account.charge(unsent):
-            _log.info("an HTTP client's answer is dropped: %s", refusal)
+            _log.info("an HTTP response is dropped: %s", refusal)
             self.loop.call_soon(self.transport.abort)
         else:
             self._unsent_charged += unsent

@@ -27,7 +27,7 @@ StateOf = Callable[[str, int], TargetState]
 
 
 class Pending(NamedTuple):
-    """`subject` ("alias m@champion", "route chat") is not in force as desired, because of
+    """`subject` ("alias m@champion", "route chat") is not in force, because of
     `reason`. `failed`: and will not be without somebody's doing."""
 
     subject: str

@@ -63,9 +63,9 @@ class SpanExport:
         spans, self._ended.spans = self._ended.spans, []
         done = self._exporter.export(spans) is SpanExportResult.SUCCESS
         if not done and not self._failing:
-            _log.error("traces are lost: the OpenTelemetry collector does not take them")
+            _log.error("traces are lost: the OpenTelemetry collector refuses them")
         if done and self._failing:
-            _log.info("the OpenTelemetry collector takes traces again")
+            _log.info("the OpenTelemetry collector accepts traces again")
         self._failing = not done
         return 0 if done else len(traces)
 

@@ -101,7 +101,7 @@ def test_another_sites_form_is_refused_everywhere(night: Api, act: object) -> No
     for token in ("", "0" * 64):
         found = ada.post(path, {"token": token})
         assert found.status == 403
-        assert "not one of ours" in found.text
+        assert "was not sent by this console" in found.text
     assert ada.post(path, {}, **{"Content-Type": "text/plain"}).status == 415
     assert ada.post(path, {}, Origin="null").status == 403
     audit = night.local("GET", "/audit").json["items"]

@@ -49,7 +49,7 @@ def test_a_removed_database_is_told_once_and_no_server_is_called_silent(
     assert "sends no heartbeats" not in overview
     assert "server answers" not in overview
     assert "no heartbeat can be written" in servers
-    assert "Models are served on" in overview
+    assert "Models are served as they are" in overview
 
 
 def test_a_database_that_does_not_answer_is_told_with_what_to_do(tmp_path: Path) -> None:
@@ -59,6 +59,6 @@ def test_a_database_that_does_not_answer_is_told_with_what_to_do(tmp_path: Path)
     away.close()
     assert shown.status == 503
     assert "<h1>The database does not answer</h1>" in shown.text
-    assert "Models are served on" in shown.text
+    assert "Models are served as they are" in shown.text
     assert "see that it is running" in shown.text
     assert "Log in" not in shown.text

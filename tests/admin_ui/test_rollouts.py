@@ -159,7 +159,7 @@ def test_the_rail_says_what_is_past_and_what_is_ahead() -> None:
     row = {"plan": plan, "phase": "paused", "step": 2, "weight": 50, "mirror": 0}
     told = rollouts.rail(row)
     assert [one["label"] for one in told] == [
-        "Load it",
+        "Prewarm",
         "Mirror",
         "10 %",
         "50 %",

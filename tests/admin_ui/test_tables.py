@@ -271,7 +271,7 @@ def test_events_are_told_in_words() -> None:
     whole = {"version": 0, "state": "FAILED", "server": "s1", "reason": "it turned empty"}
     assert words({**told, "data": whole}) == "digits on server s1: it turned empty"
     over = {"kind": "load.gone", "subject": "model:digits", "data": {"server": "s1", "version": 0}}
-    assert words(over) == "what was wrong with digits as a whole is over on server s1"
+    assert words(over) == "digits as a whole has no problem any more on server s1"
     moved = {"kind": "alias.moved", "subject": "alias:m@best", "data": {"after": {"version": 3}}}
     assert words(moved) == "alias m@best moved to version 3"
     assert words({"kind": "new.kind_of_thing", "subject": "x:y", "data": {}}) == (

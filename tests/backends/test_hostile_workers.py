@@ -58,13 +58,13 @@ DECOUPLED = ECHO_CONFIG + "model_transaction_policy { decoupled: true }\n"
 def test_a_worker_that_floods_the_server_with_descriptors_is_killed(tmp_path: Path) -> None:
     with hosted(tmp_path, _BY_HAND + _DESCRIPTORS) as instance:
         before = len(os.listdir("/proc/self/fd"))
-        with pytest.raises(InstanceDied, match=r"talked nonsense.*more descriptors"):
+        with pytest.raises(InstanceDied, match=r"sent an invalid message.*more descriptors"):
             one(instance, floats(1))
         assert len(os.listdir("/proc/self/fd")) < before + 20
 
 
 @pytest.mark.parametrize(
-    ("body", "reason"), [(_RESPONSES, "nobody has read"), (_UNASKED, "where nothing was asked")]
+    ("body", "reason"), [(_RESPONSES, "nobody has read"), (_UNASKED, "without a request")]
 )
 def test_a_worker_that_streams_more_than_was_asked_for_is_killed(
     body: str, reason: str, tmp_path: Path
@@ -80,7 +80,7 @@ def test_a_worker_that_streams_more_than_was_asked_for_is_killed(
 def test_a_worker_that_loads_as_another_model_fails_the_load(tmp_path: Path) -> None:
     head, _, _ = _BY_HAND.partition("class ")
     lie = 'say(1, b"", "cpu", float("nan"), False, False); time.sleep(60)\n'
-    with pytest.raises(LoadFailed, match=r"talked nonsense.*nan cores"):
+    with pytest.raises(LoadFailed, match=r"sent an invalid message.*nan cores"):
         HostedInstance(write_model(tmp_path, head + lie), CPU, "echo_0_0")
 
 

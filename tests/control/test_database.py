@@ -266,7 +266,7 @@ def test_processes_that_start_at_once_migrate_once(kind: str, tmp_path: Path) ->
             one.stdin.flush()
         said = "".join(one.communicate(timeout=180)[0] for one in started)
         assert [one.returncode for one in started] == [0, 0, 0], said
-        assert said.count("tables brought from nothing to head") == 1
+        assert said.count("schema migrated from nothing to head") == 1
         database = Database(url)
         assert desired_revision(database) == 0
         database.close()

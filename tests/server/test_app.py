@@ -216,7 +216,7 @@ def test_requests_that_outlast_the_exit_timeout_do_not_keep_the_server(tmp_path:
             lambda: (
                 metric(server, 'nv_inference_pending_request_count{model="m",version="1"}') == 5
             ),
-            "the requests inside",
+            "the requests in flight",
         )
         began = time.monotonic()
         assert server.stop() == 0
@@ -233,7 +233,7 @@ def test_a_second_signal_ends_the_server_at_once(tmp_path: Path) -> None:
         connection.request("POST", "/v2/models/m/infer", body)
         assert server.is_ready()
         server.terminate()
-        server.wait_for(lambda: "ending" in server.log(), "the first signal to be answered")
+        server.wait_for(lambda: "stopping" in server.log(), "the first signal to be answered")
         server.process.send_signal(signal.SIGINT)
         assert server.wait_exit(60) == 128 + signal.SIGINT
         connection.close()

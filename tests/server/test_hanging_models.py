@@ -112,7 +112,7 @@ def test_sigterm_ends_within_the_exit_timeout_beside_a_hung_model(
         assert time.monotonic() - began < 12 + 5, server.log()
         response = connection.getresponse()
         assert response.status == 503
-        assert b"the server ended this model before" in response.read()
+        assert b"the server unloaded this model before" in response.read()
 
 
 @pytest.mark.slow

@@ -165,7 +165,7 @@ def _cache_folder() -> Path:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise NoKernels(f"the cache folder {folder} cannot be made: {error.strerror}") from None
+        raise NoKernels(f"the cache folder {folder} cannot be created: {error.strerror}") from None
     return folder
 
 

@@ -53,7 +53,7 @@ class Collector:
                 await self._one(bare.find(self._store, name))
             except GitError as error:
                 self._not_before[name] = self._monotonic() + REST_S
-                _log.warning("the repository '%s' cannot be collected: %s", name, error)
+                _log.warning("git gc of the repository '%s' failed: %s", name, error)
 
     async def _one(self, one: Bare) -> None:
         packs, others = await asyncio.to_thread(lambda: (bare.packs(one), bare.is_receiving(one)))
@@ -63,4 +63,6 @@ class Collector:
             began = self._monotonic()
             await bare.collect(one)
             took = self._monotonic() - began
-            _log.info("repository '%s': %d packs made one in %.1f s", one.name, packs, took)
+            _log.info(
+                "repository '%s': repacked %d packs into one in %.1f s", one.name, packs, took
+            )

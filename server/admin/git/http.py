@@ -198,7 +198,7 @@ class GitApp:
             if error.status < 0 and not error.was_asked_oddly:
                 raise
             _log.warning("request to '%s': %s", visit.repository.name, error)
-            raise Malformed("git cannot make sense of this request") from error
+            raise Malformed("git cannot parse this request") from error
 
     async def _tell(self, error: Exception, exchange: Exchange) -> None:
         if isinstance(error, ClientGone):
@@ -206,7 +206,7 @@ class GitApp:
         request_id = new_id(self._services.now())
         trouble = trouble_of(error, request_id)
         if exchange.outgoing.started:  # too late for a status: the answer ends in the middle
-            _log.warning("an answer of git ended early (%s): %s", request_id, trouble.message)
+            _log.warning("a response of git ended early (%s): %s", request_id, trouble.message)
             return
         words = _lfs_words if f".git/{LFS}" in exchange.request.scope["path"] else _git_words
         headers, content = words(trouble)

@@ -115,7 +115,7 @@ class PreReceive:
             decision.tell(not_taken(error))
             decision.refused = True
         except OSError as error:
-            _log.error("a push to '%s' cannot be looked at: %s", pushing.repository, error)
+            _log.error("a push to '%s' cannot be checked: %s", pushing.repository, error)
             what = f"this server's disk fails ({error.strerror or 'see its log'})"
             decision.tell(f"{what}; tell its operator, and push again later")
             decision.refused = True

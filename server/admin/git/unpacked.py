@@ -90,7 +90,9 @@ class Unpacked:
         try:
             await in_thread(self._keep, failed, "\n".join(lines))
         except ControlError as error:  # it is refused all the same
-            _log.warning("a refused push to '%s' has no row: %s", self._pushing.repository, error)
+            _log.warning(
+                "a refused push to '%s' could not be recorded: %s", self._pushing.repository, error
+            )
         return lines
 
     def _keep(self, failed: Sequence[RefUpdate], report: str) -> None:

@@ -105,7 +105,7 @@ class Importer:
                     await self._turn()
                 except (ControlError, OSError) as error:
                     level = logging.DEBUG if isinstance(error, DatabaseGone) else logging.WARNING
-                    _log.log(level, "importing waits: %s", error)
+                    _log.log(level, "imports are blocked: %s", error)
                 await self._rest()
         finally:
             await self._stop(*self._running)
@@ -158,13 +158,13 @@ class Importer:
         try:
             await self._deployed(view, fence)
         except (LostLease, DatabaseGone) as error:
-            _log.debug("import %s waits: %s", view.id, error)
+            _log.debug("import %s is blocked: %s", view.id, error)
             await asyncio.sleep(BEAT_S)
         except (RepositoryError, ControlError, OSError) as error:
             _log.warning("import %s of %s from %s: %s", view.id, view.model, view.url, error)
             await self._finish(view, ImportState.FAILED, str(error), fence)
         except Exception:  # noqa: BLE001 - one import must not keep the others from going on
-            _log.exception("import %s of %s broke. This is a bug.", view.id, view.model)
+            _log.exception("import %s of %s failed. This is a bug.", view.id, view.model)
             await self._finish(view, ImportState.FAILED, "a bug; see the server's log", fence)
 
     async def _deployed(self, view: ImportView, fence: Fence) -> None:

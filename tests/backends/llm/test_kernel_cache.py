@@ -99,5 +99,5 @@ def test_a_cache_folder_that_cannot_be_made_is_named(
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    with pytest.raises(NoKernels, match="cannot be made"):
+    with pytest.raises(NoKernels, match="cannot be created"):
         compiled_library()

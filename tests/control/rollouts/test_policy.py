@@ -451,7 +451,7 @@ def test_a_newer_candidate_supersedes_at_any_time(phase: Phase) -> None:
 
 
 IMPOSSIBLE = [
-    (Phase.PENDING, Command.PAUSE, "about to begin"),
+    (Phase.PENDING, Command.PAUSE, "about to start"),
     (Phase.PENDING, Command.PROMOTE, "not ready on every server yet"),
     (Phase.PREWARM, Command.PROMOTE_FULL, "not ready on every server yet"),
     (Phase.STEP, Command.RESUME, "is not paused but in phase step"),

@@ -120,7 +120,7 @@ def test_a_server_that_stops_meanwhile_refuses_the_push(folder: Path):
 
     status, said = run(main())
     assert status == 1
-    assert said == "checking\nthe server stopped while it looked at this push; try again\n"
+    assert said == "checking\nthe server stopped while it checked this push; try again\n"
 
 
 def test_a_decision_has_a_deadline(folder: Path):

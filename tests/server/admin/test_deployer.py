@@ -75,5 +75,5 @@ async def test_a_push_to_a_repository_that_stays_broken_is_given_up_with_the_rea
     ((state, why),) = await _settled(sqlite, store, broken)
 
     assert state == PushState.ABANDONED
-    assert why.startswith("what became of the push cannot be told: ")
+    assert why.startswith("the state of the push cannot be read: ")
     assert why.endswith("; push again")

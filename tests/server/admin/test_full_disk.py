@@ -78,7 +78,7 @@ def test_on_a_full_disk_everything_is_refused_with_the_reason_and_goes_on_later(
         users = {one["name"] for one in y.api("GET", "/users?limit=500")[1]["items"]}
         said = y.server.log()
 
-    assert "no room on the server's disk" in backup, backup
+    assert "no space left on the server's disk" in backup, backup
     assert status == 507, status
     assert refused["error"]["code"] == "disk_full", refused
     assert any(words in pushed for words in ("full", "no room", "No space")), pushed

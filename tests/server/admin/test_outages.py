@@ -109,7 +109,7 @@ def test_a_control_process_that_starts_in_an_outage_waits_for_its_end(tmp_path: 
         with inferring(y, "m") as load:
             way.cut()
             os.kill(y.control_pid(), signal.SIGKILL)
-            y.wait_for(lambda: "asking again every" in y.server.log(), "it to wait", 60)
+            y.wait_for(lambda: "retrying every" in y.server.log(), "it to wait", 60)
             pid = y.control_pid()
             way.mend()
             y.wait_for(y.answers, "it to go on", 60)

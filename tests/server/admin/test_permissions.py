@@ -84,4 +84,4 @@ def test_a_folder_of_somebody_else_is_left_open_and_said(
 ) -> None:
     """A file of the kernel stands for a volume whose mode is not ours to change, root or not."""
     close_folder(Path("/proc/1"))
-    assert "others may look into /proc/1," in caplog.text
+    assert "other users can read /proc/1," in caplog.text

@@ -166,5 +166,5 @@ def test_a_rollout_that_cannot_be_read_is_told_of_once_and_stops_no_other(
         tx.session.add(row)
         tx.happened("rollout.start", "rollout:broken")
     rolling.until(Phase.DEGRADED, rolling.windows(crashes=1))
-    said = [one for one in caplog.records if "rollout broken cannot be moved" in one.message]
+    said = [one for one in caplog.records if "rollout broken failed to advance" in one.message]
     assert len(said) == 1

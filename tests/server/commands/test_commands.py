@@ -107,7 +107,7 @@ def test_a_token_is_alone_on_stdout_and_works_over_the_url(
     run("user", "add", "ada", "--role", "viewer")
     status, out, err = run("token", "create", "ci", "--user", "ada", "--scope", "read")
     assert (status, len(out.split())) == (0, 1)
-    assert "shown this once" in err
+    assert "shown only once" in err
     monkeypatch.setenv("MODELYARD_TOKEN", out.strip())
     me = json.loads(run("whoami", "--url", running.url, "--json")[1])
     assert me["scopes"] == ["read"]

@@ -27,4 +27,4 @@ async def test_a_process_that_cannot_be_started_this_moment_is_tried_again(
         await asyncio.gather(running, return_exceptions=True)
 
     assert "the control process cannot be started" in caplog.text
-    assert "it is started again" in caplog.text
+    assert "it is restarted" in caplog.text

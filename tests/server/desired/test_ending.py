@@ -19,7 +19,7 @@ def _listens(port: int) -> bool:
 
 
 def test_a_control_process_that_hangs_does_not_keep_the_doors_open(tmp_path: Path) -> None:
-    """Nor does it use up the time in which the requests inside are to be answered."""
+    """Nor does it use up the time in which the requests in flight are to be answered."""
     with yard(tmp_path) as y:
         control = y.control_pid()
         os.kill(control, signal.SIGSTOP)
@@ -44,7 +44,7 @@ def test_a_stopped_control_process_is_replaced_as_a_dead_one_is(tmp_path: Path) 
 
         assert not Path(f"/proc/{stopped}").exists()
         assert y.server.is_ready()
-        assert "it has stopped, or hangs; it is ended and replaced" in y.server.log()
+        assert "it has stopped, or hangs; it is killed and restarted" in y.server.log()
 
 
 @pytest.mark.slow
@@ -63,4 +63,4 @@ def test_a_server_that_was_suspended_as_a_whole_keeps_its_control_process(tmp_pa
         y.wait_for(y.answers, "the control process to answer")
 
         assert y.control_pid() == control
-        assert "is ended and replaced" not in y.server.log()
+        assert "is killed and restarted" not in y.server.log()

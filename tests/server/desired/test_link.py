@@ -44,7 +44,7 @@ async def test_a_state_that_cannot_be_applied_does_not_keep_out_the_next(
         await asyncio.gather(running, return_exceptions=True)
         await server.close()
 
-    assert "the link to the control process broke. This is a bug." in caplog.text
+    assert "the connection to the control process failed. This is a bug." in caplog.text
 
 
 async def test_a_link_server_that_closes_ends_its_links_without_a_word(

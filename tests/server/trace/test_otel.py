@@ -265,7 +265,7 @@ def test_collector_that_refuses_loses_traces_and_they_are_counted(tmp_path: Path
             with triton.InferenceServerClient(server.http) as client:
                 infer(client, "lost")
             eventually(lambda: dropped(server) == 1, "the lost trace to be counted")
-            refusal = "the OpenTelemetry collector does not take them"
+            refusal = "the OpenTelemetry collector refuses them"
             eventually(lambda: refusal in server.log(), "the refusal to be told")
 
 

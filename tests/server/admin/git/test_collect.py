@@ -71,7 +71,7 @@ def test_a_collection_that_fails_is_not_tried_again_at_once(
     now = [0.0]
     pump = Collector(busy.path.parents[1], set, lambda: now[0])
     asyncio.run(pump.look())
-    assert "the repository 'busy' cannot be collected" in caplog.text
+    assert "git gc of the repository 'busy' failed" in caplog.text
     (busy.path / "gc.pid").unlink()
     before = bare.packs(busy)
     asyncio.run(pump.look())

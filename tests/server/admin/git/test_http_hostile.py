@@ -172,7 +172,7 @@ def test_a_packet_over_which_git_aborts_is_malformed(server: Served, token: str)
     asked = b"0014command=ls-refs\n" + b"0002"  # the end of a response, which no client sends
     headers = {"Content-Type": f"application/x-{UPLOAD}-request", "Git-Protocol": "version=2"}
     found = server.ask("POST", f"zoo.git/{UPLOAD}", token, asked, headers)
-    assert (found.status, b"git cannot make sense of this request" in found.body) == (400, True)
+    assert (found.status, b"git cannot parse this request" in found.body) == (400, True)
 
 
 def test_a_body_that_is_no_gzip_is_malformed(server: Served, token: str) -> None:
