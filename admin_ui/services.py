@@ -102,7 +102,7 @@ class GatewayAnswer:
 
 
 class Gateway(Protocol):
-    """The data plane's REST door. `url`: where clients on this machine find it; `wants_token`:
+    """The data plane's REST listener. `url`: where clients on this machine find it; `wants_token`:
     it answers nobody without one; `problem`: why it cannot be asked from here, "" if it can."""
 
     url: str

@@ -70,7 +70,7 @@ class BoundedOutlet:
             self._changed.notify_all()
 
     def taken(self) -> None:
-        """The reader has read one result: there is room for another."""
+        """The reader has read one result: there is memory for another."""
         with self._changed:
             self._untaken -= 1
             self._changed.notify_all()

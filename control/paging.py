@@ -84,7 +84,8 @@ def key_of(cursor: str, types: Sequence[type]) -> Key:
         parts = None
     if not isinstance(parts, list) or not _fits(parts, types):
         raise Invalid(
-            "cursor is none that this list gave out; leave it out to begin at the start", "cursor"
+            "cursor is none of this list; leave it out to start at the beginning",
+            "cursor",
         )
     return tuple(parts)
 

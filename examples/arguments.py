@@ -33,8 +33,8 @@ def run(main: Callable[[], None]) -> None:
 def parser_for(description: str | None) -> argparse.ArgumentParser:
     """A parser with the shared options; the example adds its own."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--http", default="127.0.0.1:8000", help="HOST:PORT of the REST door")
-    parser.add_argument("--grpc", default="127.0.0.1:8001", help="HOST:PORT of the gRPC door")
+    parser.add_argument("--http", default="127.0.0.1:8000", help="HOST:PORT of the REST listener")
+    parser.add_argument("--grpc", default="127.0.0.1:8001", help="HOST:PORT of the gRPC listener")
     parser.add_argument("--version", default="", help="model version; the highest ready by default")
     return parser
 

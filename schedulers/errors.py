@@ -4,7 +4,7 @@ SchedulingError
 ├── QueueFull          accepted nothing; try again later
 ├── Draining           the version is going away; accepted nothing
 ├── DeadlineExceeded   waited longer than the request allowed
-├── Cancelled          the client has gone
+├── Cancelled          the client has disconnected
 └── ShutDown           closed with requests inside that could not finish in time
 """
 

@@ -227,7 +227,7 @@ class DataPlane:
         """Raises InvalidRequest where the target takes no such request, UnknownModel, NotReady,
         QueueFull."""
         if self.lifecycle.starting:
-            raise InvalidRequest("the server is starting: no copies are made yet")
+            raise InvalidRequest("the server is starting: no requests are mirrored yet")
         served = require_ready(self.find_target(target), target.model)
         lowest = served.version.config.dynamic_batching.priority_levels
         return served.scheduler.submit(copy_for(served.signature, request, lowest, until_ns))

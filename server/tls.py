@@ -15,12 +15,12 @@ class UnusableCertificate(Exception):
 
 
 def http_context(settings: Settings) -> ssl.SSLContext | None:
-    """What the REST door speaks; None for plain HTTP. Raises UnusableCertificate."""
+    """What the REST listener speaks; None for plain HTTP. Raises UnusableCertificate."""
     return _context(settings, "http", HTTP_1)
 
 
 def grpc_context(settings: Settings) -> ssl.SSLContext | None:
-    """What the gRPC door speaks; None for plain HTTP/2. Raises UnusableCertificate."""
+    """What the gRPC listener speaks; None for plain HTTP/2. Raises UnusableCertificate."""
     return _context(settings, "grpc", HTTP_2)
 
 

@@ -226,7 +226,7 @@ def facts(folder: Path, **changes: Any) -> Facts:
         "store": folder / "store",
         "public_url": "",
         "hosts": known_hosts("127.0.0.1", ""),
-        "settings": (SettingView("http_port", "8000", "default", "Port of the REST door."),),
+        "settings": (SettingView("http_port", "8000", "default", "Port of the REST listener."),),
     }
     return Facts(**usual | changes)
 

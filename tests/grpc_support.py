@@ -1,4 +1,4 @@
-"""A real gRPC door over real identity models, on a loop in a thread: `with open_door() as door`.
+"""A real gRPC listener over real identity models, in a thread; `with open_door() as door`.
 
 Clients of any kind may then call from the test's own thread.
 """

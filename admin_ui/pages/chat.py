@@ -53,7 +53,7 @@ def history(form: Mapping[str, str]) -> list[Message]:
         before = json.loads(said if len(said) <= LONGEST_HISTORY else "null")
         kept = [{"role": str(one["role"]), "content": str(one["content"])} for one in before]
     except (ValueError, KeyError, TypeError):
-        wrong = "this conversation is too long or cannot be read; begin a new one"
+        wrong = "this conversation is too long or cannot be read; start a new one"
         raise Refused(422, "invalid", wrong, "message") from None
     text, system = form.get("message", "").strip(), form.get("system", "").strip()
     if not text:

@@ -31,8 +31,8 @@ class Duplex:
         self._gone = gone
         self._letters: SimpleQueue[tuple[bytes, int] | None] = SimpleQueue()
         self._threads = [
-            threading.Thread(target=self._read, name=f"{name} hears", daemon=True),
-            threading.Thread(target=self._write, name=f"{name} says", daemon=True),
+            threading.Thread(target=self._read, name=f"{name} reader", daemon=True),
+            threading.Thread(target=self._write, name=f"{name} writer", daemon=True),
         ]
 
     def start(self) -> None:

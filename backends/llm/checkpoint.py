@@ -59,7 +59,7 @@ class Checkpoint:
                 f"{list(shape)}"
             )
         if not torch.is_floating_point(tensor):
-            raise BadCheckpoint(f"{file}: '{name}' is {tensor.dtype}; floating point is wanted")
+            raise BadCheckpoint(f"{file}: '{name}' is {tensor.dtype}; expected floating point")
         # The file is mapped, and its owner may overwrite it while the model runs.
         return tensor.clone()
 

@@ -103,7 +103,7 @@ def command(
     """Do what the transaction's actor wants, at once. Raises NotFound, Invalid for no command,
     Conflict saying what is possible, Stale when its revision is not `expected`."""
     if wanted not in tuple(Command):
-        raise Invalid(f"'{wanted:.80}' is no command; {', '.join(Command)} are", "command")
+        raise Invalid(f"'{wanted:.80}' is no command; commands are {', '.join(Command)}", "command")
     tx.alone()
     row = find(tx.session, rollout_id)
     expect_revision(row.revision, expected, f"the rollout of '{row.name}'")

@@ -159,9 +159,9 @@ def _download(item: Wanted, known: Known, links: Links, limits: Limits) -> Json:
 
 def _problem(item: Wanted, known: Known) -> Json | None:
     if not is_oid(item.oid):
-        return _refusal(item, 422, "this oid is no sha256; 64 lower-case hex digits are wanted")
+        return _refusal(item, 422, "this oid is no sha256; expected 64 lower-case hex digits")
     if not 0 <= item.size_bytes <= LARGEST_SIZE_BYTES:
-        return _refusal(item, 422, f"{item.size_bytes} is no size; a number of bytes is wanted")
+        return _refusal(item, 422, f"{item.size_bytes} is no size; expected a number of bytes")
     size_bytes = known.sizes.get(item.oid, item.size_bytes)
     if size_bytes != item.size_bytes:
         told = f"this object has {size_bytes} bytes, not {item.size_bytes}; is the pointer broken?"

@@ -38,5 +38,5 @@ class Places:
 
 def _spread(oid: str) -> str:
     if not is_oid(oid):
-        raise BadName(f"oid {oid[:80]!r} is no sha256; 64 lower-case hex digits are wanted")
+        raise BadName(f"oid {oid[:80]!r} is no sha256; expected 64 lower-case hex digits")
     return f"{oid[:2]}/{oid[2:4]}/{oid}"

@@ -48,9 +48,9 @@ def parse(content: bytes) -> Pointer | None:
     fields = _fields(content)
     oid, size = fields.get("oid", ""), fields.get("size", "")
     if not (oid.startswith("sha256:") and is_oid(oid.removeprefix("sha256:"))):
-        raise BadPointer(f"LFS pointer has oid {oid!r}; 'sha256:' and 64 hex digits are wanted")
+        raise BadPointer(f"LFS pointer has oid {oid!r}; 'sha256:' and 64 hex digits expected")
     if not _SIZE.fullmatch(size) or int(size) > LARGEST_SIZE_BYTES:
-        raise BadPointer(f"LFS pointer has size {size!r}; a number of bytes is wanted")
+        raise BadPointer(f"LFS pointer has size {size!r}; expected a number of bytes")
     return Pointer(oid.removeprefix("sha256:"), int(size))
 
 
@@ -66,8 +66,8 @@ def _fields(content: bytes) -> dict[str, str]:
     for number, (key, blank, _) in enumerate(pairs, start=2):
         if not (blank and _KEY.fullmatch(key)) or "\r" in lines[number - 1]:
             shown = repr(lines[number - 1][:80])
-            raise BadPointer(f"LFS pointer line {number} is {shown}; 'key value' is wanted")
+            raise BadPointer(f"LFS pointer line {number} is {shown}; expected 'key value'")
     keys = [key for key, _, _ in pairs]
     if keys != sorted(set(keys)):
-        raise BadPointer(f"LFS pointer keys are {', '.join(keys)}; each once, sorted, are wanted")
+        raise BadPointer(f"LFS pointer keys are {', '.join(keys)}; expected each once, sorted")
     return {key: value for key, _, value in pairs}

@@ -167,7 +167,7 @@ def _refuse_full_disk(into: Path, remotes: Sequence[Remote]) -> None:
     missing = sum(remote.size or 0 for remote in remotes) - there
     free = shutil.disk_usage(into).free
     if missing > free:
-        raise FetchFailed(f"{missing} bytes are to come, and '{into}' has room for {free}")
+        raise FetchFailed(f"{missing} bytes are to come, and '{into}' has {free} free")
 
 
 def _identity(source: Source) -> str:

@@ -69,7 +69,7 @@ class EngineInstance(HostedInstance):
         return True
 
     def condemn(self, verdict: str) -> None:
-        """Kill the process; it is started again like any that died."""
+        """Kill the process; it is restarted like any that died."""
         current = self._current
         if current is not None:
             current.process.condemn(verdict)

@@ -86,7 +86,7 @@ class StepPlan:
                 self._left -= count
 
     def _admit(self) -> None:
-        """Let in whom there is room for. One who finds no blocks may be passed by others of its
+        """Let in whom there is memory for. One who finds no blocks may be passed by others of its
         priority who need fewer, until these had as many tokens as it has itself."""
         passed: set[Sequence] = set()
         blocked: Sequence | None = None

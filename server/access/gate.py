@@ -103,7 +103,7 @@ class Gate:
         wait_s = holder.bucket.take(rate, holder.burst, self._monotonic())
         if wait_s:
             raise RateLimited(
-                f"this token may ask {rate:g} times a second; come back in {wait_s:.3g} s", wait_s
+                f"this token may send {rate:g} requests a second; retry in {wait_s:.3g} s", wait_s
             )
 
     def authorise(self, holder: Holder | None, action: Action, name: str = "") -> None:

@@ -31,7 +31,7 @@ STREAM_S = 60.0
 """For the next piece of an answer that comes bit by bit."""
 _LONGEST_SOCKET_PATH = 107
 _PIECE_BYTES = 2**20
-_NOT_OURS = "something else than a control API; it is at the admin port, 8003 if not told otherwise"
+_NOT_OURS = "something else than a control API; it is at the admin port, 8003 by default"
 
 
 class NoAnswer(Exception):
@@ -276,7 +276,7 @@ def _silent(place: Place, answer_s: float, connected: bool) -> str:
     if not connected:
         return f"no connection to {_name(place)} within {answer_s:g} s; is the address right?"
     return (
-        f"a server listens at {_name(place)} and has not answered within {answer_s:g} s: its "
+        f"a server listens at {_name(place)} and has not responded within {answer_s:g} s: its "
         "control process is busy or stopped; its log may say more, and a change may have been made"
     )
 

@@ -55,7 +55,7 @@ def read_credentials(
         return Peer(peer_uid)
     if cookies.get(COOKIE):
         return Cookie(cookies[COOKIE])
-    raise Unauthenticated(f"who are you? {HOW}")
+    raise Unauthenticated(f"not authenticated: {HOW}")
 
 
 def check_csrf(method: str, headers: Mapping[str, str]) -> None:

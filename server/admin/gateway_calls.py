@@ -1,4 +1,4 @@
-"""Calls of this server's own REST door, for people who try a model in the console."""
+"""Calls of this server's own REST listener, for people who try a model in the console."""
 
 import asyncio
 import http.client
@@ -46,7 +46,8 @@ class GatewayCalls:
         try:
             return await to_thread.run_sync(self._asked, verb, path, body, headers)
         except (OSError, http.client.HTTPException) as error:
-            wrong = f"the REST door at {self.url} gave no answer: {error or type(error).__name__}"
+            wrong = f"the REST listener at {self.url} gave no response: "
+            f"{error or type(error).__name__}"
             raise Refused(503, "unavailable", wrong) from error
         finally:
             self._limiter.release_on_behalf_of(mark)
@@ -64,7 +65,8 @@ class GatewayCalls:
             answer = await to_thread.run_sync(_posted, connection, path, body, headers)
         except (OSError, http.client.HTTPException) as error:
             connection.close()
-            wrong = f"the REST door at {self.url} gave no answer: {error or type(error).__name__}"
+            wrong = f"the REST listener at {self.url} gave no response: "
+            f"{error or type(error).__name__}"
             raise Refused(503, "unavailable", wrong) from error
         return answer.status, self._pieces(connection, answer)
 
@@ -117,9 +119,9 @@ def _posted(
 
 def _problem(settings: Settings) -> str:
     if not settings.allow_http:
-        return "models cannot be tried here: the REST door is shut (--allow-http=false)"
+        return "models cannot be tried here: the REST listener is closed (--allow-http=false)"
     if settings.http_address.startswith(UNIX):
-        return "models cannot be tried here: the REST door is a Unix socket"
+        return "models cannot be tried here: the REST listener is a Unix socket"
     if settings.http_use_ssl or settings.http_use_ssl_mutual:
-        return "models cannot be tried here: the REST door speaks HTTPS; use a client"
+        return "models cannot be tried here: the REST listener speaks HTTPS; use a client"
     return ""

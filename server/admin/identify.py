@@ -113,7 +113,7 @@ async def _by_token(services: Services, request: Request, text: str, again: bool
         wait_s = services.rates.take(key, holder.rate_per_s, holder.burst, now)
         if wait_s:
             raise TooMany(
-                f"this token may ask {holder.rate_per_s:g} times a second; "
+                f"this token may send {holder.rate_per_s:g} requests a second; "
                 f"try again in {whole_seconds(wait_s)}",
                 wait_s,
             )

@@ -57,7 +57,7 @@ _PARAM_TYPES: dict[type, Schema] = {
 _IF_MATCH: Json = {
     "name": "If-Match",
     "in": "header",
-    "description": "The ETag this change was made against; 412 if it has moved on.",
+    "description": "The ETag this change was made against; 412 if it has changed since.",
     "schema": {"type": "string", "pattern": r'^(\*|"[0-9]{1,18}\.[0-9a-f]{16}")$'},
 }
 

@@ -1,4 +1,4 @@
-"""JSON texts of the REST door: parsed within limits, and rendered.
+"""JSON texts of the REST listener: parsed within limits, and rendered.
 
 Called by `server.codec.json_infer`, `server.codec.json_generate` and `server.rest.app`; what a text
 says is theirs.

@@ -39,7 +39,7 @@ def import_(given: argparse.Namespace, api: Api) -> Shown:
     body = {name: value for name, value in wish.items() if value is not None}
     view = api.call("POST", "/imports", body)
     if not given.follow:
-        told = f"import {view['id']} begun; see modelyard imports show {view['id']}"
+        told = f"import {view['id']} started; see modelyard imports show {view['id']}"
         return Said(told, view)
     view = _followed(api, view["id"], sys.stderr.isatty())
     if view["state"] != "served":

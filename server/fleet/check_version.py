@@ -112,7 +112,7 @@ def backend_name(version: ModelVersion) -> str:
         raise LoadFailed(f"{where(version)}: {foreign}")
     found = ", ".join(names) or "nothing"
     raise LoadFailed(
-        f"{where(version)}: no backend can be told from its folder, which holds {found}; "
+        f"{where(version)}: no backend can be inferred from its folder, which holds {found}; "
         f"put one of {', '.join(FILES)} there, or name a backend in config.pbtxt"
     )
 

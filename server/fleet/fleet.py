@@ -149,7 +149,7 @@ class Fleet:
         except TimeoutError:
             raise ModelLoadFailed(
                 f"load of '{name}' is not finished after {limit_s:g} s and goes on; the repository "
-                "index tells how it ends (see --model-load-timeout-secs, --check-timeout-secs)"
+                "index shows how it ends (see --model-load-timeout-secs, --check-timeout-secs)"
             ) from None
         except (RepositoryError, OSError) as error:
             raise Internal(f"{poll_failed(name)}: {self._shown(str(error))}") from error

@@ -1,1 +1,1 @@
-"""The gRPC door: Triton's service and health on `server.http2`, method by method."""
+"""The gRPC listener: Triton's service and health on `server.http2`, method by method."""

@@ -1,4 +1,4 @@
-"""The gRPC door: Triton's `inference.GRPCInferenceService` and `grpc.health.v1`.
+"""The gRPC listener: Triton's `inference.GRPCInferenceService` and `grpc.health.v1`.
 
 `server.http2` carries the calls. Inference has modules of its own, `unary` and `stream`; all other
 methods are answered here. Methods that are not in the table are refused as UNIMPLEMENTED.

@@ -53,7 +53,7 @@ _OFFERED = settings(
 Frame = tuple[int, int, int, bytes]
 """Kind, flags, stream id, payload; unnamed because there are two or three to a request."""
 
-_NO_PREFACE = "this port speaks gRPC, over HTTP/2 with prior knowledge"
+_NO_PREFACE = "this port serves gRPC, over HTTP/2 with prior knowledge"
 _ID_MASK = 0x7FFFFFFF
 _unpack = HEAD.unpack_from
 

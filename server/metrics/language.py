@@ -27,7 +27,7 @@ _FIGURES: tuple[tuple[Metric, Callable[[TokenCounters], int]], ...] = (
         Metric(
             "modelyard_llm_preemptions",
             "counter",
-            "Answers that gave up their blocks and started over",
+            "Sequences preempted: their blocks were freed and they are recomputed",
         ),
         lambda tokens: tokens.preemptions,
     ),
@@ -35,36 +35,36 @@ _FIGURES: tuple[tuple[Metric, Callable[[TokenCounters], int]], ...] = (
         Metric(
             "modelyard_llm_replayed_requests",
             "counter",
-            "Requests asked again because an engine died before anyone had heard of their answer",
+            "Requests replayed because an engine died before the first token was sent",
         ),
         lambda tokens: tokens.replayed,
     ),
     (
-        Metric("modelyard_llm_running", "gauge", "Answers that hold blocks"),
+        Metric("modelyard_llm_running", "gauge", "Sequences running, which hold blocks"),
         lambda tokens: tokens.running,
     ),
     (
-        Metric("modelyard_llm_waiting", "gauge", "Answers that wait for blocks or a place"),
+        Metric("modelyard_llm_waiting", "gauge", "Sequences waiting for blocks or a slot"),
         lambda tokens: tokens.waiting,
     ),
     (
-        Metric("modelyard_llm_waiting_tokens", "gauge", "Prompt tokens that wait"),
+        Metric("modelyard_llm_waiting_tokens", "gauge", "Prompt tokens waiting"),
         lambda tokens: tokens.waiting_tokens,
     ),
     (
-        Metric("modelyard_llm_blocks_in_use", "gauge", "Cache blocks that answers hold"),
+        Metric("modelyard_llm_blocks_in_use", "gauge", "Cache blocks in use by sequences"),
         lambda tokens: tokens.blocks_in_use,
     ),
     (
         Metric(
             "modelyard_llm_blocks_cached",
             "gauge",
-            "Cache blocks nobody holds whose content may still be found",
+            "Cache blocks not in use whose content can still be reused",
         ),
         lambda tokens: tokens.blocks_cached,
     ),
     (
-        Metric("modelyard_llm_blocks_empty", "gauge", "Cache blocks with nothing in them"),
+        Metric("modelyard_llm_blocks_empty", "gauge", "Cache blocks that are empty"),
         lambda tokens: tokens.blocks_empty,
     ),
 )

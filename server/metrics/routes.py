@@ -29,13 +29,14 @@ _ROUTES: tuple[tuple[Metric, Callable[[Window], float]], ...] = (
 _MIRROR_DROPPED = Metric(
     "modelyard_mirror_dropped",
     "counter",
-    "Copies of requests that were not made because the mirror's target was behind",
+    "Mirrored requests dropped because the mirror's target was behind",
 )
 
 _EXPOSURES_DROPPED = Metric(
     "modelyard_exposures_dropped",
     "counter",
-    "Units that met an arm of an experiment and could not be told of: the link was behind",
+    "Exposures to an arm of an experiment dropped because the connection to the control process "
+    "was behind",
 )
 
 OF_ROUTES: tuple[Metric, ...] = (

@@ -141,7 +141,7 @@ class OpenAI:
         language = found.language
         if not language.embeds:
             raise BadField(
-                f"the model '{caller.model}' generates text and makes no embeddings",
+                f"the model '{caller.model}' generates text and computes no embeddings",
                 "model",
                 "model_not_supported",
             )

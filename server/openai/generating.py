@@ -76,7 +76,7 @@ async def generate(
 def _refuse_senseless(caller: Caller, language: "Language", asked: Asked, options: Options) -> None:
     if not language.generates:
         raise BadField(
-            f"the model '{caller.model}' makes embeddings and generates no text",
+            f"the model '{caller.model}' computes embeddings and generates no text",
             "model",
             "model_not_supported",
         )

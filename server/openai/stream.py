@@ -112,7 +112,7 @@ class Events(Response):
                     yield events
             yield self._pieces.end()
         except Cancelled:
-            return  # the client has gone: nobody reads on
+            return  # the client has disconnected: nobody reads on
         except Exception as error:  # noqa: BLE001 - the porch: refusal() logs what is our fault
             if self._work.trace is not None:
                 self._work.trace.failed(error)

@@ -1,1 +1,1 @@
-"""The REST door: HTTP/1.1 connections, the infer verb beside ASGI, and every other path."""
+"""The REST listener: HTTP/1.1 connections, the infer verb beside ASGI, and every other path."""

@@ -280,7 +280,7 @@ class Connection(HttpToolsProtocol):
         self.idle_since = self.loop.time()
 
     def _start_next(self) -> None:
-        """Start the next pipelined request, when there is room for its answer."""
+        """Start the next pipelined request, when there is memory for its answer."""
         if self.transport.is_closing() or not self.pipeline:
             return
         if self.flow.write_paused:

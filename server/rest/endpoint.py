@@ -62,7 +62,7 @@ async def read_body(request: Request, limit_bytes: int, remedy: str = "") -> byt
                 )
             chunks.append(chunk)
     except ClientDisconnect as error:
-        raise Cancelled("the client has gone") from error
+        raise Cancelled("the client has disconnected") from error
     return b"".join(chunks)
 
 

@@ -41,7 +41,7 @@ class _Feedback:
         if queue.offer(values):
             return json_response({"accepted": len(values)})
         return Response(
-            error_body("too many values wait for the control process already; come back later"),
+            error_body("too many values wait for the control process already; retry later"),
             503,
             {"Retry-After": str(COME_BACK_S)},
             "application/json",

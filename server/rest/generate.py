@@ -190,7 +190,7 @@ async def _events(reply: Reply, trace: Trace | None) -> AsyncIterator[tuple[int,
                 trace.sending()
             yield 200, b"data: %b\n\n" % encode(response)
     except Cancelled:
-        return  # the client has gone: nobody reads on
+        return  # the client has disconnected: nobody reads on
     except Exception as error:  # noqa: BLE001 - the porch: visible() logs what is our fault
         if trace is not None:
             trace.failed(error)

@@ -156,7 +156,7 @@ class Exchange(HttpInference):
         if self._reply is not None:
             self._reply.cancel()
         if self.trace is not None:
-            self.trace.failed(Cancelled("the client has gone"))
+            self.trace.failed(Cancelled("the client has disconnected"))
             self.trace.end()
 
     def _start(self) -> None:

@@ -1,4 +1,4 @@
-"""The REST door of inference: the infer verb inside the protocol, other paths as an application.
+"""The REST front end of inference: the infer verb inside the protocol, other paths as ASGI.
 
 Apart from `server.rest.listener`, so that the control process can listen without a data plane.
 """

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document of the REST door, made from `server.rest.openapi_paths`.
+"""The OpenAPI 3.1 document of the REST listener, made from `server.rest.openapi_paths`.
 
 Served by `server.rest.pages`. Pure.
 """
@@ -128,7 +128,7 @@ _REASONS = {
     401: "A token is needed, or the one shown is unknown, revoked or expired.",
     403: "Restricted: the error names the header this API asks for, or the scope a token lacks.",
     404: "No such model, version or thing.",
-    429: "The token asks too often; Retry-After says when to come back, in seconds.",
+    429: "The token asks too often; Retry-After says when to retry, in seconds.",
     500: "A JSON value is of the wrong type, or the model failed.",
     501: "Understood and not offered.",
     503: "Not now: not ready, a full queue, or a deadline that passed.",

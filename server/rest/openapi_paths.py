@@ -79,7 +79,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "GET",
         "/v2/health/ready",
         "Health",
-        "Whether the server and, by default, every wanted model is ready",
+        "Whether the server and, by default, every desired model is ready",
         bare=(400, 503),
     ),
     Operation(

@@ -1,4 +1,4 @@
-"""A connection of the REST door: the infer verb is answered on the spot, all else by ASGI.
+"""A connection of the REST listener: the infer verb is answered on the spot, all else by ASGI.
 
 httptools calls in with the parsed request. A POST to an infer path becomes an Exchange
 (`server.rest.infer`), every other request goes on to the application. `TurnedAway` answers whom the
@@ -54,7 +54,7 @@ class TurnedAway(Exchange):
 
 
 class InferProtocol(RestConnection):
-    """A connection of the REST door, with the infer verb answered on the spot.
+    """A connection of the REST listener, with the infer verb answered on the spot.
 
     An Exchange stands where uvicorn has a RequestResponseCycle. `exchange` is the class of those
     that are answered, `refusal` of those whom the lock or the gate turns away.

@@ -16,7 +16,7 @@ def copy_for(
     Raises InvalidRequest where the version takes other inputs, Unsupported where it is decoupled.
     """
     if signature.decoupled:
-        raise Unsupported(f"'{signature.model}' answers in parts: no copies are made for it")
+        raise Unsupported(f"'{signature.model}' is decoupled: its requests are not mirrored")
     for name, array in request.inputs.items():
         check_input(signature, request.id, name, BY_DTYPE[array.dtype].name, array.shape)
     rows, key = admit(signature, request.inputs, request.id)

@@ -136,7 +136,7 @@ class Mirrors:
                 self._taken(lane)
 
     def offer(self, targets: tuple[Target, ...], request: InferRequest) -> None:
-        """Take a copy for each target there is room for. Never of a sequence: a copy of a part of
+        """Take a copy for each target there is memory for. Never of a sequence: a copy of a part of
         one would be another sequence."""
         if request.sequence is not None:
             return
@@ -158,7 +158,7 @@ class Mirrors:
         return lane
 
     def _keep(self, lane: _Lane, target: Target, request: InferRequest, now_ns: int) -> None:
-        """Have a copy wait, if there is room for its bytes."""
+        """Have a copy wait, if there is memory for its bytes."""
         self._drop_late(lane, now_ns)
         size = sum(map(_size, request.inputs.values()))
         if self._held_bytes + size > WAITING_BYTES:

@@ -34,16 +34,22 @@ _LISTENING, _TLS, _ACCESS, _LIMITS = "Listening", "TLS", "Access", "Limits"
 class DoorSettings:
     """Addresses, TLS, tokens, restrictions, forwarding, limits of connections, the access log."""
 
-    allow_http: bool = _setting(_LISTENING, BOOLEAN, True, "Open the REST door.")
+    allow_http: bool = _setting(_LISTENING, BOOLEAN, True, "Open the REST listener.")
     http_address: str = _setting(
-        _LISTENING, ADDRESS, "127.0.0.1", "Address of the REST door; unix:PATH for a Unix socket."
+        _LISTENING,
+        ADDRESS,
+        "127.0.0.1",
+        "Address of the REST listener; unix:PATH for a Unix socket.",
     )
-    http_port: int = _setting(_LISTENING, PORT, 8000, "Port of the REST door.")
-    allow_grpc: bool = _setting(_LISTENING, BOOLEAN, True, "Open the gRPC door.")
+    http_port: int = _setting(_LISTENING, PORT, 8000, "Port of the REST listener.")
+    allow_grpc: bool = _setting(_LISTENING, BOOLEAN, True, "Open the gRPC listener.")
     grpc_address: str = _setting(
-        _LISTENING, ADDRESS, "127.0.0.1", "Address of the gRPC door; unix:PATH for a Unix socket."
+        _LISTENING,
+        ADDRESS,
+        "127.0.0.1",
+        "Address of the gRPC listener; unix:PATH for a Unix socket.",
     )
-    grpc_port: int = _setting(_LISTENING, PORT, 8001, "Port of the gRPC door.")
+    grpc_port: int = _setting(_LISTENING, PORT, 8001, "Port of the gRPC listener.")
     allow_metrics: bool = _setting(_LISTENING, BOOLEAN, True, "Serve Prometheus metrics.")
     metrics_address: str = _setting(
         _LISTENING, ADDRESS, "", "Address of the metrics.", note="as --http-address"
@@ -53,7 +59,7 @@ class DoorSettings:
         _LISTENING,
         BOOLEAN,
         True,
-        "Run the console, the control API and git; without them, what was wanted last is served.",
+        "Run the console, the control API and git; without them, the last desired state is served.",
     )
     admin_address: str = _setting(
         _LISTENING,
@@ -95,18 +101,18 @@ class DoorSettings:
         "Let several servers listen on the same ports; the kernel spreads the connections.",
     )
     reuse_http_port: bool = _setting(
-        _LISTENING, BOOLEAN, False, "--reuse-port for the REST door alone."
+        _LISTENING, BOOLEAN, False, "--reuse-port for the REST listener alone."
     )
     reuse_grpc_port: bool = _setting(
-        _LISTENING, BOOLEAN, False, "--reuse-port for the gRPC door alone."
+        _LISTENING, BOOLEAN, False, "--reuse-port for the gRPC listener alone."
     )
 
-    http_use_ssl: bool = _setting(_TLS, BOOLEAN, False, "Speak HTTPS on the REST door.")
+    http_use_ssl: bool = _setting(_TLS, BOOLEAN, False, "Speak HTTPS on the REST listener.")
     http_use_ssl_mutual: bool = _setting(
         _TLS, BOOLEAN, False, "Ask REST clients for a certificate as well; implies --http-use-ssl."
     )
     http_server_cert: Path | None = _setting(  # noqa: RUF009 (a frozen default, like the others)
-        _TLS, FILE, None, "PEM file: the REST door's certificate, then its chain.", note="none"
+        _TLS, FILE, None, "PEM file: the REST listener's certificate, then its chain.", note="none"
     )
     http_server_key: Path | None = _setting(  # noqa: RUF009 (a frozen default, like the others)
         _TLS, FILE, None, "PEM file: the private key of that certificate.", note="none"
@@ -114,12 +120,12 @@ class DoorSettings:
     http_root_cert: Path | None = _setting(  # noqa: RUF009 (a frozen default, like the others)
         _TLS, FILE, None, "PEM file: the authorities that sign REST clients.", note="none"
     )
-    grpc_use_ssl: bool = _setting(_TLS, BOOLEAN, False, "Speak TLS on the gRPC door.")
+    grpc_use_ssl: bool = _setting(_TLS, BOOLEAN, False, "Speak TLS on the gRPC listener.")
     grpc_use_ssl_mutual: bool = _setting(
         _TLS, BOOLEAN, False, "Ask gRPC clients for a certificate as well; implies --grpc-use-ssl."
     )
     grpc_server_cert: Path | None = _setting(  # noqa: RUF009 (a frozen default, like the others)
-        _TLS, FILE, None, "PEM file: the gRPC door's certificate, then its chain.", note="none"
+        _TLS, FILE, None, "PEM file: the gRPC listener's certificate, then its chain.", note="none"
     )
     grpc_server_key: Path | None = _setting(  # noqa: RUF009 (a frozen default, like the others)
         _TLS, FILE, None, "PEM file: the private key of that certificate.", note="none"
@@ -191,7 +197,7 @@ class DoorSettings:
         note="off",
     )
     access_log_sample: float = _setting(
-        _ACCESS, fraction(), 1.0, "Share of the requests the access log tells of."
+        _ACCESS, fraction(), 1.0, "Share of the requests written to the access log."
     )
 
     http_max_input_size: int = _setting(

@@ -61,7 +61,7 @@ class Settings(SandboxSettings):
         "Models",
         seconds(0),
         1.0,
-        "Longest time between two looks at the folders in poll mode; file events make it sooner. "
+        "Longest time between two scans of the folders in poll mode; file events make it sooner. "
         "0: they are not followed.",
     )
     allow_empty_repository: bool = _setting(
@@ -95,7 +95,7 @@ class Settings(SandboxSettings):
         "0: it does not wait.",
     )
     strict_readiness: bool = _setting(
-        "Models", BOOLEAN, True, "Be ready only while every wanted model is ready."
+        "Models", BOOLEAN, True, "Be ready only while every desired model is ready."
     )
     exit_on_error: bool = _setting(
         "Models", BOOLEAN, False, "Stop with status 1 when a model fails to load at start."

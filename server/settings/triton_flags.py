@@ -137,7 +137,7 @@ def _metrics_config(value: str) -> Given:
 
 _NO = ("false", "off", "0", "no")
 _SIZES = "batch sizes and instance counts in the model configs, and --cores, bound the work"
-_ENDPOINT = "the REST door answers the same requests at /v2/models/NAME/infer"
+_ENDPOINT = "the REST listener answers the same requests at /v2/models/NAME/infer"
 
 TRANSLATED: Mapping[str, tuple[str, Callable[[str], Given]]] = {
     "model-store": ("`--model-repository`", lambda value: Given("model_repository", value)),
@@ -183,20 +183,20 @@ TRANSLATED: Mapping[str, tuple[str, Callable[[str], Given]]] = {
         _only(_NO, "model names are unique over all repositories; rename one of them"),
     ),
     "rate-limit": ("only `off`: core tokens share the cores out", _only(("off",), _SIZES)),
-    "allow-sagemaker": ("only `false`: there is no such door", _only(_NO, _ENDPOINT)),
-    "allow-vertex-ai": ("only `false`: there is no such door", _only(_NO, _ENDPOINT)),
+    "allow-sagemaker": ("only `false`: there is no such front end", _only(_NO, _ENDPOINT)),
+    "allow-vertex-ai": ("only `false`: there is no such front end", _only(_NO, _ENDPOINT)),
 }
 """Flag → what it becomes, in words for the page, and the function that does it."""
 
 REFUSED: Mapping[str, str] = {"rate-limit-resource": _SIZES}
 """Flag → what to do instead."""
 
-_NO_THREADS = "one event loop serves the door"
+_NO_THREADS = "one event loop serves the listener"
 _NO_LIBRARIES = "backends are Python modules of this server, not libraries in a folder"
 _NO_PINNED = "tensors stay in ordinary memory"
 _NO_GPU_POOL = "the runtimes manage GPU memory themselves"
-_NO_ENDPOINT = "there is no such door"
-_NO_KEEP_ALIVE = "the gRPC door's connections have fixed rules"
+_NO_ENDPOINT = "there is no such front end"
+_NO_KEEP_ALIVE = "the gRPC listener's connections have fixed rules"
 
 IGNORED: Mapping[str, str] = {
     "http-thread-count": _NO_THREADS,

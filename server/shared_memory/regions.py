@@ -2,7 +2,7 @@
 
 The codecs ask here for a `Place` per tensor (`server.codec.tensor_places` reads the wire's form),
 read inputs from it while they decode and write outputs into it while they encode; `server.rest.app`
-and the gRPC door register and unregister. Texts are Triton's where it has one.
+and the gRPC listener register and unregister. Texts are Triton's where it has one.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ DISABLED = (
     "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable."
 )
 
-_NOT_ASKED_FOR = CudaFailed("nobody has looked for a CUDA driver")
+_NOT_ASKED_FOR = CudaFailed("the CUDA driver was not probed")
 
 
 class Place(NamedTuple):

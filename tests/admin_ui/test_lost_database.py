@@ -49,7 +49,7 @@ def test_a_removed_database_is_told_once_and_no_server_is_called_silent(
     assert "sends no heartbeats" not in overview
     assert "server answers" not in overview
     assert "no heartbeat can be written" in servers
-    assert "Models are served as they are" in overview
+    assert "Models are still served" in overview
 
 
 def test_a_database_that_does_not_answer_is_told_with_what_to_do(tmp_path: Path) -> None:

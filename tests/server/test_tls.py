@@ -1,4 +1,4 @@
-"""TLS and mutual TLS on the REST door, and what is said when a certificate cannot be used."""
+"""TLS and mutual TLS on the REST listener, and what is said when a certificate cannot be used."""
 
 import http.client
 import ssl

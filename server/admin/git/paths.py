@@ -43,5 +43,5 @@ def advertised(query: bytes) -> Service:
     asked = parse_qs(query.decode("latin-1"), keep_blank_values=True).get("service", [])
     if len(asked) != 1 or asked[0] not in tuple(Service):
         wanted = " or ".join(f"?service={service}" for service in Service)
-        raise HTTPException(403, f"only git's smart protocol is spoken here: info/refs{wanted}")
+        raise HTTPException(403, f"only git's smart protocol is supported here: info/refs{wanted}")
     return Service(asked[0])

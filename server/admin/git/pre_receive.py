@@ -336,10 +336,10 @@ def _short(ref: str) -> str:
 def not_taken(error: Exception) -> str:
     """Why a push is refused that nothing is wrong with, and when to try again."""
     if isinstance(error, DatabaseDamaged | DatabaseFull):
-        return f"the push was not taken: {error}"  # which says what to do first
+        return f"the push was refused: {error}"  # which says what to do first
     if isinstance(error, DatabaseGone):
         return (
-            f"the push was not taken: {error}; push again in {AGAIN_S} seconds, and tell this "
+            f"the push was refused: {error}; push again in {AGAIN_S} seconds, and tell this "
             "server's operator when that is refused as well"
         )
     return str(error)

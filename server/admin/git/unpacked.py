@@ -49,7 +49,7 @@ _IN_PACKS = (
             r"no space left|disk quota|read-only file system|unable to write", re.IGNORECASE
         ),
         "E417",
-        "the server has no room to take the push; tell its operator, and push again later",
+        "the server has no disk space for the push; tell its operator, and push again later",
     ),
 )
 

@@ -209,7 +209,7 @@ def test_each_message_of_a_stream_is_judged_by_its_model_and_what_the_token_is_b
         assert "lacks the scope infer:other" in stream.infer("other")
         assert stream.infer() == ""
         assert stream.infer() == ""
-        assert "may ask 0.01 times a second" in stream.infer()
+        assert "may send 0.01 requests a second" in stream.infer()
         doors.use(grant("one", "viewer", "infer:echo"))
         assert stream.infer() == ""
         doors.use(grant("one", "viewer", "infer:echo", expires=1.0))

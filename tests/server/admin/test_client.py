@@ -9,7 +9,7 @@ import pytest
 
 from server.admin.client import Api, NoAnswer, Place
 
-SILENT = "a server listens at {} and has not answered within 0.05 s: its control process is busy"
+SILENT = "a server listens at {} and has not responded within 0.05 s: its control process is busy"
 
 
 @pytest.fixture(params=[socket.AF_UNIX, socket.AF_INET])

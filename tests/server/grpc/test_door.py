@@ -1,4 +1,4 @@
-"""The gRPC door over real identity models, called by stock clients."""
+"""The gRPC listener over real identity models, called by stock clients."""
 
 import queue
 import socket

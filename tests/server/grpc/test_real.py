@@ -1,4 +1,4 @@
-"""The gRPC door of a whole server: a process of its own, a repository on disk."""
+"""The gRPC listener of a whole server: a process of its own, a repository on disk."""
 
 from urllib.request import urlopen
 

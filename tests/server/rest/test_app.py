@@ -1,4 +1,4 @@
-"""The REST door of a real server, asked by tritonclient and by plain sockets."""
+"""The REST listener of a real server, asked by tritonclient and by plain sockets."""
 
 import json
 import socket

@@ -1,4 +1,4 @@
-"""The REST door in operation: where it listens, and crowds of clients that go, dawdle or stay."""
+"""The REST listener in operation: its address, and crowds of clients that go, stall or stay."""
 
 import asyncio
 import http.client

@@ -175,7 +175,7 @@ def test_a_tokens_rate_counts_a_clone_as_one(
     token = server.token("ada", "read", rate_per_s=0.01, burst=1)
     assert server.clone(tmp_path / "first", name, token).returncode == 0
     refused = server.clone(tmp_path / "second", name, token)
-    assert "remote: this token may ask 0.01 times a second" in refused.stderr
+    assert "remote: this token may send 0.01 requests a second" in refused.stderr
 
 
 def test_a_fetch_follows_a_clone_with_protocol_version_two(

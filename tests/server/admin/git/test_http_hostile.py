@@ -110,7 +110,7 @@ def test_the_dumb_protocol_is_refused_with_a_sentence(
 ) -> None:
     found = server.ask("GET", f"zoo.git/info/refs{query}", token)
     assert found.status == 403
-    assert b"only git's smart protocol is spoken here" in found.body
+    assert b"only git's smart protocol is supported here" in found.body
 
 
 def test_two_services_at_once_are_none(server: Served, token: str) -> None:

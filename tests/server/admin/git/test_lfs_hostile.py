@@ -75,7 +75,7 @@ def test_a_batch_of_nobody_is_challenged(server: Served, name: str) -> None:
     assert found.status == 401
     assert found.headers["lfs-authenticate"].startswith('Basic realm="modelyard"')
     assert found.headers["content-type"] == MEDIA_TYPE
-    assert "who are you?" in found.json["message"]
+    assert "not authenticated:" in found.json["message"]
 
 
 def test_a_batch_gives_links_that_hold_no_token_of_the_caller(server: Served, name: str) -> None:
