@@ -49,7 +49,7 @@ def _thing(event: Event) -> str:
 def _load(thing: str, data: Mapping[str, Any]) -> str:
     version = data.get("version")
     reason = f": {data['reason']}" if data.get("reason") else ""
-    if not version and reason:  # what is loaded of it may go on serving
+    if not version and reason:  # what is loaded of it may keep serving
         return f"{thing} on {_server(data)}{reason}"
     which = f"{thing} version {version}" if version else thing
     state = str(data.get("state", "?")).lower()

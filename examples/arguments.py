@@ -11,7 +11,7 @@ _ADVICE = "start one with `modelyard serve`, or say where it is with --http and 
 
 
 class Addresses(NamedTuple):
-    """HOST:PORT of the server's two doors, and the version to ask for ("" for the newest)."""
+    """HOST:PORT of the server's two listeners, and the version to ask for ("" for the newest)."""
 
     http: str
     grpc: str

@@ -37,11 +37,11 @@ def missing(
     for index, root in roots.items():
         count = sum(key[0] == index for key in before)
         if root.problem:
-            found[index] = f"{root.problem}; what was loaded from it goes on serving"
+            found[index] = f"{root.problem}; what was loaded from it keeps serving"
         elif index not in shown and (count > FEW or (count and _moved(before_roots, index, root))):
             found[index] = (
                 f"model repository '{root.path}' has turned empty at once, with {count} models "
-                "gone; is it mounted? What was loaded from it goes on serving; put a model there, "
+                "gone; is it mounted? What was loaded from it keeps serving; put a model there, "
                 "or start with --allow-empty-repository"
             )
     return found

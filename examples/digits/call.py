@@ -1,4 +1,4 @@
-"""Sends held-out digits to the server through both doors: `python -m examples.digits.call`."""
+"""Sends held-out digits to the server through both protocols: `python -m examples.digits.call`."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Gets back what it sends, through both doors: `python -m examples.identity.call`."""
+"""Gets back what it sends, through both protocols: `python -m examples.identity.call`."""
 
 import numpy as np
 

@@ -16,7 +16,7 @@ class TritonPythonModel:
         self.threads = []
 
     def execute(self, requests):
-        """Take the requests in and return; a thread each goes on answering."""
+        """Take the requests in and return; a thread each keeps answering."""
         self.threads = [thread for thread in self.threads if thread.is_alive()]
         for request in requests:
             thread = threading.Thread(target=self.answer, args=(request,))

@@ -1,4 +1,4 @@
-"""Has texts shouted through both doors: `python -m examples.shout.call [TEXT ...]`."""
+"""Has texts shouted through both protocols: `python -m examples.shout.call [TEXT ...]`."""
 
 import numpy as np
 

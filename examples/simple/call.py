@@ -1,4 +1,4 @@
-"""Adds and subtracts two vectors through both doors: `python -m examples.simple.call`."""
+"""Adds and subtracts two vectors through both protocols: `python -m examples.simple.call`."""
 
 import numpy as np
 

@@ -132,7 +132,7 @@ class Fleet:
         """Load, or reload what changed, and wait for it; nothing happens if nothing changed.
 
         An `override` stands in for the config, or for all files, of the model until the next load
-        of it. When a reload fails, what served before goes on serving.
+        of it. When a reload fails, what served before keeps serving.
 
         Raises NotReady unless the control mode is explicit, InvalidRequest for a bad name,
         Internal when there is no such model or the override cannot be followed, ModelLoadFailed

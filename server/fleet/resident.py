@@ -49,7 +49,7 @@ class Failure(NamedTuple):
 class Resident:
     """One model. `folder` is what to become (None: not wanted), `changing` what it is becoming
     just now; `problem` is why the model's folder as it stands now cannot be followed, while what
-    was loaded before goes on serving."""
+    was loaded before keeps serving."""
 
     def __init__(self, name: str) -> None:
         self.name = name

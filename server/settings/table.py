@@ -69,7 +69,7 @@ class Settings(SandboxSettings):
         BOOLEAN,
         False,
         "Unload everything when a folder of models turns empty at once. Otherwise what was loaded "
-        "from it goes on serving: an unmounted disk looks the same.",
+        "from it keeps serving: an unmounted disk looks the same.",
     )
     load_model: tuple[str, ...] = _setting(
         "Models",
@@ -90,8 +90,8 @@ class Settings(SandboxSettings):
         "Models",
         seconds(0),
         15.0,
-        "Longest a server that starts is not ready because it has not heard the current desired "
-        "state from its control process, and loaded it; then it is ready with the one on its disk. "
+        "Longest a server that starts is not ready because it has not received the current desired "
+        "state from its control process and loaded it; then it is ready with the one on its disk. "
         "0: it does not wait.",
     )
     strict_readiness: bool = _setting(
@@ -111,7 +111,7 @@ class Settings(SandboxSettings):
         seconds(0),
         600.0,
         "Longest an execution may go on without progress (0: no limit); every response it sends "
-        "starts the time anew. Then its worker is killed and restarted. A model's config may say "
+        "restarts the timer. Then its worker is killed and restarted. A model's config may say "
         "otherwise with the parameter execute_timeout_secs.",
     )
     model_load_retry_count: int = _setting(

@@ -34,7 +34,7 @@ def test_a_control_process_that_hangs_does_not_keep_the_doors_open(tmp_path: Pat
 
 @pytest.mark.slow
 def test_a_stopped_control_process_is_replaced_as_a_dead_one_is(tmp_path: Path) -> None:
-    """It is killed and reaped first: two never serve one state folder. Models go on serving."""
+    """It is killed and reaped first: two never serve one state folder. Models keep serving."""
     write_identity(tmp_path, "echo", 1)
     with yard(tmp_path) as y:
         stopped = y.control_pid()
