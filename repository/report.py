@@ -36,5 +36,5 @@ class Report:
 
 def more_at(where: Path, line: int, column: int) -> Finding:
     """The last finding of a config that has more than MOST_FINDINGS."""
-    said = f"more is wrong here; the first {MOST_FINDINGS} complaints are shown, mend those"
+    said = f"more mistakes here; the first {MOST_FINDINGS} findings are shown, fix those"
     return Finding(where, line, column, "E107", said)

@@ -67,8 +67,8 @@ def make_parser() -> argparse.ArgumentParser:
     _add_serve(commands)
     check = commands.add_parser(
         "check",
-        help="look for mistakes in repositories or single models",
-        description="Look for mistakes in model repositories or single model folders, one finding "
+        help="check repositories or single models for mistakes",
+        description="Check model repositories or single model folders for mistakes, one finding "
         "per line. Exit status: 0 none, 1 findings, 2 no such path.",
     )
     check.add_argument("paths", metavar="PATH", nargs="+", help="a repository or a model's folder")

@@ -51,7 +51,7 @@ def accept(tx: Transaction, code: str, name: str, password: str) -> UserView:
             " `modelyard login-link` creates a new one"
         )
     if has_admin(tx.session):
-        raise Conflict("there is an admin by now, and this link is worth nothing; ask them")
+        raise Conflict("there is an admin by now, and this link is no longer valid; ask them")
     user = create_user(tx, name, row.role, password)
     row.used_at = tx.now
     tx.changed("invitation.accepted", f"user:{name}", None, {"role": row.role})

@@ -76,7 +76,7 @@ def _of_nobody() -> str:
 
 def _enter() -> None:
     if not _places.acquire(timeout=WAIT_S):
-        raise TooMany("too many are logging in at once; try again in a moment", WAIT_S)
+        raise TooMany("too many logins at once; try again in a moment", WAIT_S)
 
 
 def _bytes(password: str) -> bytes:

@@ -162,7 +162,7 @@ def parts_of(kernel: Kernel) -> tuple[Part, ...]:
 def report(mode: str, kernel: Kernel) -> str:
     """One line for the log: what is in force, and what this kernel lacks."""
     if mode == "off":
-        return "the worker sandbox is off: models may do whatever this user may"
+        return "the worker sandbox is off: models may do everything this user may"
     active = parts_of(kernel)
     missing = [_WITHOUT[part] for part in Part if part not in active]
     if not active:

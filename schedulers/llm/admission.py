@@ -27,7 +27,7 @@ class Admission:
         most = settings.max_running * max(engines, 1) + settings.max_waiting
         if self._answers and self._answers + answers > most:
             raise TooMuchWaiting(
-                f"{self._answers} answers are being given or wait already, and {answers} more "
+                f"{self._answers} answers are running or waiting already, and {answers} more "
                 f"would pass the limit of {most}",
                 self._retry_after_s(),
             )

@@ -103,7 +103,7 @@ class Commits:
         try:
             newest = await self.newest()
         except DatabaseGone as error:
-            _log.debug("events cannot be looked for: %s", error)
+            _log.debug("events cannot be read: %s", error)
             return
         if newest != self._newest:
             self._newest = newest

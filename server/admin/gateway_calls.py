@@ -99,7 +99,7 @@ class GatewayCalls:
             while len(found) <= LARGEST_ANSWER_BYTES and (piece := answer.read1(PIECE_BYTES)):
                 found += piece
                 if time.monotonic() - began > DEADLINE_S:
-                    raise TimeoutError(f"it was not at its end after {DEADLINE_S:g} s")
+                    raise TimeoutError(f"it did not end within {DEADLINE_S:g} s")
             said = {name.lower(): value for name, value in answer.getheaders()}
             took_s = time.monotonic() - began
         finally:

@@ -31,7 +31,7 @@ _ERROR: Schema = {
                 },
                 "message": {"type": "string", "description": "What happened and what would work."},
                 "field": {"type": "string", "description": "The field or parameter; may be empty."},
-                "request_id": {"type": "string", "description": "To be found again in the log."},
+                "request_id": {"type": "string", "description": "To be found in the log."},
             },
         }
     },

@@ -45,7 +45,7 @@ def sockets(state_dir: Path) -> Path:
     for one in (folder.parent, folder):
         one.mkdir(parents=True, exist_ok=True, mode=0o700)
     if folder.stat().st_uid != os.getuid():
-        raise PermissionError(f"{folder} belongs to somebody else; remove it")
+        raise PermissionError(f"{folder} belongs to another user; remove it")
     folder.chmod(0o700)
     return folder
 

@@ -119,7 +119,7 @@ class Resident:
         pause = pause_s(tries) if shortage else None
         if shortage:
             self.tries[number] = (basis, tries)
-            reason += f" (for want of {shortage}; {_when(pause, tries)})"
+            reason += f" (for lack of {shortage}; {_when(pause, tries)})"
         self.failed[number] = failure = Failure(basis, reason, pause, tries)
         return failure
 

@@ -126,7 +126,7 @@ _TIME_HEADERS: list[Json] = [
 _REASONS = {
     400: "What was asked for is wrong, or not the case.",
     401: "A token is needed, or the one shown is unknown, revoked or expired.",
-    403: "Restricted: the error names the header this API asks for, or the scope a token lacks.",
+    403: "Restricted: the error names the header this API requires, or the scope a token lacks.",
     404: "No such model, version or thing.",
     429: "The token asks too often; Retry-After says when to retry, in seconds.",
     500: "A JSON value is of the wrong type, or the model failed.",

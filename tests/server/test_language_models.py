@@ -181,7 +181,7 @@ def test_what_is_too_much_is_answered_429_with_a_time_to_come_back(server: Serve
         with streaming(server, "narrow", PROMPT, **long) as (third, _):
             assert third.status == 429
             assert int(third.headers["Retry-After"]) >= 1
-        with pytest.raises(InferenceServerException, match="answers are being given"):
+        with pytest.raises(InferenceServerException, match="answers are running"):
             asyncio.run(streamed(server, "narrow"))
     server.wait_for(lambda: figure(server, "running", "narrow") == 0, "both to be gone")
 

@@ -137,7 +137,7 @@ class PreReceive:
         try:
             views = await in_thread(self._accept, actor, moved)
         except ControlError as error:
-            say(f"git has moved the refs; this server takes note of it later: {error}")
+            say(f"git has updated the refs; this server records it later: {error}")
             return True
         crash.point("push.accepted")
         for view in views:
@@ -208,7 +208,7 @@ class PreReceive:
         if deploys:
             decision.refuse(examined.findings)
             if examined.unseen:
-                decision.tell(f"… and {models_text(examined.unseen)} not looked at yet")
+                decision.tell(f"… and {models_text(examined.unseen)} not checked yet")
             if not examined.findings:
                 for line in summary(examined):
                     decision.tell(line)
