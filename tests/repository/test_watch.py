@@ -223,7 +223,7 @@ async def test_without_events_it_polls_instead(tmp_path: Path, caplog: pytest.Lo
     changes = repository.changes()
     waiting = asyncio.ensure_future(anext(changes))
     async with asyncio.timeout(DEADLINE_SECS):
-        await logged(caplog, "looking every 1 s instead")
+        await logged(caplog, "polling every 1 s instead")
         put_model(root, "m", 1)
         assert versions(await waiting) == [1]
         repository.close()

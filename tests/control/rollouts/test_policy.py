@@ -394,7 +394,7 @@ def test_aborting_waits_for_what_was_accepted_but_not_for_ever() -> None:
     walk = Walk().to(Phase.STEP)
     walk.obey(Command.ABORT)
     walk.candidate = Candidate(in_flight=3)
-    assert walk.look(1).words == "3 requests that it had accepted are being answered"
+    assert walk.look(1).words == "draining 3 requests in flight"
     assert walk.look(SETTLE_S).transition is Transition.DEGRADE
 
 

@@ -227,7 +227,9 @@ def test_a_command_may_expect_a_revision(database: Database) -> None:
 def test_unknown_rollouts_and_commands_are_refused_by_name(database: Database) -> None:
     rollout = begun(database)
     with database.change(ADA) as tx:
-        with pytest.raises(Invalid, match=r"'explode' is no command; promote, promote_full"):
+        with pytest.raises(
+            Invalid, match=r"'explode' is no command; commands are promote, promote_full"
+        ):
             service.command(tx, ROUTES, rollout.id, "explode")
         with pytest.raises(NotFound, match="there is no rollout 'nope'"):
             service.command(tx, ROUTES, "nope", "abort")

@@ -232,7 +232,7 @@ def test_an_answer_that_fails_refuses_the_push(
     with answering(server, fail):
         pushed = client(work, "push", server.url(name), "main")
     assert pushed.returncode == 1
-    assert "remote: the server failed to look at this push" in pushed.stderr
+    assert "remote: the server failed to check this push" in pushed.stderr
     assert "ZeroDivisionError" in caplog.text
 
 

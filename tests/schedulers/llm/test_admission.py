@@ -27,7 +27,7 @@ def test_answers_are_bounded_by_those_running_and_those_waiting() -> None:
     admission = Admission(SETTINGS)
     first = taken(admission, 2, 5)
     taken(admission, 1, 5)
-    with pytest.raises(TooMuchWaiting, match="3 answers are being given"):
+    with pytest.raises(TooMuchWaiting, match="3 answers are running"):
         admission.admit(1, 5, 1)
     admission.admit(1, 5, 2)  # a second engine runs two more
     admission.leave(first)
