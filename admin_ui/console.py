@@ -24,13 +24,13 @@ function into a module of `admin_ui/pages/` with its rows in `SCREENS` and `ACTS
   second at most, and never more than 2 % of a core. `live_every_s` renders without events as well
   (for charts). A screen whose block `live` has a form, or depends on who looks and not only on
   what they may do, says `personal=True`; what others share is rendered without anybody's token.
-- A form is a row too: an `Act` has a path, the screen to show again when it is refused (with what
-  was typed and the message beside the field), and `run(visit)`, which returns where to go next (by
-  303) or a `Shown` to show at once (a secret seen once). `{% call parts.form(visit, act, ...) %}`
-  makes the form and adds the token; `act` is the path it goes to, filled in. `typed_name="model"`
-  makes an act wait for that path parameter's value to be typed into the field `confirm`
-  (`parts.confirm`). `visit.form` is what was typed; raise `Refused(422, "invalid", "...", "field")`
-  for what only the page can know.
+- A form is a row too: an `FormAction` has a path, the screen to show again when it is refused (with
+  what was typed and the message beside the field), and `run(visit)`, which returns where to go next
+  (by 303) or a `Shown` to show at once (a secret seen once). `{% call parts.form(visit, act, ...)
+  %}` makes the form and adds the token; `act` is the path it goes to, filled in.
+  `typed_name="model"` makes an act wait for that path parameter's value to be typed into the field
+  `confirm` (`parts.confirm`). `visit.form` is what was typed; raise `Refused(422, "invalid", "...",
+  "field")` for what only the page can know.
 - In the block `live` only `parts` and the context are at hand: what a template sets outside of its
   blocks is not there when the block is rendered alone.
 - Lists that may be long take the API's cursor (`tables.cursor_page`); short ones are sorted,
@@ -47,9 +47,8 @@ from types import ModuleType
 from starlette.routing import BaseRoute, Mount
 
 from admin_ui.assets import Assets
-from admin_ui.doors import door_routes
-from admin_ui.frame import Frame
 from admin_ui.live import live_route
+from admin_ui.login_pages import door_routes
 from admin_ui.pages import (
     access,
     audit,
@@ -69,7 +68,8 @@ from admin_ui.pages import (
     settings,
     version,
 )
-from admin_ui.screens import Act, Screen
+from admin_ui.request_router import RequestRouter
+from admin_ui.screens import FormAction, Screen
 from admin_ui.services import ConsoleServices
 from admin_ui.templates import STATIC
 
@@ -95,12 +95,12 @@ PAGES: Sequence[ModuleType] = (
 """In the order of the navigation."""
 
 SCREENS: tuple[Screen, ...] = tuple(screen for page in PAGES for screen in page.SCREENS)
-ACTS: tuple[Act, ...] = tuple(act for page in PAGES for act in page.ACTS)
+ACTS: tuple[FormAction, ...] = tuple(act for page in PAGES for act in page.ACTS)
 
 
 def console_routes(services: ConsoleServices) -> list[BaseRoute]:
     """Every page of the console, from `/` on; what stands before them in the application wins."""
-    frame = Frame(services, SCREENS, ACTS)
+    frame = RequestRouter(services, SCREENS, ACTS)
     return [
         *door_routes(frame),
         live_route(frame),

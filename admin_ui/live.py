@@ -16,12 +16,12 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
-from admin_ui.frame import Frame
 from admin_ui.headers import PRIVATE
+from admin_ui.page_context import PageContext
+from admin_ui.request_router import RequestRouter
 from admin_ui.screens import Screen
-from admin_ui.services import Refused
-from admin_ui.visit import Visit
-from admin_ui.watches import Part, Watch, Watches, alike, news, told
+from admin_ui.services import ControlApiError
+from admin_ui.watches import LiveFragment, ScreenWatch, ScreenWatches, alike, news, told
 
 MOST_STREAMS = 200
 SLOWEST_S = 30.0
@@ -30,21 +30,23 @@ RETRY_MS = 2000
 _HEADERS = {**PRIVATE, "X-Accel-Buffering": "no"}
 
 
-def live_route(frame: Frame) -> BaseRoute:
+def live_route(frame: RequestRouter) -> BaseRoute:
     """/live?at=PATH&after=EVENT; Last-Event-ID counts before `after`."""
-    open_streams: set[Stream] = set()
-    watches = Watches(frame)
+    open_streams: set[LiveUpdateStream] = set()
+    watches = ScreenWatches(frame)
 
     async def live(request: Request) -> Response:
         at, after = request.query_params.get("at", ""), _event_id(request)
         found = frame.find(at)
         if found is None:
-            raise Refused(404, "not_found", f"no screen is at {at[:200]}", "at")
+            raise ControlApiError(404, "not_found", f"no screen is at {at[:200]}", "at")
         if len(open_streams) >= MOST_STREAMS:
-            raise Refused(429, "too_many", "too many tabs follow events already", headers=_later())
+            raise ControlApiError(
+                429, "too_many", "too many tabs follow events already", headers=_later()
+            )
         screen, facts = found
         visit = await frame.visit(request, **facts)
-        stream = Stream(watches, screen, visit, after)
+        stream = LiveUpdateStream(watches, screen, visit, after)
         open_streams.add(stream)
 
         def ended() -> None:
@@ -56,22 +58,24 @@ def live_route(frame: Frame) -> BaseRoute:
     return Route("/live", frame.guarded(live), methods=["GET"])
 
 
-class Stream:
+class LiveUpdateStream:
     """The pieces that one tab is sent, beginning with what came later than the event `after`."""
 
-    def __init__(self, watches: Watches, screen: Screen, visit: Visit, after: int) -> None:
+    def __init__(
+        self, watches: ScreenWatches, screen: Screen, visit: PageContext, after: int
+    ) -> None:
         self._watches = watches
         self._services = watches.frame.services
         self._screen = screen
         self._visit = visit
         self._reached = after
-        self._watch: Watch | None = None
+        self._watch: ScreenWatch | None = None
         self._look = 0
         self._number = 0
         self._missed: list[Any] = []
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """Until the server stops or the session is over. Raises Refused."""
+        """Until the server stops or the session is over. Raises ControlApiError."""
         services = self._services
         yield b"retry: %d\nid: %d\n: hello\n\n" % (RETRY_MS, self._reached)
         beat = monotonic() + services.heartbeat_s
@@ -94,7 +98,7 @@ class Stream:
         if watch is not None:
             self._watches.leave(watch)
 
-    async def _begin(self) -> Watch:
+    async def _begin(self) -> ScreenWatch:
         """Join those that look at the same; what this tab has missed is looked up for it."""
         newest = await self._services.newest()
         self._missed = await news(self._visit, self._screen, self._reached, newest)
@@ -103,12 +107,12 @@ class Stream:
             watch.ask()
         return watch
 
-    def _join(self, newest: int) -> Watch:
+    def _join(self, newest: int) -> ScreenWatch:
         watch = self._watch = self._watches.join(self._screen, self._visit, newest)
         self._look = watch.begun  # what is being looked up already may be older than the page
         return watch
 
-    def _piece(self, part: Part) -> bytes:
+    def _piece(self, part: LiveFragment) -> bytes:
         """The live part, b"" when it is as it was sent last."""
         self._look, self._reached = part.look, part.event
         missed, self._missed = self._missed, []
@@ -120,7 +124,7 @@ class Stream:
         sent = orjson.dumps({"html": part.html, "say": part.say or told(missed)})
         return b"id: %d\nevent: live\ndata: %s\n\n" % (self._reached, sent)
 
-    def _caught_up(self, watch: Watch) -> int:
+    def _caught_up(self, watch: ScreenWatch) -> int:
         """Up to which event this tab has all there is to show."""
         if watch.part.look <= self._look and not self._missed:
             self._reached = max(self._reached, watch.part.event)
@@ -129,12 +133,12 @@ class Stream:
     async def _still(self) -> bool:
         try:
             principal = await self._services.control.known(self._visit.request)
-        except Refused as refused:
+        except ControlApiError as refused:
             return refused.status >= 500  # the database is gone, not the session
         self._visit = replace(self._visit, principal=principal)
         return True
 
-    def _as_allowed(self, watch: Watch) -> Watch:
+    def _as_allowed(self, watch: ScreenWatch) -> ScreenWatch:
         """Whoever may do other things by now sees other things."""
         if watch.key == alike(self._screen, self._visit):
             return watch
@@ -147,7 +151,7 @@ class Stream:
 class LiveResponse(Response):
     """A stream until the tab goes, takes nothing for SLOWEST_S, or the control side refuses."""
 
-    def __init__(self, stream: Stream, ended: Callable[[], None]) -> None:
+    def __init__(self, stream: LiveUpdateStream, ended: Callable[[], None]) -> None:
         super().__init__(None, 200, _HEADERS, "text/event-stream")
         del self.headers["content-length"]
         self._stream = stream
@@ -173,7 +177,7 @@ class LiveResponse(Response):
             async for piece in self._stream.pieces():
                 async with asyncio.timeout(SLOWEST_S):
                     await send({"type": "http.response.body", "body": piece, "more_body": True})
-        except Refused:
+        except ControlApiError:
             pass  # the tab comes back by itself, and is told then
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -181,7 +185,7 @@ class LiveResponse(Response):
 def _event_id(request: Request) -> int:
     given = request.headers.get("last-event-id") or request.query_params.get("after", "0")
     if not (given.isascii() and given.isdigit() and len(given) < 19):
-        raise Refused(400, "malformed", f"'{given[:40]}' is no event's id", "after")
+        raise ControlApiError(400, "malformed", f"'{given[:40]}' is no event's id", "after")
     return int(given)
 
 

@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from admin_ui.event_text import SHORT
 from admin_ui.text import count, link, moment
-from admin_ui.words import SHORT
 
 FAILED, UP = "FAILED", "READY"
 TAKEN_BACK = ("degraded", "aborting")
@@ -45,7 +45,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ProblemInputs:
     """What is looked at: rows of the API's lists. `events`, `pushes` and `rollouts` are the latest,
     newest first; `events` are changes of loads; `deaths` are of workers, where the server told;
     `trouble` is why nothing can be changed just now, "" while all is well."""
@@ -62,7 +62,7 @@ class Seen:
     trouble: str = ""
 
 
-def problems(seen: Seen, now: datetime) -> list[Problem]:
+def problems(seen: ProblemInputs, now: datetime) -> list[Problem]:
     """A database that takes no changes, dead servers (not while no heartbeat can be written),
     versions whose workers crash repeatedly or are being restarted, that cannot be loaded or
     fail repeatedly, or serve what was loaded before because their reload failed, aliases and
@@ -247,7 +247,7 @@ def _again(
     ]
 
 
-def _pending(seen: Seen, alive: set[str], now: datetime) -> list[Problem]:
+def _pending(seen: ProblemInputs, alive: set[str], now: datetime) -> list[Problem]:
     """Aliases and routes that cannot come into force somewhere, or wait for long."""
     subjects = [
         (f"alias {one['model']}@{one['name']}", _alias_page(one), one) for one in seen.aliases

@@ -6,11 +6,11 @@ from typing import Any
 
 from starlette.responses import Response
 
-from admin_ui.visit import Visit
+from admin_ui.page_context import PageContext
 from control.access.scopes import Action
 
 
-class Shown:
+class ScreenContent:
     """What a screen shows: its JSON twin, and what else its template is to see."""
 
     def __init__(self, twin: Any, *, title: str = "", status: int = 200, **context: Any) -> None:
@@ -31,7 +31,7 @@ class Screen:
     path: str
     title: str
     template: str
-    load: Callable[[Visit], Awaitable[Shown]]
+    load: Callable[[PageContext], Awaitable[ScreenContent]]
     menu: str = ""
     under: str = ""
     needs: Action | None = None
@@ -42,13 +42,13 @@ class Screen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Act:
+class FormAction:
     """A form's target (POST). `screen` is the path of the screen shown again when it is refused;
     its path parameters are among the act's. `run` returns the path to go to, or what to show in
     that screen's place with `template`, or a response of its own."""
 
     path: str
     screen: str
-    run: Callable[[Visit], Awaitable[str | Shown | Response]]
+    run: Callable[[PageContext], Awaitable[str | ScreenContent | Response]]
     typed_name: str = ""
     template: str = ""

@@ -15,7 +15,7 @@ from control.access.scopes import Principal
 from control.clock import utc_now
 
 
-class Refused(Exception):
+class ControlApiError(Exception):
     """A request that the control side turned down, in its words."""
 
     def __init__(
@@ -38,7 +38,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ControlApiRequest:
     """A call of the control API: `path` as the API's table has it, e.g. "/models/{model}".
 
     `expected`: the revision a change is made against, 0 for "not there yet", None for any.
@@ -53,7 +53,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ControlApiResponse:
     """What the control API answered; `document` is as its JSON would be."""
 
     document: Any
@@ -62,29 +62,31 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class SessionCookie:
     """A session that was just opened: the cookie's text, and for how long the browser keeps it."""
 
     cookie: str
     seconds: int
 
 
-class Control(Protocol):
+class ControlApi(Protocol):
     """The control side as the console sees it. Every method may raise Refused."""
 
     async def known(self, request: Request) -> Principal:
         """Who asks: a session's cookie, or for reading any credentials the API takes."""
 
-    async def ask(self, request: Request, principal: Principal, asked: Asked) -> Found:
+    async def ask(
+        self, request: Request, principal: Principal, asked: ControlApiRequest
+    ) -> ControlApiResponse:
         """One call of the API as `principal`."""
 
-    async def open(self, request: Request, name: str, password: str) -> Opened:
+    async def open(self, request: Request, name: str, password: str) -> SessionCookie:
         """Log in."""
 
     async def close(self, request: Request) -> None:
         """Log out; nothing when there is no session."""
 
-    async def accept(self, request: Request, code: str, name: str, password: str) -> Opened:
+    async def accept(self, request: Request, code: str, name: str, password: str) -> SessionCookie:
         """Create the account a one-time link is for, and log in."""
 
     def check(self, request: Request) -> None:
@@ -92,7 +94,7 @@ class Control(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class GatewayAnswer:
+class GatewayResponse:
     """What the data plane answered; `headers` by name in lower case."""
 
     status: int
@@ -101,7 +103,7 @@ class GatewayAnswer:
     took_s: float
 
 
-class Gateway(Protocol):
+class GatewayClient(Protocol):
     """The data plane's REST listener. `url`: where clients on this machine find it; `wants_token`:
     it answers nobody without one; `problem`: why it cannot be asked from here, "" if it can."""
 
@@ -111,14 +113,14 @@ class Gateway(Protocol):
 
     async def ask(
         self, verb: str, path: str, body: bytes, headers: Mapping[str, str]
-    ) -> GatewayAnswer:
-        """One request, with a deadline. Raises Refused when there is no answer."""
+    ) -> GatewayResponse:
+        """One request, with a deadline. Raises ControlApiError when there is no answer."""
 
     async def stream(
         self, path: str, body: bytes, headers: Mapping[str, str]
     ) -> tuple[int, AsyncIterator[bytes]]:
         """POST, and the answer's bytes as they come; whoever leaves off reading closes it.
-        Raises Refused when there is no answer."""
+        Raises ControlApiError when there is no answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +133,7 @@ class ConsoleServices:
     snapshots. `secure`: browsers reach us over https. `cookie` is the session cookie's name.
     `problem`: why nothing can be changed just now, "" while all is well; each page says it."""
 
-    control: Control
+    control: ControlApi
     newest: Callable[[], Awaitable[int]]
     moved: Callable[[int, float], Awaitable[bool]]
     seen: Callable[[], int]
@@ -142,5 +144,5 @@ class ConsoleServices:
     secure: bool = False
     now: Callable[[], datetime] = utc_now
     heartbeat_s: float = 15.0
-    gateway: Gateway | None = None
+    gateway: GatewayClient | None = None
     problem: Callable[[], str] = lambda: ""

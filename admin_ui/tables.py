@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
-from admin_ui.visit import MOST, Visit
+from admin_ui.page_context import MOST, PageContext
 
 PAGE = 50
 
@@ -18,7 +18,7 @@ Key = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TablePage:
     """What to show of a list, and the links that show it otherwise. `total` counts what the filter
     let through, `whole` all there is; `cut` when there is more than was looked at."""
 
@@ -66,13 +66,13 @@ class Table:
 
 
 def table(
-    visit: Visit,
+    visit: PageContext,
     rows: Sequence[Any],
     keys: Mapping[str, Key],
     usual: str,
     text: Callable[[Any], str],
     prefix: str = "",
-) -> Table:
+) -> TablePage:
     """`keys`: columns that can be sorted by; `usual`: by which, when nobody says; `text`: what is
     looked through for `q`. What the query cannot mean is as if it were not there."""
     q = visit.query.get(f"{prefix}q", "").strip()[:200]
@@ -85,7 +85,7 @@ def table(
     pages = max(1, -(-len(kept) // PAGE))
     number = min(pages, _whole(visit.query.get(f"{prefix}page", "1")))
     shown = kept[(number - 1) * PAGE : number * PAGE]
-    return Table(shown, len(kept), len(rows), number, pages, q, sort, prefix, visit.at)
+    return TablePage(shown, len(kept), len(rows), number, pages, q, sort, prefix, visit.at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class CursorPage:
 
 
 async def cursor_page(
-    visit: Visit, path: str, filters: Sequence[str], **names: str
+    visit: PageContext, path: str, filters: Sequence[str], **names: str
 ) -> tuple[CursorPage, Any]:
     """A page of the API's own list, and its document. `filters`: the names in the page's query
     that are passed on, those left empty not."""

@@ -9,7 +9,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from admin_ui import text, words
+from admin_ui import event_text, text
 
 HERE = Path(__file__).resolve().parent
 STATIC = HERE / "static"
@@ -49,7 +49,7 @@ def environment() -> Environment:
         "size": text.size,
         "spoken": text.spoken,
         "who": text.who,
-        "words": words.words,
+        "words": event_text.words,
     }
     made.globals |= {"link": text.link, "asset": asset}
     made.globals["parts"] = made.get_template("parts.html").module

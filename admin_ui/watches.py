@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from time import monotonic, process_time
 from typing import Any
 
-from admin_ui.frame import Frame
+from admin_ui.event_text import words
+from admin_ui.page_context import PageContext
+from admin_ui.request_router import RequestRouter
 from admin_ui.screens import Screen
-from admin_ui.services import Refused
-from admin_ui.visit import Visit
-from admin_ui.words import words
+from admin_ui.services import ControlApiError
 
 LEAST_PAUSE_S = 1.0
 MOST_PAUSE_S = 10.0
@@ -40,7 +40,7 @@ def pause_s(cost_s: float, watches: int = 1) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class LiveFragment:
     """A screen's live part. `look`: the watch's how-manieth look it is of; `number`: that of the
     look that found it so first; `html`: None when the screen's thing is gone; `event`: all events
     up to it are in it; `say`: what happened, in words."""
@@ -52,13 +52,15 @@ class Part:
     say: str = ""
 
 
-class Watch:
+class ScreenWatch:
     """One screen, for whoever sees it alike; its `run` is a task of its own."""
 
-    def __init__(self, watches: "Watches", screen: Screen, visit: Visit, newest: int) -> None:
+    def __init__(
+        self, watches: "ScreenWatches", screen: Screen, visit: PageContext, newest: int
+    ) -> None:
         self.key = alike(screen, visit)
         self.tabs = 0
-        self.part = Part(event=newest)
+        self.part = LiveFragment(event=newest)
         self.begun = 0
         self.ended = False
         self._watches = watches
@@ -75,7 +77,7 @@ class Watch:
         """Look, even if nothing happens from now on: a tab has missed something."""
         self._asked.set()
 
-    async def after(self, look: int, timeout_s: float) -> Part | None:
+    async def after(self, look: int, timeout_s: float) -> LiveFragment | None:
         """The part of a look later than number `look`, waiting so long for one; None without.
 
         Raises what ended the watch.
@@ -134,7 +136,7 @@ class Watch:
         try:
             shown = await self._screen.load(self._visit)
             html = self._watches.frame.live(self._visit, self._screen, shown)
-        except Refused as refused:
+        except ControlApiError as refused:
             if refused.status != 404:
                 raise
         self._unsaid = [*self._unsaid, *events][-_MOST_UNSAID:]
@@ -142,7 +144,7 @@ class Watch:
         if old.number and old.html == html:
             self.part = replace(old, look=self.begun, event=newest)
         else:
-            self.part = Part(self.begun, self.begun, html, newest, self._say())
+            self.part = LiveFragment(self.begun, self.begun, html, newest, self._say())
         self._wake()
 
     def _say(self) -> str:
@@ -158,31 +160,31 @@ class Watch:
         self._moved = asyncio.Event()
 
 
-class Watches:
+class ScreenWatches:
     """The watches that run, by screen and by what whoever looks may see; on the loop."""
 
-    def __init__(self, frame: Frame) -> None:
+    def __init__(self, frame: RequestRouter) -> None:
         self.frame = frame
-        self._running: dict[object, Watch] = {}
-        self._tasks: dict[Watch, asyncio.Task[None]] = {}
+        self._running: dict[object, ScreenWatch] = {}
+        self._tasks: dict[ScreenWatch, asyncio.Task[None]] = {}
 
     @property
     def number(self) -> int:
         return max(1, len(self._tasks))
 
-    def join(self, screen: Screen, visit: Visit, newest: int) -> Watch:
+    def join(self, screen: Screen, visit: PageContext, newest: int) -> ScreenWatch:
         """The watch for a tab, which leaves it once. `newest`: the newest event there is."""
         key = alike(screen, visit)
         watch = self._running.get(key)
         if watch is None:
             # what is shown to several has nobody's token in it, whatever a template does
             seen = visit if screen.personal else replace(visit, token="")
-            watch = self._running[key] = Watch(self, screen, seen, newest)
+            watch = self._running[key] = ScreenWatch(self, screen, seen, newest)
             self._tasks[watch] = asyncio.create_task(watch.run())
         watch.tabs += 1
         return watch
 
-    def leave(self, watch: Watch) -> None:
+    def leave(self, watch: ScreenWatch) -> None:
         """The last one's leaving ends it."""
         watch.tabs -= 1
         task = self._tasks.get(watch)
@@ -190,13 +192,13 @@ class Watches:
             task.cancel()
             self.forget(watch)
 
-    def forget(self, watch: Watch) -> None:
+    def forget(self, watch: ScreenWatch) -> None:
         """Whoever comes from now on gets another one."""
         self._tasks.pop(watch, None)
         self._running = {key: one for key, one in self._running.items() if one is not watch}
 
 
-def alike(screen: Screen, visit: Visit) -> object:
+def alike(screen: Screen, visit: PageContext) -> object:
     """Equal for visits that are shown the same: a screen that is not personal shows everybody who
     may do the same things the same."""
     who = visit.principal
@@ -204,10 +206,10 @@ def alike(screen: Screen, visit: Visit) -> object:
     return (visit.at, mine)
 
 
-async def news(visit: Visit, screen: Screen, after: int, newest: int) -> list[Any]:
+async def news(visit: PageContext, screen: Screen, after: int, newest: int) -> list[Any]:
     """The events after one that `screen` shows, oldest first, the last few of many.
 
-    Raises Refused.
+    Raises ControlApiError.
 
     An `after` that is later than the newest is of a time before a restore.
     """

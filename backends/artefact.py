@@ -16,7 +16,7 @@ from repository.model import ModelConfig, ModelVersion
 from repository.type_names import NAMES
 
 
-class Described(NamedTuple):
+class TensorDescription(NamedTuple):
     """An input or output as the file records it.
 
     `data_type` is a config enum value. `shape` has the batch dimension in it and -1 for what is
@@ -40,8 +40,8 @@ class Artefact(NamedTuple):
     """
 
     file: str
-    inputs: tuple[Described, ...]
-    outputs: tuple[Described, ...]
+    inputs: tuple[TensorDescription, ...]
+    outputs: tuple[TensorDescription, ...]
     max_rows: int = 0
     unbatchable: str = ""
 
@@ -163,7 +163,7 @@ def _written_in_full(config: ModelConfig, artefact: Artefact) -> bool:
     return False
 
 
-def _used_inputs(config: ModelConfig, artefact: Artefact) -> list[Described]:
+def _used_inputs(config: ModelConfig, artefact: Artefact) -> list[TensorDescription]:
     written = {tensor.name for tensor in config.input}
     fed = _fed_by_the_scheduler(config)
     return [
@@ -182,7 +182,7 @@ def _fed_by_the_scheduler(config: ModelConfig) -> set[str]:
     return names
 
 
-def _used_outputs(config: ModelConfig, artefact: Artefact) -> list[Described]:
+def _used_outputs(config: ModelConfig, artefact: Artefact) -> list[TensorDescription]:
     """What the config lists; all but the sequence states when it lists none."""
     written = {tensor.name for tensor in config.output}
     if written:
@@ -192,7 +192,7 @@ def _used_outputs(config: ModelConfig, artefact: Artefact) -> list[Described]:
 
 
 def _merge(
-    version: ModelVersion, config: ModelConfig, described: Described, file: str, kind: str
+    version: ModelVersion, config: ModelConfig, described: TensorDescription, file: str, kind: str
 ) -> None:
     if described.problem:
         refuse(version, f"{kind} '{described.name}' of {file} {described.problem}")
@@ -254,7 +254,7 @@ def brackets(dims: Sequence[int]) -> str:
     return "[" + ",".join(map(str, dims)) + "]"
 
 
-def _text(tensor: Described) -> str:
+def _text(tensor: TensorDescription) -> str:
     data_type = NAMES.get(tensor.data_type, "unsupported type")
     shape = "" if tensor.shape is None else " " + brackets(tensor.shape)
     return f"{tensor.name} ({data_type}{shape})"

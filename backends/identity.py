@@ -10,14 +10,23 @@ from collections.abc import Callable, Sequence
 from tritonclient.grpc import model_config_pb2 as pb
 
 from backends.artefact import refuse
-from backends.seam import Batch, Device, Loaded, Outcome, Outlet, Part, Result, Tensors
+from backends.seam import (
+    Batch,
+    Device,
+    Loaded,
+    Outcome,
+    ResponsePart,
+    ResponseSender,
+    Result,
+    Tensors,
+)
 from repository.model import ModelConfig, ModelVersion
 
 MOST = 86_400_000
 """Of each parameter: milliseconds of a day, responses of a request."""
 
 
-class Identity:
+class IdentityBackend:
     """The backend `identity`; it has no file of its own."""
 
     def complete(self, version: ModelVersion, default_max_batch: int) -> ModelConfig:
@@ -113,7 +122,7 @@ class IdentityInstance:
             results = [self._answer(member.inputs, member.wanted) for member in batch.members]
         return Outcome(results, 0, time.perf_counter_ns() - started, 0)
 
-    def stream(self, batch: Batch, outlets: Sequence[Outlet]) -> Outcome:
+    def stream(self, batch: Batch, outlets: Sequence[ResponseSender]) -> Outcome:
         """Answer every member `responses` times, one after the other; the last says so."""
         started = time.perf_counter_ns()
         for member, outlet in zip(batch.members, outlets, strict=True):
@@ -123,8 +132,8 @@ class IdentityInstance:
                     break
                 if self._delay_s:
                     time.sleep(self._delay_s)
-                outlet.send(Part(outputs, last=not left))
-            outlet.pass_on(Part(None, last=True))  # of no effect after a last response
+                outlet.send(ResponsePart(outputs, last=not left))
+            outlet.pass_on(ResponsePart(None, last=True))  # of no effect after a last response
         return Outcome((), 0, time.perf_counter_ns() - started, 0)
 
     def _answer(self, inputs: Tensors, wanted: tuple[str, ...]) -> Tensors:

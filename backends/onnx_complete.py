@@ -9,7 +9,7 @@ from google.protobuf.message import DecodeError
 from onnx import SparseTensorProto, TensorProto
 from tritonclient.grpc import model_config_pb2 as pb
 
-from backends.artefact import Artefact, Described, inside, refuse
+from backends.artefact import Artefact, TensorDescription, inside, refuse
 from backends.onnx_functions import functions_problem
 from repository.model import ModelVersion
 
@@ -108,7 +108,7 @@ def _parts(sparse: Iterable[SparseTensorProto]) -> Iterator[TensorProto]:
         yield from (tensor.values, tensor.indices)
 
 
-def _describe(defaults: set[str], value: onnx.ValueInfoProto) -> Described:
+def _describe(defaults: set[str], value: onnx.ValueInfoProto) -> TensorDescription:
     kind = value.type.WhichOneof("value")
     optional = kind == "optional_type"
     inner = value.type.optional_type.elem_type if optional else value.type
@@ -118,7 +118,7 @@ def _describe(defaults: set[str], value: onnx.ValueInfoProto) -> Described:
             f"is a {held}, not a tensor: export it as tensors (scikit-learn: zipmap=False), "
             "or list only the tensors in config.pbtxt"
         )
-        return Described(value.name, pb.TYPE_INVALID, None, problem=problem)
+        return TensorDescription(value.name, pb.TYPE_INVALID, None, problem=problem)
     tensor = inner.tensor_type
     data_type = TYPES.get(tensor.elem_type, pb.TYPE_INVALID)
     problem = ""
@@ -129,7 +129,9 @@ def _describe(defaults: set[str], value: onnx.ValueInfoProto) -> Described:
         shape = tuple(
             dim.dim_value if dim.HasField("dim_value") else -1 for dim in tensor.shape.dim
         )
-    return Described(value.name, data_type, shape, optional, value.name not in defaults, problem)
+    return TensorDescription(
+        value.name, data_type, shape, optional, value.name not in defaults, problem
+    )
 
 
 def _type_name(elem_type: int) -> str:

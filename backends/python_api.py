@@ -168,7 +168,7 @@ class _Capsule:
         return _DLPACK_CPU
 
 
-class ResponseSender(Protocol):
+class ModelResponseSender(Protocol):
     """What a model answers one request with; see `backends.python_streams` for decoupled models,
     `backends.python_single` for others."""
 
@@ -208,8 +208,8 @@ class InferenceRequest:
         **facts: Any,
     ) -> None:
         """`facts`: `flags` (int), `timeout` (µs), `parameters` (a mapping), `cancelled` (a
-        callable), `sender` (a `ResponseSender`), or `make_sender` (a callable that makes one when
-        the model asks for it; then `sent` is what it sends)."""
+        callable), `sender` (a `ModelResponseSender`), or `make_sender` (a callable that makes one
+        when the model asks for it; then `sent` is what it sends)."""
         self._id = request_id
         self._correlation_id = correlation_id
         self._inputs = list(inputs)
@@ -220,7 +220,7 @@ class InferenceRequest:
         self._parameters: Mapping[str, Any] = facts.get("parameters") or {}
         self.cancelled: Callable[[], bool] | None = facts.get("cancelled")
         self.sent: SentResponse | None = None
-        self._sender: ResponseSender | None = facts.get("sender")
+        self._sender: ModelResponseSender | None = facts.get("sender")
         self._make_sender: MakeSender | None = facts.get("make_sender")
 
     def inputs(self) -> list[Tensor]:
@@ -267,7 +267,7 @@ class InferenceRequest:
         """Whether the client has gone, or has waited too long, and nobody reads the answer."""
         return self.cancelled is not None and self.cancelled()
 
-    def get_response_sender(self) -> ResponseSender:
+    def get_response_sender(self) -> ModelResponseSender:
         """Where the model sends this request's responses, from any thread; the same each time. A
         decoupled model sends any number as long as it likes, another one exactly one, and returns
         None for it. Raises `TritonModelException` for a request the model made itself."""
@@ -281,7 +281,7 @@ class InferenceRequest:
         return self._sender
 
 
-MakeSender = Callable[[InferenceRequest, SentResponse], ResponseSender]
+MakeSender = Callable[[InferenceRequest, SentResponse], ModelResponseSender]
 
 
 class InferenceResponse:

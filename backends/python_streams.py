@@ -22,7 +22,7 @@ from backends.python_api import (
 )
 from backends.python_instance import PythonInstance, describe
 from backends.python_single import CLOSED, check_sent
-from backends.seam import Batch, Member, Outcome, Outlet, Part, Result
+from backends.seam import Batch, Member, Outcome, ResponsePart, ResponseSender, Result
 
 
 class InferenceResponseSender:
@@ -30,7 +30,7 @@ class InferenceResponseSender:
 
     def __init__(
         self,
-        outlet: Outlet,
+        outlet: ResponseSender,
         read: Callable[[InferenceResponse], Result],
         forgotten: FaultyModel,
     ) -> None:
@@ -43,7 +43,7 @@ class InferenceResponseSender:
         slowly. Raises `TritonModelException` after the end."""
         check_sent(response, flags)
         progressed()
-        part = Part(None, last=bool(flags))
+        part = ResponsePart(None, last=bool(flags))
         if response is not None:
             part = part._replace(result=self._read(response), parameters=response.facts)
         if not self._outlet.send(part):
@@ -54,7 +54,7 @@ class InferenceResponseSender:
         return self._outlet.cancelled
 
     def __del__(self) -> None:
-        self._outlet.pass_on(Part(self._forgotten, last=True))
+        self._outlet.pass_on(ResponsePart(self._forgotten, last=True))
 
 
 class StreamingPythonInstance(PythonInstance):
@@ -62,7 +62,7 @@ class StreamingPythonInstance(PythonInstance):
 
     streams = True
 
-    def stream(self, batch: Batch, outlets: Sequence[Outlet]) -> Outcome:
+    def stream(self, batch: Batch, outlets: Sequence[ResponseSender]) -> Outcome:
         """Let the model take the batch in; a coroutine goes on in a loop of the instance's own.
         Raises `ExecutionFailed` with Triton's text when user code fails."""
         started = perf_counter_ns()
@@ -87,7 +87,7 @@ class StreamingPythonInstance(PythonInstance):
             )
         return Outcome((), built - started, perf_counter_ns() - built, 0)
 
-    def _sending(self, member: Member, outlet: Outlet) -> InferenceRequest:
+    def _sending(self, member: Member, outlet: ResponseSender) -> InferenceRequest:
         forgotten = FaultyModel(
             f"model '{self._version.name}' version {self._version.number} is faulty: it "
             "dropped the response sender of a request without sending "
@@ -97,7 +97,7 @@ class StreamingPythonInstance(PythonInstance):
         sender = InferenceResponseSender(outlet, read, forgotten)
         return self._request(member, cancelled=sender.is_cancelled, sender=sender)
 
-    def _ended(self, work: "Future[object]", outlets: Sequence[Outlet]) -> None:
+    def _ended(self, work: "Future[object]", outlets: Sequence[ResponseSender]) -> None:
         """What a coroutine raises is the error of every request it has not finished, and goes to
         the log: there may be none left to be told."""
         if work.cancelled():
@@ -109,4 +109,4 @@ class StreamingPythonInstance(PythonInstance):
         Logger.log_error("".join(traceback.format_exception(error)))
         failed = ExecutionFailed(self._failed(describe(error, self._version.path)))
         for outlet in outlets:
-            outlet.pass_on(Part(failed, last=True))
+            outlet.pass_on(ResponsePart(failed, last=True))

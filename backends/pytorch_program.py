@@ -7,7 +7,7 @@ from typing import Any
 
 from tritonclient.grpc import model_config_pb2 as pb
 
-from backends.artefact import Artefact, Described, refuse
+from backends.artefact import Artefact, TensorDescription, refuse
 from repository.model import ModelVersion
 
 # torch._export.serde.schema.ScalarType; the numbers are part of the file format.
@@ -69,17 +69,17 @@ def _output_names(out_spec: str, count: int) -> list[str]:
     return [f"OUTPUT__{index}" for index in range(count)]
 
 
-def _describe(values: dict[str, Any], arg: dict[str, Any], name: str) -> Described:
+def _describe(values: dict[str, Any], arg: dict[str, Any], name: str) -> TensorDescription:
     if "as_tensor" not in arg:
         kind = next(iter(arg)).removeprefix("as_")
         problem = f"is a constant ({kind}), not a tensor; export the model with it bound inside"
-        return Described(name or f"<{kind}>", pb.TYPE_INVALID, None, problem=problem)
+        return TensorDescription(name or f"<{kind}>", pb.TYPE_INVALID, None, problem=problem)
     key = arg["as_tensor"]["name"]
     value = values[key]
     data_type = SCALAR_TYPES.get(value["dtype"], pb.TYPE_INVALID)
     shape = tuple(size.get("as_int", -1) for size in value["sizes"])
     problem = "" if data_type else f"has torch's scalar type {value['dtype']}, which is not served"
-    return Described(name or key, data_type, shape, problem=problem)
+    return TensorDescription(name or key, data_type, shape, problem=problem)
 
 
 def _batch_bounds(

@@ -27,7 +27,7 @@ class Runtime(NamedTuple):
 
 
 RUNTIMES: dict[str, Runtime] = {
-    "identity": Runtime("backends.identity:Identity", hosted=False, per_core=True),
+    "identity": Runtime("backends.identity:IdentityBackend", hosted=False, per_core=True),
     "onnxruntime": Runtime("backends.onnx_runtime:OnnxRuntime", hosted=False, per_core=True),
     "pytorch": Runtime("backends.pytorch:PyTorch", hosted=True, per_core=False),
     "python": Runtime("backends.python_model:PythonModels", hosted=True, per_core=False),

@@ -77,7 +77,7 @@ class Outcome(NamedTuple):
     parameters: Mapping[int, Parameters] = MappingProxyType({})
 
 
-class Part(NamedTuple):
+class ResponsePart(NamedTuple):
     """One step of a decoupled request's answer.
 
     `result` None says nothing but what `last` says: whether the answer is over. After an error
@@ -117,8 +117,9 @@ class Instance(Protocol):
         """
 
 
-class Outlet(Protocol):
-    """Where one member's responses go, as the model sees it; `backends.outlet` has the promises.
+class ResponseSender(Protocol):
+    """Where one member's responses go, as the model sees it; `backends.response_sender` has the
+    promises.
 
     `cancelled`: nobody reads any more. `heard`: for an instance that only passes parts on; called
     when a part was read (False) and when the reader has gone (True).
@@ -128,10 +129,10 @@ class Outlet(Protocol):
     ended: bool
     heard: Callable[[bool], None] | None
 
-    def send(self, part: Part) -> bool:
+    def send(self, part: ResponsePart) -> bool:
         """Hand a part over, from any thread; waits for a slow reader. False once it has ended."""
 
-    def pass_on(self, part: Part) -> bool:
+    def pass_on(self, part: ResponsePart) -> bool:
         """As `send`, without waiting."""
 
 
@@ -143,7 +144,7 @@ class StreamingInstance(Instance, Protocol):
 
     streams: bool
 
-    def stream(self, batch: Batch, outlets: Sequence[Outlet]) -> Outcome:
+    def stream(self, batch: Batch, outlets: Sequence[ResponseSender]) -> Outcome:
         """Hand a batch to the model; blocks while the model takes it in, one call at a time.
 
         Each member's responses go to its outlet, from any thread, during this call and after it;

@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from benchmarks.process import Process, family, free_addresses, is_http_ready, port_of, running
-from server.desired.places import API, sockets
+from server.desired.state_paths import API, sockets
 
 VERSIONS, REQUESTS_PER_S = 3, 100
 ROUTED = "m000"

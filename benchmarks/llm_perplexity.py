@@ -11,9 +11,9 @@ from pathlib import Path
 
 import torch
 
-from backends.llm.load import Loaded, LoadSettings, load
+from backends.llm.load import LoadedModel, LoadSettings, load
 from backends.llm.ops.seam import Precision
-from backends.llm.runner import Job
+from backends.llm.runner import ForwardItem
 from examples.stories.tokens import documents
 
 PRECISIONS: tuple[Precision, ...] = ("float32", "bfloat16", "int8", "int4")
@@ -44,7 +44,7 @@ def main() -> None:
         print(f"| {precision} | {model.ops} | {found:.4f} | {100 * (found / first - 1):.2f} % |")
 
 
-def perplexity(model: Loaded, texts: Sequence[str]) -> float:
+def perplexity(model: LoadedModel, texts: Sequence[str]) -> float:
     """The exponential of the mean negative log-probability of every token but each text's first."""
     total, count = 0.0, 0
     for text in texts:
@@ -54,10 +54,10 @@ def perplexity(model: Loaded, texts: Sequence[str]) -> float:
     return math.exp(total / count)
 
 
-def _scored(model: Loaded, text: str) -> Iterator[float]:
+def _scored(model: LoadedModel, text: str) -> Iterator[float]:
     tokens = model.tokeniser.encode(text, special=False)[: model.context]
     blocks = range(-(-len(tokens) // 16))
-    job = Job(tokens, 0, blocks, None, score_prompt=0)
+    job = ForwardItem(tokens, 0, blocks, None, score_prompt=0)
     (done,) = model.runner.run([job])
     return (one.logprob for one in done.prompt)
 

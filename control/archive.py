@@ -46,7 +46,7 @@ SHARED = ("lfs/", "snapshots/")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ArchiveEntry:
     """One file, or another name of one. `sha256` in hex."""
 
     size_bytes: int
@@ -54,11 +54,11 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class ArchiveManifest:
     """What is in an archive. `repositories`: git repositories, those without a commit too.
     `snapshots`: those that are whole; another may have been removed while it was being copied."""
 
-    files: dict[str, Entry]
+    files: dict[str, ArchiveEntry]
     repositories: tuple[str, ...]
     snapshots: tuple[str, ...]
 
@@ -84,7 +84,7 @@ class ArchiveWriter:
 
     def __init__(self, out: IO[bytes]) -> None:
         self._tar = tarfile.open(fileobj=out, mode="w|", format=tarfile.PAX_FORMAT)  # noqa: SIM115
-        self._files: dict[str, Entry] = {}
+        self._files: dict[str, ArchiveEntry] = {}
         self._first: dict[tuple[int, ...], str] = {}
 
     def __enter__(self) -> "ArchiveWriter":
@@ -95,7 +95,7 @@ class ArchiveWriter:
 
     def add_bytes(self, name: str, content: bytes) -> None:
         self._tar.addfile(_info(name, len(content), 0), BytesIO(content))
-        self._files[name] = Entry(len(content), hashlib.sha256(content).hexdigest())
+        self._files[name] = ArchiveEntry(len(content), hashlib.sha256(content).hexdigest())
 
     def add_file(self, name: str, path: Path) -> None:
         """Raises FileNotFoundError, and nothing is written, when it is gone."""
@@ -110,10 +110,10 @@ class ArchiveWriter:
                 self._first[same] = name
             hashed = _Hashing(file)
             self._tar.addfile(_info(name, info.st_size, int(info.st_mtime)), hashed)  # type: ignore[arg-type]
-            self._files[name] = Entry(info.st_size, hashed.hasher.hexdigest())
+            self._files[name] = ArchiveEntry(info.st_size, hashed.hasher.hexdigest())
 
-    def finish(self, repositories: Iterable[str], snapshots: Iterable[str]) -> Manifest:
-        manifest = Manifest(dict(self._files), tuple(repositories), tuple(snapshots))
+    def finish(self, repositories: Iterable[str], snapshots: Iterable[str]) -> ArchiveManifest:
+        manifest = ArchiveManifest(dict(self._files), tuple(repositories), tuple(snapshots))
         content = manifest.as_bytes()
         self._tar.addfile(_info(MANIFEST, len(content), 0), BytesIO(content))
         return manifest
@@ -126,7 +126,7 @@ class ArchiveWriter:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ArchiveMember:
     """One file of an archive as it is read: `link` is its first name, "" when it has content."""
 
     name: str
@@ -134,7 +134,7 @@ class Member:
     content: IO[bytes] | None
 
 
-def members(archive: IO[bytes]) -> Iterator[Member]:
+def members(archive: IO[bytes]) -> Iterator[ArchiveMember]:
     """Every file, to be read before the next one is asked for. Raises Invalid for what no backup
     has: other kinds of files, names that lead elsewhere, the same name twice, a cut-off end."""
     seen: set[str] = set()
@@ -150,7 +150,7 @@ def chunks(content: IO[bytes]) -> Iterator[bytes]:
             yield chunk
 
 
-def read_manifest(content: IO[bytes]) -> Manifest:
+def read_manifest(content: IO[bytes]) -> ArchiveManifest:
     """Raises Invalid for one that is damaged or too large to be one."""
     with _telling():
         text = content.read(LARGEST_MANIFEST_BYTES + 1)
@@ -159,14 +159,16 @@ def read_manifest(content: IO[bytes]) -> Manifest:
     return _parse(text)
 
 
-def _parse(text: bytes) -> Manifest:
+def _parse(text: bytes) -> ArchiveManifest:
     try:
         raw: dict[str, Any] = json.loads(text)
         if raw["format"] != FORMAT:
             raise Invalid(f"the archive has format {raw['format']}, this build reads {FORMAT}")
-        files = {str(name): Entry(int(row[0]), str(row[1])) for name, row in raw["files"].items()}
+        files = {
+            str(name): ArchiveEntry(int(row[0]), str(row[1])) for name, row in raw["files"].items()
+        }
         names, digests = map(str, raw["repositories"]), map(str, raw["snapshots"])
-        return Manifest(files, tuple(names), tuple(digests))
+        return ArchiveManifest(files, tuple(names), tuple(digests))
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise Invalid(f"the archive's {MANIFEST} cannot be read: {error}", "archive") from error
 
@@ -197,7 +199,7 @@ def _info(name: str, size_bytes: int, mtime: int) -> tarfile.TarInfo:
     return info
 
 
-def _member(tar: tarfile.TarFile, info: tarfile.TarInfo, seen: set[str]) -> Member:
+def _member(tar: tarfile.TarFile, info: tarfile.TarInfo, seen: set[str]) -> ArchiveMember:
     check_name(info.name)
     if info.name in seen or MANIFEST in seen:
         raise Invalid(f"the archive has '{info.name:.200}' where none belongs", "archive")
@@ -208,5 +210,5 @@ def _member(tar: tarfile.TarFile, info: tarfile.TarInfo, seen: set[str]) -> Memb
         raise Invalid(f"'{info.name:.200}' is no plain file in the archive", "archive")
     seen.add(info.name)
     if linked:
-        return Member(info.name, info.linkname, None)
-    return Member(info.name, "", tar.extractfile(info))
+        return ArchiveMember(info.name, info.linkname, None)
+    return ArchiveMember(info.name, "", tar.extractfile(info))

@@ -50,7 +50,7 @@ class Sink(Protocol):
 
 def dump(session: Session, out: Sink) -> Counts:
     """Write every row that this session sees; how many per table."""
-    written = _Hashed(out)
+    written = _HashingWriter(out)
     head = {"backup": "modelyard", "format": FORMAT, "schema": _schema(session.connection())}
     written.line({**head, "at": text_of(utc_now())})
     counts: Counts = {}
@@ -95,7 +95,7 @@ def check_unused(session: Session) -> None:
             )
 
 
-class _Hashed:
+class _HashingWriter:
     def __init__(self, out: Sink) -> None:
         self.out, self.hasher = out, hashlib.sha256()
 

@@ -20,12 +20,12 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from control import backup
-from control.archive import FORMAT, HEAD, ROWS, SERVER, STORE, ArchiveWriter, Manifest
+from control.archive import FORMAT, HEAD, ROWS, SERVER, STORE, ArchiveManifest, ArchiveWriter
 from control.clock import text_of, utc_now
 from control.database import Database
 from control.desired_rows import desired
 from control.errors import Conflict
-from control.tables import Repository, Snapshot
+from control.tables import Repository, SnapshotRow
 from repository.durable import create, lock, make_folders, sync_folder
 from repository.git.errors import GitFailed
 from repository.git.process import run
@@ -37,7 +37,7 @@ _OID = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class BackedUpFiles:
     """What a backup holds. `size_bytes` of the files in it, each counted once per name."""
 
     repositories: int
@@ -47,7 +47,7 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _ReferencedFiles:
     """What the rows speak of; without `needed` the restored server could not serve."""
 
     repositories: tuple[str, ...]
@@ -55,7 +55,7 @@ class _Known:
     needed: frozenset[str]
 
 
-def archive_to(database: Database, state_dir: Path, store_dir: Path, path: Path) -> Taken:
+def archive_to(database: Database, state_dir: Path, store_dir: Path, path: Path) -> BackedUpFiles:
     """Write the backup to a new file, readable by this user alone: whole, or not there at all.
 
     Raises FileExistsError and other OSErrors, Conflict while another backup is being taken or
@@ -76,7 +76,7 @@ def archive_to(database: Database, state_dir: Path, store_dir: Path, path: Path)
     return taken
 
 
-def archive(database: Database, state_dir: Path, store_dir: Path, out: IO[bytes]) -> Taken:
+def archive(database: Database, state_dir: Path, store_dir: Path, out: IO[bytes]) -> BackedUpFiles:
     """Write the backup to `out`, a pipe for instance; raises as `archive_to` does."""
     with _workspace(state_dir) as workspace, ArchiveWriter(out) as writer:
         head = {"backup": "modelyard", "format": FORMAT, "at": text_of(utc_now())}
@@ -112,7 +112,7 @@ def _workspace(state_dir: Path) -> Iterator[Path]:
         os.close(held)
 
 
-def _add_rows(database: Database, workspace: Path, writer: ArchiveWriter) -> _Known:
+def _add_rows(database: Database, workspace: Path, writer: ArchiveWriter) -> _ReferencedFiles:
     rows = workspace / ROWS
     with database.reading() as session, open(create(rows), "wb") as file:
         backup.dump(session, file)
@@ -122,12 +122,12 @@ def _add_rows(database: Database, workspace: Path, writer: ArchiveWriter) -> _Kn
     return known
 
 
-def _known(session: Session) -> _Known:
+def _known(session: Session) -> _ReferencedFiles:
     models = desired(session, utc_now()).models
     pinned = [pin.snapshot for model in models for pin in model.pins]
-    return _Known(
+    return _ReferencedFiles(
         repositories=tuple(session.scalars(select(Repository.name).order_by(Repository.name))),
-        snapshots=tuple(session.scalars(select(Snapshot.digest).order_by(Snapshot.digest))),
+        snapshots=tuple(session.scalars(select(SnapshotRow.digest).order_by(SnapshotRow.digest))),
         needed=frozenset(digest for digest in (*(m.snapshot for m in models), *pinned) if digest),
     )
 
@@ -157,7 +157,7 @@ def _add_lfs(folder: Path, writer: ArchiveWriter) -> None:
                     writer.add_file(f"lfs/{path.relative_to(folder).as_posix()}", path)
 
 
-def _add_snapshots(folder: Path, writer: ArchiveWriter, known: _Known) -> list[str]:
+def _add_snapshots(folder: Path, writer: ArchiveWriter, known: _ReferencedFiles) -> list[str]:
     whole = []
     for digest in known.snapshots:
         if _add_snapshot(folder / digest, writer):
@@ -184,8 +184,8 @@ def _files(folder: Path) -> Iterator[Path]:
         yield from (Path(base, name) for name in sorted(files))
 
 
-def _taken(manifest: Manifest) -> Taken:
-    return Taken(
+def _taken(manifest: ArchiveManifest) -> BackedUpFiles:
+    return BackedUpFiles(
         repositories=len(manifest.repositories),
         snapshots=len(manifest.snapshots),
         files=len(manifest.files),

@@ -19,7 +19,7 @@ from control.clock import utc_now
 from control.errors import DatabaseFull, DatabaseGone, Invalid
 from control.sqlite_file import SqliteFile, is_damage, is_full
 from control.transaction import Actor, Fence, Transaction
-from control.turns import Turns
+from control.turns import WriterQueue
 from repository.durable import create
 
 BUSY_MS = 10_000
@@ -41,7 +41,7 @@ class Database:
         path = sqlite_path(self.url)
         self.file = SqliteFile(path) if path is not None else None
         self.engine = _make_engine(self.url, self.file)
-        self._turns = Turns()
+        self._turns = WriterQueue()
         """To write to SQLite, whose own waiting only looks now and then whether the lock is free:
         among many writers, one may come too late each time."""
 

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from control.errors import Conflict, Invalid, LostLease
 from control.route_references import check_models_unrouted
 from control.sealed import SealedModel, SealedVersion
-from control.tables import Alias, Model, Repository, Snapshot, Version
+from control.tables import Alias, Model, Repository, SnapshotRow, Version
 from control.transaction import Transaction
 
 LONGEST_MODEL = 128
@@ -97,11 +97,13 @@ def forget_snapshots(tx: Transaction) -> None:
     tx.alone()
     long_ago = tx.now - KEPT
     used = [
-        exists().where(Version.snapshot_digest == Snapshot.digest),
-        exists().where(Model.snapshot_digest == Snapshot.digest),
-        exists().where(Model.name == Snapshot.model, Model.deployed_at > long_ago),
+        exists().where(Version.snapshot_digest == SnapshotRow.digest),
+        exists().where(Model.snapshot_digest == SnapshotRow.digest),
+        exists().where(Model.name == SnapshotRow.model, Model.deployed_at > long_ago),
     ]
-    forgotten = delete(Snapshot).where(Snapshot.created_at <= long_ago, *(~one for one in used))
+    forgotten = delete(SnapshotRow).where(
+        SnapshotRow.created_at <= long_ago, *(~one for one in used)
+    )
     tx.session.execute(forgotten, execution_options={"synchronize_session": False})
 
 
@@ -154,15 +156,17 @@ def _changed(digests: Mapping[int, str], known: Mapping[int, str]) -> list[int]:
 
 def _add_snapshots(tx: Transaction, moved: Sequence[SealedModel]) -> None:
     wanted = [sealed.digest for sealed in moved]
-    there = set(tx.session.scalars(select(Snapshot.digest).where(Snapshot.digest.in_(wanted))))
+    there = set(
+        tx.session.scalars(select(SnapshotRow.digest).where(SnapshotRow.digest.in_(wanted)))
+    )
     for sealed in moved:
         check_model_name(sealed.model)
         if sealed.digest not in there:
             tx.session.add(_snapshot(tx, sealed))
 
 
-def _snapshot(tx: Transaction, sealed: SealedModel) -> Snapshot:
-    return Snapshot(
+def _snapshot(tx: Transaction, sealed: SealedModel) -> SnapshotRow:
+    return SnapshotRow(
         digest=sealed.digest,
         model=sealed.model,
         size_bytes=sealed.size_bytes,

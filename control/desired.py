@@ -61,7 +61,7 @@ class Grant:
 
 
 @dataclass(frozen=True, slots=True)
-class Arm:
+class DesiredArm:
     """One of the versions behind a public name. `version` 0: the one `alias` stands for.
 
     `weight`: of 10,000 buckets.
@@ -94,7 +94,7 @@ class Mirror:
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class DesiredRoute:
     """A public name and where its requests go. The first arm is the stable one.
 
     `unit`: what stays with its arm, "" for nothing; see `control.route_spec.check_unit`. `only`:
@@ -103,7 +103,7 @@ class Route:
     """
 
     name: str
-    arms: tuple[Arm, ...]
+    arms: tuple[DesiredArm, ...]
     salt: str = ""
     unit: str = ""
     matches: tuple[Match, ...] = ()
@@ -113,7 +113,7 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True)
-class Experiment:
+class DesiredExperiment:
     """One that is running: who of the route's units has seen which of `arms` is to be told.
 
     It holds `buckets` of its namespace, from `first_bucket` on; without a namespace it has all
@@ -141,8 +141,8 @@ class Desired:
     models: tuple[DesiredModel, ...] = ()
     aliases: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     grants: tuple[Grant, ...] = ()
-    routes: tuple[Route, ...] = ()
-    experiments: tuple[Experiment, ...] = ()
+    routes: tuple[DesiredRoute, ...] = ()
+    experiments: tuple[DesiredExperiment, ...] = ()
     stamp_key: bytes = b""
 
 
@@ -169,7 +169,7 @@ def decode(packed: bytes) -> Desired:
         )
         routes = tuple(_route(row) for row in raw.get("routes", ()))
         trials = tuple(
-            _made(Experiment, {**row, "arms": tuple(row["arms"])})
+            _made(DesiredExperiment, {**row, "arms": tuple(row["arms"])})
             for row in raw.get("experiments", ())
         )
         made = {"models": models, "grants": grants, "routes": routes, "experiments": trials}
@@ -178,12 +178,12 @@ def decode(packed: bytes) -> Desired:
         raise ValueError(f"not a desired state: {error}") from error
 
 
-def _route(row: Mapping[str, Any]) -> Route:
+def _route(row: Mapping[str, Any]) -> DesiredRoute:
     parts = {
         name: tuple(_made(kind, one) for one in row.get(name, ()))
-        for name, kind in (("arms", Arm), ("matches", Match), ("mirrors", Mirror))
+        for name, kind in (("arms", DesiredArm), ("matches", Match), ("mirrors", Mirror))
     }
-    return _made(Route, {**row, **parts})
+    return _made(DesiredRoute, {**row, **parts})
 
 
 def _made(kind: type[T], row: Mapping[str, Any]) -> T:

@@ -8,13 +8,13 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from control.access.grants import grants
-from control.desired import Desired, DesiredModel, Pin, Route
+from control.desired import Desired, DesiredModel, DesiredRoute, Pin
 from control.experiments.placing import running_on_routes, stamp_key
 from control.repository_settings import stored_settings
-from control.rollouts.reading import Kept, kept
+from control.rollouts.reading import KeptVersion, kept
 from control.routes import every_route
 from control.store import known_store
-from control.tables import Alias, Counter, Model, Repository, Snapshot, Version
+from control.tables import Alias, Counter, Model, Repository, SnapshotRow, Version
 
 Aliases = Mapping[str, Mapping[str, int]]
 """Model → alias → version."""
@@ -51,7 +51,9 @@ def _aliases(session: Session) -> dict[str, dict[str, int]]:
     return dict(found)
 
 
-def _references(aliases: Aliases, routes: Iterable[Route], kept: Iterable[Kept]) -> References:
+def _references(
+    aliases: Aliases, routes: Iterable[DesiredRoute], kept: Iterable[KeptVersion]
+) -> References:
     found: dict[str, list[tuple[int, str]]] = defaultdict(list)
     for model, named in aliases.items():
         found[model] += [(number, f"alias {alias}") for alias, number in named.items()]
@@ -102,12 +104,14 @@ def _pins(session: Session, references: References) -> dict[str, tuple[Pin, ...]
     return {model: tuple(found) for model, found in pins.items()}
 
 
-def _deployed_versions(session: Session, references: References) -> dict[str, Snapshot]:
-    pairs = select(Model.name, Snapshot).join(Snapshot, Model.snapshot_digest == Snapshot.digest)
+def _deployed_versions(session: Session, references: References) -> dict[str, SnapshotRow]:
+    pairs = select(Model.name, SnapshotRow).join(
+        SnapshotRow, Model.snapshot_digest == SnapshotRow.digest
+    )
     return dict(session.execute(pairs.where(Model.name.in_(references))).all())
 
 
-def _snapshot_of(version: Version, deployed: Snapshot | None) -> str:
+def _snapshot_of(version: Version, deployed: SnapshotRow | None) -> str:
     """The deployed snapshot when it has the version, so that its config counts; otherwise the one
     that the version came with."""
     if deployed is not None and deployed.versions.get(str(version.number)) == version.digest:

@@ -52,7 +52,7 @@ class Signing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Budgets:
+class PushBudgets:
     """The most one push may bring; file limits are per file and per tree of a commit."""
 
     max_pack_bytes: int = 2 * GIB
@@ -71,7 +71,7 @@ class RepositorySettings:
     deploy_ref: str = "refs/heads/main"
     formats: tuple[str, ...] = tuple(SAFE_FORMATS)
     protected: tuple[str, ...] | None = None
-    budgets: Budgets = field(default_factory=Budgets)
+    budgets: PushBudgets = field(default_factory=PushBudgets)
     signing: Signing = Signing.OFF
     trusted_keys: tuple[str, ...] = ()
     network: bool = False
@@ -112,7 +112,7 @@ def stored_settings(raw: Mapping[str, Any]) -> RepositorySettings:
     """Settings as a row has them; what a later build has added is left out."""
     known = {one.name for one in fields(RepositorySettings)}
     kept = {name: value for name, value in raw.items() if name in known}
-    budgets = {one.name for one in fields(Budgets)}
+    budgets = {one.name for one in fields(PushBudgets)}
     kept["budgets"] = {k: v for k, v in kept.get("budgets", {}).items() if k in budgets}
     return parse_settings(kept)
 
@@ -133,17 +133,17 @@ def _known(raw: Mapping[str, Any], kind: type, prefix: str) -> None:
             )
 
 
-def _budgets(raw: Any, base: Budgets) -> Budgets:
+def _budgets(raw: Any, base: PushBudgets) -> PushBudgets:
     if not isinstance(raw, Mapping):
         raise Invalid(f"budgets must be a map of numbers, got {raw!r:.80}", "budgets")
-    _known(raw, Budgets, "budgets.")
+    _known(raw, PushBudgets, "budgets.")
     for name, value in raw.items():
         if type(value) is not int or not 1 <= value < 2**50:
             raise Invalid(
                 f"budgets.{name} must be a whole number of at least 1, got {value!r:.80}",
                 f"budgets.{name}",
             )
-    return Budgets(**{**asdict(base), **raw})
+    return PushBudgets(**{**asdict(base), **raw})
 
 
 def _deploy_ref(value: Any) -> str:

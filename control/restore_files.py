@@ -18,13 +18,13 @@ from typing import IO
 from sqlalchemy.engine import make_url
 
 from control import archive, backup
-from control.archive import Entry, Manifest, Member
+from control.archive import ArchiveEntry, ArchiveManifest, ArchiveMember
 from control.database import Database, check_url
 from control.errors import Conflict, Invalid
 from control.migrate import migrate
 from repository import durable
 from repository.git import bare
-from repository.git.bare import Bare, Limits
+from repository.git.bare import Bare, ReceiveLimits
 from repository.git.process import run
 
 UNBUNDLE_S = 3600.0
@@ -32,7 +32,7 @@ UNBUNDLE_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Places:
+class _RestorePaths:
     """Where things go, and where they are unpacked: in a folder there, on the same filesystem."""
 
     state_dir: Path
@@ -54,7 +54,7 @@ class _Places:
         return (self.store if name.startswith(archive.SHARED) else self.state) / name
 
 
-def restore(path: Path, state_dir: Path, store_dir: Path, database_url: str) -> Manifest:
+def restore(path: Path, state_dir: Path, store_dir: Path, database_url: str) -> ArchiveManifest:
     """Unpack the archive at `path`; returns what was in it.
 
     Folders must be missing or empty, the database without rows. Raises Conflict when they are
@@ -62,7 +62,7 @@ def restore(path: Path, state_dir: Path, store_dir: Path, database_url: str) -> 
     there is what there was before (and empty tables in a PostgreSQL database).
     """
     mark = f".restoring-{secrets.token_hex(8)}"
-    places = _Places(state_dir.absolute(), store_dir.absolute(), mark)
+    places = _RestorePaths(state_dir.absolute(), store_dir.absolute(), mark)
     _check_empty(places.state_dir, places.store_dir)
     _check_unused(database_url)
     with open(path, "rb") as file, _cleaned(places):
@@ -105,7 +105,7 @@ def _opened(database_url: str) -> Iterator[Database]:
 
 
 @contextmanager
-def _cleaned(places: _Places) -> Iterator[None]:
+def _cleaned(places: _RestorePaths) -> Iterator[None]:
     """What was unpacked and not put in place goes when the block ends; everything if it fails."""
     folders = (places.store_dir, places.state_dir)
     new = [folder for folder in folders if not folder.exists()]
@@ -131,8 +131,8 @@ def _empty(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def _unpack(file: IO[bytes], places: _Places) -> Manifest:
-    found: dict[str, Entry] = {}
+def _unpack(file: IO[bytes], places: _RestorePaths) -> ArchiveManifest:
+    found: dict[str, ArchiveEntry] = {}
     manifest = None
     for member in archive.members(file):
         if member.name == archive.MANIFEST:
@@ -147,7 +147,9 @@ def _unpack(file: IO[bytes], places: _Places) -> Manifest:
     return manifest
 
 
-def _unpack_file(member: Member, places: _Places, found: dict[str, Entry]) -> Entry:
+def _unpack_file(
+    member: ArchiveMember, places: _RestorePaths, found: dict[str, ArchiveEntry]
+) -> ArchiveEntry:
     target = places.of(member.name)
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if member.link:
@@ -160,7 +162,7 @@ def _unpack_file(member: Member, places: _Places, found: dict[str, Entry]) -> En
     return _write(target, archive.chunks(member.content), target.is_relative_to(places.store))
 
 
-def _write(target: Path, chunks: Iterable[bytes], read_only: bool) -> Entry:
+def _write(target: Path, chunks: Iterable[bytes], read_only: bool) -> ArchiveEntry:
     hasher, size_bytes = hashlib.sha256(), 0
     descriptor = durable.create(target)
     try:
@@ -174,10 +176,10 @@ def _write(target: Path, chunks: Iterable[bytes], read_only: bool) -> Entry:
             os.fsync(descriptor)
     finally:
         os.close(descriptor)
-    return Entry(size_bytes, hasher.hexdigest())
+    return ArchiveEntry(size_bytes, hasher.hexdigest())
 
 
-def _check_files(found: dict[str, Entry], manifest: Manifest) -> None:
+def _check_files(found: dict[str, ArchiveEntry], manifest: ArchiveManifest) -> None:
     if found == manifest.files and {archive.HEAD, archive.ROWS} <= found.keys():
         return
     names = {archive.HEAD, archive.ROWS} | found.keys() | manifest.files.keys()
@@ -196,8 +198,8 @@ def _check_head(path: Path) -> None:
         raise Invalid(f"this is no archive of format {archive.FORMAT} of Modelyard's", "archive")
 
 
-async def _restore_repository(places: _Places, name: str) -> None:
-    made = await bare.create(places.store, name, Limits())
+async def _restore_repository(places: _RestorePaths, name: str) -> None:
+    made = await bare.create(places.store, name, ReceiveLimits())
     bundle = places.of(f"git/{name}.bundle")
     if bundle.exists():
         unbundled = await run(made.path, "bundle", "unbundle", str(bundle), timeout_s=UNBUNDLE_S)
@@ -206,7 +208,7 @@ async def _restore_repository(places: _Places, name: str) -> None:
         commands = "".join(f"create {ref} {oid}\n" for ref, oid in refs.items())
         await run(made.path, "update-ref", "--stdin", stdin=commands.encode())
         bundle.unlink()
-    bare.configure(places.store_dir, Bare(name, made.path), Limits())
+    bare.configure(places.store_dir, Bare(name, made.path), ReceiveLimits())
 
 
 def _seal(folder: Path, whole: Iterable[str]) -> None:

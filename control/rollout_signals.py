@@ -7,9 +7,9 @@ from sqlalchemy.orm import Session
 from control.experiments import service as experiments
 from control.experiments.judging import interval, null_of
 from control.experiments.ledger import read_sums
-from control.experiments.metrics import Direction, Metric, Missing, Source
+from control.experiments.metrics import Direction, Metric, MetricSource, Missing
 from control.experiments.service import ExperimentView
-from control.experiments.terms import Arm
+from control.experiments.terms import ExperimentArm
 from control.rollouts import reading
 from control.rollouts.facts import Signals
 from control.rollouts.guardrails import Harm
@@ -40,14 +40,14 @@ def _compares(experiment: ExperimentView, rollout: RolloutView) -> bool:
     )
 
 
-def _is(arm: Arm | None, model: str, version: int | None) -> bool:
+def _is(arm: ExperimentArm | None, model: str, version: int | None) -> bool:
     return arm is not None and (arm.model, arm.version) == (model, version)
 
 
 def _harms(session: Session, experiment: ExperimentView) -> Iterator[Harm]:
     """All metrics together are wrong as often as the experiment's alpha says."""
     terms, sums = experiment.terms, read_sums(session, experiment.id)
-    metrics = [one for one in terms.metrics if one.source is Source.FEEDBACK]
+    metrics = [one for one in terms.metrics if one.source is MetricSource.FEEDBACK]
     for metric in metrics:
         name = f"{metric.name} ({experiment.name})"
         found = interval(terms, metric, sums, (CANDIDATE, STABLE), terms.alpha / len(metrics))

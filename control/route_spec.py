@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from control.desired import Arm, Match, Mirror
+from control.desired import DesiredArm, Match, Mirror
 from control.errors import Invalid
 from control.routing_buckets import BUCKETS
 
@@ -29,7 +29,7 @@ class RouteSpec:
     """A route as somebody wants it. The first arm is the stable one. `unit` is "" for a draw per
     request, else as in `check_unit`; `salt` "" stands for the one there is, or a new one."""
 
-    arms: tuple[Arm, ...]
+    arms: tuple[DesiredArm, ...]
     unit: str = ""
     salt: str = ""
     matches: tuple[Match, ...] = ()
@@ -118,7 +118,7 @@ def spec_json(spec: RouteSpec) -> dict[str, Any]:
     }
 
 
-def _check_arms(arms: Sequence[Arm]) -> None:
+def _check_arms(arms: Sequence[DesiredArm]) -> None:
     if not 1 <= len(arms) <= MOST_ARMS:
         raise Invalid(f"a route has 1 to {MOST_ARMS} arms, not {len(arms)}", "arms")
     seen: set[str] = set()
@@ -180,13 +180,13 @@ def _check_arm(arm: str, arms: Sequence[str], who: str, field: str) -> None:
         raise Invalid(f"{who} leads to '{arm:.80}'; the arms are {', '.join(arms)}", field)
 
 
-def _parsed_arm(row: Mapping[str, Any]) -> Arm:
+def _parsed_arm(row: Mapping[str, Any]) -> DesiredArm:
     who = f"the arm '{_text(row, 'name', 'an arm'):.80}'"
     _check_keys(row, ("name", "model", "version", "alias", "weight"), who, "arms")
     version = row.get("version") or 0
     if type(version) is not int or not 0 <= version < 2**63:
         raise Invalid(f"{who} names the version {version!s:.40}, which is no version", "arms")
-    return Arm(
+    return DesiredArm(
         name=_text(row, "name", who),
         model=_text(row, "model", who),
         version=version,

@@ -6,10 +6,10 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from control import routes
-from control.desired import Arm, Match, Mirror
+from control.desired import DesiredArm, Match, Mirror
 from control.errors import Conflict
 from control.experiments import service as experiments
-from control.rollouts.service import Weights
+from control.rollouts.service import WeightRequest
 from control.rollouts.tables import Rollout
 from control.route_spec import RouteSpec
 from control.routing_buckets import BUCKETS
@@ -22,7 +22,7 @@ STABLE, CANDIDATE = "stable", "candidate"
 class RolloutRoutes:
     """The routes, as rollouts change them: `control.rollouts.service.RouteWriter`."""
 
-    def set_weights(self, tx: Transaction, name: str, weights: Weights) -> None:
+    def set_weights(self, tx: Transaction, name: str, weights: WeightRequest) -> None:
         """Create the route or change it; one that there was keeps its unit, and its rules for arms
         that are still there. An experiment that compares an arm which goes is stopped. Raises
         Conflict for a route with other arms, or while the kill switch would then lead elsewhere,
@@ -49,21 +49,21 @@ class RolloutRoutes:
         routes.own(tx, name, spec, owner)
 
 
-def _arms(weights: Weights) -> tuple[Arm, ...]:
+def _arms(weights: WeightRequest) -> tuple[DesiredArm, ...]:
     model, stable, candidate = weights.model, weights.stable, weights.candidate
     if stable is None and candidate is None:
         return ()
     if stable is None:
-        return (Arm(CANDIDATE, model, candidate or 0, "", BUCKETS),)
+        return (DesiredArm(CANDIDATE, model, candidate or 0, "", BUCKETS),)
     if candidate is None:
-        return (Arm(STABLE, model, stable, "", BUCKETS),)
+        return (DesiredArm(STABLE, model, stable, "", BUCKETS),)
     return (
-        Arm(STABLE, model, stable, "", BUCKETS - weights.weight),
-        Arm(CANDIDATE, model, candidate, "", weights.weight),
+        DesiredArm(STABLE, model, stable, "", BUCKETS - weights.weight),
+        DesiredArm(CANDIDATE, model, candidate, "", weights.weight),
     )
 
 
-def _check_arms(route: routes.RouteView, weights: Weights) -> None:
+def _check_arms(route: routes.RouteView, weights: WeightRequest) -> None:
     """A route with one arm is taken over, whatever the arm is called."""
     arms = route.spec.arms
     ours = len(arms) == 1 or {arm.name for arm in arms} == {STABLE, CANDIDATE}
@@ -75,7 +75,7 @@ def _check_arms(route: routes.RouteView, weights: Weights) -> None:
         )
 
 
-def _check_not_killed(route: routes.RouteView, arms: tuple[Arm, ...]) -> None:
+def _check_not_killed(route: routes.RouteView, arms: tuple[DesiredArm, ...]) -> None:
     if route.only and len(arms) > len(route.spec.arms):
         raise Conflict(
             f"the kill switch of '{route.name}' sends all to '{route.only}', so that a rollout "
@@ -84,7 +84,9 @@ def _check_not_killed(route: routes.RouteView, arms: tuple[Arm, ...]) -> None:
         )
 
 
-def _stop_experiments(tx: Transaction, route: routes.RouteView, arms: tuple[Arm, ...]) -> None:
+def _stop_experiments(
+    tx: Transaction, route: routes.RouteView, arms: tuple[DesiredArm, ...]
+) -> None:
     """Those that would go on counting for an arm that leads elsewhere, or gets nothing any more."""
     after = {arm.name: arm for arm in arms}
     gone = {arm.name for arm in route.spec.arms if _has_gone(arm, after.get(arm.name))}
@@ -95,7 +97,7 @@ def _stop_experiments(tx: Transaction, route: routes.RouteView, arms: tuple[Arm,
             experiments.stop_experiment(tx, one.name)
 
 
-def _has_gone(before: Arm, after: Arm | None) -> bool:
+def _has_gone(before: DesiredArm, after: DesiredArm | None) -> bool:
     if after is None or replace(before, weight=0) != replace(after, weight=0):
         return True
     return before.weight > 0 and after.weight == 0

@@ -12,7 +12,7 @@ from control import desired, paging
 from control.aliases import check_version, get_alias
 from control.clock import new_id, text_of
 from control.deployment import check_model_name
-from control.desired import Arm, Match, Mirror
+from control.desired import DesiredArm, Match, Mirror
 from control.errors import Conflict, Invalid, NotFound
 from control.paging import Order, Page
 from control.pending import PendingView, by_subject
@@ -182,10 +182,10 @@ def find_route(session: Session, name: str) -> RouteView | None:
     return None if row is None else _view(row)
 
 
-def desired_route(view: RouteView) -> desired.Route:
+def desired_route(view: RouteView) -> desired.DesiredRoute:
     """As gateways are told of it."""
     spec = view.spec
-    return desired.Route(
+    return desired.DesiredRoute(
         name=view.name,
         arms=spec.arms,
         salt=spec.salt,
@@ -197,7 +197,7 @@ def desired_route(view: RouteView) -> desired.Route:
     )
 
 
-def every_route(session: Session) -> tuple[desired.Route, ...]:
+def every_route(session: Session) -> tuple[desired.DesiredRoute, ...]:
     """As gateways are told of them, by name."""
     rows = session.scalars(select(Route).order_by(Route.name))
     return tuple(desired_route(_view(row)) for row in rows)
@@ -212,7 +212,7 @@ def check_route_name(name: str) -> None:
         raise Invalid(text, "name") from None
 
 
-def _check_target(session: Session, arm: Arm) -> None:
+def _check_target(session: Session, arm: DesiredArm) -> None:
     """Raises Invalid or NotFound naming the arm."""
     try:
         if arm.alias:
@@ -306,7 +306,7 @@ def _write(row: Route, spec: RouteSpec) -> None:
 
 def _spec(row: Route) -> RouteSpec:
     return RouteSpec(
-        arms=_made(Arm, row.arms),
+        arms=_made(DesiredArm, row.arms),
         unit=row.unit,
         salt=row.salt,
         matches=_made(Match, row.matches),

@@ -6,7 +6,7 @@ from control import routes
 from control.rollouts import reading, service
 from control.rollouts.commands import Command
 from control.rollouts.plan import Mode, RolloutPlan
-from control.rollouts.service import RouteWriter, Wish
+from control.rollouts.service import CandidateRequest, RouteWriter
 from control.rollouts.views import RolloutView
 from control.route_changes import running_on
 from control.route_weights import CANDIDATE, STABLE
@@ -43,7 +43,7 @@ def succeed(tx: Transaction, writer: RouteWriter, one: Succession) -> RolloutVie
     plan = one.plan or RolloutPlan(mode=Mode.IMMEDIATE)
     if route is None and plan.mode is Mode.IMMEDIATE:
         return None  # the highest selected version answers as soon as it is loaded
-    wish = Wish(one.model, one.model, one.after, stable)
+    wish = CandidateRequest(one.model, one.model, one.after, stable)
     return service.start(tx, writer, wish, plan)
 
 

@@ -200,7 +200,7 @@ class Push(Table):
     finished_at: Mapped[datetime | None]
 
 
-class Snapshot(Table):
+class SnapshotRow(Table):
     """An immutable model folder in the store, named by the digest of its bytes.
 
     `versions`: number (as text) → digest of each version folder in it.

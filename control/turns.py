@@ -8,7 +8,7 @@ import threading
 from collections import deque
 
 
-class Turns:
+class WriterQueue:
     """Held by one at a time."""
 
     def __init__(self) -> None:

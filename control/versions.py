@@ -15,7 +15,7 @@ from control.clock import text_of
 from control.errors import NotFound
 from control.loads import LoadView
 from control.paging import Order, Page
-from control.tables import Model, Repository, Snapshot, Version
+from control.tables import Model, Repository, SnapshotRow, Version
 
 _SHOWN = 20
 
@@ -222,7 +222,7 @@ def _versions(
 
 def _deployed(session: Session, models: Sequence[Model]) -> set[tuple[str, int]]:
     digests = {model.snapshot_digest for model in models if model.snapshot_digest}
-    wanted = select(Snapshot.model, Snapshot.versions).where(Snapshot.digest.in_(digests))
+    wanted = select(SnapshotRow.model, SnapshotRow.versions).where(SnapshotRow.digest.in_(digests))
     return {(model, int(number)) for model, there in session.execute(wanted) for number in there}
 
 

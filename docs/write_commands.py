@@ -6,7 +6,7 @@ Run by `./dev fix`; tests/docs fails while the page is out of date.
 from collections.abc import Iterator
 from pathlib import Path
 
-from server.commands.command import Argument, Command
+from server.commands.command import Argument, CliCommand
 from server.commands.table import COMMANDS, COMMON, GROUPS
 
 PAGE = Path(__file__).resolve().parent / "cli.md"
@@ -52,7 +52,7 @@ def _sections() -> Iterator[str]:
         yield _command(command, bool(word))
 
 
-def _command(command: Command, titled: bool) -> str:
+def _command(command: CliCommand, titled: bool) -> str:
     usage = " ".join(["modelyard", command.words, *map(_usage, command.arguments)])
     text = command.meaning[0].upper() + command.meaning[1:] + "."
     table = "\n" + _table(command.arguments) if command.arguments else ""

@@ -13,7 +13,7 @@ from server.settings.triton_flags import (
     OURS,
     REFUSED,
     TRANSLATED,
-    Fate,
+    FlagSupport,
     fate,
 )
 
@@ -49,14 +49,14 @@ def _row(flag: str) -> str:
     return f"| `--{flag}` | {found} | {_words(flag, found).replace('|', chr(92) + '|')} |\n"
 
 
-def _words(flag: str, found: Fate) -> str:
-    if found is Fate.TRANSLATED:
+def _words(flag: str, found: FlagSupport) -> str:
+    if found is FlagSupport.TRANSLATED:
         return TRANSLATED[flag][0]
-    if found is Fate.SETTING:
+    if found is FlagSupport.SETTING:
         row = OURS[flag]
         default = DEFAULTS.get(row.name)
         return row.text + (f" Under `tritonserver` the default is `{default}`." if default else "")
-    return REFUSED[flag] if found is Fate.REFUSED else IGNORED[flag]
+    return REFUSED[flag] if found is FlagSupport.REFUSED else IGNORED[flag]
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from repository.model import ModelConfig
-from repository.report import Report
+from repository.report import FindingReport
 
 MOST_ROWS = 1_000_000
 MOST_PRIORITY_LEVELS = 1024
@@ -31,7 +31,7 @@ _OF_PARAMETERS = {
 MOST_BUCKETS, MOST_BUCKET_MS = 256, 86_400_000
 
 
-def _numbers(config: ModelConfig, report: Report) -> None:
+def _numbers(config: ModelConfig, report: FindingReport) -> None:
     batching = config.dynamic_batching
     queues = {"default_queue_policy": batching.default_queue_policy}
     for key in sorted(batching.priority_queue_policy):
@@ -54,14 +54,14 @@ def _numbers(config: ModelConfig, report: Report) -> None:
         _at_most(path, got, most, what, report)
 
 
-def _lengths(config: ModelConfig, report: Report) -> None:
+def _lengths(config: ModelConfig, report: FindingReport) -> None:
     preferred = config.dynamic_batching.preferred_batch_size
     path = "dynamic_batching.preferred_batch_size"
     _at_most(path, len(preferred), MOST_PREFERRED_SIZES, "sizes", report)
     _at_most("model_warmup", len(config.model_warmup), MOST_WARMUP_SAMPLES, "samples", report)
 
 
-def _instances(config: ModelConfig, report: Report) -> None:
+def _instances(config: ModelConfig, report: FindingReport) -> None:
     total = 0
     for index, group in enumerate(config.instance_group):
         total += max(1, group.count) * max(1, len(group.gpus))
@@ -73,7 +73,7 @@ def _instances(config: ModelConfig, report: Report) -> None:
             return
 
 
-def _tensors(config: ModelConfig, report: Report) -> None:
+def _tensors(config: ModelConfig, report: FindingReport) -> None:
     for path, dims in _shapes(config):
         _at_most(path, len(dims), MOST_DIMS, "dimensions", report)
         elements = 1
@@ -96,7 +96,7 @@ def _shapes(config: ModelConfig) -> Iterator[tuple[str, Any]]:
             yield f"model_warmup[{index}].inputs[{name}].dims", given.dims
 
 
-def _parameters(config: ModelConfig, report: Report) -> None:
+def _parameters(config: ModelConfig, report: FindingReport) -> None:
     for name, (most, what) in _OF_PARAMETERS.items():
         if name not in config.parameters:
             continue
@@ -107,7 +107,7 @@ def _parameters(config: ModelConfig, report: Report) -> None:
             report.add(where, "E103", problem)
 
 
-def _buckets(config: ModelConfig, report: Report) -> None:
+def _buckets(config: ModelConfig, report: FindingReport) -> None:
     for index, control in enumerate(config.model_metrics.metric_control):
         path = f"model_metrics.metric_control[{index}].histogram_options.buckets"
         bounds = list(control.histogram_options.buckets)
@@ -119,7 +119,7 @@ def _buckets(config: ModelConfig, report: Report) -> None:
             report.add(path, "E103", f"{path} must ascend, got {bounds[:MOST_BUCKETS]}")
 
 
-def _at_most(path: str, got: int, most: int, what: str, report: Report) -> None:
+def _at_most(path: str, got: int, most: int, what: str, report: FindingReport) -> None:
     if got > most:
         report.add(path, "E103", f"{path} must be at most {most} ({what}), got {got}")
 

@@ -22,7 +22,7 @@ class BoundedReads(Generic[K, V]):
     def __init__(self, read: Callable[[K], V], most_waiting: int = MOST_WAITING) -> None:
         self._read = read
         self._most = most_waiting
-        self._waiting: dict[K, _Reading[K, V]] = {}
+        self._waiting: dict[K, _ReadingThread[K, V]] = {}
 
     def all(self, keys: Iterable[K], patience_s: float) -> dict[K, V]:
         """What was read, without what took longer than `patience_s` each. Raises what `read`
@@ -41,13 +41,13 @@ class BoundedReads(Generic[K, V]):
             found |= self._gather(reading, patience_s)
         return found
 
-    def _start(self, todo: Iterator[K]) -> "_Reading[K, V] | None":
+    def _start(self, todo: Iterator[K]) -> "_ReadingThread[K, V] | None":
         if len(self._waiting) >= self._most:
             return None
         first = next(todo, None)
-        return None if first is None else _Reading(self._read, first, todo)
+        return None if first is None else _ReadingThread(self._read, first, todo)
 
-    def _gather(self, reading: "_Reading[K, V]", patience_s: float) -> dict[K, V]:
+    def _gather(self, reading: "_ReadingThread[K, V]", patience_s: float) -> dict[K, V]:
         """All of one thread's until it is done, or hangs."""
         found: dict[K, V] = {}
         while (key := reading.current()) is not None:
@@ -61,7 +61,7 @@ class BoundedReads(Generic[K, V]):
         return found
 
 
-class _Reading(Generic[K, V]):
+class _ReadingThread(Generic[K, V]):
     """One thread that reads the keys it draws, until it is told to leave the rest to another."""
 
     def __init__(self, read: Callable[[K], V], first: K, rest: Iterator[K]) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from repository.model import ModelConfig
-from repository.report import Report
+from repository.report import FindingReport
 from repository.tensor_rules import leads_out
 
 
@@ -31,14 +31,14 @@ def named_files(config: ModelConfig) -> Iterator[tuple[str, str]]:
             yield f"sequence_batching.state[{index}].initial_state", initial.data_file
 
 
-def _hidden(config: ModelConfig, report: Report) -> None:
+def _hidden(config: ModelConfig, report: FindingReport) -> None:
     for path, name in named_files(config):
         if names_hidden(name):
             accepted = "must not name a hidden file (one that begins with a dot)"
             report.add(path, "E119", f"{path} {accepted}, got '{name}'")
 
 
-def _libraries(config: ModelConfig, report: Report) -> None:
+def _libraries(config: ModelConfig, report: FindingReport) -> None:
     for index, name in enumerate(config.model_operations.op_library_filename):
         if leads_out(name):
             path = f"model_operations.op_library_filename[{index}]"

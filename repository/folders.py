@@ -12,7 +12,7 @@ from pathlib import Path
 from repository.config import LARGEST_BYTES
 from repository.errors import BadRepository
 from repository.findings import Finding, readable
-from repository.plain_files import Identity, NotPlain, identity_of, open_plain
+from repository.plain_files import FileIdentity, NotPlain, identity_of, open_plain
 from repository.walk import CONFIG_NAME, ModelWalk, VersionState, digest, hidden, is_folder
 
 __all__ = ["CONFIG_NAME", "FolderReader", "FolderState"]
@@ -53,7 +53,7 @@ class FolderReader:
     def __init__(self, config_name: str = "", sealed: bool = False) -> None:
         self._variant = f"{CONFIGS}/{config_name}.pbtxt" if config_name else ""
         self._sealed = sealed
-        self._configs: dict[str, tuple[Identity, bytes]] = {}
+        self._configs: dict[str, tuple[FileIdentity, bytes]] = {}
 
     def repository(self, root: Path) -> dict[str, FolderState]:
         """Every model folder below `root`, hidden and empty ones left out.

@@ -5,7 +5,7 @@ from pathlib import Path
 from repository.findings import Finding
 from repository.model import ModelConfig
 from repository.positions import Positions
-from repository.report import Report
+from repository.report import FindingReport
 from repository.validate import validate
 
 SEQUENCE_IDLE_US = 1_000_000
@@ -41,7 +41,7 @@ def validate_complete(config: ModelConfig, positions: Positions | None = None) -
     """
     positions = positions or Positions(Path(config.name, "config.pbtxt"))
     findings = validate(config, positions, complete=True)
-    report = Report(positions, complete=True)
+    report = FindingReport(positions, complete=True)
     if not config.backend and config.platform != "ensemble":
         accepted = "name one with backend, or put a known file in the version folder"
         report.add("backend", "E151", f"model '{config.name}' has no backend; {accepted}")

@@ -41,7 +41,7 @@ def open_plain(path: "str | os.PathLike[str]") -> int:
     return descriptor
 
 
-class Identity(NamedTuple):
+class FileIdentity(NamedTuple):
     """Two reads between which this has not changed have read the same. All but `size` in ns or
     numbers of the file system; 0 where it is not to be relied on."""
 
@@ -51,13 +51,13 @@ class Identity(NamedTuple):
     inode: int = 0
 
 
-def identity_of(info: os.stat_result, sealed: bool = False) -> Identity:
+def identity_of(info: os.stat_result, sealed: bool = False) -> FileIdentity:
     """`sealed`: the file is one of ours that is never written again and whose mtime is made from
     its content; links to it come and go, which changes its ctime."""
     if sealed:
-        return Identity(info.st_size, info.st_mtime_ns)
+        return FileIdentity(info.st_size, info.st_mtime_ns)
     inode = info.st_ino if _keeps_inodes(info.st_dev) else 0
-    return Identity(info.st_size, info.st_mtime_ns, info.st_ctime_ns, inode)
+    return FileIdentity(info.st_size, info.st_mtime_ns, info.st_ctime_ns, inode)
 
 
 @lru_cache(maxsize=1024)

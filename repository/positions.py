@@ -107,7 +107,7 @@ class _NotTextFormat(Exception):
     """The rest of the text cannot be walked; what was seen so far stands."""
 
 
-class _Token(NamedTuple):
+class _TextToken(NamedTuple):
     kind: str
     text: str
     offset: int
@@ -118,8 +118,8 @@ class _Walk:
 
     def __init__(self, text: str) -> None:
         found = ((m.lastgroup or "", m.group(), m.start()) for m in _TOKEN.finditer(text))
-        self._tokens = [_Token(*token) for token in found if token[0] != "blank"]
-        self._tokens.append(_Token("end", "", len(text)))
+        self._tokens = [_TextToken(*token) for token in found if token[0] != "blank"]
+        self._tokens.append(_TextToken("end", "", len(text)))
         self._starts = [0, *(i + 1 for i, letter in enumerate(text) if letter == "\n")]
         self._next = 0
         self.marks: list[Mark] = []
@@ -142,7 +142,7 @@ class _Walk:
         if closing:
             self._take()
 
-    def _values(self, prefix: str, name: _Token, seen: dict[str, int], depth: int) -> None:
+    def _values(self, prefix: str, name: _TextToken, seen: dict[str, int], depth: int) -> None:
         if self._peek().text != "[":
             self._value(prefix, name, name, seen, depth)
             return
@@ -157,7 +157,7 @@ class _Walk:
         self._take()
 
     def _value(
-        self, prefix: str, name: _Token, place: _Token, seen: dict[str, int], depth: int
+        self, prefix: str, name: _TextToken, place: _TextToken, seen: dict[str, int], depth: int
     ) -> None:
         index = seen.get(name.text, 0)
         seen[name.text] = index + 1
@@ -173,17 +173,17 @@ class _Walk:
         while token.kind == "string" and self._peek().kind == "string":
             self._take()
 
-    def _mark(self, path: str, value: str | None, place: _Token, token: _Token) -> None:
+    def _mark(self, path: str, value: str | None, place: _TextToken, token: _TextToken) -> None:
         self.marks.append(Mark(path, value, *self._locate(place), *self._locate(token)))
 
-    def _locate(self, token: _Token) -> tuple[int, int]:
+    def _locate(self, token: _TextToken) -> tuple[int, int]:
         line = bisect_right(self._starts, token.offset)
         return line, token.offset - self._starts[line - 1] + 1
 
-    def _peek(self) -> _Token:
+    def _peek(self) -> _TextToken:
         return self._tokens[self._next]
 
-    def _take(self) -> _Token:
+    def _take(self) -> _TextToken:
         token = self._tokens[self._next]
         if token.kind == "end":
             raise _NotTextFormat

@@ -7,7 +7,7 @@ from repository.model import ModelConfig
 from repository.positions import Positions
 
 
-class Report:
+class FindingReport:
     """The findings so far, and where the config's fields stand in its text."""
 
     def __init__(self, positions: Positions, complete: bool) -> None:

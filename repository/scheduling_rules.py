@@ -3,10 +3,10 @@
 from typing import Any
 
 from repository.model import ModelConfig
-from repository.report import Report
+from repository.report import FindingReport
 
 
-def _not_offered(config: ModelConfig, report: Report) -> None:
+def _not_offered(config: ModelConfig, report: FindingReport) -> None:
     for field in ("sequence_batching", "ensemble_scheduling", "model_repository_agents"):
         if config.HasField(field):
             problem = f"{field} is not offered by this server yet"
@@ -16,7 +16,7 @@ def _not_offered(config: ModelConfig, report: Report) -> None:
             report.add(field, "E150", f"{field} is not offered by this server yet")
 
 
-def _batching(config: ModelConfig, report: Report) -> None:
+def _batching(config: ModelConfig, report: FindingReport) -> None:
     if not config.HasField("dynamic_batching"):
         return
     policy = config.dynamic_batching
@@ -37,7 +37,7 @@ def _batching(config: ModelConfig, report: Report) -> None:
         _ordering(policy, report)
 
 
-def _priorities(policy: Any, report: Report) -> None:
+def _priorities(policy: Any, report: FindingReport) -> None:
     levels, default = policy.priority_levels, policy.default_priority_level
     if not levels:
         if policy.priority_queue_policy:
@@ -55,7 +55,7 @@ def _priorities(policy: Any, report: Report) -> None:
             report.add(where, "E122", f"{path} key {allowed}, got {key}")
 
 
-def _ordering(policy: Any, report: Report) -> None:
+def _ordering(policy: Any, report: FindingReport) -> None:
     path = "dynamic_batching.preserve_ordering"
     if policy.priority_levels > 1:
         problem = f"excludes more than one priority level, got {policy.priority_levels}"
@@ -70,7 +70,7 @@ def _ordering(policy: Any, report: Report) -> None:
             report.add(path, "E123", f"{path} excludes DELAY, which {name} has; {accepted}")
 
 
-def _response_cache(config: ModelConfig, report: Report) -> None:
+def _response_cache(config: ModelConfig, report: FindingReport) -> None:
     if not config.response_cache.enable:
         return
     path = "response_cache.enable"
@@ -80,7 +80,7 @@ def _response_cache(config: ModelConfig, report: Report) -> None:
         report.add(path, "E125", f"{path} excludes sequence_batching")
 
 
-def _ensemble(config: ModelConfig, report: Report) -> None:
+def _ensemble(config: ModelConfig, report: FindingReport) -> None:
     scheduled = config.HasField("ensemble_scheduling")
     if scheduled and config.platform != "ensemble":
         problem = f"platform must be 'ensemble' with ensemble_scheduling, got '{config.platform}'"

@@ -7,10 +7,10 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from repository.model import ModelConfig
-from repository.report import Report
+from repository.report import FindingReport
 
 
-def _inputs(config: ModelConfig, report: Report) -> None:
+def _inputs(config: ModelConfig, report: FindingReport) -> None:
     _tensors("input", config.input, config, report)
     for index, tensor in enumerate(config.input):
         if tensor.format and tensor.dims and len(tensor.dims) != 3:
@@ -20,7 +20,7 @@ def _inputs(config: ModelConfig, report: Report) -> None:
             report.add(path, "E116", problem)
 
 
-def _outputs(config: ModelConfig, report: Report) -> None:
+def _outputs(config: ModelConfig, report: FindingReport) -> None:
     _tensors("output", config.output, config, report)
     for index, tensor in enumerate(config.output):
         if leads_out(tensor.label_filename):
@@ -35,7 +35,7 @@ def leads_out(name: str) -> bool:
     return path.is_absolute() or ".." in path.parts or "\0" in name
 
 
-def _tensors(kind: str, tensors: Sequence[Any], config: ModelConfig, report: Report) -> None:
+def _tensors(kind: str, tensors: Sequence[Any], config: ModelConfig, report: FindingReport) -> None:
     names: set[str] = set()
     for index, tensor in enumerate(tensors):
         path = f"{kind}[{index}]"
@@ -51,7 +51,7 @@ def _tensors(kind: str, tensors: Sequence[Any], config: ModelConfig, report: Rep
             _reshape(f"{path}.reshape", tensor, config, report)
 
 
-def _complete(path: str, tensor: Any, report: Report) -> None:
+def _complete(path: str, tensor: Any, report: FindingReport) -> None:
     if not report.complete:
         return
     if not tensor.data_type:
@@ -61,21 +61,21 @@ def _complete(path: str, tensor: Any, report: Report) -> None:
         report.add(path, "E114", f"{path} '{tensor.name}' has no dims; {accepted}")
 
 
-def _flags(path: str, tensor: Any, report: Report) -> None:
+def _flags(path: str, tensor: Any, report: FindingReport) -> None:
     for flag in ("is_shape_tensor", "is_non_linear_format_io"):
         if getattr(tensor, flag):
             problem = f"{path}.{flag} is for TensorRT, which this server does not have"
             report.add(f"{path}.{flag}", "E118", f"{problem}; leave it out")
 
 
-def _dims(path: str, dims: Sequence[int], report: Report) -> None:
+def _dims(path: str, dims: Sequence[int], report: FindingReport) -> None:
     for index, dim in enumerate(dims):
         if dim < 1 and dim != -1:
             where = f"{path}[{index}]"
             report.add(where, "E114", f"{where} must be ≥ 1, or -1 for any size, got {dim}")
 
 
-def _reshape(path: str, tensor: Any, config: ModelConfig, report: Report) -> None:
+def _reshape(path: str, tensor: Any, config: ModelConfig, report: FindingReport) -> None:
     dims, shape = list(tensor.dims), list(tensor.reshape.shape)
     _dims(f"{path}.shape", shape, report)
     if not shape and config.max_batch_size == 0 and report.batch_size_known(config):

@@ -13,7 +13,7 @@ from repository.file_rules import FILE_RULES
 from repository.findings import Finding
 from repository.model import ModelConfig
 from repository.positions import Positions
-from repository.report import Report
+from repository.report import FindingReport
 from repository.scheduling_rules import SCHEDULING_RULES
 from repository.tensor_rules import TENSOR_RULES, leads_out
 
@@ -28,7 +28,7 @@ def validate(
     `folder` is the name of the model's folder, "" when it is not known. `complete` says that
     nobody will fill anything in any more, so that an absent max_batch_size means 0.
     """
-    report = Report(positions, complete)
+    report = FindingReport(positions, complete)
     if folder and config.name and config.name != folder:
         accepted = f"must be the folder's name '{folder}' or absent"
         report.add("name", "E110", f"name {accepted}, got '{config.name}'")
@@ -38,7 +38,7 @@ def validate(
     return report.findings
 
 
-def _known_enums(config: ModelConfig, report: Report) -> None:
+def _known_enums(config: ModelConfig, report: FindingReport) -> None:
     for path, field, number in _enums(config, ""):
         if number not in field.enum_type.values_by_number:
             names = ", ".join(field.enum_type.values_by_name)
@@ -64,13 +64,13 @@ def _enums(message: Any, prefix: str) -> Iterator[tuple[str, Any, int]]:
             yield from _enums(value, f"{path}.")
 
 
-def _max_batch_size(config: ModelConfig, report: Report) -> None:
+def _max_batch_size(config: ModelConfig, report: FindingReport) -> None:
     if config.max_batch_size < 0:
         problem = f"max_batch_size must be ≥ 0, got {config.max_batch_size}"
         report.add("max_batch_size", "E103", problem)
 
 
-def _version_policy(config: ModelConfig, report: Report) -> None:
+def _version_policy(config: ModelConfig, report: FindingReport) -> None:
     policy = config.version_policy
     if policy.WhichOneof("policy_choice") != "specific":
         return
@@ -83,7 +83,7 @@ def _version_policy(config: ModelConfig, report: Report) -> None:
             report.add(where, "E103", f"{where} must be ≥ 1, got {number}")
 
 
-def _file_names(config: ModelConfig, report: Report) -> None:
+def _file_names(config: ModelConfig, report: FindingReport) -> None:
     names = [("default_model_filename", config.default_model_filename)]
     names += [("cc_model_filenames", name) for name in config.cc_model_filenames.values()]
     for path, name in names:
@@ -92,7 +92,7 @@ def _file_names(config: ModelConfig, report: Report) -> None:
             report.add(path, "E117", problem)
 
 
-def _instance_group(config: ModelConfig, report: Report) -> None:
+def _instance_group(config: ModelConfig, report: FindingReport) -> None:
     for index, group in enumerate(config.instance_group):
         path = f"instance_group[{index}]"
         if group.count < 0:
@@ -111,7 +111,7 @@ def _instance_group(config: ModelConfig, report: Report) -> None:
                 report.add(where, "E130", f"{where} must be ≥ 0, got {gpu}")
 
 
-def _warmup(config: ModelConfig, report: Report) -> None:
+def _warmup(config: ModelConfig, report: FindingReport) -> None:
     most = max(1, config.max_batch_size)
     for index, sample in enumerate(config.model_warmup):
         path = f"model_warmup[{index}]"
@@ -125,7 +125,7 @@ def _warmup(config: ModelConfig, report: Report) -> None:
             _warmup_input(f"{path} input '{name}'", where, tensor, report)
 
 
-def _warmup_input(shown: str, where: str, tensor: Any, report: Report) -> None:
+def _warmup_input(shown: str, where: str, tensor: Any, report: FindingReport) -> None:
     if tensor.data_type == 0:
         report.add(where, "E160", f"{shown} has no data_type")
     if tensor.WhichOneof("input_data_type") is None:

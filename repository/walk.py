@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from repository.findings import Finding
-from repository.plain_files import Identity, identity_of, kind_of
+from repository.plain_files import FileIdentity, identity_of, kind_of
 
 CONFIG_NAME = "config.pbtxt"
 MOST_ENTRIES = 10_000
@@ -18,7 +18,7 @@ MOST_ENTRIES = 10_000
 _VERSION = re.compile(r"[1-9][0-9]{0,17}")
 _NEARLY_VERSION = re.compile(r"[vV]?[0-9][0-9._-]*")
 
-Row = tuple[str, Identity]
+Row = tuple[str, FileIdentity]
 """Relative path, and what changes with the file's content."""
 
 
@@ -53,7 +53,7 @@ class ModelWalk:
         try:
             for entry in self._list(str(self.folder)):
                 self._top(entry)
-        except _TooMany:
+        except _TooManyEntries:
             self.versions, self.side = [], []
             wanted = "serve it from fewer, larger files"
             self.complain("", "E207", f"has more than {MOST_ENTRIES} files; {wanted}")
@@ -123,7 +123,7 @@ class ModelWalk:
             return []
         self._count += len(found)
         if self._count > MOST_ENTRIES:
-            raise _TooMany
+            raise _TooManyEntries
         return found
 
     def _relative(self, path: str) -> str:
@@ -138,7 +138,7 @@ class ModelWalk:
         return True
 
 
-class _TooMany(Exception):
+class _TooManyEntries(Exception):
     """The model has more entries than MOST_ENTRIES."""
 
 

@@ -32,7 +32,7 @@ NO_EVENTS_POLL_SECS = 1.0
 """Between scans when events were asked for and the system has none to give."""
 
 
-class Repository:
+class WatchedRepository:
     """What exists, now and from now on. One life: once `close`d, or once `changes()` ended, over.
 
     `snapshot()` may be called from any thread, also while `changes()` runs; everything else

@@ -1,8 +1,8 @@
 """The pump: takes requests in, forms batches, hands them to instances, answers.
 
 Requests come from `server.dataplane`; what to run is decided in `schedulers.policy`: `queue`
-(order, timeouts), `merge` (batches) and `cores` (tokens); `schedulers.lane` executes. Everything
-here runs on the event loop's thread.
+(order, timeouts), `merge` (batches) and `cores` (tokens); `schedulers.instance_thread` executes.
+Everything here runs on the event loop's thread.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from backends.limits import NO_LIMIT, ExecutionLimit
 from backends.seam import Instance, Outcome
 from schedulers.counters import Counters, count_failure
 from schedulers.errors import DeadlineExceeded, Draining, QueueFull, ShutDown
-from schedulers.lane import Lane, Run, whose
+from schedulers.instance_thread import InstanceThread, Run, whose
 from schedulers.policy.cores import BRIEF_NS, CoreTokens, Lease
 from schedulers.policy.merge import MergeRules, cut
 from schedulers.policy.queue import NEVER, BatchQueue, Ticket
@@ -53,7 +53,7 @@ class BatchScheduler:
         self._tokens = tokens
         self._order: deque[Run] | None = deque() if rules.preserve_order else None
         self._hold_until = rules.hold_until
-        self._lanes: list[Lane] = []
+        self._lanes: list[InstanceThread] = []
         self._retiring: set[asyncio.Task[None]] = set()
         self._pumping = False
         self._timer: asyncio.TimerHandle | None = None
@@ -138,11 +138,11 @@ class BatchScheduler:
         for instance in instances:
             if id(instance) not in known:
                 instance.changed = self._changed
-                self._lanes.append(Lane(instance, self._loop, self._done))
+                self._lanes.append(InstanceThread(instance, self._loop, self._done))
         self.wake()
         return retiring
 
-    async def _retire(self, lane: Lane, until_ns: int) -> None:
+    async def _retire(self, lane: InstanceThread, until_ns: int) -> None:
         try:
             async with asyncio.timeout(_seconds_until(until_ns)):
                 await lane.all_streamed()
@@ -208,7 +208,7 @@ class BatchScheduler:
         if waiting is not None and tokens.free:
             waiting.wake()
 
-    def _free_lane(self) -> Lane | None:
+    def _free_lane(self) -> InstanceThread | None:
         for lane in self._lanes:
             if lane.free:
                 return lane
@@ -239,7 +239,9 @@ class BatchScheduler:
         self._timer, self._timer_ns = None, NEVER
         self._pump()
 
-    def _start(self, lane: Lane, lease: Lease, tickets: list[Ticket], now_ns: int) -> None:
+    def _start(
+        self, lane: InstanceThread, lease: Lease, tickets: list[Ticket], now_ns: int
+    ) -> None:
         live = [ticket for ticket in tickets if not ticket.cancelled]
         if len(live) < len(tickets):
             self._left(len(tickets) - len(live), cancelled=True)

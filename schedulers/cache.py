@@ -25,7 +25,7 @@ _ELEMENT_BYTES = 41
 Key = bytes
 
 
-class Answer(NamedTuple):
+class CachedResponse(NamedTuple):
     """What is kept of a response; the arrays are copies nobody writes to."""
 
     outputs: Tensors
@@ -39,7 +39,7 @@ class ResponseCache:
     def __init__(self, size_bytes: int) -> None:
         self.size_bytes = size_bytes
         self.used_bytes = 0
-        self._answers: OrderedDict[tuple[int, Key], Answer] = OrderedDict()
+        self._answers: OrderedDict[tuple[int, Key], CachedResponse] = OrderedDict()
         self._owned: dict[int, set[Key]] = {}
         self._owners = count()
 
@@ -57,14 +57,14 @@ class ResponseCache:
         for key in self._owned.pop(owner, ()):
             self.used_bytes -= self._answers.pop((owner, key)).size_bytes
 
-    def get(self, owner: int, key: Key) -> Answer | None:
+    def get(self, owner: int, key: Key) -> CachedResponse | None:
         """The answer, now the most recently used one."""
         answer = self._answers.get((owner, key))
         if answer is not None:
             self._answers.move_to_end((owner, key))
         return answer
 
-    def put(self, owner: int, key: Key, answer: Answer) -> None:
+    def put(self, owner: int, key: Key, answer: CachedResponse) -> None:
         """Keep an answer, at the cost of the least recently used ones; not one larger than the
         whole cache, nor one of an owner that has left."""
         if answer.size_bytes > self.size_bytes or owner not in self._owned:
@@ -106,11 +106,11 @@ def _update_strings(digest: Any, array: Array) -> None:
     digest.update(b"".join(elements))
 
 
-def answer_of(response: InferResponse) -> Answer:
+def answer_of(response: InferResponse) -> CachedResponse:
     """What to keep of a response: copies, because its arrays may be views of a whole batch."""
     outputs = {name: _kept(array) for name, array in response.outputs.items()}
     size_bytes = ENTRY_BYTES + sum(map(_size_bytes, outputs.values()))
-    return Answer(outputs, dict(response.parameters), size_bytes)
+    return CachedResponse(outputs, dict(response.parameters), size_bytes)
 
 
 def _kept(array: Array) -> Array:

@@ -22,7 +22,7 @@ FAILURE_REASONS = ("REJECTED", "CANCELED", "BACKEND", "OTHER")
 
 
 @dataclass(slots=True)
-class Histogram:
+class BucketCounts:
     """Counts per bucket of `bounds_ns` (the last count is everything above), and their sum."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS_US) + 1))
@@ -35,23 +35,23 @@ class Histogram:
 
 
 @dataclass(slots=True)
-class TwofoldHistogram(Histogram):
+class TwofoldHistogram(BucketCounts):
     """One that counts everything in `second` as well, whose buckets a model's config chose.
 
     So only models that choose buckets pay for counting twice.
     """
 
-    second: Histogram = field(default_factory=Histogram)
+    second: BucketCounts = field(default_factory=BucketCounts)
 
     def add(self, duration_ns: int) -> None:
-        Histogram.add(self, duration_ns)
+        BucketCounts.add(self, duration_ns)
         self.second.add(duration_ns)
 
 
 def histogram_of(bounds_ms: Sequence[float]) -> TwofoldHistogram:
     """A histogram that also counts in buckets with these upper bounds, which ascend."""
     bounds_ns = tuple(round(bound * 1_000_000) for bound in bounds_ms)
-    return TwofoldHistogram(second=Histogram([0] * (len(bounds_ns) + 1), 0, bounds_ns))
+    return TwofoldHistogram(second=BucketCounts([0] * (len(bounds_ns) + 1), 0, bounds_ns))
 
 
 @dataclass(slots=True)
@@ -108,9 +108,9 @@ class TokenCounters:
     blocks_in_use: int = 0
     blocks_cached: int = 0
     blocks_empty: int = 0
-    first_token: Histogram = field(default_factory=Histogram)
-    between_tokens: Histogram = field(default_factory=Histogram)
-    queue: Histogram = field(default_factory=Histogram)
+    first_token: BucketCounts = field(default_factory=BucketCounts)
+    between_tokens: BucketCounts = field(default_factory=BucketCounts)
+    queue: BucketCounts = field(default_factory=BucketCounts)
 
 
 @dataclass(slots=True)
@@ -137,8 +137,8 @@ class Counters:
     output_ns: int = 0
     pending: int = 0
     last_inference_ms: int = 0
-    request_histogram: Histogram = field(default_factory=Histogram)
-    queue_histogram: Histogram = field(default_factory=Histogram)
+    request_histogram: BucketCounts = field(default_factory=BucketCounts)
+    queue_histogram: BucketCounts = field(default_factory=BucketCounts)
     batches: dict[int, BatchStatistics] = field(default_factory=dict)
     responses: dict[int, ResponseStatistics] = field(default_factory=dict)
     cache_hits: int = 0

@@ -18,7 +18,7 @@ class NotOneResponse(SchedulingError):
     """A unary caller met a model that answered with no response, or with several."""
 
 
-class Source(Protocol):
+class ReplyListener(Protocol):
     """Who wants to know how the reader fares; neither may block."""
 
     def taken(self) -> None:
@@ -57,7 +57,7 @@ class Reply:
         self._callback: Callable[[Reply], None] | None = None
         self.error: Exception | None = None
         """Why it ended, None where it ended well or has not. Only `fail` sets it."""
-        self.source: Source | None = None
+        self.source: ReplyListener | None = None
         self.arrived_ns = 0
         """When its request arrived, on time.monotonic_ns, where a watcher wants to know."""
         self.watcher: Callable[[Reply], None] | None = None

@@ -10,11 +10,11 @@ import contextlib
 import time
 from collections.abc import Callable
 
-from backends.outlet import BoundedOutlet
-from backends.seam import Part, Tensors
+from backends.response_sender import BoundedOutlet
+from backends.seam import ResponsePart, Tensors
 from schedulers.counters import Counters, ResponseStatistics, count_failure, count_success
 from schedulers.errors import Cancelled, DeadlineExceeded
-from schedulers.lane import Lane, Run
+from schedulers.instance_thread import InstanceThread, Run
 from schedulers.policy.queue import Ticket
 from schedulers.request import InferResponse
 
@@ -36,7 +36,7 @@ class Streams:
         self._ended = ended
         self._open: dict[_Stream, None] = {}
 
-    def open(self, run: Run, lane: Lane) -> None:
+    def open(self, run: Run, lane: InstanceThread) -> None:
         """Give every ticket of the run an outlet; from here on each stream will end."""
         streams = [_Stream(ticket, lane, run, self) for ticket in run.tickets]
         lane.open += len(streams)
@@ -50,13 +50,13 @@ class Streams:
         whatever the model still sends is dropped."""
         for stream in list(self._open):
             if tickets is None or stream.ticket in tickets:
-                stream.receive(Part(error, last=True), time.monotonic_ns())
+                stream.receive(ResponsePart(error, last=True), time.monotonic_ns())
 
-    def fail_lane(self, lane: Lane, error: Exception) -> None:
+    def fail_lane(self, lane: InstanceThread, error: Exception) -> None:
         """End the open streams of one instance, as `fail`."""
         self.fail({stream.ticket for stream in self._open if stream.lane is lane}, error)
 
-    def hear(self, stream: "_Stream", part: Part) -> None:
+    def hear(self, stream: "_Stream", part: ResponsePart) -> None:
         """From any thread: the model has sent a part."""
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to answer
             self._loop.call_soon_threadsafe(stream.receive, part, time.monotonic_ns())
@@ -77,7 +77,7 @@ class Streams:
 class _Stream:
     """One request's: what its model sends, on its way to the ticket."""
 
-    def __init__(self, ticket: Ticket, lane: Lane, run: Run, among: Streams) -> None:
+    def __init__(self, ticket: Ticket, lane: InstanceThread, run: Run, among: Streams) -> None:
         self.ticket = ticket
         self.lane = lane
         self.outlet = BoundedOutlet(lambda part: among.hear(self, part))
@@ -98,7 +98,7 @@ class _Stream:
         if self.ticket.cancelled:
             self.outlet.cancel()
 
-    def receive(self, part: Part, sent_ns: int) -> None:
+    def receive(self, part: ResponsePart, sent_ns: int) -> None:
         """On the loop: answer, count, and close when it is the last."""
         if not self._open:
             return
@@ -111,7 +111,7 @@ class _Stream:
         if part.last:
             self._close(now_ns)
 
-    def _answer(self, part: Part, sent_ns: int, now_ns: int) -> None:
+    def _answer(self, part: ResponsePart, sent_ns: int, now_ns: int) -> None:
         if self._failed:
             return
         infer_ns, output_ns = max(0, sent_ns - self._before_ns), now_ns - sent_ns
@@ -141,7 +141,7 @@ class _Stream:
         counts.infer += 1
         counts.infer_ns += infer_ns
 
-    def _send(self, tensors: Tensors, part: Part) -> None:
+    def _send(self, tensors: Tensors, part: ResponsePart) -> None:
         request = self.ticket.request
         if request.wanted:  # a response of a stream need not have every output
             tensors = {name: tensors[name] for name in request.wanted if name in tensors}

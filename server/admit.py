@@ -291,7 +291,7 @@ def _quoted(names: Any) -> str:
     return "[" + ",".join(f"'{name}'" for name in names) + "]"
 
 
-class Terms(NamedTuple):
+class SchedulingParameters(NamedTuple):
     """What a request's parameters say to the server; `parameters` are the others, for the model."""
 
     sequence: SequenceKey | None
@@ -300,16 +300,16 @@ class Terms(NamedTuple):
     parameters: Mapping[str, Any]
 
 
-NO_TERMS = Terms(None, 0, 0, NO_PARAMETERS)
+NO_TERMS = SchedulingParameters(None, 0, 0, NO_PARAMETERS)
 
 _SEQUENCE = ("sequence_id", "sequence_start", "sequence_end")
 _OWN = frozenset({*_SEQUENCE, "priority", "timeout", "binary_data_output"})
 
 
-def read_terms(parameters: Mapping[str, Any]) -> Terms:
+def read_terms(parameters: Mapping[str, Any]) -> SchedulingParameters:
     """Take apart checked parameters; `timeout` is in µs."""
     if _OWN.isdisjoint(parameters):
-        return Terms(None, 0, 0, parameters)
+        return SchedulingParameters(None, 0, 0, parameters)
     rest = dict(parameters)
     sequence = None
     if "sequence_id" in rest:
@@ -318,7 +318,7 @@ def read_terms(parameters: Mapping[str, Any]) -> Terms:
         rest.pop(name, None)
     priority, timeout_us = int(rest.pop("priority", 0)), int(rest.pop("timeout", 0))
     rest.pop("binary_data_output", None)
-    return Terms(sequence, priority, timeout_us, rest)
+    return SchedulingParameters(sequence, priority, timeout_us, rest)
 
 
 def sequence_in(parameters: Mapping[str, Any]) -> SequenceKey | None:

@@ -9,7 +9,7 @@ import threading
 import uvloop
 
 from server.allocator import keep_buffers
-from server.leave import leave_now
+from server.immediate_exit import leave_now
 from server.logs.lines import LOG, log_settings
 from server.settings.table import Settings
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from server.served import VersionRow
+from server.served_version import VersionRow
 
 HEADER = ("model", "version", "backend", "instances", "state", "seconds", "reason")
 

@@ -11,18 +11,18 @@ from control.access.scopes import Action
 from schedulers.errors import Draining, QueueFull
 from schedulers.reply import Reply
 from schedulers.request import InferRequest
-from server.access.gate import Gate, public_name
-from server.access.holder import Holder, Verdict
+from server.access.authorizer import Authorizer, public_name
+from server.access.token_holder import AuthorizationResult, TokenHolder
 from server.admit import NO_TERMS, read_terms
-from server.codec.form import InferBody
+from server.codec.output_format import InferBody
 from server.errors import InvalidRequest, NotReady, UnknownModel
 from server.inference import Inference
 from server.lifecycle import STOPPING, Lifecycle
-from server.routing.copies import copy_for
+from server.routing.mirror_requests import copy_for
 from server.routing.routing import Routing
-from server.routing.table import Route, Target
+from server.routing.table import CompiledRoute, Target
 from server.samples.samples import Samples
-from server.served import Models, Served, not_ready_text
+from server.served_version import Models, ServedVersion, not_ready_text
 from server.shared_memory.regions import DISALLOWED, SharedMemory
 from server.trace.record import Trace
 from server.trace.tracing import Tracing
@@ -45,7 +45,7 @@ class DataPlane:
         name: str,
         version: str,
         shared_memory: SharedMemory = DISALLOWED,
-        gate: Gate | None = None,
+        gate: Authorizer | None = None,
         tracing: Tracing | None = None,
         lifecycle: Lifecycle | None = None,
     ) -> None:
@@ -53,7 +53,7 @@ class DataPlane:
         self.name = name
         self.version = version
         self.shared_memory = shared_memory
-        self.gate = gate or Gate()
+        self.gate = gate or Authorizer()
         self.tracing = tracing or Tracing()
         self.lifecycle = lifecycle or Lifecycle()
         self.routing = Routing(self._send_copy, self._running)
@@ -71,7 +71,7 @@ class DataPlane:
         """
         return self.submit(inference, self.find_for(inference))
 
-    def find_for(self, inference: Inference) -> Served:
+    def find_for(self, inference: Inference) -> ServedVersion:
         """The steps up to the version. Asked again, it keeps to the arm that it has picked.
 
         Raises Forbidden, InvalidRequest, UnknownModel, NotReady.
@@ -89,7 +89,7 @@ class DataPlane:
             inference.target = target = self.routing.select(route, inference)
         return self._find_arm(target)
 
-    def submit(self, inference: Inference, served: Served) -> Reply:
+    def submit(self, inference: Inference, served: ServedVersion) -> Reply:
         """The steps behind `find_for`. Call it in the same turn of the loop: the fleet swaps
         versions between turns, so what was found cannot have begun to drain.
 
@@ -113,12 +113,12 @@ class DataPlane:
 
     # from a public name (a model's, a route's or MODEL@ALIAS) to a loaded version
 
-    def find_route(self, name: str, version: str) -> Route | None:
+    def find_route(self, name: str, version: str) -> CompiledRoute | None:
         """How a public name's requests are split; None for a name that is no route's, and where
         an explicit version bypasses it."""
         return None if version else self.routing.table.get(name)
 
-    def find_model(self, name: str, version: str) -> Served:
+    def find_model(self, name: str, version: str) -> ServedVersion:
         """The version of a model, or of MODEL@ALIAS; the highest ready one for "".
 
         Raises InvalidRequest, UnknownModel, NotReady.
@@ -128,7 +128,7 @@ class DataPlane:
             name, number = self.resolve_alias(name, number)
         return self.models.get(name, number)
 
-    def find_target(self, target: Target) -> Served:
+    def find_target(self, target: Target) -> ServedVersion:
         """The version that an arm of a route leads to. Raises UnknownModel, NotReady."""
         if not target.version:
             raise UnknownModel(
@@ -161,15 +161,17 @@ class DataPlane:
 
     # its steps, and what else asks for one of them
 
-    def authorise(self, holder: Holder, action: Action, name: str) -> None:
+    def authorise(self, holder: TokenHolder, action: Action, name: str) -> None:
         """Raises Forbidden. `name`: of a model, as the client wrote it."""
         self.gate.authorise(holder, action, public_name(name, self.routing.aliases))
 
-    def judge(self, authorization: bytes | str | None, action: Action, name: str) -> Verdict:
+    def judge(
+        self, authorization: bytes | str | None, action: Action, name: str
+    ) -> AuthorizationResult:
         """Authorise by a request's head, before its body is read; it counts against the rate."""
         return self.gate.judge(authorization, action, public_name(name, self.routing.aliases))
 
-    def _find_arm(self, target: Target) -> Served:
+    def _find_arm(self, target: Target) -> ServedVersion:
         """The version that a route has picked; that it cannot answer counts against its arm, unless
         the server as a whole is starting.
 
@@ -182,14 +184,16 @@ class DataPlane:
                 target.window.refused()
             raise
 
-    def _begin_trace(self, inference: Inference, served: Served) -> Trace | None:
+    def _begin_trace(self, inference: Inference, served: ServedVersion) -> Trace | None:
         version = served.version
         trace = self.tracing.begin(version.name, version.number, inference.receipt())
         if trace is not None:
             trace.arm = inference.arm
         return trace
 
-    def schedule(self, served: Served, request: InferRequest, target: Target | None) -> Reply:
+    def schedule(
+        self, served: ServedVersion, request: InferRequest, target: Target | None
+    ) -> Reply:
         """Hand the request to the version's scheduler; how it ends is counted for its target, and
         the target's mirrors get their copies. Raises NotReady, QueueFull.
         """
@@ -209,7 +213,7 @@ class DataPlane:
         return reply
 
     def _schedule_sampled(
-        self, served: Served, request: InferRequest, target: Target | None
+        self, served: ServedVersion, request: InferRequest, target: Target | None
     ) -> Reply:
         arm = target.label if target is not None else ""
         sample = self.samples.begin(request, arm, served.signature.decoupled)
@@ -240,7 +244,7 @@ class DataPlane:
             return ()
 
 
-def require_ready(served: Served, name: str) -> Served:
+def require_ready(served: ServedVersion, name: str) -> ServedVersion:
     """It, if it takes requests now. Raises NotReady."""
     if not served.ready:
         number = served.version.number
@@ -260,7 +264,7 @@ def parse_version(text: str) -> int:
     )
 
 
-def _request(inference: Inference, served: Served, body: InferBody) -> InferRequest:
+def _request(inference: Inference, served: ServedVersion, body: InferBody) -> InferRequest:
     """The request, complete. Raises InvalidRequest for a header that cannot be forwarded."""
     signature, parameters = served.signature, body.parameters
     if inference.forwarding is not None:
@@ -286,7 +290,7 @@ def _request(inference: Inference, served: Served, body: InferBody) -> InferRequ
 
 
 def _refusal(
-    served: Served, request: InferRequest, error: QueueFull | Draining
+    served: ServedVersion, request: InferRequest, error: QueueFull | Draining
 ) -> QueueFull | NotReady:
     """What the client is told when a scheduler does not accept a request; counted here."""
     if isinstance(error, Draining):

@@ -13,7 +13,7 @@ from tritonclient.grpc import service_pb2 as pb
 
 from backends.registry import PLATFORMS
 from repository.model import ModelConfig
-from server.served import Served, State, VersionRow
+from server.served_version import ServedVersion, ServingState, VersionRow
 from server.signature import TensorSpec
 
 Json = dict[str, Any]
@@ -33,12 +33,12 @@ EXTENSIONS = (
 )
 """The v2 extensions this server offers, in Triton's names and order."""
 
-INDEX_STATES: dict[State, str] = {
-    State.LOADING: "LOADING",
-    State.READY: "READY",
-    State.DRAINING: "UNLOADING",
-    State.UNLOADED: "UNAVAILABLE",
-    State.FAILED: "UNAVAILABLE",
+INDEX_STATES: dict[ServingState, str] = {
+    ServingState.LOADING: "LOADING",
+    ServingState.READY: "READY",
+    ServingState.DRAINING: "UNLOADING",
+    ServingState.UNLOADED: "UNAVAILABLE",
+    ServingState.FAILED: "UNAVAILABLE",
 }
 """Our states in the words of Triton's repository index."""
 
@@ -59,7 +59,7 @@ def server_metadata_json(name: str, version: str, offers_cuda: bool = False) -> 
     return to_json(server_metadata(name, version, offers_cuda))
 
 
-def metadata(served: Served, versions: Iterable[int]) -> pb.ModelMetadataResponse:
+def metadata(served: ServedVersion, versions: Iterable[int]) -> pb.ModelMetadataResponse:
     """Name, platform, inputs and outputs; `versions` are those to list.
 
     Shapes have a leading -1 when the model batches.
@@ -74,11 +74,11 @@ def metadata(served: Served, versions: Iterable[int]) -> pb.ModelMetadataRespons
     )
 
 
-def metadata_json(served: Served, versions: Iterable[int]) -> Json:
+def metadata_json(served: ServedVersion, versions: Iterable[int]) -> Json:
     return to_json(metadata(served, versions))
 
 
-def versions_of(name: str, served: Sequence[Served]) -> list[int]:
+def versions_of(name: str, served: Sequence[ServedVersion]) -> list[int]:
     """The numbers under which `name` answers now, ascending."""
     return sorted(one.version.number for one in served if one.version.name == name)
 
@@ -89,12 +89,12 @@ def platform(config: ModelConfig) -> str:
     return found
 
 
-def config(served: Served) -> pb.ModelConfigResponse:
+def config(served: ServedVersion) -> pb.ModelConfigResponse:
     """The completed config the version is served with."""
     return pb.ModelConfigResponse(config=served.version.config)
 
 
-def config_json(served: Served) -> Json:
+def config_json(served: ServedVersion) -> Json:
     return to_json(served.version.config)
 
 

@@ -2,8 +2,8 @@
 
 ServingError
 ├── InvalidRequest     the client's input; says what would have been accepted
-├── TooLarge           more bytes, elements, depth or chunks than the limit named in the message
-├── UnknownModel       no such model, version, or nothing loaded
+├── RequestTooLarge           more bytes, elements, depth or chunks than the limit named in the
+message ├── UnknownModel       no such model, version, or nothing loaded
 │   └── ModelLoading   none of its versions has been loaded yet; one is being loaded
 ├── UnknownRegion      no shared memory region of that name is registered
 ├── RegionExists       one of that name is registered already
@@ -35,7 +35,7 @@ class ServingError(Exception):
 class InvalidRequest(ServingError): ...
 
 
-class TooLarge(InvalidRequest): ...
+class RequestTooLarge(InvalidRequest): ...
 
 
 class UnknownModel(ServingError): ...
@@ -99,7 +99,7 @@ class ModelLoadFailed(ServingError): ...
 class Internal(ServingError): ...
 
 
-class Status(NamedTuple):
+class StatusMapping(NamedTuple):
     """A row of Triton's status mapping: HTTP status and the name of the gRPC status code."""
 
     http: int
@@ -107,53 +107,53 @@ class Status(NamedTuple):
 
 
 # The first matching class wins; subclasses stand above their bases.
-TABLE: tuple[tuple[type[Exception], Status], ...] = (
-    (InvalidRequest, Status(400, "INVALID_ARGUMENT")),
-    (UnknownModel, Status(404, "NOT_FOUND")),
-    (UnknownRegion, Status(404, "NOT_FOUND")),
-    (RegionExists, Status(400, "ALREADY_EXISTS")),
-    (NotReady, Status(503, "UNAVAILABLE")),
-    (BuffersFull, Status(503, "RESOURCE_EXHAUSTED")),
-    (Restricted, Status(403, "UNAVAILABLE")),
-    (Unauthenticated, Status(401, "UNAUTHENTICATED")),
-    (CrossSite, Status(403, "PERMISSION_DENIED")),
-    (Misdirected, Status(421, "INVALID_ARGUMENT")),
-    (Forbidden, Status(403, "PERMISSION_DENIED")),
-    (RateLimited, Status(429, "RESOURCE_EXHAUSTED")),
-    (Unsupported, Status(501, "UNIMPLEMENTED")),
-    (ModelLoadFailed, Status(400, "INVALID_ARGUMENT")),
-    (RepositoryError, Status(400, "INVALID_ARGUMENT")),
-    (Cancelled, Status(400, "CANCELLED")),
-    (NotOneResponse, Status(400, "INVALID_ARGUMENT")),
-    (PromptTooLong, Status(400, "INVALID_ARGUMENT")),
-    (SenselessRequest, Status(400, "INVALID_ARGUMENT")),
-    (SchedulingError, Status(503, "UNAVAILABLE")),
-    (BackendError, Status(500, "INTERNAL")),
-    (Internal, Status(500, "INTERNAL")),
-    (Exception, Status(500, "INTERNAL")),
+TABLE: tuple[tuple[type[Exception], StatusMapping], ...] = (
+    (InvalidRequest, StatusMapping(400, "INVALID_ARGUMENT")),
+    (UnknownModel, StatusMapping(404, "NOT_FOUND")),
+    (UnknownRegion, StatusMapping(404, "NOT_FOUND")),
+    (RegionExists, StatusMapping(400, "ALREADY_EXISTS")),
+    (NotReady, StatusMapping(503, "UNAVAILABLE")),
+    (BuffersFull, StatusMapping(503, "RESOURCE_EXHAUSTED")),
+    (Restricted, StatusMapping(403, "UNAVAILABLE")),
+    (Unauthenticated, StatusMapping(401, "UNAUTHENTICATED")),
+    (CrossSite, StatusMapping(403, "PERMISSION_DENIED")),
+    (Misdirected, StatusMapping(421, "INVALID_ARGUMENT")),
+    (Forbidden, StatusMapping(403, "PERMISSION_DENIED")),
+    (RateLimited, StatusMapping(429, "RESOURCE_EXHAUSTED")),
+    (Unsupported, StatusMapping(501, "UNIMPLEMENTED")),
+    (ModelLoadFailed, StatusMapping(400, "INVALID_ARGUMENT")),
+    (RepositoryError, StatusMapping(400, "INVALID_ARGUMENT")),
+    (Cancelled, StatusMapping(400, "CANCELLED")),
+    (NotOneResponse, StatusMapping(400, "INVALID_ARGUMENT")),
+    (PromptTooLong, StatusMapping(400, "INVALID_ARGUMENT")),
+    (SenselessRequest, StatusMapping(400, "INVALID_ARGUMENT")),
+    (SchedulingError, StatusMapping(503, "UNAVAILABLE")),
+    (BackendError, StatusMapping(500, "INTERNAL")),
+    (Internal, StatusMapping(500, "INTERNAL")),
+    (Exception, StatusMapping(500, "INTERNAL")),
 )
 
 
 NOT_READY_RETRY_S = 2.0
 """When to ask a model again that loads or whose instances are being restarted."""
 
-BUSY = Status(429, "UNAVAILABLE")
+BUSY = StatusMapping(429, "UNAVAILABLE")
 """A full queue that knows when to come back; Triton's, which does not, are 503."""
 
-MODEL_CODES: dict[str, Status] = {
-    "INVALID_ARG": Status(400, "INVALID_ARGUMENT"),
-    "NOT_FOUND": Status(404, "NOT_FOUND"),
-    "UNAVAILABLE": Status(503, "UNAVAILABLE"),
-    "INTERNAL": Status(500, "INTERNAL"),
-    "UNSUPPORTED": Status(501, "UNIMPLEMENTED"),
-    "ALREADY_EXISTS": Status(400, "ALREADY_EXISTS"),
-    "UNKNOWN": Status(400, "UNKNOWN"),
-    "CANCELLED": Status(400, "CANCELLED"),
+MODEL_CODES: dict[str, StatusMapping] = {
+    "INVALID_ARG": StatusMapping(400, "INVALID_ARGUMENT"),
+    "NOT_FOUND": StatusMapping(404, "NOT_FOUND"),
+    "UNAVAILABLE": StatusMapping(503, "UNAVAILABLE"),
+    "INTERNAL": StatusMapping(500, "INTERNAL"),
+    "UNSUPPORTED": StatusMapping(501, "UNIMPLEMENTED"),
+    "ALREADY_EXISTS": StatusMapping(400, "ALREADY_EXISTS"),
+    "UNKNOWN": StatusMapping(400, "UNKNOWN"),
+    "CANCELLED": StatusMapping(400, "CANCELLED"),
 }
 """The codes a model may choose for its own errors, by Triton's names."""
 
 
-def status_of(error: Exception) -> Status:
+def status_of(error: Exception) -> StatusMapping:
     """What a client sees of `error`; anything unlisted is our fault: 500, INTERNAL."""
     if isinstance(error, QueueFull) and error.retry_after_s is not None:
         return BUSY

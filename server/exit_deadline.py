@@ -8,7 +8,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 
-from server.leave import leave_now
+from server.immediate_exit import leave_now
 
 CLOSING_SECS = 5.0
 """What models have at least to finalize, of an exit timeout long enough for it."""

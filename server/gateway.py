@@ -14,28 +14,28 @@ from typing import Any
 
 from repository.errors import RepositoryError
 from repository.model import Snapshot
-from repository.watch import Repository
+from repository.watch import WatchedRepository
 from schedulers.policy.cores import CoreTokens
 from server import VERSION
-from server.access.gate import Gate
+from server.access.authorizer import Authorizer
 from server.banner import banner
 from server.dataplane import DataPlane
 from server.desired import disk
-from server.desired.client import DesiredStateClient, Look
+from server.desired.client import DesiredStateClient, FleetStatus
 from server.desired.instances import dying, loaded, running
-from server.desired.places import SNAPSHOTS, close_folder, socket_folder
 from server.desired.reconciler import Reconciler
 from server.desired.repository import DesiredRepository
+from server.desired.state_paths import SNAPSHOTS, close_folder, socket_folder
 from server.desired.store import SnapshotStore
-from server.doors import CannotListen, Doors
 from server.exit_deadline import ExitDeadline, draining_secs
-from server.fleet.check import Checker, Completion
+from server.fleet.check import Checker, ConfigCompletion
 from server.fleet.confine import Confiner, checker_sandbox
 from server.fleet.fleet import Fleet
-from server.fleet.loading import Loader
+from server.fleet.loading import VersionLoader
 from server.lifecycle import Lifecycle
+from server.listeners import CannotListen, Listeners
 from server.metrics.loop_lag import LoopLag
-from server.served import VersionRow
+from server.served_version import VersionRow
 from server.settings import trace_config
 from server.settings.table import OWN_DATABASE, Settings
 from server.shared_memory import cuda
@@ -76,13 +76,13 @@ class Gateway:
         self._tracing = tracing
         self._lifecycle = Lifecycle(starting=True, fetching=_must_fetch(settings))
         self._lag = LoopLag()
-        rules = Completion(
+        rules = ConfigCompletion(
             not settings.disable_auto_complete_config, settings.default_max_batch_size
         )
         sockets = socket_folder(settings.state_dir)
         checking = checker_sandbox(settings, sockets)
         self._checker = Checker(settings.check_timeout_secs, rules=rules, sandbox=checking)
-        folders = Repository(
+        folders = WatchedRepository(
             settings.model_repository,
             settings.repository_poll_secs,
             config_name=settings.model_config_name,
@@ -99,10 +99,10 @@ class Gateway:
             settings.model_control_mode != "none" and settings.repository_poll_secs > 0,
         )
         self._confiner = Confiner(settings, sockets)
-        loader = Loader(self._checker, CoreTokens(settings.cores), settings, self._confiner)
+        loader = VersionLoader(self._checker, CoreTokens(settings.cores), settings, self._confiner)
         self._fleet = Fleet(loader, self._repository, settings, self._models_changed)
         shared = _shared_memory(settings)
-        gate = Gate(required=settings.inference_auth == "token")
+        gate = Authorizer(required=settings.inference_auth == "token")
         self._dataplane = DataPlane(
             self._fleet, settings.id, VERSION, shared, gate, tracing, self._lifecycle
         )
@@ -127,7 +127,7 @@ class Gateway:
                 self._answer,
             )
             self._dataplane.routing.feedback.open()
-        self._doors = Doors()
+        self._doors = Listeners()
         self._following: asyncio.Task[None] | None = None
 
     async def run(self) -> int:
@@ -149,10 +149,10 @@ class Gateway:
         if not self._lifecycle.stopping:
             self._reconciler.models_changed()
 
-    def _look(self) -> Look:
+    def _look(self) -> FleetStatus:
         fleet = self._fleet
         pending, revision = self._reconciler.pending, self._reconciler.desired.revision
-        return Look(fleet.rows(), fleet.settled, fleet.folders(), pending, revision)
+        return FleetStatus(fleet.rows(), fleet.settled, fleet.folders(), pending, revision)
 
     def _counted(self, everything: bool) -> Iterator[dict[str, Any]]:
         """Frames for the link; each has been sent when the next one is asked for."""
@@ -203,7 +203,9 @@ class Gateway:
         stopping = asyncio.create_task(self._stopping.wait())
         await asyncio.wait([fetching, stopping], timeout=limit, return_when=asyncio.FIRST_COMPLETED)
         if fetching.done():
-            _log.info("ready: desired state %d received and loaded", self._reconciler.desired.revision)
+            _log.info(
+                "ready: desired state %d received and loaded", self._reconciler.desired.revision
+            )
         elif not self._stopping.is_set():
             _log.warning(
                 "ready without the current desired state after %g s "

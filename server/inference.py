@@ -8,12 +8,12 @@ request (connection, form of the answer) stays with it.
 from collections.abc import Iterable, Mapping
 
 from schedulers.request import Sequence
-from server.access.holder import Holder
-from server.codec.form import InferBody
-from server.codec.forwarding import Forwarding
-from server.routing.table import Route, Target
-from server.served import Served
-from server.trace.record import Received, Trace
+from server.access.token_holder import TokenHolder
+from server.codec.forwarding import HeaderForwarding
+from server.codec.output_format import InferBody
+from server.routing.table import CompiledRoute, Target
+from server.served_version import ServedVersion
+from server.trace.record import RequestReceipt, Trace
 
 
 class Inference:
@@ -44,7 +44,7 @@ class Inference:
         self,
         model: str,
         version: str,
-        forwarding: Forwarding | None = None,
+        forwarding: HeaderForwarding | None = None,
         arrived_ns: int = 0,
         deadline_ns: int = 0,
     ) -> None:
@@ -53,12 +53,12 @@ class Inference:
         self.forwarding = forwarding
         self.arrived_ns = arrived_ns
         self.deadline_ns = deadline_ns
-        self.holder: Holder | None = None
+        self.holder: TokenHolder | None = None
         self.principal: str | None = None
         self.target: Target | None = None
         self.trace: Trace | None = None
 
-    def held_by(self, holder: Holder | None) -> None:
+    def held_by(self, holder: TokenHolder | None) -> None:
         """Note whose token it came with."""
         self.holder = holder
         self.principal = None if holder is None else holder.principal.id
@@ -75,12 +75,12 @@ class Inference:
             self.trace.failed(error)
             self.trace.end()
 
-    # asked only of a request to a route: see `server.routing.routing.Routed`
+    # asked only of a request to a route: see `server.routing.routing.RoutableRequest`
 
-    def unit_in_header(self, route: Route) -> str:
+    def unit_in_header(self, route: CompiledRoute) -> str:
         raise NotImplementedError
 
-    def labels(self, route: Route) -> Mapping[str, str]:
+    def labels(self, route: CompiledRoute) -> Mapping[str, str]:
         raise NotImplementedError
 
     def parameter(self, name: str) -> object:
@@ -91,14 +91,14 @@ class Inference:
 
     # asked of each
 
-    def decode(self, served: Served) -> InferBody:
+    def decode(self, served: ServedVersion) -> InferBody:
         """Its body as this version takes it. Raises what refuses it, Unsupported where the
         protocol cannot carry what the version answers."""
         raise NotImplementedError
 
     # asked only where the feature is on
 
-    def receipt(self) -> Received:
+    def receipt(self) -> RequestReceipt:
         """How it came in, for its trace."""
         raise NotImplementedError
 

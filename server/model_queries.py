@@ -4,7 +4,7 @@ from server.dataplane import DataPlane, parse_version, require_ready
 from server.errors import InvalidRequest, NotReady, UnknownModel
 from server.lifecycle import STOPPING
 from server.model_ready import say_ready
-from server.served import Served, State, VersionRow
+from server.served_version import ServedVersion, ServingState, VersionRow
 from server.settings.trace_settings import Given
 
 
@@ -17,7 +17,7 @@ class ModelQueries:
         self._tracing = dataplane.tracing
         self._lifecycle = dataplane.lifecycle
 
-    def find(self, name: str, version: str) -> Served:
+    def find(self, name: str, version: str) -> ServedVersion:
         """The version that will answer; `version` as written by the client, "" for any.
 
         `name` may be MODEL@ALIAS. Raises InvalidRequest, UnknownModel, NotReady.
@@ -26,7 +26,7 @@ class ModelQueries:
             raise NotReady(STOPPING)
         return require_ready(self.get(name, version), name)
 
-    def get(self, name: str, version: str) -> Served:
+    def get(self, name: str, version: str) -> ServedVersion:
         """`find` for questions about a model, which are answered while the server stops as well;
         for a route's name by its stable arm. Raises InvalidRequest, UnknownModel, NotReady.
         """
@@ -50,7 +50,7 @@ class ModelQueries:
                 return True
         return False
 
-    def _ready_versions(self, name: str, version: str) -> list[Served]:
+    def _ready_versions(self, name: str, version: str) -> list[ServedVersion]:
         """Those with a live instance, whatever the model itself says. Raises InvalidRequest."""
         number = parse_version(version) if version else None
         if "@" in name:
@@ -70,9 +70,11 @@ class ModelQueries:
 
     def index(self, ready_only: bool) -> list[VersionRow]:
         rows = self._models.rows()
-        return [row for row in rows if row.state == State.READY] if ready_only else list(rows)
+        return (
+            [row for row in rows if row.state == ServingState.READY] if ready_only else list(rows)
+        )
 
-    def statistics(self, name: str, version: str) -> list[Served]:
+    def statistics(self, name: str, version: str) -> list[ServedVersion]:
         """The loaded versions statistics are asked of; all of them for an empty name.
 
         Raises InvalidRequest in Triton's words.

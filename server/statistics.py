@@ -11,20 +11,20 @@ from tritonclient.grpc import service_pb2 as pb
 
 from schedulers.counters import BatchStatistics, Counters, ResponseStatistics
 from server.describe import Json, to_json
-from server.served import Served
+from server.served_version import ServedVersion
 
 
-def statistics(served: Iterable[Served]) -> pb.ModelStatisticsResponse:
+def statistics(served: Iterable[ServedVersion]) -> pb.ModelStatisticsResponse:
     """One entry per version; durations in nanoseconds, `last_inference` in ms since the epoch."""
     return pb.ModelStatisticsResponse(model_stats=[_of_version(one) for one in served])
 
 
-def statistics_json(served: Iterable[Served]) -> Json:
+def statistics_json(served: Iterable[ServedVersion]) -> Json:
     """`{"model_stats": [...]}` with every field spelled out and numbers as numbers."""
     return to_json(statistics(served))
 
 
-def _of_version(served: Served) -> pb.ModelStatistics:
+def _of_version(served: ServedVersion) -> pb.ModelStatistics:
     counters = served.counters
     return pb.ModelStatistics(
         name=served.version.name,

@@ -23,9 +23,9 @@ from server.settings.triton_flags import (
     OURS,
     REFUSED,
     TRANSLATED,
-    Fate,
-    Given,
-    Refused,
+    FlagSupport,
+    FlagTranslation,
+    UnsupportedFlagValue,
     fate,
     known,
     translate,
@@ -35,7 +35,7 @@ from server.signals import end_on_signals
 _log = logging.getLogger(__name__)
 
 
-class Command(NamedTuple):
+class TritonCommand(NamedTuple):
     """What a command line asks for; `notes`: what is to be told about it."""
 
     settings: Settings
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def read_command(
     arguments: Sequence[str], environment: "os._Environ[str] | dict[str, str]", folder: Path
-) -> Command:
+) -> TritonCommand:
     """The settings and notes of a command line. Raises SettingsError naming flag and value."""
     flags: dict[str, str | list[str]] = {}
     given: dict[str, list[str]] = {}
@@ -75,7 +75,7 @@ def read_command(
     for flag, value in _pairs(arguments):
         try:
             found = translate(flag, value)
-        except Refused as error:
+        except UnsupportedFlagValue as error:
             raise SettingsError(f"--{flag}: {error}") from None
         if found.note:
             notes.append(found.note)
@@ -103,7 +103,7 @@ def read_command(
             "address; for that say 0.0.0.0, and --inference-auth=token, or "
             "--allow-unauthenticated if the network is yours"
         )
-    return Command(settings, tuple(notes))
+    return TritonCommand(settings, tuple(notes))
 
 
 def _pairs(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -135,7 +135,7 @@ def _value_after(flag: str, waiting: list[str]) -> str:
     raise SettingsError(f"--{flag} needs a value")
 
 
-def _check_value(flag: str, value: str, found: Given) -> None:
+def _check_value(flag: str, value: str, found: FlagTranslation) -> None:
     """Refuse a value of a translated flag in the words of that flag. Raises SettingsError."""
     kind = OURS[found.setting.replace("_", "-")].kind
     try:
@@ -183,18 +183,18 @@ def help_text() -> str:
 
 def _shown(flag: str) -> str:
     name = f"--{flag}"
-    return (f"[{name}]" if fate(flag) is Fate.IGNORED else name).ljust(34)
+    return (f"[{name}]" if fate(flag) is FlagSupport.IGNORED else name).ljust(34)
 
 
 def meaning(flag: str) -> str:
     """What becomes of a flag, in a few words."""
     match fate(flag):
-        case Fate.SETTING:
+        case FlagSupport.SETTING:
             default = DEFAULTS.get(OURS[flag].name, OURS[flag].default_text)
             return f"{OURS[flag].text} [{default}]"
-        case Fate.TRANSLATED:
+        case FlagSupport.TRANSLATED:
             return TRANSLATED[flag][0].replace("`", "")
-        case Fate.REFUSED:
+        case FlagSupport.REFUSED:
             return f"refused: {REFUSED[flag]}"
     return IGNORED[flag]
 

@@ -18,13 +18,13 @@ from control.desired import Desired, Grant
 from grpc_support import Shelf, put
 from schedulers.reply import Reply
 from schedulers.request import InferRequest
-from server.access.gate import Gate
+from server.access.authorizer import Authorizer
 from server.dataplane import DataPlane
-from server.doors import Doors
 from server.lifecycle import Lifecycle
+from server.listeners import Listeners
 from server.metrics.loop_lag import LoopLag
 from server.routing.table import Target
-from server.served import Served
+from server.served_version import ServedVersion
 from server.settings.table import Settings
 from server.trace.tracing import Tracing
 from server_support import free_ports, identity_config
@@ -61,7 +61,9 @@ class NotingDataPlane(DataPlane):
         super().__init__(*given, **named)
         self.asked_by: list[str | None] = []
 
-    def schedule(self, served: Served, request: InferRequest, target: Target | None) -> Reply:
+    def schedule(
+        self, served: ServedVersion, request: InferRequest, target: Target | None
+    ) -> Reply:
         self.asked_by.append(request.principal)
         return super().schedule(served, request, target)
 
@@ -109,14 +111,14 @@ def gated(
 
     async def main() -> None:
         served = [put(text) for text in (*map(identity_config, models), *configs)]
-        gate = Gate(required)
+        gate = Authorizer(required)
         gate.use(grants)
         dataplane = NotingDataPlane(
             Shelf(served), "modelyard", "0.0.0", gate=gate, tracing=tracing, lifecycle=lifecycle
         )
         dataplane.routing.use(Desired(aliases=aliases or {}))
         ports = free_ports(3)
-        doors = Doors()
+        doors = Listeners()
         names = ("http_port", "grpc_port", "metrics_port")
         facts: dict[str, Any] = dict(zip(names, ports, strict=True))
         await doors.open(dataplane, LoopLag(), Settings(**facts, **settings))

@@ -25,10 +25,10 @@ from control.history import last_event
 from control.transaction import SYSTEM
 from server import VERSION
 from server.admin.app import admin_app
-from server.admin.commits import Commits
+from server.admin.event_notifier import EventNotifier
 from server.admin.hosts import known_hosts
 from server.admin.peer import PeerProtocol
-from server.admin.services import Facts, Services, SettingView
+from server.admin.services import ControlServices, ServerFacts, SettingView
 from server.desired.instances import dying, loaded, running
 from server.samples.samples import Samples
 
@@ -68,7 +68,7 @@ class Api:
     headers, `rollout` for the id of one it has begun."""
 
     database: Database
-    services: Services
+    services: ControlServices
     port: int
     socket_path: Path
     loop: asyncio.AbstractEventLoop
@@ -156,7 +156,7 @@ async def _serve(
     stop: threading.Event,
 ) -> None:
     build = changes.pop("build", admin_app)
-    commits = Commits(lambda: _last_event(database), changes.pop("poll_s", 0.5))
+    commits = EventNotifier(lambda: _last_event(database), changes.pop("poll_s", 0.5))
     database.on_commit(commits.committed)
     bells: list[int] = []
     samples = Samples()
@@ -170,7 +170,7 @@ async def _serve(
             return loaded((), str(facts["model"]))
         return samples.answer({"what": what, **facts})
 
-    services = Services(
+    services = ControlServices(
         database=database,
         commits=commits,
         facts=changes.pop("facts", facts(folder)),
@@ -218,7 +218,7 @@ class _Server(uvicorn.Server):
         self.up.set()
 
 
-def facts(folder: Path, **changes: Any) -> Facts:
+def facts(folder: Path, **changes: Any) -> ServerFacts:
     """Facts of a test's server, whose store lies in `folder`."""
     usual: dict[str, Any] = {
         "server_id": "server1",
@@ -228,7 +228,7 @@ def facts(folder: Path, **changes: Any) -> Facts:
         "hosts": known_hosts("127.0.0.1", ""),
         "settings": (SettingView("http_port", "8000", "default", "Port of the REST listener."),),
     }
-    return Facts(**usual | changes)
+    return ServerFacts(**usual | changes)
 
 
 def _last_event(database: Database) -> int:

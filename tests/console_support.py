@@ -15,7 +15,7 @@ from admin_support import PASSWORD, Answered, Api, api
 from control.database import Database
 from server.admin.app import admin_app
 from server.admin.console import console
-from server.admin.services import Services
+from server.admin.services import ControlServices
 
 COOKIE = "modelyard_session"
 _TOKEN = re.compile(r'name="token" value="([0-9a-f]{64})"')
@@ -67,7 +67,7 @@ class Person:
             self.cookie = said.partition("=")[2].partition(";")[0].strip('"')
 
 
-def build(services: Services) -> Any:
+def build(services: ControlServices) -> Any:
     """The API and the console as the control process serves them, without git."""
     return admin_app(services, console(services))
 

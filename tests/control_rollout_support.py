@@ -10,9 +10,9 @@ from control.database import Database
 from control.rollouts import counts, service
 from control.rollouts.arms import Arms
 from control.rollouts.commands import Command
-from control.rollouts.counts import Report
-from control.rollouts.plan import BUCKETS, RolloutPlan, Step
-from control.rollouts.service import Tick, Weights, Wish
+from control.rollouts.counts import GatewayReport
+from control.rollouts.plan import BUCKETS, RolloutPlan, RolloutStep
+from control.rollouts.service import CandidateRequest, Tick, WeightRequest
 from control.rollouts.views import RolloutView
 from control.tables import Meta
 from control.transaction import SYSTEM, Transaction
@@ -20,7 +20,9 @@ from control_support import ADA
 from rollout_support import arm
 
 FAST = RolloutPlan(
-    mirror=Step(500, 0, 1), steps=(Step(100, 0, 1), Step(5_000, 0, 1)), last=Step(BUCKETS, 0, 1)
+    mirror=RolloutStep(500, 0, 1),
+    steps=(RolloutStep(100, 0, 1), RolloutStep(5_000, 0, 1)),
+    last=RolloutStep(BUCKETS, 0, 1),
 )
 NAME = "digits"
 
@@ -28,7 +30,7 @@ NAME = "digits"
 class RowRoutes:
     """Keeps each name's weights in a row of its own, so that they come and go with the commit."""
 
-    def set_weights(self, tx: Transaction, name: str, weights: Weights) -> None:
+    def set_weights(self, tx: Transaction, name: str, weights: WeightRequest) -> None:
         row = tx.session.get(Meta, f"route:{name}")
         if row is None:
             row = Meta(key=f"route:{name}")
@@ -39,14 +41,14 @@ class RowRoutes:
 ROUTES = RowRoutes()
 
 
-def weights(database: Database, name: str = NAME) -> Weights | None:
+def weights(database: Database, name: str = NAME) -> WeightRequest | None:
     with database.reading() as session:
         return _weights(session, name)
 
 
-def _weights(session: Session, name: str) -> Weights | None:
+def _weights(session: Session, name: str) -> WeightRequest | None:
     row = session.get(Meta, f"route:{name}")
-    return None if row is None else Weights(**json.loads(row.value))
+    return None if row is None else WeightRequest(**json.loads(row.value))
 
 
 def alive(database: Database, server: str = "srv-1", model: str = NAME, *versions: int) -> None:
@@ -60,7 +62,7 @@ def begun(
     database: Database, candidate: int = 2, stable: int | None = 1, plan: RolloutPlan = FAST
 ) -> RolloutView:
     with database.change(ADA) as tx:
-        return service.start(tx, ROUTES, Wish(NAME, NAME, candidate, stable), plan)
+        return service.start(tx, ROUTES, CandidateRequest(NAME, NAME, candidate, stable), plan)
 
 
 def report(
@@ -76,7 +78,7 @@ def report(
     tried = arm(answered, errors)
     arms = Arms(arm(answered), tried, tried)
     with database.change(SYSTEM) as tx:
-        counts.record(tx, rollout_id, server, process, Report(arms, crashes))
+        counts.record(tx, rollout_id, server, process, GatewayReport(arms, crashes))
 
 
 def ticked(database: Database, rollout_id: str) -> Tick:

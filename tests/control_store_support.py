@@ -13,9 +13,9 @@ from control_deploy_support import MAIN, ZEROS
 from control_support import ADA
 from git_http_support import commit, git, work_tree
 from repository.git import bare
-from repository.git.bare import Limits
+from repository.git.bare import ReceiveLimits
 from repository.git.rules import RefUpdate
-from repository.lfs.store import Store
+from repository.lfs.store import LfsStore
 from repository.snapshots.write import Sealed, Writer
 
 WEIGHTS = b"weights" * 1000
@@ -39,12 +39,12 @@ def build(database: Database, folder: Path) -> Home:
     for name in ("vision", "empty"):
         with database.change(ADA) as tx:
             repositories.create_repository(tx, name)
-        asyncio.run(bare.create(home.store, name, Limits()))
+        asyncio.run(bare.create(home.store, name, ReceiveLimits()))
     with database.change(ADA) as tx:
         (home.store / "store.json").write_text(store.store_id(tx))
     (home.state / "server.json").write_text('{"id": "one"}')
     work_tree(home.work)
-    asyncio.run(Store(home.store).receive("vision", OID, len(WEIGHTS), _chunks()))
+    asyncio.run(LfsStore(home.store).receive("vision", OID, len(WEIGHTS), _chunks()))
     deploy(home, 1)
     with database.change(ADA) as tx:
         aliases.set_alias(tx, "digits", "champion", 1)
@@ -75,7 +75,7 @@ def _snapshot(home: Home, number: int) -> Sealed:
     with Writer(home.store / "snapshots").begin("digits") as draft:
         draft.add("config.pbtxt", [b'backend: "onnxruntime"'])
         for version in range(1, number + 1):
-            path = Store(home.store).path("vision", OID)
+            path = LfsStore(home.store).path("vision", OID)
             draft.link(f"{version}/model.onnx", path, OID, len(WEIGHTS))
             draft.add(f"{version}/label.txt", [b"%d" % version])
         return draft.seal()

@@ -15,9 +15,9 @@ import uvloop
 
 from grpc_support import Shelf, put
 from server.dataplane import DataPlane
-from server.doors import Doors
+from server.listeners import Listeners
 from server.metrics.loop_lag import LoopLag
-from server.served import Served
+from server.served_version import ServedVersion
 from server.settings.table import Settings
 from server_support import free_ports
 
@@ -27,7 +27,9 @@ PATIENCE_SECS = 60.0
 class House:
     """The open doors; ports are of 127.0.0.1."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, served: list[Served], ports: list[int]):
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, served: list[ServedVersion], ports: list[int]
+    ):
         self._loop = loop
         self.served = {one.version.name: one for one in served}
         self.http_port, self.grpc_port = ports
@@ -101,7 +103,7 @@ def _run(
     async def main() -> None:
         served = [put(text) for text in texts]
         ports = free_ports(2)
-        doors = Doors()
+        doors = Listeners()
         await doors.open(DataPlane(Shelf(served), "modelyard", "0.0.0"), LoopLag(), settings(ports))
         opened.append(House(asyncio.get_running_loop(), served, ports))
         up.set()

@@ -6,9 +6,9 @@ from typing import Any
 
 from control.database import Database
 from control.experiments import service
-from control.experiments.exposures import Exposed, Seen, expose
-from control.experiments.feedback import Told, feedback
-from control.experiments.joining import Outcome
+from control.experiments.exposures import Exposed, ExposureEvent, expose
+from control.experiments.feedback import ReportedOutcome, feedback
+from control.experiments.joining import UnitOutcome
 from control.experiments.service import ExperimentView
 from control.experiments.stamp import unit_key
 from control_support import ADA
@@ -67,9 +67,9 @@ def stopped(database: Database, name: str = "colour") -> ExperimentView:
         return service.stop_experiment(tx, name)
 
 
-def seen(view: ExperimentView, arm: str, *units: str, later_s: float = 0) -> list[Seen]:
+def seen(view: ExperimentView, arm: str, *units: str, later_s: float = 0) -> list[ExposureEvent]:
     at = moment(view, later_s)
-    return [Seen(view.id, unit_key(unit).hex(), arm, at) for unit in units]
+    return [ExposureEvent(view.id, unit_key(unit).hex(), arm, at) for unit in units]
 
 
 def moment(view: ExperimentView, later_s: float) -> datetime:
@@ -77,18 +77,18 @@ def moment(view: ExperimentView, later_s: float) -> datetime:
     return view.started_at + timedelta(seconds=later_s)
 
 
-def exposed(database: Database, rows: Iterable[Seen]) -> Exposed:
+def exposed(database: Database, rows: Iterable[ExposureEvent]) -> Exposed:
     with database.change(ADA) as tx:
         return expose(tx, rows)
 
 
 def told(
     view: ExperimentView, unit: str, value: object, metric: str = "conversion", **more: Any
-) -> Told:
+) -> ReportedOutcome:
     at = moment(view, more.pop("later_s", 0))
-    return Told(metric, value, at, experiment=view.name, unit=unit, **more)
+    return ReportedOutcome(metric, value, at, experiment=view.name, unit=unit, **more)
 
 
-def given(database: Database, *rows: Told) -> list[Outcome]:
+def given(database: Database, *rows: ReportedOutcome) -> list[UnitOutcome]:
     with database.change(ADA) as tx:
         return feedback(tx, rows)

@@ -12,15 +12,15 @@ import onnx
 from onnx import TensorProto, helper
 
 from repository.snapshot import scan
-from repository.watch import Repository
+from repository.watch import WatchedRepository
 from schedulers.policy.cores import CoreTokens
 from schedulers.reply import Reply
 from schedulers.request import InferRequest
 from server.admit import admit
 from server.fleet.check import Checker
 from server.fleet.fleet import Fleet
-from server.fleet.loading import Loader
-from server.served import Served, State
+from server.fleet.loading import VersionLoader
+from server.served_version import ServedVersion, ServingState
 from server.settings.table import Settings
 from server_support import identity_config
 
@@ -31,8 +31,8 @@ LATEST = "version_policy { latest { num_versions: 1 } }"
 async def fleet_over(root: Path, start: bool = True, **settings: Any) -> AsyncIterator[Fleet]:
     chosen = Settings(model_repository=(root,), cores=2, exit_timeout_secs=10, **settings)
     checker = Checker(chosen.check_timeout_secs)
-    repository = Repository((root,), use_events=False)
-    fleet = Fleet(Loader(checker, CoreTokens(2), chosen), repository, chosen)
+    repository = WatchedRepository((root,), use_events=False)
+    fleet = Fleet(VersionLoader(checker, CoreTokens(2), chosen), repository, chosen)
     try:
         if start:
             await fleet.start(scan((root,)))
@@ -54,7 +54,7 @@ async def eventually(true: Callable[[], bool], seconds: float = 60.0) -> None:
             await asyncio.sleep(0.005)
 
 
-def submit(served: Served, rows: int = 1) -> Reply:
+def submit(served: ServedVersion, rows: int = 1) -> Reply:
     tensor = np.ones((rows, 4), np.float32)
     signature, inputs = served.signature, {"INPUT0": tensor}
     count, key = admit(signature, inputs)
@@ -64,7 +64,7 @@ def submit(served: Served, rows: int = 1) -> Reply:
     )
 
 
-def states(fleet: Fleet) -> dict[int | None, State | None]:
+def states(fleet: Fleet) -> dict[int | None, ServingState | None]:
     return {row.version: row.state for row in fleet.rows()}
 
 
@@ -88,7 +88,7 @@ def break_version(root: Path, number: int) -> None:
     (folder / "model.onnx").write_bytes(b"not a model")
 
 
-def states_of(fleet: Fleet, name: str) -> dict[int | None, State | None]:
+def states_of(fleet: Fleet, name: str) -> dict[int | None, ServingState | None]:
     return {row.version: row.state for row in fleet.rows() if row.name == name}
 
 

@@ -23,12 +23,12 @@ import uvicorn
 import uvloop
 
 from repository.git import bare
-from repository.git.bare import Bare, Limits
+from repository.git.bare import Bare, ReceiveLimits
 from repository.git.body import gunzip
 from repository.git.errors import GitError
 from repository.git.hook import KEY_VARIABLE, SOCKET_VARIABLE, HookRequest
 from repository.git.listener import HookListener, Say
-from repository.git.receive import Pace, Service, SmartHttp, protocol_variables
+from repository.git.receive import ReceiveTiming, Service, SmartHttp, protocol_variables
 
 Answer = Callable[[HookRequest, Say], Awaitable[bool]]
 T = TypeVar("T")
@@ -144,12 +144,12 @@ class GitServer:
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(DEADLINE_SECS)
 
     def create(self, name: str, push_bytes: int = 64 * 2**20) -> Bare:
-        return self.call(bare.create(self.root, name, Limits(push_bytes)))
+        return self.call(bare.create(self.root, name, ReceiveLimits(push_bytes)))
 
 
 @contextmanager
 def serving(
-    root: Path, answer: Answer = accept, pace: Pace | None = None, uv: bool = True
+    root: Path, answer: Answer = accept, pace: ReceiveTiming | None = None, uv: bool = True
 ) -> Iterator[GitServer]:
     """A server over the store at `root`; `uv`: on uvloop, as in production."""
     ready: Future[tuple[GitServer, uvicorn.Server]] = Future()
@@ -193,7 +193,7 @@ def serving(
 class _App:
     """The raw ASGI app: reads the body while it writes the answer."""
 
-    def __init__(self, server: GitServer, pace: Pace | None) -> None:
+    def __init__(self, server: GitServer, pace: ReceiveTiming | None) -> None:
         self._server = server
         self._http = SmartHttp(pace)
 

@@ -36,14 +36,14 @@ from repository.git import bare
 from repository.git.bare import Bare
 from repository.git.hook import HookRequest
 from repository.git.listener import HookListener, Say
-from repository.git.receive import Pace
-from server.admin.commits import Commits
+from repository.git.receive import ReceiveTiming
+from server.admin.event_notifier import EventNotifier
 from server.admin.git.http import GitApp
-from server.admin.git.pre_receive import Pushing
+from server.admin.git.pre_receive import PushContext
 from server.admin.git.push_keys import PushKeys
-from server.admin.services import Services
-from server.place import Place
-from server.rest.connection import Connection, Wire
+from server.admin.services import ControlServices
+from server.listen_address import ListenAddress
+from server.rest.connection import ConnectionLimits, Http1Connection
 from server.rest.listener import start
 
 SECRET = bytes(range(32))
@@ -75,7 +75,7 @@ class Served:
     port: int
     loop: asyncio.AbstractEventLoop
     requests: list[str] = field(default_factory=list)
-    decided: list[tuple[Pushing, HookRequest]] = field(default_factory=list)
+    decided: list[tuple[PushContext, HookRequest]] = field(default_factory=list)
     services: Any = None
     meanwhile: Callable[[], object] = lambda: None
 
@@ -90,7 +90,7 @@ class Served:
         settings = settings or RepositorySettings()
         with self.database.change(SYSTEM) as tx:
             create_repository(tx, name, settings)
-        limits = bare.Limits(settings.budgets.max_pack_bytes)
+        limits = bare.ReceiveLimits(settings.budgets.max_pack_bytes)
         made = bare.create(self.store, name, limits)
         asyncio.run_coroutine_threadsafe(made, self.loop).result(DEADLINE_SECS)
         return name
@@ -204,7 +204,7 @@ def lfs_work_tree(folder: Path, files: dict[str, bytes]) -> Path:
 
 @contextmanager
 def git_server(
-    tables: Path, pace: Pace | None = None, stall_s: float = 60.0, public_url: str = ""
+    tables: Path, pace: ReceiveTiming | None = None, stall_s: float = 60.0, public_url: str = ""
 ) -> Iterator[Served]:
     """`tables`: a migrated SQLite file, which is copied."""
     with short_folder() as folder:
@@ -224,7 +224,12 @@ def git_server(
 
 class _Composition:
     def __init__(
-        self, folder: Path, database: Database, pace: Pace | None, stall_s: float, public_url: str
+        self,
+        folder: Path,
+        database: Database,
+        pace: ReceiveTiming | None,
+        stall_s: float,
+        public_url: str,
     ) -> None:
         self.ready: Future[Served] = Future()
         self.stop = threading.Event()
@@ -245,8 +250,8 @@ class _Composition:
 
     async def _serve(self) -> None:
         keys, store = PushKeys(), self._folder / "store"
-        commits = Commits(lambda: 0, 60.0)
-        services = Services(
+        commits = EventNotifier(lambda: 0, 60.0)
+        services = ControlServices(
             database=self._database,
             commits=commits,
             facts=facts(self._folder, public_url=self._public_url),
@@ -257,9 +262,9 @@ class _Composition:
         listener = HookListener(self._folder / "hook.sock", self._decide, deadline_s=60)
         await listener.start()
         app = GitApp(services, keys, SECRET, listener.path, self._pace, self._stall_s)
-        wire = Wire(chunks=2**31, stall_s=max(self._stall_s * 3, 3.0))
-        protocol = type("GitConnection", (Connection,), {"wire": wire})
-        door = await start(self._noting(app), Place("127.0.0.1", 0), protocol)
+        wire = ConnectionLimits(chunks=2**31, stall_s=max(self._stall_s * 3, 3.0))
+        protocol = type("GitConnection", (Http1Connection,), {"wire": wire})
+        door = await start(self._noting(app), ListenAddress("127.0.0.1", 0), protocol)
         loop = asyncio.get_running_loop()
         self._served = Served(store, self._database, keys, door.port, loop, services=services)
         self.ready.set_result(self._served)

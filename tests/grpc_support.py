@@ -13,7 +13,7 @@ from typing import Any
 
 from google.protobuf import text_format
 
-from backends.identity import Identity
+from backends.identity import IdentityBackend
 from backends.seam import Device
 from repository.model import ModelConfig, ModelVersion
 from schedulers.build import build
@@ -21,9 +21,9 @@ from schedulers.counters import Counters
 from schedulers.policy.cores import CoreTokens
 from server.dataplane import DataPlane
 from server.errors import NotReady, UnknownModel, Unsupported
-from server.grpc.door import GrpcDoor, start
+from server.grpc.service import GrpcPort, start
 from server.overrides import Override
-from server.served import MemoryRow, Served, State, VersionRow, not_ready_text
+from server.served_version import MemoryRow, ServedVersion, ServingState, VersionRow, not_ready_text
 from server.settings.table import Settings
 from server.signature import compile_signature
 
@@ -53,15 +53,15 @@ def parse(text: str) -> ModelConfig:
     return text_format.Parse(text, ModelConfig())
 
 
-def put(text: str, number: int = 1) -> Served:
+def put(text: str, number: int = 1) -> ServedVersion:
     """One identity model served by a real scheduler; call it on the running loop."""
     nowhere = Path("nowhere")
     version = ModelVersion(parse(text).name, number, nowhere, nowhere, parse(text), "")
-    config = Identity().complete(version, 4)
+    config = IdentityBackend().complete(version, 4)
     version = ModelVersion(version.name, number, nowhere, nowhere, config, "")
     counters = Counters()
-    instances = Identity().load(version, Device("cpu", 0, 1), 1).instances
-    return Served(
+    instances = IdentityBackend().load(version, Device("cpu", 0, 1), 1).instances
+    return ServedVersion(
         version=version,
         signature=compile_signature(config, number),
         scheduler=build(config, instances, counters, CoreTokens(2), 1000),
@@ -74,10 +74,10 @@ def put(text: str, number: int = 1) -> Served:
 class Shelf:
     """Models that are there from the start and stay: a fleet without files."""
 
-    def __init__(self, served: Sequence[Served]) -> None:
+    def __init__(self, served: Sequence[ServedVersion]) -> None:
         self._served = list(served)
 
-    def get(self, name: str, version: int | None) -> Served:
+    def get(self, name: str, version: int | None) -> ServedVersion:
         of_model = [one for one in self._served if one.version.name == name]
         if not of_model:
             raise UnknownModel(f"Request for unknown model: '{name}' is not found")
@@ -88,15 +88,15 @@ class Shelf:
             raise NotReady(not_ready_text(name, 99))
         raise UnknownModel(f"Request for unknown model: '{name}' version {version} is not found")
 
-    def served(self) -> Sequence[Served]:
+    def served(self) -> Sequence[ServedVersion]:
         return self._served
 
     def rows(self) -> Sequence[VersionRow]:
         known = [
-            VersionRow(one.version.name, one.version.number, State.READY, "")
+            VersionRow(one.version.name, one.version.number, ServingState.READY, "")
             for one in self._served
         ]
-        return [*known, VersionRow("broken", 1, State.FAILED, "weights missing")]
+        return [*known, VersionRow("broken", 1, ServingState.FAILED, "weights missing")]
 
     def memory_rows(self) -> Sequence[MemoryRow]:
         return [MemoryRow("cpu", "", 1000), MemoryRow("cpu", "m version 1", 10)]
@@ -115,7 +115,7 @@ class Open:
     """The open door and what stands behind it."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, dataplane: DataPlane, door: GrpcDoor
+        self, loop: asyncio.AbstractEventLoop, dataplane: DataPlane, door: GrpcPort
     ) -> None:
         self._loop = loop
         self.dataplane = dataplane
@@ -131,7 +131,7 @@ class Open:
 
         return asyncio.run_coroutine_threadsafe(run(), self._loop).result(60)
 
-    def served(self, name: str) -> Served:
+    def served(self, name: str) -> ServedVersion:
         return self.dataplane.models.get(name, None)
 
     def wait_for(self, true: Callable[[], bool], what: str, seconds: float = 60.0) -> None:

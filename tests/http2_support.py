@@ -16,16 +16,16 @@ from typing import Any
 import uvloop
 
 from server.http2 import frames
-from server.http2.call import Call
 from server.http2.connection import Splitter
-from server.http2.conversation import Conversation
-from server.http2.frames import Code, Setting
-from server.http2.hpack import Decoder, Headers, literal
-from server.http2.limits import Limits, unbounded
-from server.http2.listener import Listener, listen
-from server.http2.service import Streaming, Unary
+from server.http2.frames import ErrorCode, Http2Setting
+from server.http2.hpack import Headers, HpackDecoder, literal
+from server.http2.limits import GrpcLimits, unbounded
+from server.http2.listener import Http2Listener, listen
+from server.http2.service import StreamingMethod, UnaryMethod
 from server.http2.status import CallFailed
-from server.place import Place
+from server.http2.streaming_call import StreamingCall
+from server.http2.unary_call import UnaryCall
+from server.listen_address import ListenAddress
 
 LIMIT = 200 * 2**20
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
@@ -46,8 +46,8 @@ class Served:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self.listener: Listener
-        self.waiting: list[Call] = []
+        self.listener: Http2Listener
+        self.waiting: list[UnaryCall] = []
         self.cancelled = 0
         self.read = 0
         self.written = 0
@@ -88,62 +88,62 @@ class Served:
 
     # the methods
 
-    def methods(self) -> dict[str, Unary | Streaming]:
+    def methods(self) -> dict[str, UnaryMethod | StreamingMethod]:
         return {
-            "/t/Echo": Unary(lambda data, call: call.finish(data)),
-            "/t/Wait": Unary(self._wait),
-            "/t/Broken": Unary(self._broken),
-            "/t/Talk": Streaming(self._talk),
-            "/t/Sip": Streaming(self._sip),
-            "/t/Pour": Streaming(self._pour),
-            "/t/Sleep": Streaming(self._sleep),
-            "/t/Refuse": Streaming(self._refuse),
-            "/t/Metadata": Streaming(self._metadata),
+            "/t/Echo": UnaryMethod(lambda data, call: call.finish(data)),
+            "/t/Wait": UnaryMethod(self._wait),
+            "/t/Broken": UnaryMethod(self._broken),
+            "/t/Talk": StreamingMethod(self._talk),
+            "/t/Sip": StreamingMethod(self._sip),
+            "/t/Pour": StreamingMethod(self._pour),
+            "/t/Sleep": StreamingMethod(self._sleep),
+            "/t/Refuse": StreamingMethod(self._refuse),
+            "/t/Metadata": StreamingMethod(self._metadata),
         }
 
-    def _wait(self, data: bytes, call: Call) -> None:
+    def _wait(self, data: bytes, call: UnaryCall) -> None:
         def cancelled() -> None:
             self.cancelled += 1
 
         call.on_cancel = cancelled
         self.waiting.append(call)
 
-    def _broken(self, data: bytes, call: Call) -> None:
+    def _broken(self, data: bytes, call: UnaryCall) -> None:
         raise ValueError("of its own making")
 
-    async def _talk(self, call: Conversation) -> None:
+    async def _talk(self, call: StreamingCall) -> None:
         async for message in call.messages():
             await call.write(message)
 
-    async def _sip(self, call: Conversation) -> None:
+    async def _sip(self, call: StreamingCall) -> None:
         """Take one message, then none."""
         async for _ in call.messages():
             self.read += 1
             await asyncio.Event().wait()
 
-    async def _pour(self, call: Conversation) -> None:
+    async def _pour(self, call: StreamingCall) -> None:
         """Write without end, as fast as allowed."""
         size = int(await call.message())
         while True:
             await call.write(b"x" * size)
             self.written += size
 
-    async def _sleep(self, call: Conversation) -> None:
+    async def _sleep(self, call: StreamingCall) -> None:
         try:
             await asyncio.Event().wait()
         finally:
             self.cancelled += 1
 
-    async def _refuse(self, call: Conversation) -> None:
+    async def _refuse(self, call: StreamingCall) -> None:
         raise CallFailed("NOT_FOUND", (await call.message()).decode())
 
-    async def _metadata(self, call: Conversation) -> None:
+    async def _metadata(self, call: StreamingCall) -> None:
         await call.write(repr([*call.metadata, call.time_remaining()]).encode())
 
 
 @contextmanager
 def serving(
-    loop: str = "uvloop", limits: Limits | None = None, clean: bool = True
+    loop: str = "uvloop", limits: GrpcLimits | None = None, clean: bool = True
 ) -> Iterator[Served]:
     """An open port; with `clean`, nothing may have gone wrong on its loop in the end."""
     opened: list[Served] = []
@@ -151,7 +151,7 @@ def serving(
 
     async def main() -> None:
         served = Served(asyncio.get_running_loop())
-        place = Place("127.0.0.1", 0)
+        place = ListenAddress("127.0.0.1", 0)
         served.listener = await listen(served.methods(), place, limits or unbounded(LIMIT))
         opened.append(served)
         up.set()
@@ -184,12 +184,12 @@ class Raw:
         self._splitter.greeted = True
         self._splitter._wanted = frames.HEAD_BYTES
         self._seen: list[tuple[int, int, int, bytes]] = []
-        self._decoder = Decoder()
+        self._decoder = HpackDecoder()
         self.closed = False
         self.granted: Counter[int] = Counter()
         """Bytes the server has let us send beyond its first windows, by stream."""
         if greet:
-            pairs = {Setting[name.upper()]: value for name, value in settings.items()}
+            pairs = {Http2Setting[name.upper()]: value for name, value in settings.items()}
             self.send(frames.PREFACE, frames.settings(pairs))
 
     def __enter__(self) -> "Raw":
@@ -224,16 +224,16 @@ class Raw:
                 self.granted[stream_id] += int.from_bytes(payload, "big")
         return bool(data)
 
-    def goaway(self) -> Code:
+    def goaway(self) -> ErrorCode:
         """The code the server sends the client away with; it closes after that."""
         _, payload = self.next(frames.GOAWAY)
         while not self.closed:
             self._read()
-        return Code(int.from_bytes(payload[4:8], "big"))
+        return ErrorCode(int.from_bytes(payload[4:8], "big"))
 
-    def reset(self, stream_id: int) -> Code:
+    def reset(self, stream_id: int) -> ErrorCode:
         _, payload = self.next(frames.RST_STREAM, stream_id)
-        return Code(int.from_bytes(payload, "big"))
+        return ErrorCode(int.from_bytes(payload, "big"))
 
     def headers(self, stream_id: int) -> dict[bytes, bytes]:
         _, block = self.next(frames.HEADERS, stream_id)

@@ -14,14 +14,14 @@ from onnx import TensorProto, helper
 from control import imports
 from control.database import Database
 from control.imports import ImportView
-from repository.sources.limits import Limits
-from server.admin.imports.importer import Importer, Terms
-from server.admin.imports.sealing import Sealer
-from server.admin.link import LoadRow, Loads
+from repository.sources.limits import FetchLimits
+from server.admin.imports.importer import Importer, ImportRules
+from server.admin.imports.sealing import ImportSealer
+from server.admin.link import LoadReport, LoadRow
 from server.fleet.check import Checker
 
 DEADLINE_SECS = 60.0
-LIMITS = Limits(64 << 20, 100, stall_s=5.0, total_s=300.0, attempts=2, pause_s=0.01)
+LIMITS = FetchLimits(64 << 20, 100, stall_s=5.0, total_s=300.0, attempts=2, pause_s=0.01)
 
 
 def onnx_model(scale: float = 2.0, padding_bytes: int = 0) -> bytes:
@@ -58,7 +58,7 @@ class Running:
     database: Database
     store: Path
     importer: Importer
-    terms: Terms
+    terms: ImportRules
 
     async def ended(self, import_id: str) -> ImportView:
         """The import once a gateway must speak, or it is over."""
@@ -79,7 +79,7 @@ class Running:
     def loaded(self, model: str, state: str = "READY", reason: str = "") -> None:
         """The gateway says what it has, as it does once all is loaded."""
         rows = (LoadRow(model, 1, state, reason),)
-        self.importer.heard(Loads("server1", 10**6, True, rows, frozenset()))
+        self.importer.heard(LoadReport("server1", 10**6, True, rows, frozenset()))
 
 
 @asynccontextmanager
@@ -88,8 +88,8 @@ async def importing(
 ) -> AsyncIterator[Running]:
     """Until the block ends, as the control process does it."""
     checker = Checker()
-    terms = Terms(allowed, folders, LIMITS)
-    sealer = Sealer(database, store, checker)
+    terms = ImportRules(allowed, folders, LIMITS)
+    sealer = ImportSealer(database, store, checker)
     importer = Importer(database, store, sealer, terms, "boot1", lambda: None)
     pump = asyncio.create_task(importer.run())
     try:

@@ -21,9 +21,9 @@ from backends.llm.tokeniser import Tokeniser
 from backends.llm.weights import load_weights
 from schedulers.llm.blocks import BlockPool
 from schedulers.llm.engine import Compile, Engine, Vocabulary
-from schedulers.llm.generation import GenerateRequest, Output
-from schedulers.llm.limits import Limits
-from schedulers.llm.scheduler import Scheduler
+from schedulers.llm.generation import GenerateRequest, GenerationOutput
+from schedulers.llm.limits import EngineLimits
+from schedulers.llm.scheduler import SequenceScheduler
 
 BLOCK_TOKENS = 16
 CONTEXT = 256
@@ -196,14 +196,16 @@ def make_engine(
     settings = {"step_tokens": 32, "running": 8, "context": CONTEXT} | limits
     pool = BlockPool(blocks, decoder.ops.block_tokens)
     vocabulary = Vocabulary(byte_tokeniser(), decoder.config.vocabulary, decoder.config.end_ids)
-    return Engine(Scheduler(Limits(**settings), pool), Runner(decoder), vocabulary, compile)
+    return Engine(
+        SequenceScheduler(EngineLimits(**settings), pool), Runner(decoder), vocabulary, compile
+    )
 
 
-def answers(engine: Engine, *requests: GenerateRequest) -> dict[str, list[Output]]:
+def answers(engine: Engine, *requests: GenerateRequest) -> dict[str, list[GenerationOutput]]:
     """Submit all and step until nothing is left; every output by request."""
     for request in requests:
         engine.submit(request, 0.0)
-    heard: dict[str, list[Output]] = {request.id: [] for request in requests}
+    heard: dict[str, list[GenerationOutput]] = {request.id: [] for request in requests}
     for _ in range(10_000):
         if not engine.busy:
             return heard
@@ -212,7 +214,7 @@ def answers(engine: Engine, *requests: GenerateRequest) -> dict[str, list[Output
     raise AssertionError("the engine never came to an end")
 
 
-def tokens_of(outputs: list[Output]) -> list[int]:
+def tokens_of(outputs: list[GenerationOutput]) -> list[int]:
     return [output.token for output in outputs if output.token is not None]
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy.stats import norm
 
-from control.rollouts.arms import Arm, Arms, Counts
-from control.rollouts.guardrails import Seen
+from control.rollouts.arms import Arms, ArmTotals, OutcomeCounts
+from control.rollouts.guardrails import RolloutObservations
 from control.rollouts.plan import BUCKETS, RolloutPlan
 from control.rollouts.policy import decide
 from control.rollouts.state import Phase, RolloutState, Transition
@@ -60,14 +60,14 @@ class Traffic:
             self._more(arms.mirrored, self.candidate, copied, 1),
         )
 
-    def _more(self, arm: Arm, behaviour: Behaviour, requests: int, which: int) -> Arm:
+    def _more(self, arm: ArmTotals, behaviour: Behaviour, requests: int, which: int) -> ArmTotals:
         if not requests:
             return arm
         errors = int(self.random.binomial(requests, behaviour.error_rate))
         latency = Histogram()
         latency.counts = self.random.multinomial(requests - errors, self._buckets[which]).tolist()
         latency.n = requests - errors
-        return arm + Arm(Counts(requests, errors), latency)
+        return arm + ArmTotals(OutcomeCounts(requests, errors), latency)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def run(plan: RolloutPlan, traffic: Traffic, longest_s: float = 86_400.0) -> Sto
     """Until it has ended, or has been paused for an hour, or `longest_s`."""
     state, arms, now, moves, sampled_at = RolloutState(plan), Arms(), 0.0, [], None
     while now < longest_s:
-        decision = decide(state, Seen(arms), now)
+        decision = decide(state, RolloutObservations(arms), now)
         state = decision.state
         if decision.transition is not None:
             moves.append((now, decision.transition, decision.words))

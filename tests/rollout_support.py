@@ -2,19 +2,19 @@
 
 from dataclasses import dataclass, field, replace
 
-from control.rollouts.arms import Arm, Arms, Counts
+from control.rollouts.arms import Arms, ArmTotals, OutcomeCounts
 from control.rollouts.commands import Command, obey
-from control.rollouts.guardrails import Candidate, Harm, Seen
-from control.rollouts.moves import Decision
-from control.rollouts.plan import BUCKETS, Guardrails, Mode, RolloutPlan, Step
+from control.rollouts.guardrails import Candidate, Harm, RolloutObservations
+from control.rollouts.moves import RolloutDecision
+from control.rollouts.plan import BUCKETS, Guardrails, Mode, RolloutPlan, RolloutStep
 from control.rollouts.policy import decide
 from control.rollouts.state import Phase, RolloutState
 from control.statistics.histogram import Histogram
 
 PLAN = RolloutPlan(
-    mirror=Step(500, 60, 100),
-    steps=(Step(100, 60, 100), Step(5_000, 60, 100)),
-    last=Step(BUCKETS, 60, 100),
+    mirror=RolloutStep(500, 60, 100),
+    steps=(RolloutStep(100, 60, 100), RolloutStep(5_000, 60, 100)),
+    last=RolloutStep(BUCKETS, 60, 100),
     no_data_s=120.0,
     prewarm_s=300.0,
     guardrails=Guardrails(window_s=10.0),
@@ -23,14 +23,14 @@ MANUAL = replace(PLAN, mode=Mode.MANUAL)
 IMMEDIATE = replace(PLAN, mode=Mode.IMMEDIATE)
 
 
-def arm(requests: int, errors: int = 0, ms: float = 20.0, **counts: int) -> Arm:
+def arm(requests: int, errors: int = 0, ms: float = 20.0, **counts: int) -> ArmTotals:
     """Half of the answers take `ms`, one in ten twice as long, the rest less."""
     latency = Histogram()
     answered = requests - errors
     for share, times in ((5, 1.0), (1, 2.0), (4, 0.7)):
         latency.add(ms * times / 1000, answered * share // 10)
     latency.add(ms / 1000, answered - latency.n)
-    return Arm(Counts(requests, errors, **counts), latency)
+    return ArmTotals(OutcomeCounts(requests, errors, **counts), latency)
 
 
 @dataclass(slots=True)
@@ -46,21 +46,21 @@ class Walk:
     mismatch: str = ""
     harms: tuple[Harm, ...] = ()
     state: RolloutState = field(init=False)
-    last: Decision = field(init=False)
+    last: RolloutDecision = field(init=False)
     weights: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.state = RolloutState(self.plan, self.shortcut)
 
-    def look(self, after_s: float = 0.0, **answered: Arm) -> Decision:
+    def look(self, after_s: float = 0.0, **answered: ArmTotals) -> RolloutDecision:
         """Time passes, these arms answer more, and one decision is made."""
         self.now += after_s
         self.arms = self.arms + Arms(**answered)
         arms = self.arms if self.readable else None
-        seen = Seen(arms, self.candidate, "db2 is silent", self.mismatch, self.harms)
+        seen = RolloutObservations(arms, self.candidate, "db2 is silent", self.mismatch, self.harms)
         return self._took(decide(self.state, seen, self.now))
 
-    def obey(self, command: Command) -> Decision:
+    def obey(self, command: Command) -> RolloutDecision:
         return self._took(obey(self.state, command, self.arms, "user:ada", self.now))
 
     def to(self, phase: Phase, step: int = -1) -> "Walk":
@@ -71,7 +71,7 @@ class Walk:
             self.healthy_step()
         raise AssertionError(f"it never came to {phase}, step {step}: {self.state.reason}")
 
-    def healthy_step(self, after_s: float = 60.0) -> Decision:
+    def healthy_step(self, after_s: float = 60.0) -> RolloutDecision:
         """Enough time and traffic for any phase."""
         if self.state.place in (Phase.PENDING, Phase.PREWARM):
             return self.look()
@@ -81,7 +81,7 @@ class Walk:
     def tried(self) -> str:
         return "mirrored" if self.state.place is Phase.MIRROR else "candidate"
 
-    def _took(self, decision: Decision) -> Decision:
+    def _took(self, decision: RolloutDecision) -> RolloutDecision:
         self.state, self.last = decision.state, decision
         self.weights.append(self.state.weight)
         return decision

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
-from repository.sources.limits import Limits
+from repository.sources.limits import FetchLimits
 from repository.sources.progress import Progress
 
 MIB = 1 << 20
-LIMITS = Limits(
+LIMITS = FetchLimits(
     max_bytes=64 * MIB, max_files=100, stall_s=30.0, total_s=300.0, attempts=3, pause_s=0.01
 )
 DEADLINE_SECS = 60.0

@@ -139,7 +139,7 @@ class Yard:
             connection.close()
 
     def sockets(self) -> Path:
-        from server.desired.places import sockets
+        from server.desired.state_paths import sockets
 
         return sockets(self.state)
 

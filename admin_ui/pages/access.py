@@ -3,11 +3,11 @@
 import asyncio
 from typing import Any
 
-from admin_ui.screens import Act, Screen, Shown
-from admin_ui.services import Refused
+from admin_ui.page_context import PageContext
+from admin_ui.screens import FormAction, Screen, ScreenContent
+from admin_ui.services import ControlApiError
 from admin_ui.tables import table
 from admin_ui.text import link
-from admin_ui.visit import Visit
 from control.access.scopes import Action, Role
 
 USER, TOKEN = "/access/users/{user}", "/access/tokens/{token}"
@@ -15,7 +15,7 @@ DAY_S = 86_400
 LASTING = (("7", "7 days"), ("90", "90 days"), ("365", "a year"), ("0", "for ever (admins only)"))
 
 
-async def load_all(visit: Visit) -> Shown:
+async def load_all(visit: PageContext) -> ScreenContent:
     admin = visit.may(Action.ADMIN)
     users, tokens = await asyncio.gather(_users(visit, admin), _tokens(visit))
     user_keys = {
@@ -29,7 +29,7 @@ async def load_all(visit: Visit) -> Shown:
         "created": lambda row: row["created_at"],
         "used": lambda row: row["last_used_at"] or "",
     }
-    return Shown(
+    return ScreenContent(
         {"users": users, "tokens": tokens},
         users=table(visit, users, user_keys, "name", lambda row: row["name"], "users."),
         tokens=table(visit, tokens, token_keys, "-created", _token_text, "tokens."),
@@ -40,24 +40,26 @@ async def load_all(visit: Visit) -> Shown:
     )
 
 
-async def load_user(visit: Visit) -> Shown:
+async def load_user(visit: PageContext) -> ScreenContent:
     name = visit.path["user"]
     user, tokens = await asyncio.gather(visit.get("/users/{user}", user=name), _tokens(visit, name))
     act = {what: link(f"{USER}/{what}", user=name) for what in ("role", "password", "disable")}
     roles = [str(role) for role in Role]
-    return Shown(user, title=name, user=user, tokens=tokens, acts=act, roles=roles)
+    return ScreenContent(user, title=name, user=user, tokens=tokens, acts=act, roles=roles)
 
 
-async def load_token(visit: Visit) -> Shown:
+async def load_token(visit: PageContext) -> ScreenContent:
     wanted = visit.path["token"]
     found = next((one for one in await _tokens(visit) if one["id"] == wanted), None)
     if found is None:
-        raise Refused(404, "not_found", f"there is no token {wanted[:80]}, or it is not yours")
+        raise ControlApiError(
+            404, "not_found", f"there is no token {wanted[:80]}, or it is not yours"
+        )
     revoke = link(TOKEN + "/revoke", token=wanted)
-    return Shown(found, title=found["name"], held=found, revoke=revoke)
+    return ScreenContent(found, title=found["name"], held=found, revoke=revoke)
 
 
-async def create_user(visit: Visit) -> str:
+async def create_user(visit: PageContext) -> str:
     form = visit.form
     body = {"name": form.get("name", "").strip(), "role": form.get("role", "viewer")}
     if form.get("password"):
@@ -66,28 +68,28 @@ async def create_user(visit: Visit) -> str:
     return "/access"
 
 
-async def change_role(visit: Visit) -> str:
+async def change_role(visit: PageContext) -> str:
     return await _change(visit, {"role": visit.form.get("role", "")})
 
 
-async def change_password(visit: Visit) -> str:
+async def change_password(visit: PageContext) -> str:
     given: dict[str, Any] = {"password": visit.form.get("password", "")}
     if visit.form.get("current"):
         given["current_password"] = visit.form["current"]
     return await _change(visit, given)
 
 
-async def disable(visit: Visit) -> str:
+async def disable(visit: PageContext) -> str:
     return await _change(visit, {"disabled": visit.form.get("disabled") == "yes"})
 
 
-async def _change(visit: Visit, body: dict[str, Any]) -> str:
+async def _change(visit: PageContext, body: dict[str, Any]) -> str:
     name = visit.path["user"]
     await visit.change("PATCH", "/users/{user}", body, user=name)
     return link(USER, user=name)
 
 
-async def create_token(visit: Visit) -> Shown:
+async def create_token(visit: PageContext) -> ScreenContent:
     """Shown at once, and only now."""
     form = visit.form
     body: dict[str, Any] = {
@@ -98,37 +100,37 @@ async def create_token(visit: Visit) -> Shown:
     if form.get("user") and visit.may(Action.ADMIN):
         body["user"] = form["user"]
     if not body["name"]:
-        raise Refused(422, "invalid", "a token needs a name", "name")
+        raise ControlApiError(422, "invalid", "a token needs a name", "name")
     made = (await visit.change("POST", "/tokens", body)).document
     server = await visit.get("/server")
-    return Shown(
+    return ScreenContent(
         made, title="New token", made=made["token"], text=made["text"], git_url=server["git_url"]
     )
 
 
-async def revoke(visit: Visit) -> str:
+async def revoke(visit: PageContext) -> str:
     await visit.change("DELETE", "/tokens/{token}", token=visit.path["token"])
     return "/access"
 
 
-async def revoke_named(visit: Visit) -> str:
+async def revoke_named(visit: PageContext) -> str:
     """After the token's name was typed."""
     shown = await load_token(visit)
     name = shown.twin["name"]
     if visit.form.get("confirm", "").strip() != name:
-        raise Refused(422, "invalid", f"type {name} here to go on", "confirm")
+        raise ControlApiError(422, "invalid", f"type {name} here to go on", "confirm")
     return await revoke(visit)
 
 
-async def _users(visit: Visit, admin: bool) -> list[Any]:
+async def _users(visit: PageContext, admin: bool) -> list[Any]:
     return await visit.every("/users") if admin else []
 
 
-async def _tokens(visit: Visit, user: str = "") -> list[Any]:
+async def _tokens(visit: PageContext, user: str = "") -> list[Any]:
     """All for an admin, one's own for others; none for a token, which may see none."""
     try:
         return await visit.every("/tokens", {"user": user} if user else {})
-    except Refused as refused:
+    except ControlApiError as refused:
         if refused.status in (403, 422):
             return []
         raise
@@ -152,10 +154,12 @@ SCREENS = (
     Screen(path=TOKEN, title="Token", template="token.html", load=load_token, under="/access"),
 )
 ACTS = (
-    Act(path="/access/users", screen="/access", run=create_user),
-    Act(path="/access/tokens", screen="/access", run=create_token, template="new_token.html"),
-    Act(path=USER + "/role", screen=USER, run=change_role),
-    Act(path=USER + "/password", screen=USER, run=change_password),
-    Act(path=USER + "/disable", screen=USER, run=disable, typed_name="user"),
-    Act(path=TOKEN + "/revoke", screen=TOKEN, run=revoke_named),
+    FormAction(path="/access/users", screen="/access", run=create_user),
+    FormAction(
+        path="/access/tokens", screen="/access", run=create_token, template="new_token.html"
+    ),
+    FormAction(path=USER + "/role", screen=USER, run=change_role),
+    FormAction(path=USER + "/password", screen=USER, run=change_password),
+    FormAction(path=USER + "/disable", screen=USER, run=disable, typed_name="user"),
+    FormAction(path=TOKEN + "/revoke", screen=TOKEN, run=revoke_named),
 )

@@ -1,17 +1,19 @@
 """The audit: who changed what, from what to what, from where."""
 
-from admin_ui.screens import Act, Screen, Shown
+from admin_ui.page_context import PageContext
+from admin_ui.screens import FormAction, Screen, ScreenContent
 from admin_ui.tables import cursor_page
-from admin_ui.visit import Visit
 from control.access.scopes import Action
 
 _FILTERS = ("actor", "action", "subject", "since", "until")
 
 
-async def load(visit: Visit) -> Shown:
+async def load(visit: PageContext) -> ScreenContent:
     page, document = await cursor_page(visit, "/audit", _FILTERS)
     asked = {name: visit.query.get(name, "") for name in _FILTERS}
-    return Shown(document, page=page, asked=asked, changes=[_changes(row) for row in page.rows])
+    return ScreenContent(
+        document, page=page, asked=asked, changes=[_changes(row) for row in page.rows]
+    )
 
 
 def _changes(row: dict[str, object]) -> list[tuple[str, object, object]]:
@@ -34,4 +36,4 @@ SCREENS = (
         needs=Action.AUDIT,
     ),
 )
-ACTS: tuple[Act, ...] = ()
+ACTS: tuple[FormAction, ...] = ()

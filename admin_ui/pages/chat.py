@@ -11,11 +11,11 @@ from typing import Any
 from starlette.responses import Response, StreamingResponse
 
 from admin_ui.headers import PRIVATE
+from admin_ui.page_context import PageContext
 from admin_ui.pages import playground
-from admin_ui.pages.asking import asked, chosen, streamed
-from admin_ui.screens import Act, Shown
-from admin_ui.services import GatewayAnswer, Refused
-from admin_ui.visit import Visit
+from admin_ui.pages.gateway_requests import asked, chosen, streamed
+from admin_ui.screens import FormAction, ScreenContent
+from admin_ui.services import ControlApiError, GatewayResponse
 
 PATH = "/v1/chat/completions"
 STREAM = "text/event-stream"
@@ -25,13 +25,13 @@ MOST_TOKENS, WARMEST = 8192, 2.0
 Message = dict[str, str]
 
 
-async def chat(visit: Visit) -> Shown | Response:
+async def chat(visit: PageContext) -> ScreenContent | Response:
     """One more message, and what the model says to it."""
     target = visit.form.get("chat_target", "")
     name, tail = await chosen(visit, target)
     if tail:
         wrong = "a conversation is with the model's name or an alias of it, not with a version"
-        raise Refused(422, "invalid", wrong, "chat_target")
+        raise ControlApiError(422, "invalid", wrong, "chat_target")
     messages = history(visit.form)
     body = request_of(name, messages, visit.form)
     if visit.request.headers.get("accept", "") == STREAM:
@@ -47,31 +47,31 @@ async def chat(visit: Visit) -> Shown | Response:
 
 
 def history(form: Mapping[str, str]) -> list[Message]:
-    """What was said before, and the new message. Raises Refused beside the message."""
+    """What was said before, and the new message. Raises ControlApiError beside the message."""
     said = form.get("history", "") or "[]"
     try:
         before = json.loads(said if len(said) <= LONGEST_HISTORY else "null")
         kept = [{"role": str(one["role"]), "content": str(one["content"])} for one in before]
     except (ValueError, KeyError, TypeError):
         wrong = "this conversation is too long or cannot be read; start a new one"
-        raise Refused(422, "invalid", wrong, "message") from None
+        raise ControlApiError(422, "invalid", wrong, "message") from None
     text, system = form.get("message", "").strip(), form.get("system", "").strip()
     if not text:
-        raise Refused(422, "invalid", "the message is empty", "message")
+        raise ControlApiError(422, "invalid", "the message is empty", "message")
     kept = [one for one in kept if one["role"] in ("user", "assistant")][-MOST_MESSAGES:]
     first = [{"role": "system", "content": system}] if system else []
     return [*first, *kept, {"role": "user", "content": text}]
 
 
 def request_of(name: str, messages: list[Message], form: Mapping[str, str]) -> dict[str, Any]:
-    """The body. Raises Refused beside the field."""
+    """The body. Raises ControlApiError beside the field."""
     warmth = _number(form, "temperature", 0.0, WARMEST)
     tokens = int(_number(form, "max_tokens", 1, MOST_TOKENS))
     return {"model": name, "messages": messages, "temperature": warmth, "max_tokens": tokens}
 
 
-def said_in(answer: GatewayAnswer) -> Message:
-    """What the model said. Raises Refused with the gateway's reason."""
+def said_in(answer: GatewayResponse) -> Message:
+    """What the model said. Raises ControlApiError with the gateway's reason."""
     try:
         found = json.loads(answer.body)
         if answer.status == 200:
@@ -79,7 +79,7 @@ def said_in(answer: GatewayAnswer) -> Message:
         reason = str(found["error"]["message"])
     except (ValueError, KeyError, TypeError, IndexError):
         reason = f"the gateway answered HTTP {answer.status} with a body that cannot be read"
-    raise Refused(422, "invalid", reason[:1000], "message")
+    raise ControlApiError(422, "invalid", reason[:1000], "message")
 
 
 def _number(form: Mapping[str, str], field: str, least: float, most: float) -> float:
@@ -89,9 +89,13 @@ def _number(form: Mapping[str, str], field: str, least: float, most: float) -> f
             raise ValueError
     except ValueError:
         wrong = f"give a number from {least:g} to {most:g}"
-        raise Refused(422, "invalid", wrong, field) from None
+        raise ControlApiError(422, "invalid", wrong, field) from None
     return found
 
 
 SCREENS = ()
-ACTS = (Act(path=playground.PATH + "/chat", screen=playground.PATH, run=chat, template="try.html"),)
+ACTS = (
+    FormAction(
+        path=playground.PATH + "/chat", screen=playground.PATH, run=chat, template="try.html"
+    ),
+)

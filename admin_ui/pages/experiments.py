@@ -6,12 +6,12 @@ from typing import Any
 
 import orjson
 
+from admin_ui.page_context import PageContext
 from admin_ui.pages.model import among, whole
-from admin_ui.screens import Act, Screen, Shown
-from admin_ui.services import Refused
+from admin_ui.screens import FormAction, Screen, ScreenContent
+from admin_ui.services import ControlApiError
 from admin_ui.tables import cursor_page
 from admin_ui.text import link
-from admin_ui.visit import Visit
 from control.experiments.service import State
 
 PATH = "/experiments/{experiment}"
@@ -21,10 +21,10 @@ STEPS = ("start", "stop", "conclude", "delete")
 Row = Mapping[str, Any]
 
 
-async def load_all(visit: Visit) -> Shown:
+async def load_all(visit: PageContext) -> ScreenContent:
     page, document = await cursor_page(visit, "/experiments", ("route", "state"))
     routes = await visit.get("/routes", {"limit": "500"})
-    return Shown(
+    return ScreenContent(
         document,
         page=page,
         route=visit.query.get("route", ""),
@@ -34,7 +34,7 @@ async def load_all(visit: Visit) -> Shown:
     )
 
 
-async def load(visit: Visit) -> Shown:
+async def load(visit: PageContext) -> ScreenContent:
     name = visit.path["experiment"]
     asked = {"newest": "true", "limit": str(EVENTS), "subject": f"experiment:{name}"}
     one, analysis, events = await asyncio.gather(
@@ -44,7 +44,7 @@ async def load(visit: Visit) -> Shown:
     )
     compared = analysis["comparisons"][:MOST_CHARTS]
     charts = await asyncio.gather(*(_chart(visit, name, row) for row in compared))
-    return Shown(
+    return ScreenContent(
         {**one, "analysis": analysis},
         title=name,
         one=one,
@@ -55,7 +55,7 @@ async def load(visit: Visit) -> Shown:
     )
 
 
-async def _chart(visit: Visit, name: str, row: Row) -> dict[str, Any]:
+async def _chart(visit: PageContext, name: str, row: Row) -> dict[str, Any]:
     asked = {"metric": row["metric"], "arm": row["arm"]}
     found = await visit.get(PATH + "/series", asked, experiment=name)
     points = found["items"][-MOST_POINTS:]
@@ -68,7 +68,7 @@ def series_of(points: Sequence[Row]) -> list[list[Any]]:
 
 
 def read_metrics(text: str) -> list[dict[str, Any]]:
-    """Lines of NAME KIND DIRECTION EFFECT [QUANTILE]. Raises Refused naming the line."""
+    """Lines of NAME KIND DIRECTION EFFECT [QUANTILE]. Raises ControlApiError naming the line."""
     found = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
@@ -82,12 +82,12 @@ def read_metrics(text: str) -> list[dict[str, Any]]:
         except ValueError:
             form = "NAME KIND DIRECTION EFFECT, e.g. conversion proportion up 0.01"
             wrong = f"line {number}: '{line.strip()[:80]}' is no metric; write {form}"
-            raise Refused(422, "invalid", wrong, "metrics") from None
+            raise ControlApiError(422, "invalid", wrong, "metrics") from None
         found.append(metric)
     return found
 
 
-async def create(visit: Visit) -> str:
+async def create(visit: PageContext) -> str:
     body: dict[str, Any] = {
         "name": visit.form.get("name", "").strip(),
         "route": visit.form.get("route", "").strip(),
@@ -97,13 +97,13 @@ async def create(visit: Visit) -> str:
         body["horizon"] = whole(visit, "horizon")
     try:
         found = await visit.change("POST", "/experiments", body)
-    except Refused as refused:
+    except ControlApiError as refused:
         raise among(refused, ("name", "route", "metrics", "horizon")) from refused
     return link(PATH, experiment=found.document["name"])
 
 
-def _step(verb: str, path: str, then: str = PATH) -> Callable[[Visit], Awaitable[str]]:
-    async def step(visit: Visit) -> str:
+def _step(verb: str, path: str, then: str = PATH) -> Callable[[PageContext], Awaitable[str]]:
+    async def step(visit: PageContext) -> str:
         name = visit.path["experiment"]
         body = None
         if path.endswith("/conclude"):
@@ -136,11 +136,11 @@ SCREENS = (
     ),
 )
 ACTS = (
-    Act(path="/experiments", screen="/experiments", run=create),
-    Act(path=PATH + "/start", screen=PATH, run=_step("POST", PATH + "/start")),
-    Act(path=PATH + "/stop", screen=PATH, run=_step("POST", PATH + "/stop")),
-    Act(path=PATH + "/conclude", screen=PATH, run=_step("POST", PATH + "/conclude")),
-    Act(
+    FormAction(path="/experiments", screen="/experiments", run=create),
+    FormAction(path=PATH + "/start", screen=PATH, run=_step("POST", PATH + "/start")),
+    FormAction(path=PATH + "/stop", screen=PATH, run=_step("POST", PATH + "/stop")),
+    FormAction(path=PATH + "/conclude", screen=PATH, run=_step("POST", PATH + "/conclude")),
+    FormAction(
         path=PATH + "/delete",
         screen=PATH,
         run=_step("DELETE", PATH, "/experiments"),

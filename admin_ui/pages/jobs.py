@@ -1,14 +1,14 @@
 """Long work in the background: imports of models for now."""
 
-from admin_ui.screens import Act, Screen, Shown
+from admin_ui.page_context import PageContext
+from admin_ui.screens import FormAction, Screen, ScreenContent
 from admin_ui.tables import cursor_page
-from admin_ui.visit import Visit
 
 
-async def load(visit: Visit) -> Shown:
+async def load(visit: PageContext) -> ScreenContent:
     page, document = await cursor_page(visit, "/imports", ("model", "state"))
     asked = {name: visit.query.get(name, "") for name in ("model", "state")}
-    return Shown(document, page=page, asked=asked)
+    return ScreenContent(document, page=page, asked=asked)
 
 
 SCREENS = (
@@ -21,4 +21,4 @@ SCREENS = (
         live=("import.*",),
     ),
 )
-ACTS: tuple[Act, ...] = ()
+ACTS: tuple[FormAction, ...] = ()

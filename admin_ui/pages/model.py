@@ -8,11 +8,11 @@ from typing import Any
 
 from anyio import to_thread
 
-from admin_ui.screens import Act, Screen, Shown
-from admin_ui.services import Refused
+from admin_ui.page_context import PageContext
+from admin_ui.screens import FormAction, Screen, ScreenContent
+from admin_ui.services import ControlApiError
 from admin_ui.snapshots import config, difference
 from admin_ui.text import link
-from admin_ui.visit import Visit
 from control.access.scopes import Action
 
 EVENTS, DEPLOYMENTS = 30, 200
@@ -22,7 +22,7 @@ ALIAS = "/models/{model}/aliases/{alias}"
 Row = Mapping[str, Any]
 
 
-async def load(visit: Visit) -> Shown:
+async def load(visit: PageContext) -> ScreenContent:
     name = visit.path["model"]
     model, loads, events = await asyncio.gather(
         visit.maybe(PATH, model=name),
@@ -30,13 +30,13 @@ async def load(visit: Visit) -> Shown:
         visit.get("/events", {"newest": "true", "limit": str(EVENTS), "subject": _about(name)}),
     )
     if model is None and not loads:
-        raise Refused(404, "not_found", f"there is no model '{name[:150]}'")
+        raise ControlApiError(404, "not_found", f"there is no model '{name[:150]}'")
     deployments = await _deployments(visit, model)
     loaded, sampling = [], []
     if model is None:  # its versions have no pages of their own
         loaded, sampling = await asyncio.gather(loaded_here(visit, name), _sampling(visit, name))
     compared = await _compared(visit, model, deployments)
-    return Shown(
+    return ScreenContent(
         model or {"name": name, "states": loads},
         title=name,
         name=name,
@@ -75,7 +75,7 @@ def versions_by_server(model: Row | None, loads: Sequence[Row]) -> list[dict[str
     ]
 
 
-async def _deployments(visit: Visit, model: Row | None) -> list[dict[str, Any]]:
+async def _deployments(visit: PageContext, model: Row | None) -> list[dict[str, Any]]:
     """The pushes that changed this model, newest first; none for who may not see them."""
     if model is None or not model["repository"]:
         return []
@@ -89,7 +89,7 @@ async def _deployments(visit: Visit, model: Row | None) -> list[dict[str, Any]]:
     ]
 
 
-async def _pending(visit: Visit, name: str) -> list[dict[str, Any]]:
+async def _pending(visit: PageContext, name: str) -> list[dict[str, Any]]:
     """What is wanted of the model's aliases and of its route, but not in force yet: `subject`,
     `page`, `server`, `reason`."""
     aliases, route = await asyncio.gather(
@@ -109,14 +109,14 @@ async def _pending(visit: Visit, name: str) -> list[dict[str, Any]]:
     ]
 
 
-async def _sampling(visit: Visit, name: str) -> list[Row]:
+async def _sampling(visit: PageContext, name: str) -> list[Row]:
     """The versions of a folder's language model with the sampling defaults they run with here."""
     rows = await _of_gateway(visit, "/instances")
     mine = [row for row in rows if row["model"] == name and row["sampling"]]
     return sorted(mine, key=lambda row: -row["version"])
 
 
-async def loaded_here(visit: Visit, name: str) -> list[dict[str, Any]]:
+async def loaded_here(visit: PageContext, name: str) -> list[dict[str, Any]]:
     """The versions of a model that this server has loaded, the highest first: `tensors` as rows
     and the completed `config`."""
     rows = await _of_gateway(visit, "/instances/{model}", model=name)
@@ -134,11 +134,11 @@ async def loaded_here(visit: Visit, name: str) -> list[dict[str, Any]]:
     ]
 
 
-async def _of_gateway(visit: Visit, path: str, **names: str) -> Sequence[Row]:
+async def _of_gateway(visit: PageContext, path: str, **names: str) -> Sequence[Row]:
     """What this server's gateway tells; nothing while it does not answer."""
     try:
         found = await visit.maybe(path, None, **names)
-    except Refused as refused:
+    except ControlApiError as refused:
         if refused.status != 503:
             raise
         return []
@@ -146,7 +146,7 @@ async def _of_gateway(visit: Visit, path: str, **names: str) -> Sequence[Row]:
 
 
 async def _compared(
-    visit: Visit, model: Row | None, deployments: Sequence[Row]
+    visit: PageContext, model: Row | None, deployments: Sequence[Row]
 ) -> dict[str, Any] | None:
     """The config of one deployment and how it differs from another; the last two, if not asked."""
     if model is None:
@@ -182,12 +182,12 @@ def _chosen(wanted: str, digests: Sequence[str], usual: str) -> str:
     return wanted if wanted in digests else usual
 
 
-async def load_alias(visit: Visit) -> Shown:
+async def load_alias(visit: PageContext) -> ScreenContent:
     name, alias = visit.path["model"], visit.path["alias"]
     found, model = await asyncio.gather(
         visit.get(ALIAS, model=name, alias=alias), visit.get(PATH, model=name)
     )
-    return Shown(
+    return ScreenContent(
         found,
         title=f"{name}@{alias}",
         name=name,
@@ -198,20 +198,20 @@ async def load_alias(visit: Visit) -> Shown:
     )
 
 
-async def set_alias(visit: Visit) -> str:
+async def set_alias(visit: PageContext) -> str:
     """A new one only: one that exists is moved on its own page, which says where it stands."""
     name, alias = visit.path["model"], visit.form.get("alias", "").strip()
     if not alias:
-        raise Refused(422, "invalid", "an alias needs a name, e.g. champion", "alias")
+        raise ControlApiError(422, "invalid", "an alias needs a name, e.g. champion", "alias")
     body = {"version": whole(visit, "version")}
     try:
         await visit.change("PUT", ALIAS, body, expected=0, model=name, alias=alias)
-    except Refused as refused:
+    except ControlApiError as refused:
         raise beside(refused, {"name": "alias"}, "alias") from refused
     return link(PATH, model=name)
 
 
-async def move_alias(visit: Visit) -> str:
+async def move_alias(visit: PageContext) -> str:
     name, alias = visit.path["model"], visit.path["alias"]
     body = {"version": whole(visit, "version")}
     expected = whole(visit, "revision")
@@ -219,27 +219,27 @@ async def move_alias(visit: Visit) -> str:
     return link(PATH, model=name)
 
 
-async def delete_alias(visit: Visit) -> str:
+async def delete_alias(visit: PageContext) -> str:
     name, alias = visit.path["model"], visit.path["alias"]
     await visit.change("DELETE", ALIAS, model=name, alias=alias)
     return link(PATH, model=name)
 
 
-def whole(visit: Visit, field: str) -> int:
-    """A number that was typed. Raises Refused beside its field."""
+def whole(visit: PageContext, field: str) -> int:
+    """A number that was typed. Raises ControlApiError beside its field."""
     text = visit.form.get(field, "").strip()
     if not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise Refused(422, "invalid", f"'{text[:40]}' is no whole number", field)
+        raise ControlApiError(422, "invalid", f"'{text[:40]}' is no whole number", field)
     return int(text)
 
 
-def beside(refused: Refused, fields: Mapping[str, str], usual: str = "") -> Refused:
+def beside(refused: ControlApiError, fields: Mapping[str, str], usual: str = "") -> ControlApiError:
     """The same refusal, at the form's name of the field."""
     field = fields.get(refused.field, refused.field) or usual
-    return Refused(refused.status, refused.code, refused.message, field, refused.headers)
+    return ControlApiError(refused.status, refused.code, refused.message, field, refused.headers)
 
 
-def among(refused: Refused, fields: Collection[str]) -> Refused:
+def among(refused: ControlApiError, fields: Collection[str]) -> ControlApiError:
     """The same refusal, at its field where the form has that, at the form as a whole otherwise."""
     return beside(refused, {refused.field: refused.field if refused.field in fields else ""})
 
@@ -256,7 +256,7 @@ SCREENS = (
     ),
 )  # fmt: skip
 ACTS = (
-    Act(path=PATH + "/aliases", screen=PATH, run=set_alias),
-    Act(path=ALIAS + "/move", screen=ALIAS, run=move_alias),
-    Act(path=ALIAS + "/delete", screen=ALIAS, run=delete_alias, typed_name="alias"),
+    FormAction(path=PATH + "/aliases", screen=PATH, run=set_alias),
+    FormAction(path=ALIAS + "/move", screen=ALIAS, run=move_alias),
+    FormAction(path=ALIAS + "/delete", screen=ALIAS, run=delete_alias, typed_name="alias"),
 )

@@ -4,16 +4,16 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from admin_ui.screens import Act, Screen, Shown
+from admin_ui.page_context import PageContext
+from admin_ui.screens import FormAction, Screen, ScreenContent
 from admin_ui.tables import table
-from admin_ui.visit import Visit
 
 _WORST = ("FAILED", "UNAVAILABLE", "DRAINING", "LOADING", "READY")
 
 Row = Mapping[str, Any]
 
 
-async def load(visit: Visit) -> Shown:
+async def load(visit: PageContext) -> ScreenContent:
     deployed, loads = await asyncio.gather(visit.every("/models"), visit.every("/loads"))
     state = visit.query.get("state", "")
     rows = [row for row in gathered(deployed, loads) if state in ("", row["state"])]
@@ -27,7 +27,7 @@ async def load(visit: Visit) -> Shown:
     shown = table(visit, rows, keys, "name", _text)
     twin = {"items": list(shown.rows), "page": shown.number, "pages": shown.pages}
     states = sorted({row["state"] for row in rows} | {state} - {""}, key=_rank)
-    return Shown({**twin, "total": shown.total}, table=shown, state=state, states=states)
+    return ScreenContent({**twin, "total": shown.total}, table=shown, state=state, states=states)
 
 
 def gathered(deployed: Iterable[Row], loads: Iterable[Row]) -> list[dict[str, Any]]:
@@ -84,4 +84,4 @@ SCREENS = (
         live=("load.*", "model.*", "alias.*", "version.*"),
     ),
 )
-ACTS: tuple[Act, ...] = ()
+ACTS: tuple[FormAction, ...] = ()

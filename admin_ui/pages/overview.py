@@ -4,17 +4,17 @@ import asyncio
 from collections import Counter
 from typing import Any
 
-from admin_ui.problems import Seen, problems
-from admin_ui.screens import Act, Screen, Shown
-from admin_ui.services import Refused
-from admin_ui.visit import Visit
-from admin_ui.words import together
+from admin_ui.event_text import together
+from admin_ui.page_context import PageContext
+from admin_ui.problems import ProblemInputs, problems
+from admin_ui.screens import FormAction, Screen, ScreenContent
+from admin_ui.services import ControlApiError
 
 LATEST = 100
 _EVENTS = 12
 
 
-async def load(visit: Visit) -> Shown:
+async def load(visit: PageContext) -> ScreenContent:
     latest = {"limit": str(LATEST)}
     (
         loads,
@@ -42,27 +42,31 @@ async def load(visit: Visit) -> Shown:
         _latest(visit, "/events", {"newest": "true", "limit": str(LATEST), "kind": _TOLD}),
     )
     trouble = visit.services.problem()
-    seen = Seen(loads, servers, models, pushes, changed, routes, rollouts, deaths, aliases, trouble)
+    seen = ProblemInputs(
+        loads, servers, models, pushes, changed, routes, rollouts, deaths, aliases, trouble
+    )
     wrong = problems(seen, visit.services.now())
     counts = _counts(loads, servers, models, repositories)
     twin = {"problems": [one.as_json() for one in wrong], "counts": counts}
     happened = together(events)[:_EVENTS]
     if trouble:
         counts["servers_alive"] = None  # no heartbeat can be written
-    return Shown(twin, wrong=wrong, counts=counts, pushes=pushes[:8], events=happened, trouble="")
+    return ScreenContent(
+        twin, wrong=wrong, counts=counts, pushes=pushes[:8], events=happened, trouble=""
+    )
 
 
-async def _latest(visit: Visit, path: str, query: dict[str, str]) -> list[Any]:
+async def _latest(visit: PageContext, path: str, query: dict[str, str]) -> list[Any]:
     """One page of a list; nothing for who may not see it."""
     found = await visit.maybe(path, query)
     return found["items"] if found else []
 
 
-async def _deaths(visit: Visit) -> list[Any]:
+async def _deaths(visit: PageContext) -> list[Any]:
     """Of this server's workers; nothing while its gateway does not answer."""
     try:
         found = await visit.maybe("/deaths")
-    except Refused as refused:
+    except ControlApiError as refused:
         if refused.status != 503:
             raise
         return []
@@ -104,4 +108,4 @@ SCREENS = (
         live_every_s=10.0,
     ),
 )
-ACTS: tuple[Act, ...] = ()
+ACTS: tuple[FormAction, ...] = ()

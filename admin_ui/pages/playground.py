@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from admin_ui.pages.asking import asked, chosen, problem_of
+from admin_ui.page_context import PageContext
+from admin_ui.pages.gateway_requests import asked, chosen, problem_of
 from admin_ui.pages.snippets import curl, python_client, python_urllib, talk
 from admin_ui.pages.tensors import CLASSES, body_of, image_of, laid_out, shown_outputs
 from admin_ui.pages.verbs import (
@@ -20,10 +21,9 @@ from admin_ui.pages.verbs import (
     sample_request,
     verb_of,
 )
-from admin_ui.screens import Act, Screen, Shown
-from admin_ui.services import GatewayAnswer, Refused
+from admin_ui.screens import FormAction, Screen, ScreenContent
+from admin_ui.services import ControlApiError, GatewayResponse
 from admin_ui.text import link
-from admin_ui.visit import Visit
 from control.access.scopes import Action
 
 PATH = "/playground/{model}"
@@ -33,7 +33,7 @@ ROUTED = "x-modelyard-route"
 Row = Mapping[str, Any]
 
 
-async def load_all(visit: Visit) -> Shown:
+async def load_all(visit: PageContext) -> ScreenContent:
     models, loads, routes = await asyncio.gather(
         visit.every("/models"), visit.every("/loads"), visit.every("/routes")
     )
@@ -42,14 +42,14 @@ async def load_all(visit: Visit) -> Shown:
     names = sorted(ready | routed | {row["name"] for row in models})
     rows = [{"name": name, "ready": name in ready, "route": name in routed} for name in names]
     found = [row for row in rows if visit.may(Action.INFER, row["name"])]
-    return Shown({"items": found}, rows=found, problem=problem_of(visit))
+    return ScreenContent({"items": found}, rows=found, problem=problem_of(visit))
 
 
-async def load(visit: Visit) -> Shown:
+async def load(visit: PageContext) -> ScreenContent:
     return await shown(visit, visit.query.get("target", ""), None)
 
 
-async def call(visit: Visit) -> Shown:
+async def call(visit: PageContext) -> ScreenContent:
     """With the fields of the form."""
     target = visit.form.get("target", "")
     metadata, _ = await _metadata(visit, target)
@@ -63,14 +63,14 @@ async def call(visit: Visit) -> Shown:
     return await _called(visit, target, verb, body)
 
 
-async def call_json(visit: Visit) -> Shown:
+async def call_json(visit: PageContext) -> ScreenContent:
     """With a body as it was written."""
     target = visit.form.get("target", "")
     body = body_of(visit.form.get("body", ""))
     return await _called(visit, target, verb_of(await _config(visit, target)), body)
 
 
-async def _called(visit: Visit, target: str, verb: str, body: Row) -> Shown:
+async def _called(visit: PageContext, target: str, verb: str, body: Row) -> ScreenContent:
     label, tail = await chosen(visit, target)
     answer = await asked(visit, label, "POST", _path(label, tail, verb), json.dumps(body).encode())
     tried = await shown(visit, target, body)
@@ -78,7 +78,7 @@ async def _called(visit: Visit, target: str, verb: str, body: Row) -> Shown:
     return tried
 
 
-async def shown(visit: Visit, target: str, body: Row | None) -> Shown:
+async def shown(visit: PageContext, target: str, body: Row | None) -> ScreenContent:
     name = visit.path["model"]
     target = visit.form.get("target", target)
     metadata, problem = await _metadata(visit, target)
@@ -91,7 +91,7 @@ async def shown(visit: Visit, target: str, body: Row | None) -> Shown:
     gateway = visit.services.gateway
     url = gateway.url if gateway else "http://127.0.0.1:8000"
     token = bool(gateway and gateway.wants_token)
-    return Shown(
+    return ScreenContent(
         metadata or {"name": name},
         title=f"Try {name}",
         name=name,
@@ -127,7 +127,7 @@ def _path(label: str, tail: str, verb: str) -> str:
     return f"/v2/models/{quote(label, safe='@')}{tail}/{verb}"
 
 
-def _conversation(visit: Visit, same: Mapping[str, str]) -> dict[str, Any]:
+def _conversation(visit: PageContext, same: Mapping[str, str]) -> dict[str, Any]:
     """What was said so far, when the form is shown again, and the same from programs."""
     try:
         said = json.loads(visit.form.get("history", "[]"))
@@ -137,14 +137,14 @@ def _conversation(visit: Visit, same: Mapping[str, str]) -> dict[str, Any]:
     return {**same, "messages": messages, "history": json.dumps(messages)}
 
 
-async def _metadata(visit: Visit, target: str) -> tuple[Row, str]:
+async def _metadata(visit: PageContext, target: str) -> tuple[Row, str]:
     """What the gateway says of the model's tensors; nothing, and why, when it says nothing."""
     try:
         label, tail = await chosen(visit, target)
         path = f"/v2/models/{quote(label, safe='@')}{tail}"
         answer = await asked(visit, label, "GET", path)
         found = json.loads(answer.body)
-    except Refused as refused:
+    except ControlApiError as refused:
         if refused.status == 403:
             raise
         return {}, refused.message
@@ -155,14 +155,14 @@ async def _metadata(visit: Visit, target: str) -> tuple[Row, str]:
     return found, ""
 
 
-async def _config(visit: Visit, target: str) -> Row:
+async def _config(visit: PageContext, target: str) -> Row:
     """The model's config as it is served; nothing when the gateway does not tell it."""
     try:
         label, tail = await chosen(visit, target)
         path = f"/v2/models/{quote(label, safe='@')}{tail}/config"
         answer = await asked(visit, label, "GET", path)
         found = json.loads(answer.body) if answer.status == 200 else {}
-    except (Refused, ValueError):
+    except (ControlApiError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
 
@@ -172,7 +172,7 @@ def _has_labels(config: Row) -> bool:
     return any(one.get("label_filename") for one in config.get("output") or ())
 
 
-async def _targets(visit: Visit) -> list[tuple[str, str]]:
+async def _targets(visit: PageContext) -> list[tuple[str, str]]:
     """Whatever may answer: the name as it is, a route's arms, versions, aliases."""
     name = visit.path["model"]
     model, route, loads = await asyncio.gather(
@@ -192,7 +192,7 @@ async def _targets(visit: Visit) -> list[tuple[str, str]]:
     ]
 
 
-def _answer(answer: GatewayAnswer, outputs: Sequence[Row]) -> dict[str, Any]:
+def _answer(answer: GatewayResponse, outputs: Sequence[Row]) -> dict[str, Any]:
     """What came back, for the page and as the twin."""
     documents = documents_in(answer.body)
     last = documents[-1]
@@ -220,6 +220,6 @@ SCREENS = (
     Screen(path=PATH, title="Try a model", template="try.html", load=load, under="/playground"),
 )
 ACTS = (
-    Act(path=PATH + "/call", screen=PATH, run=call, template="try.html"),
-    Act(path=PATH + "/call-json", screen=PATH, run=call_json, template="try.html"),
+    FormAction(path=PATH + "/call", screen=PATH, run=call, template="try.html"),
+    FormAction(path=PATH + "/call-json", screen=PATH, run=call_json, template="try.html"),
 )

@@ -1,8 +1,8 @@
 """Pushes and deployments: what became of each, in the words the pusher saw."""
 
-from admin_ui.screens import Act, Screen, Shown
+from admin_ui.page_context import PageContext
+from admin_ui.screens import FormAction, Screen, ScreenContent
 from admin_ui.tables import cursor_page
-from admin_ui.visit import Visit
 
 STATES = (
     "received", "accepted", "deployed", "served", "failed", "refused", "abandoned", "stored",
@@ -10,11 +10,11 @@ STATES = (
 )  # fmt: skip
 
 
-async def load_all(visit: Visit) -> Shown:
+async def load_all(visit: PageContext) -> ScreenContent:
     page, document = await cursor_page(visit, "/pushes", ("repository", "state"))
     repositories = await visit.every("/repositories")
     server = await visit.get("/server")
-    return Shown(
+    return ScreenContent(
         document,
         page=page,
         states=STATES,
@@ -25,13 +25,13 @@ async def load_all(visit: Visit) -> Shown:
     )
 
 
-async def load(visit: Visit) -> Shown:
+async def load(visit: PageContext) -> ScreenContent:
     push = await visit.get("/pushes/{push}", push=visit.path["push"])
     subject = f"push:{push['id']}"
     events = await visit.get("/events", {"newest": "true", "limit": "50", "subject": subject})
     title = {"deploy": "Deployment"}.get(push["kind"], "Push")
     title = f"{title} to {push['repository']}"
-    return Shown(push, title=title, push=push, events=events["items"])
+    return ScreenContent(push, title=title, push=push, events=events["items"])
 
 
 SCREENS = (
@@ -52,4 +52,4 @@ SCREENS = (
         live=("push.*",),
     ),
 )
-ACTS: tuple[Act, ...] = ()
+ACTS: tuple[FormAction, ...] = ()

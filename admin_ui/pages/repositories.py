@@ -3,12 +3,12 @@
 import asyncio
 from typing import Any
 
+from admin_ui.page_context import PageContext
 from admin_ui.pages.model import beside, whole
-from admin_ui.screens import Act, Screen, Shown
-from admin_ui.services import Refused
+from admin_ui.screens import FormAction, Screen, ScreenContent
+from admin_ui.services import ControlApiError
 from admin_ui.tables import table, with_query
 from admin_ui.text import link
-from admin_ui.visit import Visit
 from control.repository_settings import FORMATS, RISKY_FORMATS, Signing
 
 PATH = "/repositories/{repository}"
@@ -16,14 +16,14 @@ COMMITS = 20
 _BUDGETS = ("max_pack_bytes", "max_file_bytes", "max_lfs_bytes", "max_files", "max_models")
 
 
-async def load_all(visit: Visit) -> Shown:
+async def load_all(visit: PageContext) -> ScreenContent:
     rows, server = await asyncio.gather(visit.every("/repositories"), visit.get("/server"))
     keys = {"name": lambda row: row["name"], "created": lambda row: row["created_at"]}
     shown = table(visit, rows, keys, "name", lambda row: row["name"])
-    return Shown({"items": list(shown.rows)}, table=shown, git_url=server["git_url"])
+    return ScreenContent({"items": list(shown.rows)}, table=shown, git_url=server["git_url"])
 
 
-async def load(visit: Visit) -> Shown:
+async def load(visit: PageContext) -> ScreenContent:
     name = visit.path["repository"]
     paging = {"limit": str(COMMITS)}
     if visit.query.get("cursor"):
@@ -34,7 +34,7 @@ async def load(visit: Visit) -> Shown:
     commits, problem = await _commits(visit, name, paging)
     models = await visit.maybe("/models", {"repository": name, "limit": "500"})
     deployed = sorted({one["commit"] for one in (models or {"items": []})["items"]})
-    return Shown(
+    return ScreenContent(
         repository,
         title=name,
         repository=repository,
@@ -53,25 +53,25 @@ async def load(visit: Visit) -> Shown:
     )
 
 
-async def _commits(visit: Visit, name: str, paging: dict[str, str]) -> tuple[Any, str]:
+async def _commits(visit: PageContext, name: str, paging: dict[str, str]) -> tuple[Any, str]:
     """The deploy ref's history; none, and why, when git cannot tell."""
     try:
         return await visit.get(PATH + "/commits", paging, repository=name), ""
-    except Refused as refused:
+    except ControlApiError as refused:
         return {"items": [], "next": None}, refused.message
 
 
-async def create(visit: Visit) -> str:
+async def create(visit: PageContext) -> str:
     name = visit.form.get("name", "").strip()
     if not name:
-        raise Refused(422, "invalid", "a repository needs a name, e.g. vision", "name")
+        raise ControlApiError(422, "invalid", "a repository needs a name, e.g. vision", "name")
     ref = visit.form.get("deploy_ref", "").strip()
     body = {"name": name, "settings": {"deploy_ref": ref} if ref else {}}
     await visit.change("POST", "/repositories", body)
     return link(PATH, repository=name)
 
 
-async def save(visit: Visit) -> str:
+async def save(visit: PageContext) -> str:
     name = visit.path["repository"]
     keys = visit.form.get("trusted_keys", "").replace("\r\n", "\n")
     settings = {
@@ -85,7 +85,7 @@ async def save(visit: Visit) -> str:
     expected = whole(visit, "revision")
     try:
         await visit.change("PATCH", PATH, {"settings": settings}, expected, repository=name)
-    except Refused as refused:
+    except ControlApiError as refused:
         last = refused.field.rpartition(".")[2]
         raise beside(refused, {refused.field: last}) from refused
     return link(PATH, repository=name)
@@ -98,15 +98,15 @@ def _keys(text: str) -> list[str]:
     return [f"-----BEGIN{part.strip()}\n" for part in parts if end in part or part.strip()]
 
 
-async def deploy(visit: Visit) -> str:
+async def deploy(visit: PageContext) -> str:
     name, commit = visit.path["repository"], visit.form.get("commit", "").strip()
     if not commit:
-        raise Refused(422, "invalid", "say which commit, e.g. 1f0c2ab", "commit")
+        raise ControlApiError(422, "invalid", "say which commit, e.g. 1f0c2ab", "commit")
     found = await visit.change("POST", PATH + "/deploy", {"commit": commit}, repository=name)
     return link("/pushes/{push}", push=found.document["id"])
 
 
-async def delete(visit: Visit) -> str:
+async def delete(visit: PageContext) -> str:
     await visit.change("DELETE", PATH, repository=visit.path["repository"])
     return "/repositories"
 
@@ -130,8 +130,8 @@ SCREENS = (
     ),
 )
 ACTS = (
-    Act(path="/repositories", screen="/repositories", run=create),
-    Act(path=PATH + "/settings", screen=PATH, run=save),
-    Act(path=PATH + "/deploy", screen=PATH, run=deploy),
-    Act(path=PATH + "/delete", screen=PATH, run=delete, typed_name="repository"),
+    FormAction(path="/repositories", screen="/repositories", run=create),
+    FormAction(path=PATH + "/settings", screen=PATH, run=save),
+    FormAction(path=PATH + "/deploy", screen=PATH, run=deploy),
+    FormAction(path=PATH + "/delete", screen=PATH, run=delete, typed_name="repository"),
 )

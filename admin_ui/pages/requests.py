@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
+from admin_ui.page_context import PageContext
 from admin_ui.pages.model import among, whole
-from admin_ui.screens import Act, Screen, Shown
-from admin_ui.services import Refused
-from admin_ui.visit import Visit
+from admin_ui.screens import FormAction, Screen, ScreenContent
+from admin_ui.services import ControlApiError
 from control.access.scopes import Action
 
 PATH = "/requests"
@@ -19,7 +19,7 @@ FIELDS = ("minutes", "percent", "values")
 Row = Mapping[str, Any]
 
 
-async def load(visit: Visit) -> Shown:
+async def load(visit: PageContext) -> ScreenContent:
     model, identity = visit.query.get("model", "").strip(), visit.query.get("id", "").strip()
     asked = {name: text[:255] for name, text in (("model", model), ("id", identity)) if text}
     found, sampling, loads = await asyncio.gather(
@@ -27,7 +27,7 @@ async def load(visit: Visit) -> Shown:
         visit.get("/sampling"),
         visit.every("/loads"),
     )
-    return Shown(
+    return ScreenContent(
         found,
         rows=found["items"],
         sampling=sampling["items"],
@@ -64,21 +64,23 @@ def summed(tensor: Row) -> list[tuple[str, str]]:
 
 
 def percent(text: str) -> float:
-    """Raises Refused beside the field."""
+    """Raises ControlApiError beside the field."""
     try:
         found = float(text.strip().removesuffix("%").strip())
         if not 0.001 <= found <= 100:
             raise ValueError
     except ValueError:
         wrong = f"'{text[:40]}' is no percentage; give one from 0.001 to 100"
-        raise Refused(422, "invalid", wrong, "percent") from None
+        raise ControlApiError(422, "invalid", wrong, "percent") from None
     return found
 
 
-async def start(visit: Visit) -> str:
+async def start(visit: PageContext) -> str:
     model = visit.form.get("model", "").strip()
     if not model:
-        raise Refused(422, "invalid", "give the model whose requests are to be sampled", "model")
+        raise ControlApiError(
+            422, "invalid", "give the model whose requests are to be sampled", "model"
+        )
     body = {
         "minutes": whole(visit, "minutes"),
         "percent": percent(visit.form.get("percent", "")),
@@ -86,12 +88,12 @@ async def start(visit: Visit) -> str:
     }
     try:
         await visit.change("PUT", "/sampling/{model}", body, model=model)
-    except Refused as refused:
+    except ControlApiError as refused:
         raise among(refused, FIELDS) from refused
     return f"{PATH}?{urlencode({'model': model})}"
 
 
-async def stop(visit: Visit) -> str:
+async def stop(visit: PageContext) -> str:
     await visit.change("DELETE", "/sampling/{model}", model=visit.path["model"])
     return PATH
 
@@ -109,6 +111,6 @@ SCREENS = (
     ),
 )
 ACTS = (
-    Act(path=PATH + "/sampling", screen=PATH, run=start),
-    Act(path=PATH + "/sampling/{model}/stop", screen=PATH, run=stop),
+    FormAction(path=PATH + "/sampling", screen=PATH, run=start),
+    FormAction(path=PATH + "/sampling/{model}/stop", screen=PATH, run=stop),
 )

@@ -15,7 +15,7 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class RolloutChartPoint:
     """`at` in seconds since the epoch; errors in percent and latencies in ms since the phase
     began, None while an arm has answered nothing."""
 
@@ -30,13 +30,13 @@ class Point:
     candidate_requests: int
 
 
-class Points:
+class RolloutChartPoints:
     """Of the rollouts that were looked at last; the oldest points give way. On the loop."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, deque[Point]] = OrderedDict()
+        self._kept: OrderedDict[str, deque[RolloutChartPoint]] = OrderedDict()
 
-    def note(self, rollout: str, point: Point) -> Sequence[Point]:
+    def note(self, rollout: str, point: RolloutChartPoint) -> Sequence[RolloutChartPoint]:
         """Keep a point, unless the last is as good as new; all that are kept, oldest first."""
         points = self._kept.setdefault(rollout, deque(maxlen=MOST_POINTS))
         self._kept.move_to_end(rollout)
@@ -47,12 +47,12 @@ class Points:
         return list(points)
 
 
-def point_of(rollout: Row, standing: Row, at: float) -> Point:
+def point_of(rollout: Row, standing: Row, at: float) -> RolloutChartPoint:
     """Pure. What stands for the candidate are the copies while it is only mirrored."""
     arms = standing["arms"]
     mirrored = rollout["mirror"] > 0 and rollout["weight"] == 0
     stable, tried = arms["stable"], arms["mirrored" if mirrored else "candidate"]
-    return Point(
+    return RolloutChartPoint(
         at,
         rollout["phase"],
         rollout["weight"],
@@ -65,13 +65,15 @@ def point_of(rollout: Row, standing: Row, at: float) -> Point:
     )
 
 
-def thinned(points: Sequence[Point]) -> list[Point]:
+def thinned(points: Sequence[RolloutChartPoint]) -> list[RolloutChartPoint]:
     """At most MOST_SHOWN of them, the last always. Pure."""
     stride = -(-len(points) // MOST_SHOWN) or 1
     return list(points[::-1][::stride][::-1])
 
 
-def chart(points: Sequence[Point], what: str, margin: float, ratio: float) -> list[list[Any]]:
+def chart(
+    points: Sequence[RolloutChartPoint], what: str, margin: float, ratio: float
+) -> list[list[Any]]:
     """[moments, stable, the most the candidate may have, candidate] of "errors" or "p99_ms";
     what it may have is the stable one's times `ratio` plus `margin`. Pure."""
     stable = [getattr(one, f"stable_{what}") for one in points]

@@ -6,13 +6,13 @@ from typing import Any
 
 import orjson
 
+from admin_ui.page_context import PageContext
 from admin_ui.pages.model import among, whole
-from admin_ui.pages.rollout_points import Points, chart, point_of, thinned
-from admin_ui.screens import Act, Screen, Shown
-from admin_ui.services import Refused
+from admin_ui.pages.rollout_points import RolloutChartPoints, chart, point_of, thinned
+from admin_ui.screens import FormAction, Screen, ScreenContent
+from admin_ui.services import ControlApiError
 from admin_ui.tables import cursor_page
 from admin_ui.text import duration, link
-from admin_ui.visit import Visit
 from control.rollouts.plan import Mode
 from control.rollouts.state import ENDS, Phase
 
@@ -21,15 +21,15 @@ EVENTS, ROUTES = 50, 500
 COMMANDS = ("promote", "promote-full", "pause", "resume", "retry", "abort")
 PLAN = ("mode", "mirror", "steps", "hold", "min_sample")
 
-_points = Points()
+_points = RolloutChartPoints()
 
 Row = Mapping[str, Any]
 
 
-async def load_all(visit: Visit) -> Shown:
+async def load_all(visit: PageContext) -> ScreenContent:
     page, document = await cursor_page(visit, "/rollouts", ("name", "phase"))
     routes = await visit.get("/routes", {"limit": str(ROUTES)})
-    return Shown(
+    return ScreenContent(
         document,
         page=page,
         name=visit.query.get("name", ""),
@@ -40,7 +40,7 @@ async def load_all(visit: Visit) -> Shown:
     )
 
 
-async def load(visit: Visit) -> Shown:
+async def load(visit: PageContext) -> ScreenContent:
     identity = visit.path["rollout"]
     asked = {"newest": "true", "limit": str(EVENTS), "subject": f"rollout:{identity}"}
     rollout, standing, events = await asyncio.gather(
@@ -51,7 +51,7 @@ async def load(visit: Visit) -> Shown:
     now = visit.services.now().timestamp()
     points = thinned(_points.note(rollout["id"], point_of(rollout, standing, now)))
     plan = rollout["plan"]
-    return Shown(
+    return ScreenContent(
         {**rollout, "standing": standing},
         title=f"Rollout of {rollout['name']}: version {rollout['candidate']}",
         rollout=rollout,
@@ -124,21 +124,21 @@ def offers(rollout: Row) -> list[tuple[str, str]]:
     return forward if rollout["done"] else [*forward, ("resume", "Resume")]
 
 
-async def start(visit: Visit) -> str:
+async def start(visit: PageContext) -> str:
     name = visit.form.get("name", "").strip()
     if not name:
-        raise Refused(422, "invalid", "give the route whose traffic it is for", "name")
+        raise ControlApiError(422, "invalid", "give the route whose traffic it is for", "name")
     plan = {key: visit.form[key].strip() for key in PLAN if visit.form.get(key, "").strip()}
     body = {"name": name, "candidate": whole(visit, "candidate"), "plan": plan}
     try:
         found = await visit.change("POST", "/rollouts", body)
-    except Refused as refused:
+    except ControlApiError as refused:
         raise among(refused, (*PLAN, "name", "candidate")) from refused
     return link(PATH, rollout=found.document["id"])
 
 
-def _tell(command: str) -> Callable[[Visit], Awaitable[str]]:
-    async def tell(visit: Visit) -> str:
+def _tell(command: str) -> Callable[[PageContext], Awaitable[str]]:
+    async def tell(visit: PageContext) -> str:
         identity = visit.path["rollout"]
         expected = whole(visit, "revision")
         await visit.change("POST", f"{PATH}/{command}", None, expected, rollout=identity)
@@ -147,12 +147,12 @@ def _tell(command: str) -> Callable[[Visit], Awaitable[str]]:
     return tell
 
 
-async def abort(visit: Visit) -> str:
+async def abort(visit: PageContext) -> str:
     """Whatever it did in the meantime; the name is typed, as it takes traffic from people."""
     identity = visit.path["rollout"]
     name = (await visit.get(PATH, rollout=identity))["name"]
     if visit.form.get("confirm", "").strip() != name:
-        raise Refused(422, "invalid", f"type {name} here to go on", "confirm")
+        raise ControlApiError(422, "invalid", f"type {name} here to go on", "confirm")
     await visit.change("POST", PATH + "/abort", rollout=identity)
     return link(PATH, rollout=identity)
 
@@ -183,11 +183,11 @@ SCREENS = (
     ),
 )
 ACTS = (
-    Act(path="/rollouts", screen="/rollouts", run=start),
+    FormAction(path="/rollouts", screen="/rollouts", run=start),
     *(
-        Act(path=f"{PATH}/{command}", screen=PATH, run=_tell(command))
+        FormAction(path=f"{PATH}/{command}", screen=PATH, run=_tell(command))
         for command in COMMANDS
         if command != "abort"
     ),
-    Act(path=PATH + "/abort", screen=PATH, run=abort),
+    FormAction(path=PATH + "/abort", screen=PATH, run=abort),
 )

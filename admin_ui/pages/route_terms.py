@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from admin_ui.services import Refused
+from admin_ui.services import ControlApiError
 
 BLANK_ARMS, MOST_ARMS = 2, 16
 ARM_PARTS = ("name", "target", "weight")
@@ -32,7 +32,7 @@ def arm_rows(route: Row, form: Mapping[str, str] | None = None) -> list[dict[str
 
 
 def read_arms(form: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The rows that are filled. Raises Refused naming the arm."""
+    """The rows that are filled. Raises ControlApiError naming the arm."""
     arms = []
     for number in _rows(form):
         name, target, weight = (form.get(f"arm.{number}.{one}", "").strip() for one in ARM_PARTS)
@@ -44,7 +44,7 @@ def read_arms(form: Mapping[str, str]) -> list[dict[str, Any]]:
 
 
 def read_target(text: str, who: str, field: str) -> dict[str, Any]:
-    """ "digits:2" or "digits@champion". Raises Refused."""
+    """ "digits:2" or "digits@champion". Raises ControlApiError."""
     model, at, alias = text.rpartition("@")
     if at and model and alias:
         return {"model": model, "alias": alias}
@@ -52,28 +52,28 @@ def read_target(text: str, who: str, field: str) -> dict[str, Any]:
     if colon and model and version.isascii() and version.isdigit() and len(version) < 19:
         return {"model": model, "version": int(version)}
     wrong = f"{who} answers by '{text[:80]}'; give MODEL:VERSION or MODEL@ALIAS, e.g. digits:2"
-    raise Refused(422, "invalid", wrong, field)
+    raise ControlApiError(422, "invalid", wrong, field)
 
 
 def percent(text: str, what: str, field: str) -> float:
-    """Raises Refused."""
+    """Raises ControlApiError."""
     try:
         found = float(text)
     except ValueError:
         found = -1.0
     if not 0 <= found <= 100 or abs(round(found * 100) - found * 100) > 1e-6:
         wrong = f"{what} is '{text[:40]}'; a percentage is 0 to 100 with at most two decimals"
-        raise Refused(422, "invalid", wrong, field)
+        raise ControlApiError(422, "invalid", wrong, field)
     return found
 
 
 def check_whole(weights: Mapping[str, float], field: str) -> None:
-    """Raises Refused when the weights are not 100 % together."""
+    """Raises ControlApiError when the weights are not 100 % together."""
     total = sum(round(one * 100) for one in weights.values())
     if total != WHOLE:
         shown = " + ".join(f"{name} {share:g}" for name, share in weights.items())
         wrong = f"the weights are {total / 100:g} % together, not 100 %: {shown}"
-        raise Refused(422, "invalid", wrong, field)
+        raise ControlApiError(422, "invalid", wrong, field)
 
 
 def rules_text(route: Row) -> str:
@@ -85,7 +85,7 @@ def rules_text(route: Row) -> str:
 
 
 def read_rules(text: str) -> list[dict[str, Any]]:
-    """Raises Refused naming the line."""
+    """Raises ControlApiError naming the line."""
     return [_rule(number, line) for number, line in _lines(text)]
 
 
@@ -94,13 +94,13 @@ def mirrors_text(route: Row) -> str:
 
 
 def read_mirrors(text: str) -> list[dict[str, Any]]:
-    """Raises Refused naming the line."""
+    """Raises ControlApiError naming the line."""
     found = []
     for number, line in _lines(text):
         arm, _, share = line.rpartition(" ")
         if not arm:
             wrong = f"line {number}: '{line[:80]}' is no mirror; write ARM PERCENT"
-            raise Refused(422, "invalid", wrong, "mirrors")
+            raise ControlApiError(422, "invalid", wrong, "mirrors")
         share = share.removesuffix("%")
         what = f"line {number}: the share of '{arm[:80]}'"
         found.append({"arm": arm.strip(), "percent": percent(share, what, "mirrors")})
@@ -112,7 +112,7 @@ def _rule(number: int, line: str) -> dict[str, Any]:
     header, colon, value = condition.partition(":")
     if not (arrow and colon and header.strip() and value.strip() and arm.strip()):
         wrong = f"line {number}: '{line[:80]}' is no rule; write HEADER: VALUE -> ARM"
-        raise Refused(422, "invalid", wrong, "matches")
+        raise ControlApiError(422, "invalid", wrong, "matches")
     text = value.strip()
     return {
         "header": header.strip(),

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from admin_ui.page_context import PageContext
 from admin_ui.pages.model import beside, whole
 from admin_ui.pages.route_terms import (
     arm_rows,
@@ -15,25 +16,24 @@ from admin_ui.pages.route_terms import (
     rules_text,
     target_of,
 )
-from admin_ui.screens import Act, Screen, Shown
-from admin_ui.services import Refused
+from admin_ui.screens import FormAction, Screen, ScreenContent
+from admin_ui.services import ControlApiError
 from admin_ui.tables import table
 from admin_ui.text import link
-from admin_ui.visit import Visit
 
 PATH = "/routes/{route}"
 ACTS_OF_ONE = ("weights", "change", "kill", "release", "delete")
 EVENTS = 20
 
 
-async def load_all(visit: Visit) -> Shown:
+async def load_all(visit: PageContext) -> ScreenContent:
     rows = await visit.every("/routes")
     keys = {"name": lambda row: row["name"], "updated": lambda row: row["updated_at"]}
     shown = table(visit, rows, keys, "name", _text)
-    return Shown({"items": list(shown.rows)}, table=shown, target_of=target_of)
+    return ScreenContent({"items": list(shown.rows)}, table=shown, target_of=target_of)
 
 
-async def load(visit: Visit) -> Shown:
+async def load(visit: PageContext) -> ScreenContent:
     name = visit.path["route"]
     route = await visit.get(PATH, route=name)
     asked = {"newest": "true", "limit": str(EVENTS), "subject": f"route:{name}"}
@@ -41,7 +41,7 @@ async def load(visit: Visit) -> Shown:
     acts = {one: link(f"{PATH}/{one}", route=name) for one in ACTS_OF_ONE}
     typed = visit.form if visit.act == acts["change"] else None
     explained, problem = await _explained(visit, name)
-    return Shown(
+    return ScreenContent(
         route,
         title=name,
         route=route,
@@ -56,34 +56,34 @@ async def load(visit: Visit) -> Shown:
     )
 
 
-async def _explained(visit: Visit, name: str) -> tuple[Any, str]:
+async def _explained(visit: PageContext, name: str) -> tuple[Any, str]:
     """What the unit of the page's query would get, or why that cannot be said."""
     asked = {key: visit.query[key] for key in ("unit", "header") if visit.query.get(key)}
     if not asked:
         return None, ""
     try:
         return await visit.get(PATH + "/explain", asked, route=name), ""
-    except Refused as refused:
+    except ControlApiError as refused:
         return None, refused.message
 
 
-async def create(visit: Visit) -> str:
+async def create(visit: PageContext) -> str:
     """With one arm, which gets everything."""
     name = visit.form.get("name", "").strip()
     if not name:
-        raise Refused(422, "invalid", "a route needs a name, e.g. digits", "name")
+        raise ControlApiError(422, "invalid", "a route needs a name, e.g. digits", "name")
     target = read_target(visit.form.get("target", "").strip(), "the stable arm", "target")
     body = {"arms": [{**target, "name": "stable", "weight": 100}]}
     try:
         await visit.change("PUT", PATH, body, expected=0, route=name)
-    except Refused as refused:
+    except ControlApiError as refused:
         ours = refused.field in ("name", "route") or refused.status in (409, 412)
         field = "name" if ours else "target"
         raise beside(refused, {refused.field: field}, field) from refused
     return link(PATH, route=name)
 
 
-async def set_weights(visit: Visit) -> str:
+async def set_weights(visit: PageContext) -> str:
     name = visit.path["route"]
     route = await visit.get(PATH, route=name)
     weights = {
@@ -96,7 +96,7 @@ async def set_weights(visit: Visit) -> str:
     return link(PATH, route=name)
 
 
-async def change(visit: Visit) -> str:
+async def change(visit: PageContext) -> str:
     body = {
         "arms": read_arms(visit.form),
         "unit": visit.form.get("unit", "").strip(),
@@ -108,27 +108,27 @@ async def change(visit: Visit) -> str:
     return link(PATH, route=visit.path["route"])
 
 
-async def kill(visit: Visit) -> str:
+async def kill(visit: PageContext) -> str:
     await _changed(visit, "POST", PATH + "/kill", {"arm": visit.form.get("arm", "")})
     return link(PATH, route=visit.path["route"])
 
 
-async def release(visit: Visit) -> str:
+async def release(visit: PageContext) -> str:
     await _changed(visit, "DELETE", PATH + "/kill", None)
     return link(PATH, route=visit.path["route"])
 
 
-async def delete(visit: Visit) -> str:
+async def delete(visit: PageContext) -> str:
     await _changed(visit, "DELETE", PATH, None)
     return "/routes"
 
 
-async def _changed(visit: Visit, verb: str, path: str, body: Any, usual: str = "") -> None:
+async def _changed(visit: PageContext, verb: str, path: str, body: Any, usual: str = "") -> None:
     """`usual`: the form's field for what is wrong with none that it has."""
     expected = whole(visit, "revision")
     try:
         await visit.change(verb, path, body, expected, route=visit.path["route"])
-    except Refused as refused:
+    except ControlApiError as refused:
         known = ("arms", "unit", "salt", "matches", "mirrors", "weights", "arm")
         ours = refused.field if refused.field in known else usual if refused.status == 422 else ""
         raise beside(refused, {refused.field: ours}, "") from refused
@@ -157,10 +157,10 @@ SCREENS = (
     ),
 )
 ACTS = (
-    Act(path="/routes", screen="/routes", run=create),
-    Act(path=PATH + "/weights", screen=PATH, run=set_weights),
-    Act(path=PATH + "/change", screen=PATH, run=change),
-    Act(path=PATH + "/kill", screen=PATH, run=kill),
-    Act(path=PATH + "/release", screen=PATH, run=release),
-    Act(path=PATH + "/delete", screen=PATH, run=delete, typed_name="route"),
+    FormAction(path="/routes", screen="/routes", run=create),
+    FormAction(path=PATH + "/weights", screen=PATH, run=set_weights),
+    FormAction(path=PATH + "/change", screen=PATH, run=change),
+    FormAction(path=PATH + "/kill", screen=PATH, run=kill),
+    FormAction(path=PATH + "/release", screen=PATH, run=release),
+    FormAction(path=PATH + "/delete", screen=PATH, run=delete, typed_name="route"),
 )

@@ -4,13 +4,13 @@ import asyncio
 from collections import Counter
 from typing import Any
 
-from admin_ui.screens import Act, Screen, Shown
-from admin_ui.services import Refused
-from admin_ui.tables import Table, table
-from admin_ui.visit import Visit
+from admin_ui.page_context import PageContext
+from admin_ui.screens import FormAction, Screen, ScreenContent
+from admin_ui.services import ControlApiError
+from admin_ui.tables import TablePage, table
 
 
-async def load(visit: Visit) -> Shown:
+async def load(visit: PageContext) -> ScreenContent:
     servers, loads, this, (running, problem) = await asyncio.gather(
         visit.every("/servers"), visit.every("/loads"), visit.get("/server"), _running(visit)
     )
@@ -27,7 +27,7 @@ async def load(visit: Visit) -> Shown:
     shown = table(visit, servers, keys, "id", lambda row: f"{row['id']} {row['admin_url']}")
     counted = {name: dict(sorted(counter.items())) for name, counter in states.items()}
     twin = {"items": list(shown.rows), "running": running}
-    return Shown(
+    return ScreenContent(
         twin,
         table=shown,
         states=counted,
@@ -38,17 +38,17 @@ async def load(visit: Visit) -> Shown:
     )
 
 
-async def _running(visit: Visit) -> tuple[Any, str]:
+async def _running(visit: PageContext) -> tuple[Any, str]:
     """What this server's gateway tells, or why it does not."""
     try:
         return await visit.get("/instances"), ""
-    except Refused as refused:
+    except ControlApiError as refused:
         if refused.status != 503:
             raise
         return None, refused.message
 
 
-def _instances(visit: Visit, rows: list[Any]) -> Table:
+def _instances(visit: PageContext, rows: list[Any]) -> TablePage:
     keys = {
         "model": lambda row: (row["model"], row["version"]),
         "ready": lambda row: (row["ready"] - row["instances"], row["model"]),
@@ -72,4 +72,4 @@ SCREENS = (
         live_every_s=10.0,
     ),
 )
-ACTS: tuple[Act, ...] = ()
+ACTS: tuple[FormAction, ...] = ()

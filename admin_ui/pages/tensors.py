@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from admin_ui.services import Refused
+from admin_ui.services import ControlApiError
 
 RAW = "base64:"
 """Before the bytes of a tensor, little-endian: what the image field of the page writes."""
@@ -53,7 +53,7 @@ def image_of(tensor: Row) -> dict[str, Any] | None:
 
 
 def request_of(inputs: Sequence[Row], form: Mapping[str, str]) -> dict[str, Any]:
-    """The body of an inference request. Raises Refused naming the field."""
+    """The body of an inference request. Raises ControlApiError naming the field."""
     tensors = []
     for tensor in inputs:
         name, datatype = tensor["name"], tensor["datatype"]
@@ -64,7 +64,7 @@ def request_of(inputs: Sequence[Row], form: Mapping[str, str]) -> dict[str, Any]
 
 
 def values_in(text: str, datatype: str, field: str) -> list[Any]:
-    """The values of a tensor in row order. Raises Refused naming the field."""
+    """The values of a tensor in row order. Raises ControlApiError naming the field."""
     if text.startswith(RAW):
         return _raw(text.removeprefix(RAW), datatype, field)
     return [_value(part, datatype, field) for part in _parts(text, datatype, field)]
@@ -83,13 +83,15 @@ def laid_out(document: Any, indent: str = "") -> str:
 
 
 def body_of(text: str) -> dict[str, Any]:
-    """The body as somebody wrote it. Raises Refused."""
+    """The body as somebody wrote it. Raises ControlApiError."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise Refused(422, "invalid", f"this is no JSON: {str(error)[:200]}", "body") from None
+        raise ControlApiError(
+            422, "invalid", f"this is no JSON: {str(error)[:200]}", "body"
+        ) from None
     if not isinstance(found, dict):
-        raise Refused(422, "invalid", 'a request is an object with "inputs"', "body")
+        raise ControlApiError(422, "invalid", 'a request is an object with "inputs"', "body")
     return found
 
 
@@ -127,11 +129,13 @@ def _class(value: object) -> dict[str, str] | None:
 def _shape(text: str, field: str) -> list[int]:
     parts = text.replace("[", " ").replace("]", " ").replace(",", " ").replace("x", " ").split()
     if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
-        raise Refused(422, "invalid", f"'{text[:80]}' is no shape; give sizes, e.g. 1, 4", field)
+        raise ControlApiError(
+            422, "invalid", f"'{text[:80]}' is no shape; give sizes, e.g. 1, 4", field
+        )
     shape = [int(part) for part in parts]
     if math.prod(shape) > MOST_VALUES:
         wrong = f"a shape of {math.prod(shape):,} values; {MOST_VALUES:,} at most here"
-        raise Refused(422, "invalid", wrong, field)
+        raise ControlApiError(422, "invalid", wrong, field)
     return shape
 
 
@@ -141,7 +145,7 @@ def _data(text: str, datatype: str, shape: Sequence[int], field: str) -> list[An
         found *= math.prod(shape)  # one value fills it
     if len(found) != math.prod(shape):
         wrong = f"{len(found):,} values; the shape takes {math.prod(shape):,}"
-        raise Refused(422, "invalid", wrong, field)
+        raise ControlApiError(422, "invalid", wrong, field)
     return found
 
 
@@ -152,7 +156,7 @@ def _parts(text: str, datatype: str, field: str) -> list[Any]:
             return _flat(json.loads(text))
         except (ValueError, RecursionError) as error:
             wrong = f"this list is no JSON: {str(error)[:200]}"
-            raise Refused(422, "invalid", wrong, field) from None
+            raise ControlApiError(422, "invalid", wrong, field) from None
     if datatype == "BYTES":
         return text.splitlines() or [""]
     return text.replace(",", " ").split()
@@ -173,7 +177,7 @@ def _value(part: Any, datatype: str, field: str) -> Any:
         found = _number(part, datatype)
     if found is None:
         wrong = f"'{str(part)[:60]}' is no {datatype}"
-        raise Refused(422, "invalid", wrong, field)
+        raise ControlApiError(422, "invalid", wrong, field)
     return found
 
 
@@ -195,7 +199,9 @@ def _raw(text: str, datatype: str, field: str) -> list[Any]:
             raise ValueError(f"bytes are not taken for {datatype}")
         found = array(kind, base64.b64decode(text, validate=True))
     except (ValueError, binascii.Error) as error:
-        raise Refused(422, "invalid", f"these bytes cannot be read: {error}", field) from None
+        raise ControlApiError(
+            422, "invalid", f"these bytes cannot be read: {error}", field
+        ) from None
     if sys.byteorder == "big":
         found.byteswap()
     return found.tolist()

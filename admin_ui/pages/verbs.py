@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from admin_ui.pages.tensors import MOST_VALUES, request_of, sample, shape_of, values_in
-from admin_ui.services import Refused
+from admin_ui.services import ControlApiError
 
 INFER, GENERATE, STREAM = "infer", "generate", "generate_stream"
 
@@ -45,7 +45,7 @@ def fields_of(metadata: Row, config: Row) -> list[dict[str, Any]]:
 def request_for(verb: str, inputs: Sequence[Row], form: Mapping[str, str]) -> dict[str, Any]:
     """The body made of a form. Optional inputs without values are left out.
 
-    Raises Refused naming the field.
+    Raises ControlApiError naming the field.
     """
     given = [one for one in inputs if not one.get("optional") or form.get(f"data.{one['name']}")]
     if verb == INFER:
@@ -61,7 +61,7 @@ def sample_request(verb: str, inputs: Sequence[Row]) -> dict[str, Any]:
     form |= {f"shape.{one['name']}": one["usual_shape"] for one in inputs}
     try:
         return request_for(verb, inputs, form)
-    except Refused:  # too many values to write a sample of
+    except ControlApiError:  # too many values to write a sample of
         if verb != INFER:
             return {one["name"]: ["..."] for one in inputs}
         rows = [{"name": one["name"], "shape": shape_of(one)} for one in inputs]

@@ -9,9 +9,9 @@ from typing import Any
 from anyio import to_thread
 
 from admin_ui import snapshots
+from admin_ui.page_context import PageContext
 from admin_ui.pages import model as model_page
-from admin_ui.screens import Act, Screen, Shown
-from admin_ui.visit import Visit
+from admin_ui.screens import FormAction, Screen, ScreenContent
 from repository.config import parse
 from repository.errors import RepositoryError
 from repository.generation_defaults import FILE, effective
@@ -24,7 +24,7 @@ MOST_FILES = 500
 _EVENTS = 500
 
 
-async def load(visit: Visit) -> Shown:
+async def load(visit: PageContext) -> ScreenContent:
     name, number = visit.path["model"], visit.path["version"]
     found, events = await asyncio.gather(
         visit.get(PATH, model=name, version=number),
@@ -46,7 +46,7 @@ async def load(visit: Visit) -> Shown:
     if not tensors:  # the config names none
         here = await model_page.loaded_here(visit, name)
         loaded = next((one for one in here if one["version"] == found["version"]), None)
-    return Shown(
+    return ScreenContent(
         found,
         title=f"{name} version {found['version']}",
         name=name,
@@ -130,4 +130,4 @@ SCREENS = (
         about=lambda path: f"model:{path['model']},alias:{path['model']}@*",
     ),
 )
-ACTS: tuple[Act, ...] = ()
+ACTS: tuple[FormAction, ...] = ()

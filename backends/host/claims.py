@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 
 from backends import errors
 from backends.errors import ExecutionFailed, LoadFailed
-from backends.host.messages import Failed, Loaded, Message, Trouble
+from backends.host.messages import Failed, Message, Trouble, WorkerLoaded
 from repository.model import ModelConfig, ModelVersion
 from repository.sandbox.policy import asks_for_network
 
@@ -37,12 +37,12 @@ _RAISED = {
 }
 
 
-def loaded_as_promised(loaded: Message, version: ModelVersion) -> Loaded:
+def loaded_as_promised(loaded: Message, version: ModelVersion) -> WorkerLoaded:
     """The answer to a load, whose config is that of `version`: completed, and not of another model,
     backend or sandbox. Raises LoadFailed with what the worker says."""
     if isinstance(loaded, Failed):
         raise LoadFailed(str(loaded.text)[:_MOST_CHARACTERS])
-    if not isinstance(loaded, Loaded):
+    if not isinstance(loaded, WorkerLoaded):
         raise TypeError(f"it answered a load with {type(loaded).__name__}")
     if type(loaded.cores) is not int or not 0 <= loaded.cores <= _MOST_CORES:
         raise ValueError(f"it takes {str(loaded.cores)[:20]} cores")

@@ -17,22 +17,22 @@ from backends.errors import BackendError, ExecutionFailed, LoadFailed
 from backends.host.claims import NONSENSE, loaded_as_promised, nanoseconds, parameters, raised
 from backends.host.layout import kept_bytes, pack, unpack
 from backends.host.messages import (
+    BatchFailed,
     Execute,
     Executed,
     Facts,
     Finalize,
     Load,
-    Loaded,
     Message,
-    Refused,
     Trouble,
+    WorkerLoaded,
     decode,
     encode,
 )
 from backends.host.process import REAP_SECS, Plan, Process
 from backends.host.region import Inbox, Outbox
 from backends.host.relay import Gone, Relay
-from backends.seam import Batch, Member, Outcome, Outlet, Result
+from backends.seam import Batch, Member, Outcome, ResponseSender, Result
 from repository.tensors import Array
 
 _log = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class Conversation:
         self._flagging = threading.Lock()
         self._flags: tuple[Batch, Array] | None = None
 
-    def load(self) -> Loaded:
+    def load(self) -> WorkerLoaded:
         """Load the model in the worker; blocks. Raises `LoadFailed`."""
         plan = self._plan
         try:
@@ -72,7 +72,7 @@ class Conversation:
         self.process.loaded(self._relay)
         return answer
 
-    def _loaded(self, answer: Message) -> Loaded:
+    def _loaded(self, answer: Message) -> WorkerLoaded:
         try:
             return loaded_as_promised(answer, self._plan.version)
         except NONSENSE as error:
@@ -83,7 +83,7 @@ class Conversation:
         does, `InstanceDied` when it is gone, hangs (`backends.host.liveness`) or talks nonsense."""
         return self._in_turn(batch, ())
 
-    def stream(self, batch: Batch, outlets: Sequence[Outlet]) -> Outcome:
+    def stream(self, batch: Batch, outlets: Sequence[ResponseSender]) -> Outcome:
         """Hand one batch to a decoupled model; raises as `execute`. Afterwards the outlets are
         ended by the model, or by its worker's death."""
         assert self._relay is not None
@@ -149,10 +149,10 @@ class Conversation:
         started = perf_counter_ns()
         answer = self._ask(self._written(batch, streams))
         answered = perf_counter_ns()
-        if isinstance(answer, Executed | Refused) and answer.held:
+        if isinstance(answer, Executed | BatchFailed) and answer.held:
             self._outbox.forget()
         try:
-            if isinstance(answer, Refused):
+            if isinstance(answer, BatchFailed):
                 refused = raised(Trouble(*answer.trouble))
             elif isinstance(answer, Executed):
                 return self._outcome(answer, len(batch.members), bool(streams), started, answered)

@@ -13,12 +13,12 @@ from concurrent.futures import Future
 
 from backends.errors import InstanceDied, LoadFailed
 from backends.host.conversation import Conversation
-from backends.host.messages import Loaded
-from backends.host.process import WORKER, Plan, Process, Program
+from backends.host.messages import WorkerLoaded
+from backends.host.process import WORKER, Plan, Process, WorkerProgram
 from backends.host.restart import Backoff
 from backends.host.streak import Streak
 from backends.limits import NO_LIMIT, ExecutionLimit
-from backends.seam import Batch, Device, Outcome, Outlet
+from backends.seam import Batch, Device, Outcome, ResponseSender
 from repository.model import ModelConfig, ModelVersion
 
 _logger = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class HostedInstance:
         load_timeout_secs: float = 600.0,
         limit: ExecutionLimit = NO_LIMIT,
         pulse_timeout_secs: float = 15.0,
-        program: Program = WORKER,
+        program: WorkerProgram = WORKER,
     ) -> None:
         """Spawn and load; blocks. Raises `LoadFailed` and leaves no process then."""
         self.ready = False
@@ -96,7 +96,7 @@ class HostedInstance:
         """Run one batch in the worker; see `backends.seam.Instance`. Waits without the GIL."""
         return self._living().execute(batch)
 
-    def stream(self, batch: Batch, outlets: Sequence[Outlet]) -> Outcome:
+    def stream(self, batch: Batch, outlets: Sequence[ResponseSender]) -> Outcome:
         """Hand one batch to the worker; see `backends.seam.StreamingInstance`. When the worker
         dies, every open outlet ends with `InstanceDied` at once."""
         return self._living().stream(batch, outlets)
@@ -142,7 +142,7 @@ class HostedInstance:
         """How this instance talks with its process; an engine's has another way."""
         return Conversation(self._plan, process)
 
-    def _start(self) -> tuple[Conversation, Loaded]:
+    def _start(self) -> tuple[Conversation, WorkerLoaded]:
         """A loaded worker. Raises `LoadFailed` or `OSError`; nothing is left of it then."""
         process = Process(self._plan, self._when_dead)
         started = self._converse(process)

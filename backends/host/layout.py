@@ -32,18 +32,18 @@ class Block(NamedTuple):
     shapes: tuple[Shape | None, ...]
 
 
-class _Piece(NamedTuple):
+class _ArrayPlacement(NamedTuple):
     offset: int
     source: Array
 
 
-class Room(Protocol):
+class TensorBuffer(Protocol):
     """Where tensors can be written: an `Outbox` or a `Parcel`."""
 
     def reserve(self, size_bytes: int) -> Array: ...
 
 
-def pack(members: Sequence[Tensors], room: Room, start: int = 0) -> list[Block]:
+def pack(members: Sequence[Tensors], room: TensorBuffer, start: int = 0) -> list[Block]:
     """Write every member's tensors into the region, once, from `start` on.
 
     BYTES elements must be `bytes`. Raises `ValueError` when members disagree about a tensor's
@@ -51,7 +51,7 @@ def pack(members: Sequence[Tensors], room: Room, start: int = 0) -> list[Block]:
     """
     names = members[0] if len(members) == 1 else dict.fromkeys(n for m in members for n in m)
     blocks: list[Block] = []
-    pieces: list[_Piece] = []
+    pieces: list[_ArrayPlacement] = []
     end = start
     for name in names:
         arrays = [member.get(name) for member in members]
@@ -114,7 +114,7 @@ def merged(blocks: Sequence[Block]) -> list[Block] | None:
 
 
 def _place(
-    name: str, arrays: Sequence[Array | None], start: int, pieces: list[_Piece]
+    name: str, arrays: Sequence[Array | None], start: int, pieces: list[_ArrayPlacement]
 ) -> tuple[str, int]:
     """Plan one block at `start`; its data type and where it ends."""
     present = [array for array in arrays if array is not None]
@@ -125,7 +125,7 @@ def _place(
         present = [_encode_bytes(present)]
     for array in present:
         if array.size:
-            pieces.append(_Piece(start, array))
+            pieces.append(_ArrayPlacement(start, array))
         start += array.nbytes
     return row.name, start
 

@@ -1,9 +1,10 @@
 """What a server and a worker say to each other: small typed messages, msgpack on the wire.
 
-Server: `Load` once, then `Execute` again and again, `Finalize` at the end. Worker: `Loaded` or
-`Failed`, then `Executed` or `Refused` to each `Execute`; it answers `Finalize` by exiting. The
-worker of a decoupled model sends `Said` whenever the model has a response, and is told by `Heard`
-how the reader fares.
+Server: `Load` once, then `Execute` again and again, `Finalize` at the end. Worker: `WorkerLoaded`
+or
+`Failed`, then `Executed` or `BatchFailed` to each `Execute`; it answers `Finalize` by exiting. The
+worker of a decoupled model sends `StreamPart` whenever the model has a response, and is told by
+`StreamRead` how the reader fares.
 """
 
 from collections.abc import Mapping
@@ -28,9 +29,9 @@ class Load(NamedTuple):
     threads: int
 
 
-class Loaded(NamedTuple):
+class WorkerLoaded(NamedTuple):
     """Loaded; `config` is the completed one, `cores` the core tokens an execution takes;
-    `streams`: each `Execute` names a stream per member, and the answers are `Said`.
+    `streams`: each `Execute` names a stream per member, and the answers are `StreamPart`.
     `checks_ready`: the model says itself whether it is ready, when it is asked."""
 
     config: bytes
@@ -93,14 +94,14 @@ class Trouble(NamedTuple):
     code: str
 
 
-class Refused(NamedTuple):
+class BatchFailed(NamedTuple):
     """The whole batch failed."""
 
     trouble: Trouble
     held: bool
 
 
-class Said(NamedTuple):
+class StreamPart(NamedTuple):
     """One part of a stream: an error, tensors, or (`empty`) nothing. The tensors lie in `data`,
     or in a region of their own that travels with the message."""
 
@@ -113,7 +114,7 @@ class Said(NamedTuple):
     parameters: str
 
 
-class Heard(NamedTuple):
+class StreamRead(NamedTuple):
     """The reader of a stream has taken so many more parts, or has gone."""
 
     stream: int
@@ -125,17 +126,27 @@ class Finalize(NamedTuple):
     """Give everything back and exit."""
 
 
-Message = Load | Loaded | Failed | Execute | Executed | Refused | Said | Heard | Finalize
+Message = (
+    Load
+    | WorkerLoaded
+    | Failed
+    | Execute
+    | Executed
+    | BatchFailed
+    | StreamPart
+    | StreamRead
+    | Finalize
+)
 
 _KINDS: tuple[type[Message], ...] = (
     Load,
-    Loaded,
+    WorkerLoaded,
     Failed,
     Execute,
     Executed,
-    Refused,
-    Said,
-    Heard,
+    BatchFailed,
+    StreamPart,
+    StreamRead,
     Finalize,
 )
 _TAGS: dict[type[Message], int] = {kind: tag for tag, kind in enumerate(_KINDS)}

@@ -29,7 +29,7 @@ _STACK = "Stack (most recent call first):"
 _log = logging.getLogger("modelyard.worker")
 
 
-class Line(NamedTuple):
+class OutputLine(NamedTuple):
     """One line to log, and at which level."""
 
     level: int
@@ -54,7 +54,7 @@ class Lines:
         self._fatal = False
         self._dump = False
 
-    def feed(self, chunk: bytes, now: float) -> list[Line]:
+    def feed(self, chunk: bytes, now: float) -> list[OutputLine]:
         """The lines that end in `chunk`; an empty chunk is the stream's end."""
         if int(now) != self._second:
             self._second, self._taken = int(now), 0
@@ -75,11 +75,11 @@ class Lines:
             taken.append(self._drop_notice())
         return taken
 
-    def _drop_notice(self) -> Line:
+    def _drop_notice(self) -> OutputLine:
         dropped, self._dropped = self._dropped, 0
-        return Line(logging.WARNING, f"({dropped} lines dropped: more than 200 in a second)")
+        return OutputLine(logging.WARNING, f"({dropped} lines dropped: more than 200 in a second)")
 
-    def _line(self, raw: bytes) -> Line | None:
+    def _line(self, raw: bytes) -> OutputLine | None:
         text = raw[:_LINE_BYTES].decode("utf-8", "replace").rstrip()
         if not text:
             return None
@@ -87,7 +87,7 @@ class Lines:
         if text[0] == LEVEL_MARK:
             level, text = LEVELS.get(text[1:2], level), text[2:].removeprefix(" ")
         self._remember(text)
-        return Line(level, text)
+        return OutputLine(level, text)
 
     def _remember(self, text: str) -> None:
         self._dump = text == _STACK or (self._dump and text.startswith("  File "))

@@ -52,7 +52,7 @@ answer (state D) ends when that does, and nobody may wait for it as long."""
 _WEIGH_SECS = 0.5
 
 
-class Program(NamedTuple):
+class WorkerProgram(NamedTuple):
     """What a worker process runs: `main(channel fd, pulse fd, parent's pid)` of `module`, with
     `environment` beside what it inherits. `says`: what it is called in the process table."""
 
@@ -62,7 +62,7 @@ class Program(NamedTuple):
     confinement: Confinement | None = None
 
 
-WORKER = Program("backends.host.worker")
+WORKER = WorkerProgram("backends.host.worker")
 
 
 class Plan(NamedTuple):
@@ -78,7 +78,7 @@ class Plan(NamedTuple):
     load_secs: float
     limit: ExecutionLimit
     pulse_secs: float
-    program: Program = WORKER
+    program: WorkerProgram = WORKER
 
     @property
     def where(self) -> str:

@@ -16,11 +16,19 @@ from backends.host.channel import Received
 from backends.host.claims import NONSENSE, parameters, raised
 from backends.host.duplex import Duplex
 from backends.host.layout import Block, kept_bytes, unpack
-from backends.host.messages import Finalize, Heard, Message, Said, Trouble, decode, encode
+from backends.host.messages import (
+    Finalize,
+    Message,
+    StreamPart,
+    StreamRead,
+    Trouble,
+    decode,
+    encode,
+)
 from backends.host.process import Plan, Process
 from backends.host.region import Inbox
-from backends.outlet import WINDOW
-from backends.seam import Outlet, Part, Result
+from backends.response_sender import WINDOW
+from backends.seam import ResponsePart, ResponseSender, Result
 
 _TELL_EVERY = WINDOW // 4
 _REGION_ROUNDING = 2
@@ -41,7 +49,7 @@ class Relay:
         self._plan = plan
         self._process = process
         self._numbers = itertools.count()
-        self._open: dict[int, Outlet] = {}
+        self._open: dict[int, ResponseSender] = {}
         self._taken: dict[int, int] = {}
         self._sent: dict[int, int] = {}
         self._read: dict[int, int] = {}
@@ -59,7 +67,7 @@ class Relay:
             for number, sent in list(self._sent.items())
         )
 
-    def open(self, outlets: Sequence[Outlet]) -> list[int]:
+    def open(self, outlets: Sequence[ResponseSender]) -> list[int]:
         """Number these outlets and listen to their readers, until each has ended."""
         numbers = list(itertools.islice(self._numbers, len(outlets)))
         for number, outlet in zip(numbers, outlets, strict=True):
@@ -101,7 +109,7 @@ class Relay:
             self._read[number] = self._read.get(number, 0) + (WINDOW << 32 if gone else 1)
         taken = self._taken.get(number, 0) + (not gone)
         if (gone or taken >= _TELL_EVERY) and number in self._open:
-            self._duplex.post(encode(Heard(number, taken, gone)))
+            self._duplex.post(encode(StreamRead(number, taken, gone)))
             taken = 0
         self._taken[number] = taken
 
@@ -118,7 +126,7 @@ class Relay:
     def _hear(self, received: Received) -> None:
         try:
             message = self._decoded(received)
-            if isinstance(message, Said):
+            if isinstance(message, StreamPart):
                 self._pass_on(message, received.fd)
             else:
                 self._answers.put(message)
@@ -133,7 +141,7 @@ class Relay:
         except NONSENSE:
             _close_descriptor(received.fd)
             raise
-        if isinstance(message, Said):
+        if isinstance(message, StreamPart):
             return message
         _close_descriptor(received.fd)
         if not self._asking:
@@ -141,7 +149,7 @@ class Relay:
         self._asking = False
         return message
 
-    def _pass_on(self, said: Said, fd: int) -> None:
+    def _pass_on(self, said: StreamPart, fd: int) -> None:
         result = self._result(said, fd)
         facts = parameters(said.parameters)
         outlet = self._open.get(said.stream)
@@ -152,9 +160,9 @@ class Relay:
             self._close(said.stream)
         elif result is not None:
             self._count_sent(said.stream)
-        outlet.pass_on(Part(result, facts, said.last))
+        outlet.pass_on(ResponsePart(result, facts, said.last))
 
-    def _result(self, said: Said, fd: int) -> Result | None:
+    def _result(self, said: StreamPart, fd: int) -> Result | None:
         """Tensors are views of the message or of its region, which lives as long as they do."""
         inbox = Inbox()
         if fd >= 0:
@@ -181,7 +189,7 @@ class Relay:
         self._answers.put(None)
         for number, outlet in list(self._open.items()):
             self._close(number)
-            outlet.pass_on(Part(died, last=True))
+            outlet.pass_on(ResponsePart(died, last=True))
 
 
 def _close_descriptor(fd: int) -> None:

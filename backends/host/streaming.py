@@ -12,10 +12,10 @@ from queue import SimpleQueue
 from backends.host.channel import Channel, Received
 from backends.host.duplex import Duplex
 from backends.host.layout import Block, pack
-from backends.host.messages import Heard, Said, Trouble, decode, encode
+from backends.host.messages import StreamPart, StreamRead, Trouble, decode, encode
 from backends.host.region import Parcel
-from backends.outlet import BoundedOutlet
-from backends.seam import Part
+from backends.response_sender import BoundedOutlet
+from backends.seam import ResponsePart
 
 
 class StreamLine:
@@ -60,7 +60,7 @@ class StreamLine:
         self._open[stream] = outlet
         return outlet
 
-    def _say(self, stream: int, part: Part) -> None:
+    def _say(self, stream: int, part: ResponsePart) -> None:
         """On the model's thread, so that it may change its arrays as soon as `send` returns."""
         if part.last:
             self._open.pop(stream, None)
@@ -73,14 +73,14 @@ class StreamLine:
             blocks = tuple(pack([part.result], parcel))
         data, fd = parcel.contents()
         parameters = json.dumps(dict(part.parameters)) if part.parameters else ""
-        said = Said(stream, part.last, part.result is None, trouble, blocks, data, parameters)
+        said = StreamPart(stream, part.last, part.result is None, trouble, blocks, data, parameters)
         self._duplex.post(encode(said), fd)
 
     # on the reading thread
 
     def _hear(self, received: Received) -> None:
         message = decode(received.payload)
-        if not isinstance(message, Heard):
+        if not isinstance(message, StreamRead):
             self._inbox.put(received)
             return
         outlet = self._open.get(message.stream)

@@ -18,16 +18,16 @@ from backends.host.channel import Channel
 from backends.host.child import begin
 from backends.host.layout import Block, merged, pack, unpack
 from backends.host.messages import (
+    BatchFailed,
     Execute,
     Executed,
     Facts,
     Failed,
     Finalize,
     Load,
-    Loaded,
     Message,
-    Refused,
     Trouble,
+    WorkerLoaded,
     decode,
     encode,
 )
@@ -94,12 +94,12 @@ def _load(channel: Channel) -> Instance | None:
     if check is not None:
         answer_readiness(check)
     checks = check is not None
-    channel.send(encode(Loaded(config, instance.device, instance.cores, streams, checks)))
+    channel.send(encode(WorkerLoaded(config, instance.device, instance.cores, streams, checks)))
     return instance
 
 
 @dataclass(slots=True)
-class _Member:
+class _WorkerMember:
     """One request as this side of the wall knows it; a `backends.seam.Member`. `flag`: a byte
     that becomes 1 when its client has gone."""
 
@@ -152,11 +152,11 @@ class _Serving:
         whatever still does is the model's."""
         region = self._inbox.view()
         try:
-            answer: Executed | Refused = self._execute(message, region)
+            answer: Executed | BatchFailed = self._execute(message, region)
         except (ExecutionFailed, FaultyModel) as error:
             if self._line is not None:
                 self._line.forget(message.streams)
-            answer = Refused(_trouble(error), held=False)
+            answer = BatchFailed(_trouble(error), held=False)
         return answer._replace(held=sys.getrefcount(region) > _UNHELD_REFERENCES)
 
     def _execute(self, message: Execute, region: Array) -> Executed:
@@ -181,7 +181,7 @@ class _Serving:
             errors, blocks, input_ns, outcome.infer_ns, output_ns, parameters, held=False
         )
 
-    def _run(self, message: Execute, members: list[_Member], region: Array) -> Outcome:
+    def _run(self, message: Execute, members: list[_WorkerMember], region: Array) -> Outcome:
         blocks = [Block(*block) for block in message.blocks]
         if self._stacks and message.batched and len(members) > 1:
             stacked = merged(blocks)
@@ -199,10 +199,12 @@ class _Serving:
         streaming = cast(StreamingInstance, self._instance)
         return streaming.stream(batch, self._line.open(message.streams))
 
-    def _run_stacked(self, message: Execute, members: list[_Member], inputs: Tensors) -> Outcome:
+    def _run_stacked(
+        self, message: Execute, members: list[_WorkerMember], inputs: Tensors
+    ) -> Outcome:
         """The whole batch as one member, whose arrays are the region's own: nothing is copied."""
         wanted = Batch(members, message.rows, True).wanted()
-        whole = _Member("", 0, {}, wanted, 0, inputs)
+        whole = _WorkerMember("", 0, {}, wanted, 0, inputs)
         outcome = self._instance.execute(Batch((whole,), (sum(message.rows),), True))
         outputs = outcome.results[0]
         if isinstance(outputs, Exception):
@@ -210,7 +212,7 @@ class _Serving:
         return outcome._replace(results=_split(outputs, members, message.rows))
 
 
-def _split(outputs: Tensors, members: Sequence[_Member], rows: Sequence[int]) -> list[Result]:
+def _split(outputs: Tensors, members: Sequence[_WorkerMember], rows: Sequence[int]) -> list[Result]:
     results: list[Result] = []
     start = 0
     for member, count in zip(members, rows, strict=True):
@@ -220,9 +222,9 @@ def _split(outputs: Tensors, members: Sequence[_Member], rows: Sequence[int]) ->
     return results
 
 
-def _member(facts: Facts) -> _Member:
+def _member(facts: Facts) -> _WorkerMember:
     parameters = json.loads(facts.parameters) if facts.parameters else {}
-    return _Member(facts.id, facts.correlation_id, parameters, facts.wanted, facts.timeout_us)
+    return _WorkerMember(facts.id, facts.correlation_id, parameters, facts.wanted, facts.timeout_us)
 
 
 def _trouble(error: Exception) -> Trouble:

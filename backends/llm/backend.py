@@ -33,7 +33,7 @@ EMBEDDING = "embedding"
 """Of a model that embeds: float32 [texts, dimensions]."""
 
 
-class Known(NamedTuple):
+class StandardTensor(NamedTuple):
     """An input or output that every such model has."""
 
     name: str
@@ -43,13 +43,13 @@ class Known(NamedTuple):
 
 
 _INPUTS = (
-    Known(TEXT_INPUT, pb.TYPE_STRING),
-    Known(STREAM, pb.TYPE_BOOL, optional=True),
-    Known(SAMPLING, pb.TYPE_STRING, optional=True),
-    Known(EXCLUDE, pb.TYPE_BOOL, optional=True),
+    StandardTensor(TEXT_INPUT, pb.TYPE_STRING),
+    StandardTensor(STREAM, pb.TYPE_BOOL, optional=True),
+    StandardTensor(SAMPLING, pb.TYPE_STRING, optional=True),
+    StandardTensor(EXCLUDE, pb.TYPE_BOOL, optional=True),
 )
-_OUTPUTS = (Known(TEXT_OUTPUT, pb.TYPE_STRING),)
-_TEXTS = Known(TEXT_INPUT, pb.TYPE_STRING, (-1,))
+_OUTPUTS = (StandardTensor(TEXT_OUTPUT, pb.TYPE_STRING),)
+_TEXTS = StandardTensor(TEXT_INPUT, pb.TYPE_STRING, (-1,))
 
 
 class LanguageModels:
@@ -74,7 +74,7 @@ class LanguageModels:
             _complete_tensors(version, config.input, "input", _INPUTS)
             _complete_tensors(version, config.output, "output", _OUTPUTS)
         else:
-            vectors = Known(EMBEDDING, pb.TYPE_FP32, (-1, embedding.dimensions))
+            vectors = StandardTensor(EMBEDDING, pb.TYPE_FP32, (-1, embedding.dimensions))
             _complete_tensors(version, config.input, "input", (_TEXTS,))
             _complete_tensors(version, config.output, "output", (vectors,))
         return config
@@ -130,7 +130,7 @@ def _refuse_gpu(version: ModelVersion) -> None:
 
 
 def _complete_tensors(
-    version: ModelVersion, tensors: Any, kind: str, known: Sequence[Known]
+    version: ModelVersion, tensors: Any, kind: str, known: Sequence[StandardTensor]
 ) -> None:
     """Have exactly the known ones; what is written must agree with them."""
     by_name = {one.name: one for one in known}

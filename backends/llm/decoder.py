@@ -12,11 +12,11 @@ from torch import Tensor
 
 from backends.llm.config import DecoderConfig, LayerConfig, RopeConfig
 from backends.llm.experts import mix
-from backends.llm.ops.seam import CacheType, Ops, Sight, Turn
+from backends.llm.ops.seam import AttentionSpec, CacheType, Ops, QueryKeySpec
 from backends.llm.pages import can_discard, discard
 from backends.llm.rope import rope_tables
-from backends.llm.rows import Batch
-from backends.llm.weights import Dense, Layer, Weights
+from backends.llm.rows import ForwardBatch
+from backends.llm.weights import DecoderWeights, Dense, Layer
 
 
 class Decoder:
@@ -25,7 +25,7 @@ class Decoder:
     def __init__(
         self,
         config: DecoderConfig,
-        weights: Weights,
+        weights: DecoderWeights,
         ops: Ops,
         context: int,
         blocks: int,
@@ -43,18 +43,18 @@ class Decoder:
         ]
 
     @torch.inference_mode()
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: ForwardBatch) -> Tensor:
         """Compute a batch, writing its keys and values; float32 logits [logit rows, vocabulary] on
         the device, good until the next call."""
         return self._logits(self._last_rows(batch))
 
     @torch.inference_mode()
-    def hidden(self, batch: Batch) -> Tensor:
+    def hidden(self, batch: ForwardBatch) -> Tensor:
         """The same up to the head: float32 rows of the last layer [logit rows, hidden], on the
         device."""
         return self._last_rows(batch).float()
 
-    def _last_rows(self, batch: Batch) -> Tensor:
+    def _last_rows(self, batch: ForwardBatch) -> Tensor:
         batch = self.ops.place(batch)
         stream, delta = self._through_layers(batch)
         rows = batch.logit_rows
@@ -85,7 +85,7 @@ class Decoder:
     def cache_bytes(self) -> int:
         return sum(cache.bytes for cache in self._cache)
 
-    def _through_layers(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def _through_layers(self, batch: ForwardBatch) -> tuple[Tensor, Tensor]:
         """The residual stream, and what the last half layer is still to add to it."""
         config, ops = self.config, self.ops
         plan = ops.plan(batch)
@@ -113,7 +113,7 @@ class Decoder:
         config, layer, weights = self.config, self.config.layers[index], self._weights.layers[index]
         cache = self._cache[index]
         queries = self.ops.store(weights.qkv(rows), self._turns[index], cache, plan, config.eps)
-        sight = Sight(layer.window, config.attention_scale, config.attention_cap)
+        sight = AttentionSpec(layer.window, config.attention_scale, config.attention_cap)
         return weights.output(self.ops.attend(queries, cache, plan, sight))
 
     def _mlp(self, index: int, rows: Tensor) -> Tensor:
@@ -146,6 +146,6 @@ def _turn(
     layer: LayerConfig,
     weights: Layer,
     tables: dict[RopeConfig, tuple[Tensor, Tensor]],
-) -> Turn:
+) -> QueryKeySpec:
     cosines, sines = (None, None) if layer.rope is None else tables[layer.rope]
-    return Turn(cosines, sines, config.head_norm, weights.q_norm, weights.k_norm)
+    return QueryKeySpec(cosines, sines, config.head_norm, weights.q_norm, weights.k_norm)

@@ -18,7 +18,8 @@ from backends.llm.weights import load_weights
 
 
 class DecoderRows:
-    """Texts in passes of `step_tokens`, long ones in several; see `backends.llm.embedder.Rows`.
+    """Texts in passes of `step_tokens`, long ones in several; see
+    `backends.llm.embedder.EmbeddingModel`.
 
     The decoder has `blocks` blocks for the texts of a group, which are computed to their ends
     before the next group begins.

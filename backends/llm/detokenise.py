@@ -11,7 +11,7 @@ PATIENCE = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TextPiece:
     """Text to give out now; `stopped_by`: the stop string that ended the answer, if one did."""
 
     text: str
@@ -74,14 +74,14 @@ class StopStrings:
         self._stops = tuple(stops)
         self._held = ""
 
-    def add(self, text: str) -> Piece:
+    def add(self, text: str) -> TextPiece:
         """Text that no stop string can begin in any more, or the text before one."""
         self._held += text
         found = [(at, stop) for stop in self._stops if (at := self._held.find(stop)) >= 0]
         if found:
             at, stop = min(found)
-            return Piece(self._take(at), stop)
-        return Piece(self._take(len(self._held) - self._maybe_begun()))
+            return TextPiece(self._take(at), stop)
+        return TextPiece(self._take(len(self._held) - self._maybe_begun()))
 
     def flush(self) -> str:
         """What was held back, when no more comes."""

@@ -19,7 +19,7 @@ from backends.llm.encoder_config import EncoderConfig
 from backends.llm.encoder_weights import load_encoder
 from backends.llm.errors import BadCheckpoint, NoRoom
 from backends.llm.load import LoadSettings
-from backends.llm.memory import Layout
+from backends.llm.memory import MemoryLayout
 from backends.llm.ops.choose import choose_linears
 from backends.llm.pooling import Pooling
 
@@ -29,7 +29,7 @@ Piece = tuple[int, Tensor]
 """A text's index, and float32 rows of it; the rows of one text come in order."""
 
 
-class Rows(Protocol):
+class EmbeddingModel(Protocol):
     """A model that gives rows of its last layer. `ops`: which implementation computes."""
 
     ops: str
@@ -41,7 +41,7 @@ class Rows(Protocol):
 class Embedder:
     """`dimensions` of a vector; `longest`: tokens of one text; used by one thread."""
 
-    def __init__(self, plan: EmbeddingPlan, rows: Rows) -> None:
+    def __init__(self, plan: EmbeddingPlan, rows: EmbeddingModel) -> None:
         self.dimensions = plan.dimensions
         self.longest = plan.longest
         self.vocabulary = plan.vocabulary
@@ -110,7 +110,7 @@ class _Pool:
 
 
 class EncoderRows:
-    """Whole texts, as many in a pass as `step_tokens` have room for; see `Rows`."""
+    """Whole texts, as many in a pass as `step_tokens` have room for; see `EmbeddingModel`."""
 
     def __init__(self, encoder: Encoder, step_tokens: int, ops: str) -> None:
         self._encoder = encoder
@@ -149,7 +149,7 @@ def open_embedder(folder: Path, settings: LoadSettings, pooling: str = "") -> Em
 
 def _refuse_small_budget(plan: EmbeddingPlan, settings: LoadSettings) -> None:
     width = 4 if settings.precision == "float32" else 2
-    layout = Layout(settings.precision, settings.cache_type, width, settings.block_tokens)
+    layout = MemoryLayout(settings.precision, settings.cache_type, width, settings.block_tokens)
     needed = plan.total_bytes(layout, settings.step_tokens)
     if needed > settings.memory_budget:
         raise NoRoom(

@@ -10,7 +10,7 @@ from backends.llm.errors import BadCheckpoint
 from backends.llm.families import read_config
 from backends.llm.fields import read_fields
 from backends.llm.memory import (
-    Layout,
+    MemoryLayout,
     block_bytes,
     linear_bytes,
     weight_bytes,
@@ -39,7 +39,7 @@ class EmbeddingPlan:
     def vocabulary(self) -> int:
         return self.config.vocabulary
 
-    def weight_bytes(self, layout: Layout) -> int:
+    def weight_bytes(self, layout: MemoryLayout) -> int:
         if isinstance(self.config, EncoderConfig):
             return _encoder_bytes(self.config, layout)
         head = linear_bytes(self.config.vocabulary, self.config.hidden, layout)
@@ -51,7 +51,7 @@ class EmbeddingPlan:
             return 0
         return -(-self.longest // block_tokens) + -(-step_tokens // block_tokens)
 
-    def total_bytes(self, layout: Layout, step_tokens: int) -> int:
+    def total_bytes(self, layout: MemoryLayout, step_tokens: int) -> int:
         """All an embedder occupies: weights, a step, keys and values."""
         weights = self.weight_bytes(layout)
         if isinstance(self.config, EncoderConfig):
@@ -98,7 +98,7 @@ def _longest(asked: int, most: int) -> int:
     return asked
 
 
-def _encoder_bytes(config: EncoderConfig, layout: Layout) -> int:
+def _encoder_bytes(config: EncoderConfig, layout: MemoryLayout) -> int:
     hidden, width = config.hidden, config.width
     tables = config.vocabulary * hidden * layout.compute_bytes + 4 * config.positions * hidden
     shapes = ((3 * hidden, hidden), (hidden, hidden), (width, hidden), (hidden, width))

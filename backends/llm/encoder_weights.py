@@ -44,7 +44,7 @@ class EncoderWeights:
 
 
 @dataclass(frozen=True, slots=True)
-class _Names:
+class _FamilyNames:
     """Where a family keeps a layer's parts; `prefixes`: what may stand before every name."""
 
     prefixes: tuple[str, ...]
@@ -57,7 +57,7 @@ class _Names:
     after_mlp: str
 
 
-_BERT = _Names(
+_BERT = _FamilyNames(
     ("", "bert.", "roberta.", "model."),
     "encoder.layer.",
     ("attention.self.query", "attention.self.key", "attention.self.value"),
@@ -67,7 +67,7 @@ _BERT = _Names(
     "output.dense",
     "output.LayerNorm",
 )
-_DISTILBERT = _Names(
+_DISTILBERT = _FamilyNames(
     ("", "distilbert."),
     "transformer.layer.",
     ("attention.q_lin", "attention.k_lin", "attention.v_lin"),
@@ -86,10 +86,10 @@ def load_encoder(
 ) -> EncoderWeights:
     """`dtype`: of the word table. Raises BadCheckpoint naming a tensor that is missing or has
     another shape."""
-    return _Reader(checkpoint, config, pack, dtype).weights()
+    return _EncoderReader(checkpoint, config, pack, dtype).weights()
 
 
-class _Reader:
+class _EncoderReader:
     """One pass over a checkpoint."""
 
     def __init__(

@@ -28,13 +28,13 @@ NORMS: dict[str, tuple[str | None, str | None, str | None, str | None]] = {
 Wanted = tuple[str, tuple[int, ...]]
 
 
-class Names(Protocol):
+class TensorNames(Protocol):
     """The names of a checkpoint's tensors."""
 
     def __contains__(self, name: str, /) -> bool: ...
 
 
-def find_prefix(names: Names) -> str:
+def find_prefix(names: TensorNames) -> str:
     """Where the decoder's tensors are. Raises BadCheckpoint."""
     for prefix in PREFIXES:
         if f"{prefix}embed_tokens.weight" in names:
@@ -43,7 +43,9 @@ def find_prefix(names: Names) -> str:
     raise BadCheckpoint(f"the checkpoint has no embedding table; looked for {tried}")
 
 
-def expected_tensors(config: DecoderConfig, names: Names, *, head: bool = True) -> Iterator[Wanted]:
+def expected_tensors(
+    config: DecoderConfig, names: TensorNames, *, head: bool = True
+) -> Iterator[Wanted]:
     """Every tensor that will be read from a checkpoint with these names. Raises BadCheckpoint."""
     prefix = find_prefix(names)
     table = (config.vocabulary, config.hidden)

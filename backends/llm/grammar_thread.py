@@ -51,8 +51,8 @@ class GrammarThread:
     def __init__(self, compiler: Compiler, deadline_s: float = DEADLINE_S) -> None:
         overdue = _Overdue(deadline_s)
         self._compiler = compiler
-        self._new = _Lane(compiler, overdue)
-        self._kept = _Lane(compiler, overdue)
+        self._new = _CompileQueue(compiler, overdue)
+        self._kept = _CompileQueue(compiler, overdue)
 
     def __call__(self, spec: GrammarSpec) -> "Future[Grammar]":
         """The future ends with a grammar of its own, or with GrammarInvalid."""
@@ -60,7 +60,7 @@ class GrammarThread:
         return lane.add(_Task(spec))
 
 
-class _Lane:
+class _CompileQueue:
     """Compiles in turn, on one thread at a time beside those that are overdue."""
 
     def __init__(self, compiler: Compiler, overdue: "_Overdue") -> None:

@@ -15,8 +15,8 @@ from torch.nn import functional
 from backends.llm.config import DecoderConfig
 from backends.llm.decoder import Decoder
 from backends.llm.ops.seam import CacheType, Ops
-from backends.llm.rows import Batch
-from backends.llm.weights import Weights
+from backends.llm.rows import ForwardBatch
+from backends.llm.weights import DecoderWeights
 
 log = logging.getLogger(__name__)
 
@@ -30,12 +30,12 @@ def size_for(rows: int, largest: int = LARGEST) -> int | None:
     return size if size <= largest else None
 
 
-def single_rows(batch: Batch) -> bool:
+def single_rows(batch: ForwardBatch) -> bool:
     """Whether every span has one row."""
     return len(batch.places) == len(batch.tokens)
 
 
-def fill_up(batch: Batch, size: int) -> Batch:
+def fill_up(batch: ForwardBatch, size: int) -> ForwardBatch:
     """A batch of single rows with `size` of them, all of which give logits.
 
     What is added are copies of the last row: they read what it reads and write what it writes, so
@@ -44,7 +44,7 @@ def fill_up(batch: Batch, size: int) -> Batch:
     missing = size - len(batch.tokens)
     last = batch.places[-1]
     more = [replace(last, first=last.first + n, last=last.last + n) for n in range(1, missing + 1)]
-    return Batch(
+    return ForwardBatch(
         tokens=_repeat_last(batch.tokens, missing),
         positions=_repeat_last(batch.positions, missing),
         slots=_repeat_last(batch.slots, missing),
@@ -64,10 +64,10 @@ class Graph:
     """A recorded step, the batch whose tensors it reads, and the logits that it writes."""
 
     recorded: torch.cuda.CUDAGraph
-    batch: Batch
+    batch: ForwardBatch
     logits: Tensor
 
-    def replay(self, batch: Batch) -> Tensor:
+    def replay(self, batch: ForwardBatch) -> Tensor:
         """The logits of a batch of as many rows; the next replay overwrites them."""
         mine = self.batch
         mine.tokens.copy_(batch.tokens)
@@ -88,7 +88,7 @@ class RecordingDecoder(Decoder):
     def __init__(
         self,
         config: DecoderConfig,
-        weights: Weights,
+        weights: DecoderWeights,
         ops: Ops,
         context: int,
         blocks: int,
@@ -101,7 +101,7 @@ class RecordingDecoder(Decoder):
         self._records = True
 
     @torch.inference_mode()
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: ForwardBatch) -> Tensor:
         """See Decoder."""
         size = self._size(batch)
         graph = None if size is None else self._graphs.get(size) or self._record(size, batch)
@@ -111,11 +111,11 @@ class RecordingDecoder(Decoder):
         rows = batch.logit_rows
         return logits[: len(rows)] if len(rows) == len(batch.tokens) else logits[rows.tolist()]
 
-    def _size(self, batch: Batch) -> int | None:
+    def _size(self, batch: ForwardBatch) -> int | None:
         fits = self._records and single_rows(batch) and batch.tables.shape[1] <= self._width
         return size_for(len(batch.tokens)) if fits else None
 
-    def _record(self, size: int, batch: Batch) -> Graph | None:
+    def _record(self, size: int, batch: ForwardBatch) -> Graph | None:
         """None, from now on, if the device refuses: steps are then asked for one operation after
         the other."""
         filled = fill_up(batch, size)

@@ -27,7 +27,7 @@ _ITEM_BYTES = {
 FLOATS = ("F64", "F32", "F16", "BF16")
 
 
-class Described(NamedTuple):
+class TensorHeader(NamedTuple):
     """A tensor as its file's header has it."""
 
     file: str
@@ -35,7 +35,7 @@ class Described(NamedTuple):
     shape: tuple[int, ...]
 
 
-def read_headers(folder: Path) -> dict[str, Described]:
+def read_headers(folder: Path) -> dict[str, TensorHeader]:
     """Every tensor of a checkpoint folder by name. Raises BadCheckpoint naming the file."""
     if not (folder / INDEX).is_file():
         if not (folder / SINGLE).is_file():
@@ -50,7 +50,7 @@ def read_headers(folder: Path) -> dict[str, Described]:
 
 
 def hold_against(
-    headers: Mapping[str, Described], wanted: Iterable[tuple[str, tuple[int, ...]]]
+    headers: Mapping[str, TensorHeader], wanted: Iterable[tuple[str, tuple[int, ...]]]
 ) -> None:
     """Raises BadCheckpoint naming a tensor that is missing, or of another shape or kind."""
     for name, shape in wanted:
@@ -92,7 +92,7 @@ def plain_name(file: object) -> str:
     return file
 
 
-def _read(folder: Path, file: str) -> dict[str, Described]:
+def _read(folder: Path, file: str) -> dict[str, TensorHeader]:
     try:
         with (folder / file).open("rb") as opened:
             size = opened.seek(0, 2)
@@ -115,7 +115,7 @@ def _read(folder: Path, file: str) -> dict[str, Described]:
     return {name: _described(file, name, entry, room) for name, entry in header.items()}
 
 
-def _described(file: str, name: str, entry: Any, room: int) -> Described:
+def _described(file: str, name: str, entry: Any, room: int) -> TensorHeader:
     try:
         dtype, shape, (begin, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
         right = (
@@ -130,4 +130,4 @@ def _described(file: str, name: str, entry: Any, room: int) -> Described:
             f"{file}: what its header says of '{name:.200}' does not fit the file ({room} bytes of "
             f"tensors): {str(entry)[:200]}"
         )
-    return Described(file, str(dtype), shape)
+    return TensorHeader(file, str(dtype), shape)

@@ -11,7 +11,7 @@ from backends.llm.decoder import Decoder
 from backends.llm.errors import BadCheckpoint, NoRoom
 from backends.llm.families import read_config
 from backends.llm.graphs import RecordingDecoder
-from backends.llm.memory import Layout, MemoryPlan, plan_memory
+from backends.llm.memory import MemoryLayout, MemoryPlan, plan_memory
 from backends.llm.ops.choose import choose_ops, open_device
 from backends.llm.ops.seam import CacheType, Precision
 from backends.llm.pick import choose_pick
@@ -44,7 +44,7 @@ class LoadSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedModel:
     """A model that runs. `ops`: which implementation computes; `context`: what was granted."""
 
     runner: Runner
@@ -60,7 +60,7 @@ def use_threads(count: int) -> None:
     torch.set_num_threads(count)
 
 
-def load(folder: Path, settings: LoadSettings) -> Loaded:
+def load(folder: Path, settings: LoadSettings) -> LoadedModel:
     """Raises BadCheckpoint, UnknownFamily, NoRoom or NoDevice, all of them LoadFailed."""
     config = read_config(folder)
     tokeniser = read_tokeniser(folder)
@@ -74,7 +74,7 @@ def load(folder: Path, settings: LoadSettings) -> Loaded:
         open_device(settings.device),
     )
     width = 4 if settings.precision == "float32" else 2
-    layout = Layout(settings.precision, settings.cache_type, width, settings.block_tokens)
+    layout = MemoryLayout(settings.precision, settings.cache_type, width, settings.block_tokens)
     plan = plan_memory(config, layout, settings.memory_budget, context, settings.step_tokens)
     with Checkpoint(folder) as checkpoint:
         weights = load_weights(checkpoint, config, ops, settings.precision)
@@ -82,7 +82,7 @@ def load(folder: Path, settings: LoadSettings) -> Loaded:
     decoder = make(config, weights, ops, context, plan.blocks, settings.cache_type)
     _check_plan(plan, weights.bytes, decoder.cache_bytes)
     runner = Runner(decoder, choose_pick(settings.compiled))
-    return Loaded(runner, tokeniser, config, plan, context, ops.name)
+    return LoadedModel(runner, tokeniser, config, plan, context, ops.name)
 
 
 def _context(config: DecoderConfig, settings: LoadSettings) -> int:

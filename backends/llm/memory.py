@@ -23,7 +23,7 @@ class MemoryPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class MemoryLayout:
     """How a model is to be held: see Precision and CacheType; `compute_bytes` of one number."""
 
     precision: Precision
@@ -33,7 +33,7 @@ class Layout:
 
 
 def plan_memory(
-    config: DecoderConfig, layout: Layout, budget: int, context: int, step_tokens: int
+    config: DecoderConfig, layout: MemoryLayout, budget: int, context: int, step_tokens: int
 ) -> MemoryPlan:
     """Spend `budget` bytes: what the weights and a step leave becomes blocks.
 
@@ -55,7 +55,7 @@ def plan_memory(
     return MemoryPlan(weights, workspace, block, blocks)
 
 
-def block_bytes(config: DecoderConfig, layout: Layout) -> int:
+def block_bytes(config: DecoderConfig, layout: MemoryLayout) -> int:
     """Keys and values of one block, in all layers."""
     number = 1 if layout.cache_type == "int8" else layout.compute_bytes
     scale = 4 if layout.cache_type == "int8" else 0
@@ -63,7 +63,7 @@ def block_bytes(config: DecoderConfig, layout: Layout) -> int:
     return 2 * len(config.layers) * layout.block_tokens * config.kv_heads * per_head
 
 
-def weight_bytes(config: DecoderConfig, layout: Layout) -> int:
+def weight_bytes(config: DecoderConfig, layout: MemoryLayout) -> int:
     """Linears in their precision, the embedding table in the compute type, the rest float32."""
     table = config.vocabulary * config.hidden * layout.compute_bytes
     head = linear_bytes(config.vocabulary, config.hidden, layout)
@@ -71,7 +71,7 @@ def weight_bytes(config: DecoderConfig, layout: Layout) -> int:
     return table + head + norms + sum(_layer_bytes(config, one, layout) for one in config.layers)
 
 
-def _layer_bytes(config: DecoderConfig, layer: LayerConfig, layout: Layout) -> int:
+def _layer_bytes(config: DecoderConfig, layer: LayerConfig, layout: MemoryLayout) -> int:
     qkv = linear_bytes(config.q_width + 2 * config.kv_width, config.hidden, layout)
     attention = qkv + linear_bytes(config.hidden, config.q_width, layout)
     experts = layer.experts
@@ -82,12 +82,12 @@ def _layer_bytes(config: DecoderConfig, layer: LayerConfig, layout: Layout) -> i
     return attention + experts.count * (each + 4 * config.hidden) + shared
 
 
-def _dense_bytes(config: DecoderConfig, width: int, layout: Layout) -> int:
+def _dense_bytes(config: DecoderConfig, width: int, layout: MemoryLayout) -> int:
     gate_up = linear_bytes(2 * width, config.hidden, layout)
     return gate_up + linear_bytes(config.hidden, width, layout)
 
 
-def linear_bytes(outputs: int, inputs: int, layout: Layout) -> int:
+def linear_bytes(outputs: int, inputs: int, layout: MemoryLayout) -> int:
     """A packed weight with its scales."""
     if layout.precision == "int4" and inputs % GROUP == 0:
         return outputs * inputs // 2 + 4 * outputs * inputs // GROUP

@@ -80,7 +80,7 @@ def pick_plainly(
     ]
 
 
-class _Room(threading.local):
+class _SamplingScratch(threading.local):
     """What a thread works in. Fresh memory for every step would cost more than the step: the system
     hands it out page by page."""
 
@@ -101,7 +101,7 @@ class _Room(threading.local):
         return [one[:size] for one in self._truths]
 
 
-_room = _Room()
+_room = _SamplingScratch()
 
 
 def _pick_one(row: Values, top: float, first: int, params: SamplingParams, uniform: float) -> int:

@@ -13,7 +13,7 @@ from backends.llm.errors import NoRoom
 from backends.llm.families import read_config
 from backends.llm.fields import read_fields
 from backends.llm.memory import (
-    Layout,
+    MemoryLayout,
     block_bytes,
     plan_memory,
     weight_bytes,
@@ -89,12 +89,14 @@ def _defaults(version: ModelVersion, settings: ServeSettings) -> Mapping[str, fl
         refuse(version, f"{error}; or set the parameter {SWITCH} to 'ignore'")
 
 
-def layout_of(settings: ServeSettings) -> Layout:
+def layout_of(settings: ServeSettings) -> MemoryLayout:
     width = 4 if settings.precision == "float32" else 2
-    return Layout(settings.precision, settings.cache_type, width, BLOCK_TOKENS)
+    return MemoryLayout(settings.precision, settings.cache_type, width, BLOCK_TOKENS)
 
 
-def _plan_embedding(settings: ServeSettings, layout: Layout, embedding: EmbeddingPlan) -> ServePlan:
+def _plan_embedding(
+    settings: ServeSettings, layout: MemoryLayout, embedding: EmbeddingPlan
+) -> ServePlan:
     needed = embedding.total_bytes(layout, settings.step_tokens)
     budget = settings.memory_budget or needed
     if budget < needed:

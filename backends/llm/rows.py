@@ -24,7 +24,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SpanLayout:
     """Where a span lies: rows `first` to `last`, the last of which sees `context` tokens."""
 
     first: int
@@ -38,7 +38,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class ForwardBatch:
     """T rows of S spans.
 
     `tokens`, `positions`: int64 [T]. `slots`: where each row's key and value go, int64 [T];
@@ -52,17 +52,17 @@ class Batch:
     span_of: Tensor
     tables: Tensor
     logit_rows: Tensor
-    places: tuple[Place, ...]
+    places: tuple[SpanLayout, ...]
 
     @property
     def device(self) -> torch.device:
         return self.tokens.device
 
-    def to(self, device: torch.device) -> "Batch":
+    def to(self, device: torch.device) -> "ForwardBatch":
         """The same on a device; itself where it is there already."""
         if self.device == device:
             return self
-        return Batch(
+        return ForwardBatch(
             self.tokens.to(device),
             self.positions.to(device),
             self.slots.to(device),
@@ -73,13 +73,13 @@ class Batch:
         )
 
 
-def pack(spans: Sequence[Span], block_tokens: int) -> Batch:
+def pack(spans: Sequence[Span], block_tokens: int) -> ForwardBatch:
     """Lay spans end to end, on the CPU."""
     tokens: list[int] = []
     positions: list[int] = []
     slots: list[int] = []
     logit_rows: list[int] = []
-    places: list[Place] = []
+    places: list[SpanLayout] = []
     for span in spans:
         first, end = len(tokens), span.start + len(span.tokens)
         tokens.extend(span.tokens)
@@ -89,11 +89,11 @@ def pack(spans: Sequence[Span], block_tokens: int) -> Batch:
             for position in range(span.start, end)
         )
         logit_rows.extend(range(len(tokens) - span.logits, len(tokens)))
-        places.append(Place(first, len(tokens), end, tuple(span.blocks)))
+        places.append(SpanLayout(first, len(tokens), end, tuple(span.blocks)))
     longest = max(len(span.blocks) for span in spans)
     tables = [[*span.blocks, *[0] * (longest - len(span.blocks))] for span in spans]
     counts = torch.tensor([len(span.tokens) for span in spans])
-    return Batch(
+    return ForwardBatch(
         tokens=torch.tensor(tokens),
         positions=torch.tensor(positions),
         slots=torch.tensor(slots),

@@ -13,12 +13,12 @@ from backends.llm.decoder import Decoder
 from backends.llm.errors import DeviceLost
 from backends.llm.pick import Pick, pick_plainly
 from backends.llm.rows import Span, pack
-from backends.llm.sampling import Draw, Sampled, sample, score
+from backends.llm.sampling import Sampled, SamplingRow, sample, score
 from backends.llm.scored import Scored
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class ForwardItem:
     """A span to compute. `draw`: how its last row's token is chosen, None where none is wanted.
 
     `score_prompt`: None, or how many of the likeliest tokens to report beside each of the span's
@@ -28,13 +28,13 @@ class Job:
     tokens: Sequence[int]
     start: int
     blocks: Sequence[int]
-    draw: Draw | None
+    draw: SamplingRow | None
     score_prompt: int | None = None
     following: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class ForwardResult:
     """`sampled`: the token of a job with a draw, None if its logits were not numbers.
 
     `prompt`: for a job that scores the prompt, what each of its tokens after the first is like,
@@ -53,7 +53,7 @@ class Runner:
         self._pick = pick
 
     @torch.inference_mode()
-    def run(self, jobs: Sequence[Job]) -> list[Done]:
+    def run(self, jobs: Sequence[ForwardItem]) -> list[ForwardResult]:
         """Compute all jobs in one pass, and choose tokens for those that draw.
 
         Raises DeviceLost, after which no other call will do better; and whatever torch raises, of
@@ -64,12 +64,14 @@ class Runner:
         except torch.AcceleratorError as error:
             raise DeviceLost(str(error)) from error
 
-    def _run(self, jobs: Sequence[Job]) -> list[Done]:
+    def _run(self, jobs: Sequence[ForwardItem]) -> list[ForwardResult]:
         spans = [Span(job.tokens, job.start, job.blocks, _logit_rows(job)) for job in jobs]
         logits = self._decoder.forward(pack(spans, self._decoder.ops.block_tokens))
         parts = torch.split(logits, [span.logits for span in spans])
         done = [
-            Done(None, _score_prompt(job, part.cpu()) if job.score_prompt is not None else ())
+            ForwardResult(
+                None, _score_prompt(job, part.cpu()) if job.score_prompt is not None else ()
+            )
             for job, part in zip(jobs, parts, strict=True)
         ]
         return self._sample(jobs, logits, spans, done)
@@ -89,8 +91,12 @@ class Runner:
         return self._decoder.gives_back
 
     def _sample(
-        self, jobs: Sequence[Job], logits: Tensor, spans: Sequence[Span], done: list[Done]
-    ) -> list[Done]:
+        self,
+        jobs: Sequence[ForwardItem],
+        logits: Tensor,
+        spans: Sequence[Span],
+        done: list[ForwardResult],
+    ) -> list[ForwardResult]:
         drawing, rows, end = [], [], 0
         for index, (job, span) in enumerate(zip(jobs, spans, strict=True)):
             end += span.logits
@@ -106,13 +112,13 @@ class Runner:
         return done
 
 
-def _logit_rows(job: Job) -> int:
+def _logit_rows(job: ForwardItem) -> int:
     if job.score_prompt is not None:
         return len(job.tokens)
     return 0 if job.draw is None else 1
 
 
-def _score_prompt(job: Job, logits: Tensor) -> tuple[Scored, ...]:
+def _score_prompt(job: ForwardItem, logits: Tensor) -> tuple[Scored, ...]:
     following = () if job.following is None else (job.following,)
     targets = (*job.tokens[1:], *following)
     count = job.score_prompt or 0

@@ -19,7 +19,7 @@ from backends.llm.scored import Scored
 
 
 @dataclass(frozen=True, slots=True)
-class Draw:
+class SamplingRow:
     """One row's choice. `tokens`: the prompt, `prompt` tokens long, and the answer so far.
 
     `seed`: the request's own. `banned`: tokens that may not come now (a stop token before the
@@ -50,7 +50,7 @@ class Sampled:
 
 
 def sample(
-    logits: Tensor, draws: Sequence[Draw], pick: Pick = pick_plainly
+    logits: Tensor, draws: Sequence[SamplingRow], pick: Pick = pick_plainly
 ) -> list[Sampled | None]:
     """A token for each row of float32 `logits` [rows, vocabulary], which are overwritten.
 
@@ -72,13 +72,13 @@ def _scored(row: Tensor, token: int, count: int | None) -> Scored | None:
     return None if count is None else score(row, token, count)
 
 
-def _uniform(draw: Draw) -> float:
+def _uniform(draw: SamplingRow) -> float:
     """In [0, 1), from the seed and the position of the token to come."""
     key = f"{draw.seed}/{len(draw.tokens)}".encode()
     return int.from_bytes(blake2b(key, digest_size=8).digest()) / 2.0**64 * (1 - 2.0**-53)
 
 
-def adjust(logits: Tensor, draws: Sequence[Draw]) -> None:
+def adjust(logits: Tensor, draws: Sequence[SamplingRow]) -> None:
     """Change logits before a token is chosen: penalties, biases, tokens that are not allowed.
 
     Applies each row's wishes to float32 `logits` [rows, vocabulary], in place.
@@ -110,7 +110,7 @@ def _allow(row: np.ndarray, allowed: np.ndarray, banned: Sequence[int]) -> None:
     np.minimum(row, limits, out=row)
 
 
-def _penalise(row: np.ndarray, draw: Draw) -> None:
+def _penalise(row: np.ndarray, draw: SamplingRow) -> None:
     params, tokens = draw.params, np.array(draw.tokens, np.int64)
     if params.repetition_penalty != 1.0:
         found, penalty = row[tokens], np.float32(params.repetition_penalty)

@@ -16,7 +16,7 @@ SLICE = 4096
 """Characters looked at together: a text full of markers is copied from each of them on."""
 
 
-class Said(NamedTuple):
+class ContentText(NamedTuple):
     """Text that is no call."""
 
     text: str
@@ -36,27 +36,27 @@ class Argued(NamedTuple):
     text: str
 
 
-class Ended(NamedTuple):
+class ToolCallEnd(NamedTuple):
     """The call is whole: its arguments are a JSON object."""
 
     number: int
 
 
 class Dropped(NamedTuple):
-    """The call that has begun breaks off; its whole source is `Said` next."""
+    """The call that has begun breaks off; its whole source is `ContentText` next."""
 
     number: int
 
 
-Event = Said | Called | Argued | Ended | Dropped
+Event = ContentText | Called | Argued | ToolCallEnd | Dropped
 
 
 class ToolScanner:
     """One answer to a request with `tools`: their parameters by their names.
 
-    Any cutting of its text into pieces gives the same events, but for where `Said` and `Argued` are
-    cut. White space before a call's marker and behind the last call belongs to the calls. `most`:
-    so many calls are looked for, what else comes is text.
+    Any cutting of its text into pieces gives the same events, but for where `ContentText` and
+    `Argued` are cut. White space before a call's marker and behind the last call belongs to the
+    calls. `most`: so many calls are looked for, what else comes is text.
     """
 
     def __init__(self, format: ToolFormat, tools: Tools, most: int | None = None) -> None:
@@ -192,7 +192,7 @@ class ToolScanner:
 
     def _close(self) -> None:
         self._argue()
-        self._events.append(Ended(self._begun - 1))
+        self._events.append(ToolCallEnd(self._begun - 1))
         self._ended += 1
         self._reader, self._opened = None, False
         self._source.clear()
@@ -238,10 +238,10 @@ class ToolScanner:
         if not text:
             return
         last = self._events[-1] if self._events else None
-        if isinstance(last, Said):
-            self._events[-1] = Said(last.text + text)
+        if isinstance(last, ContentText):
+            self._events[-1] = ContentText(last.text + text)
         else:
-            self._events.append(Said(text))
+            self._events.append(ContentText(text))
 
     def _told(self) -> list[Event]:
         told, self._events = self._events, []

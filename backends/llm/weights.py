@@ -48,7 +48,7 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
+class DecoderWeights:
     """Everything a decoder multiplies with. `head`: None where no logits are wanted. `bytes`: what
     it occupies."""
 
@@ -66,12 +66,12 @@ def load_weights(
     precision: Precision,
     *,
     head: bool = True,
-) -> Weights:
+) -> DecoderWeights:
     """Raises BadCheckpoint naming a tensor that is missing or has another shape."""
-    return _Reader(checkpoint, config, ops, precision).weights(head)
+    return _DecoderReader(checkpoint, config, ops, precision).weights(head)
 
 
-class _Reader:
+class _DecoderReader:
     """One pass over a checkpoint."""
 
     def __init__(
@@ -84,7 +84,7 @@ class _Reader:
         self._prefix = find_prefix(checkpoint)
         self._bytes = 0
 
-    def weights(self, with_head: bool) -> Weights:
+    def weights(self, with_head: bool) -> DecoderWeights:
         config = self._config
         table = self._tensor("embed_tokens.weight", config.vocabulary, config.hidden)
         embedding = self._ops.table(table)
@@ -94,7 +94,7 @@ class _Reader:
         head = None
         if with_head:
             head = self._pack(table if config.tied else self._head(), None, wide=True)
-        return Weights(embedding, layers, norm, head, self._bytes)
+        return DecoderWeights(embedding, layers, norm, head, self._bytes)
 
     def _head(self) -> Tensor:
         name = self._checkpoint.first(HEADS) or HEADS[0]

@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks.faults import models
 from benchmarks.faults.surroundings import Surroundings
 from benchmarks.process import family, free_addresses, port_of
-from server.desired import places
+from server.desired import state_paths
 
 START_S = 120.0
 ANSWER_S = 30.0
@@ -124,7 +124,7 @@ class Server:
         line.sock = socket.socket(socket.AF_UNIX)
         line.sock.settimeout(timeout)
         try:
-            line.sock.connect(str(places.socket_folder(self.state) / places.API))
+            line.sock.connect(str(state_paths.socket_folder(self.state) / state_paths.API))
             text = json.dumps(body) if body is not None else None
             line.request(method, f"/api/v1{path}", text, {"Content-Type": "application/json"})
             answer = line.getresponse()
@@ -139,7 +139,7 @@ class Server:
         line.sock = socket.socket(socket.AF_UNIX)
         line.sock.settimeout(ANSWER_S)
         try:
-            line.sock.connect(str(places.socket_folder(self.state) / places.API))
+            line.sock.connect(str(state_paths.socket_folder(self.state) / state_paths.API))
             line.request("POST", f"/api/v1{path}")
             answer = line.getresponse()
             size = 0

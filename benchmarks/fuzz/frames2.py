@@ -2,7 +2,7 @@
 
 from benchmarks.fuzz.target import Wrong
 from server.http2 import frames
-from server.http2.frames import HEAD_BYTES, Setting, frame
+from server.http2.frames import HEAD_BYTES, Http2Setting, frame
 from server.http2.hpack import Headers, literal
 
 _SERVICE = b"/inference.GRPCInferenceService/"
@@ -17,7 +17,7 @@ METHODS = tuple(
         b"CudaSharedMemoryUnregister", b"TraceSetting", b"LogSettings",
     )
 )  # fmt: skip
-WINDOWS = frames.settings({Setting.INITIAL_WINDOW_SIZE: 1 << 20})
+WINDOWS = frames.settings({Http2Setting.INITIAL_WINDOW_SIZE: 1 << 20})
 _LARGEST_BYTES = (1 << 24) - 1
 
 

@@ -17,7 +17,7 @@ import uvloop
 
 from benchmarks.fuzz.target import Wrong
 from server.admin.control import ControlServer
-from server.desired import places
+from server.desired import state_paths
 from server.gateway import serve
 from server.settings.table import Settings
 
@@ -184,10 +184,10 @@ def control_process() -> Iterator[tuple[InProcess, Path]]:
     with _place() as (loop, folder, faults):
         settings = Settings(state_dir=folder / "state", admin_port=0, model_repository=(folder,))
         stopping = asyncio.Event()
-        served = ControlServer(settings, places.server_id(settings.state_dir), stopping)
+        served = ControlServer(settings, state_paths.server_id(settings.state_dir), stopping)
         one = InProcess(loop, folder, faults)
         task = loop.create_task(served.run())
-        path = places.sockets(settings.state_dir) / places.API
+        path = state_paths.sockets(settings.state_dir) / state_paths.API
         one.run(_until(lambda: _is_there(path), task))
         try:
             yield one, path

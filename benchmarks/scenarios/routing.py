@@ -25,7 +25,7 @@ from benchmarks.report import Added, Figure, Report
 from benchmarks.rounds import Contest, Plan, interleave
 from benchmarks.scenarios.roster import Roster
 from benchmarks.shots import Problem, Shot, answer_size, grpc_shot, json_shot
-from control.desired import Arm, Desired, Mirror, Route
+from control.desired import Desired, DesiredArm, DesiredRoute, Mirror
 
 NAME = "routing"
 DIRECT, STICKY, DRAWN = "by its own name", "route, unit in a header", "route, a draw each time"
@@ -154,15 +154,21 @@ def _contest(peer: Peer, shown: str, shot: Shot, duration_s: float) -> Contest:
     return Contest(NAME, shown, shot.wire, CONCURRENCY, once)
 
 
-def _routes() -> tuple[Route, ...]:
+def _routes() -> tuple[DesiredRoute, ...]:
     # One version behind both arms: batches of two half as large would be counted as routing.
-    halves = (Arm("stable", "one", 1, "", 5_000), Arm("candidate", "one", 1, "", 5_000))
-    shadowed = (Arm("stable", "one", 1, "", 10_000), Arm("candidate", "never", 1, "", 0))
+    halves = (
+        DesiredArm("stable", "one", 1, "", 5_000),
+        DesiredArm("candidate", "one", 1, "", 5_000),
+    )
+    shadowed = (
+        DesiredArm("stable", "one", 1, "", 10_000),
+        DesiredArm("candidate", "never", 1, "", 0),
+    )
     unit = "header:x-user"
     return (
-        Route("sticky", halves, "salt", unit),
-        Route("drawn", halves, "salt"),
-        Route("wedging", shadowed, "salt", unit, (), (Mirror("candidate", 10_000),)),
+        DesiredRoute("sticky", halves, "salt", unit),
+        DesiredRoute("drawn", halves, "salt"),
+        DesiredRoute("wedging", shadowed, "salt", unit, (), (Mirror("candidate", 10_000),)),
     )
 
 

@@ -28,15 +28,15 @@ def check_password_text(name: str, password: str) -> None:
         raise Invalid("a password differs from the user's name", "password")
 
 
-class Hashed(str):
+class PasswordHash(str):
     """The hash of a password that was found fit for its user."""
 
 
-def hash_of_new(name: str, password: str) -> Hashed:
+def hash_of_new(name: str, password: str) -> PasswordHash:
     """For `create_user` and `change_user`: made before their transaction begins, which others wait
     for. Raises Invalid, TooMany."""
     check_password_text(name, password)
-    return Hashed(hash_password(password))
+    return PasswordHash(hash_password(password))
 
 
 def hash_password(password: str) -> str:

@@ -14,7 +14,7 @@ _Key = tuple[str, str, str]
 """What is counted, account and network; "" for whichever."""
 
 
-class Bucket:
+class RateBucket:
     """A token bucket as one number: the moment at which it will be full again."""
 
     __slots__ = ("full_at",)
@@ -41,18 +41,18 @@ class Rates:
 
     def __init__(self, most: int = MOST_KEYS) -> None:
         self._most = most
-        self._buckets: OrderedDict[str, Bucket] = OrderedDict()
+        self._buckets: OrderedDict[str, RateBucket] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._buckets)
 
     def take(self, key: str, rate: float, burst: float, now: float, cost: float = 1.0) -> float:
-        """As `Bucket.take`, for the bucket of `key`."""
+        """As `RateBucket.take`, for the bucket of `key`."""
         bucket = self._buckets.get(key)
         if bucket is None:
             if len(self._buckets) >= self._most:
                 self._make_room(now)
-            bucket = self._buckets[key] = Bucket()
+            bucket = self._buckets[key] = RateBucket()
         return bucket.take(rate, burst, now, cost)
 
     def _make_room(self, now: float) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from control.access.endings import end_sessions, revoke_tokens
-from control.access.passwords import Hashed, hash_of_new, hash_password, is_outdated, matches
+from control.access.passwords import PasswordHash, hash_of_new, hash_password, is_outdated, matches
 from control.access.scopes import Principal, Role
 from control.clock import new_id, text_of
 from control.errors import Conflict, Invalid, NotFound
@@ -44,8 +44,8 @@ class UserView:
 
 
 def create_user(tx: Transaction, name: str, role: str, password: str | None = None) -> UserView:
-    """A password that is not `Hashed` yet is hashed here, while other changes wait. Raises Invalid
-    naming the part that cannot be, Conflict when the name is taken."""
+    """A password that is not `PasswordHash` yet is hashed here, while other changes wait. Raises
+    Invalid naming the part that cannot be, Conflict when the name is taken."""
     if not _NAME.fullmatch(name):
         raise Invalid(
             f"{name!r:.80} is no user name: a lower-case letter first, then up to 62 of "
@@ -217,8 +217,8 @@ def _administers(facts: dict[str, Any]) -> bool:
     return facts["role"] == Role.ADMIN and not facts["disabled"]
 
 
-def _hashed(name: str, password: str) -> Hashed:
-    return password if isinstance(password, Hashed) else hash_of_new(name, password)
+def _hashed(name: str, password: str) -> PasswordHash:
+    return password if isinstance(password, PasswordHash) else hash_of_new(name, password)
 
 
 def _facts(row: User) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from datetime import datetime
 from sqlalchemy import insert, select, update
 from sqlalchemy.orm import Session
 
-from control.experiments.joining import SKEW, Sight, count_waiting, in_batches
+from control.experiments.joining import SKEW, FirstExposure, count_waiting, in_batches
 from control.experiments.ledger import Ledger
 from control.experiments.service import ExperimentView, State, view_of
 from control.experiments.tables import Experiment, Exposure
@@ -23,7 +23,7 @@ MOST_AT_ONCE = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ExposureEvent:
     """A unit was answered by an arm. `unit`: hex of `control.experiments.stamp.unit_key`."""
 
     experiment_id: str
@@ -44,10 +44,10 @@ class Exposed:
     refused: int = 0
 
 
-def expose(tx: Transaction, rows: Iterable[Seen]) -> Exposed:
+def expose(tx: Transaction, rows: Iterable[ExposureEvent]) -> Exposed:
     """Idempotent, and in any order: a unit's arm is the one it was first told of. Raises ValueError
     for more than 10,000 rows."""
-    batch: dict[str, list[Seen]] = defaultdict(list)
+    batch: dict[str, list[ExposureEvent]] = defaultdict(list)
     for row in rows:
         batch[row.experiment_id].append(row)
     if sum(map(len, batch.values())) > MOST_AT_ONCE:
@@ -66,15 +66,17 @@ def expose(tx: Transaction, rows: Iterable[Seen]) -> Exposed:
 
 
 def expose_to(
-    session: Session, view: ExperimentView, ledger: Ledger, rows: Iterable[Seen]
+    session: Session, view: ExperimentView, ledger: Ledger, rows: Iterable[ExposureEvent]
 ) -> Counter[str]:
     """The same for rows that fit one experiment, whose `ledger` the caller holds and writes."""
-    by_unit: dict[str, list[Seen]] = defaultdict(list)
+    by_unit: dict[str, list[ExposureEvent]] = defaultdict(list)
     for row in sorted(rows, key=lambda one: one.at):
         by_unit[row.unit].append(row)
     known = sights_of(session, view.id, by_unit)
     new = {
-        unit: Sight(seen[0].arm, seen[0].at) for unit, seen in by_unit.items() if unit not in known
+        unit: FirstExposure(seen[0].arm, seen[0].at)
+        for unit, seen in by_unit.items()
+        if unit not in known
     }
     _insert(session, view.id, ledger, new)
     count_waiting(session, view, ledger, new)
@@ -87,18 +89,20 @@ def expose_to(
     return Counter(new=len(new), known=told - len(new), crossed=len(crossed))
 
 
-def sights_of(session: Session, experiment_id: str, units: Collection[str]) -> dict[str, Sight]:
+def sights_of(
+    session: Session, experiment_id: str, units: Collection[str]
+) -> dict[str, FirstExposure]:
     """Of the units that have been seen."""
-    found: dict[str, Sight] = {}
+    found: dict[str, FirstExposure] = {}
     for some in in_batches(units):
         wanted = select(Exposure.unit, Exposure.arm, Exposure.first_at).where(
             Exposure.experiment_id == experiment_id, Exposure.unit.in_(some)
         )
-        found |= {unit: Sight(arm, at) for unit, arm, at in session.execute(wanted)}
+        found |= {unit: FirstExposure(arm, at) for unit, arm, at in session.execute(wanted)}
     return found
 
 
-def _fits(view: ExperimentView, row: Seen, now: datetime) -> bool:
+def _fits(view: ExperimentView, row: ExposureEvent, now: datetime) -> bool:
     if view.started_at is None or view.state is State.CONCLUDED:
         return False
     ends = view.stopped_at or now
@@ -106,7 +110,9 @@ def _fits(view: ExperimentView, row: Seen, now: datetime) -> bool:
     return inside and row.arm in view.terms.shares
 
 
-def _insert(session: Session, experiment_id: str, ledger: Ledger, new: dict[str, Sight]) -> None:
+def _insert(
+    session: Session, experiment_id: str, ledger: Ledger, new: dict[str, FirstExposure]
+) -> None:
     """Nobody else inserts meanwhile: whoever does holds the ledger."""
     for unit in new:
         ledger.expose(new[unit].arm)

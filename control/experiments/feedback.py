@@ -13,10 +13,10 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy import delete, select
 
 from control.errors import Invalid
-from control.experiments.exposures import Seen, expose_to, sights_of
-from control.experiments.joining import SKEW, Given, Outcome, join
+from control.experiments.exposures import ExposureEvent, expose_to, sights_of
+from control.experiments.joining import SKEW, MetricValue, UnitOutcome, join
 from control.experiments.ledger import Ledger
-from control.experiments.metrics import Kind, Metric, Repeated, Source, value_of
+from control.experiments.metrics import Kind, Metric, MetricSource, Repeated, value_of
 from control.experiments.service import ExperimentView, State, view_of
 from control.experiments.stamp import Stamp, unit_key
 from control.experiments.tables import Experiment, Feedback
@@ -32,7 +32,7 @@ _Address = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ReportedOutcome:
     """A value as a client tells it. One of `stamp`, `experiment` (a name) and `model` (or the
     public name that was asked) says where it belongs; `unit` as the client knows it, "" for the
     stamp's. `key` tells several values of one unit apart, where the metric takes several."""
@@ -60,7 +60,7 @@ class Measured:
     latencies: Histogram | None = None
 
 
-def feedback(tx: Transaction, rows: Sequence[Told]) -> list[Outcome]:
+def feedback(tx: Transaction, rows: Sequence[ReportedOutcome]) -> list[UnitOutcome]:
     """One outcome a row; a row that several experiments want counts in each, and says the best.
 
     Sending rows again is harmless. Raises ValueError for more than 2,000 rows: SQLite has
@@ -71,7 +71,7 @@ def feedback(tx: Transaction, rows: Sequence[Told]) -> list[Outcome]:
     addressed: dict[_Address, list[int]] = defaultdict(list)
     for place, row in enumerate(rows):
         addressed[_address(row)].append(place)
-    outcomes: dict[int, list[Outcome]] = defaultdict(list)
+    outcomes: dict[int, list[UnitOutcome]] = defaultdict(list)
     for view in _open(tx):
         mine = [place for address in _addresses(view) for place in addressed.get(address, ())]
         mine = [place for place in mine if _takes(view, rows[place].metric)]
@@ -112,7 +112,7 @@ def _open(tx: Transaction) -> list[ExperimentView]:
     return [view_of(row) for row in tx.session.scalars(wanted.order_by(Experiment.id))]
 
 
-def _address(row: Told) -> _Address:
+def _address(row: ReportedOutcome) -> _Address:
     if row.experiment:
         return "experiment", row.experiment
     if row.stamp is None:
@@ -128,32 +128,38 @@ def _addresses(view: ExperimentView) -> set[_Address]:
 
 def _takes(view: ExperimentView, name: str) -> bool:
     metric = view.terms.metric(name)
-    return metric is not None and metric.source is Source.FEEDBACK
+    return metric is not None and metric.source is MetricSource.FEEDBACK
 
 
-def _take(tx: Transaction, view: ExperimentView, rows: Sequence[Told]) -> list[Outcome]:
+def _take(
+    tx: Transaction, view: ExperimentView, rows: Sequence[ReportedOutcome]
+) -> list[UnitOutcome]:
     given = [_given(view, row, tx.now) for row in rows]
     ledger = Ledger(tx.session, view.id)
     expose_to(tx.session, view, ledger, [seen for row in rows for seen in _seen(view, row)])
-    good = [one for one in given if isinstance(one, Given)]
+    good = [one for one in given if isinstance(one, MetricValue)]
     sights = sights_of(tx.session, view.id, {one.unit for one in good})
     taken = iter(join(tx.session, view, ledger, good, sights))
     ledger.write()
-    return [next(taken) if isinstance(one, Given) else one for one in given]
+    return [next(taken) if isinstance(one, MetricValue) else one for one in given]
 
 
-def _given(view: ExperimentView, row: Told, now: datetime) -> Given | Outcome:
+def _given(view: ExperimentView, row: ReportedOutcome, now: datetime) -> MetricValue | UnitOutcome:
     metric = view.terms.metric(row.metric)
     unit = row.stamp.unit if row.stamp else ""
     if row.unit and not unit:
         unit = unit_key(row.unit).hex()
     if metric is None or not unit:
-        return Outcome.UNKNOWN
+        return UnitOutcome.UNKNOWN
     try:
         key, value = _key(metric, row.key), value_of(metric, row.value)
     except Invalid:
-        return Outcome.REFUSED
-    return Given(unit, metric, key, value, row.at) if row.at <= now + SKEW else Outcome.REFUSED
+        return UnitOutcome.REFUSED
+    return (
+        MetricValue(unit, metric, key, value, row.at)
+        if row.at <= now + SKEW
+        else UnitOutcome.REFUSED
+    )
 
 
 def _key(metric: Metric, key: str) -> str:
@@ -169,11 +175,11 @@ def _key(metric: Metric, key: str) -> str:
     return key
 
 
-def check(view: ExperimentView, row: Told) -> None:
+def check(view: ExperimentView, row: ReportedOutcome) -> None:
     """Raises Invalid saying why a row would be refused: for whoever sends a single one."""
     metric = view.terms.metric(row.metric)
     if metric is None or not _takes(view, row.metric):
-        names = [one.name for one in view.terms.metrics if one.source is Source.FEEDBACK]
+        names = [one.name for one in view.terms.metrics if one.source is MetricSource.FEEDBACK]
         raise Invalid(
             f"the experiment '{view.name}' takes no feedback for '{row.metric:.80}'; it takes "
             f"{', '.join(names) or 'none'}",
@@ -183,7 +189,7 @@ def check(view: ExperimentView, row: Told) -> None:
     value_of(metric, row.value)
 
 
-def _seen(view: ExperimentView, row: Told) -> list[Seen]:
+def _seen(view: ExperimentView, row: ReportedOutcome) -> list[ExposureEvent]:
     """What the stamp proves: only one of this very experiment, and of a unit."""
     stamp = row.stamp
     if stamp is None or not stamp.unit or stamp.route.subject != view.id:
@@ -192,12 +198,16 @@ def _seen(view: ExperimentView, row: Told) -> list[Seen]:
     ends = view.stopped_at
     if arm not in view.terms.shares or (ends is not None and at > ends + SKEW):
         return []
-    return [Seen(view.id, stamp.unit, arm, at)]
+    return [ExposureEvent(view.id, stamp.unit, arm, at)]
 
 
 def _add(view: ExperimentView, ledger: Ledger, row: Measured) -> bool:
     metric = view.terms.metric(row.metric)
-    if metric is None or metric.source is not Source.SERVER or row.arm not in view.terms.shares:
+    if (
+        metric is None
+        or metric.source is not MetricSource.SERVER
+        or row.arm not in view.terms.shares
+    ):
         return False
     if metric.kind is Kind.QUANTILE and row.latencies is not None:
         ledger.add_histogram(row.arm, metric, row.latencies)
@@ -208,8 +218,8 @@ def _add(view: ExperimentView, ledger: Ledger, row: Measured) -> bool:
     return True
 
 
-_BEST_FIRST = tuple(Outcome)
+_BEST_FIRST = tuple(UnitOutcome)
 
 
-def _best(outcomes: Sequence[Outcome]) -> Outcome:
-    return min(outcomes, key=_BEST_FIRST.index, default=Outcome.UNKNOWN)
+def _best(outcomes: Sequence[UnitOutcome]) -> UnitOutcome:
+    return min(outcomes, key=_BEST_FIRST.index, default=UnitOutcome.UNKNOWN)

@@ -27,7 +27,7 @@ MOST_PER_UNIT = 1_000
 UNITS_AT_ONCE = 500
 
 
-class Outcome(StrEnum):
+class UnitOutcome(StrEnum):
     COUNTED = "counted"
     WAITING = "waiting"  # its unit has not been seen yet; counted when it is
     DUPLICATE = "duplicate"
@@ -38,7 +38,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class MetricValue:
     """One value for one metric of one experiment."""
 
     unit: str
@@ -49,7 +49,7 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class FirstExposure:
     """When a unit first saw an experiment, and which arm."""
 
     arm: str
@@ -64,9 +64,9 @@ def join(
     session: Session,
     view: ExperimentView,
     ledger: Ledger,
-    given: Sequence[Given],
-    sights: Mapping[str, Sight],
-) -> list[Outcome]:
+    given: Sequence[MetricValue],
+    sights: Mapping[str, FirstExposure],
+) -> list[UnitOutcome]:
     """Keep and count new values, one outcome each; `ledger` is held and written by the caller."""
     kept = _kept(session, view.id, {one.unit for one in given})
     return [
@@ -76,7 +76,7 @@ def join(
 
 
 def count_waiting(
-    session: Session, view: ExperimentView, ledger: Ledger, sights: Mapping[str, Sight]
+    session: Session, view: ExperimentView, ledger: Ledger, sights: Mapping[str, FirstExposure]
 ) -> None:
     """Count what came before its unit was seen, now that it is; remove what does not count."""
     for (unit, name), rows in _kept(session, view.id, sights.keys()).items():
@@ -95,17 +95,17 @@ def _take(
     session: Session,
     view: ExperimentView,
     ledger: Ledger,
-    one: Given,
-    sight: Sight | None,
+    one: MetricValue,
+    sight: FirstExposure | None,
     rows: dict[str, Feedback],
-) -> Outcome:
+) -> UnitOutcome:
     there = rows.get(one.key)
     larger = there is not None and one.metric.repeated is Repeated.MAX and one.value > there.value
     if there is not None and not larger:
-        return Outcome.DUPLICATE
+        return UnitOutcome.DUPLICATE
     outside = _outside(view, sight, one.at) if sight else None
     if outside or len(rows) >= MOST_PER_UNIT:
-        return outside or Outcome.REFUSED
+        return outside or UnitOutcome.REFUSED
     before, arm = _counted(one.metric, rows), sight.arm if sight else ""
     if there is None:
         there = rows[one.key] = Feedback(
@@ -114,9 +114,9 @@ def _take(
         session.add(there)
     there.value, there.at, there.arm = one.value, one.at, arm
     if not sight:
-        return Outcome.WAITING
+        return UnitOutcome.WAITING
     _count(ledger, arm, one.metric, before, one.value)
-    return Outcome.COUNTED
+    return UnitOutcome.COUNTED
 
 
 def _count(ledger: Ledger, arm: str, metric: Metric, before: float | None, value: float) -> None:
@@ -136,11 +136,11 @@ def _counted(metric: Metric, rows: Mapping[str, Feedback]) -> float | None:
     return sum(values) if values else None
 
 
-def _outside(view: ExperimentView, sight: Sight, at: datetime) -> Outcome | None:
+def _outside(view: ExperimentView, sight: FirstExposure, at: datetime) -> UnitOutcome | None:
     if at < sight.at - SKEW:
-        return Outcome.EARLY
+        return UnitOutcome.EARLY
     window = timedelta(seconds=view.terms.window_s)
-    return Outcome.LATE if at > sight.at + window else None
+    return UnitOutcome.LATE if at > sight.at + window else None
 
 
 def _kept(session: Session, experiment_id: str, units: Collection[str]) -> Kept:

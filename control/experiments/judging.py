@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from control.experiments.metrics import Direction, Kind, Metric, Missing, Source
+from control.experiments.metrics import Direction, Kind, Metric, MetricSource, Missing
 from control.experiments.sums import UNITS, Key, Sums
 from control.experiments.terms import Terms
 from control.statistics.histogram import Histogram, lasting_quantile_ratio
@@ -27,7 +27,7 @@ from control.statistics.srm import SampleRatio, sample_ratio
 _NOTHING = Sums(0, 0, Moments(), Histogram())
 
 
-class Decision(StrEnum):
+class ExperimentDecision(StrEnum):
     BETTER = "better"
     WORSE = "worse"
     SAME = "same"  # any difference is smaller than the one worth acting on
@@ -52,7 +52,7 @@ class Comparison:
     interval: Interval
     p_value: float
     adjusted: float
-    decision: Decision
+    decision: ExperimentDecision
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ def _measure(
 def _complete(metric: Metric, sums: Mapping[Key, Sums], arm: str) -> Sums:
     """With a zero for every unit that gave no value, where the metric says so."""
     found = sums.get((arm, metric.name), _NOTHING)
-    if metric.source is Source.SERVER or metric.missing is not Missing.ZERO:
+    if metric.source is MetricSource.SERVER or metric.missing is not Missing.ZERO:
         return found
     silent = max(0, sums.get((arm, UNITS), _NOTHING).n - found.n)
     zeros = found.moments.merged(Moments(silent))
@@ -232,11 +232,15 @@ def _comparison(
 
 def _decision(
     terms: Terms, metric: Metric, measure: _Measure, interval: Interval, corrected: float
-) -> Decision:
+) -> ExperimentDecision:
     if corrected <= terms.alpha:
         higher = interval.lower > measure.null
-        return Decision.BETTER if higher == (metric.direction is Direction.UP) else Decision.WORSE
+        return (
+            ExperimentDecision.BETTER
+            if higher == (metric.direction is Direction.UP)
+            else ExperimentDecision.WORSE
+        )
     low, high = measure.null - metric.minimal_effect, measure.null + metric.minimal_effect
     if low < interval.lower and interval.upper < high:
-        return Decision.SAME
-    return Decision.OPEN
+        return ExperimentDecision.SAME
+    return ExperimentDecision.OPEN

@@ -26,7 +26,7 @@ class Direction(StrEnum):
     DOWN = "down"
 
 
-class Source(StrEnum):
+class MetricSource(StrEnum):
     """Where values come from. Gateways count requests, not units: where a few units send most of
     them, what they count looks surer than it is."""
 
@@ -59,7 +59,7 @@ class Metric:
     kind: Kind
     direction: Direction
     minimal_effect: float
-    source: Source = Source.FEEDBACK
+    source: MetricSource = MetricSource.FEEDBACK
     missing: Missing = Missing.IGNORED
     repeated: Repeated = Repeated.FIRST
     quantile: float | None = None
@@ -83,9 +83,9 @@ _REPEATED = {
     Kind.QUANTILE: (Repeated.EACH,),
 }
 _SOURCES = {
-    Kind.PROPORTION: (Source.FEEDBACK, Source.SERVER),
-    Kind.MEAN: (Source.FEEDBACK,),
-    Kind.QUANTILE: (Source.SERVER, Source.FEEDBACK),
+    Kind.PROPORTION: (MetricSource.FEEDBACK, MetricSource.SERVER),
+    Kind.MEAN: (MetricSource.FEEDBACK,),
+    Kind.QUANTILE: (MetricSource.SERVER, MetricSource.FEEDBACK),
 }
 _MISSING = {
     Kind.PROPORTION: (Missing.ZERO, Missing.IGNORED),
@@ -118,7 +118,7 @@ def parse_metric(raw: Mapping[str, Any]) -> Metric:
         raise Invalid(f"metric '{name}' has no '{unknown[0]:.80}'; it has {known}", "metrics")
     kind = _one_of(name, raw, "kind", tuple(Kind), None)
     source = _one_of(name, raw, "source", _SOURCES[kind], _SOURCES[kind][0])
-    missing = (Missing.IGNORED,) if source is Source.SERVER else _MISSING[kind]
+    missing = (Missing.IGNORED,) if source is MetricSource.SERVER else _MISSING[kind]
     return Metric(
         name,
         kind,

@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from control.desired import Experiment
+from control.desired import DesiredExperiment
 from control.errors import Conflict, Invalid, NotFound
 from control.experiments.service import ExperimentView, running
 from control.experiments.stamp import key_of
@@ -50,10 +50,10 @@ def check_placed(session: Session, view: ExperimentView) -> None:
         )
 
 
-def running_on_routes(session: Session) -> tuple[Experiment, ...]:
+def running_on_routes(session: Session) -> tuple[DesiredExperiment, ...]:
     """What gateways are to report exposures for, by name."""
     return tuple(
-        Experiment(
+        DesiredExperiment(
             id=view.id,
             route=view.route,
             arms=tuple(view.terms.shares),

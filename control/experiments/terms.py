@@ -17,7 +17,7 @@ _KEYS = ("arms", "metrics", "alpha", "horizon", "namespace", "share_percent", "w
 
 
 @dataclass(frozen=True, slots=True)
-class Arm:
+class ExperimentArm:
     """`share`: of the units of all arms, in any unit. `model` and `version` (0: whichever is
     served) are for people, and to find the experiment that feedback for a model belongs to."""
 
@@ -36,7 +36,7 @@ class Terms:
     `window_s`: how long after its first sight a unit's feedback counts.
     """
 
-    arms: tuple[Arm, ...]
+    arms: tuple[ExperimentArm, ...]
     metrics: tuple[Metric, ...]
     alpha: float = 0.05
     horizon: int = HORIZON
@@ -89,7 +89,7 @@ def parse_terms(raw: Mapping[str, Any]) -> Terms:
     )
 
 
-def _arms(raw: object) -> tuple[Arm, ...]:
+def _arms(raw: object) -> tuple[ExperimentArm, ...]:
     rows = _rows(raw, "arms", 2, MOST_ARMS, "the first of them the control")
     arms = tuple(_arm(row) for row in rows)
     names = [arm.name for arm in arms]
@@ -97,7 +97,7 @@ def _arms(raw: object) -> tuple[Arm, ...]:
     return arms
 
 
-def _arm(raw: Mapping[str, Any]) -> Arm:
+def _arm(raw: Mapping[str, Any]) -> ExperimentArm:
     name, model = raw.get("name"), raw.get("model", "")
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise Invalid(
@@ -107,7 +107,7 @@ def _arm(raw: Mapping[str, Any]) -> Arm:
         )
     if not isinstance(model, str) or len(model) > 255 or not (model + "x").isprintable():
         raise Invalid(f"arm '{name}': model cannot be {model!r:.80}; give a model's name", "arms")
-    return Arm(
+    return ExperimentArm(
         name,
         _number(raw, "share", 1.0, 1e-4, 1e6, f"arm '{name}': "),
         model,

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 
-from control.experiments.judging import Analysis, Comparison, Decision
+from control.experiments.judging import Analysis, Comparison, ExperimentDecision
 from control.experiments.metrics import Kind
 
 CROSSED_TOO_MANY = 0.01
@@ -25,9 +25,9 @@ def sentence(one: Comparison, control: str) -> str:
     span = f"({_span(one)})"
     size = _size(one, one.estimate)
     match one.decision:
-        case Decision.BETTER | Decision.WORSE:
+        case ExperimentDecision.BETTER | ExperimentDecision.WORSE:
             return f"{one.metric.name}: {one.arm} is {one.decision} than {control}, {size} {span}"
-        case Decision.SAME:
+        case ExperimentDecision.SAME:
             least = _amount(one, one.metric.minimal_effect)
             return (
                 f"{one.metric.name}: {one.arm} and {control} differ by less than {least}, which is "
@@ -54,7 +54,11 @@ def _of_arm(analysis: Analysis, arm: str) -> str:
     mine = [one for one in analysis.comparisons if one.arm == arm]
     better, worse, same = (
         [one for one in mine if one.decision is decision]
-        for decision in (Decision.BETTER, Decision.WORSE, Decision.SAME)
+        for decision in (
+            ExperimentDecision.BETTER,
+            ExperimentDecision.WORSE,
+            ExperimentDecision.SAME,
+        )
     )
     if better and worse:
         return f"{arm} is better in {_names(better)} but worse in {_names(worse)}: weigh them."
@@ -65,7 +69,7 @@ def _of_arm(analysis: Analysis, arm: str) -> str:
     if better and len(better) + len(same) == len(mine):
         return f"{arm} is better than {analysis.control} in {_names(better)}: take {arm}."
     if better:
-        unclear = [one for one in mine if one.decision is Decision.OPEN]
+        unclear = [one for one in mine if one.decision is ExperimentDecision.OPEN]
         return f"{arm} is better in {_names(better)}; {_names(unclear)} is not clear yet."
     if len(same) == len(mine):
         return f"{arm} and {analysis.control} differ by nothing that matters: take either."

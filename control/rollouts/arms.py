@@ -12,7 +12,7 @@ from control.statistics.histogram import Histogram
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class OutcomeCounts:
     """`errors`: of `requests`. `not_a_number`: answers with a NaN or an infinity in an output;
     `empty`: answers without a single element."""
 
@@ -21,19 +21,19 @@ class Counts:
     not_a_number: int = 0
     empty: int = 0
 
-    def __add__(self, other: "Counts") -> "Counts":
-        return Counts(
+    def __add__(self, other: "OutcomeCounts") -> "OutcomeCounts":
+        return OutcomeCounts(
             self.requests + other.requests,
             self.errors + other.errors,
             self.not_a_number + other.not_a_number,
             self.empty + other.empty,
         )
 
-    def since(self, earlier: "Counts") -> "Counts":
+    def since(self, earlier: "OutcomeCounts") -> "OutcomeCounts":
         """What came after `earlier`, never less than nothing: a server that was forgotten takes
         its counts along."""
         requests = max(0, self.requests - earlier.requests)
-        return Counts(
+        return OutcomeCounts(
             requests,
             min(requests, max(0, self.errors - earlier.errors)),
             min(requests, max(0, self.not_a_number - earlier.not_a_number)),
@@ -45,35 +45,37 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Arm:
+class ArmTotals:
     """One arm. `latency`: of the requests that were answered; nobody adds to it any more."""
 
-    counts: Counts = Counts()
+    counts: OutcomeCounts = OutcomeCounts()
     latency: Histogram = field(default_factory=Histogram, compare=False)
 
-    def __add__(self, other: "Arm") -> "Arm":
-        return Arm(self.counts + other.counts, self.latency.merged(other.latency))
+    def __add__(self, other: "ArmTotals") -> "ArmTotals":
+        return ArmTotals(self.counts + other.counts, self.latency.merged(other.latency))
 
-    def since(self, earlier: "Arm") -> "Arm":
-        return Arm(self.counts.since(earlier.counts), latency_since(self.latency, earlier.latency))
+    def since(self, earlier: "ArmTotals") -> "ArmTotals":
+        return ArmTotals(
+            self.counts.since(earlier.counts), latency_since(self.latency, earlier.latency)
+        )
 
     def as_list(self) -> list[Any]:
         return [*self.counts.as_list(), self.latency.as_list()]
 
     @classmethod
-    def from_list(cls, packed: Sequence[Any]) -> "Arm":
+    def from_list(cls, packed: Sequence[Any]) -> "ArmTotals":
         """Raises ValueError or TypeError for what `as_list` cannot have made."""
         *counts, latency = packed
-        return cls(Counts(*counts), Histogram.from_list(latency))
+        return cls(OutcomeCounts(*counts), Histogram.from_list(latency))
 
 
 @dataclass(frozen=True, slots=True)
 class Arms:
     """`mirrored`: copies that the candidate answered, beside what `control` answered."""
 
-    control: Arm = field(default_factory=Arm)
-    candidate: Arm = field(default_factory=Arm)
-    mirrored: Arm = field(default_factory=Arm)
+    control: ArmTotals = field(default_factory=ArmTotals)
+    candidate: ArmTotals = field(default_factory=ArmTotals)
+    mirrored: ArmTotals = field(default_factory=ArmTotals)
 
     def __add__(self, other: "Arms") -> "Arms":
         return Arms(
@@ -94,7 +96,7 @@ class Arms:
 
     @classmethod
     def from_list(cls, packed: Sequence[Any]) -> "Arms":
-        return cls(*(Arm.from_list(one) for one in packed))
+        return cls(*(ArmTotals.from_list(one) for one in packed))
 
 
 def latency_since(later: Histogram, earlier: Histogram) -> Histogram:
@@ -113,8 +115,8 @@ def latency_since(later: Histogram, earlier: Histogram) -> Histogram:
 class Stratum:
     """Both arms over a time in which no weight changed."""
 
-    candidate: Counts
-    control: Counts
+    candidate: OutcomeCounts
+    control: OutcomeCounts
 
 
 @dataclass(frozen=True, slots=True)

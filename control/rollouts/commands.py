@@ -6,7 +6,7 @@ from enum import StrEnum
 from control.errors import Conflict
 from control.rollouts import moves
 from control.rollouts.arms import Arms
-from control.rollouts.moves import Decision
+from control.rollouts.moves import RolloutDecision
 from control.rollouts.state import PauseReason, Phase, RolloutState
 
 
@@ -22,7 +22,9 @@ class Command(StrEnum):
 _OVERRULED = (PauseReason.SIGNAL, PauseReason.INCONCLUSIVE, PauseReason.SRM)
 
 
-def obey(rollout: RolloutState, command: Command, arms: Arms, by: str, now: float) -> Decision:
+def obey(
+    rollout: RolloutState, command: Command, arms: Arms, by: str, now: float
+) -> RolloutDecision:
     """`by` is who wants it. Whoever lets a paused rollout go on overrules what paused it, for the
     rest of this rollout; what takes a candidate back still does. Raises Conflict saying what would
     be possible instead."""
@@ -40,7 +42,7 @@ def obey(rollout: RolloutState, command: Command, arms: Arms, by: str, now: floa
     return _promote(rollout, command, arms, by, now)
 
 
-def _retry(state: RolloutState, by: str, now: float) -> Decision:
+def _retry(state: RolloutState, by: str, now: float) -> RolloutDecision:
     if state.phase is not Phase.DEGRADED:
         raise Conflict(
             f"the rollout is {state.phase}; only one that was rolled back can be retried"
@@ -48,7 +50,7 @@ def _retry(state: RolloutState, by: str, now: float) -> Decision:
     return _said(moves.retry(state, now), by)
 
 
-def _pause(state: RolloutState, by: str, now: float) -> Decision:
+def _pause(state: RolloutState, by: str, now: float) -> RolloutDecision:
     if state.pause is PauseReason.MANUAL:
         raise Conflict("the rollout is paused already; resume, promote or abort it")
     if state.phase is Phase.PENDING:
@@ -56,7 +58,7 @@ def _pause(state: RolloutState, by: str, now: float) -> Decision:
     return moves.pause(state, PauseReason.MANUAL, f"requested by {by}", now)
 
 
-def _resume(state: RolloutState, by: str, now: float) -> Decision:
+def _resume(state: RolloutState, by: str, now: float) -> RolloutDecision:
     if state.phase is not Phase.PAUSED:
         raise Conflict(f"the rollout is not paused but in phase {state.phase}")
     if state.done:
@@ -64,7 +66,9 @@ def _resume(state: RolloutState, by: str, now: float) -> Decision:
     return moves.resume(_overruled(state), f"resumed by {by}", now)
 
 
-def _promote(state: RolloutState, command: Command, arms: Arms, by: str, now: float) -> Decision:
+def _promote(
+    state: RolloutState, command: Command, arms: Arms, by: str, now: float
+) -> RolloutDecision:
     if state.place in (Phase.PENDING, Phase.PREWARM) and not state.done:
         raise Conflict("the candidate is not ready on every server yet; wait for it, or abort")
     state = _overruled(state)
@@ -79,6 +83,6 @@ def _overruled(state: RolloutState) -> RolloutState:
     return replace(state, accepted=(*state.accepted, state.pause))
 
 
-def _said(decision: Decision, by: str) -> Decision:
+def _said(decision: RolloutDecision, by: str) -> RolloutDecision:
     words = f"{decision.words} ({by})"
     return replace(decision, words=words, state=replace(decision.state, reason=words))

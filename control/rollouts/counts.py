@@ -21,7 +21,7 @@ STALE_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class GatewayReport:
     """What a gateway process has counted so far. `crashes`: of the candidate's workers;
     `resident_bytes`: of the largest of these, 0 where there are none; `in_flight`: requests that
     the candidate has accepted and not answered; `lots`: how it shared units out, by weight."""
@@ -34,7 +34,7 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class RolloutReading:
     """All servers together. `problem` says why `arms` is not everything, "" when it is; `mismatch`
     that the arms did not get the units they were meant to get."""
 
@@ -46,7 +46,9 @@ class Reading:
     mismatch: str = ""
 
 
-def record(tx: Transaction, rollout_id: str, server_id: str, process: str, report: Report) -> bool:
+def record(
+    tx: Transaction, rollout_id: str, server_id: str, process: str, report: GatewayReport
+) -> bool:
     """Keep what a gateway says in place of what it said before; say it again every few seconds
     even when nothing has changed, until it is True: the rollout has ended. Raises NotFound."""
     rollout = tx.session.get(Rollout, rollout_id)
@@ -65,7 +67,9 @@ def record(tx: Transaction, rollout_id: str, server_id: str, process: str, repor
     return rollout.finished_at is not None
 
 
-def read(session: Session, rollout_id: str, alive: Collection[str], now: datetime) -> Reading:
+def read(
+    session: Session, rollout_id: str, alive: Collection[str], now: datetime
+) -> RolloutReading:
     """`alive`: ids of the servers that must have told something lately."""
     rollout = session.get_one(Rollout, rollout_id)
     found = select(RolloutWindow).where(RolloutWindow.rollout_id == rollout_id)
@@ -77,7 +81,7 @@ def read(session: Session, rollout_id: str, alive: Collection[str], now: datetim
         row for row in {row.server_id: row for row in rows}.values() if row.server_id in alive
     ]
     ratios = [row.memory_ratio for row in latest if row.memory_ratio is not None]
-    return Reading(
+    return RolloutReading(
         arms,
         _problem(latest, alive, now),
         sum(row.crashes for row in rows),

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from control import loads, servers
 from control.loads import LoadView
 from control.rollouts import counts
-from control.rollouts.guardrails import Candidate, Harm, Seen
+from control.rollouts.guardrails import Candidate, Harm, RolloutObservations
 from control.rollouts.tables import Rollout
 
 READY, FAILED = "READY", "FAILED"
@@ -26,7 +26,9 @@ class Signals:
 NO_SIGNALS = Signals()
 
 
-def seen(session: Session, row: Rollout, now: datetime, signals: Signals = NO_SIGNALS) -> Seen:
+def seen(
+    session: Session, row: Rollout, now: datetime, signals: Signals = NO_SIGNALS
+) -> RolloutObservations:
     """Everything a decision about the rollout looks at."""
     alive = servers.alive(session, now)
     reading = counts.read(session, row.id, alive, now)
@@ -43,7 +45,7 @@ def seen(session: Session, row: Rollout, now: datetime, signals: Signals = NO_SI
         in_flight=reading.in_flight,
     )
     arms = None if reading.problem else reading.arms
-    return Seen(arms, candidate, reading.problem, reading.mismatch, signals.harms)
+    return RolloutObservations(arms, candidate, reading.problem, reading.mismatch, signals.harms)
 
 
 def _missing(alive: frozenset[str], states: dict[str, LoadView]) -> tuple[str, ...]:

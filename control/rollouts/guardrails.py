@@ -28,7 +28,7 @@ OUTPUT_ALPHA = 0.02
 """For outputs that are not numbers, or empty: any difference counts, so it must be certain."""
 
 
-class Outcome(StrEnum):
+class GuardrailOutcome(StrEnum):
     OK = "ok"
     WAITING = "waiting"  # too few requests so far
     INCONCLUSIVE = "inconclusive"  # what was given is no number
@@ -41,7 +41,7 @@ class Verdict:
     """Of one guardrail, in words and numbers; rates are shares of requests."""
 
     guardrail: str
-    outcome: Outcome
+    outcome: GuardrailOutcome
     words: str
     numbers: dict[str, float]
 
@@ -81,7 +81,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class RolloutObservations:
     """Everything a decision looks at, counted since the rollout began.
 
     `arms` is None when the counts cannot be read, for the reason in `problem`. `mismatch`: in
@@ -95,7 +95,7 @@ class Seen:
     harms: tuple[Harm, ...] = ()
 
 
-def judge(state: RolloutState, seen: Seen) -> tuple[Verdict, ...]:
+def judge(state: RolloutState, seen: RolloutObservations) -> tuple[Verdict, ...]:
     """One verdict of each guardrail; those that need counts are missing when there are none."""
     rails = state.plan.guardrails
     always = (_crashes(state, seen.candidate), _memory(rails, seen.candidate))
@@ -126,21 +126,21 @@ def _crashes(state: RolloutState, candidate: Candidate) -> Verdict:
     crashes = candidate.crashes - state.crashes
     numbers = {"crashes": float(crashes)}
     if candidate.failed:
-        return Verdict("crash", Outcome.FAIL, f"it failed: {candidate.failed}", numbers)
+        return Verdict("crash", GuardrailOutcome.FAIL, f"it failed: {candidate.failed}", numbers)
     if crashes > 0:
         times = "once" if crashes == 1 else f"{crashes} times"
-        return Verdict("crash", Outcome.FAIL, f"its worker crashed {times}", numbers)
-    return Verdict("crash", Outcome.OK, "no crash", numbers)
+        return Verdict("crash", GuardrailOutcome.FAIL, f"its worker crashed {times}", numbers)
+    return Verdict("crash", GuardrailOutcome.OK, "no crash", numbers)
 
 
 def _memory(rails: Guardrails, candidate: Candidate) -> Verdict:
     ratio = candidate.memory_ratio
     if ratio is None:
-        return Verdict("memory", Outcome.WAITING, "no memory is declared or measured", {})
+        return Verdict("memory", GuardrailOutcome.WAITING, "no memory is declared or measured", {})
     words = f"memory is {ratio:.2f} × what is declared (limit {rails.memory_ratio:.2f})"
-    outcome = Outcome.FAIL if ratio > rails.memory_ratio else Outcome.OK
+    outcome = GuardrailOutcome.FAIL if ratio > rails.memory_ratio else GuardrailOutcome.OK
     if math.isnan(ratio):
-        outcome = Outcome.INCONCLUSIVE
+        outcome = GuardrailOutcome.INCONCLUSIVE
     return Verdict("memory", outcome, words, {"ratio": ratio, "limit": rails.memory_ratio})
 
 
@@ -150,9 +150,11 @@ def _breaker(state: RolloutState, arms: Arms) -> Verdict:
     numbers = {"errors": float(recent.errors), "requests": float(recent.requests)}
     words = f"{recent.errors} of its last {recent.requests} requests failed"
     if recent.requests < rails.breaker_requests:
-        return Verdict("breaker", Outcome.WAITING, words, numbers)
+        return Verdict("breaker", GuardrailOutcome.WAITING, words, numbers)
     tripped = recent.errors >= rails.breaker_share * recent.requests
-    return Verdict("breaker", Outcome.FAIL if tripped else Outcome.OK, words, numbers)
+    return Verdict(
+        "breaker", GuardrailOutcome.FAIL if tripped else GuardrailOutcome.OK, words, numbers
+    )
 
 
 def _beside_before(state: RolloutState, here: Stratum) -> Stratum:
@@ -167,7 +169,7 @@ def _beside_before(state: RolloutState, here: Stratum) -> Stratum:
 def _errors(rails: Guardrails, strata: Sequence[Stratum], here: Stratum) -> Verdict:
     found = compared(strata, "errors")
     if found is None:
-        return Verdict("errors", Outcome.WAITING, "not both arms have answered yet", {})
+        return Verdict("errors", GuardrailOutcome.WAITING, "not both arms have answered yet", {})
     surely = _difference(found, FAIL_ALPHA)
     margin = rails.error_margin
     lower = max(surely.lower, _lower(compared((here,), "errors"), STEP_ALPHA, margin))
@@ -182,22 +184,22 @@ def _errors(rails: Guardrails, strata: Sequence[Stratum], here: Stratum) -> Verd
     return Verdict("errors", _of_bounds(lower, likely, margin), words, numbers)
 
 
-def _of_bounds(surely: float, likely: float, margin: float) -> Outcome:
+def _of_bounds(surely: float, likely: float, margin: float) -> GuardrailOutcome:
     if surely > margin:
-        return Outcome.FAIL
-    return Outcome.PAUSE if likely > margin / 2 else Outcome.OK
+        return GuardrailOutcome.FAIL
+    return GuardrailOutcome.PAUSE if likely > margin / 2 else GuardrailOutcome.OK
 
 
 def _outputs(metric: str, what: str, strata: Sequence[Stratum]) -> Verdict:
     found = compared(strata, metric)
     if found is None:
-        return Verdict(metric, Outcome.WAITING, "not both arms have answered yet", {})
+        return Verdict(metric, GuardrailOutcome.WAITING, "not both arms have answered yet", {})
     lower = _lower(found, OUTPUT_ALPHA, 0.0)
     words = (
         f"{what}: {found.candidate:.2%} of its requests, {found.control:.2%} of the stable "
         "version's"
     )
-    outcome = Outcome.FAIL if lower > 0 else Outcome.OK
+    outcome = GuardrailOutcome.FAIL if lower > 0 else GuardrailOutcome.OK
     return Verdict(metric, outcome, words, {**_rates(found), "lower": lower})
 
 
@@ -221,7 +223,7 @@ def _rates(found: Compared) -> dict[str, float]:
 def _latency(guard: LatencyGuard, tail: Tail, rails: Guardrails) -> Verdict:
     if tail.ratio is None:
         words = f"no window with {guard.sample} answers of each arm yet"
-        return Verdict(guard.name, Outcome.WAITING, words, {})
+        return Verdict(guard.name, GuardrailOutcome.WAITING, words, {})
     windows = "window" if tail.slow == 1 else "windows"
     words = (
         f"{guard.name} was {tail.ratio:.2f} × the stable version's; above "
@@ -237,19 +239,23 @@ def _latency(guard: LatencyGuard, tail: Tail, rails: Guardrails) -> Verdict:
     return Verdict(guard.name, _of_tail(tail, rails), words, numbers)
 
 
-def _of_tail(tail: Tail, rails: Guardrails) -> Outcome:
+def _of_tail(tail: Tail, rails: Guardrails) -> GuardrailOutcome:
     if tail.slow >= rails.latency_windows:
-        return Outcome.FAIL
-    return Outcome.PAUSE if tail.lower > rails.latency_pause_ratio else Outcome.OK
+        return GuardrailOutcome.FAIL
+    return GuardrailOutcome.PAUSE if tail.lower > rails.latency_pause_ratio else GuardrailOutcome.OK
 
 
 def _harm(harm: Harm) -> Verdict:
     numbers = {"lower": harm.lower, "upper": harm.upper}
     if harm.unfit:
-        return Verdict(harm.metric, Outcome.WAITING, harm.unfit, numbers)
+        return Verdict(harm.metric, GuardrailOutcome.WAITING, harm.unfit, numbers)
     if math.isnan(harm.lower) or math.isnan(harm.upper):
-        return Verdict(harm.metric, Outcome.INCONCLUSIVE, f"{harm.metric} is no number", numbers)
+        return Verdict(
+            harm.metric, GuardrailOutcome.INCONCLUSIVE, f"{harm.metric} is no number", numbers
+        )
     if harm.lower > 0:
         words = f"{harm.metric} is worse by at least {harm.lower:.3g}"
-        return Verdict(harm.metric, Outcome.FAIL, words, numbers)
-    return Verdict(harm.metric, Outcome.OK, f"{harm.metric} is not significantly worse", numbers)
+        return Verdict(harm.metric, GuardrailOutcome.FAIL, words, numbers)
+    return Verdict(
+        harm.metric, GuardrailOutcome.OK, f"{harm.metric} is not significantly worse", numbers
+    )

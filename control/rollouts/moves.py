@@ -16,7 +16,7 @@ SETTLE_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class RolloutDecision:
     """What to do: nothing but to keep `state` where `transition` is None. `words` say what the
     rollout does or waits for."""
 
@@ -26,7 +26,7 @@ class Decision:
     verdicts: tuple[Verdict, ...] = ()
 
 
-def prewarm(state: RolloutState, candidate: Candidate, now: float) -> Decision:
+def prewarm(state: RolloutState, candidate: Candidate, now: float) -> RolloutDecision:
     """The candidate is loaded and has no traffic. Crashes of earlier tries do not count."""
     return _moved(
         replace(
@@ -41,7 +41,7 @@ def prewarm(state: RolloutState, candidate: Candidate, now: float) -> Decision:
     )
 
 
-def forward(state: RolloutState, arms: Arms, now: float) -> Decision:
+def forward(state: RolloutState, arms: Arms, now: float) -> RolloutDecision:
     """To what follows the phase, or the one that a pause interrupts."""
     plan, place = state.plan, state.place
     if place is Phase.PROMOTING:
@@ -60,7 +60,7 @@ def goes_straight(state: RolloutState) -> bool:
     return bool(state.shortcut) or state.plan.mode is Mode.IMMEDIATE
 
 
-def _mirror(state: RolloutState, arms: Arms, now: float) -> Decision:
+def _mirror(state: RolloutState, arms: Arms, now: float) -> RolloutDecision:
     mirror = state.plan.mirror
     assert mirror is not None
     begun = _begun(state, Phase.MIRROR, arms, now, mirror.hold_s, mirror.min_sample)
@@ -68,7 +68,7 @@ def _mirror(state: RolloutState, arms: Arms, now: float) -> Decision:
     return _moved(replace(begun, mirror=mirror.weight), Transition.MIRROR, words)
 
 
-def _step(state: RolloutState, arms: Arms, now: float) -> Decision:
+def _step(state: RolloutState, arms: Arms, now: float) -> RolloutDecision:
     number = state.step + 1
     step = state.plan.steps[number]
     begun = _begun(state, Phase.STEP, arms, now, step.hold_s, step.min_sample)
@@ -76,7 +76,7 @@ def _step(state: RolloutState, arms: Arms, now: float) -> Decision:
     return _moved(replace(begun, step=number, weight=step.weight), Transition.STEP, words)
 
 
-def promoting(state: RolloutState, arms: Arms, now: float, *, watched: bool) -> Decision:
+def promoting(state: RolloutState, arms: Arms, now: float, *, watched: bool) -> RolloutDecision:
     """All traffic; `watched` for the plan's last hold, otherwise healthy at the next look."""
     last = state.plan.last
     hold_s, sample = (last.hold_s, last.min_sample) if watched else (0.0, 0)
@@ -87,14 +87,14 @@ def promoting(state: RolloutState, arms: Arms, now: float, *, watched: bool) -> 
     return _moved(replace(begun, weight=BUCKETS), Transition.PROMOTE, words)
 
 
-def healthy(state: RolloutState, now: float) -> Decision:
+def healthy(state: RolloutState, now: float) -> RolloutDecision:
     ended = replace(_running(state), phase=Phase.HEALTHY, since=now)
     return _moved(ended, Transition.HEALTHY, "the candidate is the stable version now")
 
 
 def pause(
     state: RolloutState, why: PauseReason, words: str, now: float, *, done: bool = False
-) -> Decision:
+) -> RolloutDecision:
     """The weight stays as it is. `done`: the phase is over and only waits for a person."""
     paused = replace(
         state,
@@ -107,7 +107,7 @@ def pause(
     return _moved(paused, Transition.PAUSE, f"paused ({why}): {words}")
 
 
-def resume(state: RolloutState, words: str, now: float) -> Decision:
+def resume(state: RolloutState, words: str, now: float) -> RolloutDecision:
     """On with the phase; the pause does not count as part of the hold."""
     away = now - state.paused_at
     running = replace(
@@ -119,7 +119,7 @@ def resume(state: RolloutState, words: str, now: float) -> Decision:
     return _moved(running, Transition.RESUME, words)
 
 
-def abort(state: RolloutState, words: str, now: float) -> Decision:
+def abort(state: RolloutState, words: str, now: float) -> RolloutDecision:
     """All traffic back to the stable version, in one change of the weight."""
     aborting = replace(
         _running(state),
@@ -132,19 +132,19 @@ def abort(state: RolloutState, words: str, now: float) -> Decision:
     return _moved(aborting, Transition.ABORT, f"rolled back: {words}")
 
 
-def degrade(state: RolloutState, now: float) -> Decision:
+def degrade(state: RolloutState, now: float) -> RolloutDecision:
     """The reason stays that of the abort."""
     ended = replace(state, phase=Phase.DEGRADED, since=now)
-    return Decision(ended, Transition.DEGRADE, state.reason)
+    return RolloutDecision(ended, Transition.DEGRADE, state.reason)
 
 
-def supersede(state: RolloutState, by: str, now: float) -> Decision:
+def supersede(state: RolloutState, by: str, now: float) -> RolloutDecision:
     """A newer candidate takes its place; the stable version is still the same."""
     ended = replace(_running(state), phase=Phase.SUPERSEDED, weight=0, mirror=0, since=now)
     return _moved(ended, Transition.SUPERSEDE, f"superseded by {by}")
 
 
-def retry(state: RolloutState, now: float) -> Decision:
+def retry(state: RolloutState, now: float) -> RolloutDecision:
     """Again from the beginning."""
     fresh = RolloutState(state.plan, state.shortcut, since=now)
     return _moved(fresh, Transition.RETRY, "retried")
@@ -174,8 +174,8 @@ def _running(state: RolloutState) -> RolloutState:
     return replace(state, phase=state.place, interrupts=None, pause=None, done=False)
 
 
-def _moved(state: RolloutState, transition: Transition, words: str) -> Decision:
-    return Decision(replace(state, reason=words), transition, words)
+def _moved(state: RolloutState, transition: Transition, words: str) -> RolloutDecision:
+    return RolloutDecision(replace(state, reason=words), transition, words)
 
 
 def _share(weight: int) -> str:

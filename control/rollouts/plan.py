@@ -23,7 +23,7 @@ class Mode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RolloutStep:
     """`weight` in buckets; over when `hold_s` seconds have passed and both arms have answered
     `min_sample` requests."""
 
@@ -62,9 +62,14 @@ class RolloutPlan:
     `rollback_window`: so many versions back a version takes over without steps."""
 
     mode: Mode = Mode.PROGRESSIVE
-    mirror: Step | None = Step(500, HOLD_S, MIRROR_SAMPLE)
-    steps: tuple[Step, ...] = (Step(100), Step(500), Step(2_500), Step(5_000))
-    last: Step = Step(BUCKETS)
+    mirror: RolloutStep | None = RolloutStep(500, HOLD_S, MIRROR_SAMPLE)
+    steps: tuple[RolloutStep, ...] = (
+        RolloutStep(100),
+        RolloutStep(500),
+        RolloutStep(2_500),
+        RolloutStep(5_000),
+    )
+    last: RolloutStep = RolloutStep(BUCKETS)
     guardrails: Guardrails = field(default_factory=Guardrails)
     prewarm_s: float = 600.0
     no_data_s: float = 600.0
@@ -103,7 +108,7 @@ def percent(weight: int) -> float:
     return weight * 100 / BUCKETS
 
 
-def _step_json(step: Step) -> dict[str, float]:
+def _step_json(step: RolloutStep) -> dict[str, float]:
     return {
         "weight": percent(step.weight),
         "hold": step.hold_s,

@@ -20,7 +20,7 @@ from control.rollouts.plan import (
     Guardrails,
     Mode,
     RolloutPlan,
-    Step,
+    RolloutStep,
 )
 
 PREFIX = "rollout"
@@ -88,8 +88,8 @@ def _plan(read: Mapping[str, Any]) -> RolloutPlan:
     hold_s, sample = read.get("hold", HOLD_S), read.get("min_sample", MIN_SAMPLE)
     weights = read.get("steps") or tuple(_Raw(step.weight) for step in RolloutPlan().steps)
     steps = [raw.step(hold_s, sample) for raw in weights]
-    last = steps.pop() if steps[-1].weight == BUCKETS else Step(BUCKETS, hold_s, sample)
-    mirror = Step(
+    last = steps.pop() if steps[-1].weight == BUCKETS else RolloutStep(BUCKETS, hold_s, sample)
+    mirror = RolloutStep(
         read.get("mirror", 500),
         read.get("mirror_hold", hold_s),
         read.get("mirror_sample", min(MIRROR_SAMPLE, sample)),
@@ -112,8 +112,8 @@ class _Raw:
     hold_s: float | None = None
     min_sample: int | None = None
 
-    def step(self, hold_s: float, sample: int) -> Step:
-        return Step(
+    def step(self, hold_s: float, sample: int) -> RolloutStep:
+        return RolloutStep(
             self.weight,
             hold_s if self.hold_s is None else self.hold_s,
             sample if self.min_sample is None else self.min_sample,

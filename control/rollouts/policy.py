@@ -7,8 +7,14 @@ from dataclasses import replace
 
 from control.rollouts import moves
 from control.rollouts.arms import Arms
-from control.rollouts.guardrails import Outcome, Seen, Verdict, current, judge
-from control.rollouts.moves import Decision
+from control.rollouts.guardrails import (
+    GuardrailOutcome,
+    RolloutObservations,
+    Verdict,
+    current,
+    judge,
+)
+from control.rollouts.moves import RolloutDecision
 from control.rollouts.plan import Mode
 from control.rollouts.state import PauseReason, Phase, RolloutState
 from control.rollouts.windows import awaits_first, closed, refreshed
@@ -20,14 +26,14 @@ _AUTOMATIC = (PauseReason.NO_DATA, PauseReason.METRIC_ERROR, PauseReason.INCONCL
 _WATCHED = (Phase.MIRROR, Phase.STEP, Phase.PROMOTING)
 
 
-def decide(rollout: RolloutState, seen: Seen, now: float) -> Decision:
+def decide(rollout: RolloutState, seen: RolloutObservations, now: float) -> RolloutDecision:
     """One move at most; call it again for the next. `now` in seconds since the epoch.
 
     A state that has ended stays. Whatever `seen` leaves out only ever holds a rollout back, and
     what it says of a crash, a failed load or memory takes the candidate back even from a pause.
     """
     if rollout.ended:
-        return Decision(rollout, None, rollout.reason)
+        return RolloutDecision(rollout, None, rollout.reason)
     if rollout.phase is Phase.PENDING:
         return moves.prewarm(rollout, seen.candidate, now)
     if rollout.phase is Phase.ABORTING:
@@ -37,31 +43,31 @@ def decide(rollout: RolloutState, seen: Seen, now: float) -> Decision:
     return _watched(rollout, seen, now)
 
 
-def _aborting(state: RolloutState, seen: Seen, now: float) -> Decision:
+def _aborting(state: RolloutState, seen: RolloutObservations, now: float) -> RolloutDecision:
     if seen.candidate.in_flight > 0 and now < state.deadline:
         words = f"draining {seen.candidate.in_flight} requests in flight"
-        return Decision(state, None, words)
+        return RolloutDecision(state, None, words)
     return moves.degrade(state, now)
 
 
-def _prewarm(state: RolloutState, seen: Seen, now: float) -> Decision:
+def _prewarm(state: RolloutState, seen: RolloutObservations, now: float) -> RolloutDecision:
     """No guardrail but crashes: nothing has been asked of it yet."""
     verdicts = judge(state, replace(seen, arms=None))
-    if failed := _first(verdicts, Outcome.FAIL):
+    if failed := _first(verdicts, GuardrailOutcome.FAIL):
         return replace(moves.abort(state, failed.words, now), verdicts=verdicts)
     if state.phase is Phase.PAUSED:
-        return Decision(state, None, state.reason, verdicts)
+        return RolloutDecision(state, None, state.reason, verdicts)
     if waits := _not_ready(state, seen):
         if now >= state.deadline:
             return moves.abort(state, f"after {state.plan.prewarm_s:g} s {waits}", now)
-        return Decision(state, None, waits, verdicts)
+        return RolloutDecision(state, None, waits, verdicts)
     if state.plan.mode is Mode.MANUAL and not state.shortcut:
         words = "it is ready and waits to be promoted"
         return moves.pause(state, PauseReason.MANUAL, words, now, done=True)
     return moves.forward(state, seen.arms or state.windows.base, now)
 
 
-def _not_ready(state: RolloutState, seen: Seen) -> str:
+def _not_ready(state: RolloutState, seen: RolloutObservations) -> str:
     if seen.candidate.missing:
         return f"it is not ready on {', '.join(seen.candidate.missing)}"
     if seen.arms is None and not moves.goes_straight(state):
@@ -69,7 +75,7 @@ def _not_ready(state: RolloutState, seen: Seen) -> str:
     return ""
 
 
-def _watched(state: RolloutState, seen: Seen, now: float) -> Decision:
+def _watched(state: RolloutState, seen: RolloutObservations, now: float) -> RolloutDecision:
     if seen.arms is None and not state.min_sample:
         seen = replace(seen, arms=state.windows.base)  # nothing is counted in this phase
     if seen.arms is None:
@@ -92,30 +98,30 @@ def _unread(state: RolloutState, now: float) -> RolloutState:
 
 
 def _decided(
-    state: RolloutState, seen: Seen, verdicts: tuple[Verdict, ...], now: float
-) -> Decision:
-    if failed := _first(verdicts, Outcome.FAIL):
+    state: RolloutState, seen: RolloutObservations, verdicts: tuple[Verdict, ...], now: float
+) -> RolloutDecision:
+    if failed := _first(verdicts, GuardrailOutcome.FAIL):
         return moves.abort(state, failed.words, now)
     if state.phase is Phase.PAUSED:
         return _paused(state, seen, verdicts, now)
     if pause := _reason_to_pause(state, seen, verdicts, now):
         return moves.pause(state, pause[0], pause[1], now)
     if seen.arms is None:
-        return Decision(state, None, f"the counts cannot be read: {seen.problem}")
+        return RolloutDecision(state, None, f"the counts cannot be read: {seen.problem}")
     if waits := _waits_for(state, seen, seen.arms, now):
-        return Decision(state, None, waits)
+        return RolloutDecision(state, None, waits)
     return _over(state, seen.arms, verdicts, now)
 
 
 def _reason_to_pause(
-    state: RolloutState, seen: Seen, verdicts: tuple[Verdict, ...], now: float
+    state: RolloutState, seen: RolloutObservations, verdicts: tuple[Verdict, ...], now: float
 ) -> tuple[PauseReason, str] | None:
     if state.unread >= MOST_UNREAD:
         words = f"the counts could not be read {state.unread} times in a row: {seen.problem}"
         return PauseReason.METRIC_ERROR, words
     if seen.mismatch and PauseReason.SRM not in state.accepted:
         return PauseReason.SRM, seen.mismatch
-    signal = _first(verdicts, Outcome.PAUSE)
+    signal = _first(verdicts, GuardrailOutcome.PAUSE)
     if signal and PauseReason.SIGNAL not in state.accepted:
         return PauseReason.SIGNAL, signal.words
     if seen.arms is None:
@@ -128,23 +134,29 @@ def _reason_to_pause(
     return None
 
 
-def _paused(state: RolloutState, seen: Seen, verdicts: tuple[Verdict, ...], now: float) -> Decision:
+def _paused(
+    state: RolloutState, seen: RolloutObservations, verdicts: tuple[Verdict, ...], now: float
+) -> RolloutDecision:
     """What paused by itself goes on by itself once the reason is gone; a person's pause, a
     sample-ratio mismatch and what waits for a person stay."""
     words = _recovered(state, seen, verdicts)
     if words:
         return moves.resume(state, words, now)
-    return Decision(state, None, state.reason)
+    return RolloutDecision(state, None, state.reason)
 
 
-def _recovered(state: RolloutState, seen: Seen, verdicts: tuple[Verdict, ...]) -> str:
+def _recovered(
+    state: RolloutState, seen: RolloutObservations, verdicts: tuple[Verdict, ...]
+) -> str:
     if seen.arms is None or state.done:
         return ""
     if state.pause is PauseReason.METRIC_ERROR:
         return "the counts can be read again"
     if state.pause is PauseReason.NO_DATA and _answered(state, seen.arms) > state.data_requests:
         return "there are requests again"
-    if state.pause is PauseReason.INCONCLUSIVE and not _first(verdicts, Outcome.INCONCLUSIVE):
+    if state.pause is PauseReason.INCONCLUSIVE and not _first(
+        verdicts, GuardrailOutcome.INCONCLUSIVE
+    ):
         return "every guardrail has its numbers again"
     if state.pause is PauseReason.SIGNAL and _clear(verdicts):
         return "it is no longer worse than the stable version"
@@ -156,13 +168,13 @@ def _clear(verdicts: tuple[Verdict, ...]) -> bool:
     signs = {"errors": 0.0, "p95": 1.0, "p99": 1.0}
     return all(
         verdict.numbers.get("lower", 0.0) <= signs[verdict.guardrail]
-        and verdict.outcome is not Outcome.PAUSE
+        and verdict.outcome is not GuardrailOutcome.PAUSE
         for verdict in verdicts
         if verdict.guardrail in signs
     )
 
 
-def _waits_for(state: RolloutState, seen: Seen, arms: Arms, now: float) -> str:
+def _waits_for(state: RolloutState, seen: RolloutObservations, arms: Arms, now: float) -> str:
     """What the phase still needs before it may end, in words; "" when it is over."""
     waits = []
     if now < state.deadline:
@@ -178,8 +190,10 @@ def _waits_for(state: RolloutState, seen: Seen, arms: Arms, now: float) -> str:
     return f"waits for {' and '.join(waits)}" if waits else ""
 
 
-def _over(state: RolloutState, arms: Arms, verdicts: tuple[Verdict, ...], now: float) -> Decision:
-    unknown = _first(verdicts, Outcome.INCONCLUSIVE)
+def _over(
+    state: RolloutState, arms: Arms, verdicts: tuple[Verdict, ...], now: float
+) -> RolloutDecision:
+    unknown = _first(verdicts, GuardrailOutcome.INCONCLUSIVE)
     if unknown and PauseReason.INCONCLUSIVE not in state.accepted:
         return moves.pause(state, PauseReason.INCONCLUSIVE, unknown.words, now)
     if state.plan.mode is Mode.MANUAL and state.phase is not Phase.PROMOTING:
@@ -208,5 +222,5 @@ def _answered(state: RolloutState, arms: Arms) -> int:
     return min(both.candidate.requests, both.control.requests)
 
 
-def _first(verdicts: tuple[Verdict, ...], outcome: Outcome) -> Verdict | None:
+def _first(verdicts: tuple[Verdict, ...], outcome: GuardrailOutcome) -> Verdict | None:
     return next((verdict for verdict in verdicts if verdict.outcome is outcome), None)

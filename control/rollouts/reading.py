@@ -22,7 +22,7 @@ _LOOK_BACK = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptVersion:
     """A version that is to stay loaded; `by` says why."""
 
     model: str
@@ -94,7 +94,7 @@ def stable_before(session: Session, name: str, most: int) -> list[int]:
     return list(seen)[1 : most + 1]
 
 
-def kept(session: Session) -> list[Kept]:
+def kept(session: Session) -> list[KeptVersion]:
     """Versions that rollouts need: both arms while one is under way, and those to go back to."""
     under_way = session.scalars(select(Rollout).where(Rollout.phase.not_in(ENDS)))
     found = {key: by for row in under_way for key, by in _arms(row)}
@@ -102,7 +102,7 @@ def kept(session: Session) -> list[Kept]:
         window = stored_plan(row.plan).rollback_window
         for version in stable_before(session, row.name, window):
             found.setdefault((row.model, version), f"rollback window of '{row.name}'")
-    return [Kept(model, version, by) for (model, version), by in sorted(found.items())]
+    return [KeptVersion(model, version, by) for (model, version), by in sorted(found.items())]
 
 
 def _arms(row: Rollout) -> Iterator[tuple[tuple[str, int], str]]:

@@ -17,7 +17,7 @@ from control.errors import Conflict, Invalid, LostLease
 from control.rollouts import counts, facts, moves
 from control.rollouts.commands import Command, obey
 from control.rollouts.facts import NO_SIGNALS, Signals
-from control.rollouts.moves import Decision
+from control.rollouts.moves import RolloutDecision
 from control.rollouts.plan import RolloutPlan, percent
 from control.rollouts.policy import decide
 from control.rollouts.reading import find, stable_before
@@ -31,7 +31,7 @@ LONGEST_REASON = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
+class WeightRequest:
     """What a rollout asks of its name's route. `weight` and `mirror` are buckets of 10,000 that
     `candidate` gets, None when `stable` has all for good; `stable` is None before the first."""
 
@@ -47,12 +47,12 @@ class RouteWriter(Protocol):
     """The routes, as rollouts change them. Blocks; raises ControlError, and then nothing of the
     transaction is kept."""
 
-    def set_weights(self, tx: Transaction, name: str, weights: Weights) -> None:
+    def set_weights(self, tx: Transaction, name: str, weights: WeightRequest) -> None:
         """Within `tx`: the name's traffic is to be split so, on every server, in one swap."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class CandidateRequest:
     """A candidate for a name's traffic; `stable` is the version that has it, None for none. While
     another rollout of the name is under way, that one's stable version counts instead."""
 
@@ -70,7 +70,9 @@ class Tick:
     moved: bool
 
 
-def start(tx: Transaction, routes: RouteWriter, wish: Wish, plan: RolloutPlan) -> RolloutView:
+def start(
+    tx: Transaction, routes: RouteWriter, wish: CandidateRequest, plan: RolloutPlan
+) -> RolloutView:
     """Begin; one under way for another candidate is superseded. The same again is that rollout.
 
     Raises Conflict when the candidate is the stable version already, or another model's rollout of
@@ -89,7 +91,7 @@ def start(tx: Transaction, routes: RouteWriter, wish: Wish, plan: RolloutPlan) -
     row = _new_row(tx, wish, plan, stable)
     words = f"version {wish.candidate} is the candidate" + (f": {shortcut}" if shortcut else "")
     state = RolloutState(plan, shortcut, reason=words, since=tx.now.timestamp())
-    _apply(tx, routes, row, Decision(state, Transition.START, words))
+    _apply(tx, routes, row, RolloutDecision(state, Transition.START, words))
     return view_of(row)
 
 
@@ -150,7 +152,7 @@ def tick(
     return Tick(view_of(row), decision.transition is not None)
 
 
-def _check_wish(wish: Wish, stable: int | None, old: Rollout | None) -> None:
+def _check_wish(wish: CandidateRequest, stable: int | None, old: Rollout | None) -> None:
     if old is not None and old.model != wish.model:
         raise Conflict(
             f"a rollout of the model '{old.model}' is under way for '{wish.name}'; abort it first"
@@ -165,7 +167,9 @@ def _under_way(session: Session, name: str) -> Rollout | None:
     return session.scalars(rows).one_or_none()
 
 
-def _shortcut(session: Session, wish: Wish, stable: int | None, plan: RolloutPlan) -> str:
+def _shortcut(
+    session: Session, wish: CandidateRequest, stable: int | None, plan: RolloutPlan
+) -> str:
     """Why there are no steps, "" if there are."""
     if stable is None:
         return "it is the first version"
@@ -174,7 +178,9 @@ def _shortcut(session: Session, wish: Wish, stable: int | None, plan: RolloutPla
     return ""
 
 
-def _new_row(tx: Transaction, wish: Wish, plan: RolloutPlan, stable: int | None) -> Rollout:
+def _new_row(
+    tx: Transaction, wish: CandidateRequest, plan: RolloutPlan, stable: int | None
+) -> Rollout:
     row = Rollout(
         id=new_id(tx.now),
         name=wish.name,
@@ -201,7 +207,7 @@ def _check_retry(session: Session, row: Rollout) -> None:
         )
 
 
-def _apply(tx: Transaction, routes: RouteWriter, row: Rollout, decision: Decision) -> None:
+def _apply(tx: Transaction, routes: RouteWriter, row: Rollout, decision: RolloutDecision) -> None:
     """Everything a decision means, in the transaction at hand."""
     _hold_fence(tx, row)
     before = None if decision.transition is Transition.START else _facts(row)
@@ -250,12 +256,12 @@ def _changes_weights(transition: Transition) -> bool:
     return transition not in _WITHOUT_WEIGHTS
 
 
-def _weights(row: Rollout, state: RolloutState) -> Weights:
+def _weights(row: Rollout, state: RolloutState) -> WeightRequest:
     if state.phase is Phase.HEALTHY:
-        return Weights(row.model, row.candidate, None, 0, 0, row.salt)
+        return WeightRequest(row.model, row.candidate, None, 0, 0, row.salt)
     out = state.phase in (Phase.SUPERSEDED, Phase.DEGRADED)
     candidate = None if out else row.candidate
-    return Weights(row.model, row.stable, candidate, state.weight, state.mirror, row.salt)
+    return WeightRequest(row.model, row.stable, candidate, state.weight, state.mirror, row.salt)
 
 
 def _facts(row: Rollout) -> dict[str, Any]:

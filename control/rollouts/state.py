@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from control.rollouts.arms import Arms, Counts, Stratum
+from control.rollouts.arms import Arms, OutcomeCounts, Stratum
 from control.rollouts.plan import RolloutPlan
 from control.rollouts.plan_keys import stored_plan
 from control.statistics.histogram import Histogram
@@ -91,7 +91,7 @@ class Windows:
     p95: Tail = field(default_factory=lambda: Tail(0.0))
     p99: Tail = field(default_factory=lambda: Tail(0.0))
     recent_since: float = 0.0
-    recent: Counts = field(default_factory=Counts)
+    recent: OutcomeCounts = field(default_factory=OutcomeCounts)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -107,11 +107,11 @@ class Windows:
         since, *recent = raw["recent"]
         return cls(
             Arms.from_list(raw["base"]),
-            tuple(Stratum(Counts(*a), Counts(*b)) for a, b in raw["strata"]),
+            tuple(Stratum(OutcomeCounts(*a), OutcomeCounts(*b)) for a, b in raw["strata"]),
             Tail.from_list(raw["p95"]),
             Tail.from_list(raw["p99"]),
             since,
-            Counts(*recent),
+            OutcomeCounts(*recent),
         )
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from control.clock import text_of
-from control.rollouts.arms import Arm, Arms
+from control.rollouts.arms import Arms, ArmTotals
 from control.rollouts.guardrails import Verdict
 from control.rollouts.plan import RolloutPlan, percent
 from control.rollouts.state import ENDS, PauseReason, Phase, state_of
@@ -110,7 +110,7 @@ def view_of(row: Rollout) -> RolloutView:
     )
 
 
-def _arm(arm: Arm) -> Mapping[str, float | None]:
+def _arm(arm: ArmTotals) -> Mapping[str, float | None]:
     counts = arm.counts
     known = arm.latency.n > 0
     return {

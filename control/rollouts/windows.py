@@ -7,8 +7,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from control.rollouts.arms import Arm, Arms, Stratum, latency_since
-from control.rollouts.plan import Guardrails, Mode, RolloutPlan, Step, percent
+from control.rollouts.arms import Arms, ArmTotals, Stratum, latency_since
+from control.rollouts.plan import Guardrails, Mode, RolloutPlan, RolloutStep, percent
 from control.rollouts.state import Phase, RolloutState, Tail, Windows
 from control.statistics.histogram import Histogram, lasting_quantile_ratio
 
@@ -60,7 +60,7 @@ def latency_gaps(plan: RolloutPlan) -> tuple[str, ...]:
     return tuple(gaps)
 
 
-def _compared(plan: RolloutPlan) -> Iterator[tuple[str, Step, str]]:
+def _compared(plan: RolloutPlan) -> Iterator[tuple[str, RolloutStep, str]]:
     if plan.mirror is not None:
         yield "mirroring", plan.mirror, "mirror_sample"
     for step in plan.steps:
@@ -83,7 +83,7 @@ class _Pair:
         return self.candidate.quantile(quantile) / self.control.quantile(quantile)
 
 
-def tried(arms: Arms, place: Phase) -> Arm:
+def tried(arms: Arms, place: Phase) -> ArmTotals:
     """The arm that stands for the candidate."""
     return arms.mirrored if place is Phase.MIRROR else arms.candidate
 

@@ -26,7 +26,7 @@ _COLLECT_SECS, _COLLECT_NICE = 1800.0, 15
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ReceiveLimits:
     """What git itself refuses while it receives; rules for files come later (`rules.Budgets`)."""
 
     push_bytes: int = 512 * 2**20
@@ -40,7 +40,7 @@ class Bare:
     path: Path
 
 
-async def create(root: Path, name: str, limits: Limits) -> Bare:
+async def create(root: Path, name: str, limits: ReceiveLimits) -> Bare:
     """A new, empty repository, whole or not at all.
 
     Raises `BadName`, `RepositoryExists`, `GitFailed`.
@@ -82,7 +82,7 @@ def find(root: Path, name: str) -> Bare:
     return bare
 
 
-def configure(root: Path, bare: Bare, limits: Limits) -> None:
+def configure(root: Path, bare: Bare, limits: ReceiveLimits) -> None:
     """Write the repository's whole config; the same again changes nothing."""
     config = _config(hooks_folder(root), limits)
     path = bare.path / "config"
@@ -93,7 +93,7 @@ def configure(root: Path, bare: Bare, limits: Limits) -> None:
     os.replace(unfinished, path)
 
 
-def start(root: Path, limits: Limits) -> tuple[Bare, ...]:
+def start(root: Path, limits: ReceiveLimits) -> tuple[Bare, ...]:
     """Every repository, configured anew and rid of what a crash left.
 
     Only while no git runs below `root`: locks and quarantines are taken for abandoned.
@@ -207,7 +207,7 @@ def _pin_ref(key: str) -> str:
     return PINS + key
 
 
-def _config(hooks: Path, limits: Limits) -> str:
+def _config(hooks: Path, limits: ReceiveLimits) -> str:
     lines = []
     for section, settings in _settings(hooks, limits).items():
         lines.append(f"[{section}]")
@@ -219,7 +219,7 @@ def _quoted(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def _settings(hooks: Path, limits: Limits) -> dict[str, dict[str, str]]:
+def _settings(hooks: Path, limits: ReceiveLimits) -> dict[str, dict[str, str]]:
     return {
         "core": {
             "repositoryFormatVersion": "0",

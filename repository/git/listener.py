@@ -79,12 +79,12 @@ class HookListener:
         with contextlib.suppress(ConnectionError, TimeoutError):
             try:
                 if _is_ours(writer):
-                    await self._converse(reader, _Mouth(writer))
+                    await self._converse(reader, _ReplyWriter(writer))
             finally:
                 writer.close()
             await writer.wait_closed()
 
-    async def _converse(self, reader: asyncio.StreamReader, mouth: "_Mouth") -> None:
+    async def _converse(self, reader: asyncio.StreamReader, mouth: "_ReplyWriter") -> None:
         if len(self._tasks) > _MOST_HOOKS:
             mouth.say(f"{_MOST_HOOKS} pushes are being checked; try again in a moment")
             await mouth.end(passes=False)
@@ -107,7 +107,7 @@ class HookListener:
             gone.cancel()
             await asyncio.wait((answering, gone))
 
-    async def _decide(self, request: HookRequest, mouth: "_Mouth") -> bool:
+    async def _decide(self, request: HookRequest, mouth: "_ReplyWriter") -> bool:
         try:
             async with asyncio.timeout(self._deadline_s):
                 return await self._answer(request, mouth.say)
@@ -119,7 +119,7 @@ class HookListener:
         return False
 
 
-class _Mouth:
+class _ReplyWriter:
     """What one hook hears: some lines, then an exit status. Bounded: it may hear slowly."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:

@@ -35,7 +35,7 @@ _LAUNCH = str(Path(__file__).with_name("launch.py"))
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class GitOutput:
     """How a git command ended, and what it wrote."""
 
     status: int
@@ -178,7 +178,7 @@ async def run(
     accepted: Collection[int] = (0,),
     timeout_s: float = READ_SECS,
     nice: int = 0,
-) -> Output:
+) -> GitOutput:
     """git's answer to one command, whole.
 
     Raises `GitFailed` for an exit status that is not accepted or more than 64 MiB of output,
@@ -196,7 +196,7 @@ async def run(
             raise GitTimedOut(git.command, -signal.SIGTERM, late) from None
         if status not in accepted:
             raise git.failed(status)
-        return Output(status, stdout)
+        return GitOutput(status, stdout)
 
 
 def _children(pid: int) -> list[int]:

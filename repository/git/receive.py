@@ -18,7 +18,7 @@ from pathlib import Path
 from repository.git.body import bounded
 from repository.git.errors import GitTimedOut
 from repository.git.process import Git, run, started
-from repository.git.turns import Turns
+from repository.git.turns import RepositoryTurns
 from repository.pipes import feed
 
 logger = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class Service(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class ReceiveTiming:
     """How long, how many at once, and how many of a repository wait for their turn: up to `wait_s`.
 
     `stall_s`: longest time in which no byte moves in either direction; a hook that thinks counts
@@ -61,10 +61,10 @@ def protocol_variables(header: str) -> dict[str, str]:
 class SmartHttp:
     """Both services for all repositories; one per event loop."""
 
-    def __init__(self, pace: Pace | None = None) -> None:
-        self._pace = pace or Pace()
+    def __init__(self, pace: ReceiveTiming | None = None) -> None:
+        self._pace = pace or ReceiveTiming()
         pace = self._pace
-        self._turns = Turns(pace.most_at_once, pace.most_waiting, pace.wait_s)
+        self._turns = RepositoryTurns(pace.most_at_once, pace.most_waiting, pace.wait_s)
 
     async def advertise(self, repository: Path, service: Service, git_protocol: str = "") -> bytes:
         """The body of `info/refs`; `git_protocol` is the request's header of that name.
@@ -119,7 +119,7 @@ class SmartHttp:
 class _Exchange:
     """One request on its way into git; its answer is read by the owner."""
 
-    def __init__(self, git: Git, pace: Pace) -> None:
+    def __init__(self, git: Git, pace: ReceiveTiming) -> None:
         self._git = git
         self._pace = pace
         self._loop = asyncio.get_running_loop()

@@ -17,7 +17,7 @@ _LENGTH = re.compile(rb"[0-9a-f]{4}")
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ReceiveReport:
     """`unpacked`: "ok", git's reason why not, or "" when it ended without one. `refused`: ref →
     why. `words`: the last lines it told the pusher, as plain text."""
 
@@ -26,13 +26,13 @@ class Report:
     words: Sequence[str]
 
 
-Told = Callable[[Report], Awaitable[Sequence[str]]]
+Told = Callable[[ReceiveReport], Awaitable[Sequence[str]]]
 """Hears of the end of a push; returns lines that the pusher is to read before git's last word."""
 
 
 async def reported(answer: AsyncGenerator[bytes], told: Told) -> AsyncGenerator[bytes]:
     """The same answer, with the lines that `told` returns; close it as you would `answer`."""
-    reading = _Reading()
+    reading = _ReportReader()
     async with aclosing(answer) as chunks:
         async for chunk in chunks:
             if reading.is_complete():
@@ -66,7 +66,7 @@ def _said(lines: Sequence[str], banded: bool) -> bytes:
     return b"".join(packet(_WORDS + f"{line}\n".encode()) for line in lines) if banded else b""
 
 
-class _Reading:
+class _ReportReader:
     """What has come of an answer; its results are held back until they are complete.
 
     They are packets in packets, which end with one of no length; a post-receive hook may speak
@@ -102,10 +102,10 @@ class _Reading:
         self._waiting.clear()
         return rest
 
-    def report(self) -> Report:
+    def report(self) -> ReceiveReport:
         lines = self._words.replace(b"\r", b"\n").split(b"\n")
         words = tuple(filter(None, (plain_text(bytes(line)) for line in lines)))
-        return Report(self._unpacked, self._refused, words)
+        return ReceiveReport(self._unpacked, self._refused, words)
 
     def _note(self, one: bytes) -> bytes:
         """What of a packet goes on at once: all of it, or nothing while it is held back."""

@@ -15,7 +15,7 @@ _FILE_MODES = ("100644", "100755", "100664")
 
 
 @dataclass(frozen=True, slots=True)
-class Budgets:
+class TreeBudgets:
     """How large a pushed tree may be; files in Git LFS count with their pointer."""
 
     blob_bytes: int = 64 * 2**20
@@ -32,7 +32,7 @@ class RefUpdate:
     ref: str
 
 
-def check_tree(entries: Sequence[TreeEntry], budgets: Budgets) -> list[Finding]:
+def check_tree(entries: Sequence[TreeEntry], budgets: TreeBudgets) -> list[Finding]:
     """What is wrong with a tree, in the order of its paths.
 
     `entries` may end early, when there are more than `budgets.files`.
@@ -62,7 +62,7 @@ def is_protected(ref: str, protected: Iterable[str]) -> bool:
     )
 
 
-def _tree_findings(entries: Sequence[TreeEntry], budgets: Budgets) -> Iterator[Finding]:
+def _tree_findings(entries: Sequence[TreeEntry], budgets: TreeBudgets) -> Iterator[Finding]:
     if len(entries) > budgets.files:
         most = f"has more than the {budgets.files} files a push may have"
         yield _finding("", "E412", f"{most}; pack them into fewer, larger ones")
@@ -76,7 +76,7 @@ def _tree_findings(entries: Sequence[TreeEntry], budgets: Budgets) -> Iterator[F
         yield _finding("", "E411", f"{most}; put large files into Git LFS (git lfs track)")
 
 
-def _entry_findings(entry: TreeEntry, budgets: Budgets) -> Iterator[Finding]:
+def _entry_findings(entry: TreeEntry, budgets: TreeBudgets) -> Iterator[Finding]:
     code, message = _kind_complaint(entry) or _path_complaint(entry.path) or ("", "")
     if code:
         yield _finding(entry.path, code, message)

@@ -14,7 +14,7 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class LfsLimits:
     """How many objects one batch may name, and how many bytes one object may have."""
 
     objects: int = 1000
@@ -22,7 +22,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class LfsObjectRef:
     """One object as the client names it; neither field is to be believed yet."""
 
     oid: str
@@ -30,16 +30,16 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class LfsBatch:
     """A request to move objects; `ref` is the branch it is for, empty when not told."""
 
     operation: Literal["upload", "download"]
-    objects: tuple[Wanted, ...]
+    objects: tuple[LfsObjectRef, ...]
     ref: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class LfsObjectStatus:
     """What the repository has: sizes by oid, and oids it had and will not have again."""
 
     sizes: Mapping[str, int]
@@ -47,7 +47,7 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class TransferAction:
     """A link for one transfer, the headers to send with it, and for how long it holds."""
 
     href: str
@@ -55,7 +55,7 @@ class Action:
     expires_in_s: int
 
 
-Link = Callable[[str, int], Action]
+Link = Callable[[str, int], TransferAction]
 """From an oid and its size in bytes to where to send or fetch it."""
 
 
@@ -68,7 +68,7 @@ class Links:
     download: Link
 
 
-def parse(body: bytes, limits: Limits) -> Batch:
+def parse(body: bytes, limits: LfsLimits) -> LfsBatch:
     """The batch in a request's body; raises `BadBatch` or a kind of it."""
     try:
         fields = orjson.loads(body)
@@ -86,14 +86,14 @@ def parse(body: bytes, limits: Limits) -> Batch:
     if len(objects) > limits.objects:
         wanted = f"at most {limits.objects} are taken, git-lfs sends 100 at a time"
         raise BatchTooLarge(f"the batch request names {len(objects)} objects; {wanted}")
-    return Batch(
+    return LfsBatch(
         cast(Literal["upload", "download"], operation),
         tuple(_wanted(item) for item in objects),
         _ref(fields.get("ref")),
     )
 
 
-def respond(batch: Batch, known: Known, links: Links, limits: Limits) -> Json:
+def respond(batch: LfsBatch, known: LfsObjectStatus, links: Links, limits: LfsLimits) -> Json:
     """The response's JSON: for each object its actions, its error, or (it is here) neither."""
     answer = _upload if batch.operation == "upload" else _download
     return {
@@ -117,12 +117,12 @@ def _check_ways(fields: Json) -> None:
         raise WrongAlgorithm(f"hash_algo is {_shown(algorithm)}; 'sha256' is offered")
 
 
-def _wanted(item: object) -> Wanted:
+def _wanted(item: object) -> LfsObjectRef:
     oid = item.get("oid") if isinstance(item, dict) else None
     size = item.get("size") if isinstance(item, dict) else None
     if not isinstance(oid, str) or not isinstance(size, int) or isinstance(size, bool):
         raise BadBatch(f"object {_shown(item)} has no text 'oid' and whole number 'size'")
-    return Wanted(oid[:200], size)
+    return LfsObjectRef(oid[:200], size)
 
 
 def _ref(field: object) -> str:
@@ -130,7 +130,7 @@ def _ref(field: object) -> str:
     return name if isinstance(name, str) else ""
 
 
-def _upload(item: Wanted, known: Known, links: Links, limits: Limits) -> Json:
+def _upload(item: LfsObjectRef, known: LfsObjectStatus, links: Links, limits: LfsLimits) -> Json:
     problem = _problem(item, known)
     if problem is not None:
         return problem
@@ -146,7 +146,7 @@ def _upload(item: Wanted, known: Known, links: Links, limits: Limits) -> Json:
     )
 
 
-def _download(item: Wanted, known: Known, links: Links, limits: Limits) -> Json:
+def _download(item: LfsObjectRef, known: LfsObjectStatus, links: Links, limits: LfsLimits) -> Json:
     problem = _problem(item, known)
     if problem is not None:
         return problem
@@ -157,7 +157,7 @@ def _download(item: Wanted, known: Known, links: Links, limits: Limits) -> Json:
     return _actions(item, download=links.download(item.oid, item.size_bytes))
 
 
-def _problem(item: Wanted, known: Known) -> Json | None:
+def _problem(item: LfsObjectRef, known: LfsObjectStatus) -> Json | None:
     if not is_oid(item.oid):
         return _refusal(item, 422, "this oid is no sha256; expected 64 lower-case hex digits")
     if not 0 <= item.size_bytes <= LARGEST_SIZE_BYTES:
@@ -169,7 +169,7 @@ def _problem(item: Wanted, known: Known) -> Json | None:
     return None
 
 
-def _actions(item: Wanted, **actions: Action) -> Json:
+def _actions(item: LfsObjectRef, **actions: TransferAction) -> Json:
     shown = {
         name: {
             "href": action.href,
@@ -181,11 +181,11 @@ def _actions(item: Wanted, **actions: Action) -> Json:
     return {**_answer(item), "actions": shown}
 
 
-def _answer(item: Wanted) -> Json:
+def _answer(item: LfsObjectRef) -> Json:
     return {"oid": item.oid, "size": item.size_bytes, "authenticated": True}
 
 
-def _refusal(item: Wanted, code: int, message: str) -> Json:
+def _refusal(item: LfsObjectRef, code: int, message: str) -> Json:
     error = {"code": code, "message": message}
     return {"oid": item.oid, "size": item.size_bytes, "error": error}
 

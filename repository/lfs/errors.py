@@ -2,7 +2,7 @@
 
 LfsRefused
 ├── BadPointer        a file is nearly, but not quite, a Git LFS pointer
-├── BadName           an oid or a repository's name that cannot be one
+├── BadLfsName           an oid or a repository's name that cannot be one
 ├── BadBatch          a batch request that cannot be answered object by object
 │   ├── BatchTooLarge     it names too many objects
 │   └── WrongAlgorithm    it wants another hash than sha256
@@ -28,7 +28,7 @@ class BadPointer(LfsRefused):
     """A file that is nearly, but not quite, a Git LFS pointer."""
 
 
-class BadName(LfsRefused):
+class BadLfsName(LfsRefused):
     """An oid or a repository's name that cannot be one."""
 
 

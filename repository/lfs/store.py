@@ -18,13 +18,13 @@ from repository.durable import (
 )
 from repository.lfs.errors import BadRange, Stalled, UnknownObject
 from repository.lfs.incoming import Incoming, sweep_abandoned
-from repository.lfs.places import Places
+from repository.lfs.places import LfsPaths
 from repository.lfs.threads import in_thread
 
 STALL_S = 60.0
 
 
-class Store:
+class LfsStore:
     """Objects below `<folder>/lfs`, each read-only and named by its sha256.
 
     A repository has an object when a hard link says so below its own name. What is not a
@@ -33,7 +33,7 @@ class Store:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._places = Places(folder / "lfs")
+        self._places = LfsPaths(folder / "lfs")
 
     def size(self, repository: str, oid: str) -> int | None:
         """How many bytes the repository's object has; None when it has no such object."""

@@ -18,7 +18,7 @@ _PURPOSE = b"modelyard lfs transfer 1\0"
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class LfsTokenScope:
     """All that a token allows."""
 
     operation: Operation
@@ -27,7 +27,7 @@ class Scope:
     size_bytes: int
 
 
-def sign(key: bytes, scope: Scope, now: float, lifetime_s: int = LIFETIME_S) -> str:
+def sign(key: bytes, scope: LfsTokenScope, now: float, lifetime_s: int = LIFETIME_S) -> str:
     """A token for `scope`, good until `now` (Unix time) plus `lifetime_s`; fit for a header."""
     fields = [scope.operation, scope.repository, scope.oid, scope.size_bytes, int(now) + lifetime_s]
     body = orjson.dumps(fields)
@@ -36,7 +36,7 @@ def sign(key: bytes, scope: Scope, now: float, lifetime_s: int = LIFETIME_S) -> 
 
 def check(
     key: bytes, token: str, operation: Operation, repository: str, oid: str, now: float
-) -> Scope:
+) -> LfsTokenScope:
     """What `token` allows, if that is this operation on this object at `now` (Unix time).
 
     Raises `BadToken`, which says nothing about the content of a forged one.
@@ -47,7 +47,7 @@ def check(
         raise BadToken(f"this token is not for {operation} of object {oid} in '{repository}'")
     if now >= expires_at:
         raise BadToken(f"this token expired {now - expires_at:.0f} s ago; ask for a new batch")
-    return Scope(operation, repository, oid, size_bytes)
+    return LfsTokenScope(operation, repository, oid, size_bytes)
 
 
 def _authentic(key: bytes, token: str) -> bytes:

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 
-class Part(StrEnum):
+class SandboxFeature(StrEnum):
     """One thing that a kernel can enforce, in the words of the report."""
 
     FILES = "files"
@@ -20,16 +20,17 @@ class Part(StrEnum):
     LIMITS = "limits"
 
 
-_SINCE_ABI = {Part.FILES: 1, Part.TCP: 4, Part.SIGNALS: 6}
+_SINCE_ABI = {SandboxFeature.FILES: 1, SandboxFeature.TCP: 4, SandboxFeature.SIGNALS: 6}
 """Landlock's ABI that has the part; https://docs.kernel.org/userspace-api/landlock.html."""
 
 _WITHOUT = {
-    Part.FILES: "files are not confined (no Landlock)",
-    Part.TCP: "TCP is not confined by Landlock, whose ABI is below 4",
-    Part.SIGNALS: "signals and abstract sockets are not confined (Landlock's ABI is below 6)",
-    Part.CALLS: "system calls are not filtered (no seccomp for this machine)",
-    Part.PRIVILEGES: "privileges cannot be dropped",
-    Part.LIMITS: "limits are not set",
+    SandboxFeature.FILES: "files are not confined (no Landlock)",
+    SandboxFeature.TCP: "TCP is not confined by Landlock, whose ABI is below 4",
+    SandboxFeature.SIGNALS: "signals and abstract sockets are not confined "
+    "(Landlock's ABI is below 6)",
+    SandboxFeature.CALLS: "system calls are not filtered (no seccomp for this machine)",
+    SandboxFeature.PRIVILEGES: "privileges cannot be dropped",
+    SandboxFeature.LIMITS: "limits are not set",
 }
 
 
@@ -150,13 +151,13 @@ def parser_sandbox(
     )
 
 
-def parts_of(kernel: Kernel) -> tuple[Part, ...]:
+def parts_of(kernel: Kernel) -> tuple[SandboxFeature, ...]:
     """Those that this kernel enforces."""
     if not kernel.linux:
         return ()
     files = [part for part, abi in _SINCE_ABI.items() if kernel.landlock_abi >= abi]
-    calls = [Part.CALLS] if kernel.seccomp else []
-    return (*files, *calls, Part.PRIVILEGES, Part.LIMITS)
+    calls = [SandboxFeature.CALLS] if kernel.seccomp else []
+    return (*files, *calls, SandboxFeature.PRIVILEGES, SandboxFeature.LIMITS)
 
 
 def report(mode: str, kernel: Kernel) -> str:
@@ -164,7 +165,7 @@ def report(mode: str, kernel: Kernel) -> str:
     if mode == "off":
         return "the worker sandbox is off: models may do everything this user may"
     active = parts_of(kernel)
-    missing = [_WITHOUT[part] for part in Part if part not in active]
+    missing = [_WITHOUT[part] for part in SandboxFeature if part not in active]
     if not active:
         return f"the worker sandbox ({mode}) is not available on this system, which is not Linux"
     line = f"the worker sandbox ({mode}) confines {', '.join(active)}"

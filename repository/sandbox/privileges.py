@@ -25,7 +25,7 @@ class _Header(ctypes.Structure):
     _fields_ = (("version", ctypes.c_uint32), ("pid", ctypes.c_int))
 
 
-class _Program(ctypes.Structure):
+class _FilterProgram(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
 
 
@@ -72,7 +72,7 @@ def filter_calls(
     """
     machine = MACHINES[os.uname().machine]
     code = filter_program(machine, network, unix_sockets, execute, os.getpid(), fork)
-    program = _Program(len(code) // 8, code)
+    program = _FilterProgram(len(code) // 8, code)
     flags = _ALL_THREADS if all_threads else 0
     call = machine.seccomp_call
     _check(_libc.syscall(call, _SET_MODE_FILTER, flags, ctypes.byref(program)))

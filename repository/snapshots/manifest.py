@@ -13,7 +13,7 @@ LARGEST_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class SnapshotManifest:
     """A model's name and its files, sorted, with paths relative to the model's folder."""
 
     model: str
@@ -24,14 +24,14 @@ class Manifest:
         return model_digest(self.model, self.files)
 
 
-def write(manifest: Manifest) -> bytes:
+def write(manifest: SnapshotManifest) -> bytes:
     """The manifest's text; the same for the same manifest."""
     rows = [[file.path, file.size_bytes, file.sha256] for file in manifest.files]
     fields = {"model": manifest.model, "digest": manifest.digest, "files": rows}
     return orjson.dumps(fields, option=orjson.OPT_INDENT_2)
 
 
-def read(folder: Path) -> Manifest:
+def read(folder: Path) -> SnapshotManifest:
     """The manifest of the snapshot in `folder`, which is named by its digest.
 
     Raises `UnknownSnapshot` when there is no such folder, `DamagedSnapshot` when the manifest is
@@ -54,7 +54,7 @@ def damaged(folder: Path, problem: str) -> DamagedSnapshot:
     return DamagedSnapshot(f"snapshot {folder.name} is damaged: {problem}; deploy it again")
 
 
-def _parse(text: bytes) -> Manifest:
+def _parse(text: bytes) -> SnapshotManifest:
     fields = orjson.loads(text)
     files = tuple(FileEntry(str(row[0]), int(row[1]), str(row[2])) for row in fields["files"])
-    return Manifest(str(fields["model"]), files)
+    return SnapshotManifest(str(fields["model"]), files)

@@ -11,7 +11,7 @@ from repository.owner import token
 from repository.snapshots import manifest as manifests
 from repository.snapshots.digest import is_digest
 from repository.snapshots.errors import UnknownSnapshot
-from repository.snapshots.manifest import Manifest, damaged
+from repository.snapshots.manifest import SnapshotManifest, damaged
 
 TEMP_PREFIX = "tmp-"
 GRACE_S = 3600.0
@@ -26,7 +26,7 @@ def digests(root: Path) -> list[str]:
         return []
 
 
-def verify(root: Path, digest: str) -> Manifest:
+def verify(root: Path, digest: str) -> SnapshotManifest:
     """Read every byte of a snapshot and say what it holds.
 
     Raises `UnknownSnapshot`, or `DamagedSnapshot` with the first file that is not what it was.
@@ -44,7 +44,7 @@ def verify(root: Path, digest: str) -> Manifest:
     return manifest
 
 
-def check_untouched(folder: Path, manifest: Manifest) -> None:
+def check_untouched(folder: Path, manifest: SnapshotManifest) -> None:
     """Look whether a snapshot's files are there with their sizes and mtimes; reads none.
 
     Raises `DamagedSnapshot`.
@@ -119,7 +119,7 @@ def _set_aside(root: Path, digest: str) -> Path:
     return doomed
 
 
-def _check_names(folder: Path, manifest: Manifest) -> None:
+def _check_names(folder: Path, manifest: SnapshotManifest) -> None:
     """A worker that runs as root leaves bytecode, which counts for nothing."""
     wanted = {manifests.NAME, *(f"{manifest.model}/{file.path}" for file in manifest.files)}
     found = set(_paths(folder))

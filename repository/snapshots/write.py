@@ -34,13 +34,13 @@ from repository.snapshots import manifest as manifests
 from repository.snapshots.digest import FileEntry, check_model, check_path, digest, versions
 from repository.snapshots.errors import BadEntry, DamagedSnapshot, UnknownSnapshot
 from repository.snapshots.files import NewFile, checked, link_finished
-from repository.snapshots.manifest import Manifest
+from repository.snapshots.manifest import SnapshotManifest
 from repository.snapshots.stored import TEMP_PREFIX, check_untouched
 from repository.walk import MOST_ENTRIES
 
 
 @dataclass(frozen=True, slots=True)
-class SealedVersion:
+class WrittenVersion:
     """One version in a snapshot; the same digest means the same files, whatever the number."""
 
     digest: str
@@ -55,7 +55,7 @@ class Sealed:
     digest: str
     path: Path
     model: str
-    versions: dict[int, SealedVersion]
+    versions: dict[int, WrittenVersion]
     size_bytes: int
 
 
@@ -181,7 +181,7 @@ class Draft:
         """
         if not self._files:
             raise BadEntry(f"model '{self._model}' has no file; add one")
-        manifest = Manifest(self._model, tuple(sorted(self._files.values())))
+        manifest = SnapshotManifest(self._model, tuple(sorted(self._files.values())))
         with room_for(f"a snapshot of '{self._model}'"):
             text = manifests.write(manifest)
             descriptor = create(self._folder / manifests.NAME)
@@ -284,9 +284,9 @@ def _is_whole(target: Path) -> bool:
     return True
 
 
-def _sealed(manifest: Manifest, path: Path) -> Sealed:
+def _sealed(manifest: SnapshotManifest, path: Path) -> Sealed:
     found = {
-        number: SealedVersion(digest(files), sum(file.size_bytes for file in files), files)
+        number: WrittenVersion(digest(files), sum(file.size_bytes for file in files), files)
         for number, files in versions(manifest.files).items()
     }
     size_bytes = sum(file.size_bytes for file in manifest.files)

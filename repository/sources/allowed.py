@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from repository.sources.errors import BadSource
-from repository.sources.url import Bucket, Source, parse
+from repository.sources.url import BucketUrl, Source, parse
 
 
 def admitted(text: str, allowed: Sequence[str] = ()) -> Source:
@@ -13,7 +13,7 @@ def admitted(text: str, allowed: Sequence[str] = ()) -> Source:
     server's own credentials, so it takes a prefix that allows it.
     """
     source = parse(text, allowed)
-    if isinstance(source, Bucket) and not allowed:
+    if isinstance(source, BucketUrl) and not allowed:
         remedy = f"an operator can allow it with --import-allow={source.scheme}://{source.bucket}/"
         what = "is a bucket, read with the server's credentials"
         raise BadSource(f"'{source.text}' {what}; {remedy}")

@@ -8,9 +8,9 @@ from threading import Event
 from typing import IO
 
 from repository.sources import tars, zips
-from repository.sources.entry import Entry
+from repository.sources.entry import SourceEntry
 from repository.sources.errors import BadArchive, TooLarge
-from repository.sources.limits import Limits
+from repository.sources.limits import FetchLimits
 from repository.sources.names import shown, why_clashing, why_unsafe
 from repository.sources.threads import Stopped
 
@@ -32,7 +32,7 @@ class Budget:
     why: str
 
 
-def unpack(archive: Path, into: Path, limits: Limits, stop: Event) -> list[str]:
+def unpack(archive: Path, into: Path, limits: FetchLimits, stop: Event) -> list[str]:
     """Unpack `archive` into the empty folder `into` and return its files' paths; blocks.
 
     Raises `BadArchive`,
@@ -64,25 +64,25 @@ def why_unreadable(name: str) -> str | None:
     return None
 
 
-def _entries(archive: Path, max_files: int) -> Iterator[Entry]:
+def _entries(archive: Path, max_files: int) -> Iterator[SourceEntry]:
     if archive.name.lower().endswith(".zip"):
         return zips.entries(archive, max_files)
     return tars.entries(archive, max_files)
 
 
-def _budget(archive: Path, limits: Limits) -> Budget:
+def _budget(archive: Path, limits: FetchLimits) -> Budget:
     by_ratio = max(RATIO_FROM_BYTES, archive.stat().st_size * MOST_RATIO)
     if by_ratio < limits.max_bytes:
         return Budget(by_ratio, limits.max_files, f"{MOST_RATIO} times its size")
     return Budget(limits.max_bytes, limits.max_files, f"the limit of {limits.max_bytes} bytes")
 
 
-def _left_out(entry: Entry) -> bool:
+def _left_out(entry: SourceEntry) -> bool:
     parts = entry.path.split("/")
     return entry.is_folder or parts[0] in _LEFT_OUT or parts[-1] in _LEFT_OUT
 
 
-def _refuse(archive: Path, entry: Entry) -> None:
+def _refuse(archive: Path, entry: SourceEntry) -> None:
     why = why_unsafe(entry.path)
     if why is None and entry.refused:
         why = f"is {entry.refused}; only plain files are unpacked"
@@ -90,7 +90,7 @@ def _refuse(archive: Path, entry: Entry) -> None:
         raise BadArchive(f"'{archive.name}': {shown(entry.path)} {why}")
 
 
-def _write(archive: Path, entry: Entry, path: Path, budget: Budget, stop: Event) -> Budget:
+def _write(archive: Path, entry: SourceEntry, path: Path, budget: Budget, stop: Event) -> Budget:
     """Unpack one file within the budget; returns what is left of it."""
     left = budget.bytes_left
     try:

@@ -7,7 +7,7 @@ from typing import IO
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class SourceEntry:
     """`refused` names what it is if it is neither a plain file nor a folder, else "".
 
     `open` must be called before the next entry is asked for; reading raises `BadArchive` when the

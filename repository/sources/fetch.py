@@ -20,7 +20,7 @@ from repository.sources.errors import (
 )
 from repository.sources.journal import Journal, empty, keep_only
 from repository.sources.layout import wrapper
-from repository.sources.limits import Limits
+from repository.sources.limits import FetchLimits
 from repository.sources.names import (
     JOURNAL,
     UNPACKING,
@@ -30,7 +30,7 @@ from repository.sources.names import (
     why_unsafe,
 )
 from repository.sources.progress import Meter, Progress
-from repository.sources.store import Remote, Store, open_store
+from repository.sources.store import Remote, SourceStore, open_store
 from repository.sources.threads import stoppable
 from repository.sources.transfer import Transfer, persist
 from repository.sources.url import ARCHIVES, Source, WebFile
@@ -50,7 +50,7 @@ class Fetched:
 async def fetch(
     source: Source,
     into: Path,
-    limits: Limits,
+    limits: FetchLimits,
     progress: Callable[[Progress], None],
     expected_digest: str | None = None,
 ) -> Fetched:
@@ -79,7 +79,7 @@ async def fetch(
 
 
 async def _fetch(
-    source: Source, into: Path, limits: Limits, meter: Meter, wanted: str | None
+    source: Source, into: Path, limits: FetchLimits, meter: Meter, wanted: str | None
 ) -> Fetched:
     journal = Journal(into, _identity(source))
     try:
@@ -95,7 +95,7 @@ async def _fetch(
 
 
 async def _transfer(
-    source: Source, into: Path, limits: Limits, meter: Meter, journal: Journal
+    source: Source, into: Path, limits: FetchLimits, meter: Meter, journal: Journal
 ) -> None:
     store = await open_store(source, limits)
     try:
@@ -110,7 +110,7 @@ async def _transfer(
         await store.close()
 
 
-async def _listed(store: Store, source: Source, limits: Limits) -> list[Remote]:
+async def _listed(store: SourceStore, source: Source, limits: FetchLimits) -> list[Remote]:
     seconds = limits.stall_s * _LISTING_STALLS
     try:
         async with asyncio.timeout(seconds) as deadline:
@@ -131,7 +131,7 @@ async def _listed(store: Store, source: Source, limits: Limits) -> list[Remote]:
     return remotes
 
 
-async def _unpacked(source: Source, into: Path, limits: Limits, wanted: str | None) -> Tree:
+async def _unpacked(source: Source, into: Path, limits: FetchLimits, wanted: str | None) -> Tree:
     """The staging folder with every file in its place; raises `WrongDigest`."""
     if not _is_archive(source):
         found = await stoppable(lambda stop: tree(into, stop, JOURNAL))

@@ -17,20 +17,20 @@ from urllib.parse import quote, urlencode
 import gcsfs.core
 
 from repository.sources.errors import FetchFailed, TooLarge
-from repository.sources.limits import Limits
+from repository.sources.limits import FetchLimits
 from repository.sources.prefixes import prefix
 from repository.sources.ranged import open_ranged
-from repository.sources.store import Checksum, Opened, Remote
-from repository.sources.url import Bucket, Hop, hop
+from repository.sources.store import Checksum, OpenTransfer, Remote
+from repository.sources.url import BucketUrl, Hop, hop
 from repository.sources.web import Web
 
 _FIELDS = "nextPageToken,items(name,size,generation)"
 
 
 class GcsStore:
-    """The `Store` of a gs:// `Bucket`."""
+    """The `Store` of a gs:// `BucketUrl`."""
 
-    def __init__(self, source: Bucket, limits: Limits) -> None:
+    def __init__(self, source: BucketUrl, limits: FetchLimits) -> None:
         self._source = source
         self._max_files = limits.max_files
         self._headers: dict[str, str] = {}
@@ -53,7 +53,9 @@ class GcsStore:
                 return found
 
     @asynccontextmanager
-    async def open(self, remote: Remote, offset: int, validator: str) -> AsyncIterator[Opened]:
+    async def open(
+        self, remote: Remote, offset: int, validator: str
+    ) -> AsyncIterator[OpenTransfer]:
         web = await self._connected()
         url = self._files.url(f"{self._source.bucket}/{remote.key}")
         async with open_ranged(web, url, offset, validator, _checksum) as opened:

@@ -7,10 +7,10 @@ from typing import Any
 from urllib.parse import quote, urljoin
 
 from repository.sources.errors import FetchFailed, TooLarge
-from repository.sources.limits import Limits
+from repository.sources.limits import FetchLimits
 from repository.sources.prefixes import prefix
 from repository.sources.ranged import open_ranged
-from repository.sources.store import Checksum, Opened, Remote
+from repository.sources.store import Checksum, OpenTransfer, Remote
 from repository.sources.url import Hop, HubFolder, hop
 from repository.sources.web import Web
 
@@ -21,7 +21,7 @@ _LEFT_OUT = (".gitattributes", ".gitignore")
 class HubStore:
     """The `Store` of a `HubFolder`: HF_ENDPOINT names the hub, HF_TOKEN who asks."""
 
-    def __init__(self, source: HubFolder, limits: Limits) -> None:
+    def __init__(self, source: HubFolder, limits: FetchLimits) -> None:
         self._source = source
         self._max_files = limits.max_files
         self._endpoint = os.environ.get("HF_ENDPOINT", "").rstrip("/") or ENDPOINT
@@ -46,7 +46,7 @@ class HubStore:
 
     def open(
         self, remote: Remote, offset: int, validator: str
-    ) -> AbstractAsyncContextManager[Opened]:
+    ) -> AbstractAsyncContextManager[OpenTransfer]:
         return open_ranged(self._web, remote.key, offset, validator, lambda headers: None)
 
     async def close(self) -> None:

@@ -26,7 +26,7 @@ class Shape(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class SourceLayout:
     """What was found. `versions` are the numbers it brings; `places` says where each fetched file
     goes below the model's folder."""
 
@@ -36,7 +36,7 @@ class Layout:
     places: dict[str, str]
 
 
-def layout(paths: Collection[str], wanted: Shape | None = None, number: int = 1) -> Layout:
+def layout(paths: Collection[str], wanted: Shape | None = None, number: int = 1) -> SourceLayout:
     """Recognise a folder by its files' relative paths; raises `BadLayout`, listing what is there.
 
     `wanted` is what the caller knows it to be. A version's files become version `number`.
@@ -47,12 +47,12 @@ def layout(paths: Collection[str], wanted: Shape | None = None, number: int = 1)
     if shape is Shape.MODEL:
         versions = {int(path.split("/")[0]) for path in paths if _in_version(path)}
         own = {path: path for path in paths}
-        return Layout(shape, tuple(sorted(versions)), CONFIG_NAME in paths, own)
+        return SourceLayout(shape, tuple(sorted(versions)), CONFIG_NAME in paths, own)
     places = {path: f"{number}/{path}" for path in paths}
     lone = _lone_artefact(paths) if shape is Shape.VERSION else None
     if lone is not None:
         places[lone] = f"{number}/model{lone[lone.rindex('.') :]}"
-    return Layout(shape, (number,), False, places)
+    return SourceLayout(shape, (number,), False, places)
 
 
 def wrapper(paths: Collection[str]) -> str:

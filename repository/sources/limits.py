@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class FetchLimits:
     """Bounds of one fetch. `max_bytes` and `max_files` hold for what is transferred and, again,
     for what an archive unpacks to.
 

@@ -9,7 +9,7 @@ from repository.sources.threads import finish
 _WRITE_BYTES = 1 << 20
 
 
-class Part:
+class PartFile:
     """`<name>.part` beside the file it will be. Not for several tasks at once."""
 
     def __init__(self, path: Path) -> None:

@@ -9,7 +9,7 @@ import aiohttp
 
 from repository.sources.errors import FetchFailed
 from repository.sources.prefixes import shown_url
-from repository.sources.store import Checksum, Opened
+from repository.sources.store import Checksum, OpenTransfer
 from repository.sources.web import Web, chunks
 
 ChecksumOf = Callable[[Mapping[str, str]], Checksum | None]
@@ -20,7 +20,7 @@ _RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 @asynccontextmanager
 async def open_ranged(
     web: Web, url: str, offset: int, validator: str, checksum_of: ChecksumOf
-) -> AsyncIterator[Opened]:
+) -> AsyncIterator[OpenTransfer]:
     """The file from `offset` on if `validator` still holds, else from 0.
 
     Raises `FetchFailed` when the server refuses, `Interrupted` when it cannot just now.
@@ -45,7 +45,7 @@ class _Extent:
     size: int | None
 
 
-def _opened(url: str, response: aiohttp.ClientResponse, checksum_of: ChecksumOf) -> Opened:
+def _opened(url: str, response: aiohttp.ClientResponse, checksum_of: ChecksumOf) -> OpenTransfer:
     coding = response.headers.get("Content-Encoding", "identity")
     if coding.lower() != "identity":
         raise FetchFailed(f"'{shown_url(url)}' comes as '{coding}' although it was not asked to")
@@ -55,7 +55,7 @@ def _opened(url: str, response: aiohttp.ClientResponse, checksum_of: ChecksumOf)
         wanted = "it must send Content-Length or use chunked encoding"
         raise FetchFailed(f"'{shown_url(url)}' does not tell where it ends; {wanted}")
     checksum = checksum_of(response.headers)
-    return Opened(extent.start, extent.size, _validator(response), chunks(response), checksum)
+    return OpenTransfer(extent.start, extent.size, _validator(response), chunks(response), checksum)
 
 
 def _goes_on(response: aiohttp.ClientResponse, offset: int, validator: str) -> bool:

@@ -20,9 +20,9 @@ from botocore.exceptions import (
 )
 
 from repository.sources.errors import FetchFailed, Interrupted, TooLarge
-from repository.sources.limits import Limits
-from repository.sources.store import Checksum, Opened, Remote
-from repository.sources.url import CREDENTIALS, Bucket
+from repository.sources.limits import FetchLimits
+from repository.sources.store import Checksum, OpenTransfer, Remote
+from repository.sources.url import CREDENTIALS, BucketUrl
 
 _CHUNK_BYTES = 1 << 18
 _AFTER_S = 5.0
@@ -32,9 +32,9 @@ _CHANGED = (404, 412, 416)
 
 
 class S3Store:
-    """The `Store` of an s3:// `Bucket`."""
+    """The `Store` of an s3:// `BucketUrl`."""
 
-    def __init__(self, source: Bucket, limits: Limits) -> None:
+    def __init__(self, source: BucketUrl, limits: FetchLimits) -> None:
         self._source = source
         self._max_files = limits.max_files
         # Retries and stalls are the transfer's; these only catch what would be left behind.
@@ -64,14 +64,16 @@ class S3Store:
         return found
 
     @asynccontextmanager
-    async def open(self, remote: Remote, offset: int, validator: str) -> AsyncIterator[Opened]:
+    async def open(
+        self, remote: Remote, offset: int, validator: str
+    ) -> AsyncIterator[OpenTransfer]:
         answer = await self._answer(remote.key, offset, validator)
         body = answer["Body"]
         start = offset if "ContentRange" in answer else 0
         size = start + int(answer["ContentLength"])
         etag = str(answer["ETag"])
         try:
-            yield Opened(start, size, etag, self._chunks(body), _checksum(answer, etag))
+            yield OpenTransfer(start, size, etag, self._chunks(body), _checksum(answer, etag))
         finally:
             body.close()
 

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Protocol, cast
 
 from repository.sources.errors import FetchFailed
-from repository.sources.limits import Limits
+from repository.sources.limits import FetchLimits
 from repository.sources.url import HubFolder, Source, WebFile
 
 
@@ -36,7 +36,7 @@ class Remote:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenTransfer:
     """A running transfer of one file, from byte `start` on: what was asked for, or else 0.
 
     `size` is the whole file's; None if the store ends it without having told. `validator` is what
@@ -50,7 +50,7 @@ class Opened:
     checksum: Checksum | None = None
 
 
-class Store(Protocol):
+class SourceStore(Protocol):
     """Where the files of one source lie. Not for several tasks at once."""
 
     async def listing(self) -> list[Remote]:
@@ -58,7 +58,7 @@ class Store(Protocol):
 
     def open(
         self, remote: Remote, offset: int, validator: str
-    ) -> AbstractAsyncContextManager[Opened]:
+    ) -> AbstractAsyncContextManager[OpenTransfer]:
         """Begin a transfer at `offset`, or at 0 if the file is no longer the one of `validator`.
 
         Entering, and `chunks`, may wait as long as they like: the caller keeps the time. Both
@@ -77,7 +77,7 @@ _PLACES = {
 }
 
 
-async def open_store(source: Source, limits: Limits) -> Store:
+async def open_store(source: Source, limits: FetchLimits) -> SourceStore:
     """The store of a source; raises `FetchFailed` if the package for its scheme is missing."""
     module, name = _PLACES[_kind(source)]
     try:
@@ -86,7 +86,7 @@ async def open_store(source: Source, limits: Limits) -> Store:
     except ModuleNotFoundError as error:
         remedy = "install it with: pip install 'modelyard[sources]'"
         raise FetchFailed(f"'{source.text}' needs the package '{error.name}'; {remedy}") from error
-    return cast(Store, getattr(place, name)(source, limits))
+    return cast(SourceStore, getattr(place, name)(source, limits))
 
 
 def _kind(source: Source) -> str:

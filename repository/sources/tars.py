@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import IO, Any
 
-from repository.sources.entry import Entry
+from repository.sources.entry import SourceEntry
 from repository.sources.errors import BadArchive
 
 _LARGEST_HEADER_BYTES = 1 << 20
@@ -17,11 +17,11 @@ _ENTRIES_PER_FILE = 2
 """Folders and such are entries as well; a thousand more are granted to small limits."""
 
 
-def entries(archive: Path, max_files: int) -> Iterator[Entry]:
+def entries(archive: Path, max_files: int) -> Iterator[SourceEntry]:
     """Raises `BadArchive` when it is no tar, or is damaged."""
     with _reading(archive), ExitStack() as held:
         file, mode = _opened(archive, held)
-        opened = held.enter_context(tarfile.open(fileobj=file, mode=mode, tarinfo=_Member))
+        opened = held.enter_context(tarfile.open(fileobj=file, mode=mode, tarinfo=_TarHeader))
         most = max_files * _ENTRIES_PER_FILE + 1000
         for count, member in enumerate(opened):
             if count == most:
@@ -39,7 +39,7 @@ def zstd() -> ModuleType | None:
     return None
 
 
-class _Member(tarfile.TarInfo):
+class _TarHeader(tarfile.TarInfo):
     """A header that takes no more memory than a name needs, and is never a sparse file's."""
 
     def _proc_member(self, tar: tarfile.TarFile) -> Any:
@@ -65,7 +65,7 @@ _HEADERS = (
 )
 
 
-def _entry(archive: Path, opened: tarfile.TarFile, member: tarfile.TarInfo) -> Entry:
+def _entry(archive: Path, opened: tarfile.TarFile, member: tarfile.TarInfo) -> SourceEntry:
     @contextmanager
     def content() -> Iterator[IO[bytes]]:
         with _reading(archive):
@@ -76,7 +76,7 @@ def _entry(archive: Path, opened: tarfile.TarFile, member: tarfile.TarInfo) -> E
                 yield file
 
     path = member.name.removeprefix("./").rstrip("/")
-    return Entry(path, member.isdir(), _refused(member), content)
+    return SourceEntry(path, member.isdir(), _refused(member), content)
 
 
 def _refused(member: tarfile.TarInfo) -> str:

@@ -10,10 +10,10 @@ from typing import TypeVar
 from repository.sources.digest import matches
 from repository.sources.errors import FetchFailed, Interrupted
 from repository.sources.journal import Begun, Journal
-from repository.sources.limits import Limits
-from repository.sources.part import Part
+from repository.sources.limits import FetchLimits
+from repository.sources.part import PartFile
 from repository.sources.progress import Meter
-from repository.sources.store import Checksum, Opened, Remote, Store
+from repository.sources.store import Checksum, OpenTransfer, Remote, SourceStore
 from repository.sources.threads import stoppable
 
 ADVANCE_BYTES = 1 << 20
@@ -28,7 +28,7 @@ class Transfer:
     """Brings the files of one store into one folder, one after the other."""
 
     def __init__(
-        self, store: Store, folder: Path, journal: Journal, limits: Limits, meter: Meter
+        self, store: SourceStore, folder: Path, journal: Journal, limits: FetchLimits, meter: Meter
     ) -> None:
         self._store = store
         self._folder = folder
@@ -53,7 +53,7 @@ class Transfer:
         return True
 
     async def _fetch(self, remote: Remote) -> None:
-        part = Part(self._folder / remote.path)
+        part = PartFile(self._folder / remote.path)
         try:
             begun = self._journal.files.get(remote.path)
             if begun is None or begun.listed != remote.version or not begun.validator:
@@ -67,7 +67,7 @@ class Transfer:
             part.close()
         self._note(remote, "", whole=True)
 
-    async def _attempt(self, remote: Remote, part: Part) -> None:
+    async def _attempt(self, remote: Remote, part: PartFile) -> None:
         checksum = await self._receive(remote, part)
         if checksum and not await stoppable(lambda stop: matches(part.path, checksum, stop)):
             self._restart(part)
@@ -76,7 +76,7 @@ class Transfer:
             )
             raise Interrupted(f"{problem}; the bytes were damaged on the way")
 
-    async def _receive(self, remote: Remote, part: Part) -> Checksum | None:
+    async def _receive(self, remote: Remote, part: PartFile) -> Checksum | None:
         """Take bytes until the store ends; returns what to verify them with."""
         begun = self._journal.files.get(remote.path)
         if remote.size is not None and part.size >= remote.size > 0 and begun is not None:
@@ -92,14 +92,14 @@ class Transfer:
             await opening.__aexit__(None, None, None)
         return opened.checksum or remote.checksum
 
-    def _go_on(self, remote: Remote, part: Part, opened: Opened) -> None:
+    def _go_on(self, remote: Remote, part: PartFile, opened: OpenTransfer) -> None:
         if opened.start != part.size:
             self._restart(part)
         if opened.size is not None:
             self._meter.size(opened.size)
         self._note(remote, opened.validator, whole=False)
 
-    async def _drain(self, opened: Opened, part: Part) -> None:
+    async def _drain(self, opened: OpenTransfer, part: PartFile) -> None:
         async with aclosing(opened.chunks) as chunks:
             while chunk := await self._in_time(anext(chunks, b"")):
                 self._meter.received(len(chunk))
@@ -121,7 +121,7 @@ class Transfer:
                 raise
             raise Interrupted(f"stalled: no byte for {seconds:g} s") from error
 
-    def _restart(self, part: Part) -> None:
+    def _restart(self, part: PartFile) -> None:
         self._meter.dropped(part.size)
         part.empty()
 
@@ -133,7 +133,7 @@ class Transfer:
 
 async def persist(
     attempt: Callable[[], Awaitable[Result]],
-    limits: Limits,
+    limits: FetchLimits,
     reached: Callable[[], int] = lambda: 0,
 ) -> Result:
     """Try until it is done, or until `limits.attempts` in a row failed without advancing.
@@ -154,6 +154,6 @@ async def persist(
         await asyncio.sleep(pause_s)
 
 
-def _pause_s(limits: Limits, failures: int) -> float:
+def _pause_s(limits: FetchLimits, failures: int) -> float:
     longest = min(limits.pause_s * 2.0 ** (failures - 1), _LONGEST_PAUSE_S)
     return longest * random.uniform(0.5, 1.0)

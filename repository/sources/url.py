@@ -30,7 +30,7 @@ _SECRET = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Bucket:
+class BucketUrl:
     """Every object below a prefix; `key_prefix` is empty or ends with '/'. `scheme`: s3, gs."""
 
     text: str
@@ -62,7 +62,7 @@ class WebFile:
     allowed: tuple[Prefix, ...] = ()
 
 
-Source = Bucket | HubFolder | WebFile
+Source = BucketUrl | HubFolder | WebFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,13 +135,13 @@ def _web_file(text: str, allowed: tuple[Prefix, ...]) -> WebFile:
     return WebFile(shown_url(text), url, name, suffix, allowed)
 
 
-def _bucket(parts: SplitResult, allowed: tuple[Prefix, ...]) -> Bucket:
+def _bucket(parts: SplitResult, allowed: tuple[Prefix, ...]) -> BucketUrl:
     name = parts.netloc
     if not _BUCKET.fullmatch(name) or ".." in name or is_literal(name):
         raise BadSource(f"'{name}' is no bucket's name: lower-case letters, digits, '-', '.', '_'")
     key = unquote(parts.path).strip("/")
     _refuse_unsafe(parts, key)
-    return Bucket(parts.geturl(), parts.scheme, name, f"{key}/" if key else "", allowed)
+    return BucketUrl(parts.geturl(), parts.scheme, name, f"{key}/" if key else "", allowed)
 
 
 def _hub_folder(parts: SplitResult, allowed: tuple[Prefix, ...]) -> HubFolder:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 
 from repository.sources.errors import FetchFailed
-from repository.sources.limits import Limits
+from repository.sources.limits import FetchLimits
 from repository.sources.ranged import open_ranged
-from repository.sources.store import Opened, Remote
+from repository.sources.store import OpenTransfer, Remote
 from repository.sources.url import Hop, WebFile
 from repository.sources.web import Web
 
@@ -17,7 +17,7 @@ from repository.sources.web import Web
 class WebStore:
     """The `Store` of a `WebFile`; its size is known once the transfer runs."""
 
-    def __init__(self, source: WebFile, limits: Limits) -> None:
+    def __init__(self, source: WebFile, limits: FetchLimits) -> None:
         self._source = source
         self._web = Web(source.allowed, _from_netrc, "https")
 
@@ -27,7 +27,7 @@ class WebStore:
 
     def open(
         self, remote: Remote, offset: int, validator: str
-    ) -> AbstractAsyncContextManager[Opened]:
+    ) -> AbstractAsyncContextManager[OpenTransfer]:
         return open_ranged(self._web, remote.key, offset, validator, lambda headers: None)
 
     async def close(self) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from struct import Struct
 from typing import IO
 
-from repository.sources.entry import Entry
+from repository.sources.entry import SourceEntry
 from repository.sources.errors import BadArchive, TooLarge
 
 _DIRECTORY_BYTES_PER_FILE = 1024
@@ -29,7 +29,7 @@ _KINDS = {
 }
 
 
-def entries(archive: Path, max_files: int) -> Iterator[Entry]:
+def entries(archive: Path, max_files: int) -> Iterator[SourceEntry]:
     """Raises `BadArchive` when it is no zip, `TooLarge` when its directory is out of proportion."""
     with _reading(archive), open(archive, "rb") as file:
         _refuse_long_directory(archive, file, max_files)
@@ -38,13 +38,13 @@ def entries(archive: Path, max_files: int) -> Iterator[Entry]:
                 yield _entry(archive, opened, info)
 
 
-def _entry(archive: Path, opened: zipfile.ZipFile, info: zipfile.ZipInfo) -> Entry:
+def _entry(archive: Path, opened: zipfile.ZipFile, info: zipfile.ZipInfo) -> SourceEntry:
     @contextmanager
     def content() -> Iterator[IO[bytes]]:
         with _reading(archive), opened.open(info) as file:
             yield file
 
-    return Entry(info.filename.rstrip("/"), info.is_dir(), _refused(info), content)
+    return SourceEntry(info.filename.rstrip("/"), info.is_dir(), _refused(info), content)
 
 
 def _refused(info: zipfile.ZipInfo) -> str:

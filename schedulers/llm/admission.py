@@ -1,8 +1,8 @@
 """How much one language model takes on: answers in the house, and prompt tokens that wait. Pure."""
 
 from backends.llm.settings import ServeSettings
-from schedulers.llm.asked import AskedTicket
 from schedulers.llm.errors import TooMuchWaiting
+from schedulers.llm.llm_reply import LLMReply
 
 LEAST_S, MOST_S = 1.0, 60.0
 SMOOTHING = 0.2
@@ -38,17 +38,17 @@ class Admission:
                 self._retry_after_s(),
             )
 
-    def take(self, ticket: AskedTicket, answers: int, tokens: int) -> None:
+    def take(self, ticket: LLMReply, answers: int, tokens: int) -> None:
         """Count a ticket as so much from now on."""
         self._answers += answers - ticket.answers
         self._waiting_tokens += tokens - ticket.tokens
         ticket.answers, ticket.tokens = answers, tokens
 
-    def start(self, ticket: AskedTicket) -> None:
+    def start(self, ticket: LLMReply) -> None:
         """Its prompt does not wait any more."""
         self.take(ticket, ticket.answers, 0)
 
-    def leave(self, ticket: AskedTicket) -> None:
+    def leave(self, ticket: LLMReply) -> None:
         """Nothing of it is here any more."""
         self.take(ticket, 0, 0)
 

@@ -3,18 +3,18 @@
 from collections.abc import Sequence
 from hashlib import blake2b
 
-from backends.llm.detokenise import Detokeniser, Piece, StopStrings
+from backends.llm.detokenise import Detokeniser, StopStrings, TextPiece
 from backends.llm.grammar_spec import Grammar
-from backends.llm.runner import Done, Job
-from backends.llm.sampling import Draw
+from backends.llm.runner import ForwardItem, ForwardResult
+from backends.llm.sampling import SamplingRow
 from backends.llm.scored import Scored
 from backends.llm.tokeniser import Tokeniser
-from schedulers.llm.generation import GenerateRequest, Output
+from schedulers.llm.generation import GenerateRequest, GenerationOutput
 from schedulers.llm.request import Finish, TokenRequest
-from schedulers.llm.step import Advance, Chunk
+from schedulers.llm.step import Chunk, SequenceAdvance
 
 
-class Answer:
+class RunningRequest:
     """What the engine keeps of a request beside the scheduler's Sequence.
 
     `grammar`: the request's, compiled; the engine sets it before anything is computed.
@@ -57,13 +57,13 @@ class Answer:
             reads_cache=request.prompt_logprobs is None,
         )
 
-    def job(self, chunk: Chunk) -> Job:
+    def job(self, chunk: Chunk) -> ForwardItem:
         """What the model is to compute and choose for a chunk."""
         if self._cached is None:
             self._cached = chunk.start
         end = chunk.start + len(chunk.tokens)
         scores = end > self._prompt_scored - 1 and chunk.start < len(self.request.prompt)
-        return Job(
+        return ForwardItem(
             tokens=chunk.tokens,
             start=chunk.start,
             blocks=chunk.blocks,
@@ -72,24 +72,26 @@ class Answer:
             following=self.request.prompt[end] if end < len(self.request.prompt) else None,
         )
 
-    def heard(self, chunk: Chunk, done: Done, advance: Advance | None) -> Output | None:
+    def heard(
+        self, chunk: Chunk, done: ForwardResult, advance: SequenceAdvance | None
+    ) -> GenerationOutput | None:
         """What a computed chunk means for the caller; None if nothing."""
         prompt = self._new_prompt_scores(chunk, done.prompt)
         if advance is None or done.sampled is None:
-            return Output(self.request.id, prompt=prompt) if prompt else None
+            return GenerationOutput(self.request.id, prompt=prompt) if prompt else None
         return self._said(advance, done.sampled.scored, prompt)
 
-    def ended(self, finish: Finish, message: str) -> Output:
+    def ended(self, finish: Finish, message: str) -> GenerationOutput:
         """The end without a token; what was held back of the text comes with it."""
-        return Output(self.request.id, text=self._rest(), finish=finish, message=message)
+        return GenerationOutput(self.request.id, text=self._rest(), finish=finish, message=message)
 
-    def _draw(self) -> Draw:
+    def _draw(self) -> SamplingRow:
         generated = len(self.tokens) - len(self.request.prompt)
         grammar = self.grammar
         early = generated < self.request.min_tokens
         # A grammar offers the end tokens by itself, where the answer may end.
         ignored = self._ignored if grammar is not None else frozenset()
-        return Draw(
+        return SamplingRow(
             params=self.request.sampling,
             tokens=self.tokens,
             prompt=len(self.request.prompt),
@@ -98,7 +100,9 @@ class Answer:
             allowed=None if grammar is None else grammar.allowed(),
         )
 
-    def _said(self, advance: Advance, scored: Scored | None, prompt: tuple[Scored, ...]) -> Output:
+    def _said(
+        self, advance: SequenceAdvance, scored: Scored | None, prompt: tuple[Scored, ...]
+    ) -> GenerationOutput:
         self.tokens.append(advance.token)
         stopped_by: str | int | None = None
         finish = advance.finish
@@ -112,7 +116,7 @@ class Answer:
                 finish = Finish.STOP
         if finish is not None and not isinstance(stopped_by, str):
             text += self._rest()
-        return Output(
+        return GenerationOutput(
             self.request.id, advance.token, text, scored, finish, stopped_by,
             prompt=prompt, cached_tokens=self._cached or 0,
         )  # fmt: skip
@@ -121,9 +125,9 @@ class Answer:
         grammar = self.grammar
         return grammar is not None and grammar.accept(token)
 
-    def _watched(self, text: str) -> Piece:
+    def _watched(self, text: str) -> TextPiece:
         generated = len(self.tokens) - len(self.request.prompt)
-        return self._stops.add(text) if generated > self.request.min_tokens else Piece(text)
+        return self._stops.add(text) if generated > self.request.min_tokens else TextPiece(text)
 
     def _rest(self) -> str:
         piece = self._stops.add(self._detokeniser.flush())

@@ -15,7 +15,7 @@ from schedulers.llm.frames import (
     Embedded,
     Figures,
     Message,
-    Refused,
+    RequestRefused,
     Stepped,
     Submit,
     unpack_tokens,
@@ -96,7 +96,7 @@ class Embedding:
                     self._tell(time.monotonic_ns())
             case Submit(requests):
                 for request in requests:
-                    self._say(Refused(request[0], "invalid", "this model gives no text"))
+                    self._say(RequestRefused(request[0], "invalid", "this model gives no text"))
 
     def step(self) -> None:
         """One pass; the vectors after the last of them. Raises DeviceLost: the process ends."""
@@ -122,7 +122,7 @@ class Embedding:
         try:
             self._embedder.refuse(lists)
         except ValueError as error:
-            self._say(Refused(id, "invalid", str(error)))
+            self._say(RequestRefused(id, "invalid", str(error)))
         else:
             self._waiting[id] = _Texts(lists)
 

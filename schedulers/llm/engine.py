@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 from backends.llm.errors import DeviceLost
 from backends.llm.grammar_spec import Grammar, GrammarSpec
-from backends.llm.runner import Done, Job, Runner
+from backends.llm.runner import ForwardItem, ForwardResult, Runner
 from backends.llm.tokeniser import Tokeniser
-from schedulers.llm.answer import Answer
-from schedulers.llm.generation import GenerateRequest, Output
+from schedulers.llm.answer import RunningRequest
+from schedulers.llm.generation import GenerateRequest, GenerationOutput
 from schedulers.llm.request import Finish
-from schedulers.llm.scheduler import Counts, Scheduler
-from schedulers.llm.step import Advance, Chunk
+from schedulers.llm.scheduler import SchedulerCounts, SequenceScheduler
+from schedulers.llm.step import Chunk, SequenceAdvance
 
 Compile = Callable[[GrammarSpec], "Future[Grammar]"]
 """Begin to compile a grammar elsewhere, and return at once."""
@@ -35,7 +35,7 @@ class Engine:
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        scheduler: SequenceScheduler,
         runner: Runner,
         vocabulary: Vocabulary,
         compile: Compile | None = None,
@@ -45,7 +45,7 @@ class Engine:
         self._vocabulary = vocabulary
         self._compile = compile
         self._compiling: dict[str, Future[Grammar]] = {}
-        self._answers: dict[str, Answer] = {}
+        self._answers: dict[str, RunningRequest] = {}
         self._started: list[str] = []
         self._given_back = 0
         self.steps = 0
@@ -65,7 +65,7 @@ class Engine:
         started, self._started = tuple(self._started), []
         return started
 
-    def counts(self) -> Counts:
+    def counts(self) -> SchedulerCounts:
         return self._scheduler.counts()
 
     def forget_cached(self) -> int:
@@ -96,7 +96,7 @@ class Engine:
         the caller's.
         """
         self._refuse_unknown_tokens(request)
-        answer = Answer(request, self._vocabulary.tokeniser, self._vocabulary.end_ids)
+        answer = RunningRequest(request, self._vocabulary.tokeniser, self._vocabulary.end_ids)
         if request.grammar is not None and self._compile is None:
             raise ValueError("grammar is set, but this engine follows no grammars")
         held = request.grammar is not None
@@ -112,7 +112,7 @@ class Engine:
             compiling.cancel()
         return self._scheduler.finish(id)
 
-    def step(self, now_s: float) -> list[Output]:
+    def step(self, now_s: float) -> list[GenerationOutput]:
         """Compute one step. What fails is told to the requests concerned, and not raised, unless it
         is the device: DeviceLost ends the process, and the next one is asked again."""
         outputs = self._take_grammars()
@@ -142,7 +142,7 @@ class Engine:
         """The last step took so long; the next ones are planned by that."""
         self._scheduler.took(seconds)
 
-    def _take_grammars(self) -> list[Output]:
+    def _take_grammars(self) -> list[GenerationOutput]:
         """Let those go whose grammars have been compiled; the ends of those whose cannot be."""
         ended = []
         for id in [id for id, future in self._compiling.items() if future.done()]:
@@ -155,7 +155,9 @@ class Engine:
                 ended.append(self._end(id, Finish.INVALID, str(error)))
         return ended
 
-    def _jobs(self, chunks: Sequence[Chunk], outputs: list[Output]) -> dict[Chunk, Job]:
+    def _jobs(
+        self, chunks: Sequence[Chunk], outputs: list[GenerationOutput]
+    ) -> dict[Chunk, ForwardItem]:
         """What to compute; a request whose grammar fails is told so and left out."""
         jobs = {}
         for chunk in chunks:
@@ -169,7 +171,10 @@ class Engine:
         return jobs
 
     def _tell(
-        self, results: dict[Chunk, Done], advances: dict[str, Advance], outputs: list[Output]
+        self,
+        results: dict[Chunk, ForwardResult],
+        advances: dict[str, SequenceAdvance],
+        outputs: list[GenerationOutput],
     ) -> None:
         for chunk, done in results.items():
             answer = self._answers.get(chunk.id)
@@ -185,7 +190,7 @@ class Engine:
                 if output.finish is not None:
                     self.cancel(chunk.id)
 
-    def _end(self, id: str, finish: Finish, message: str) -> Output:
+    def _end(self, id: str, finish: Finish, message: str) -> GenerationOutput:
         output = self._answers[id].ended(finish, message)
         self.cancel(id)
         return output
@@ -205,7 +210,7 @@ class Engine:
                     )
 
 
-def _tokens(results: dict[Chunk, Done]) -> dict[str, int]:
+def _tokens(results: dict[Chunk, ForwardResult]) -> dict[str, int]:
     return {
         chunk.id: done.sampled.token for chunk, done in results.items() if done.sampled is not None
     }

@@ -15,7 +15,6 @@ from backends.llm.token_table import TokenTable
 from backends.seam import Instance
 from schedulers.counters import TokenCounters
 from schedulers.errors import ShutDown
-from schedulers.llm.asked import AskedTicket
 from schedulers.llm.frames import (
     Cancel,
     Decode,
@@ -28,6 +27,7 @@ from schedulers.llm.frames import (
     Shrink,
 )
 from schedulers.llm.instance import EngineInstance
+from schedulers.llm.llm_reply import LLMReply
 
 LOOK_S = 0.5
 """How often engines are looked at while they have work."""
@@ -43,7 +43,7 @@ _NOTHING = Figures(*[0] * len(Figures._fields))
 
 
 @dataclass(slots=True, eq=False)
-class Asked:
+class TokeniserRequest:
     """A text to be read, and what an engine makes of it. `again`: an engine has died with it."""
 
     message: Encode | Decode
@@ -52,7 +52,7 @@ class Asked:
 
 
 @dataclass(slots=True, eq=False)
-class Lane:
+class EngineHandle:
     """One engine. `tickets`: those with an answer in it, by the engine's name for that answer.
     `asked`: texts it is reading, by number.
 
@@ -63,8 +63,8 @@ class Lane:
 
     instance: EngineInstance
     deaths: int
-    tickets: dict[str, AskedTicket] = field(default_factory=dict)
-    asked: dict[int, Asked] = field(default_factory=dict)
+    tickets: dict[str, LLMReply] = field(default_factory=dict)
+    asked: dict[int, TokeniserRequest] = field(default_factory=dict)
     told_ns: int = 0
     figures: Figures = _NOTHING
     leaving: bool = False
@@ -90,8 +90,8 @@ class Engines:
         self,
         counters: TokenCounters,
         stall_s: int,
-        hear: Callable[[Lane, Message], None],
-        orphaned: Callable[[AskedTicket], None],
+        hear: Callable[[EngineHandle, Message], None],
+        orphaned: Callable[[LLMReply], None],
         homed: Callable[[], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
@@ -100,8 +100,8 @@ class Engines:
         self._hear = hear
         self._orphaned = orphaned
         self._homed = homed
-        self._lanes: list[Lane] = []
-        self._unasked: dict[int, Asked] = {}
+        self._lanes: list[EngineHandle] = []
+        self._unasked: dict[int, TokeniserRequest] = {}
         self._watch: asyncio.TimerHandle | None = None
         self._retiring: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -125,7 +125,7 @@ class Engines:
         opened = self._lanes[0].instance.opened
         return ControlText(opened.specials, opened.markers)
 
-    def give(self, ticket: AskedTicket, names: Sequence[str], message: Message) -> bool:
+    def give(self, ticket: LLMReply, names: Sequence[str], message: Message) -> bool:
         """Say `message`, which asks for answers by these names, to the least busy engine; False
         where there is none."""
         ready = [lane for lane in self._lanes if lane.ready]
@@ -154,7 +154,7 @@ class Engines:
         dies of it. Raises InstanceDied when none answers in time, and ShutDown."""
         if self._closed:
             raise ShutDown(_SHUT_DOWN)
-        asked = Asked(message, self._loop.create_future())
+        asked = TokeniserRequest(message, self._loop.create_future())
         self._give_text(asked)
         try:
             async with asyncio.timeout(REVIVAL_PATIENCE_S):
@@ -165,7 +165,7 @@ class Engines:
         finally:
             self._forget_text(message.id)
 
-    def _give_text(self, asked: Asked) -> None:
+    def _give_text(self, asked: TokeniserRequest) -> None:
         ready = [lane for lane in self._lanes if lane.ready]
         if not ready:
             self._unasked[asked.message.id] = asked
@@ -180,7 +180,7 @@ class Engines:
             lane.asked.pop(id, None)
         self._retire_idle()
 
-    def count(self, lane: Lane, figures: Figures) -> int:
+    def count(self, lane: EngineHandle, figures: Figures) -> int:
         """An engine's own counters have moved on; all tokens computed so far."""
         before, lane.figures = lane.figures, figures
         self.steps += figures.steps - before.steps
@@ -211,7 +211,7 @@ class Engines:
                 taken += used
         return taken
 
-    async def _resize_cache(self, lane: Lane, message: Shrink | Grow) -> int:
+    async def _resize_cache(self, lane: EngineHandle, message: Shrink | Grow) -> int:
         """What the engine answers; 0 when it dies meanwhile, or hangs, of which it dies."""
         lane.resized = self._loop.create_future()
         lane.instance.post(message)
@@ -235,7 +235,7 @@ class Engines:
         for instance in instances:
             assert isinstance(instance, EngineInstance)
             if id(instance) not in known:
-                self._lanes.append(lane := Lane(instance, instance.deaths))
+                self._lanes.append(lane := EngineHandle(instance, instance.deaths))
                 instance.hear = self._ear(lane)
                 instance.changed = self._changed
         self._retire_idle()
@@ -264,7 +264,7 @@ class Engines:
         closing = [asyncio.to_thread(lane.instance.close) for lane in lanes]
         await asyncio.gather(*closing, *self._retiring)
 
-    def _ear(self, lane: Lane) -> Callable[[Message], None]:
+    def _ear(self, lane: EngineHandle) -> Callable[[Message], None]:
         """What the engine's thread calls: the message goes on to the loop."""
 
         def hear(message: Message) -> None:
@@ -273,7 +273,7 @@ class Engines:
 
         return hear
 
-    def _heard(self, lane: Lane, message: Message) -> None:
+    def _heard(self, lane: EngineHandle, message: Message) -> None:
         if isinstance(message, Read):  # which says nothing of its steps
             asked = lane.asked.get(message.id)
             if asked is not None and not asked.answer.done():
@@ -311,7 +311,7 @@ class Engines:
         for asked in waiting.values():
             self._give_text(asked)
 
-    def _bury(self, lane: Lane) -> None:
+    def _bury(self, lane: EngineHandle) -> None:
         """An engine has died with whatever was in it."""
         lane.figures = _NOTHING  # what it had counted stays in the counters
         lane.owes = lane.given_back > 0
@@ -324,7 +324,7 @@ class Engines:
         for asked in texts.values():
             self._bereaved(asked)
 
-    def _bereaved(self, asked: Asked) -> None:
+    def _bereaved(self, asked: TokeniserRequest) -> None:
         """The engine has died that was to read a text."""
         if asked.answer.done():
             return

@@ -1,7 +1,8 @@
 """What a gateway and an engine process say to each other: small typed messages, msgpack.
 
-Once it is loaded (`backends.host.messages`), the engine says `Opened`; then a `Stepped` after every
-step, and what answers the gateway. That one says `Submit`, `Cancel`, `Embed`, `Shrink`, `Grow`,
+Once it is loaded (`backends.host.messages`), the engine says `EngineOpened`; then a `Stepped` after
+every step, and what answers the gateway. That one says `Submit`, `Cancel`, `Embed`, `Shrink`,
+`Grow`,
 `Encode` and `Decode` at any time, and `Close` at the end, which the engine answers by exiting.
 """
 
@@ -14,11 +15,11 @@ import msgpack
 from backends.llm.grammar_spec import GrammarSpec
 from backends.llm.params import SamplingParams
 from backends.llm.scored import Scored
-from schedulers.llm.generation import GenerateRequest, Output
+from schedulers.llm.generation import GenerateRequest, GenerationOutput
 from schedulers.llm.request import Finish
 
 
-class Opened(NamedTuple):
+class EngineOpened(NamedTuple):
     """`ops`: what computes; bytes as granted; `dimensions` of an embedding, 0 for none;
     `token_ends`, `token_letters`: a `backends.llm.token_table`; `specials`, `markers`: texts of
     control tokens, as `backends.llm.control_text` has them."""
@@ -116,7 +117,7 @@ class Stepped(NamedTuple):
     counts: "Figures | None"
 
 
-class Refused(NamedTuple):
+class RequestRefused(NamedTuple):
     """A request was not taken in: `kind` is "invalid", "long" or "busy"."""
 
     id: str
@@ -149,7 +150,7 @@ class Figures(NamedTuple):
 
 
 Message = (
-    Opened
+    EngineOpened
     | Submit
     | Cancel
     | Embed
@@ -157,7 +158,7 @@ Message = (
     | Grow
     | Close
     | Stepped
-    | Refused
+    | RequestRefused
     | Embedded
     | Resized
     | Encode
@@ -166,7 +167,7 @@ Message = (
 )
 
 _KINDS: tuple[type[Message], ...] = (
-    Opened,
+    EngineOpened,
     Submit,
     Cancel,
     Embed,
@@ -174,7 +175,7 @@ _KINDS: tuple[type[Message], ...] = (
     Grow,
     Close,
     Stepped,
-    Refused,
+    RequestRefused,
     Embedded,
     Resized,
     Encode,
@@ -239,7 +240,7 @@ def unpack_tokens(packed: bytes) -> tuple[int, ...]:
     return tuple(tokens)
 
 
-def pack_output(output: Output) -> tuple[Any, ...]:
+def pack_output(output: GenerationOutput) -> tuple[Any, ...]:
     """As short as it usually is: id, token and text alone."""
     plain = (output.id, output.token, output.text)
     rest = (
@@ -253,11 +254,11 @@ def pack_output(output: Output) -> tuple[Any, ...]:
     return plain if rest == (None, None, None, "", (), 0) else (*plain, *rest)
 
 
-def unpack_output(packed: tuple[Any, ...]) -> Output:
+def unpack_output(packed: tuple[Any, ...]) -> GenerationOutput:
     if len(packed) == 3:
-        return Output(*packed)
+        return GenerationOutput(*packed)
     id, token, text, scored, finish, stopped_by, message, prompt, cached = packed
-    return Output(
+    return GenerationOutput(
         id,
         token,
         text,

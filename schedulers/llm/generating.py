@@ -11,7 +11,7 @@ from schedulers.llm.frames import (
     Figures,
     Grow,
     Message,
-    Refused,
+    RequestRefused,
     Resized,
     Shrink,
     Stepped,
@@ -19,7 +19,7 @@ from schedulers.llm.frames import (
     pack_output,
     unpack_request,
 )
-from schedulers.llm.generation import Output
+from schedulers.llm.generation import GenerationOutput
 
 COUNTS_EVERY_S = 0.25
 COMPILING_LOOK_S = 0.05
@@ -58,7 +58,7 @@ class Generating:
             case Grow(bytes):
                 self._resized(self._engine.grow(bytes // self._block_bytes))
             case Embed(id):
-                self._say(Refused(id, "invalid", "this model gives no embeddings"))
+                self._say(RequestRefused(id, "invalid", "this model gives no embeddings"))
 
     def step(self) -> None:
         began_ns = time.monotonic_ns()
@@ -71,18 +71,18 @@ class Generating:
         try:
             self._engine.submit(unpack_request(packed), time.monotonic())
         except PromptTooLong as error:
-            self._say(Refused(id, "long", str(error)))
+            self._say(RequestRefused(id, "long", str(error)))
         except TooMuchWaiting as error:
-            self._say(Refused(id, "busy", str(error)))
+            self._say(RequestRefused(id, "busy", str(error)))
         except (ValueError, TypeError) as error:
-            self._say(Refused(id, "invalid", str(error)))
+            self._say(RequestRefused(id, "invalid", str(error)))
 
     def _resized(self, bytes: int) -> None:
         self._say(Resized(bytes))
         self._counted_s = 0.0
         self._tell((), time.monotonic_ns())
 
-    def _tell(self, outputs: Sequence[Output], began_ns: int) -> None:
+    def _tell(self, outputs: Sequence[GenerationOutput], began_ns: int) -> None:
         started = self._engine.take_started()
         counts = None
         if began_ns / 1e9 - self._counted_s >= COUNTS_EVERY_S or not self._engine.busy:

@@ -12,7 +12,15 @@ from backends.llm.params import SamplingParams
 from backends.llm.scored import Scored
 from schedulers.llm.request import NEVER, Finish
 
-__all__ = ["EMBED", "GENERATE", "OUTPUT", "GenerateRequest", "GrammarKind", "GrammarSpec", "Output"]
+__all__ = [
+    "EMBED",
+    "GENERATE",
+    "OUTPUT",
+    "GenerateRequest",
+    "GenerationOutput",
+    "GrammarKind",
+    "GrammarSpec",
+]
 
 GENERATE = "llm.generate"
 """request.parameters[GENERATE]: tuple[GenerateRequest, ...], one for each answer, with ids of their
@@ -60,7 +68,7 @@ class GenerateRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class GenerationOutput:
     """What a step brought for one request.
 
     `token` None: only the end, or only prompt log-probabilities, are told. `text`: what became

@@ -15,13 +15,13 @@ from backends.host.claims import NONSENSE
 from backends.host.conversation import Conversation
 from backends.host.duplex import Duplex
 from backends.host.instance import HostedInstance
-from backends.host.messages import Loaded
-from backends.host.process import REAP_SECS, Plan, Process, Program
+from backends.host.messages import WorkerLoaded
+from backends.host.process import REAP_SECS, Plan, Process, WorkerProgram
 from backends.llm.settings import read_settings
 from backends.seam import Device
 from repository.model import ModelVersion
 from repository.sandbox.confinement import Confinement
-from schedulers.llm.frames import Close, Message, Opened, decode, encode
+from schedulers.llm.frames import Close, EngineOpened, Message, decode, encode
 
 
 def start_engine(
@@ -43,7 +43,7 @@ class EngineInstance(HostedInstance):
     `opened`: what it said of itself when it was last started.
     """
 
-    opened: Opened
+    opened: EngineOpened
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class EngineInstance(HostedInstance):
         return EngineConversation(self._plan, process, self._heard)
 
     def _heard(self, message: Message) -> None:
-        if isinstance(message, Opened):
+        if isinstance(message, EngineOpened):
             self.opened = message
         else:
             self.hear(message)
@@ -92,7 +92,7 @@ class EngineConversation(Conversation):
         self._hear = hear
         self._duplex: Duplex | None = None
 
-    def load(self) -> Loaded:
+    def load(self) -> WorkerLoaded:
         loaded = super().load()
         try:
             received = self.process.channel.receive(self._plan.load_secs)
@@ -131,11 +131,11 @@ class EngineConversation(Conversation):
             raise EOFError from error
 
 
-def _program(threads: int) -> Program:
+def _program(threads: int) -> WorkerProgram:
     """Threads that hardly spin: where others want the cores, spinning ones wait for one that does
     not run (docs/llm.md)."""
     count = str(threads)
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     environment = {**dict.fromkeys(names, count), "GOMP_SPINCOUNT": "10000"}
     environment["TOKENIZERS_PARALLELISM"] = "false"
-    return Program("schedulers.llm.process", tuple(environment.items()), "engine")
+    return WorkerProgram("schedulers.llm.process", tuple(environment.items()), "engine")

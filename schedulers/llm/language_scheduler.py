@@ -16,14 +16,14 @@ from backends.seam import Instance
 from schedulers.counters import Counters, count_failure, count_success
 from schedulers.errors import Cancelled, DeadlineExceeded, Draining, SchedulingError, ShutDown
 from schedulers.llm.admission import Admission
-from schedulers.llm.asked import AskedTicket
 from schedulers.llm.engine_tokeniser import Tokens
-from schedulers.llm.engines import REVIVAL_PATIENCE_S, Engines, Lane
+from schedulers.llm.engines import REVIVAL_PATIENCE_S, EngineHandle, Engines
 from schedulers.llm.errors import PromptTooLong, SenselessRequest
-from schedulers.llm.frames import Embedded, Message, Refused, Stepped, unpack_output
-from schedulers.llm.generation import Output
+from schedulers.llm.frames import Embedded, Message, RequestRefused, Stepped, unpack_output
+from schedulers.llm.generation import GenerationOutput
 from schedulers.llm.language import Language
-from schedulers.llm.question import asked_of, expiry_ns, read_question
+from schedulers.llm.llm_reply import LLMReply
+from schedulers.llm.llm_request import asked_of, expiry_ns, read_question
 from schedulers.llm.request import Finish
 from schedulers.llm.token_times import TokenTimes
 from schedulers.request import InferRequest
@@ -52,8 +52,8 @@ class LanguageScheduler:
         self._counters = counters
         self._times = TokenTimes(counters)
         self._admission = Admission(settings)
-        self._open: dict[AskedTicket, None] = {}
-        self._homeless: dict[AskedTicket, None] = {}
+        self._open: dict[LLMReply, None] = {}
+        self._homeless: dict[LLMReply, None] = {}
         self._tokenising: set[asyncio.Task[Tokens]] = set()
         self._name, self._named = secrets.token_hex(4), 0
         self._accepting = True
@@ -68,16 +68,16 @@ class LanguageScheduler:
 
     # the seam
 
-    def submit(self, request: InferRequest) -> AskedTicket:
+    def submit(self, request: InferRequest) -> LLMReply:
         """As the seam says. Raises PromptTooLong and SenselessRequest as well."""
         if not self._accepting:
             raise Draining(f"{request.model} version {request.version} is being unloaded")
         question = read_question(request, self._language)
         self._admission.admit(question.answers, question.tokens, self._engines.ready)
         if question.prompts:
-            return self._tokenise(self._take(AskedTicket(request, question)))
+            return self._tokenise(self._take(LLMReply(request, question)))
         question.refuse(self._language.context)
-        ticket = self._take(AskedTicket(request, question))
+        ticket = self._take(LLMReply(request, question))
         self._place(ticket)
         return ticket
 
@@ -128,7 +128,7 @@ class LanguageScheduler:
 
     # taking in
 
-    def _tokenise(self, ticket: AskedTicket) -> AskedTicket:
+    def _tokenise(self, ticket: LLMReply) -> LLMReply:
         """Have its texts tokenised by an engine, and go on from there."""
         encoding = self._language.tokeniser.encode(ticket.question.prompts)
         work = self._loop.create_task(encoding)
@@ -136,7 +136,7 @@ class LanguageScheduler:
         work.add_done_callback(lambda done: self._tokenised(ticket, done))
         return ticket
 
-    def _tokenised(self, ticket: AskedTicket, done: "asyncio.Task[Tokens]") -> None:
+    def _tokenised(self, ticket: LLMReply, done: "asyncio.Task[Tokens]") -> None:
         self._tokenising.discard(done)
         if done.cancelled():
             return
@@ -155,19 +155,19 @@ class LanguageScheduler:
         self._admission.take(ticket, ticket.question.answers, ticket.question.tokens)
         self._place(ticket)
 
-    def _take(self, ticket: AskedTicket) -> AskedTicket:
+    def _take(self, ticket: LLMReply) -> LLMReply:
         """From here on the ticket will end, and its reader is heard."""
         self._open[ticket] = None
         self._counters.pending += 1
         self._admission.take(ticket, ticket.question.answers, ticket.question.tokens)
-        ticket.source = _Reading(ticket, self)
+        ticket.source = _ReaderProgress(ticket, self)
         expires_ns = expiry_ns(ticket.request)
         if expires_ns:
             seconds = max(0, expires_ns - time.monotonic_ns()) / 1e9
             ticket.timer = self._loop.call_later(seconds, self._late, ticket)
         return ticket
 
-    def _place(self, ticket: AskedTicket) -> None:
+    def _place(self, ticket: LLMReply) -> None:
         """Ask an engine what a ticket asks, or let it wait for one."""
         first = self._named
         self._named += ticket.question.answers
@@ -182,18 +182,18 @@ class LanguageScheduler:
 
     # hearing
 
-    def _hear(self, lane: Lane, message: Message) -> None:
+    def _hear(self, lane: EngineHandle, message: Message) -> None:
         match message:
             case Stepped():
                 self._stepped(lane, message)
             case Embedded(name, data, error):
                 if (ticket := lane.tickets.get(name)) is not None:
                     self._embedded(ticket, data, error, lane.told_ns)
-            case Refused(name, kind, text):
+            case RequestRefused(name, kind, text):
                 if (ticket := lane.tickets.get(name)) is not None:
                     self._fail(ticket, _REFUSALS[kind](text))
 
-    def _stepped(self, lane: Lane, step: Stepped) -> None:
+    def _stepped(self, lane: EngineHandle, step: Stepped) -> None:
         for name in step.started:
             if (ticket := lane.tickets.get(name)) is not None:
                 self._started(ticket, step.began_ns)
@@ -204,14 +204,16 @@ class LanguageScheduler:
             self._admission.note(self._engines.count(lane, step.counts), lane.told_ns)
             self._counters.executions = self._engines.steps
 
-    def _started(self, ticket: AskedTicket, began_ns: int) -> None:
+    def _started(self, ticket: LLMReply, began_ns: int) -> None:
         if not ticket.started_ns:
             ticket.started_ns = max(began_ns, ticket.request.arrived_ns)
             self._counters.pending -= 1
             self._admission.start(ticket)
             self._times.started(ticket)
 
-    def _said(self, ticket: AskedTicket, lane: Lane, output: Output, now_ns: int) -> None:
+    def _said(
+        self, ticket: LLMReply, lane: EngineHandle, output: GenerationOutput, now_ns: int
+    ) -> None:
         if output.finish not in (None, Finish.STOP, Finish.LENGTH):
             self._fail(ticket, _failure(output))
             return
@@ -231,7 +233,7 @@ class LanguageScheduler:
         except SchedulingError as error:
             self._fail(ticket, error)
 
-    def _embedded(self, ticket: AskedTicket, data: bytes, error: str, now_ns: int) -> None:
+    def _embedded(self, ticket: LLMReply, data: bytes, error: str, now_ns: int) -> None:
         if error:
             self._fail(ticket, ExecutionFailed(error))
             return
@@ -239,7 +241,7 @@ class LanguageScheduler:
         self._succeed(ticket, now_ns)
         ticket.tell_vectors(data)
 
-    def _succeed(self, ticket: AskedTicket, now_ns: int) -> None:
+    def _succeed(self, ticket: LLMReply, now_ns: int) -> None:
         """All of its answer is here; what is left is to hand it on."""
         self._forget(ticket)
         taken_ns = now_ns - ticket.started_ns
@@ -251,20 +253,20 @@ class LanguageScheduler:
 
     # ending
 
-    def cancelled(self, ticket: AskedTicket) -> None:
+    def cancelled(self, ticket: LLMReply) -> None:
         """The reader has gone."""
         self._fail(ticket, Cancelled(""))
 
-    def _late(self, ticket: AskedTicket) -> None:
+    def _late(self, ticket: LLMReply) -> None:
         self._fail(ticket, DeadlineExceeded("Request timeout expired"))
 
-    def _fail(self, ticket: AskedTicket, error: Exception) -> None:
+    def _fail(self, ticket: LLMReply, error: Exception) -> None:
         if ticket in self._open:
             count_failure(self._counters, error, time.monotonic_ns() - ticket.request.arrived_ns)
             self._forget(ticket)
             ticket.fail(error)
 
-    def _forget(self, ticket: AskedTicket) -> None:
+    def _forget(self, ticket: LLMReply) -> None:
         """Nobody works for it any more; how it ended is the caller's to say."""
         del self._open[ticket]
         self._homeless.pop(ticket, None)
@@ -280,7 +282,7 @@ class LanguageScheduler:
 
     # engines that come and go
 
-    def _orphaned(self, ticket: AskedTicket) -> None:
+    def _orphaned(self, ticket: LLMReply) -> None:
         """Its engine has died. What nobody has heard of is answered from its beginning, once."""
         request = ticket.request
         if ticket.heard or ticket.replayed:
@@ -310,12 +312,12 @@ class LanguageScheduler:
             self._fail(ticket, InstanceDied("no engine of the model recovered in time"))
 
 
-class _Reading:
-    """How the reader of one ticket fares (`schedulers.reply.Source`)."""
+class _ReaderProgress:
+    """How the reader of one ticket fares (`schedulers.reply.ReplyListener`)."""
 
     __slots__ = ("_scheduler", "_ticket")
 
-    def __init__(self, ticket: AskedTicket, scheduler: LanguageScheduler) -> None:
+    def __init__(self, ticket: LLMReply, scheduler: LanguageScheduler) -> None:
         self._ticket = ticket
         self._scheduler = scheduler
 
@@ -326,7 +328,7 @@ class _Reading:
         self._scheduler.cancelled(self._ticket)
 
 
-def _failure(output: Output) -> Exception:
+def _failure(output: GenerationOutput) -> Exception:
     """Why an answer ended that neither stopped nor reached its length."""
     if output.finish is Finish.INVALID:
         return SenselessRequest(output.message)

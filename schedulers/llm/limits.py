@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class EngineLimits:
     """Raises ValueError when the bounds contradict each other.
 
     `step_tokens`: tokens one forward pass computes, of decoding and of prompts together. `step_s`:

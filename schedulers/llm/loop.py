@@ -11,7 +11,7 @@ from backends.host.channel import Channel, Received
 from backends.host.duplex import Duplex
 from backends.llm.tokeniser import Tokeniser
 from schedulers.llm.frames import Close, Decode, Encode, Message, decode, encode
-from schedulers.llm.reading import Reading
+from schedulers.llm.reading import TokeniserThread
 
 Inbox = SimpleQueue[Message | None]
 """None only wakes the loop."""
@@ -41,7 +41,7 @@ class Loop:
     def __init__(self, channel: Channel, inbox: Inbox) -> None:
         self._inbox = inbox
         self._duplex = Duplex(channel, "engine", self._heard, self._abandoned)
-        self._reading: Reading | None = None
+        self._reading: TokeniserThread | None = None
         self._closing = False
 
     def say(self, message: Message) -> None:
@@ -49,7 +49,7 @@ class Loop:
 
     def read_with(self, tokeniser: Tokeniser) -> None:
         """Read texts with this one, from `run` on."""
-        self._reading = Reading(tokeniser, self.say)
+        self._reading = TokeniserThread(tokeniser, self.say)
 
     def run(self, work: Work) -> None:
         """Until the gateway says `Close`."""

@@ -14,8 +14,8 @@ from backends.llm.tokeniser import Tokeniser
 from schedulers.llm import frames
 from schedulers.llm.blocks import BlockPool
 from schedulers.llm.engine import Compile, Engine, Vocabulary
-from schedulers.llm.limits import Limits
-from schedulers.llm.scheduler import Scheduler
+from schedulers.llm.limits import EngineLimits
+from schedulers.llm.scheduler import SequenceScheduler
 
 UNBOUNDED = 1 << 40
 """What waits is bounded by the gateway, which can refuse at once."""
@@ -24,20 +24,22 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedEngine:
     """An engine, and what its process says of it."""
 
     engine: Engine
-    facts: frames.Opened
+    facts: frames.EngineOpened
     tokeniser: Tokeniser
 
 
-def open_generating(folder: Path, plan: ServePlan, device: str, wake: Callable[[], None]) -> Opened:
+def open_generating(
+    folder: Path, plan: ServePlan, device: str, wake: Callable[[], None]
+) -> OpenedEngine:
     """The engine a plan makes of a checkpoint folder on "cpu" or "cuda:N"; `wake()` is called, from
     any thread, when a grammar has been compiled. Raises LoadFailed with what is wrong: the file or
     field, or the device."""
     model = load(folder, _settings(plan, device))
-    limits = Limits(
+    limits = EngineLimits(
         step_tokens=plan.settings.step_tokens,
         step_s=plan.settings.step_milliseconds / 1e3,
         running=plan.settings.max_running,
@@ -49,9 +51,9 @@ def open_generating(folder: Path, plan: ServePlan, device: str, wake: Callable[[
     vocabulary = Vocabulary(model.tokeniser, model.config.vocabulary, model.config.end_ids)
     table = model.tokeniser.table(vocabulary.size)
     compile = _compiler(vocabulary, wake)
-    engine = Engine(Scheduler(limits, pool), model.runner, vocabulary, compile)
+    engine = Engine(SequenceScheduler(limits, pool), model.runner, vocabulary, compile)
     memory = model.plan
-    facts = frames.Opened(
+    facts = frames.EngineOpened(
         ops=model.ops,
         context=model.context,
         blocks=memory.blocks,
@@ -65,7 +67,7 @@ def open_generating(folder: Path, plan: ServePlan, device: str, wake: Callable[[
         specials=tuple(model.tokeniser.specials),
         markers=model.tokeniser.markers,
     )
-    return Opened(engine, facts, model.tokeniser)
+    return OpenedEngine(engine, facts, model.tokeniser)
 
 
 def open_embedding(folder: Path, plan: ServePlan, device: str) -> Embedder:
@@ -114,7 +116,7 @@ def open_engine(
     """An engine in this process. Raises LoadFailed with the file or field that is wrong, or the
     memory that is missing."""
     loaded = load(folder, settings)
-    limits = Limits(
+    limits = EngineLimits(
         step_tokens=settings.step_tokens,
         running=running,
         waiting=waiting,
@@ -122,4 +124,4 @@ def open_engine(
     )
     pool = BlockPool(loaded.plan.blocks, settings.block_tokens)
     vocabulary = Vocabulary(loaded.tokeniser, loaded.config.vocabulary, loaded.config.end_ids)
-    return Engine(Scheduler(limits, pool), loaded.runner, vocabulary)
+    return Engine(SequenceScheduler(limits, pool), loaded.runner, vocabulary)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from backends.errors import LoadFailed
 from backends.host.child import begin
-from backends.host.messages import Failed, Load, Loaded, decode, encode
+from backends.host.messages import Failed, Load, WorkerLoaded, decode, encode
 from backends.host.output import LEVEL_MARK
 from backends.llm.backend import examine
 from backends.llm.errors import NoKernels
@@ -21,7 +21,7 @@ from backends.llm.tokeniser import read_tokeniser
 from repository.model import ModelConfig, ModelVersion
 from repository.sandbox.enter import forbid_programs, is_strict
 from schedulers.llm.embedding import Embedding
-from schedulers.llm.frames import Opened
+from schedulers.llm.frames import EngineOpened
 from schedulers.llm.generating import Generating
 from schedulers.llm.loop import Inbox, Loop, Work
 from schedulers.llm.open import open_embedding, open_generating
@@ -46,7 +46,7 @@ def main(channel_fd: int, pulse_fd: int, parent_pid: int) -> None:
         return
     gc.collect()
     gc.freeze()
-    channel.send(encode(Loaded(request.config, _device(request), 0, streams=False)))
+    channel.send(encode(WorkerLoaded(request.config, _device(request), 0, streams=False)))
     loop.run(work)
 
 
@@ -103,7 +103,7 @@ def _embedding(folder: Path, plan: ServePlan, device: str, loop: Loop) -> Work:
     table = tokeniser.table(plan.model.vocabulary)
     sizes = (plan.context, 0, 0, 0, plan.least, 0, embedder.dimensions)
     texts = (tuple(tokeniser.specials), tokeniser.markers)
-    loop.say(Opened(embedder.ops, *sizes, table.ends, table.letters, *texts))
+    loop.say(EngineOpened(embedder.ops, *sizes, table.ends, table.letters, *texts))
     loop.read_with(tokeniser)
     return Embedding(embedder, loop.say)
 

@@ -15,7 +15,7 @@ BRIEF = 4096
 _TOKEN_BYTES = 4
 
 
-class Reading:
+class TokeniserThread:
     """`take` belongs to one thread. What is long waits for what is long, and for nothing else."""
 
     def __init__(self, tokeniser: Tokeniser, say: Callable[[Message], None]) -> None:

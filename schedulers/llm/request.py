@@ -44,7 +44,7 @@ class TokenRequest:
 
 
 @dataclass(slots=True, eq=False)
-class Sequence:
+class LLMSequence:
     """A request in the house; owned by its Scheduler, which alone changes it.
 
     `tokens`: the prompt and what was generated. `computed`: how many of them have their keys and

@@ -2,9 +2,9 @@
 
 There is no prefill and no decode phase: every step spends one budget of tokens, first on the next
 token of every running sequence, then on prompts, in chunks (`schedulers.llm.shares`), which are
-smaller where steps that decode would take too long (`schedulers.llm.pace`). A sequence is admitted
-when its whole prompt has blocks. When blocks run out, the lowest-ranking sequence gives up all of
-its own and starts over later, finding most of them in the prefix cache.
+smaller where steps that decode would take too long (`schedulers.llm.prefill_budget`). A sequence is
+admitted when its whole prompt has blocks. When blocks run out, the lowest-ranking sequence gives up
+all of its own and starts over later, finding most of them in the prefix cache.
 """
 
 from collections.abc import Mapping
@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from schedulers.llm.blocks import BlockPool, PoolUse
 from schedulers.llm.errors import PromptTooLong, TooMuchWaiting
-from schedulers.llm.limits import Limits
-from schedulers.llm.pace import Pace
-from schedulers.llm.plan import StepPlan
-from schedulers.llm.request import Finish, Sequence, TokenRequest
-from schedulers.llm.step import Advance, Chunk, Ended, Step
+from schedulers.llm.limits import EngineLimits
+from schedulers.llm.prefill_budget import PrefillBudget
+from schedulers.llm.request import Finish, LLMSequence, TokenRequest
+from schedulers.llm.step import Chunk, EndedSequence, SequenceAdvance, Step
+from schedulers.llm.step_builder import StepBuilder
 from schedulers.llm.waiting import Waiting
 
 DECODE_COST = 2.0
@@ -24,7 +24,7 @@ DECODE_COST = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class SchedulerCounts:
     """What happened since the start, and what is here now."""
 
     prompt_tokens: int
@@ -37,18 +37,18 @@ class Counts:
     blocks: PoolUse
 
 
-class Scheduler:
+class SequenceScheduler:
     """Sequences from `submit` until their Finish; the one owner of `pool`."""
 
-    def __init__(self, limits: Limits, pool: BlockPool) -> None:
+    def __init__(self, limits: EngineLimits, pool: BlockPool) -> None:
         self.limits = limits
         self._pool = pool
         self._room = min(limits.context, pool.count * pool.block_tokens)
-        self._sequences: dict[str, Sequence] = {}
+        self._sequences: dict[str, LLMSequence] = {}
         self._held: set[str] = set()
-        self._running: list[Sequence] = []
+        self._running: list[LLMSequence] = []
         self._waiting = Waiting()
-        self._pace = Pace(limits.step_tokens, limits.step_s)
+        self._pace = PrefillBudget(limits.step_tokens, limits.step_s)
         self._planned = (0, 0)
         self._arrivals = 0
         self._prompt_tokens = self._generated = self._hits = self._preemptions = 0
@@ -67,7 +67,7 @@ class Scheduler:
         `held`: it waits like any other, but is passed over until `let_go`."""
         self._refuse_impossible(request)
         self._refuse_overload(request)
-        sequence = Sequence(request, self._arrivals, now_s, held)
+        sequence = LLMSequence(request, self._arrivals, now_s, held)
         self._arrivals += 1
         self._sequences[request.id] = sequence
         self._waiting.push(sequence)
@@ -109,7 +109,7 @@ class Scheduler:
         self._note_rate(now_s)
         ended = self._expire(now_s)
         most = self._pace.prompt_tokens
-        plan = StepPlan(self.limits, self._pool, self._running, self._waiting, most)
+        plan = StepBuilder(self.limits, self._pool, self._running, self._waiting, most)
         chunks = plan.fill()
         self._planned = (plan.decode_rows, plan.prompt_tokens)
         self._hits += plan.hit_tokens
@@ -117,7 +117,7 @@ class Scheduler:
         self._last = (now_s, sum(len(chunk.tokens) for chunk in chunks))
         return Step(chunks, tuple(one.request.id for one in plan.preempted), ended)
 
-    def commit(self, step: Step, sampled: Mapping[str, int]) -> list[Advance]:
+    def commit(self, step: Step, sampled: Mapping[str, int]) -> list[SequenceAdvance]:
         """Count what a step computed and append what it sampled, by sequence id.
 
         Sequences that ended or lost their blocks since the step was planned are passed over.
@@ -155,8 +155,8 @@ class Scheduler:
         self._pool.restore(count)
         return self._pool.withdrawn()
 
-    def counts(self) -> Counts:
-        return Counts(
+    def counts(self) -> SchedulerCounts:
+        return SchedulerCounts(
             self._prompt_tokens,
             self._generated,
             self._hits,
@@ -215,18 +215,18 @@ class Scheduler:
             rate = self._last[1] / (now_s - self._last[0])
             self._tokens_per_s += 0.2 * (rate - self._tokens_per_s)
 
-    def _expire(self, now_s: float) -> tuple[Ended, ...]:
+    def _expire(self, now_s: float) -> tuple[EndedSequence, ...]:
         late = [one for one in self._sequences.values() if one.request.deadline_s <= now_s]
         return tuple(
             self._end(one, Finish.DEADLINE, f"the deadline passed after {one.generated} tokens")
             for one in late
         )
 
-    def _end(self, sequence: Sequence, reason: Finish, message: str) -> Ended:
+    def _end(self, sequence: LLMSequence, reason: Finish, message: str) -> EndedSequence:
         self.finish(sequence.request.id)
-        return Ended(sequence.request.id, reason, message)
+        return EndedSequence(sequence.request.id, reason, message)
 
-    def _count(self, sequence: Sequence, chunk: Chunk) -> None:
+    def _count(self, sequence: LLMSequence, chunk: Chunk) -> None:
         count = len(chunk.tokens)
         sequence.computed += count
         decoding = chunk.start >= len(sequence.request.prompt)
@@ -237,11 +237,11 @@ class Scheduler:
             self._pool.name(sequence.blocks[index], digests[index])
         sequence.named = len(digests)
 
-    def _append(self, sequence: Sequence, token: int) -> Advance:
+    def _append(self, sequence: LLMSequence, token: int) -> SequenceAdvance:
         finish = sequence.append(token)
         if finish is None and len(sequence.tokens) >= self._room:
             finish = Finish.LENGTH
         self._generated += 1
         if finish is not None:
             self.finish(sequence.request.id)
-        return Advance(sequence.request.id, token, finish)
+        return SequenceAdvance(sequence.request.id, token, finish)

@@ -19,7 +19,7 @@ is cheap, having little before it to attend to, while the pace was learned from 
 
 
 @dataclass(frozen=True, slots=True)
-class Want:
+class MemoryClaim:
     """A prompt of which `remaining` tokens are still to be computed; a smaller `priority` is more
     urgent."""
 
@@ -28,7 +28,7 @@ class Want:
     principal: str = ""
 
 
-def share_out(wants: Sequence[Want], budget: int, most: int) -> list[int]:
+def share_out(wants: Sequence[MemoryClaim], budget: int, most: int) -> list[int]:
     """Tokens of each, in order; `wants` stand in the order of rank (priority, then arrival).
 
     `budget`: tokens of all together, which only those nearly done may exceed, up to `most`.
@@ -45,7 +45,7 @@ def share_out(wants: Sequence[Want], budget: int, most: int) -> list[int]:
 class _Deal:
     """Dealing to one priority; `left`: of the step."""
 
-    def __init__(self, wants: Sequence[Want], shares: list[int], left: int) -> None:
+    def __init__(self, wants: Sequence[MemoryClaim], shares: list[int], left: int) -> None:
         self._wants = wants
         self._shares = shares
         self._left = left
@@ -74,7 +74,7 @@ class _Deal:
         return given
 
 
-def _by_length(wants: Sequence[Want], group: Sequence[int]) -> list[int]:
+def _by_length(wants: Sequence[MemoryClaim], group: Sequence[int]) -> list[int]:
     """The shortest first, but each principal's first before anybody's second."""
     seen: dict[str, int] = {}
     places = []

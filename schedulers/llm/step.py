@@ -23,7 +23,7 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedSequence:
     """A sequence that left without a token: its deadline passed, or it can never fit."""
 
     id: str
@@ -37,11 +37,11 @@ class Step:
 
     chunks: tuple[Chunk, ...]
     preempted: tuple[str, ...] = ()
-    ended: tuple[Ended, ...] = ()
+    ended: tuple[EndedSequence, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Advance:
+class SequenceAdvance:
     """A sampled token and, if it was the sequence's last, why."""
 
     id: str

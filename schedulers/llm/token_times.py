@@ -1,8 +1,8 @@
 """When the tokens of a language model's answers came, counted as they go by."""
 
 from schedulers.counters import Counters, ResponseStatistics, TokenCounters
-from schedulers.llm.asked import AskedTicket
-from schedulers.llm.generation import Output
+from schedulers.llm.generation import GenerationOutput
+from schedulers.llm.llm_reply import LLMReply
 
 MOST_POSITIONS = 1000
 """Responses of one answer that are counted apart; those behind count with the last of these."""
@@ -15,11 +15,11 @@ class TokenTimes:
         self.counters = counters.tokens = TokenCounters()
         self._responses = counters.responses
 
-    def started(self, ticket: AskedTicket) -> None:
+    def started(self, ticket: LLMReply) -> None:
         """Its prompt is computed for the first time."""
         self.counters.queue.add(ticket.started_ns - ticket.request.arrived_ns)
 
-    def said(self, ticket: AskedTicket, index: int, output: Output, now_ns: int) -> None:
+    def said(self, ticket: LLMReply, index: int, output: GenerationOutput, now_ns: int) -> None:
         """An answer has one more token, if the output has one."""
         if output.token is None:
             return
@@ -30,7 +30,7 @@ class TokenTimes:
             self.counters.between_tokens.add(now_ns - before_ns)
         ticket.before_ns[index] = now_ns
 
-    def told(self, ticket: AskedTicket, before_ns: int, now_ns: int) -> None:
+    def told(self, ticket: LLMReply, before_ns: int, now_ns: int) -> None:
         """A response went out; `before_ns`: when the one before it did, or its start."""
         position = min(ticket.position, MOST_POSITIONS - 1)
         counts = self._responses.get(position)

@@ -9,15 +9,15 @@ import sys
 from collections import deque
 from collections.abc import Collection, Iterator
 
-from schedulers.llm.request import Sequence
+from schedulers.llm.request import LLMSequence
 
 
 class Waiting:
     """Sequences in the order they will be admitted."""
 
     def __init__(self) -> None:
-        self._preempted: list[Sequence] = []
-        self._lanes: dict[tuple[int, str], deque[Sequence]] = {}
+        self._preempted: list[LLMSequence] = []
+        self._lanes: dict[tuple[int, str], deque[LLMSequence]] = {}
         self._served: dict[str, float] = {}
         self._size = 0
         self.prompt_tokens = 0
@@ -25,28 +25,28 @@ class Waiting:
     def __len__(self) -> int:
         return self._size
 
-    def __iter__(self) -> Iterator[Sequence]:
+    def __iter__(self) -> Iterator[LLMSequence]:
         """Every waiting sequence, in no particular order."""
         yield from self._preempted
         for lane in self._lanes.values():
             yield from lane
 
-    def push(self, sequence: Sequence) -> None:
+    def push(self, sequence: LLMSequence) -> None:
         """Take in a new sequence."""
         request = sequence.request
         self._lift(request.principal)
         self._lanes.setdefault((request.priority, request.principal), deque()).append(sequence)
         self._count(sequence, 1)
 
-    def push_preempted(self, sequence: Sequence) -> None:
+    def push_preempted(self, sequence: LLMSequence) -> None:
         """Take back a sequence that lost its blocks."""
         self._preempted.append(sequence)
         self._preempted.sort(key=lambda one: one.rank)
         self._count(sequence, 1)
 
     def first(
-        self, passed_over: Collection[Sequence] = (), most_tokens: int | None = None
-    ) -> Sequence | None:
+        self, passed_over: Collection[LLMSequence] = (), most_tokens: int | None = None
+    ) -> LLMSequence | None:
         """Who is to be admitted next, but for those held, those `passed_over`, and those that have
         more than `most_tokens`."""
         most = sys.maxsize if most_tokens is None else most_tokens
@@ -64,7 +64,7 @@ class Waiting:
         )
         return min((one for one in firsts if one is not None), key=self._place, default=None)
 
-    def remove(self, sequence: Sequence) -> None:
+    def remove(self, sequence: LLMSequence) -> None:
         """Take out a sequence that is waiting."""
         if sequence in self._preempted:
             self._preempted.remove(sequence)
@@ -85,7 +85,7 @@ class Waiting:
         present |= {sequence.request.principal for sequence in self._preempted}
         self._served = {who: served for who, served in self._served.items() if who in present}
 
-    def _place(self, sequence: Sequence) -> tuple[int, bool, float, int]:
+    def _place(self, sequence: LLMSequence) -> tuple[int, bool, float, int]:
         request = sequence.request
         fresh = sequence.preemptions == 0
         served = self._served.get(request.principal, 0.0) if fresh else 0.0
@@ -97,6 +97,6 @@ class Waiting:
     def _floor(self) -> float:
         return min(self._served.values(), default=0.0)
 
-    def _count(self, sequence: Sequence, sign: int) -> None:
+    def _count(self, sequence: LLMSequence, sign: int) -> None:
         self._size += sign
         self.prompt_tokens += sign * len(sequence.tokens)

@@ -1,8 +1,9 @@
 """Decide whether a request was meant for this server and not made by another site's web page. Pure.
 
-`server.rest.protocol` asks for infer requests, `server.rest.porch` for every other path of REST and
-for the metrics; `server.admin.hosts` holds the console to the same rules. What a browser says
-about a page (Origin, Sec-Fetch-*: the Fetch standard) no page can forge; programs say none of it.
+`server.rest.protocol` asks for infer requests, `server.rest.middleware` for every other path of
+REST and for the metrics; `server.admin.hosts` holds the console to the same rules. What a browser
+says about a page (Origin, Sec-Fetch-*: the Fetch standard) no page can forge; programs say none of
+it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -78,7 +79,7 @@ def site_policy(
     )
 
 
-class _Found(NamedTuple):
+class _SiteHeaders(NamedTuple):
     """What the headers say. `hosts` are as written, with port; no Host is none."""
 
     hosts: tuple[str, ...]
@@ -89,7 +90,7 @@ class _Found(NamedTuple):
     referer: str | None
 
 
-def _read(headers: Iterable[tuple[bytes, bytes]]) -> _Found:
+def _read(headers: Iterable[tuple[bytes, bytes]]) -> _SiteHeaders:
     hosts: list[str] = []
     said: dict[bytes, bytes] = {}
     for name, value in headers:
@@ -99,7 +100,7 @@ def _read(headers: Iterable[tuple[bytes, bytes]]) -> _Found:
             said[name] += b", " + value  # nobody's origin
         else:
             said[name] = value
-    return _Found(
+    return _SiteHeaders(
         tuple(host for host in hosts if host.strip()),
         _text(said.get(b"origin")),
         _text(said.get(b"sec-fetch-site")),
@@ -117,7 +118,7 @@ def authority_of(target: bytes) -> bytes:
         return b"?"
 
 
-def _cross_site(found: _Found) -> CrossSite | None:
+def _cross_site(found: _SiteHeaders) -> CrossSite | None:
     host = next(iter(found.hosts), "")
     is_own = found.origin is not None and same_origin(found.origin, host)
     if found.origin is not None and not is_own:

@@ -22,17 +22,17 @@ from control.access.scopes import Principal
 from control.clock import new_id
 from control.pushes import get_push
 from control.transaction import Actor
-from server.admin.answer import response
 from server.admin.arguments import check_path, read_body, read_query
-from server.admin.call import Access, Answer, Call, Operation, require
+from server.admin.call import Access, AuthorizedCall, EndpointResult, Operation, require
 from server.admin.client import PROBLEM
 from server.admin.errors import error_response, trouble_of
 from server.admin.etags import expected_revision
 from server.admin.hosts import check_host, check_origin
-from server.admin.identify import ANYBODY, Known, address_of, identify, is_local
+from server.admin.identify import ANYBODY, AuthenticatedPrincipal, address_of, identify, is_local
 from server.admin.openapi import document
 from server.admin.operations import OPERATIONS
-from server.admin.services import Services
+from server.admin.responses import response
+from server.admin.services import ControlServices
 
 PREFIX = "/api/v1"
 OPENAPI = f"{PREFIX}/openapi.json"
@@ -42,7 +42,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def admin_app(
-    services: Services, pages: Sequence[BaseRoute] = (), git: ASGIApp | None = None
+    services: ControlServices, pages: Sequence[BaseRoute] = (), git: ASGIApp | None = None
 ) -> ASGIApp:
     """`git` gets every path below /git/; the rest goes to the API under /api/v1, `/healthz` and
     `/readyz`, then to the `pages`.
@@ -61,7 +61,7 @@ def admin_app(
     return app
 
 
-def admin_routes(services: Services) -> list[BaseRoute]:
+def admin_routes(services: ControlServices) -> list[BaseRoute]:
     """The routes of the API."""
     described = orjson.dumps(document(services.facts.version, services.facts.public_url))
 
@@ -85,7 +85,7 @@ def admin_routes(services: Services) -> list[BaseRoute]:
     ]
 
 
-def _route(services: Services, operation: Operation) -> Route:
+def _route(services: ControlServices, operation: Operation) -> Route:
     async def endpoint(request: Request) -> Response:
         return await _serve(services, operation, request)
 
@@ -93,7 +93,7 @@ def _route(services: Services, operation: Operation) -> Route:
     return Route(path, _answered(services, endpoint), methods=[operation.verb])
 
 
-def _answered(services: Services, endpoint: Endpoint) -> Endpoint:
+def _answered(services: ControlServices, endpoint: Endpoint) -> Endpoint:
     """`endpoint` for requests that are meant for us, its errors in the envelope."""
 
     async def answered(request: Request) -> Response:
@@ -113,8 +113,12 @@ def _answered(services: Services, endpoint: Endpoint) -> Endpoint:
     return answered
 
 
-async def _serve(services: Services, operation: Operation, request: Request) -> Response:
-    known = await identify(services, request) if operation.access else Known(ANYBODY, "api")
+async def _serve(services: ControlServices, operation: Operation, request: Request) -> Response:
+    known = (
+        await identify(services, request)
+        if operation.access
+        else AuthenticatedPrincipal(ANYBODY, "api")
+    )
     actor = Actor(known.principal.id, known.via, address_of(request))
     path, pairs = request.path_params, request.query_params.multi_items()
     call = await let_in(services, operation, known.principal, actor, path, pairs)
@@ -133,22 +137,22 @@ async def _serve(services: Services, operation: Operation, request: Request) -> 
 
 
 async def let_in(
-    services: Services,
+    services: ControlServices,
     operation: Operation,
     principal: Principal,
     actor: Actor,
     path: Mapping[str, str],
     pairs: Iterable[tuple[str, str]],
-) -> Call:
+) -> AuthorizedCall:
     """The call without its body; `pairs` are the query's. Raises whatever keeps the principal from
     making it."""
     check_path(path)
     query = read_query(operation, list(pairs))
     await _check_access(services, operation.access, principal, path, query)
-    return Call(services, principal, actor, path, query)
+    return AuthorizedCall(services, principal, actor, path, query)
 
 
-async def perform(operation: Operation, call: Call) -> Answer:
+async def perform(operation: Operation, call: AuthorizedCall) -> EndpointResult:
     """What an operation without a stream answers: on the loop, or from a thread."""
     if operation.act is not None:
         return await operation.act(call)
@@ -157,7 +161,7 @@ async def perform(operation: Operation, call: Call) -> Answer:
 
 
 async def _check_access(
-    services: Services,
+    services: ControlServices,
     access: Access | None,
     principal: Principal,
     path: Mapping[str, str],
@@ -178,7 +182,7 @@ async def _check_access(
     require(principal, access.action, name)
 
 
-def _repository_of_push(services: Services, push_id: str) -> str:
+def _repository_of_push(services: ControlServices, push_id: str) -> str:
     with services.database.reading() as session:
         return get_push(session, push_id).repository
 

@@ -9,9 +9,9 @@ import orjson
 from starlette.requests import ClientDisconnect, Request
 
 from control.paging import MOST, USUAL
+from server.admin.body_fields import INT_BITS, MAX_TEXT, check_texts, read_part
 from server.admin.call import Operation, Param
-from server.admin.errors import Malformed, TooLarge, WrongType
-from server.admin.parts import INT_BITS, MAX_TEXT, check_texts, read_part
+from server.admin.errors import MalformedRequest, RequestBodyTooLarge, UnsupportedMediaType
 
 MAX_BODY_BYTES = 2**20
 PAGING = (
@@ -24,15 +24,15 @@ _BOOLS = {"true": True, "false": False}
 
 
 def read_query(operation: Operation, pairs: Sequence[tuple[str, str]]) -> Mapping[str, Any]:
-    """The parameters by name, those not given left out. Raises Malformed."""
+    """The parameters by name, those not given left out. Raises MalformedRequest."""
     known = {one.name: one for one in params_of(operation)}
     found: dict[str, Any] = {}
     for name, text in pairs:
         if name not in known:
             there = ", ".join(known) or "none"
-            raise Malformed(f"there is no parameter '{name[:100]}'; there are {there}", name)
+            raise MalformedRequest(f"there is no parameter '{name[:100]}'; there are {there}", name)
         if name in found:
-            raise Malformed(f"the parameter '{name}' is given twice", name)
+            raise MalformedRequest(f"the parameter '{name}' is given twice", name)
         found[name] = _param(known[name], text)
     return found
 
@@ -43,26 +43,26 @@ def params_of(operation: Operation) -> tuple[Param, ...]:
 
 
 def check_path(path: Mapping[str, str]) -> None:
-    """Raises Malformed for a name no thing can have."""
+    """Raises MalformedRequest for a name no thing can have."""
     for name, text in path.items():
         if len(text) > MAX_TEXT:
-            raise Malformed(f"{name} has {len(text)} characters; at most {MAX_TEXT}", name)
+            raise MalformedRequest(f"{name} has {len(text)} characters; at most {MAX_TEXT}", name)
         check_texts(text, name)
 
 
 async def read_body(operation: Operation, request: Request) -> Any:
     """The body as the operation's dataclass, None where it takes none.
 
-    Raises Malformed, TooLarge, WrongType.
+    Raises MalformedRequest, RequestBodyTooLarge, UnsupportedMediaType.
     """
     raw = await _bytes(request)
     if operation.takes is None:
         if raw:
-            raise Malformed("there is a body, and this takes none")
+            raise MalformedRequest("there is a body, and this takes none")
         return None
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
-        raise WrongType(
+        raise UnsupportedMediaType(
             f"the body is '{kind[:80]}'; send JSON with Content-Type: application/json",
             "Content-Type",
         )
@@ -76,10 +76,12 @@ async def _bytes(request: Request) -> bytes:
         async for chunk in request.stream():
             size += len(chunk)
             if size > MAX_BODY_BYTES:
-                raise TooLarge(f"the body is larger than the maximum of {MAX_BODY_BYTES} bytes")
+                raise RequestBodyTooLarge(
+                    f"the body is larger than the maximum of {MAX_BODY_BYTES} bytes"
+                )
             chunks.append(chunk)
     except ClientDisconnect as error:
-        raise Malformed("the body ended early") from error
+        raise MalformedRequest("the body ended early") from error
     return b"".join(chunks)
 
 
@@ -87,20 +89,22 @@ def _document(raw: bytes) -> Any:
     try:
         return orjson.loads(raw)
     except orjson.JSONDecodeError as error:
-        raise Malformed(
+        raise MalformedRequest(
             f"the body is not JSON: line {error.lineno}, column {error.colno}: {error.msg}"
         ) from None
 
 
 def _param(param: Param, text: str) -> Any:
     if len(text) > MAX_TEXT:
-        raise Malformed(f"{param.name} has {len(text)} characters; at most {MAX_TEXT}", param.name)
+        raise MalformedRequest(
+            f"{param.name} has {len(text)} characters; at most {MAX_TEXT}", param.name
+        )
     check_texts(text, param.name)
     if param.kind is int:
         return _whole(param, text)
     if param.kind is bool:
         if text not in _BOOLS:
-            raise Malformed(f"{param.name} is '{text}'; give true or false", param.name)
+            raise MalformedRequest(f"{param.name} is '{text}'; give true or false", param.name)
         return _BOOLS[text]
     if param.kind is datetime:
         return _moment(param, text)
@@ -111,7 +115,7 @@ def _whole(param: Param, text: str) -> int:
     least = param.schema.get("minimum", 0)
     most = param.schema.get("maximum", 2**INT_BITS - 1)
     if not (text.isascii() and _WHOLE.fullmatch(text)) or not least <= int(text) <= most:
-        raise Malformed(
+        raise MalformedRequest(
             f"{param.name} is '{text}'; give a whole number from {least} to {most}", param.name
         )
     return int(text)
@@ -124,7 +128,7 @@ def _moment(param: Param, text: str) -> datetime:
     except (ValueError, OverflowError):  # what is before the year 1 in UTC is no moment
         known = False
     if not known:
-        raise Malformed(
+        raise MalformedRequest(
             f"{param.name} is '{text}'; give a moment with its zone, as 2026-11-21T04:24:00Z",
             param.name,
         )

@@ -12,7 +12,7 @@ from control.access.scopes import Action, Principal, allows, why_not
 from control.errors import NotAllowed
 from control.paging import USUAL
 from control.transaction import Actor, expect_revision
-from server.admin.services import Services
+from server.admin.services import ControlServices
 
 T = TypeVar("T")
 Json = dict[str, Any]
@@ -47,7 +47,7 @@ class Param:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class EndpointResult:
     """What an endpoint found: one thing, with the revision its ETag names if it has one, or a
     page of `items` and the cursor of the next one."""
 
@@ -58,14 +58,14 @@ class Answer:
     next: str | None = None
 
 
-NOTHING = Answer(status=204)
+NOTHING = EndpointResult(status=204)
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class AuthorizedCall:
     """A request whose principal may make it. `expected`: the revision of If-Match, if any."""
 
-    services: Services
+    services: ControlServices
     principal: Principal
     actor: Actor
     path: Mapping[str, str]
@@ -112,10 +112,10 @@ class Operation:
     access: Access | None
     tag: str
     summary: str
-    run: Callable[[Call], Answer] | None = None
-    before: Callable[[Call], None] | None = None
-    act: Callable[[Call], Awaitable[Answer]] | None = None
-    stream: Callable[[Call, Request, Recheck], Awaitable[Response]] | None = None
+    run: Callable[[AuthorizedCall], EndpointResult] | None = None
+    before: Callable[[AuthorizedCall], None] | None = None
+    act: Callable[[AuthorizedCall], Awaitable[EndpointResult]] | None = None
+    stream: Callable[[AuthorizedCall, Request, Recheck], Awaitable[Response]] | None = None
     takes: type | None = None
     gives: type | None = None
     list_of: type | None = None

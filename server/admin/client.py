@@ -34,11 +34,11 @@ _PIECE_BYTES = 2**20
 _NOT_OURS = "something else than a control API; it is at the admin port, 8003 by default"
 
 
-class NoAnswer(Exception):
+class ServerUnreachable(Exception):
     """Nothing answers there; says how to get an answer."""
 
 
-class Refusal(Exception):
+class RequestRejected(Exception):
     """The server said no, in its own words. `code` is the envelope's."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
@@ -48,7 +48,7 @@ class Refusal(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ServerAddress:
     """Where the API is: `url`, or else the socket. `token` may be "" over the socket."""
 
     socket_path: Path
@@ -56,11 +56,11 @@ class Place:
     token: str = ""
 
 
-class Api:
-    """One connection per request. Every method raises NoAnswer, Refusal."""
+class ApiClient:
+    """One connection per request. Every method raises ServerUnreachable, Refusal."""
 
     def __init__(
-        self, place: Place, answer_s: float = ANSWER_S, notice_s: float = NOTICE_S
+        self, place: ServerAddress, answer_s: float = ANSWER_S, notice_s: float = NOTICE_S
     ) -> None:
         self._place = place
         self._answer_s = answer_s
@@ -143,15 +143,15 @@ class Api:
                 response = connection.getresponse()
         except TimeoutError as error:
             connected = connection.sock is not None
-            raise NoAnswer(_silent(self._place, answer_s, connected)) from error
+            raise ServerUnreachable(_silent(self._place, answer_s, connected)) from error
         except (ConnectionResetError, BrokenPipeError) as error:
-            raise NoAnswer(
+            raise ServerUnreachable(
                 f"a server listened at {_name(self._place)} and ended the connection without an "
                 "answer: its control process was stopped or restarted; look at its log and what "
                 "has become of the request, and try again"
             ) from error
         except (OSError, http.client.HTTPException) as error:
-            raise NoAnswer(_no_answer(self._place, error)) from error
+            raise ServerUnreachable(_no_answer(self._place, error)) from error
         if response.status >= 400:
             raise _refusal(response.status, self._read(response, 2**20))
         if connection.sock is not None:  # None where the answer ends with the connection
@@ -195,19 +195,23 @@ class Api:
         try:
             yield
         except http.client.IncompleteRead as error:
-            raise NoAnswer(
+            raise ServerUnreachable(
                 f"the answer of {_name(self._place)} broke off before its end; the server's log "
                 "says why"
             ) from error
         except (OSError, http.client.HTTPException) as error:
             where = _name(self._place)
-            raise NoAnswer(f"the answer of {where} broke off: {error or 'too early'}") from error
+            raise ServerUnreachable(
+                f"the answer of {where} broke off: {error or 'too early'}"
+            ) from error
 
     def _decoded(self, raw: bytes) -> Any:
         try:
             return json.loads(raw)
         except ValueError:
-            raise NoAnswer(f"what answers at {_name(self._place)} is {_NOT_OURS}") from None
+            raise ServerUnreachable(
+                f"what answers at {_name(self._place)} is {_NOT_OURS}"
+            ) from None
 
     def _headers(self, has_body: bool, more: Mapping[str, str] | None) -> dict[str, str]:
         found = {"Accept": "application/json", "User-Agent": f"modelyard-cli/{VERSION}"}
@@ -234,8 +238,8 @@ class _UnixConnection(HTTPConnection):
         self.sock.connect(str(self._path))
 
 
-def _connection(place: Place, timeout_s: float) -> HTTPConnection:
-    """Raises NoAnswer for a URL that cannot be one of ours."""
+def _connection(place: ServerAddress, timeout_s: float) -> HTTPConnection:
+    """Raises ServerUnreachable for a URL that cannot be one of ours."""
     if not place.url:
         return _UnixConnection(place.socket_path, timeout_s)
     parts = urlsplit(place.url)
@@ -244,7 +248,9 @@ def _connection(place: Place, timeout_s: float) -> HTTPConnection:
     except ValueError:
         host, port = None, None
     if parts.scheme not in ("http", "https") or not host:
-        raise NoAnswer(f"'{place.url}' is no URL to ask at; give --url http(s)://HOST:PORT")
+        raise ServerUnreachable(
+            f"'{place.url}' is no URL to ask at; give --url http(s)://HOST:PORT"
+        )
     if parts.scheme == "https":
         context = ssl.create_default_context()
         return http.client.HTTPSConnection(host, port, timeout=timeout_s, context=context)
@@ -260,19 +266,19 @@ def _query(query: Mapping[str, Any]) -> str:
     return f"?{urlencode(given)}" if given else ""
 
 
-def _refusal(status: int, raw: bytes) -> Refusal:
+def _refusal(status: int, raw: bytes) -> RequestRejected:
     try:
         told = json.loads(raw)["error"]
-        return Refusal(status, told["code"], told["message"])
+        return RequestRejected(status, told["code"], told["message"])
     except (ValueError, KeyError, TypeError):
-        return Refusal(status, "http", f"the answer is {status}, of {_NOT_OURS}")
+        return RequestRejected(status, "http", f"the answer is {status}, of {_NOT_OURS}")
 
 
-def _name(place: Place) -> str:
+def _name(place: ServerAddress) -> str:
     return place.url or str(place.socket_path)
 
 
-def _silent(place: Place, answer_s: float, connected: bool) -> str:
+def _silent(place: ServerAddress, answer_s: float, connected: bool) -> str:
     if not connected:
         return f"no connection to {_name(place)} within {answer_s:g} s; is the address right?"
     return (
@@ -281,7 +287,7 @@ def _silent(place: Place, answer_s: float, connected: bool) -> str:
     )
 
 
-def _no_answer(place: Place, error: Exception) -> str:
+def _no_answer(place: ServerAddress, error: Exception) -> str:
     if place.url:
         return f"no server answers at {place.url}: {error}"
     if len(str(place.socket_path)) > _LONGEST_SOCKET_PATH:

@@ -9,7 +9,14 @@ from starlette.requests import Request
 from starlette.routing import BaseRoute
 
 from admin_ui.console import console_routes
-from admin_ui.services import Asked, ConsoleServices, Found, Gateway, Opened, Refused
+from admin_ui.services import (
+    ConsoleServices,
+    ControlApiError,
+    ControlApiRequest,
+    ControlApiResponse,
+    GatewayClient,
+    SessionCookie,
+)
 from control.access.invitations import accept
 from control.access.scopes import Principal
 from control.access.sessions import LONGEST, close_session, open_session
@@ -19,23 +26,23 @@ from server.access.origins import SAFE
 from server.admin.api import events
 from server.admin.api.me import slow_down
 from server.admin.app import let_in, perform
-from server.admin.call import Answer, Call, Operation
+from server.admin.body_fields import read_part
+from server.admin.call import AuthorizedCall, EndpointResult, Operation
 from server.admin.credentials import COOKIE, Cookie, Password, read_credentials
-from server.admin.errors import CrossSite, trouble_of
+from server.admin.errors import CrossOriginWrite, trouble_of
 from server.admin.hosts import check_host, check_origin
 from server.admin.identify import ANYBODY, address_of, by_cookie, by_password, identify, is_local
 from server.admin.operations import OPERATIONS
-from server.admin.parts import read_part
-from server.admin.services import Services
-from server.desired.places import SNAPSHOTS
+from server.admin.services import ControlServices
+from server.desired.state_paths import SNAPSHOTS
 
 _VIA = "console"
 
 
-def console(services: Services, gateway: Gateway | None = None) -> list[BaseRoute]:
+def console(services: ControlServices, gateway: GatewayClient | None = None) -> list[BaseRoute]:
     """The console's routes. `gateway`: where models can be tried."""
     given = ConsoleServices(
-        control=ApiControl(services),
+        control=InProcessControlApi(services),
         newest=services.commits.newest,
         moved=services.commits.after,
         seen=lambda: services.commits.seen,
@@ -52,10 +59,10 @@ def console(services: Services, gateway: Gateway | None = None) -> list[BaseRout
     return console_routes(given)
 
 
-class ApiControl:
-    """`admin_ui.services.Control` over the table of operations."""
+class InProcessControlApi:
+    """`admin_ui.services.ControlApi` over the table of operations."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: ControlServices) -> None:
         self._services = services
         self._table = {(one.verb, one.path): one for one in map(_askable, OPERATIONS)}
 
@@ -74,19 +81,21 @@ class ApiControl:
                 return (await identify(self._services, request)).principal
             found = read_credentials(request.headers, request.cookies, None)
             if not isinstance(found, Cookie):
-                raise CrossSite("forms are for who has logged in; programs use /api/v1")
+                raise CrossOriginWrite("forms are for who has logged in; programs use /api/v1")
             return await by_cookie(self._services, found.text)
         except Exception as error:
             raise self._refused(error) from error
 
-    async def ask(self, request: Request, principal: Principal, asked: Asked) -> Found:
+    async def ask(
+        self, request: Request, principal: Principal, asked: ControlApiRequest
+    ) -> ControlApiResponse:
         try:
             answer = await self._answer(request, principal, asked)
         except Exception as error:
             raise self._refused(error) from error
-        return Found(answer.document, answer.status, answer.next)
+        return ControlApiResponse(answer.document, answer.status, answer.next)
 
-    async def open(self, request: Request, name: str, password: str) -> Opened:
+    async def open(self, request: Request, name: str, password: str) -> SessionCookie:
         given = Password(name, password)
         try:
             await by_password(self._services, given, address_of(request))
@@ -105,16 +114,18 @@ class ApiControl:
             if refused.status != 401:
                 raise refused from error
 
-    async def accept(self, request: Request, code: str, name: str, password: str) -> Opened:
+    async def accept(self, request: Request, code: str, name: str, password: str) -> SessionCookie:
         actor = Actor(f"user:{name}"[:255], _VIA, address_of(request))
         try:
-            slow_down(Call(self._services, ANYBODY, actor, {}, {}))
+            slow_down(AuthorizedCall(self._services, ANYBODY, actor, {}, {}))
             await self._in_thread(partial(self._accept, actor, code, name, password))
             return await self._opened(request, name)
         except Exception as error:
             raise self._refused(error) from error
 
-    async def _answer(self, request: Request, principal: Principal, asked: Asked) -> Answer:
+    async def _answer(
+        self, request: Request, principal: Principal, asked: ControlApiRequest
+    ) -> EndpointResult:
         services, operation = self._services, self._table[asked.verb, asked.path]
         actor, pairs = Actor(principal.id, _VIA, address_of(request)), asked.query.items()
         call = await let_in(services, operation, principal, actor, asked.names, pairs)
@@ -125,9 +136,9 @@ class ApiControl:
             call = replace(call, body=read_part(operation.takes, asked.body))
         return await perform(operation, call)
 
-    async def _opened(self, request: Request, name: str) -> Opened:
+    async def _opened(self, request: Request, name: str) -> SessionCookie:
         cookie = await self._in_thread(partial(self._open, name, address_of(request)))
-        return Opened(cookie, int(LONGEST.total_seconds()))
+        return SessionCookie(cookie, int(LONGEST.total_seconds()))
 
     def _open(self, name: str, address: str) -> str:
         with self._services.database.change(Actor(f"user:{name}", _VIA, address)) as tx:
@@ -144,10 +155,12 @@ class ApiControl:
     async def _in_thread(self, work: "partial[str] | partial[None]") -> str:
         return await to_thread.run_sync(work, limiter=self._services.threads) or ""
 
-    def _refused(self, error: Exception) -> Refused:
+    def _refused(self, error: Exception) -> ControlApiError:
         trouble = trouble_of(error, new_id(self._services.now()))
         headers: Mapping[str, str] = trouble.headers
-        return Refused(trouble.status, trouble.code, trouble.message, trouble.field, headers)
+        return ControlApiError(
+            trouble.status, trouble.code, trouble.message, trouble.field, headers
+        )
 
 
 def _askable(operation: Operation) -> Operation:

@@ -30,35 +30,35 @@ from server import VERSION
 from server.admin import housekeeping
 from server.admin.api.repositories import limits_of
 from server.admin.app import admin_app
-from server.admin.commits import Commits
+from server.admin.arm_reports import ArmReports
 from server.admin.console import console
 from server.admin.deployer import Deployer
-from server.admin.feed import Feed
+from server.admin.desired_state_feed import DesiredStateFeed
+from server.admin.event_notifier import EventNotifier
+from server.admin.experiment_recorder import ExperimentRecorder
 from server.admin.forwarded import behind_proxies, networks
-from server.admin.gateway_calls import GatewayCalls
+from server.admin.gateway_calls import HttpGatewayClient
 from server.admin.git.examine import Examiner
 from server.admin.git.http import GitApp
-from server.admin.git.pre_receive import PreReceive
+from server.admin.git.pre_receive import PreReceiveHook
 from server.admin.git.push_keys import PushKeys
 from server.admin.hosts import known_hosts
-from server.admin.imports.importer import Importer, Terms
-from server.admin.imports.sealing import Sealer
-from server.admin.link import LinkServer, Loads
-from server.admin.own_store import CannotControl, check_database_file, check_store
+from server.admin.imports.importer import Importer, ImportRules
+from server.admin.imports.sealing import ImportSealer
+from server.admin.link import LinkServer, LoadReport
+from server.admin.load_recorder import LoadRecorder
 from server.admin.peer import PeerProtocol
 from server.admin.permissions import close_state
-from server.admin.recorder import Recorder
 from server.admin.rollouts import RolloutController
-from server.admin.services import Facts, Services, SettingView
-from server.admin.trials import Trials
-from server.admin.windows import Windows
-from server.desired import places
-from server.fleet.check import Checker, Completion
+from server.admin.services import ControlServices, ServerFacts, SettingView
+from server.admin.store_ownership import CannotControl, check_database_file, check_store
+from server.desired import state_paths
+from server.fleet.check import Checker, ConfigCompletion
 from server.fleet.confine import checker_sandbox
-from server.place import Place
-from server.rest.connection import Connection, Wire
-from server.rest.listener import Listener, start
-from server.settings.doors import UNIX
+from server.listen_address import ListenAddress
+from server.rest.connection import ConnectionLimits, Http1Connection
+from server.rest.listener import HttpListener, start
+from server.settings.listeners import UNIX
 from server.settings.table import TABLE, Settings
 
 ASK_AGAIN_S = 2.0
@@ -81,13 +81,13 @@ class ControlServer:
         self._stopping = stopping
         self._boot = secrets.token_hex(8)
         self._store = settings.store_folder
-        self._sockets = places.sockets(settings.state_dir)
+        self._sockets = state_paths.sockets(settings.state_dir)
         self._keys = PushKeys()
         self._database: Database
         self._deployer: Deployer
         self._importer: Importer
-        self._feed: Feed
-        self._recorder: Recorder
+        self._feed: DesiredStateFeed
+        self._recorder: LoadRecorder
         self._link: LinkServer
         self._revision = 0
 
@@ -143,15 +143,15 @@ class ControlServer:
             self._code = first_link_code(tx)
 
     async def _serve(self, stack: AsyncExitStack) -> None:
-        commits = Commits(self._last_event)
+        commits = EventNotifier(self._last_event)
         stack.push_async_callback(commits.close)
         for view in await asyncio.to_thread(self._prepare_store):
             await bare.create(self._store, view.name, limits_of(view))
         checker = self._checker()
         stack.push_async_callback(checker.close)
         examiner = Examiner(self._database, self._store, checker, self._settings.model_repository)
-        self._feed = Feed(self._database)
-        self._recorder = Recorder(self._database)
+        self._feed = DesiredStateFeed(self._database)
+        self._recorder = LoadRecorder(self._database)
         self._deployer = Deployer(
             self._database,
             self._store,
@@ -163,27 +163,27 @@ class ControlServer:
         self._importer = Importer(
             self._database,
             self._store,
-            Sealer(self._database, self._store, checker),
-            Terms(self._settings.import_allow, self._settings.model_repository),
+            ImportSealer(self._database, self._store, checker),
+            ImportRules(self._settings.import_allow, self._settings.model_repository),
             self._boot,
             self._feed.wake,
         )
-        self._deciding = PreReceive(self._database, self._store, examiner, self._follow)
+        self._deciding = PreReceiveHook(self._database, self._store, examiner, self._follow)
         self._rollouts = RolloutController(self._database, self._server, self._boot)
-        trials = Trials(self._database, self._server, self._boot, key_of(self._secret))
+        trials = ExperimentRecorder(self._database, self._server, self._boot, key_of(self._secret))
 
-        async def counted(told: Windows) -> None:
+        async def counted(told: ArmReports) -> None:
             await self._rollouts.heard(told)
             await trials.counted(told)
 
-        self._link = LinkServer(self._sockets / places.LINK, self._hear, counted, trials.heard)
+        self._link = LinkServer(self._sockets / state_paths.LINK, self._hear, counted, trials.heard)
         self._feed.follow(self._link.hand)
         self._feed.follow(self._look_again)
         for committed in (commits.committed, self._feed.committed):
             self._database.on_commit(committed)
         await self._link.open()
         stack.push_async_callback(self._link.close)
-        hooks = HookListener(self._sockets / places.HOOK, self._answer)
+        hooks = HookListener(self._sockets / state_paths.HOOK, self._answer)
         await hooks.start()
         stack.push_async_callback(hooks.close)
         services = self._services(commits)
@@ -205,7 +205,7 @@ class ControlServer:
 
     def _checker(self) -> Checker:
         settings = self._settings
-        rules = Completion(
+        rules = ConfigCompletion(
             not settings.disable_auto_complete_config, settings.default_max_batch_size
         )
         sandbox = checker_sandbox(settings, self._sockets)
@@ -223,7 +223,7 @@ class ControlServer:
         if others:
             hook.install(bare.hooks_folder(self._store))
         else:
-            bare.start(self._store, bare.Limits())
+            bare.start(self._store, bare.ReceiveLimits())
         with self._database.reading() as session:
             views = repositories.every_repository(session)
         there = bare.names(self._store)
@@ -233,7 +233,7 @@ class ControlServer:
         housekeeping.sweep(self._database, self._store)
         return [view for view in views if view.name not in there]
 
-    def _services(self, commits: Commits) -> Services:
+    def _services(self, commits: EventNotifier) -> ControlServices:
         settings = self._settings
         loop = asyncio.get_running_loop()
 
@@ -241,7 +241,7 @@ class ControlServer:
             loop.call_soon_threadsafe(self._deployer.ring)
             loop.call_soon_threadsafe(self._importer.ring)
 
-        facts = Facts(
+        facts = ServerFacts(
             server_id=self._server,
             version=VERSION,
             store=self._store,
@@ -250,7 +250,7 @@ class ControlServer:
             settings=tuple(_shown(settings)),
             import_allow=settings.import_allow,
         )
-        return Services(
+        return ControlServices(
             database=self._database,
             commits=commits,
             facts=facts,
@@ -262,18 +262,18 @@ class ControlServer:
             ask_gateway=partial(self._link.ask, self._server),
         )
 
-    async def _open_doors(self, stack: AsyncExitStack, services: Services) -> None:
-        git = GitApp(services, self._keys, self._secret, self._sockets / places.HOOK)
-        pages = console(services, GatewayCalls(self._settings))
+    async def _open_doors(self, stack: AsyncExitStack, services: ControlServices) -> None:
+        git = GitApp(services, self._keys, self._secret, self._sockets / state_paths.HOOK)
+        pages = console(services, HttpGatewayClient(self._settings))
         proxies = networks(self._settings.admin_trusted_proxies)
         app = behind_proxies(admin_app(services, pages, git), proxies)
-        wire = Wire(chunks=2**31)
-        over_tcp = type("AdminConnection", (Connection,), {"wire": wire})
-        over_unix = type("LocalConnection", (PeerProtocol, Connection), {"wire": wire})
+        wire = ConnectionLimits(chunks=2**31)
+        over_tcp = type("AdminConnection", (Http1Connection,), {"wire": wire})
+        over_unix = type("LocalConnection", (PeerProtocol, Http1Connection), {"wire": wire})
         address, port = self._settings.admin_address, self._settings.admin_port
-        local = self._sockets / places.API
-        self._door = await _opened(stack, app, Place(address, port), over_tcp)
-        await _opened(stack, app, Place(f"{UNIX}{local}", 0), over_unix)
+        local = self._sockets / state_paths.API
+        self._door = await _opened(stack, app, ListenAddress(address, port), over_tcp)
+        await _opened(stack, app, ListenAddress(f"{UNIX}{local}", 0), over_unix)
         os.chmod(local, 0o600)
 
     # what comes in
@@ -302,7 +302,7 @@ class ControlServer:
         else:
             say(f"{view.state}: {view.reason} (push {view.id})")
 
-    async def _hear(self, told: Loads) -> None:
+    async def _hear(self, told: LoadReport) -> None:
         if told.server == self._server:
             self._deployer.heard(told)
             self._importer.heard(told)
@@ -342,8 +342,8 @@ class ControlServer:
 
 
 async def _opened(
-    stack: AsyncExitStack, app: Any, place: Place, protocol: type[Connection]
-) -> Listener:
+    stack: AsyncExitStack, app: Any, place: ListenAddress, protocol: type[Http1Connection]
+) -> HttpListener:
     try:
         listener = await start(app, place, protocol)
     except OSError as error:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from control.access.tokens import PREFIX
 from server.access.origins import SAFE
-from server.admin.errors import CrossSite, Unauthenticated
+from server.admin.errors import CredentialsRequired, CrossOriginWrite
 
 COOKIE = "modelyard_session"
 CSRF = "x-modelyard-csrf"
@@ -16,7 +16,7 @@ HOW = "give a token (Authorization: Bearer myd_…), or user and password (Basic
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class BearerToken:
     text: str = field(repr=False)
 
 
@@ -32,13 +32,13 @@ class Cookie:
 
 
 @dataclass(frozen=True, slots=True)
-class Peer:
+class UnixPeer:
     """The user at the other end of a Unix socket."""
 
     uid: int
 
 
-Credentials = Token | Password | Cookie | Peer
+Credentials = BearerToken | Password | Cookie | UnixPeer
 
 
 def read_credentials(
@@ -46,25 +46,25 @@ def read_credentials(
 ) -> Credentials:
     """What the request brings; an Authorization header counts before all else.
 
-    Raises Unauthenticated when it brings nothing, or nothing that can be read.
+    Raises CredentialsRequired when it brings nothing, or nothing that can be read.
     """
     said = headers.get("authorization")
     if said is not None:
         return _authorization(said)
     if peer_uid is not None:
-        return Peer(peer_uid)
+        return UnixPeer(peer_uid)
     if cookies.get(COOKIE):
         return Cookie(cookies[COOKIE])
-    raise Unauthenticated(f"not authenticated: {HOW}")
+    raise CredentialsRequired(f"not authenticated: {HOW}")
 
 
 def check_csrf(method: str, headers: Mapping[str, str]) -> None:
     """A browser sends its cookie whoever's page asks; only ours can add this header, and says
-    its Origin, which `hosts.check_origin` has looked at. Raises CrossSite."""
+    its Origin, which `hosts.check_origin` has looked at. Raises CrossOriginWrite."""
     if method in SAFE:
         return
     if "origin" not in headers or not headers.get(CSRF):
-        raise CrossSite(
+        raise CrossOriginWrite(
             "with a session cookie a change needs the headers Origin and X-Modelyard-CSRF: 1"
         )
 
@@ -73,10 +73,10 @@ def _authorization(said: str) -> Credentials:
     scheme, _, rest = said.strip().partition(" ")
     rest = rest.strip()
     if scheme.lower() == "bearer" and rest:
-        return Token(rest)
+        return BearerToken(rest)
     if scheme.lower() == "basic":
         return _basic(rest)
-    raise Unauthenticated(f"the Authorization header cannot be read; {HOW}")
+    raise CredentialsRequired(f"the Authorization header cannot be read; {HOW}")
 
 
 def _basic(packed: str) -> Credentials:
@@ -86,5 +86,5 @@ def _basic(packed: str) -> Credentials:
     except (binascii.Error, ValueError):
         colon = ""
     if not colon:
-        raise Unauthenticated(f"the Authorization header cannot be read; {HOW}")
-    return Token(text) if text.startswith(PREFIX) else Password(name, text)
+        raise CredentialsRequired(f"the Authorization header cannot be read; {HOW}")
+    return BearerToken(text) if text.startswith(PREFIX) else Password(name, text)

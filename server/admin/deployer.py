@@ -31,12 +31,12 @@ from repository.git.errors import UnknownRepository, UnknownRevision
 from repository.git.names import is_null
 from repository.git.objects import commit_info, is_ancestor, refs
 from repository.git.rules import RefUpdate
+from server.admin.git.deployment_status import judge
 from server.admin.git.examine import Examiner
-from server.admin.git.judge import judge
-from server.admin.link import Loads
+from server.admin.link import LoadReport
+from server.admin.promotions import successions
 from server.admin.push_rows import PushRows
-from server.admin.successions import successions
-from server.desired.places import SNAPSHOTS
+from server.desired.state_paths import SNAPSHOTS
 from server.desired.store import SnapshotStore
 
 LEASE, LEASE_S, BEAT_S = "deployer", 15.0, 3.0
@@ -78,7 +78,7 @@ class Deployer:
         self._told = told
         self._bell = asyncio.Event()
         self._judged = asyncio.Event()
-        self._loads: Loads | None = None
+        self._loads: LoadReport | None = None
         self._tried: Counter[str] = Counter()
         self._due: dict[str, tuple[int, float]] = {}  # push → revision that has it, give up at
         self._repaired = False
@@ -88,7 +88,7 @@ class Deployer:
         """There may be something to do."""
         self._bell.set()
 
-    def heard(self, loads: Loads) -> None:
+    def heard(self, loads: LoadReport) -> None:
         """The gateway has said what it loads."""
         self._loads = loads
         self._bell.set()
@@ -280,13 +280,13 @@ class Deployer:
         bare = repositories_on_disk.find(self._store, push.repository)
         view = await asyncio.to_thread(self._rows.repository, push.repository)
         if view is None:
-            raise _Refused(f"the repository '{push.repository}' was deleted")
+            raise _DeploymentRefused(f"the repository '{push.repository}' was deleted")
         entries, found = await self._examiner.tree(bare, view, push.new_commit, None)
         if found:
-            raise _Refused(reason(found))
+            raise _DeploymentRefused(reason(found))
         examined = await self._examiner.examine(bare, view, push.new_commit, entries, seal=True)
         if examined.findings:
-            raise _Refused(reason(examined.findings))
+            raise _DeploymentRefused(reason(examined.findings))
         crash.point("push.snapshot_written")
         await repositories_on_disk.pin(bare, push.new_commit, push.id)
         crash.point("push.before_deploy")
@@ -345,7 +345,7 @@ class Deployer:
         self._judged = asyncio.Event()
 
 
-class _Refused(RepositoryError):
+class _DeploymentRefused(RepositoryError):
     """The commit may not be deployed as things are now."""
 
 

@@ -3,10 +3,10 @@
 RequestError         what is wrong with the HTTP request itself, before anything was looked up
 ├── Malformed        not what the description says: names the parameter, or line and column
 ├── Unauthenticated  nobody known; says how to give credentials
-├── CrossSite        a state-changing request made by another site's page
+├── CrossOriginWrite        a state-changing request made by another site's page
 ├── Misdirected      a Host header that is not ours
-├── TooLarge         a body above the limit
-└── WrongType        a body that is not JSON
+├── RequestBodyTooLarge         a body above the limit
+└── UnsupportedMediaType        a body that is not JSON
 """
 
 import dataclasses
@@ -53,7 +53,7 @@ from repository.lfs.errors import (
     UnknownObject,
     WrongAlgorithm,
 )
-from server.admin.link import GatewayAway
+from server.admin.link import GatewayUnreachable
 
 _log = logging.getLogger(__name__)
 
@@ -66,41 +66,41 @@ class RequestError(Exception):
         self.field = field
 
 
-class Malformed(RequestError):
+class MalformedRequest(RequestError):
     """A body or parameter that is not what the description says."""
 
 
-class Unauthenticated(RequestError):
+class CredentialsRequired(RequestError):
     """No credentials, or none that are known."""
 
 
-class CrossSite(RequestError):
+class CrossOriginWrite(RequestError):
     """A page of another origin wanted to change something."""
 
 
-class Misdirected(RequestError):
+class WrongHost(RequestError):
     """The Host header names somebody else: DNS rebinding, or a missing --public-url."""
 
 
-class TooLarge(RequestError):
+class RequestBodyTooLarge(RequestError):
     """The body is above the limit."""
 
 
-class WrongType(RequestError):
+class UnsupportedMediaType(RequestError):
     """The body's Content-Type is not the one this path takes."""
 
 
 STATUSES: dict[type[Exception], tuple[int, str]] = {
-    Malformed: (400, "malformed"),
-    Unauthenticated: (401, "unauthenticated"),
+    MalformedRequest: (400, "malformed"),
+    CredentialsRequired: (401, "unauthenticated"),
     NotAllowed: (403, "forbidden"),
-    CrossSite: (403, "cross_site"),
+    CrossOriginWrite: (403, "cross_site"),
     NotFound: (404, "not_found"),
     Conflict: (409, "conflict"),
     Stale: (412, "changed_meanwhile"),
-    TooLarge: (413, "too_large"),
-    WrongType: (415, "wrong_type"),
-    Misdirected: (421, "misdirected"),
+    RequestBodyTooLarge: (413, "too_large"),
+    UnsupportedMediaType: (415, "wrong_type"),
+    WrongHost: (421, "misdirected"),
     Invalid: (422, "invalid"),
     TooMany: (429, "too_many"),
     UnknownRepository: (404, "not_found"),
@@ -121,7 +121,7 @@ STATUSES: dict[type[Exception], tuple[int, str]] = {
     Busy: (503, "busy"),
     GitMissing: (503, "git_missing"),
     GitTimedOut: (503, "git_timed_out"),
-    GatewayAway: (503, "gateway_away"),
+    GatewayUnreachable: (503, "gateway_away"),
     LostLease: (503, "lost_lease"),
     DatabaseGone: (503, "database_gone"),
     DatabaseDamaged: (503, "database_damaged"),
@@ -137,7 +137,7 @@ _HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class ErrorResponse:
     """An error as the client sees it."""
 
     status: int
@@ -147,21 +147,23 @@ class Trouble:
     headers: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
-def trouble_of(error: Exception, request_id: str) -> Trouble:
+def trouble_of(error: Exception, request_id: str) -> ErrorResponse:
     """What the client is told; an error outside the table is logged as our bug."""
     if isinstance(error, HTTPException):
         code = _HTTP_CODES.get(error.status_code, "http")
-        return Trouble(
+        return ErrorResponse(
             error.status_code, code, str(error.detail), headers=dict(error.headers or {})
         )
     for kind in type(error).__mro__:
         if kind in STATUSES:
             status, code = STATUSES[kind]
-            return Trouble(status, code, str(error), getattr(error, "field", ""), _headers(error))
+            return ErrorResponse(
+                status, code, str(error), getattr(error, "field", ""), _headers(error)
+            )
     if isinstance(error, OSError) and error.errno in NO_ROOM:
         where = f" ({error.filename})" if error.filename else ""
         _log.error("request %s: no space left on the disk%s", request_id, where)
-        return Trouble(
+        return ErrorResponse(
             507,
             "disk_full",
             f"there is no space left on the server's disk{where}: nothing was changed; free some "
@@ -169,12 +171,12 @@ def trouble_of(error: Exception, request_id: str) -> Trouble:
             "there and try again",
         )
     _log.error("unexpected error while answering request %s", request_id, exc_info=error)
-    return Trouble(
+    return ErrorResponse(
         500, "internal", f"This is a bug. The server's log has more about request {request_id}."
     )
 
 
-def error_response(trouble: Trouble, request_id: str) -> Response:
+def error_response(trouble: ErrorResponse, request_id: str) -> Response:
     """`{"error": {"code", "message", "field", "request_id"}}`."""
     told = {
         "code": trouble.code,
@@ -195,7 +197,7 @@ def error_response(trouble: Trouble, request_id: str) -> Response:
 
 def _headers(error: Exception) -> dict[str, str]:
     match error:
-        case Unauthenticated():
+        case CredentialsRequired():
             return {"WWW-Authenticate": CHALLENGE}
         case TooMany():
             return {"Retry-After": str(max(1, ceil(error.retry_after_s)))}

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 
 from server.access.origins import SAFE
-from server.admin.errors import Malformed
+from server.admin.errors import MalformedRequest
 
 _TAG = re.compile(r'"(?P<revision>\d{1,18})[.][0-9a-f]{16}"')
 _WEAK = re.compile(r"^W/")
@@ -21,7 +21,7 @@ def expected_revision(method: str, headers: Mapping[str, str]) -> int | None:
     """The revision a change was made against, 0 for "it is not there yet" (If-None-Match: *);
     None when the client does not mind.
 
-    Only the revision counts: what else a view shows may have moved on. Raises Malformed.
+    Only the revision counts: what else a view shows may have moved on. Raises MalformedRequest.
     """
     if method not in SAFE and headers.get("if-none-match", "").strip() == "*":
         return 0
@@ -30,7 +30,7 @@ def expected_revision(method: str, headers: Mapping[str, str]) -> int | None:
         return None
     found = _TAG.fullmatch(if_match)
     if found is None:
-        raise Malformed(
+        raise MalformedRequest(
             f"If-Match is {if_match[:80]}; give the one ETag you were answered, or *", "If-Match"
         )
     return int(found["revision"])

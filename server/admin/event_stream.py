@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from control.errors import ControlError
-from server.admin.commits import Commits
+from server.admin.event_notifier import EventNotifier
 
 HEARTBEAT_S = 15.0
 SLOWEST_S = 30.0
@@ -31,7 +31,7 @@ _HEADERS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class StreamEvent:
     """An event as the stream needs it."""
 
     id: int
@@ -40,13 +40,13 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class EventSource:
     """`read` gives the next events after an id, a bounded few, and up to which id that is all;
     `still` whether the reader may go on."""
 
-    read: Callable[[int], Awaitable[tuple[Sequence[Told], int]]]
+    read: Callable[[int], Awaitable[tuple[Sequence[StreamEvent], int]]]
     still: Callable[[], Awaitable[bool]]
-    commits: Commits
+    commits: EventNotifier
     heartbeat_s: float = HEARTBEAT_S
     slowest_s: float = SLOWEST_S
 
@@ -58,7 +58,7 @@ class EventStream(Response):
     """
 
     def __init__(
-        self, source: Source, event_id: int, opening: bytes, ended: Callable[[], None]
+        self, source: EventSource, event_id: int, opening: bytes, ended: Callable[[], None]
     ) -> None:
         self.status_code = 200
         self.background = None
@@ -106,7 +106,7 @@ class EventStream(Response):
                 await source.commits.after(reached, max(0.0, beat - monotonic()))
 
 
-def frame(told: Told) -> bytes:
+def frame(told: StreamEvent) -> bytes:
     """`id:`, `event:` and one line of JSON."""
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (
         told.id,

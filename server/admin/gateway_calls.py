@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Mapping
 
 from anyio import CapacityLimiter, to_thread
 
-from admin_ui.services import GatewayAnswer, Refused
-from server.settings.doors import UNIX
+from admin_ui.services import ControlApiError, GatewayResponse
+from server.settings.listeners import UNIX
 from server.settings.table import Settings
 
 AT_ONCE, DEADLINE_S, PATIENCE_S = 4, 30.0, 5.0
@@ -18,9 +18,9 @@ STREAMS, LONGEST_STREAM_S, PIECE_BYTES = 8, 300.0, 65536
 _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 
 
-class GatewayCalls:
-    """`admin_ui.services.Gateway` over HTTP; `problem` says why there is no such way, "" if there
-    is one."""
+class HttpGatewayClient:
+    """`admin_ui.services.GatewayClient` over HTTP; `problem` says why there is no such way, "" if
+    there is one."""
 
     def __init__(self, settings: Settings) -> None:
         self.problem = _problem(settings)
@@ -34,32 +34,34 @@ class GatewayCalls:
 
     async def ask(
         self, verb: str, path: str, body: bytes, headers: Mapping[str, str]
-    ) -> GatewayAnswer:
-        """Raises Refused when the door cannot be reached, is too slow or says too much."""
+    ) -> GatewayResponse:
+        """Raises ControlApiError when the door cannot be reached, is too slow or says too much."""
         if self.problem:
-            raise Refused(503, "unavailable", self.problem)
+            raise ControlApiError(503, "unavailable", self.problem)
         try:
             async with asyncio.timeout(PATIENCE_S):
                 await self._limiter.acquire_on_behalf_of(mark := object())
         except TimeoutError:
-            raise Refused(503, "busy", "too many models are being tried; try again") from None
+            raise ControlApiError(
+                503, "busy", "too many models are being tried; try again"
+            ) from None
         try:
             return await to_thread.run_sync(self._asked, verb, path, body, headers)
         except (OSError, http.client.HTTPException) as error:
             wrong = f"the REST listener at {self.url} gave no response: "
             f"{error or type(error).__name__}"
-            raise Refused(503, "unavailable", wrong) from error
+            raise ControlApiError(503, "unavailable", wrong) from error
         finally:
             self._limiter.release_on_behalf_of(mark)
 
     async def stream(
         self, path: str, body: bytes, headers: Mapping[str, str]
     ) -> tuple[int, AsyncIterator[bytes]]:
-        """The status, and the pieces as they come. Raises Refused as `ask` does."""
+        """The status, and the pieces as they come. Raises ControlApiError as `ask` does."""
         if self.problem:
-            raise Refused(503, "unavailable", self.problem)
+            raise ControlApiError(503, "unavailable", self.problem)
         if self._streams >= STREAMS:
-            raise Refused(503, "busy", "too many chats with models; try again")
+            raise ControlApiError(503, "busy", "too many chats with models; try again")
         connection = http.client.HTTPConnection(self._host, self._port, timeout=DEADLINE_S)
         try:
             answer = await to_thread.run_sync(_posted, connection, path, body, headers)
@@ -67,7 +69,7 @@ class GatewayCalls:
             connection.close()
             wrong = f"the REST listener at {self.url} gave no response: "
             f"{error or type(error).__name__}"
-            raise Refused(503, "unavailable", wrong) from error
+            raise ControlApiError(503, "unavailable", wrong) from error
         return answer.status, self._pieces(connection, answer)
 
     async def _pieces(
@@ -89,7 +91,7 @@ class GatewayCalls:
 
     def _asked(
         self, verb: str, path: str, body: bytes, headers: Mapping[str, str]
-    ) -> GatewayAnswer:
+    ) -> GatewayResponse:
         began = time.monotonic()
         connection = http.client.HTTPConnection(self._host, self._port, timeout=DEADLINE_S)
         try:
@@ -106,8 +108,8 @@ class GatewayCalls:
             connection.close()
         if len(found) > LARGEST_ANSWER_BYTES:
             wrong = f"the answer has more than {LARGEST_ANSWER_BYTES >> 20} MiB; use a client"
-            raise Refused(502, "too_large", wrong)
-        return GatewayAnswer(answer.status, said, bytes(found), took_s)
+            raise ControlApiError(502, "too_large", wrong)
+        return GatewayResponse(answer.status, said, bytes(found), took_s)
 
 
 def _posted(

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
 from server.access.origins import ANY, LOOPBACK, SAFE, host_name, same_origin
-from server.admin.errors import CrossSite, Misdirected
+from server.admin.errors import CrossOriginWrite, WrongHost
 
 
 def known_hosts(
@@ -24,10 +24,10 @@ def known_hosts(
 
 
 def check_host(host: str, known: Iterable[str]) -> None:
-    """`host` is the Host header. Raises Misdirected."""
+    """`host` is the Host header. Raises WrongHost."""
     name = host_name(host)
     if name not in known:
-        raise Misdirected(
+        raise WrongHost(
             f"this server is not '{name[:100]}'; it answers to {', '.join(sorted(known))}; "
             "name another with --public-url or --allowed-hosts"
         )
@@ -36,13 +36,13 @@ def check_host(host: str, known: Iterable[str]) -> None:
 def check_origin(method: str, headers: Mapping[str, str], public_url: str) -> None:
     """Refuse what a page of another site wants changed, whatever credentials it rides on.
 
-    Raises CrossSite.
+    Raises CrossOriginWrite.
     """
     if method in SAFE:
         return
     if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-        raise CrossSite("a page of another site may not change anything here")
+        raise CrossOriginWrite("a page of another site may not change anything here")
     origin = headers.get("origin")
     ours = (headers.get("host", ""), urlsplit(public_url).netloc)
     if origin is not None and not same_origin(origin, *ours):
-        raise CrossSite(f"a page of {origin[:100]} may not change anything here")
+        raise CrossOriginWrite(f"a page of {origin[:100]} may not change anything here")

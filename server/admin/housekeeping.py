@@ -18,16 +18,16 @@ from control.errors import DatabaseGone
 from control.experiments.feedback import forget_waiting
 from control.experiments.forgetting import forget_units
 from control.rollouts import counts
-from control.tables import Snapshot
+from control.tables import SnapshotRow
 from control.transaction import SYSTEM
 from repository.git import bare
-from repository.lfs.store import Store
+from repository.lfs.store import LfsStore
 from repository.owner import alive
 from repository.snapshots import stored
-from server.admin.git.collect import LOOK_S, Collector
-from server.admin.services import Services
-from server.admin.uses import write_uses
-from server.desired.places import SNAPSHOTS
+from server.admin.git.garbage_collection import LOOK_S, GitGarbageCollector
+from server.admin.last_use import write_uses
+from server.admin.services import ControlServices
+from server.desired.state_paths import SNAPSHOTS
 
 MINUTE_S, HOUR_S = 60.0, 3600.0
 
@@ -43,10 +43,10 @@ PUSH_S = 2 * HOUR_S
 _log = logging.getLogger(__name__)
 
 
-async def run(services: Services, boot: str, pushed: Callable[[], Collection[str]]) -> None:
+async def run(services: ControlServices, boot: str, pushed: Callable[[], Collection[str]]) -> None:
     """Until cancelled. `pushed`: the repositories that a push is under way to, here."""
     database, store = services.database, services.facts.store
-    collector = Collector(store, pushed)
+    collector = GitGarbageCollector(store, pushed)
 
     async def note() -> None:
         await asyncio.to_thread(write_uses, database, *services.uses.take())
@@ -83,7 +83,7 @@ async def _verify(database: Database) -> None:
     await asyncio.sleep((time.monotonic() - began) / PAGES_SHARE)
 
 
-def _beat(services: Services, boot: str) -> None:
+def _beat(services: ControlServices, boot: str) -> None:
     server = services.facts.server_id
     with services.database.change(SYSTEM) as tx:
         if not servers.heartbeat(tx, server, boot):
@@ -109,16 +109,16 @@ def sweep(database: Database, store: Path) -> None:
     while _forget_units(database):
         pass
     with database.reading() as session:
-        known = set(session.scalars(select(Snapshot.digest)))
+        known = set(session.scalars(select(SnapshotRow.digest)))
     for name in stored.sweep(store / SNAPSHOTS, alive, known, time.time()):
         _log.info("store: removed %s, which nothing refers to", name)
-    Store(store).sweep()
+    LfsStore(store).sweep()
     bare.sweep_all(store, PUSH_S)
 
 
 def collect_objects(store: Path) -> None:
     """Remove objects of Git LFS that no repository and no snapshot has any more; blocks."""
-    if freed_bytes := Store(store).collect():
+    if freed_bytes := LfsStore(store).collect():
         _log.info("store: removed %d bytes of Git LFS objects nobody refers to", freed_bytes)
 
 

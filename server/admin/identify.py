@@ -17,16 +17,16 @@ from control.errors import TooMany
 from control.transaction import Actor
 from server.admin.credentials import (
     HOW,
+    BearerToken,
     Cookie,
     Password,
-    Peer,
-    Token,
+    UnixPeer,
     check_csrf,
     read_credentials,
 )
-from server.admin.errors import Unauthenticated
+from server.admin.errors import CredentialsRequired
 from server.admin.peer import PEER_UID
-from server.admin.services import Services
+from server.admin.services import ControlServices
 
 ROOT_UID = 0
 CLI_AGENT = "modelyard-cli/"
@@ -39,7 +39,7 @@ ANYBODY = Principal("anonymous", Role.VIEWER, ())
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class AuthenticatedPrincipal:
     """A principal, and `via` which way it came: "api", "cli" or "console"."""
 
     principal: Principal
@@ -47,7 +47,7 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class _Holder:
+class _TokenPrincipal:
     """A token's principal and its limit: 0 for none."""
 
     principal: Principal
@@ -55,24 +55,30 @@ class _Holder:
     burst: int
 
 
-async def identify(services: Services, request: Request, again: bool = False) -> Known:
+async def identify(
+    services: ControlServices, request: Request, again: bool = False
+) -> AuthenticatedPrincipal:
     """`again`: the same request is looked at once more, which counts against no limit.
 
-    Raises Unauthenticated, CrossSite, TooMany, DatabaseGone.
+    Raises CredentialsRequired, CrossSite, TooMany, DatabaseGone.
     """
     peer = getattr(request.state, PEER_UID, None) if is_local(request) else None
     found = read_credentials(request.headers, request.cookies, peer)
     via = "cli" if request.headers.get("user-agent", "").startswith(CLI_AGENT) else "api"
     match found:
-        case Token():
-            return Known(await _by_token(services, request, found.text, again), via)
+        case BearerToken():
+            return AuthenticatedPrincipal(
+                await _by_token(services, request, found.text, again), via
+            )
         case Password():
-            return Known(await by_password(services, found, address_of(request)), via)
+            return AuthenticatedPrincipal(
+                await by_password(services, found, address_of(request)), via
+            )
         case Cookie():
             check_csrf(request.method, request.headers)
-            return Known(await by_cookie(services, found.text), "console")
-        case Peer():
-            return Known(_by_peer(found.uid), via)
+            return AuthenticatedPrincipal(await by_cookie(services, found.text), "console")
+        case UnixPeer():
+            return AuthenticatedPrincipal(_by_peer(found.uid), via)
 
 
 def is_local(request: Request) -> bool:
@@ -86,7 +92,9 @@ def address_of(request: Request) -> str:
     return "" if request.client is None or is_local(request) else request.client.host
 
 
-async def _by_token(services: Services, request: Request, text: str, again: bool) -> Principal:
+async def _by_token(
+    services: ControlServices, request: Request, text: str, again: bool
+) -> Principal:
     """One that was not good lately costs a look at the database: an address has so many a second.
     Nobody guesses 40 characters, so that is all there is to guard."""
     digest, address = digest_of(text), address_of(request)
@@ -100,14 +108,14 @@ async def _by_token(services: Services, request: Request, text: str, again: bool
                 wait_s,
             )
 
-    def look() -> _Holder | None:
+    def look() -> _TokenPrincipal | None:
         with services.database.reading() as session:
             return _holder(session, text, services)
 
     holder = await to_thread.run_sync(look, limiter=services.threads)
     services.good_tokens.note(digest, holder is not None)
     if holder is None:
-        raise Unauthenticated("this token is unknown, revoked or expired")
+        raise CredentialsRequired("this token is unknown, revoked or expired")
     if holder.rate_per_s and not again:
         key, now = holder.principal.id, services.monotonic()
         wait_s = services.rates.take(key, holder.rate_per_s, holder.burst, now)
@@ -121,16 +129,16 @@ async def _by_token(services: Services, request: Request, text: str, again: bool
     return holder.principal
 
 
-def _holder(session: Session, text: str, services: Services) -> _Holder | None:
+def _holder(session: Session, text: str, services: ControlServices) -> _TokenPrincipal | None:
     principal = principal_of(session, text, services.now())
     if principal is None:
         return None
     view = get_token(session, principal.token_id)
-    return _Holder(principal, view.rate_per_s or 0.0, view.burst or 1)
+    return _TokenPrincipal(principal, view.rate_per_s or 0.0, view.burst or 1)
 
 
-async def by_password(services: Services, given: Password, address: str) -> Principal:
-    """Raises Unauthenticated, TooMany, DatabaseGone.
+async def by_password(services: ControlServices, given: Password, address: str) -> Principal:
+    """Raises CredentialsRequired, TooMany, DatabaseGone.
 
     Each try counts as a failure until it has succeeded, so that many at once count as many."""
     now = services.monotonic()
@@ -150,13 +158,13 @@ async def by_password(services: Services, given: Password, address: str) -> Prin
 
     principal = await to_thread.run_sync(look, limiter=services.password_threads)
     if principal is None:
-        raise Unauthenticated(f"user or password is wrong; {HOW}")
+        raise CredentialsRequired(f"user or password is wrong; {HOW}")
     services.failures.succeeded(given.name, address)
     return principal
 
 
-async def by_cookie(services: Services, text: str) -> Principal:
-    """Raises Unauthenticated, DatabaseGone."""
+async def by_cookie(services: ControlServices, text: str) -> Principal:
+    """Raises CredentialsRequired, DatabaseGone."""
 
     def look() -> Principal | None:
         with services.database.reading() as session:
@@ -164,7 +172,7 @@ async def by_cookie(services: Services, text: str) -> Principal:
 
     principal = await to_thread.run_sync(look, limiter=services.threads)
     if principal is None:
-        raise Unauthenticated("this session is over; log in again")
+        raise CredentialsRequired("this session is over; log in again")
     services.uses.note("", text)
     return principal
 
@@ -172,7 +180,7 @@ async def by_cookie(services: Services, text: str) -> Principal:
 def _by_peer(uid: int) -> Principal:
     """Whoever runs as we do, or as root, could read the database anyway."""
     if uid not in (os.geteuid(), ROOT_UID):
-        raise Unauthenticated("the socket is for the server's own user; give a token")
+        raise CredentialsRequired("the socket is for the server's own user; give a token")
     try:
         name = pwd.getpwuid(uid).pw_name
     except KeyError:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from control.desired import Desired, encode
+from server.admin.arm_reports import ArmReports, windows_of
 from server.admin.peer import peer_uid
-from server.admin.windows import Windows, windows_of
 from server.desired.link import BadFrame, pack_frame, read_frame
 
 GREETING_S = 5.0
@@ -31,7 +31,7 @@ class LoadRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Loads:
+class LoadReport:
     """All a gateway says: `settled` when nothing is being loaded for `revision` any more.
 
     `in_use`: digests of the snapshots whose files something still reads. `pending`: subject and
@@ -46,8 +46,8 @@ class Loads:
     pending: tuple[tuple[str, str], ...] = ()
 
 
-Heard = Callable[[Loads], Awaitable[None]]
-Counted = Callable[[Windows], Awaitable[None]]
+Heard = Callable[[LoadReport], Awaitable[None]]
+Counted = Callable[[ArmReports], Awaitable[None]]
 Tried = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 
@@ -55,7 +55,7 @@ ANSWER_S = 3.0
 """How long a gateway may take to answer a question; its loop never stalls that long."""
 
 
-class GatewayAway(Exception):
+class GatewayUnreachable(Exception):
     """This server's gateway cannot be asked just now."""
 
 
@@ -75,7 +75,7 @@ class LinkServer:
         self._counted = counted
         self._tried = tried
         self._latest: bytes | None = None
-        self._gateways: set[_Gateway] = set()
+        self._gateways: set[_GatewayConnection] = set()
         self._links: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
 
@@ -92,15 +92,19 @@ class LinkServer:
             gateway.news.set()
 
     async def ask(self, server: str, what: str, **facts: Any) -> Mapping[str, Any]:
-        """What a gateway answers. Raises GatewayAway."""
+        """What a gateway answers. Raises GatewayUnreachable."""
         gateway = next((one for one in self._gateways if one.server == server), None)
         if gateway is None:
-            raise GatewayAway(f"the gateway of {server} is not connected; try again in a moment")
+            raise GatewayUnreachable(
+                f"the gateway of {server} is not connected; try again in a moment"
+            )
         try:
             async with asyncio.timeout(ANSWER_S):
                 return await gateway.ask(what, facts)
         except (TimeoutError, ConnectionError) as error:
-            raise GatewayAway(f"the gateway of {server} does not answer; try again") from error
+            raise GatewayUnreachable(
+                f"the gateway of {server} does not answer; try again"
+            ) from error
 
     async def close(self) -> None:
         """Stop listening, and end every link: none is left for the end of the loop to cancel."""
@@ -127,13 +131,13 @@ class LinkServer:
             async with asyncio.timeout(GREETING_S):
                 hello = await read_frame(reader)
             if hello is not None and hello.get("kind") == "hello":
-                await self._keep(_Gateway(str(hello["server"]), writer), reader)
+                await self._keep(_GatewayConnection(str(hello["server"]), writer), reader)
         except (BadFrame, KeyError, TypeError, ValueError, TimeoutError, ConnectionError) as error:
             _log.warning("a gateway's connection ended: %s", error or type(error).__name__)
         finally:
             writer.close()
 
-    async def _keep(self, gateway: "_Gateway", reader: asyncio.StreamReader) -> None:
+    async def _keep(self, gateway: "_GatewayConnection", reader: asyncio.StreamReader) -> None:
         self._gateways.add(gateway)
         gateway.news.set()
         telling = asyncio.create_task(self._tell(gateway))
@@ -153,7 +157,7 @@ class LinkServer:
             telling.cancel()
             await asyncio.gather(telling, return_exceptions=True)
 
-    async def _tell(self, gateway: "_Gateway") -> None:
+    async def _tell(self, gateway: "_GatewayConnection") -> None:
         """The latest state whenever there is one: what came between is not worth sending."""
         try:
             while True:
@@ -170,7 +174,7 @@ class LinkServer:
             gateway.writer.close()
 
 
-class _Gateway:
+class _GatewayConnection:
     """One gateway that is connected."""
 
     def __init__(self, server: str, writer: asyncio.StreamWriter) -> None:
@@ -210,7 +214,7 @@ def same_user(writer: asyncio.StreamWriter) -> bool:
     return peer_uid(writer.get_extra_info("socket")) in (os.getuid(), 0)
 
 
-def _loads(server: str, frame: Mapping[str, Any]) -> Loads:
+def _loads(server: str, frame: Mapping[str, Any]) -> LoadReport:
     """Raises KeyError, TypeError for a frame that is no `loads`."""
     rows = tuple(
         LoadRow(str(model), int(version), str(state), str(reason))
@@ -218,4 +222,4 @@ def _loads(server: str, frame: Mapping[str, Any]) -> Loads:
     )
     in_use = frozenset(map(str, frame["in_use"]))
     pending = tuple((str(subject), str(reason)) for subject, reason in frame.get("pending", ()))
-    return Loads(server, int(frame["revision"]), bool(frame["settled"]), rows, in_use, pending)
+    return LoadReport(server, int(frame["revision"]), bool(frame["settled"]), rows, in_use, pending)

@@ -6,10 +6,10 @@ from http import HTTPStatus
 from typing import Any
 
 from server.admin.arguments import params_of
+from server.admin.body_fields import INT_BITS, MAX_TEXT, parts_of
 from server.admin.call import Operation, Param
 from server.admin.errors import STATUSES
 from server.admin.operations import OPERATIONS
-from server.admin.parts import INT_BITS, MAX_TEXT, parts_of
 from server.admin.schemas import Schema, body_schema
 from server.admin.views import shown_schema
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from control.database import sqlite_path
 from repository.private import tighten_tree
-from server.desired.places import close_folder
+from server.desired.state_paths import close_folder
 from server.settings.table import Settings
 
 UMASK = 0o077

@@ -19,10 +19,10 @@ import uvloop
 
 from control.database import POOL_SIZE
 from server.admin.control import ControlServer
-from server.admin.own_store import CannotControl
 from server.admin.permissions import UMASK
+from server.admin.store_ownership import CannotControl
 from server.allocator import return_buffers
-from server.desired import heartbeat, places
+from server.desired import heartbeat, state_paths
 from server.desired.child import ANOTHER, settings_of
 from server.logs.lines import LOG, log_settings
 from server.settings.table import Settings
@@ -75,7 +75,7 @@ async def _serve(settings: Settings, server: str) -> int:
 
 def _lock(settings: Settings) -> int | None:
     """Who holds it is the control process of this state folder; None while another one is."""
-    path = places.sockets(settings.state_dir) / places.LOCK
+    path = state_paths.sockets(settings.state_dir) / state_paths.LOCK
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -15,12 +15,12 @@ from control.database import Database
 from control.errors import ControlError, DatabaseGone, LostLease, NotFound
 from control.rollout_signals import signals_of
 from control.rollouts import counts, reading, service
-from control.rollouts.counts import Report
+from control.rollouts.counts import GatewayReport
 from control.route_weights import RolloutRoutes
 from control.transaction import SYSTEM, Actor, Fence
-from server.admin.bell import Bell
+from server.admin.arm_reports import ArmReports, LatestArmReports
 from server.admin.deployer import LEASE, LEASE_S
-from server.admin.windows import Latest, Windows
+from server.admin.wake_event import WakeEvent
 
 TICK_S = 0.5
 """Between two looks. The lease is the deployer's: a deployment begins rollouts, and the fences of
@@ -45,19 +45,19 @@ class RolloutController:
         self._database = database
         self._server = server
         self._boot = boot
-        self._latest: dict[str, Latest] = {}
-        self._told: dict[str, tuple[str, Report]] = {}
+        self._latest: dict[str, LatestArmReports] = {}
+        self._told: dict[str, tuple[str, GatewayReport]] = {}
         self._due: set[str] = set()
         self._waits: dict[str, str] = {}
-        self._bell = Bell()
+        self._bell = WakeEvent()
 
     def ring(self) -> None:
         """Somebody has begun a rollout, or told one what to do."""
         self._bell.ring()
 
-    async def heard(self, told: Windows) -> None:
+    async def heard(self, told: ArmReports) -> None:
         """A gateway has counted."""
-        latest = self._latest.setdefault(told.server, Latest())
+        latest = self._latest.setdefault(told.server, LatestArmReports())
         for rollout, report in latest.heard(told).items():
             self._told[rollout] = (told.boot, report)
             self._due.add(rollout)
@@ -100,7 +100,7 @@ class RolloutController:
             if self._told.get(rollout) is reports[rollout]:
                 del self._told[rollout]  # it is told of anew if it is tried again
 
-    def _write(self, reports: Mapping[str, tuple[str, Report]]) -> set[str]:
+    def _write(self, reports: Mapping[str, tuple[str, GatewayReport]]) -> set[str]:
         """In one transaction; the rollouts that have ended, or that there are no more."""
         over = set()
         with self._database.change(Actor(f"server:{self._server}", "system")) as tx:

@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from server.admin.parts import INT_BITS, MAX_TEXT, parts_of
+from server.admin.body_fields import INT_BITS, MAX_TEXT, parts_of
 
 Schema = dict[str, Any]
 

@@ -12,11 +12,11 @@ from anyio import CapacityLimiter
 from control.access.rates import Failures, Rates
 from control.clock import utc_now
 from control.database import Database
-from server.admin.commits import Commits
+from server.admin.event_notifier import EventNotifier
 from server.admin.event_stream import HEARTBEAT_S, SLOWEST_S
-from server.admin.good_tokens import GoodTokens
-from server.admin.link import GatewayAway
-from server.admin.uses import Uses
+from server.admin.last_use import LastUseBuffer
+from server.admin.link import GatewayUnreachable
+from server.admin.recent_tokens import RecentTokens
 
 THREADS = 4
 """Endpoints that run at once: half of the database's connections, the rest is for pumps and git."""
@@ -45,7 +45,7 @@ class SettingView:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class ServerFacts:
     """What does not change while the server runs. `public_url` is the setting, "" when not told.
 
     `hosts`: the names a Host header may have, from `server.admin.hosts.known_hosts`.
@@ -66,11 +66,11 @@ AskGateway = Callable[..., Awaitable[Mapping[str, Any]]]
 
 
 async def _no_gateway(what: str, **facts: Any) -> Mapping[str, Any]:
-    raise GatewayAway("this control process knows no gateway")
+    raise GatewayUnreachable("this control process knows no gateway")
 
 
 @dataclass(frozen=True, slots=True)
-class Services:
+class ControlServices:
     """Bundled by the composition root.
 
     `deployable` is called, on any thread, when a push or an import waits: the pumps' bell.
@@ -80,8 +80,8 @@ class Services:
     """
 
     database: Database
-    commits: Commits
-    facts: Facts
+    commits: EventNotifier
+    facts: ServerFacts
     rates: Rates
     failures: Failures
     archive: Callable[[IO[bytes]], object]
@@ -92,8 +92,8 @@ class Services:
     monotonic: Callable[[], float] = time.monotonic
     heartbeat_s: float = HEARTBEAT_S
     slowest_s: float = SLOWEST_S
-    uses: Uses = field(default_factory=Uses)
-    good_tokens: GoodTokens = field(default_factory=GoodTokens)
+    uses: LastUseBuffer = field(default_factory=LastUseBuffer)
+    good_tokens: RecentTokens = field(default_factory=RecentTokens)
     streams: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(STREAMS))
     backups: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(BACKUPS))
     threads: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(THREADS))

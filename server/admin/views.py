@@ -9,14 +9,14 @@ from control.repositories import RepositoryView
 from control.routes import RouteView
 from control.servers import ServerView
 from control.versions import ModelView, VersionView
+from server.admin.comparison_views import TRIALS
 from server.admin.schemas import Schema, schema_of, view_schema
-from server.admin.trial_views import TRIALS
 
 HIDDEN = None
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class VersionStateView:
     """What a server says of a version."""
 
     server: str
@@ -43,7 +43,7 @@ class VersionOfModel:
     version: int
     digest: str
     deployed: bool
-    states: list[State]
+    states: list[VersionStateView]
     aliases: list[str]
 
 
@@ -95,12 +95,12 @@ _DIFFERENT: dict[type, dict[str, Any]] = {
         **dict.fromkeys(("number", "repository", "push", "source", "pusher", "signer"), HIDDEN),
         "version": int,
         "provenance": Provenance,
-        "states": list[State],
+        "states": list[VersionStateView],
     },
     ModelView: {
         "versions": list[VersionOfModel],
         "aliases": dict[str, int],
-        "states": list[State],
+        "states": list[VersionStateView],
     },
 }
 

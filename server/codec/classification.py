@@ -22,7 +22,7 @@ _TEXT = dict.fromkeys(
 """Data type → how C++'s `std::to_string` writes a value of it."""
 
 
-class Top(NamedTuple):
+class TopClasses(NamedTuple):
     """The `k` best elements of an output; of each row if `batched`.
 
     `labels[i]` names element i; it may be shorter than the output, and empty. `text` is the
@@ -35,13 +35,13 @@ class Top(NamedTuple):
     text: str
 
 
-Tops = Mapping[str, Top]
+Tops = Mapping[str, TopClasses]
 """Output name → what is wanted instead of the output itself."""
 
 NO_TOPS: Tops = {}
 
 
-def top(signature: Signature, output: str, k: int) -> Top:
+def top(signature: Signature, output: str, k: int) -> TopClasses:
     """The wish for the `k` (> 0) best elements of `output`.
 
     An output the model does not have is left to `server.admit` to refuse. Raises InvalidRequest
@@ -49,7 +49,7 @@ def top(signature: Signature, output: str, k: int) -> Top:
     """
     spec = signature.outputs.get(output)
     if spec is None:
-        return Top(k, False, (), "%d")
+        return TopClasses(k, False, (), "%d")
     text = _TEXT.get(spec.datatype)
     if text is None:
         raise InvalidRequest(
@@ -57,7 +57,7 @@ def top(signature: Signature, output: str, k: int) -> Top:
             f"'{spec.datatype}': output '{output}' of model '{signature.model}' "
             f"version {signature.version}; classes are made of {', '.join(_TEXT)}"
         )
-    return Top(k, signature.max_batch > 0, spec.labels, text)
+    return TopClasses(k, signature.max_batch > 0, spec.labels, text)
 
 
 def classified(response: InferResponse, tops: Tops) -> InferResponse:
@@ -74,7 +74,7 @@ def classified(response: InferResponse, tops: Tops) -> InferResponse:
     return replace(response, outputs=outputs)
 
 
-def _classes(name: str, array: Array, wish: Top) -> Array:
+def _classes(name: str, array: Array, wish: TopClasses) -> Array:
     rows = array.reshape(len(array), -1) if wish.batched else array.reshape(1, -1)
     k = min(wish.k, rows.shape[1])
     if len(rows) * k > MOST_STRINGS:
@@ -95,7 +95,7 @@ def _best(row: Array, k: int) -> list[int]:
     return found
 
 
-def _text(value: object, index: int, wish: Top) -> bytes:
+def _text(value: object, index: int, wish: TopClasses) -> bytes:
     text = f"{wish.text % value}:{index}"
     label = wish.labels[index] if index < len(wish.labels) else ""
     return f"{text}:{label}".encode() if label else text.encode()

@@ -18,7 +18,7 @@ _OURS = frozenset({"triton_grpc_error"})
 """Metadata for the server alone, which a wide pattern finds too."""
 
 
-class Forwarding:
+class HeaderForwarding:
     """Which headers become parameters: those whose name the pattern finds, anywhere in it.
 
     Triton's rule: names match in any case, unless the pattern begins with `(?-i)`.

@@ -25,12 +25,12 @@ from server.admit import (
     sequence_in,
     tensor_from_bytes,
 )
-from server.codec.classification import Top, classified, top
-from server.codec.form import PLAIN, Form, InferBody
+from server.codec.classification import TopClasses, classified, top
 from server.codec.octets import octets
-from server.codec.tensor_places import place_in_message
+from server.codec.output_format import PLAIN, InferBody, OutputFormat
+from server.codec.shared_memory_parameters import place_in_message
 from server.errors import InvalidRequest
-from server.shared_memory.regions import DISALLOWED, Place, SharedMemory
+from server.shared_memory.regions import DISALLOWED, RegionSlice, SharedMemory
 from server.signature import Signature, TensorSpec
 
 EMPTY_FINAL = "triton_enable_empty_final_response"
@@ -137,7 +137,7 @@ def _in_place(
     signature: Signature,
     request_id: str,
     tensor: pb.ModelInferRequest.InferInputTensor,
-    place: Place,
+    place: RegionSlice,
 ) -> memoryview:
     if tensor.HasField("contents"):
         refuse(
@@ -199,12 +199,12 @@ def _strings(
 
 def _outputs(
     signature: Signature, request_id: str, outputs: Sequence[Any], shared: SharedMemory
-) -> tuple[tuple[str, ...], Form]:
+) -> tuple[tuple[str, ...], OutputFormat]:
     if not outputs:
         return (), PLAIN
     names: dict[str, None] = {}
-    tops: dict[str, Top] = {}
-    places: dict[str, Place] = {}
+    tops: dict[str, TopClasses] = {}
+    places: dict[str, RegionSlice] = {}
     for output in outputs:
         if output.name in names:
             refuse(request_id, f"output '{output.name}' already exists in request")
@@ -215,7 +215,7 @@ def _outputs(
                 count = _class_count(output.parameters["classification"])
                 tops[output.name] = top(signature, output.name, count)
         names[output.name] = None
-    return tuple(names), Form(tops=tops, places=places) if tops or places else PLAIN
+    return tuple(names), OutputFormat(tops=tops, places=places) if tops or places else PLAIN
 
 
 def _class_count(parameter: pb.InferParameter) -> int:
@@ -251,7 +251,7 @@ def _parameters(message: Mapping[str, pb.InferParameter]) -> dict[str, Any]:
 
 
 def encode(
-    response: InferResponse, signature: Signature, form: Form = PLAIN
+    response: InferResponse, signature: Signature, form: OutputFormat = PLAIN
 ) -> pb.ModelInferResponse:
     """The wire's form of a response: outputs in the response's order, contents always raw."""
     message = pb.ModelInferResponse(
@@ -265,7 +265,7 @@ def fill(
     message: pb.ModelInferResponse,
     response: InferResponse,
     signature: Signature,
-    form: Form = PLAIN,
+    form: OutputFormat = PLAIN,
 ) -> None:
     """Add outputs and parameters to a message that already says who answers.
 

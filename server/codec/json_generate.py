@@ -9,10 +9,10 @@ from typing import Any
 from repository.tensors import Array
 from schedulers.request import InferResponse
 from server.admit import admit, check_counts, check_strings, refuse
-from server.codec.form import InferBody
 from server.codec.json_data import array_from, json_data
 from server.codec.json_parameters import check_parameters, read_parameters
 from server.codec.json_text import Pairs, dump, load_pairs, unparsable
+from server.codec.output_format import InferBody
 from server.errors import Internal, InvalidRequest
 from server.signature import Signature, TensorSpec
 
@@ -42,7 +42,7 @@ def decode(
     """
     if members is None:
         members = parse(body, max_depth)
-    asked = _Asked(signature, _request_id(members))
+    asked = _GenerateBodyReader(signature, _request_id(members))
     for key, value in members:
         if key == _PARAMETERS:
             asked.take_parameters(value)
@@ -64,7 +64,7 @@ def _request_id(members: Pairs) -> str:
     return request_id
 
 
-class _Asked:
+class _GenerateBodyReader:
     """What was read of a request so far."""
 
     def __init__(self, signature: Signature, request_id: str) -> None:

@@ -11,19 +11,19 @@ from typing import Any, NamedTuple
 from repository.tensors import BY_DTYPE, Array
 from schedulers.request import NO_PARAMETERS, InferResponse
 from server.admit import admit, check_counts, check_input, refuse, tensor_from_bytes
-from server.codec.classification import Top, classified, top
-from server.codec.form import PLAIN, Form, InferBody
+from server.codec.classification import TopClasses, classified, top
 from server.codec.json_data import array_from, json_data
 from server.codec.json_parameters import check_parameters, read_parameters
 from server.codec.json_text import dump, load_document, unparsable
 from server.codec.octets import octets
-from server.codec.tensor_places import place_in_json
+from server.codec.output_format import PLAIN, InferBody, OutputFormat
+from server.codec.shared_memory_parameters import place_in_json
 from server.errors import Internal, InvalidRequest
-from server.shared_memory.regions import DISALLOWED, Place, SharedMemory
+from server.shared_memory.regions import DISALLOWED, RegionSlice, SharedMemory
 from server.signature import Signature
 
 
-class Encoded(NamedTuple):
+class EncodedResponse(NamedTuple):
     """A response body; `header_length` is 0 when all of it is JSON."""
 
     parts: Sequence[bytes | memoryview]
@@ -69,7 +69,9 @@ def decode(
         raise unparsable("inputs", entries, "array")
     outputs, parameters = document.get("outputs"), document.get("parameters")
     check_counts(signature, request_id, len(entries), _count(outputs), _count(parameters))
-    rest = _Binary(signature.model, b"" if header_length is None else body, header_length or 0)
+    rest = _BinaryTensorReader(
+        signature.model, b"" if header_length is None else body, header_length or 0
+    )
     inputs: dict[str, Array] = {}
     strings = 0
     for entry in entries:
@@ -84,7 +86,7 @@ def decode(
     wanted, form = _outputs(outputs, shared, signature, request_id)
     rows, key = admit(signature, inputs, request_id, wanted)
     if not wanted and found.get("binary_data_output") is True:
-        form = Form(binary=True)
+        form = OutputFormat(binary=True)
     return InferBody(request_id, inputs, rows, key, wanted, found, form)
 
 
@@ -93,7 +95,7 @@ def _count(value: Any) -> int:
     return len(value) if type(value) is list or type(value) is dict else 0
 
 
-class _Binary:
+class _BinaryTensorReader:
     """The bytes behind the JSON header, handed out in the order of the inputs."""
 
     def __init__(self, model: str, body: bytes, start: int) -> None:
@@ -118,7 +120,7 @@ class _Binary:
 
 def _input(
     entry: Any,
-    rest: _Binary,
+    rest: _BinaryTensorReader,
     shared: SharedMemory,
     signature: Signature,
     request_id: str,
@@ -140,11 +142,11 @@ def _input(
     spec = check_input(signature, request_id, name, datatype, shape, strings_before)
     if source is None:
         return name, array_from(entry["data"], spec, shape)
-    found = source.read() if isinstance(source, Place) else rest.take(name, source)
+    found = source.read() if isinstance(source, RegionSlice) else rest.take(name, source)
     return name, tensor_from_bytes(signature, request_id, spec, shape, found)
 
 
-def _source(entry: dict[str, Any], name: str, shared: SharedMemory) -> int | Place | None:
+def _source(entry: dict[str, Any], name: str, shared: SharedMemory) -> int | RegionSlice | None:
     """Where the tensor is: so many bytes behind the header, in shared memory, or in `data`."""
     parameters = entry.get("parameters")
     if parameters is None and "data" in entry:
@@ -161,7 +163,7 @@ def _source(entry: dict[str, Any], name: str, shared: SharedMemory) -> int | Pla
     return size if place is None else place
 
 
-def _one_source_only(has_data: bool, size: int | None, place: Place | None) -> InvalidRequest:
+def _one_source_only(has_data: bool, size: int | None, place: RegionSlice | None) -> InvalidRequest:
     given = {"data": has_data, "binary_data_size": size is not None}
     given["shared_memory_region"] = place is not None
     fields = " ".join(f"'{field}'" for field, is_set in given.items() if is_set)
@@ -174,15 +176,15 @@ def _one_source_only(has_data: bool, size: int | None, place: Place | None) -> I
 
 def _outputs(
     entries: Any, shared: SharedMemory, signature: Signature, request_id: str
-) -> tuple[tuple[str, ...], Form]:
+) -> tuple[tuple[str, ...], OutputFormat]:
     if not entries:
         return (), PLAIN
     if type(entries) is not list:
         raise unparsable("outputs", entries, "array")
     names: dict[str, None] = {}
     binary: set[str] = set()
-    tops: dict[str, Top] = {}
-    places: dict[str, Place] = {}
+    tops: dict[str, TopClasses] = {}
+    places: dict[str, RegionSlice] = {}
     for entry in entries:
         name = entry.get("name") if type(entry) is dict else None
         if type(name) is not str:
@@ -199,7 +201,7 @@ def _outputs(
             binary.add(name)
         if count := _class_count(parameters):
             tops[name] = top(signature, name, count)
-    return tuple(names), Form(frozenset(binary), tops, places)
+    return tuple(names), OutputFormat(frozenset(binary), tops, places)
 
 
 def _wants_binary(parameters: Mapping[str, Any]) -> bool:
@@ -217,7 +219,7 @@ def _class_count(parameters: Mapping[str, Any]) -> int:
     return count
 
 
-def encode(response: InferResponse, form: Form) -> Encoded:
+def encode(response: InferResponse, form: OutputFormat) -> EncodedResponse:
     """The response's body; outputs that have a place in shared memory are written there.
 
     Raises InvalidRequest when an output has no JSON form, or no room in its place.
@@ -248,4 +250,4 @@ def encode(response: InferResponse, form: Form) -> Encoded:
             entry["data"] = json_data(array)
         outputs.append(entry)
     header = dump(document)
-    return Encoded((header, *blobs), len(header) if any(map(len, blobs)) else 0)
+    return EncodedResponse((header, *blobs), len(header) if any(map(len, blobs)) else 0)

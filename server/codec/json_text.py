@@ -14,7 +14,7 @@ from repository.tensors import Array
 from server.admit import MOST_TENSORS
 from server.codec.json_large import LARGE_BYTES, load_large
 from server.codec.json_nan import holds_words, load_large_with_words, with_words
-from server.errors import Internal, InvalidRequest, ServingError, TooLarge
+from server.errors import Internal, InvalidRequest, RequestTooLarge, ServingError
 
 MOST_KEYS = 1 << 16
 """Keys of all objects of one text together: each becomes an object of Python's, some 100 bytes."""
@@ -95,7 +95,7 @@ def unparsable(field: str, value: Any, expected: str) -> ServingError:
 def _check(raw: bytes, max_depth: int) -> None:
     """Refuse a text that is too deep, or of too many pieces, before an object is made of any.
 
-    Raises TooLarge.
+    Raises RequestTooLarge.
     """
     if len(raw) <= _BRIEF_BYTES and raw.count(b"[") + raw.count(b"{") <= max_depth:
         return
@@ -106,7 +106,7 @@ def _check(raw: bytes, max_depth: int) -> None:
         return
     marks = _marks(raw)
     if deep and _depth(marks) > max_depth:
-        raise TooLarge(
+        raise RequestTooLarge(
             f"the request JSON is nested deeper than the maximum of {max_depth} levels; "
             "use --http-max-json-depth to raise it"
         )
@@ -118,7 +118,7 @@ def _check(raw: bytes, max_depth: int) -> None:
 
 def _check_count(count: int, most: int, what: str, advice: str) -> None:
     if count > most:
-        raise TooLarge(
+        raise RequestTooLarge(
             f"the request JSON has {count} {what}, more than the maximum of {most}; {advice}"
         )
 

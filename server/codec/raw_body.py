@@ -7,7 +7,7 @@ header of length 0. Source: Triton's binary-tensor extension, "raw binary reques
 from math import prod
 
 from server.admit import admit, element_count, refuse, tensor_from_bytes
-from server.codec.form import Form, InferBody
+from server.codec.output_format import InferBody, OutputFormat
 from server.signature import Signature, TensorSpec
 
 
@@ -30,7 +30,7 @@ def decode_raw(body: bytes, signature: Signature) -> InferBody:
     array = tensor_from_bytes(signature, "", spec, shape, data)
     inputs = {spec.name: array}
     rows, key = admit(signature, inputs)
-    return InferBody("", inputs, rows, key, form=Form(binary=True))
+    return InferBody("", inputs, rows, key, form=OutputFormat(binary=True))
 
 
 def _shape(spec: TensorSpec, size_bytes: int) -> tuple[int, ...]:

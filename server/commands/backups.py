@@ -9,26 +9,26 @@ from pathlib import Path
 from typing import BinaryIO
 
 from repository.durable import create, sync_folder
-from server.admin.client import Api
-from server.commands.command import Command, CommandFailed, argument
-from server.commands.places import settings_of
-from server.commands.shown import Said, Shown
+from server.admin.client import ApiClient
+from server.commands.command import CliCommand, CommandFailed, argument
+from server.commands.output import MessageOutput, Shown
+from server.commands.state_folder import settings_of
 from server.settings.table import Settings
 
 
-class NotWritten(CommandFailed):
+class BackupFailed(CommandFailed):
     """The file for a backup cannot be made or filled; there is none."""
 
 
-class NotRestored(CommandFailed):
+class RestoreFailed(CommandFailed):
     """The archive or the folders are not what they must be; nothing was changed."""
 
 
-class NotHandedOver(CommandFailed):
+class RestoreNotInForce(CommandFailed):
     """The state is restored, and the gateway does not know yet what to serve of it."""
 
 
-def backup(given: argparse.Namespace, api: Api) -> Shown:
+def backup(given: argparse.Namespace, api: ApiClient) -> Shown:
     """The file appears whole or not at all, and only its owner can read it."""
     path = None if given.FILE == "-" else Path(given.FILE)
     try:
@@ -36,13 +36,15 @@ def backup(given: argparse.Namespace, api: Api) -> Shown:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise NotWritten(f"{path or 'stdout'} cannot be written: {error.strerror}") from error
+        raise BackupFailed(f"{path or 'stdout'} cannot be written: {error.strerror}") from error
     return (
-        Said(f"{path}: {size} bytes", {"file": str(path), "size_bytes": size}) if path else Said("")
+        MessageOutput(f"{path}: {size} bytes", {"file": str(path), "size_bytes": size})
+        if path
+        else MessageOutput("")
     )
 
 
-def _write(api: Api, path: Path) -> int:
+def _write(api: ApiClient, path: Path) -> int:
     unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     descriptor = create(unfinished)
     try:
@@ -59,7 +61,7 @@ def _write(api: Api, path: Path) -> int:
     return size
 
 
-def restore(given: argparse.Namespace, _: Api) -> Shown:
+def restore(given: argparse.Namespace, _: ApiClient) -> Shown:
     from control.errors import ControlError
     from control.restore_files import restore as restore_archive
     from repository.git.errors import GitError
@@ -71,16 +73,16 @@ def restore(given: argparse.Namespace, _: Api) -> Shown:
             Path(given.FILE), settings.state_dir, settings.store_folder, settings.database_url
         )
     except (ControlError, GitError, OSError) as error:
-        raise NotRestored(f"{given.FILE} was not restored: {error}") from error
+        raise RestoreFailed(f"{given.FILE} was not restored: {error}") from error
     folder = str(settings.state_dir)
     try:
         _hand_over(settings)
     except (ControlError, OSError) as error:
-        raise NotHandedOver(
+        raise RestoreNotInForce(
             f"restored into {folder}; but what the server is to serve could not be noted there "
             f"({error}): it will be ready before it serves that"
         ) from error
-    return Said(f"restored into {folder}", {"state_dir": folder})
+    return MessageOutput(f"restored into {folder}", {"state_dir": folder})
 
 
 def _hand_over(settings: Settings) -> None:
@@ -98,7 +100,7 @@ def _hand_over(settings: Settings) -> None:
         database.close()
 
 
-def _copy(api: Api, out: BinaryIO) -> int:
+def _copy(api: ApiClient, out: BinaryIO) -> int:
     size = 0
     for piece in api.download("POST", "/backup"):
         out.write(piece)
@@ -107,13 +109,13 @@ def _copy(api: Api, out: BinaryIO) -> int:
 
 
 COMMANDS = (
-    Command(
+    CliCommand(
         "backup",
         "write the whole state of the running server to a tar file",
         backup,
         (argument("FILE", "The file to write; - for stdout."),),
     ),
-    Command(
+    CliCommand(
         "restore",
         "fill an empty state folder from a backup; no server may be using it",
         restore,

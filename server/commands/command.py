@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from server.admin.client import Api
-from server.commands.shown import Shown
+from server.admin.client import ApiClient
+from server.commands.output import Shown
 
 
 class CommandFailed(Exception):
@@ -27,13 +27,13 @@ class Argument:
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class CliCommand:
     """`words` e.g. "user add". `run` gets what was given and the server's Api, and returns what is
     to be shown. A command with `alone` needs no server, and its Api asks nobody."""
 
     words: str
     meaning: str
-    run: Callable[[argparse.Namespace, Api], Shown]
+    run: Callable[[argparse.Namespace, ApiClient], Shown]
     arguments: tuple[Argument, ...] = ()
     alone: bool = False
 

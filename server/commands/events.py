@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from control.route_words import change_text
-from server.admin.client import Api, NoAnswer
-from server.commands.command import Command, argument, limited, whole
-from server.commands.shown import Columns, Rows, Shown, cell
+from server.admin.client import ApiClient, ServerUnreachable
+from server.commands.command import CliCommand, argument, limited, whole
+from server.commands.output import Columns, ListOutput, Shown, cell
 
 PATIENCE_S, PAUSE_S = 60.0, 1.0
 """How long, and how often, a stream that broke off is asked for again."""
@@ -35,12 +35,12 @@ _AUDIT_COLUMNS: Columns = {
 }
 
 
-def list_events(given: argparse.Namespace, api: Api) -> Shown:
+def list_events(given: argparse.Namespace, api: ApiClient) -> Shown:
     wanted = {"after": given.after, "kind": given.kind, "subject": given.subject}
-    return Rows(list(api.items("/events", given.limit, **wanted)), _EVENT_COLUMNS)
+    return ListOutput(list(api.items("/events", given.limit, **wanted)), _EVENT_COLUMNS)
 
 
-def follow(given: argparse.Namespace, api: Api) -> Shown:
+def follow(given: argparse.Namespace, api: ApiClient) -> Shown:
     """Until interrupted; a stream that breaks off is taken up where it was."""
     last, broke_at = given.after, None
     while True:
@@ -49,21 +49,21 @@ def follow(given: argparse.Namespace, api: Api) -> Shown:
                 last, broke_at = event_id, None
                 if document is not None:
                     _write(given, document)
-        except NoAnswer:
+        except ServerUnreachable:
             if last is None or (broke_at and time.monotonic() - broke_at > PATIENCE_S):
                 raise
         broke_at = broke_at or time.monotonic()
         time.sleep(PAUSE_S)
 
 
-def audit(given: argparse.Namespace, api: Api) -> Shown:
+def audit(given: argparse.Namespace, api: ApiClient) -> Shown:
     names = ("actor", "action", "subject", "since", "until")
     wanted = {name: getattr(given, name) for name in names}
-    return Rows(list(api.items("/audit", given.limit, **wanted)), _AUDIT_COLUMNS)
+    return ListOutput(list(api.items("/audit", given.limit, **wanted)), _AUDIT_COLUMNS)
 
 
 def _stream(
-    given: argparse.Namespace, api: Api, last: int | None
+    given: argparse.Namespace, api: ApiClient, last: int | None
 ) -> Iterator[tuple[int, dict[str, Any] | None]]:
     query = {"after": last, "kind": given.kind, "subject": given.subject}
     with api.stream("/events", **query) as lines:
@@ -103,9 +103,9 @@ _FILTERS = (
 )
 
 COMMANDS = (
-    Command("event list", "list events, oldest first", list_events, (*_FILTERS, limited())),
-    Command("event follow", "print events as they happen", follow, _FILTERS),
-    Command(
+    CliCommand("event list", "list events, oldest first", list_events, (*_FILTERS, limited())),
+    CliCommand("event follow", "print events as they happen", follow, _FILTERS),
+    CliCommand(
         "audit",
         "list who changed what, newest first",
         audit,

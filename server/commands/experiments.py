@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from server.admin.client import Api, path_of
-from server.commands.command import Command, CommandFailed, argument, limited
-from server.commands.shown import Columns, Rows, Said, Shown, Thing
+from server.admin.client import ApiClient, path_of
+from server.commands.command import CliCommand, CommandFailed, argument, limited
+from server.commands.output import Columns, ListOutput, MessageOutput, RecordOutput, Shown
 
 _COLUMNS: Columns = {
     "experiment": "name",
@@ -30,12 +30,12 @@ _POINT_COLUMNS: Columns = {
 }
 
 
-def list_experiments(given: argparse.Namespace, api: Api) -> Shown:
+def list_experiments(given: argparse.Namespace, api: ApiClient) -> Shown:
     wanted = {"route": given.route, "state": given.state}
-    return Rows(list(api.items("/experiments", given.limit, **wanted)), _COLUMNS)
+    return ListOutput(list(api.items("/experiments", given.limit, **wanted)), _COLUMNS)
 
 
-def create(given: argparse.Namespace, api: Api) -> Shown:
+def create(given: argparse.Namespace, api: ApiClient) -> Shown:
     terms = _read(given.terms) if given.terms else {}
     if given.metric:
         terms["metrics"] = [*terms.get("metrics", ()), *given.metric]
@@ -43,40 +43,44 @@ def create(given: argparse.Namespace, api: Api) -> Shown:
     if given.horizon is not None:
         body["horizon"] = given.horizon
     view = api.call("POST", "/experiments", body)
-    return Said(
+    return MessageOutput(
         f"experiment {view['name']} on {view['route']} planned; "
         f"`modelyard experiment start {view['name']}` begins it",
         view,
     )
 
 
-def show(given: argparse.Namespace, api: Api) -> Shown:
-    return Thing(api.get(path_of("experiments", given.NAME)))
+def show(given: argparse.Namespace, api: ApiClient) -> Shown:
+    return RecordOutput(api.get(path_of("experiments", given.NAME)))
 
 
-def conclude(given: argparse.Namespace, api: Api) -> Shown:
+def conclude(given: argparse.Namespace, api: ApiClient) -> Shown:
     body = {"decision": given.DECISION}
     view = api.call("POST", path_of("experiments", given.NAME, "conclude"), body)
-    return Said(f"experiment {view['name']} concluded: {view['conclusion']['decision']}", view)
+    return MessageOutput(
+        f"experiment {view['name']} concluded: {view['conclusion']['decision']}", view
+    )
 
 
-def delete(given: argparse.Namespace, api: Api) -> Shown:
+def delete(given: argparse.Namespace, api: ApiClient) -> Shown:
     api.call("DELETE", path_of("experiments", given.NAME))
-    return Said(f"experiment {given.NAME} deleted")
+    return MessageOutput(f"experiment {given.NAME} deleted")
 
 
-def analyse(given: argparse.Namespace, api: Api) -> Shown:
+def analyse(given: argparse.Namespace, api: ApiClient) -> Shown:
     """The verdict, then each comparison, in words."""
     found = api.get(path_of("experiments", given.NAME, "analysis"))
     units = ", ".join(f"{arm} {count:,}" for arm, count in found["units"].items())
     lines = [found["verdict"], f"units: {units} ({found['progress']:.0%} of the plan)"]
-    return Said("\n".join(lines + [one["sentence"] for one in found["comparisons"]]), found)
+    return MessageOutput(
+        "\n".join(lines + [one["sentence"] for one in found["comparisons"]]), found
+    )
 
 
-def series(given: argparse.Namespace, api: Api) -> Shown:
+def series(given: argparse.Namespace, api: ApiClient) -> Shown:
     path = path_of("experiments", given.NAME, "series")
     found = api.get(path, metric=given.METRIC, arm=given.ARM)
-    return Rows(found["items"], _POINT_COLUMNS)
+    return ListOutput(found["items"], _POINT_COLUMNS)
 
 
 def metric(text: str) -> dict[str, Any]:
@@ -110,10 +114,10 @@ def _read(path: str) -> dict[str, Any]:
     return found
 
 
-def _telling(word: str) -> Callable[[argparse.Namespace, Api], Shown]:
-    def tell(given: argparse.Namespace, api: Api) -> Shown:
+def _telling(word: str) -> Callable[[argparse.Namespace, ApiClient], Shown]:
+    def tell(given: argparse.Namespace, api: ApiClient) -> Shown:
         view: Mapping[str, Any] = api.call("POST", path_of("experiments", given.NAME, word))
-        return Said(f"experiment {view['name']} is {view['state']}", view)
+        return MessageOutput(f"experiment {view['name']} is {view['state']}", view)
 
     return tell
 
@@ -121,7 +125,7 @@ def _telling(word: str) -> Callable[[argparse.Namespace, Api], Shown]:
 _NAME = argument("NAME", "The experiment's name.")
 
 COMMANDS = (
-    Command(
+    CliCommand(
         "experiment list",
         "list experiments, newest first",
         list_experiments,
@@ -131,7 +135,7 @@ COMMANDS = (
             limited(),
         ),
     ),
-    Command(
+    CliCommand(
         "experiment create",
         "plan an experiment on the arms of a route",
         create,
@@ -149,25 +153,27 @@ COMMANDS = (
             argument("--terms", "A JSON file with all keys of docs/experiments.md."),
         ),
     ),
-    Command("experiment show", "show an experiment", show, (_NAME,)),
-    Command(
+    CliCommand("experiment show", "show an experiment", show, (_NAME,)),
+    CliCommand(
         "experiment start",
         "start an experiment: units count from now on",
         _telling("start"),
         (_NAME,),
     ),
-    Command(
+    CliCommand(
         "experiment stop", "stop an experiment: no new units count", _telling("stop"), (_NAME,)
     ),
-    Command(
+    CliCommand(
         "experiment conclude",
         "conclude an experiment and record the decision",
         conclude,
         (_NAME, argument("DECISION", "What was decided, in words.")),
     ),
-    Command("experiment delete", "delete an experiment that was never started", delete, (_NAME,)),
-    Command("experiment analysis", "show the analysis so far, in words", analyse, (_NAME,)),
-    Command(
+    CliCommand(
+        "experiment delete", "delete an experiment that was never started", delete, (_NAME,)
+    ),
+    CliCommand("experiment analysis", "show the analysis so far, in words", analyse, (_NAME,)),
+    CliCommand(
         "experiment series",
         "list how an interval went over time",
         series,

@@ -4,9 +4,17 @@ import argparse
 import sys
 import time
 
-from server.admin.client import Api, NoAnswer, path_of
-from server.commands.command import Command, CommandFailed, argument, limited, whole
-from server.commands.shown import Columns, Json, Rows, Said, Shown, Thing, plain
+from server.admin.client import ApiClient, ServerUnreachable, path_of
+from server.commands.command import CliCommand, CommandFailed, argument, limited, whole
+from server.commands.output import (
+    Columns,
+    Json,
+    ListOutput,
+    MessageOutput,
+    RecordOutput,
+    Shown,
+    plain,
+)
 
 LOOK_S, PATIENCE_S = 0.5, 60.0
 """How often an import that is followed is looked at, and how long without an answer."""
@@ -25,11 +33,11 @@ _COLUMNS: Columns = {
 }
 
 
-class NotServed(CommandFailed):
+class ImportNotServed(CommandFailed):
     """An import that was followed has ended otherwise."""
 
 
-def import_(given: argparse.Namespace, api: Api) -> Shown:
+def import_(given: argparse.Namespace, api: ApiClient) -> Shown:
     wish = {
         "url": given.URL,
         "model": given.model,
@@ -40,26 +48,28 @@ def import_(given: argparse.Namespace, api: Api) -> Shown:
     view = api.call("POST", "/imports", body)
     if not given.follow:
         told = f"import {view['id']} started; see modelyard imports show {view['id']}"
-        return Said(told, view)
+        return MessageOutput(told, view)
     view = _followed(api, view["id"], sys.stderr.isatty())
     if view["state"] != "served":
-        raise NotServed(f"import {view['id']} {view['state']}: {plain(view['reason']) or 'ended'}")
+        raise ImportNotServed(
+            f"import {view['id']} {view['state']}: {plain(view['reason']) or 'ended'}"
+        )
     versions = ", ".join(view["versions"])
-    return Said(f"served: {view['model']} version {versions}, {view['digest']}", view)
+    return MessageOutput(f"served: {view['model']} version {versions}, {view['digest']}", view)
 
 
-def list_imports(given: argparse.Namespace, api: Api) -> Shown:
+def list_imports(given: argparse.Namespace, api: ApiClient) -> Shown:
     wanted = {"model": given.model, "state": given.state}
-    return Rows(list(api.items("/imports", given.limit, **wanted)), _COLUMNS)
+    return ListOutput(list(api.items("/imports", given.limit, **wanted)), _COLUMNS)
 
 
-def show(given: argparse.Namespace, api: Api) -> Shown:
-    return Thing(api.get(path_of("imports", given.ID)))
+def show(given: argparse.Namespace, api: ApiClient) -> Shown:
+    return RecordOutput(api.get(path_of("imports", given.ID)))
 
 
-def cancel(given: argparse.Namespace, api: Api) -> Shown:
+def cancel(given: argparse.Namespace, api: ApiClient) -> Shown:
     view = api.call("POST", path_of("imports", given.ID, "cancel"))
-    return Said(f"import {view['id']} of {view['model']} cancelled", view)
+    return MessageOutput(f"import {view['id']} of {view['model']} cancelled", view)
 
 
 def line(view: Json) -> str:
@@ -81,14 +91,14 @@ def amount(size: float) -> str:
     return f"{left:.1f} {_UNITS[unit]}" if unit else f"{left:.0f} B"
 
 
-def _followed(api: Api, import_id: str, on_terminal: bool) -> Json:
+def _followed(api: ApiClient, import_id: str, on_terminal: bool) -> Json:
     """The import once it has ended. A server that is started again meanwhile is waited for."""
     shown, width, answered = "", 0, time.monotonic()
     while True:
         try:
             view: Json = api.get(path_of("imports", import_id))
             answered = time.monotonic()
-        except NoAnswer:
+        except ServerUnreachable:
             if time.monotonic() - answered > PATIENCE_S:
                 raise
             time.sleep(LOOK_S)
@@ -111,7 +121,7 @@ _ID = argument("ID", "The import's id.")
 _MODEL = argument("--model", "Only of this model.")
 
 COMMANDS = (
-    Command(
+    CliCommand(
         "import",
         "import a model from a URL",
         import_,
@@ -128,12 +138,12 @@ COMMANDS = (
             ),
         ),
     ),
-    Command(
+    CliCommand(
         "imports list",
         "list imports, newest first",
         list_imports,
         (_MODEL, argument("--state", "Only in this state, e.g. fetching."), limited()),
     ),
-    Command("imports show", "show an import: how far it is, and how it ended", show, (_ID,)),
-    Command("imports cancel", "cancel an import that is not deployed yet", cancel, (_ID,)),
+    CliCommand("imports show", "show an import: how far it is, and how it ended", show, (_ID,)),
+    CliCommand("imports cancel", "cancel an import that is not deployed yet", cancel, (_ID,)),
 )

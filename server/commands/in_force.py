@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 
-from server.admin.client import Api, NoAnswer, Refusal, path_of
-from server.commands.shown import Json
+from server.admin.client import ApiClient, RequestRejected, ServerUnreachable, path_of
+from server.commands.output import Json
 
 Target = tuple[str, int]
 """A model and the version that is to answer."""
 
 
-def unready(api: Api, targets: Iterable[Target], kind: str) -> str:
+def unready(api: ApiClient, targets: Iterable[Target], kind: str) -> str:
     """Why the change is not in force on every server: the end of a sentence, "" where it is.
 
     `kind`: "alias" or "route", whose list says later what is pending. Nothing is said to who may
@@ -18,7 +18,7 @@ def unready(api: Api, targets: Iterable[Target], kind: str) -> str:
     try:
         alive = {one["id"] for one in api.items("/servers") if one["alive"]}
         found = [text for one in dict.fromkeys(targets) if (text := _unready(api, one, alive))]
-    except (Refusal, NoAnswer):
+    except (RequestRejected, ServerUnreachable):
         return ""
     if not found:
         return ""
@@ -28,17 +28,17 @@ def unready(api: Api, targets: Iterable[Target], kind: str) -> str:
     )
 
 
-def targets_of(api: Api, arms: Sequence[Json]) -> list[Target]:
+def targets_of(api: ApiClient, arms: Sequence[Json]) -> list[Target]:
     """What the arms of a route lead to, their aliases followed."""
     return [(one["model"], one["version"] or _aliased(api, one)) for one in arms]
 
 
-def _aliased(api: Api, arm: Json) -> int:
+def _aliased(api: ApiClient, arm: Json) -> int:
     rows = api.items(path_of("models", arm["model"], "aliases"))
     return next((int(one["version"]) for one in rows if one["name"] == arm["alias"]), 0)
 
 
-def _unready(api: Api, target: Target, alive: set[str]) -> str:
+def _unready(api: ApiClient, target: Target, alive: set[str]) -> str:
     """Where a version is not ready; "" where every server that has it is."""
     model, version = target
     rows = [one for one in api.items("/loads", model=model) if one["server"] in alive]

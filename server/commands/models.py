@@ -2,10 +2,18 @@
 
 import argparse
 
-from server.admin.client import Api, path_of
-from server.commands.command import Command, CommandFailed, argument, limited, whole
+from server.admin.client import ApiClient, path_of
+from server.commands.command import CliCommand, CommandFailed, argument, limited, whole
 from server.commands.in_force import unready
-from server.commands.shown import Columns, Json, Rows, Said, Shown, Thing, pending_text
+from server.commands.output import (
+    Columns,
+    Json,
+    ListOutput,
+    MessageOutput,
+    RecordOutput,
+    Shown,
+    pending_text,
+)
 
 _SHORT = 10
 _NONE_DEPLOYED = (
@@ -29,53 +37,57 @@ _ALIAS_COLUMNS: Columns = {
 }
 
 
-def list_models(given: argparse.Namespace, api: Api) -> Shown:
+def list_models(given: argparse.Namespace, api: ApiClient) -> Shown:
     found = list(api.items("/models", given.limit, repository=given.repo))
-    return Rows(found, _MODEL_COLUMNS, _NONE_DEPLOYED)
+    return ListOutput(found, _MODEL_COLUMNS, _NONE_DEPLOYED)
 
 
-def show_model(given: argparse.Namespace, api: Api) -> Shown:
+def show_model(given: argparse.Namespace, api: ApiClient) -> Shown:
     """With what is pending of its aliases beside what the API says of the model."""
     found = api.get(path_of("models", given.MODEL))
     aliases = api.items(path_of("models", given.MODEL, "aliases"))
     pending = {one["name"]: pending_text(one) for one in aliases if one["pending"]}
-    return Thing({**found, "pending": pending})
+    return RecordOutput({**found, "pending": pending})
 
 
-def show_version(given: argparse.Namespace, api: Api) -> Shown:
-    return Thing(api.get(path_of("models", given.MODEL, "versions", given.VERSION)))
+def show_version(given: argparse.Namespace, api: ApiClient) -> Shown:
+    return RecordOutput(api.get(path_of("models", given.MODEL, "versions", given.VERSION)))
 
 
-def list_aliases(given: argparse.Namespace, api: Api) -> Shown:
+def list_aliases(given: argparse.Namespace, api: ApiClient) -> Shown:
     path = path_of("models", given.MODEL, "aliases") if given.MODEL else "/aliases"
-    return Rows(list(api.items(path)), _ALIAS_COLUMNS)
+    return ListOutput(list(api.items(path)), _ALIAS_COLUMNS)
 
 
-def set_alias(given: argparse.Namespace, api: Api) -> Shown:
+def set_alias(given: argparse.Namespace, api: ApiClient) -> Shown:
     headers = {} if given.only_from is None else _held_against(given, api)
     path = path_of("models", given.MODEL, "aliases", given.ALIAS)
     made = api.call("PUT", path, {"version": given.VERSION}, headers)
     pending = unready(api, [(made["model"], made["version"])], "alias")
-    return Said(f"{made['model']}@{made['name']} is version {made['version']}{pending}", made)
+    return MessageOutput(
+        f"{made['model']}@{made['name']} is version {made['version']}{pending}", made
+    )
 
 
-def delete_alias(given: argparse.Namespace, api: Api) -> Shown:
+def delete_alias(given: argparse.Namespace, api: ApiClient) -> Shown:
     api.call("DELETE", path_of("models", given.MODEL, "aliases", given.ALIAS))
-    return Said(f"alias {given.MODEL}@{given.ALIAS} deleted")
+    return MessageOutput(f"alias {given.MODEL}@{given.ALIAS} deleted")
 
 
-def _held_against(given: argparse.Namespace, api: Api) -> dict[str, str]:
+def _held_against(given: argparse.Namespace, api: ApiClient) -> dict[str, str]:
     """Headers that let the change pass only if the alias still stands where it is thought to."""
     if given.only_from == 0:
         return {"If-None-Match": "*"}
     found, etag = api.get_with_etag(path_of("models", given.MODEL, "aliases", given.ALIAS))
     if found["version"] != given.only_from:
         name = f"{given.MODEL}@{given.ALIAS}"
-        raise Moved(f"{name} is version {found['version']}, not {given.only_from}; nothing changed")
+        raise AliasConflict(
+            f"{name} is version {found['version']}, not {given.only_from}; nothing changed"
+        )
     return {"If-Match": etag}
 
 
-class Moved(CommandFailed):
+class AliasConflict(CommandFailed):
     """An alias stands elsewhere than was thought."""
 
 
@@ -88,26 +100,26 @@ _MODEL = argument("MODEL", "The model's name.")
 _ALIAS = argument("ALIAS", "The alias, e.g. champion.")
 
 COMMANDS = (
-    Command(
+    CliCommand(
         "model list",
         "list models deployed from git; * marks versions that are ready",
         list_models,
         (argument("--repo", "Only of this repository."), limited()),
     ),
-    Command("model show", "show a model, its versions and their states", show_model, (_MODEL,)),
-    Command(
+    CliCommand("model show", "show a model, its versions and their states", show_model, (_MODEL,)),
+    CliCommand(
         "version show",
         "show a version's provenance, checks and states",
         show_version,
         (_MODEL, argument("VERSION", "Its number.", type=whole)),
     ),
-    Command(
+    CliCommand(
         "alias list",
         "list the aliases of a model, or of all",
         list_aliases,
         (argument("MODEL", "The model's name; all if not given.", nargs="?"),),
     ),
-    Command(
+    CliCommand(
         "alias set",
         "create an alias or move it to another version",
         set_alias,
@@ -122,5 +134,5 @@ COMMANDS = (
             ),
         ),
     ),
-    Command("alias delete", "delete an alias", delete_alias, (_MODEL, _ALIAS)),
+    CliCommand("alias delete", "delete an alias", delete_alias, (_MODEL, _ALIAS)),
 )

@@ -4,10 +4,10 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from server.admin.client import Api, path_of
-from server.commands.command import Command, argument, limited
-from server.commands.secret_input import Unreadable
-from server.commands.shown import Columns, Json, Rows, Said, Shown, Thing
+from server.admin.client import ApiClient, path_of
+from server.commands.command import CliCommand, argument, limited
+from server.commands.output import Columns, Json, ListOutput, MessageOutput, RecordOutput, Shown
+from server.commands.secret_input import UnreadableSecret
 
 _SHORT = 10
 _REPOSITORY_COLUMNS: Columns = {
@@ -35,33 +35,35 @@ _COMMIT_COLUMNS: Columns = {
 }
 
 
-def list_repositories(given: argparse.Namespace, api: Api) -> Shown:
-    return Rows(list(api.items("/repositories")), _REPOSITORY_COLUMNS)
+def list_repositories(given: argparse.Namespace, api: ApiClient) -> Shown:
+    return ListOutput(list(api.items("/repositories")), _REPOSITORY_COLUMNS)
 
 
-def create_repository(given: argparse.Namespace, api: Api) -> Shown:
+def create_repository(given: argparse.Namespace, api: ApiClient) -> Shown:
     body = {"name": given.NAME, "settings": _settings(given)}
     made = api.call("POST", "/repositories", body)
     url = _push_url(api, made["name"])
-    return Said(f"repository {made['name']} created; push models to {url}", made)
+    return MessageOutput(f"repository {made['name']} created; push models to {url}", made)
 
 
-def show_repository(given: argparse.Namespace, api: Api) -> Shown:
-    return Thing(api.get(path_of("repositories", given.NAME)))
+def show_repository(given: argparse.Namespace, api: ApiClient) -> Shown:
+    return RecordOutput(api.get(path_of("repositories", given.NAME)))
 
 
-def change_repository(given: argparse.Namespace, api: Api) -> Shown:
+def change_repository(given: argparse.Namespace, api: ApiClient) -> Shown:
     path, wanted = path_of("repositories", given.NAME), dict(_settings(given))
     held: dict[str, str] = {}
     if given.add_format or given.remove_format:
         if "formats" in wanted:
-            raise Unreadable("--formats says all of them; leave out --add-format, --remove-format")
+            raise UnreadableSecret(
+                "--formats says all of them; leave out --add-format, --remove-format"
+            )
         now, etag = api.get_with_etag(path)
         wanted["formats"], held = _changed_formats(now, given), {"If-Match": etag}
     if not wanted:
-        raise Unreadable("nothing to change; give e.g. --add-format python")
+        raise UnreadableSecret("nothing to change; give e.g. --add-format python")
     made = api.call("PATCH", path, {"settings": wanted}, held)
-    return Said(f"repository {made['name']} changed (revision {made['revision']})", made)
+    return MessageOutput(f"repository {made['name']} changed (revision {made['revision']})", made)
 
 
 def _changed_formats(now: Json, given: argparse.Namespace) -> list[str]:
@@ -70,49 +72,51 @@ def _changed_formats(now: Json, given: argparse.Namespace) -> list[str]:
     for name in given.remove_format or ():
         if name not in formats:
             there = ", ".join(formats)
-            raise Unreadable(f"{given.NAME} does not take the format '{name}'; it takes {there}")
+            raise UnreadableSecret(
+                f"{given.NAME} does not take the format '{name}'; it takes {there}"
+            )
         formats.remove(name)
     return formats + [name for name in given.add_format or () if name not in formats]
 
 
-def delete_repository(given: argparse.Namespace, api: Api) -> Shown:
+def delete_repository(given: argparse.Namespace, api: ApiClient) -> Shown:
     if not given.yes:
-        raise Unreadable(
+        raise UnreadableSecret(
             f"this deletes the commits of {given.NAME} and undeploys its models; say --yes"
         )
     api.call("DELETE", path_of("repositories", given.NAME))
-    return Said(f"repository {given.NAME} deleted")
+    return MessageOutput(f"repository {given.NAME} deleted")
 
 
-def deploy(given: argparse.Namespace, api: Api) -> Shown:
+def deploy(given: argparse.Namespace, api: ApiClient) -> Shown:
     kind = "ref" if given.REVISION.startswith("refs/") else "commit"
     path = path_of("repositories", given.NAME, "deploy")
     made = api.call("POST", path, {kind: given.REVISION})
-    return Said(
+    return MessageOutput(
         f"commit {made['new_commit'][:_SHORT]} is being deployed; "
         f"follow it with `modelyard push show {made['id']}`",
         made,
     )
 
 
-def log(given: argparse.Namespace, api: Api) -> Shown:
+def log(given: argparse.Namespace, api: ApiClient) -> Shown:
     path = path_of("repositories", given.NAME, "commits")
-    return Rows(list(api.items(path, given.limit, ref=given.ref)), _COMMIT_COLUMNS)
+    return ListOutput(list(api.items(path, given.limit, ref=given.ref)), _COMMIT_COLUMNS)
 
 
-def list_pushes(given: argparse.Namespace, api: Api) -> Shown:
+def list_pushes(given: argparse.Namespace, api: ApiClient) -> Shown:
     wanted = {"repository": given.repo, "state": given.state}
-    return Rows(list(api.items("/pushes", given.limit, **wanted)), _PUSH_COLUMNS)
+    return ListOutput(list(api.items("/pushes", given.limit, **wanted)), _PUSH_COLUMNS)
 
 
-def show_push(given: argparse.Namespace, api: Api) -> Shown:
-    return Thing(api.get(path_of("pushes", given.ID)))
+def show_push(given: argparse.Namespace, api: ApiClient) -> Shown:
+    return RecordOutput(api.get(path_of("pushes", given.ID)))
 
 
-def push_url(given: argparse.Namespace, api: Api) -> Shown:
+def push_url(given: argparse.Namespace, api: ApiClient) -> Shown:
     name = api.get(path_of("repositories", given.NAME))["name"]
     url = _push_url(api, name)
-    return Said("", {"url": url}, url)
+    return MessageOutput("", {"url": url}, url)
 
 
 def budget(text: str) -> tuple[str, int]:
@@ -123,7 +127,7 @@ def budget(text: str) -> tuple[str, int]:
     return name, int(number)
 
 
-def _push_url(api: Api, name: str) -> str:
+def _push_url(api: ApiClient, name: str) -> str:
     form: str = api.get("/server")["git_url"]
     return form.replace("{repository}", name)
 
@@ -145,7 +149,7 @@ def _key(file: str) -> str:
     try:
         return Path(file).read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise Unreadable(f"the key {file} cannot be read: {error}") from error
+        raise UnreadableSecret(f"the key {file} cannot be read: {error}") from error
 
 
 _NAME = argument("NAME", "The repository's name.")
@@ -169,15 +173,15 @@ _SETTINGS = (
 )
 
 COMMANDS = (
-    Command("repo list", "list the git repositories", list_repositories),
-    Command(
+    CliCommand("repo list", "list the git repositories", list_repositories),
+    CliCommand(
         "repo create",
         "create a git repository to push models to",
         create_repository,
         (_NAME, *_SETTINGS),
     ),
-    Command("repo show", "show a repository and its settings", show_repository, (_NAME,)),
-    Command(
+    CliCommand("repo show", "show a repository and its settings", show_repository, (_NAME,)),
+    CliCommand(
         "repo change",
         "change a repository's settings",
         change_repository,
@@ -188,25 +192,25 @@ COMMANDS = (
             argument("--remove-format", "A format to accept no more; repeat it.", action="append"),
         ),
     ),
-    Command(
+    CliCommand(
         "repo delete",
         "delete a repository; its models are undeployed",
         delete_repository,
         (_NAME, argument("--yes", "Really.", action="store_true")),
     ),
-    Command(
+    CliCommand(
         "repo deploy",
         "deploy a commit, also an older one",
         deploy,
         (_NAME, argument("REVISION", "A commit id, or a ref such as refs/tags/v3.")),
     ),
-    Command(
+    CliCommand(
         "repo log",
         "show the history of the deploy ref",
         log,
         (_NAME, argument("--ref", "Another ref, by its whole name."), limited(20)),
     ),
-    Command(
+    CliCommand(
         "push list",
         "list pushes and deployments, newest first",
         list_pushes,
@@ -216,11 +220,11 @@ COMMANDS = (
             limited(20),
         ),
     ),
-    Command(
+    CliCommand(
         "push show",
         "show a push: its outcome and the report to the pusher",
         show_push,
         (argument("ID", "The push's id."),),
     ),
-    Command("push-url", "print the URL to push a repository to", push_url, (_NAME,)),
+    CliCommand("push-url", "print the URL to push a repository to", push_url, (_NAME,)),
 )

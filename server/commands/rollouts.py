@@ -6,15 +6,15 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from server.admin.client import Api, NoAnswer, path_of
-from server.commands.command import Command, CommandFailed, argument, limited
-from server.commands.shown import (
+from server.admin.client import ApiClient, ServerUnreachable, path_of
+from server.commands.command import CliCommand, CommandFailed, argument, limited
+from server.commands.output import (
     Columns,
     Json,
-    Rows,
-    Said,
+    ListOutput,
+    MessageOutput,
+    RecordOutput,
     Shown,
-    Thing,
     as_json,
     local_time,
     plain,
@@ -37,25 +37,25 @@ _COLUMNS: Columns = {
 }
 
 
-def list_rollouts(given: argparse.Namespace, api: Api) -> Shown:
+def list_rollouts(given: argparse.Namespace, api: ApiClient) -> Shown:
     wanted = {"name": given.name, "phase": given.phase}
-    return Rows(list(api.items("/rollouts", given.limit, **wanted)), _COLUMNS)
+    return ListOutput(list(api.items("/rollouts", given.limit, **wanted)), _COLUMNS)
 
 
-def show(given: argparse.Namespace, api: Api) -> Shown:
+def show(given: argparse.Namespace, api: ApiClient) -> Shown:
     """With how it does at this moment."""
     view = _found(given, api)
-    return Thing({**view, "standing": api.get(path_of("rollouts", view["id"], "standing"))})
+    return RecordOutput({**view, "standing": api.get(path_of("rollouts", view["id"], "standing"))})
 
 
-def start(given: argparse.Namespace, api: Api) -> Shown:
+def start(given: argparse.Namespace, api: ApiClient) -> Shown:
     body = {"name": given.NAME, "candidate": given.VERSION, "plan": dict(given.plan or ())}
     view = api.call("POST", "/rollouts", body)
     gaps = "".join(f"\nnote: {gap}" for gap in view["gaps"])
-    return Said(f"rollout {view['id']} of {_whom(view)} started{gaps}", view)
+    return MessageOutput(f"rollout {view['id']} of {_whom(view)} started{gaps}", view)
 
 
-def follow(given: argparse.Namespace, api: Api) -> Shown:
+def follow(given: argparse.Namespace, api: ApiClient) -> Shown:
     """What happens to it, in words, until it ends. Fails when it was not to take over."""
     rollout = _found(given, api)["id"]
     for event in _events(api, rollout):
@@ -65,9 +65,9 @@ def follow(given: argparse.Namespace, api: Api) -> Shown:
     view = api.get(path_of("rollouts", rollout))
     if view["phase"] != "healthy":
         if given.json:
-            sys.stdout.write(as_json(Said("", view)))
+            sys.stdout.write(as_json(MessageOutput("", view)))
         raise CommandFailed(f"the rollout of {_whom(view)} is {view['phase']}: {view['reason']}")
-    return Said("", view)
+    return MessageOutput("", view)
 
 
 def told(event: Json) -> str:
@@ -84,10 +84,10 @@ def key(text: str) -> tuple[str, str]:
     return name.strip().removeprefix("rollout."), value.strip()
 
 
-def _telling(word: str, did: str) -> Callable[[argparse.Namespace, Api], Shown]:
-    def tell(given: argparse.Namespace, api: Api) -> Shown:
+def _telling(word: str, did: str) -> Callable[[argparse.Namespace, ApiClient], Shown]:
+    def tell(given: argparse.Namespace, api: ApiClient) -> Shown:
         view = api.call("POST", path_of("rollouts", _found(given, api)["id"], word))
-        return Said(
+        return MessageOutput(
             f"rollout of {_whom(view)} {did}; it is {view['phase']}: {view['reason']}", view
         )
 
@@ -98,13 +98,13 @@ def _whom(view: Mapping[str, Any]) -> str:
     return f"{view['name']} version {view['candidate']}"
 
 
-def _found(given: argparse.Namespace, api: Api) -> Any:
+def _found(given: argparse.Namespace, api: ApiClient) -> Any:
     """By the name it is of, the newest one; else by its id."""
     newest = list(api.items("/rollouts", 1, name=given.ROLLOUT))
     return newest[0] if newest else api.get(path_of("rollouts", given.ROLLOUT))
 
 
-def _events(api: Api, rollout: str) -> Iterator[Json]:
+def _events(api: ApiClient, rollout: str) -> Iterator[Json]:
     """From its first one on. A server that is started again meanwhile is waited for."""
     last, answered = 0, time.monotonic()
     while True:
@@ -112,7 +112,7 @@ def _events(api: Api, rollout: str) -> Iterator[Json]:
             ended = api.get(path_of("rollouts", rollout))["phase"] in _ENDS
             rows = api.get("/events", after=last, subject=f"rollout:{rollout}")["items"]
             answered = time.monotonic()
-        except NoAnswer:
+        except ServerUnreachable:
             if time.monotonic() - answered > PATIENCE_S:
                 raise
             time.sleep(LOOK_S)
@@ -138,7 +138,7 @@ _WORDS = (
 )
 
 COMMANDS = (
-    Command(
+    CliCommand(
         "rollout list",
         "list rollouts, newest first",
         list_rollouts,
@@ -148,13 +148,13 @@ COMMANDS = (
             limited(),
         ),
     ),
-    Command(
+    CliCommand(
         "rollout show",
         "show a rollout: its phase, its reason and the analysis so far",
         show,
         (_ROLLOUT,),
     ),
-    Command(
+    CliCommand(
         "rollout start",
         "roll a version out by hand",
         start,
@@ -170,10 +170,10 @@ COMMANDS = (
         ),
     ),
     *(
-        Command(f"rollout {word}", meaning, _telling(word, did), (_ROLLOUT,))
+        CliCommand(f"rollout {word}", meaning, _telling(word, did), (_ROLLOUT,))
         for word, meaning, did in _WORDS
     ),
-    Command(
+    CliCommand(
         "rollout follow",
         "follow a rollout's events until it ends; exit status 0 if the candidate was promoted",
         follow,

@@ -3,10 +3,18 @@
 import argparse
 from typing import Any
 
-from server.admin.client import Api, NoAnswer, Refusal, path_of
-from server.commands.command import Command, argument, limited
+from server.admin.client import ApiClient, RequestRejected, ServerUnreachable, path_of
+from server.commands.command import CliCommand, argument, limited
 from server.commands.in_force import targets_of, unready
-from server.commands.shown import Columns, Json, Rows, Said, Shown, Thing, pending_text
+from server.commands.output import (
+    Columns,
+    Json,
+    ListOutput,
+    MessageOutput,
+    RecordOutput,
+    Shown,
+    pending_text,
+)
 
 _COLUMNS: Columns = {
     "route": "name",
@@ -19,15 +27,15 @@ _COLUMNS: Columns = {
 }
 
 
-def list_routes(given: argparse.Namespace, api: Api) -> Shown:
-    return Rows(list(api.items("/routes", given.limit)), _COLUMNS)
+def list_routes(given: argparse.Namespace, api: ApiClient) -> Shown:
+    return ListOutput(list(api.items("/routes", given.limit)), _COLUMNS)
 
 
-def show_route(given: argparse.Namespace, api: Api) -> Shown:
-    return Thing(api.get(path_of("routes", given.NAME)))
+def show_route(given: argparse.Namespace, api: ApiClient) -> Shown:
+    return RecordOutput(api.get(path_of("routes", given.NAME)))
 
 
-def set_route(given: argparse.Namespace, api: Api) -> Shown:
+def set_route(given: argparse.Namespace, api: ApiClient) -> Shown:
     """What is not given stays as it is."""
     path, more = path_of("routes", given.NAME), _forced(given)
     if given.weight and not _terms(given):
@@ -41,31 +49,36 @@ def set_route(given: argparse.Namespace, api: Api) -> Shown:
     return _told(made, api)
 
 
-def kill(given: argparse.Namespace, api: Api) -> Shown:
+def kill(given: argparse.Namespace, api: ApiClient) -> Shown:
     body = {"arm": given.ARM} if given.ARM else {}
     made = api.call("POST", path_of("routes", given.NAME, "kill"), body)
     sentence = f"all of {made['name']} goes to {made['only']} until `modelyard route unkill`"
     try:
         target = api.get(path_of("routes", given.NAME, "explain"))
-    except (Refusal, NoAnswer):  # it is in force or pending, and more may not be asked
-        return Said(sentence, made)
-    return Said(sentence + unready(api, [(target["model"], target["version"])], "route"), made)
+    except (
+        RequestRejected,
+        ServerUnreachable,
+    ):  # it is in force or pending, and more may not be asked
+        return MessageOutput(sentence, made)
+    return MessageOutput(
+        sentence + unready(api, [(target["model"], target["version"])], "route"), made
+    )
 
 
-def unkill(given: argparse.Namespace, api: Api) -> Shown:
+def unkill(given: argparse.Namespace, api: ApiClient) -> Shown:
     return _told(api.call("DELETE", path_of("routes", given.NAME, "kill")), api)
 
 
-def delete(given: argparse.Namespace, api: Api) -> Shown:
+def delete(given: argparse.Namespace, api: ApiClient) -> Shown:
     api.call("DELETE", path_of("routes", given.NAME) + _forced(given))
-    return Said(f"route {given.NAME} deleted")
+    return MessageOutput(f"route {given.NAME} deleted")
 
 
-def explain(given: argparse.Namespace, api: Api) -> Shown:
+def explain(given: argparse.Namespace, api: ApiClient) -> Shown:
     query = {"unit": given.unit, "header": "\n".join(given.header or ()) or None}
     found = api.get(path_of("routes", given.NAME, "explain"), **query)
     who = f"{found['arm']} ({found['model']} version {found['version']}): " if found["arm"] else ""
-    return Said(f"{who}{found['reason']}", found)
+    return MessageOutput(f"{who}{found['reason']}", found)
 
 
 def arm(text: str) -> Json:
@@ -129,11 +142,11 @@ def _terms(given: argparse.Namespace) -> dict[str, Any]:
     return terms
 
 
-def _before(path: str, api: Api) -> tuple[Json, dict[str, str]]:
+def _before(path: str, api: ApiClient) -> tuple[Json, dict[str, str]]:
     """The route as it is, and headers that let it change only from there."""
     try:
         found, etag = api.get_with_etag(path)
-    except Refusal as error:
+    except RequestRejected as error:
         if error.status != 404:
             raise
         empty = {"arms": [], "unit": "", "salt": "", "matches": [], "mirrors": []}
@@ -145,14 +158,14 @@ def _forced(given: argparse.Namespace) -> str:
     return "?force=true" if given.force else ""
 
 
-def _told(route: Json, api: Api) -> Shown:
+def _told(route: Json, api: ApiClient) -> Shown:
     arms = ", ".join(_arm_text(one) for one in route["arms"])
     only = f"; all goes to {route['only']}" if route["only"] else ""
     try:
         targets = targets_of(api, [one for one in route["arms"] if one["weight"]])
-    except (Refusal, NoAnswer):  # it is made, and more may not be asked
+    except (RequestRejected, ServerUnreachable):  # it is made, and more may not be asked
         targets = []
-    return Said(f"{route['name']}: {arms}{only}{unready(api, targets, 'route')}", route)
+    return MessageOutput(f"{route['name']}: {arms}{only}{unready(api, targets, 'route')}", route)
 
 
 def _arm_text(one: Json) -> str:
@@ -168,9 +181,9 @@ _FORCE = argument(
 )
 
 COMMANDS = (
-    Command("route list", "list the routes", list_routes, (limited(),)),
-    Command("route show", "show a route, its arms and rules", show_route, (_NAME,)),
-    Command(
+    CliCommand("route list", "list the routes", list_routes, (limited(),)),
+    CliCommand("route show", "show a route, its arms and rules", show_route, (_NAME,)),
+    CliCommand(
         "route set",
         "create a route or change it; what is not given stays as it is",
         set_route,
@@ -211,18 +224,18 @@ COMMANDS = (
             _FORCE,
         ),
     ),
-    Command(
+    CliCommand(
         "route kill",
         "turn the kill switch on: send all of a route's requests to one arm at once; ends a "
         "rollout under way",
         kill,
         (_NAME, argument("ARM", "The arm; the stable one if not given.", nargs="?")),
     ),
-    Command(
+    CliCommand(
         "route unkill", "turn the kill switch off: weights and rules apply again", unkill, (_NAME,)
     ),
-    Command("route delete", "delete a route", delete, (_NAME, _FORCE)),
-    Command(
+    CliCommand("route delete", "delete a route", delete, (_NAME, _FORCE)),
+    CliCommand(
         "route explain",
         "explain which arm a unit gets, and why",
         explain,

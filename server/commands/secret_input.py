@@ -10,7 +10,7 @@ from server.commands.command import CommandFailed
 TOKEN_VARIABLE = "MODELYARD_TOKEN"
 
 
-class Unreadable(CommandFailed):
+class UnreadableSecret(CommandFailed):
     """A file or a prompt that gave no secret."""
 
 
@@ -22,15 +22,15 @@ def read_token(file: str | None) -> str:
 
 
 def read_secret(file: str) -> str:
-    """The first line of a file, or of stdin for "-". Raises Unreadable."""
+    """The first line of a file, or of stdin for "-". Raises UnreadableSecret."""
     try:
         text = sys.stdin.readline() if file == "-" else Path(file).read_text()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise Unreadable(f"{file} cannot be read: {reason}") from error
+        raise UnreadableSecret(f"{file} cannot be read: {reason}") from error
     line = text.partition("\n")[0].strip("\r")
     if not line:
-        raise Unreadable(f"{file} is empty")
+        raise UnreadableSecret(f"{file} is empty")
     return line
 
 
@@ -40,10 +40,10 @@ def at_a_terminal() -> bool:
 
 
 def prompt_password(name: str, note: str = "") -> str:
-    """Asked for twice on the terminal, "" where Enter alone is given. Raises Unreadable."""
+    """Asked for twice on the terminal, "" where Enter alone is given. Raises UnreadableSecret."""
     if not sys.stdin.isatty():
-        raise Unreadable("there is no terminal to ask for the password; use --password-file")
+        raise UnreadableSecret("there is no terminal to ask for the password; use --password-file")
     first = getpass.getpass(f"Password for {name}{note}: ")
     if first and getpass.getpass("Again: ") != first:
-        raise Unreadable("the two passwords differ")
+        raise UnreadableSecret("the two passwords differ")
     return first

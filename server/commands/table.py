@@ -9,7 +9,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from server.admin.client import Api, NoAnswer, Place, Refusal
+from server.admin.client import ApiClient, RequestRejected, ServerAddress, ServerUnreachable
 from server.commands import (
     backups,
     events,
@@ -21,14 +21,14 @@ from server.commands import (
     routes,
     users,
 )
-from server.commands.command import Argument, Command, CommandFailed, argument
-from server.commands.places import socket_of
+from server.commands.command import Argument, CliCommand, CommandFailed, argument
+from server.commands.output import ListOutput, MessageOutput, Shown, as_json, as_text
 from server.commands.secret_input import TOKEN_VARIABLE, read_token
-from server.commands.shown import Rows, Said, Shown, as_json, as_text
+from server.commands.state_folder import socket_of
 
 OK, FAILED = 0, 1
 
-COMMANDS: tuple[Command, ...] = (
+COMMANDS: tuple[CliCommand, ...] = (
     *users.COMMANDS,
     *repositories.COMMANDS,
     *models.COMMANDS,
@@ -90,20 +90,20 @@ def _group(commands: Any, name: str) -> argparse.ArgumentParser:
     return parser
 
 
-def _add(commands: Any, word: str, command: Command) -> None:
+def _add(commands: Any, word: str, command: CliCommand) -> None:
     parser = commands.add_parser(word, help=command.meaning, description=_sentence(command.meaning))
     for one in (*command.arguments, *COMMON):
         parser.add_argument(one.name, help=one.meaning.replace("%", "%%"), **one.options)
     parser.set_defaults(run=partial(run, command))
 
 
-def run(command: Command, given: argparse.Namespace) -> int:
+def run(command: CliCommand, given: argparse.Namespace) -> int:
     """Ask, and show what comes back; a failure is one line on stderr."""
     try:
-        api = Api(Place(Path()) if command.alone else _place(given))
+        api = ApiClient(ServerAddress(Path()) if command.alone else _place(given))
         _show(command.run(given, api), given.json)
         sys.stdout.flush()
-    except (NoAnswer, Refusal, CommandFailed) as error:
+    except (ServerUnreachable, RequestRejected, CommandFailed) as error:
         sys.stderr.write(f"modelyard: {error}{_hint(error, given)}\n")
         return FAILED
     except KeyboardInterrupt:
@@ -117,24 +117,24 @@ def run(command: Command, given: argparse.Namespace) -> int:
 
 def _hint(error: Exception, given: argparse.Namespace) -> str:
     """How a command line gives what the API asks for in words of HTTP."""
-    if not isinstance(error, Refusal) or error.status != HTTPStatus.UNAUTHORIZED:
+    if not isinstance(error, RequestRejected) or error.status != HTTPStatus.UNAUTHORIZED:
         return ""
     if given.url and not given.token_file and not os.environ.get(TOKEN_VARIABLE):
         return f" (--token-file FILE, or the variable {TOKEN_VARIABLE})"
     return ""
 
 
-def _place(given: argparse.Namespace) -> Place:
+def _place(given: argparse.Namespace) -> ServerAddress:
     token = read_token(given.token_file)
     if given.url:
-        return Place(Path(), given.url, token)
-    return Place(socket_of(given), "", token if given.token_file else "")
+        return ServerAddress(Path(), given.url, token)
+    return ServerAddress(socket_of(given), "", token if given.token_file else "")
 
 
 def _show(shown: Shown, json: bool) -> None:
     if json:
         sys.stdout.write(as_json(shown))
-    elif isinstance(shown, Said):
+    elif isinstance(shown, MessageOutput):
         if shown.sentence:
             stream = sys.stderr if shown.result else sys.stdout
             stream.write(shown.sentence + "\n")
@@ -142,7 +142,7 @@ def _show(shown: Shown, json: bool) -> None:
             sys.stdout.write(shown.result + "\n")
     else:
         sys.stdout.write(as_text(shown, whole=not sys.stdout.isatty()))
-        if isinstance(shown, Rows) and not shown.items:
+        if isinstance(shown, ListOutput) and not shown.items:
             sys.stderr.write(f"({shown.empty})\n")
 
 

@@ -4,10 +4,22 @@ import argparse
 import re
 from typing import Any
 
-from server.admin.client import Api, path_of
-from server.commands.command import Command, CommandFailed, argument, whole
-from server.commands.secret_input import Unreadable, at_a_terminal, prompt_password, read_secret
-from server.commands.shown import Columns, Rows, Said, Shown, Thing, local_time
+from server.admin.client import ApiClient, path_of
+from server.commands.command import CliCommand, CommandFailed, argument, whole
+from server.commands.output import (
+    Columns,
+    ListOutput,
+    MessageOutput,
+    RecordOutput,
+    Shown,
+    local_time,
+)
+from server.commands.secret_input import (
+    UnreadableSecret,
+    at_a_terminal,
+    prompt_password,
+    read_secret,
+)
 
 _ROLES = ("viewer", "operator", "admin")
 _USER_COLUMNS: Columns = {
@@ -47,21 +59,23 @@ class NothingToChange(CommandFailed):
     """A change of a user that says nothing of what is to be changed."""
 
 
-def list_users(given: argparse.Namespace, api: Api) -> Shown:
-    return Rows(list(api.items("/users")), _USER_COLUMNS)
+def list_users(given: argparse.Namespace, api: ApiClient) -> Shown:
+    return ListOutput(list(api.items("/users")), _USER_COLUMNS)
 
 
-def add_user(given: argparse.Namespace, api: Api) -> Shown:
+def add_user(given: argparse.Namespace, api: ApiClient) -> Shown:
     password = _password(given)
     if password is None and at_a_terminal():
         password = prompt_password(given.NAME, " (Enter for none)") or None
     body = {"name": given.NAME, "role": given.role, "password": password}
     made = api.call("POST", "/users", body)
     sentence = f"user {made['name']} created, role {made['role']}"
-    return Said(sentence if password else sentence + _WITHOUT_PASSWORD.format(made["name"]), made)
+    return MessageOutput(
+        sentence if password else sentence + _WITHOUT_PASSWORD.format(made["name"]), made
+    )
 
 
-def change_user(given: argparse.Namespace, api: Api) -> Shown:
+def change_user(given: argparse.Namespace, api: ApiClient) -> Shown:
     wanted: dict[str, Any] = {"role": given.role, "password": _password(given)}
     if given.enable:
         wanted["disabled"] = False
@@ -69,21 +83,21 @@ def change_user(given: argparse.Namespace, api: Api) -> Shown:
     if not body:
         raise NothingToChange("give --role, --enable, --password-file or --ask-password")
     made = api.call("PATCH", path_of("users", given.NAME), body)
-    return Said(f"user {made['name']} changed, role {made['role']}", made)
+    return MessageOutput(f"user {made['name']} changed, role {made['role']}", made)
 
 
-def disable_user(given: argparse.Namespace, api: Api) -> Shown:
+def disable_user(given: argparse.Namespace, api: ApiClient) -> Shown:
     made = api.call("PATCH", path_of("users", given.NAME), {"disabled": True})
-    return Said(f"user {made['name']} disabled; sessions ended, tokens revoked", made)
+    return MessageOutput(f"user {made['name']} disabled; sessions ended, tokens revoked", made)
 
 
-def list_tokens(given: argparse.Namespace, api: Api) -> Shown:
+def list_tokens(given: argparse.Namespace, api: ApiClient) -> Shown:
     items = api.items("/tokens", user=given.user)
     live = [one for one in items if given.all or one["revoked_at"] is None]
-    return Rows(live, _TOKEN_COLUMNS)
+    return ListOutput(live, _TOKEN_COLUMNS)
 
 
-def create_token(given: argparse.Namespace, api: Api) -> Shown:
+def create_token(given: argparse.Namespace, api: ApiClient) -> Shown:
     body = {
         "name": given.NAME,
         "scopes": given.scope,
@@ -95,23 +109,23 @@ def create_token(given: argparse.Namespace, api: Api) -> Shown:
     made = api.call("POST", "/tokens", {k: v for k, v in body.items() if v is not None})
     token = made["token"]
     ends = f"expires {local_time(token['expires_at'])}" if token["expires_at"] else "never expires"
-    return Said(
+    return MessageOutput(
         f"token {token['id']} of {token['user']}, {ends}; it is shown only once", made, made["text"]
     )
 
 
-def revoke_token(given: argparse.Namespace, api: Api) -> Shown:
+def revoke_token(given: argparse.Namespace, api: ApiClient) -> Shown:
     api.call("DELETE", path_of("tokens", given.ID))
-    return Said(f"token {given.ID} revoked")
+    return MessageOutput(f"token {given.ID} revoked")
 
 
-def whoami(given: argparse.Namespace, api: Api) -> Shown:
-    return Thing(api.get("/me"))
+def whoami(given: argparse.Namespace, api: ApiClient) -> Shown:
+    return RecordOutput(api.get("/me"))
 
 
-def login_link(given: argparse.Namespace, api: Api) -> Shown:
+def login_link(given: argparse.Namespace, api: ApiClient) -> Shown:
     made = api.call("POST", "/invitations")
-    return Said("this link creates the first admin, once, within a day", made, made["url"])
+    return MessageOutput("this link creates the first admin, once, within a day", made, made["url"])
 
 
 def seconds(text: str) -> int:
@@ -126,21 +140,21 @@ def seconds(text: str) -> int:
 
 def _password(given: argparse.Namespace) -> str | None:
     if given.password_file and given.ask_password:
-        raise Unreadable("give either --password-file or --ask-password")
+        raise UnreadableSecret("give either --password-file or --ask-password")
     if given.password_file:
         return read_secret(given.password_file)
     if not given.ask_password:
         return None
     if not (asked := prompt_password(given.NAME)):
-        raise Unreadable(f"no password was given for {given.NAME}")
+        raise UnreadableSecret(f"no password was given for {given.NAME}")
     return asked
 
 
 _NAME = argument("NAME", "The user's name.")
 
 COMMANDS = (
-    Command("user list", "list the users", list_users),
-    Command(
+    CliCommand("user list", "list the users", list_users),
+    CliCommand(
         "user add",
         "create a user; asks for a password on a terminal, without one it only has tokens",
         add_user,
@@ -150,7 +164,7 @@ COMMANDS = (
             *_PASSWORD,
         ),
     ),
-    Command(
+    CliCommand(
         "user change",
         "give a user another role or password, or enable it again",
         change_user,
@@ -161,8 +175,8 @@ COMMANDS = (
             *_PASSWORD,
         ),
     ),
-    Command("user disable", "end a user's sessions and tokens at once", disable_user, (_NAME,)),
-    Command(
+    CliCommand("user disable", "end a user's sessions and tokens at once", disable_user, (_NAME,)),
+    CliCommand(
         "token list",
         "list tokens that can be used",
         list_tokens,
@@ -171,7 +185,7 @@ COMMANDS = (
             argument("--all", "Revoked ones too.", action="store_true"),
         ),
     ),
-    Command(
+    CliCommand(
         "token create",
         "create a token and print its text, which is shown only once",
         create_token,
@@ -190,14 +204,14 @@ COMMANDS = (
             argument("--burst", "Requests at once after a rest. [--rate]", type=whole),
         ),
     ),
-    Command(
+    CliCommand(
         "token revoke",
         "revoke a token for good",
         revoke_token,
         (argument("ID", "The token's id, as `token list` shows it."),),
     ),
-    Command("whoami", "show who you are to the server", whoami),
-    Command(
+    CliCommand("whoami", "show who you are to the server", whoami),
+    CliCommand(
         "login-link",
         "create a new one-time link for the first admin, while there is none",
         login_link,

@@ -21,7 +21,7 @@ from typing import Any
 from repository.pipes import feed
 from repository.process_state import STOPPED, process_state
 from server.desired.heartbeat import Heartbeats
-from server.desired.silence import BEAT_S, Silence
+from server.desired.heartbeat_timeout import BEAT_S, HeartbeatTimeout
 from server.settings.table import TABLE, Settings
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 30.0
@@ -122,7 +122,7 @@ class ControlChild:
         return process
 
     async def _watch(self, heartbeats: Heartbeats) -> None:
-        silence = Silence(time.monotonic())
+        silence = HeartbeatTimeout(time.monotonic())
         stopped = False
         while not stopped:
             await asyncio.sleep(BEAT_S)

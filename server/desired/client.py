@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 from control.desired import Desired
 from repository.model import Snapshot
-from server.desired import places
+from server.desired import state_paths
 from server.desired.child import ControlChild, facts_of
 from server.desired.disk import DiskCopy
-from server.desired.link import Answers, Counts, Link
-from server.routing.effective import Pending
-from server.served import VersionRow
+from server.desired.link import Answers, ControlLink, Counts
+from server.routing.effective import PendingSubject
+from server.served_version import VersionRow
 from server.settings.table import Settings
 
 BUSY_TICK_S, QUIET_TICK_S = 0.1, 2.0
@@ -29,14 +29,14 @@ FETCH_TICK_S = 0.05
 _log = logging.getLogger(__name__)
 
 
-class Look(NamedTuple):
+class FleetStatus(NamedTuple):
     """The fleet at one moment: `settled` when nothing is being changed, `folders` still read,
     `pending` routes and aliases that are not in force, which has this `revision`."""
 
     rows: Sequence[VersionRow]
     settled: bool
     folders: set[Path]
-    pending: Sequence[Pending] = ()
+    pending: Sequence[PendingSubject] = ()
     revision: int = 0
 
 
@@ -50,16 +50,21 @@ class DesiredStateClient:
         settings: Settings,
         want: Callable[[Desired], None],
         copy: DiskCopy,
-        look: Callable[[], Look],
+        look: Callable[[], FleetStatus],
         counts: Counts,
         answers: Answers,
     ) -> None:
         self._copy = copy
         self._look = look
         self._followed = 0
-        server, sockets = places.server_id(settings.state_dir), places.sockets(settings.state_dir)
+        server, sockets = (
+            state_paths.server_id(settings.state_dir),
+            state_paths.sockets(settings.state_dir),
+        )
         self.child = ControlChild(facts_of(settings, server))
-        self.link = Link(sockets / places.LINK, server, want, self._report, counts, answers)
+        self.link = ControlLink(
+            sockets / state_paths.LINK, server, want, self._report, counts, answers
+        )
         self._tasks: list[asyncio.Task[None]] = []
         self._keeping: asyncio.Task[None] | None = None
 

@@ -8,7 +8,7 @@ import os
 import threading
 from contextlib import suppress
 
-from server.desired.silence import BEAT_S
+from server.desired.heartbeat_timeout import BEAT_S
 
 _MOST_BEATS = 4096
 

@@ -9,9 +9,9 @@ from typing import Any
 from google.protobuf.text_format import MessageToString
 
 from backends.host.streak import Streak, joined
-from server.fleet.memory_ledger import Account
-from server.routing.workers import deaths_of, resident_of
-from server.served import Served
+from server.fleet.memory_ledger import DeviceAccount
+from server.routing.worker_monitor import deaths_of, resident_of
+from server.served_version import ServedVersion
 from server.signature import TensorSpec
 
 SHOWN_GRANTS = 50
@@ -19,7 +19,7 @@ LARGEST_CONFIG = 256 * 1024
 """Characters of a config that are told."""
 
 
-def running(served: Iterable[Served], accounts: Iterable[Account]) -> dict[str, Any]:
+def running(served: Iterable[ServedVersion], accounts: Iterable[DeviceAccount]) -> dict[str, Any]:
     """Plain maps: a row a version, and each device's budget with its largest holders."""
     return {
         "pid": os.getpid(),
@@ -30,19 +30,19 @@ def running(served: Iterable[Served], accounts: Iterable[Account]) -> dict[str, 
     }
 
 
-def loaded(served: Iterable[Served], model: str) -> dict[str, Any]:
+def loaded(served: Iterable[ServedVersion], model: str) -> dict[str, Any]:
     """A row for each loaded version of a model, the highest first: its inputs and outputs with
     shapes as requests have them, and its config as it was completed."""
     mine = [one for one in served if one.version.name == model]
     return {"rows": [_loaded(one) for one in sorted(mine, key=lambda one: -one.version.number)]}
 
 
-def dying(served: Iterable[Served]) -> dict[str, Any]:
+def dying(served: Iterable[ServedVersion]) -> dict[str, Any]:
     """A row for each version of which a worker has died; cheap where none has."""
     return {"rows": [row for one in served if (row := _dying(one)) is not None]}
 
 
-def _dying(served: Served) -> dict[str, Any] | None:
+def _dying(served: ServedVersion) -> dict[str, Any] | None:
     told = (getattr(one, "streak", None) for one in served.instances)
     streak = joined(one for one in told if isinstance(one, Streak))
     if not streak.deaths:
@@ -59,7 +59,7 @@ def _dying(served: Served) -> dict[str, Any] | None:
     }
 
 
-def _loaded(served: Served) -> dict[str, Any]:
+def _loaded(served: ServedVersion) -> dict[str, Any]:
     signature = served.signature
     return {
         "model": served.version.name,
@@ -74,7 +74,7 @@ def _tensor(spec: TensorSpec) -> dict[str, Any]:
     return {"name": spec.name, "datatype": spec.datatype, "shape": list(spec.full_dims)}
 
 
-def _row(served: Served) -> dict[str, Any]:
+def _row(served: ServedVersion) -> dict[str, Any]:
     instances, counters = served.instances, served.counters
     pids = [pid for one in instances if (pid := getattr(one, "pid", None))]
     return {
@@ -97,7 +97,7 @@ def _row(served: Served) -> dict[str, Any]:
     }
 
 
-def _account(account: Account) -> dict[str, Any]:
+def _account(account: DeviceAccount) -> dict[str, Any]:
     return {
         "device": account.device,
         "budget_bytes": account.budget,

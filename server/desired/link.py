@@ -49,7 +49,7 @@ class BadFrame(Exception):
     """What arrived is no frame; the connection is of no more use."""
 
 
-class Link:
+class ControlLink:
     """One gateway's link. `told` gets every desired state that arrives; all on the loop's thread.
 
     `report()` says that there may be something new to report; the frame is asked for when it can

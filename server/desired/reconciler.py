@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from control.desired import Desired, Grant
 from server.routing.effective import (
-    Effective,
-    Pending,
+    EffectiveRoutes,
+    PendingSubject,
     StateOf,
     effective,
     experiments_in_force,
@@ -47,7 +47,7 @@ class Reconciler:
         self._keep = keep
 
     @property
-    def pending(self) -> tuple[Pending, ...]:
+    def pending(self) -> tuple[PendingSubject, ...]:
         """What is not in force."""
         return self._in_force.pending
 
@@ -78,7 +78,7 @@ class Reconciler:
         self._admit(desired.grants)
         self._apply(desired, effective(desired, self._in_force, self._state_of))
 
-    def _apply(self, desired: Desired, now: Effective) -> None:
+    def _apply(self, desired: Desired, now: EffectiveRoutes) -> None:
         _tell(self._in_force.pending, now.pending)
         self._in_force = now
         routed = experiments_in_force(desired, now)
@@ -88,7 +88,7 @@ class Reconciler:
         self._keep(desired, with_pins(routed, now) if now.pending else None)
 
 
-def _tell(before: Iterable[Pending], now: Iterable[Pending]) -> None:
+def _tell(before: Iterable[PendingSubject], now: Iterable[PendingSubject]) -> None:
     known, still = set(before), {one.subject for one in now}
     for one in now:
         if one not in known:

@@ -1,6 +1,6 @@
 """The repository as the fleet sees it: the watched folders and the desired snapshots in one.
 
-Stands in for `repository.watch.Repository` with the same two methods.
+Stands in for `repository.watch.WatchedRepository` with the same two methods.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 
 from control.desired import Desired
 from repository.model import Snapshot
-from repository.watch import Repository
+from repository.watch import WatchedRepository
 from server.desired.merge import merge
 from server.desired.store import SnapshotStore
 
@@ -18,7 +18,11 @@ class DesiredRepository:
     """`follow_folders` says whether changes in the folders count; those of `want` always do."""
 
     def __init__(
-        self, folders: Repository, store: SnapshotStore, desired: Desired, follow_folders: bool
+        self,
+        folders: WatchedRepository,
+        store: SnapshotStore,
+        desired: Desired,
+        follow_folders: bool,
     ) -> None:
         self._folders = folders
         self._store = store

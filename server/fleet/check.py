@@ -32,14 +32,14 @@ from server.fleet.check_version import (
     LENGTH,
     LIKE_TRITON,
     MEMORY_BYTES,
-    Asked,
-    Completion,
+    CheckKind,
+    ConfigCompletion,
     complete_version,
     where,
 )
 from server.machine import usable_memory
 
-__all__ = ["Checker", "Completion", "complete_version"]
+__all__ = ["Checker", "ConfigCompletion", "complete_version"]
 
 _MOST_REASON_CHARACTERS = 1 << 20
 
@@ -58,7 +58,7 @@ class Checker:
         deadline_s: float = 60.0,
         children: int = 2,
         idle_s: float = 5.0,
-        rules: Completion = LIKE_TRITON,
+        rules: ConfigCompletion = LIKE_TRITON,
         slow_s: float = 5.0,
         most_slow: int = 8,
         sandbox: Sandbox | None = None,
@@ -74,18 +74,18 @@ class Checker:
 
     async def complete(self, version: ModelVersion) -> ModelConfig:
         """The version's completed config; raises LoadFailed with the reason it has none."""
-        answer = await self._answer(version, Asked.CONFIG)
+        answer = await self._answer(version, CheckKind.CONFIG)
         with _readable():
             return ModelConfig.FromString(answer["config"])
 
     async def code_uses(self, version: ModelVersion) -> tuple[CodeUse, ...]:
         """The code that serving the version would run, none where it cannot be loaded. Raises
         LoadFailed when that could not be found out: then it may be anything."""
-        answer = await self._answer(version, Asked.CODE)
+        answer = await self._answer(version, CheckKind.CODE)
         with _readable():
             return tuple(CodeUse(*use) for use in answer["uses"])
 
-    async def _answer(self, version: ModelVersion, asked: Asked) -> dict[str, Any]:
+    async def _answer(self, version: ModelVersion, asked: CheckKind) -> dict[str, Any]:
         async with self._slots.of(version.name):
             child = await self._take(version)
             try:
@@ -126,7 +126,9 @@ class Checker:
         real = version.path.resolve()
         return any(real.is_relative_to(root) for root in self._sandbox.readable)
 
-    async def _ask(self, child: "_Child", version: ModelVersion, asked: Asked) -> dict[str, Any]:
+    async def _ask(
+        self, child: "_Child", version: ModelVersion, asked: CheckKind
+    ) -> dict[str, Any]:
         try:
             async with asyncio.timeout(self._deadline_s):
                 return await child.ask(
@@ -265,9 +267,9 @@ def _artefact_name(version: ModelVersion) -> str:
 
 def _question(
     version: ModelVersion,
-    asked: Asked,
+    asked: CheckKind,
     deadline_s: float,
-    rules: Completion,
+    rules: ConfigCompletion,
     machine_bytes: int,
 ) -> bytes:
     packed: bytes = msgpack.packb(

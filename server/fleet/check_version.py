@@ -48,7 +48,7 @@ nodes takes 80 times its size."""
 _NICENESS = 5  # a check competes with serving for the same cores
 
 
-class Completion(NamedTuple):
+class ConfigCompletion(NamedTuple):
     """How much of a config is filled in: nothing if not `fill`, and the `max_batch_size` of a
     model that can batch and whose config does not say (Triton's default is 4)."""
 
@@ -56,17 +56,17 @@ class Completion(NamedTuple):
     default_max_batch: int = 4
 
 
-LIKE_TRITON = Completion()
+LIKE_TRITON = ConfigCompletion()
 
 
-class Asked(StrEnum):
+class CheckKind(StrEnum):
     """What is asked of a version."""
 
     CONFIG = "config"
     CODE = "code"
 
 
-def complete_version(version: ModelVersion, rules: Completion = LIKE_TRITON) -> ModelConfig:
+def complete_version(version: ModelVersion, rules: ConfigCompletion = LIKE_TRITON) -> ModelConfig:
     """The config the version is served with: backend found, artefact read, defaults filled in.
 
     A python model completes its own config when it loads, so that only its backend is settled
@@ -160,7 +160,7 @@ def main() -> None:
 def _answer(question: dict[str, Any], answers: BinaryIO) -> None:
     # Should the parent be gone, nobody else ends a check that never returns.
     signal.alarm(ceil(question.pop("deadline_s")) + GRACE_S)
-    rules = Completion(*question["rules"])
+    rules = ConfigCompletion(*question["rules"])
     version = ModelVersion(
         name=question["name"],
         number=question["number"],
@@ -173,7 +173,7 @@ def _answer(question: dict[str, Any], answers: BinaryIO) -> None:
     try:
         with _memory_limited(limit):
             answer: dict[str, Any]
-            if question["asked"] == Asked.CODE:
+            if question["asked"] == CheckKind.CODE:
                 answer = {"uses": [list(use) for use in code_of(version)]}
             else:
                 answer = {"config": complete_version(version, rules).SerializeToString()}

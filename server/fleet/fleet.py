@@ -1,8 +1,7 @@
 """Every model loaded or meant to be: get the one that answers, change it without a gap.
 
 `server.dataplane` asks `get` for each request; `server.app` hands over snapshots to `follow`.
-Each model is changed by one task of its own: `server.fleet.plan` decides what to change,
-`server.fleet.exchange` does it.
+Each model is changed by one task: `plan` decides what to change, `version_swapper` does it.
 """
 
 import asyncio
@@ -18,7 +17,6 @@ from repository.model import Snapshot
 from server.errors import Internal, InvalidRequest, ModelLoadFailed, NotReady
 from server.fleet.abandon import work_or_undo
 from server.fleet.client_paths import client_paths
-from server.fleet.exchange import Exchange
 from server.fleet.load_errors import (
     NOWHERE,
     check_name,
@@ -26,13 +24,14 @@ from server.fleet.load_errors import (
     poll_failed,
     unknown,
 )
-from server.fleet.loading import Loader
+from server.fleet.loading import VersionLoader
+from server.fleet.managed_model import ManagedModel, VersionFailure
 from server.fleet.override_files import OverrideFiles
 from server.fleet.plan import default_version
-from server.fleet.resident import Failure, Resident
+from server.fleet.version_swapper import VersionSwapper
 from server.overrides import Override
 from server.routing.effective import NOT_LOADED, TargetState
-from server.served import MemoryRow, Served, State, VersionRow
+from server.served_version import MemoryRow, ServedVersion, ServingState, VersionRow
 from server.settings.table import Settings
 
 MOST_REMOVED = 10_000
@@ -45,7 +44,7 @@ def _nobody() -> None:
     """Where nobody asks when something has changed."""
 
 
-class Source(Protocol):
+class ModelSource(Protocol):
     """Where a load by request looks: the model repositories, or what stands in for them."""
 
     def snapshot(self) -> Snapshot:
@@ -57,8 +56,8 @@ class Fleet:
 
     def __init__(
         self,
-        loader: Loader,
-        repository: Source,
+        loader: VersionLoader,
+        repository: ModelSource,
         settings: Settings,
         changed: Callable[[], None] = _nobody,
     ) -> None:
@@ -67,15 +66,16 @@ class Fleet:
         self.memory, self._code_of = loader.memory, loader.code_of
         self._shown = client_paths(settings)
         self._changed = changed
-        self._exchange = Exchange(loader, self._publish, settings.exit_timeout_secs, self._shown)
+        drain_s = settings.exit_timeout_secs
+        self._swapper = VersionSwapper(loader, self._publish, drain_s, self._shown)
         self._repository = repository
         self._settings = settings
         self._explicit = settings.model_control_mode == "explicit"
         self._names = set(settings.load_model)
-        self._table: dict[str, dict[int | None, Served]] = {}
-        self._residents: dict[str, Resident] = {}
+        self._table: dict[str, dict[int | None, ServedVersion]] = {}
+        self._residents: dict[str, ManagedModel] = {}
         self._delivered: frozenset[str] = frozenset()
-        self._retries: set[Failure] = set()
+        self._retries: set[VersionFailure] = set()
         self._removed: dict[str, None] = {}
         self._started = False
         self._closing = False
@@ -84,9 +84,9 @@ class Fleet:
         )
         self._turns = asyncio.Lock()  # loads look at the files one after another
 
-    # asked by the doors
+    # for the front ends
 
-    def get(self, name: str, version: int | None) -> Served:
+    def get(self, name: str, version: int | None) -> ServedVersion:
         """The version asked for, or the highest that serves. Raises UnknownModel, NotReady."""
         versions = self._table.get(name)
         if versions is not None:
@@ -98,7 +98,7 @@ class Fleet:
             raise unknown(name, name in self._removed)
         raise resident.absence(version)
 
-    def served(self) -> Sequence[Served]:
+    def served(self) -> Sequence[ServedVersion]:
         return [
             resident.serving[number].built.served
             for _, resident in sorted(self._residents.items())
@@ -158,7 +158,7 @@ class Fleet:
         if resident.failed:
             raise ModelLoadFailed(load_failed_text(name, resident.failed))
 
-    async def _begin_load(self, name: str, override: Override | None) -> Resident:
+    async def _begin_load(self, name: str, override: Override | None) -> ManagedModel:
         """Look at the files, in the order of asking, and aim the model at what is there."""
         async with self._turns:
             if override is not None:
@@ -177,7 +177,7 @@ class Fleet:
             self._aim(resident, snapshot)
             return resident
 
-    def _named(self, name: str) -> Resident:
+    def _named(self, name: str) -> ManagedModel:
         """The model, wanted by name from now on, whatever failed before."""
         self._names.add(name)
         resident = self._resident(name)
@@ -235,7 +235,7 @@ class Fleet:
         if tasks := self._tasks():
             await asyncio.wait(tasks)
         self._started = True
-        return [row for row in self.rows() if row.state == State.FAILED]
+        return [row for row in self.rows() if row.state == ServingState.FAILED]
 
     def follow(self, snapshot: Snapshot) -> None:
         """Want what `snapshot` shows; in explicit mode only know of it, until a load says so."""
@@ -246,7 +246,7 @@ class Fleet:
         for name in sorted({*snapshot.models, *snapshot.problems, *self._residents}):
             self._follow_explicitly(self._resident(name), snapshot)
 
-    def _follow_explicitly(self, resident: Resident, snapshot: Snapshot) -> None:
+    def _follow_explicitly(self, resident: ManagedModel, snapshot: Snapshot) -> None:
         """Of a model that came by git, all; of another one only what is referred to."""
         name = resident.name
         folder, problem = snapshot.models.get(name), snapshot.problems.get(name, "")
@@ -292,8 +292,8 @@ class Fleet:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         for resident in list(self._residents.values()):
-            self._exchange.release(resident, until_ns)
-        await self._exchange.idle()
+            self._swapper.release(resident, until_ns)
+        await self._swapper.idle()
         await self._files.close()
 
     def unfinished(self) -> list[str]:
@@ -301,7 +301,7 @@ class Fleet:
         return [
             f"model '{row.name}' version {row.version} is {row.state}"
             for row in self.rows()
-            if row.state in (State.LOADING, State.READY, State.DRAINING)
+            if row.state in (ServingState.LOADING, ServingState.READY, ServingState.DRAINING)
         ]
 
     def _tasks(self) -> list["asyncio.Task[None]"]:
@@ -309,10 +309,10 @@ class Fleet:
 
     # one model
 
-    def _resident(self, name: str) -> Resident:
-        return self._residents.setdefault(name, Resident(name))
+    def _resident(self, name: str) -> ManagedModel:
+        return self._residents.setdefault(name, ManagedModel(name))
 
-    def _aim(self, resident: Resident, snapshot: Snapshot) -> None:
+    def _aim(self, resident: ManagedModel, snapshot: Snapshot) -> None:
         name = resident.name
         folder, problem = snapshot.models.get(name), snapshot.problems.get(name, "")
         if self._explicit and name not in self._names | snapshot.delivered:
@@ -326,25 +326,25 @@ class Fleet:
             resident.aim(folder, shown)
         self._change(resident)
 
-    def _change(self, resident: Resident) -> None:
+    def _change(self, resident: ManagedModel) -> None:
         """See to it that the model is being changed, if it has to be.
 
         What is not wanted any more leaves at once, even while a load of it is running.
         """
         if resident.folder is None and resident.serving:
-            self._exchange.release(resident)
+            self._swapper.release(resident)
         elif resident.serving:
             self._publish(resident)  # who answers by default may have changed
         if resident.task is None and not self._closing and resident.next_change() is not None:
             resident.task = asyncio.create_task(self._settle(resident))
         self._forget_if_gone(resident)
 
-    async def _settle(self, resident: Resident) -> None:
+    async def _settle(self, resident: ManagedModel) -> None:
         """The one task that changes this model, until there is nothing to change."""
         try:
             while resident.folder is not None and (change := resident.next_change()) is not None:
                 resident.changing = resident.folder
-                await self._exchange.carry_out(resident, resident.changing, change)
+                await self._swapper.carry_out(resident, resident.changing, change)
         finally:
             resident.task = resident.changing = None
             self._plan_retries(resident)
@@ -352,7 +352,7 @@ class Fleet:
             self._tidy()
             self._changed()
 
-    def _plan_retries(self, resident: Resident) -> None:
+    def _plan_retries(self, resident: ManagedModel) -> None:
         """Try loads that lacked something again when there may be enough of it."""
         for number, failure in resident.failed.items():
             if failure.pause_s is not None and failure not in self._retries:
@@ -360,25 +360,25 @@ class Fleet:
                 later = asyncio.get_running_loop().call_later
                 later(failure.pause_s, self._retry, resident, number, failure)
 
-    def _retry(self, resident: Resident, number: int, failure: Failure) -> None:
+    def _retry(self, resident: ManagedModel, number: int, failure: VersionFailure) -> None:
         self._retries.discard(failure)
         if not self._closing and resident.forget(number, failure):
             _log.info("%s %d: retrying", resident.name, number)
             self._change(resident)
 
-    def _publish(self, resident: Resident) -> None:
+    def _publish(self, resident: ManagedModel) -> None:
         """Let new requests see what serves now, and nothing else."""
         self._forget_if_gone(resident)
         self._tidy()
         self._tabulate(resident)
         self._changed()
 
-    def _tabulate(self, resident: Resident) -> None:
+    def _tabulate(self, resident: ManagedModel) -> None:
         default = default_version(resident.folder, resident.serving)
         if default is None:
             self._table.pop(resident.name, None)
             return
-        versions: dict[int | None, Served] = {
+        versions: dict[int | None, ServedVersion] = {
             number: occupant.built.served for number, occupant in resident.serving.items()
         }
         versions[None] = versions[default]
@@ -390,7 +390,7 @@ class Fleet:
             used = {path for one in self._residents.values() for path in one.folders()}
             self._files.keep_only(used)
 
-    def _forget_if_gone(self, resident: Resident) -> None:
+    def _forget_if_gone(self, resident: ManagedModel) -> None:
         if not resident.gone:
             return
         self._residents.pop(resident.name, None)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from server.errors import InvalidRequest, UnknownModel
-from server.fleet.resident import Failure
+from server.fleet.managed_model import VersionFailure
 
 NOWHERE = "no such model in the repository"
 
@@ -29,7 +29,7 @@ def check_name(name: str) -> None:
         )
 
 
-def load_failed_text(name: str, failed: Mapping[int, Failure]) -> str:
+def load_failed_text(name: str, failed: Mapping[int, VersionFailure]) -> str:
     states = " ".join(
         f"version {number} is at UNAVAILABLE state: Internal: {failure.reason};"
         for number, failure in sorted(failed.items())

@@ -1,7 +1,7 @@
 """Build one Served: check it, load it on a thread, give it a scheduler.
 
-Called by `server.fleet.exchange`. Whatever blocks happens on a thread of its own; the loop only
-waits.
+Called by `server.fleet.version_swapper`. Whatever blocks happens on a thread of its own; the loop
+only waits.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from schedulers.seam import Scheduler
 from server.fleet.abandon import work_or_undo
 from server.fleet.check import Checker
 from server.fleet.confine import Confiner
-from server.fleet.memory import Held, Memory, device_name
+from server.fleet.memory import MemoryAllocator, MemoryHolding, device_name
 from server.fleet.override_code import CodeOf, asked_of
 from server.fleet.placement import (
     Placement,
@@ -38,8 +38,8 @@ from server.fleet.placement import (
     visible_gpus,
     with_groups,
 )
-from server.fleet.prepare import Parts, Timeouts, close_all, prepare
-from server.served import Served
+from server.fleet.prepare import PreparedVersion, Timeouts, close_all, prepare
+from server.served_version import ServedVersion
 from server.settings.table import Settings
 
 _log = logging.getLogger(__name__)
@@ -54,16 +54,16 @@ class FleetScheduler(Scheduler, Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class Built:
+class BuiltVersion:
     """A version ready to serve, its scheduler, device and name of each of its instances, and the
     memory it `held` of what the server's `memory` has."""
 
-    served: Served
+    served: ServedVersion
     scheduler: FleetScheduler
     devices: tuple[Device, ...]
     names: tuple[str, ...]
-    held: Held
-    memory: Memory
+    held: MemoryHolding
+    memory: MemoryAllocator
 
     async def close(self) -> None:
         """Close the scheduler and what it runs on, and return the memory."""
@@ -73,16 +73,16 @@ class Built:
             self.memory.release(self.held)
 
 
-class Prepared(NamedTuple):
+class LoadResult(NamedTuple):
     """What a load brought, what it holds, and what the largest of its processes on each device
     measures, 0 where there is none."""
 
-    parts: Parts
-    held: Held
+    parts: PreparedVersion
+    held: MemoryHolding
     measured: dict[str, int]
 
 
-class Loader:
+class VersionLoader:
     """Builds versions, `settings.model_load_thread_count` at a time; on the loop's thread."""
 
     def __init__(
@@ -101,7 +101,7 @@ class Loader:
         )
         self._confiner = confiner
         self._gpus = visible_gpus()
-        self.memory = Memory(settings.memory_budgets)
+        self.memory = MemoryAllocator(settings.memory_budgets)
         self._cache = ResponseCache(settings.cache_bytes) if settings.cache_bytes else None
         self._slots = asyncio.Semaphore(settings.model_load_thread_count)
 
@@ -109,7 +109,7 @@ class Loader:
         """The checker's answers, for other threads."""
         return asked_of(self._checker)
 
-    async def build(self, version: ModelVersion) -> Built:
+    async def build(self, version: ModelVersion) -> BuiltVersion:
         """Load and warm a version, again if it fails and the settings allow for retries.
 
         Nothing is left behind when it raises. Raises LoadFailed with the reason.
@@ -127,14 +127,14 @@ class Loader:
                 )
         return await self._build(version)
 
-    async def _build(self, version: ModelVersion) -> Built:
+    async def _build(self, version: ModelVersion) -> BuiltVersion:
         began = time.monotonic()
         config = await self._checker.complete(version)
         prepared = await self._load(version, self._options(config))
         parts = prepared.parts
         counters = counters_of(config)
         scheduler = self._scheduler(parts, counters)
-        served = Served(
+        served = ServedVersion(
             version=parts.version,
             signature=parts.signature,
             scheduler=scheduler,
@@ -145,9 +145,9 @@ class Loader:
         )
         self.memory.loaded(prepared.held, parts.devices, prepared.measured, scheduler)
         devices, names = tuple(parts.devices), tuple(parts.names)
-        return Built(served, scheduler, devices, names, prepared.held, self.memory)
+        return BuiltVersion(served, scheduler, devices, names, prepared.held, self.memory)
 
-    def _scheduler(self, parts: Parts, counters: Counters) -> FleetScheduler:
+    def _scheduler(self, parts: PreparedVersion, counters: Counters) -> FleetScheduler:
         if parts.language is not None:
             return build_language(parts.version, parts.language, parts.instances, counters)
         return build_scheduler(
@@ -160,7 +160,7 @@ class Loader:
             execution_limit(parts.version, self._timeouts.execute),
         )
 
-    async def resize(self, built: Built, written: ModelVersion) -> None:
+    async def resize(self, built: BuiltVersion, written: ModelVersion) -> None:
         """Give `built` the instances `written.config.instance_group` asks for, in place.
 
         Only the difference is loaded and closed; queue and counters stay. Raises LoadFailed and
@@ -188,7 +188,7 @@ class Loader:
         await built.scheduler.resize(instances, time.monotonic_ns() + patience_ns)
         self.memory.resized(built.held, devices)
 
-    async def _load(self, version: ModelVersion, options: Sequence[ModelConfig]) -> Prepared:
+    async def _load(self, version: ModelVersion, options: Sequence[ModelConfig]) -> LoadResult:
         """By the first of the configs that works. Raises the last one's LoadFailed."""
         cores = self._settings.cores
         for config in options[:-1]:
@@ -204,7 +204,7 @@ class Loader:
         config = options[-1]
         return await self._prepare(replace(version, config=config), place(config, cores))
 
-    async def _prepare(self, version: ModelVersion, placements: Sequence[Placement]) -> Prepared:
+    async def _prepare(self, version: ModelVersion, placements: Sequence[Placement]) -> LoadResult:
         """Memory first, then the load on a thread. Whatever way it fails, both are returned: at
         once, or when a load nobody waits for any more has come to its end."""
         limit = self._settings.model_load_timeout_secs
@@ -220,7 +220,9 @@ class Loader:
                 f"--model-load-timeout-secs={limit:g} allows"
             ) from None
 
-    def _work(self, version: ModelVersion, placements: Sequence[Placement], held: Held) -> Prepared:
+    def _work(
+        self, version: ModelVersion, placements: Sequence[Placement], held: MemoryHolding
+    ) -> LoadResult:
         try:
             confiner = self._confiner
             confined = confiner.confinement_of(version) if confiner is not None else None
@@ -232,9 +234,9 @@ class Loader:
         for instance, device in zip(parts.instances, parts.devices, strict=True):
             name = device_name(device)
             measured[name] = max(measured.get(name, 0), measured_bytes(version, instance))
-        return Prepared(parts, held, measured)
+        return LoadResult(parts, held, measured)
 
-    def _undo(self, prepared: Prepared) -> None:
+    def _undo(self, prepared: LoadResult) -> None:
         close_all(prepared.parts.instances)
         self.memory.release_soon(prepared.held)
 

@@ -15,9 +15,9 @@ from backends.errors import LoadFailed
 from backends.footprint import Need, handed_down, need_of
 from backends.seam import Device
 from repository.model import ModelVersion
-from server.fleet.memory_ledger import Account, Grant, Ledger, OverBudget
+from server.fleet.memory_ledger import DeviceAccount, MemoryGrant, MemoryLedger, OverBudget
 from server.fleet.placement import Placement
-from server.served import MemoryRow
+from server.served_version import MemoryRow
 
 SHRINK_S = 5.0
 """Longest wait for a model that is to give back what it has cached."""
@@ -31,7 +31,7 @@ Resize = Callable[[int], Awaitable[int]]
 _log = logging.getLogger(__name__)
 
 
-class Want(NamedTuple):
+class MemoryRequest(NamedTuple):
     """What `instances` instances on one device need together."""
 
     device: str
@@ -40,34 +40,34 @@ class Want(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Share:
+class InstanceGrant:
     """A grant and the instances it is for."""
 
-    grant: Grant
+    grant: MemoryGrant
     instances: int
 
 
 @dataclass(slots=True, eq=False)
-class Held:
+class MemoryHolding:
     """What one loaded version holds. `shrink`, `grow`: how it gives back what it merely caches and
     takes it again, where it can."""
 
-    shares: list[Share] = field(default_factory=list)
+    shares: list[InstanceGrant] = field(default_factory=list)
     shrink: Resize | None = None
     grow: Resize | None = None
 
 
-class Memory:
+class MemoryAllocator:
     """The ledger of one server, and who is behind its grants."""
 
     def __init__(self, budgets: Mapping[str, int]) -> None:
-        self._ledger = Ledger(budgets)
-        self._held: set[Held] = set()
+        self._ledger = MemoryLedger(budgets)
+        self._held: set[MemoryHolding] = set()
         self._turns = asyncio.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._growing: asyncio.Task[None] | None = None
 
-    def accounts(self) -> Sequence[Account]:
+    def accounts(self) -> Sequence[DeviceAccount]:
         return self._ledger.accounts()
 
     def rows(self) -> Sequence[MemoryRow]:
@@ -81,51 +81,57 @@ class Memory:
             rows += [MemoryRow(device, holder, bytes) for holder, bytes in sorted(held.items())]
         return rows
 
-    async def take(self, version: ModelVersion, placements: Sequence[Placement]) -> Held:
+    async def take(self, version: ModelVersion, placements: Sequence[Placement]) -> MemoryHolding:
         """Have memory granted for instances of a completed version. Raises LoadFailed."""
         wants = []
         for device, names in placements:
             name, count = device_name(device), len(names)
             need = await asyncio.to_thread(need_of, version, count, name)
-            wants.append(Want(name, count, need))
+            wants.append(MemoryRequest(name, count, need))
         try:
             return await self.grant(f"{version.name} version {version.number}", wants)
         except OverBudget as error:
             raise LoadFailed(f"model '{version.name}' is not loaded: {error}") from None
 
-    async def grant(self, holder: str, wants: Sequence[Want]) -> Held:
+    async def grant(self, holder: str, wants: Sequence[MemoryRequest]) -> MemoryHolding:
         """All that is wanted, or nothing. Where it lacks, models that cache give back first.
 
         Raises OverBudget, naming who holds what.
         """
         self._loop = asyncio.get_running_loop()
-        held = Held()
+        held = MemoryHolding()
         async with self._turns:
             try:
                 for device, instances, need in wants:
                     await self._make_room(device, self._ledger.lacking(device, need))
-                    held.shares.append(Share(self._ledger.ask(device, holder, need), instances))
+                    held.shares.append(
+                        InstanceGrant(self._ledger.ask(device, holder, need), instances)
+                    )
             except BaseException:
                 self.release(held)
                 raise
         self._held.add(held)
         return held
 
-    def budgeted(self, version: ModelVersion, held: Held) -> ModelVersion:
+    def budgeted(self, version: ModelVersion, held: MemoryHolding) -> ModelVersion:
         """The version as it is to be loaded: told how much memory each of its instances has."""
         return handed_down(
             version,
             ((one.grant.device, one.grant.bytes // one.instances) for one in held.shares),
         )
 
-    def add(self, held: Held, more: Held) -> None:
+    def add(self, held: MemoryHolding, more: MemoryHolding) -> None:
         """`held` holds what `more` held, too."""
         held.shares += more.shares
         more.shares = []
         self._held.discard(more)
 
     def loaded(
-        self, held: Held, devices: Iterable[Device], measured: Mapping[str, int], scheduler: Any
+        self,
+        held: MemoryHolding,
+        devices: Iterable[Device],
+        measured: Mapping[str, int],
+        scheduler: Any,
     ) -> None:
         """The instances are there. `measured`: bytes of the process of each, by device, or 0."""
         self.resized(held, devices)
@@ -135,7 +141,7 @@ class Memory:
         held.shrink = getattr(scheduler, "shrink", None)
         held.grow = getattr(scheduler, "grow", None)
 
-    def resized(self, held: Held, devices: Iterable[Device]) -> None:
+    def resized(self, held: MemoryHolding, devices: Iterable[Device]) -> None:
         """Only the instances on `devices` are there still, or at all; the rest is returned."""
         left = Counter(device_name(device) for device in devices)
         for share in held.shares:
@@ -145,7 +151,7 @@ class Memory:
                 bytes = share.grant.bytes * kept // share.instances
                 share.grant, share.instances = self._ledger.correct(share.grant, bytes), kept
 
-    def release(self, held: Held) -> None:
+    def release(self, held: MemoryHolding) -> None:
         """Return everything; a second time changes nothing."""
         for share in held.shares:
             self._ledger.release(share.grant)
@@ -153,7 +159,7 @@ class Memory:
         if self._loop is not None and not self._loop.is_closed() and self._growing is None:
             self._growing = self._loop.create_task(self._give_again())
 
-    def release_soon(self, held: Held) -> None:
+    def release_soon(self, held: MemoryHolding) -> None:
         """As `release`, from any thread."""
         if self._loop is not None:
             with suppress(RuntimeError):  # the loop has ended, and the server with it
@@ -189,7 +195,7 @@ class Memory:
         finally:
             self._growing = None
 
-    def _behind(self, grant: Grant) -> tuple[Held, Share] | None:
+    def _behind(self, grant: MemoryGrant) -> tuple[MemoryHolding, InstanceGrant] | None:
         for held in self._held:
             for share in held.shares:
                 if share.grant.number == grant.number:
@@ -202,7 +208,7 @@ def device_name(device: Device) -> str:
     return device.kind if device.kind == "cpu" else f"{device.kind}:{device.index}"
 
 
-async def _within_time(resize: Resize | None, bytes: int, grant: Grant) -> int:
+async def _within_time(resize: Resize | None, bytes: int, grant: MemoryGrant) -> int:
     """0 when the model does not answer, or cannot; the ledger goes on without it."""
     if resize is None:
         return 0

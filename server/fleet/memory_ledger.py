@@ -17,7 +17,7 @@ SHOWN = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
+class MemoryGrant:
     """`bytes` of `device`'s memory for `holder`, of which it cannot do without `least`; it was
     granted `full` when it asked."""
 
@@ -29,19 +29,19 @@ class Grant:
     full: int
 
 
-class Offer(NamedTuple):
+class GrowthOffer(NamedTuple):
     """So many bytes may return to who gave them back."""
 
-    grant: Grant
+    grant: MemoryGrant
     bytes: int
 
 
-class Account(NamedTuple):
+class DeviceAccount(NamedTuple):
     """One device: its budget (None: unbounded), and its grants, the largest first."""
 
     device: str
     budget: int | None
-    grants: tuple[Grant, ...]
+    grants: tuple[MemoryGrant, ...]
 
     @property
     def granted(self) -> int:
@@ -52,12 +52,12 @@ class OverBudget(Exception):
     """A need that its device's budget has no room for; the message says who holds what."""
 
 
-class Ledger:
+class MemoryLedger:
     """`budgets`: bytes by device, such as "cpu" or "cuda:0"; a device not in it is unbounded."""
 
     def __init__(self, budgets: Mapping[str, int]) -> None:
         self._budgets = dict(budgets)
-        self._grants: dict[int, Grant] = {}
+        self._grants: dict[int, MemoryGrant] = {}
         self._last = 0
 
     def free(self, device: str) -> int | None:
@@ -71,7 +71,7 @@ class Ledger:
         free = self.free(device)
         return 0 if free is None else max(0, need.least - free)
 
-    def ask(self, device: str, holder: str, need: Need) -> Grant:
+    def ask(self, device: str, holder: str, need: Need) -> MemoryGrant:
         """Grant at least what is needed, more of it while half of what else is free stays free.
 
         Raises OverBudget, with nothing changed.
@@ -84,11 +84,11 @@ class Ledger:
             extra = min(extra, (free - need.least) // 2)
         self._last += 1
         bytes = need.least + extra
-        grant = Grant(self._last, device, holder, bytes, need.least, bytes)
+        grant = MemoryGrant(self._last, device, holder, bytes, need.least, bytes)
         self._grants[grant.number] = grant
         return grant
 
-    def correct(self, grant: Grant, bytes: int) -> Grant:
+    def correct(self, grant: MemoryGrant, bytes: int) -> MemoryGrant:
         """What the holder of a grant really has now, be it more or less; the grant as it is now.
 
         One that was released already stays so.
@@ -98,16 +98,16 @@ class Ledger:
             self._grants[grant.number] = corrected
         return corrected
 
-    def release(self, grant: Grant) -> None:
+    def release(self, grant: MemoryGrant) -> None:
         """Take a grant back; a second time changes nothing."""
         self._grants.pop(grant.number, None)
 
-    def elastic(self, device: str) -> Sequence[Grant]:
+    def elastic(self, device: str) -> Sequence[MemoryGrant]:
         """Grants of `device` with more than their holders need, those with most to spare first."""
         held = (grant for grant in self._of(device) if grant.bytes > grant.least)
         return sorted(held, key=lambda grant: (grant.least - grant.bytes, grant.number))
 
-    def offers(self) -> Sequence[Offer]:
+    def offers(self) -> Sequence[GrowthOffer]:
         """What may return to those who gave back for others, while half of what is free stays so;
         those who lack most first."""
         poorest = sorted(self._grants.values(), key=lambda one: (one.bytes - one.full, one.number))
@@ -118,22 +118,22 @@ class Ledger:
             bytes = grant.full - grant.bytes
             bytes = bytes if free is None else min(bytes, max(0, free) // 2)
             if bytes > 0:
-                offers.append(Offer(grant, bytes))
+                offers.append(GrowthOffer(grant, bytes))
                 left[grant.device] = None if free is None else free - bytes
         return offers
 
-    def accounts(self) -> tuple[Account, ...]:
+    def accounts(self) -> tuple[DeviceAccount, ...]:
         """Every device that has a budget or a grant, by name."""
         devices = {*self._budgets, *(grant.device for grant in self._grants.values())}
         return tuple(
-            Account(device, self._budgets.get(device), tuple(self._of(device)))
+            DeviceAccount(device, self._budgets.get(device), tuple(self._of(device)))
             for device in sorted(devices)
         )
 
     def _granted(self, device: str) -> int:
         return sum(grant.bytes for grant in self._of(device))
 
-    def _of(self, device: str) -> list[Grant]:
+    def _of(self, device: str) -> list[MemoryGrant]:
         """The largest first."""
         held = [grant for grant in self._grants.values() if grant.device == device]
         return sorted(held, key=lambda grant: (-grant.bytes, grant.number))
@@ -151,7 +151,7 @@ class Ledger:
         )
 
 
-def _named(grants: Sequence[Grant]) -> str:
+def _named(grants: Sequence[MemoryGrant]) -> str:
     """ "a version 1 has 3 MiB, b version 2 has 1 MiB, and 5 more have 2 MiB"."""
     said = [f"{grant.holder} has {mib(grant.bytes)}" for grant in grants[:SHOWN]]
     if rest := grants[SHOWN:]:

@@ -1,4 +1,4 @@
-"""Decide what to load, resize and unload for one model. Pure: plain data in, one `Change` out.
+"""Decide what to load, resize and unload for one model. Pure: plain data in, one `ModelChange` out.
 
 `server.fleet.fleet` asks `next_change` again after every change until it answers None.
 """
@@ -11,20 +11,20 @@ from repository.model import ModelFolder, ModelVersion
 from repository.policy import select
 
 
-class Basis(NamedTuple):
+class BuildDigests(NamedTuple):
     """The digests one version was built, or tried, from (see `repository.model`)."""
 
     core: str
     files: str
     instances: str
 
-    def same_model(self, other: "Basis") -> bool:
+    def same_model(self, other: "BuildDigests") -> bool:
         """Whether only the number or the place of instances may differ."""
         return self.core == other.core and self.files == other.files
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class ObservedVersions:
     """What the fleet has of one model, by version.
 
     `serving`: answers requests. `failed`: a load or resize that failed, and is not tried again
@@ -32,13 +32,13 @@ class Held:
     same reload failed.
     """
 
-    serving: Mapping[int, Basis] = field(default_factory=dict)
-    failed: Mapping[int, Basis] = field(default_factory=dict)
-    dropped: Mapping[int, Basis] = field(default_factory=dict)
+    serving: Mapping[int, BuildDigests] = field(default_factory=dict)
+    failed: Mapping[int, BuildDigests] = field(default_factory=dict)
+    dropped: Mapping[int, BuildDigests] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ModelChange:
     """What to do to one model, in this order: load beside the old, swap, resize, unload.
 
     `atomic`: a version that serves is being rebuilt, so one failure drops all that was built.
@@ -51,13 +51,13 @@ class Change:
     unload: tuple[int, ...] = ()
 
 
-def next_change(folder: ModelFolder | None, held: Held) -> Change | None:
+def next_change(folder: ModelFolder | None, held: ObservedVersions) -> ModelChange | None:
     """The next step from `held` towards `folder` (None: the model is not wanted), or None."""
     if folder is None:
-        return Change(unload=tuple(sorted(held.serving))) if held.serving else None
+        return ModelChange(unload=tuple(sorted(held.serving))) if held.serving else None
     wanted = wanted_versions(folder)
     load = _to_load(folder, wanted, held)
-    change = Change(
+    change = ModelChange(
         load=load,
         atomic=any(version.number in held.serving for version in load),
         resize=_to_resize(folder, wanted, held),
@@ -92,15 +92,15 @@ def default_version(folder: ModelFolder | None, serving: Collection[int]) -> int
     return max(set(serving) - pinned or serving, default=None)
 
 
-def basis_of(folder: ModelFolder, version: ModelVersion) -> Basis:
+def basis_of(folder: ModelFolder, version: ModelVersion) -> BuildDigests:
     for pin in folder.pins:
         if pin.version is version:
-            return Basis(pin.core_digest, version.digest, pin.instances_digest)
-    return Basis(folder.core_digest, version.digest, folder.instances_digest)
+            return BuildDigests(pin.core_digest, version.digest, pin.instances_digest)
+    return BuildDigests(folder.core_digest, version.digest, folder.instances_digest)
 
 
 def _to_load(
-    folder: ModelFolder, wanted: Mapping[int, ModelVersion], held: Held
+    folder: ModelFolder, wanted: Mapping[int, ModelVersion], held: ObservedVersions
 ) -> tuple[ModelVersion, ...]:
     """Versions not served from these files, without those that failed from them.
 
@@ -119,7 +119,9 @@ def _to_load(
     return tuple(load)
 
 
-def _stuck(folder: ModelFolder, wanted: Mapping[int, ModelVersion], held: Held) -> set[int]:
+def _stuck(
+    folder: ModelFolder, wanted: Mapping[int, ModelVersion], held: ObservedVersions
+) -> set[int]:
     """Wanted versions that cannot be served from these files: trying again would only fail again.
 
     A failed resize does not count: what it failed to resize does serve.
@@ -133,7 +135,7 @@ def _stuck(folder: ModelFolder, wanted: Mapping[int, ModelVersion], held: Held) 
 
 
 def _to_resize(
-    folder: ModelFolder, wanted: Mapping[int, ModelVersion], held: Held
+    folder: ModelFolder, wanted: Mapping[int, ModelVersion], held: ObservedVersions
 ) -> tuple[ModelVersion, ...]:
     resize = []
     for number, version in wanted.items():
@@ -147,7 +149,7 @@ def _to_resize(
 
 
 def _to_unload(
-    folder: ModelFolder, wanted: Mapping[int, ModelVersion], held: Held, loading: bool
+    folder: ModelFolder, wanted: Mapping[int, ModelVersion], held: ObservedVersions, loading: bool
 ) -> tuple[int, ...]:
     """Serving versions to let go.
 

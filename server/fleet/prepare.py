@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 MAX_LABEL_BYTES = 16 << 20
 
 
-class Parts(NamedTuple):
+class PreparedVersion(NamedTuple):
     """A loaded and warmed version without a scheduler; `devices[i]` is where `instances[i]` is.
 
     `names`: theirs. `language`: of a language model, whose instances are engines."""
@@ -59,7 +59,7 @@ def prepare(
     placements: Sequence[Placement],
     timeouts: Timeouts,
     confinement: Confinement | None = None,
-) -> Parts:
+) -> PreparedVersion:
     """Load `version`, whose instance groups are resolved, where `placements` say; blocks.
     `confinement`: of its workers.
 
@@ -88,7 +88,7 @@ def prepare(
         close_all(instances)
         raise
     every = [name for placement in placements for name in placement.names]
-    return Parts(version, signature, instances, devices, every, language)
+    return PreparedVersion(version, signature, instances, devices, every, language)
 
 
 def _language(version: ModelVersion) -> "Language":

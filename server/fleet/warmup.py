@@ -13,7 +13,7 @@ import numpy as np
 from tritonclient.grpc import model_config_pb2 as pb
 
 from backends.errors import BackendError, LoadFailed
-from backends.outlet import respond
+from backends.response_sender import respond
 from backends.seam import Batch, Instance, Result
 from repository.model import ModelVersion
 from repository.plain_files import open_plain

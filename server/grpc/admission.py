@@ -1,25 +1,25 @@
 """Who makes a gRPC call, and whether they may: known by its head, decided by its message.
 
-The guard (`server.grpc.porch`) calls `recognised` before a message is read, and the holder of a
-token stays on the call as its `admission`; methods ask `authorise` when they know the model.
+The guard (`server.grpc.middleware`) calls `recognised` before a message is read, and the holder of
+a token stays on the call as its `admission`; methods ask `authorise` when they know the model.
 """
 
 from typing import Any
 
-from server.access.asks import RPCS
-from server.access.gate import Gate
-from server.access.holder import Holder
+from server.access.authorizer import Authorizer
+from server.access.permissions import RPCS
+from server.access.token_holder import TokenHolder
 from server.dataplane import DataPlane
 from server.errors import ServingError
 from server.grpc.calls import Answer, failure
-from server.http2.conversation import Conversation
-from server.http2.exchange import Exchange
+from server.http2.grpc_call import GrpcCall
 from server.http2.head import RequestHead
+from server.http2.streaming_call import StreamingCall
 
 _STREAM = "ModelStreamInfer"
 
 
-def recognised(gate: Gate, method: str, head: RequestHead) -> Holder | None:
+def recognised(gate: Authorizer, method: str, head: RequestHead) -> TokenHolder | None:
     """Who calls `method`; None for anybody. One call counts as one request, but a stream's messages
     count by themselves. Raises CallFailed."""
     if not gate.watches or RPCS[method] is None:
@@ -31,10 +31,10 @@ def recognised(gate: Gate, method: str, head: RequestHead) -> Holder | None:
         raise failure(error, head.path) from error
 
 
-def holder_of(call: Exchange) -> Holder | None:
+def holder_of(call: GrpcCall) -> TokenHolder | None:
     """Whose token the call came with; None for anybody."""
     holder = call.admission
-    return holder if isinstance(holder, Holder) else None
+    return holder if isinstance(holder, TokenHolder) else None
 
 
 def allowed(dataplane: DataPlane, method: str, answer: Answer) -> Answer:
@@ -43,7 +43,7 @@ def allowed(dataplane: DataPlane, method: str, answer: Answer) -> Answer:
     if ask_of is None:
         return answer
 
-    async def ask(message: Any, call: Conversation) -> Any:
+    async def ask(message: Any, call: StreamingCall) -> Any:
         holder = holder_of(call)
         if holder is not None:
             dataplane.authorise(holder, *ask_of(message))

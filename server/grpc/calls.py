@@ -1,7 +1,7 @@
 """One gRPC call: bytes in, bytes out, and errors as statuses.
 
-Every method of `server.grpc.door` is made here. `server.http2` carries the calls and knows nothing
-of messages and of what our rooms raise.
+Every method of `server.grpc.service` is made here. `server.http2` carries the calls and knows
+nothing of messages and of what our rooms raise.
 """
 
 import logging
@@ -23,13 +23,13 @@ from server.errors import (
     status_of,
 )
 from server.grpc.parsed_size import check_parsed_size
-from server.http2.call import Call
-from server.http2.conversation import Conversation, Converse
-from server.http2.service import Streaming
+from server.http2.service import StreamingMethod
 from server.http2.status import CallFailed
+from server.http2.streaming_call import Converse, StreamingCall
+from server.http2.unary_call import UnaryCall
 
-Answer = Callable[[Any, Conversation], Awaitable[Message]]
-Write = Callable[[Any, Conversation], Awaitable[None]]
+Answer = Callable[[Any, StreamingCall], Awaitable[Message]]
+Write = Callable[[Any, StreamingCall], Awaitable[None]]
 
 EXPECTED = (ServingError, SchedulingError, BackendError, RepositoryError)
 """What our own rooms raise; anything else is a bug and says so."""
@@ -37,38 +37,38 @@ EXPECTED = (ServingError, SchedulingError, BackendError, RepositoryError)
 _log = logging.getLogger(__name__)
 
 
-def unary(kind: type[Message], answer: Answer) -> Streaming:
+def unary(kind: type[Message], answer: Answer) -> StreamingMethod:
     """A method that takes one `kind` and answers with the message `answer` returns."""
 
-    async def work(call: Conversation) -> None:
+    async def work(call: StreamingCall) -> None:
         message = await answer(parse(kind, await call.message()), call)
         await call.write(message.SerializeToString())
 
     return stream(work)
 
 
-def server_stream(kind: type[Message], write: Write) -> Streaming:
+def server_stream(kind: type[Message], write: Write) -> StreamingMethod:
     """A method that takes one `kind`; `write` sends as many messages as it likes."""
 
-    async def work(call: Conversation) -> None:
+    async def work(call: StreamingCall) -> None:
         await write(parse(kind, await call.message()), call)
 
     return stream(work)
 
 
-def stream(converse: Converse) -> Streaming:
+def stream(converse: Converse) -> StreamingMethod:
     """A method with streams both ways; `converse` reads and writes bytes."""
 
-    async def work(call: Conversation) -> None:
+    async def work(call: StreamingCall) -> None:
         try:
             await converse(call)
         except Exception as error:
             raise failure(error, call.head.path) from error
 
-    return Streaming(work)
+    return StreamingMethod(work)
 
 
-def refuse(call: Call, error: Exception, about: str) -> None:
+def refuse(call: UnaryCall, error: Exception, about: str) -> None:
     """End the call with the status of `error`; `about` is as for `failure`."""
     failed = failure(error, about)
     call.fail(failed.code, str(failed))

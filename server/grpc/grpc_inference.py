@@ -8,14 +8,14 @@ from tritonclient.grpc import service_pb2 as pb
 
 from schedulers.request import Sequence
 from server.codec.grpc_infer import parameter_of, sequence_of
-from server.grpc.porch import text_metadata
-from server.http2.exchange import Exchange
+from server.grpc.middleware import text_metadata
+from server.http2.grpc_call import GrpcCall
 from server.http2.hpack import literal
 from server.inference import Inference
+from server.routing.route_experiments import STAMP_NAME
 from server.routing.routing import labels_in, unit_header_in
-from server.routing.table import HEADER_NAME, Route, Target
-from server.routing.trials import STAMP_NAME
-from server.trace.record import GRPC, Received
+from server.routing.table import HEADER_NAME, CompiledRoute, Target
+from server.trace.record import GRPC, RequestReceipt
 
 MOST_NAMED = 16
 """Arms that the trailers of one stream name; each of its responses names its own."""
@@ -26,13 +26,13 @@ class GrpcInference(Inference):
 
     __slots__ = ("call", "message")
 
-    call: Exchange
+    call: GrpcCall
     message: pb.ModelInferRequest | None
 
-    def unit_in_header(self, route: Route) -> str:
+    def unit_in_header(self, route: CompiledRoute) -> str:
         return unit_header_in(route, self.call.metadata)
 
-    def labels(self, route: Route) -> Mapping[str, str]:
+    def labels(self, route: CompiledRoute) -> Mapping[str, str]:
         return labels_in(route, self.call.metadata)
 
     def parameter(self, name: str) -> object:
@@ -41,10 +41,10 @@ class GrpcInference(Inference):
     def sequence(self) -> Sequence | None:
         return None if self.message is None else sequence_of(self.message)
 
-    def receipt(self) -> Received:
+    def receipt(self) -> RequestReceipt:
         """Its message arrived at once; what came before belongs to the connection."""
         headers = [(name.encode(), _bytes(value)) for name, value in self.call.metadata]
-        return Received(GRPC, self.arrived_ns, self.arrived_ns, headers)
+        return RequestReceipt(GRPC, self.arrived_ns, self.arrived_ns, headers)
 
     def text_headers(self) -> Iterable[tuple[str, str]]:
         return text_metadata(self.call.head)
@@ -54,7 +54,7 @@ def _bytes(value: str | bytes) -> bytes:
     return value if isinstance(value, bytes) else value.encode()
 
 
-def name_arm(call: Exchange, target: Target) -> None:
+def name_arm(call: GrpcCall, target: Target) -> None:
     """Let the call's trailers say who answers."""
     block, before = _trailer(target.label), call.trailers
     if not before and not target.stamp:

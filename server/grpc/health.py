@@ -9,7 +9,7 @@ from grpc_health.v1 import health_pb2
 
 from server.dataplane import DataPlane
 from server.errors import UnknownModel
-from server.http2.conversation import Conversation
+from server.http2.streaming_call import StreamingCall
 from server.model_queries import ModelQueries
 
 INFERENCE = "inference.GRPCInferenceService"
@@ -25,7 +25,7 @@ class Health:
         self._closing = closing
 
     async def check(
-        self, message: health_pb2.HealthCheckRequest, call: Conversation
+        self, message: health_pb2.HealthCheckRequest, call: StreamingCall
     ) -> health_pb2.HealthCheckResponse:
         if message.service not in _SERVICES:
             raise UnknownModel(
@@ -33,7 +33,7 @@ class Health:
             )
         return self._response()
 
-    async def watch(self, message: health_pb2.HealthCheckRequest, call: Conversation) -> None:
+    async def watch(self, message: health_pb2.HealthCheckRequest, call: StreamingCall) -> None:
         """Write the state now and whenever it changes, until the client or the server goes.
 
         There is no bell for readiness, which is computed: it is looked at four times a second.

@@ -12,7 +12,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from server.admit import MOST_STRINGS
-from server.errors import InvalidRequest, TooLarge
+from server.errors import InvalidRequest, RequestTooLarge
 
 FREE_BYTES = 64 * 1024
 """A message up to this is not looked at: it cannot take more than a few megabytes."""
@@ -40,10 +40,10 @@ _Plan = dict[int, "dict[int, Any] | None"]
 
 
 def check_parsed_size(kind: type[Message], data: bytes) -> None:
-    """Raises TooLarge; InvalidRequest for what is no message."""
+    """Raises RequestTooLarge; InvalidRequest for what is no message."""
     if len(data) > FREE_BYTES:
         try:
-            _Count().add(data, 0, len(data), _plan(kind.DESCRIPTOR))
+            _ParsedSizeCounter().add(data, 0, len(data), _plan(kind.DESCRIPTOR))
         except (IndexError, ValueError):
             raise InvalidRequest(
                 f"failed to parse the request as {kind.DESCRIPTOR.full_name}: it is no message"
@@ -61,7 +61,7 @@ def _plan(descriptor: Any) -> _Plan:
     return plan
 
 
-class _Count:
+class _ParsedSizeCounter:
     """What was found so far."""
 
     def __init__(self) -> None:
@@ -69,8 +69,8 @@ class _Count:
         self._packed_bytes = 0
 
     def add(self, data: bytes, position: int, end: int, plan: _Plan) -> None:
-        """The fields of the message between `position` and `end`. Raises TooLarge, and IndexError
-        or ValueError for what is none."""
+        """The fields of the message between `position` and `end`. Raises RequestTooLarge, and
+        IndexError or ValueError for what is none."""
         while position < end:
             self._fields += 1
             if self._fields > MOST_FIELDS:
@@ -118,5 +118,7 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
     raise ValueError
 
 
-def _too_large(what: str) -> TooLarge:
-    return TooLarge(f"the message has {what}; send tensors in raw_input_contents, or split it")
+def _too_large(what: str) -> RequestTooLarge:
+    return RequestTooLarge(
+        f"the message has {what}; send tensors in raw_input_contents, or split it"
+    )

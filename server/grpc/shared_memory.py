@@ -1,6 +1,6 @@
 """gRPC's shared-memory methods: register, status and unregister of regions.
 
-`server.grpc.door` puts `shared_memory_methods` into its table; the regions are those of
+`server.grpc.service` puts `shared_memory_methods` into its table; the regions are those of
 `server.shared_memory.regions`.
 """
 
@@ -19,7 +19,7 @@ Answer = Callable[[Any, Any], Awaitable[Message]]
 
 def shared_memory_methods(shared: SharedMemory) -> dict[str, tuple[type[Message], Answer]]:
     """Method name → the message it takes, and what answers it."""
-    regions = _Regions(shared)
+    regions = _RegionMethods(shared)
     return {
         "SystemSharedMemoryStatus": (pb.SystemSharedMemoryStatusRequest, regions.status),
         "SystemSharedMemoryRegister": (pb.SystemSharedMemoryRegisterRequest, regions.register),
@@ -36,7 +36,7 @@ def shared_memory_methods(shared: SharedMemory) -> dict[str, tuple[type[Message]
     }
 
 
-class _Regions:
+class _RegionMethods:
     def __init__(self, shared: SharedMemory) -> None:
         self._shared = shared
 

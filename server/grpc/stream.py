@@ -1,7 +1,7 @@
 """ModelStreamInfer: many requests in flight on one stream, answered in the order they came, but
 for decoupled models, whose responses go out as they are made.
 
-Opened by `server.grpc.door`. A reader decodes and submits; the writer carries answers back. A
+Opened by `server.grpc.service`. A reader decodes and submits; the writer carries answers back. A
 request that fails is an `error_message` and the stream goes on, unless the client sent the
 metadata `triton_grpc_error: true`: then the first error ends it with that error's status.
 """
@@ -14,20 +14,20 @@ from tritonclient.grpc import service_pb2 as pb
 
 from schedulers.reply import Reply
 from schedulers.request import InferResponse
-from server.codec.form import PLAIN, InferBody
-from server.codec.forwarding import Forwarding
+from server.codec.forwarding import HeaderForwarding
 from server.codec.grpc_infer import EMPTY_FINAL, decode, fill, parameter_of
+from server.codec.output_format import PLAIN, InferBody
 from server.dataplane import DataPlane
 from server.errors import NotReady
 from server.grpc.admission import holder_of
 from server.grpc.calls import EXPECTED, parse
 from server.grpc.grpc_inference import GrpcInference, name_arm
-from server.http2.conversation import Conversation
 from server.http2.status import CallFailed
+from server.http2.streaming_call import StreamingCall
 from server.lifecycle import STOPPING
+from server.routing.route_experiments import STAMP_NAME
 from server.routing.table import HEADER_NAME
-from server.routing.trials import STAMP_NAME
-from server.served import Served
+from server.served_version import ServedVersion
 from server.shared_memory.regions import SharedMemory
 from server.trace.record import following
 
@@ -56,10 +56,10 @@ class _StreamInference(GrpcInference):
 
     def __init__(
         self,
-        call: Conversation,
+        call: StreamingCall,
         size_bytes: int,
         shared: SharedMemory,
-        forwarding: Forwarding | None,
+        forwarding: HeaderForwarding | None,
     ) -> None:
         super().__init__("", "", forwarding, time.monotonic_ns(), call.deadline_ns)
         self.call = call
@@ -70,7 +70,7 @@ class _StreamInference(GrpcInference):
         self.id = ""
         self.empty_final = False
         self.form = PLAIN
-        self.served: Served | None = None
+        self.served: ServedVersion | None = None
         self.reply: Reply | None = None
         self.error: Exception | None = None
 
@@ -80,7 +80,7 @@ class _StreamInference(GrpcInference):
         self.id, self.model, self.version = message.id, message.model_name, message.model_version
         self.empty_final = parameter_of(message, EMPTY_FINAL) is True
 
-    def decode(self, served: Served) -> InferBody:
+    def decode(self, served: ServedVersion) -> InferBody:
         body = decode(self.message, served.signature, self._shared)
         self.served, self.form = served, body.form
         if self.target is not None:
@@ -91,7 +91,7 @@ class _StreamInference(GrpcInference):
         """Its trace ends with its answer, which may have to wait for those before it."""
 
 
-class _Unanswered:
+class _StreamBacklog:
     """How much of a stream was read and is not answered yet."""
 
     def __init__(self) -> None:
@@ -121,12 +121,12 @@ class InferStream:
     """One open stream. It ends when the client has half-closed and every answer is written."""
 
     def __init__(
-        self, dataplane: DataPlane, call: Conversation, forwarding: Forwarding | None = None
+        self, dataplane: DataPlane, call: StreamingCall, forwarding: HeaderForwarding | None = None
     ) -> None:
         self._dataplane = dataplane
         self._forwarding = forwarding
         self._call = call
-        self._unanswered = _Unanswered()
+        self._unanswered = _StreamBacklog()
         self._asked: asyncio.Queue[_StreamInference | None] = asyncio.Queue()
         self._open: set[Reply] = set()
         self._writing = asyncio.Lock()
@@ -228,7 +228,9 @@ class InferStream:
         else:
             await self._write(asked, await asked.reply.one(), asked.served, final=True)
 
-    async def _write_all(self, asked: _StreamInference, served: Served, reply: Reply) -> None:
+    async def _write_all(
+        self, asked: _StreamInference, served: ServedVersion, reply: Reply
+    ) -> None:
         """A decoupled model's responses; its end alone is written only where it was asked for."""
         ended = False
         async for response in reply:
@@ -240,7 +242,12 @@ class InferStream:
             await self._say(message.SerializeToString())
 
     async def _write(
-        self, asked: _StreamInference, response: InferResponse, served: Served, *, final: bool
+        self,
+        asked: _StreamInference,
+        response: InferResponse,
+        served: ServedVersion,
+        *,
+        final: bool,
     ) -> None:
         if asked.trace is not None:
             asked.trace.answered(response)
@@ -258,7 +265,9 @@ class InferStream:
                 self._waits_for_client = False
 
 
-def _answer(response: InferResponse, served: Served, asked: _StreamInference, final: bool) -> bytes:
+def _answer(
+    response: InferResponse, served: ServedVersion, asked: _StreamInference, final: bool
+) -> bytes:
     """The message on the wire; only this form of it waits for a client that reads slowly."""
     message = _named(response.id, served)
     fill(message.infer_response, response, served.signature, asked.form)
@@ -271,7 +280,7 @@ def _answer(response: InferResponse, served: Served, asked: _StreamInference, fi
     return written
 
 
-def _named(request_id: str, served: Served) -> pb.ModelStreamInferResponse:
+def _named(request_id: str, served: ServedVersion) -> pb.ModelStreamInferResponse:
     message = pb.ModelStreamInferResponse()
     answer = message.infer_response
     answer.id = request_id

@@ -1,4 +1,4 @@
-"""gRPC's TraceSetting and LogSettings, for `server.grpc.door`."""
+"""gRPC's TraceSetting and LogSettings, for `server.grpc.service`."""
 
 from collections.abc import Mapping
 from typing import Any

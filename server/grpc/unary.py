@@ -1,6 +1,6 @@
 """ModelInfer: one message in, one out, answered from the Reply's callback without a task.
 
-Opened by `server.grpc.door`; a client that goes away cancels its request.
+Opened by `server.grpc.service`; a client that goes away cancels its request.
 """
 
 import time
@@ -8,18 +8,18 @@ import time
 from tritonclient.grpc import service_pb2 as pb
 
 from schedulers.reply import Reply
-from server.codec.form import PLAIN, Form, InferBody
-from server.codec.forwarding import Forwarding
+from server.codec.forwarding import HeaderForwarding
 from server.codec.grpc_infer import decode, encode
+from server.codec.output_format import PLAIN, InferBody, OutputFormat
 from server.dataplane import DataPlane
 from server.errors import Unsupported
 from server.grpc.admission import holder_of
 from server.grpc.calls import parse, refuse
 from server.grpc.grpc_inference import GrpcInference, name_arm
-from server.grpc.heads import Head, Heads
-from server.grpc.porch import note
-from server.http2.call import Call
-from server.served import Served
+from server.grpc.middleware import note
+from server.grpc.request_template_cache import RequestTemplate, RequestTemplateCache
+from server.http2.unary_call import UnaryCall
+from server.served_version import ServedVersion
 from server.signature import Signature
 from server.trace.record import following
 
@@ -27,12 +27,12 @@ from server.trace.record import following
 class UnaryInfer:
     """The method; `heads` are those of all its messages."""
 
-    def __init__(self, dataplane: DataPlane, forwarding: Forwarding | None) -> None:
+    def __init__(self, dataplane: DataPlane, forwarding: HeaderForwarding | None) -> None:
         self._dataplane = dataplane
         self._forwarding = forwarding
-        self._heads = Heads()
+        self._heads = RequestTemplateCache()
 
-    def __call__(self, data: bytes, call: Call) -> None:
+    def __call__(self, data: bytes, call: UnaryCall) -> None:
         asked = _UnaryInference(self._dataplane, data, call, self._heads, self._forwarding)
         try:
             asked.read()
@@ -50,16 +50,16 @@ class _UnaryInference(GrpcInference):
     """One call's request, and how its answer is to be written."""
 
     __slots__ = ("_data", "_dataplane", "_form", "_head", "_heads", "_id", "_signature")
-    call: Call
+    call: UnaryCall
     _signature: Signature
 
     def __init__(
         self,
         dataplane: DataPlane,
         data: bytes,
-        call: Call,
-        heads: Heads,
-        forwarding: Forwarding | None,
+        call: UnaryCall,
+        heads: RequestTemplateCache,
+        forwarding: HeaderForwarding | None,
     ) -> None:
         super().__init__("", "", forwarding, time.monotonic_ns(), call.deadline_ns)
         self.call = call
@@ -69,9 +69,9 @@ class _UnaryInference(GrpcInference):
         self._dataplane = dataplane
         self._data = data
         self._heads = heads
-        self._form: Form = PLAIN
+        self._form: OutputFormat = PLAIN
         self._id = ""
-        self._head: Head | None = None
+        self._head: RequestTemplate | None = None
 
     def read(self) -> None:
         """Whom it asks. Raises InvalidRequest."""
@@ -82,7 +82,7 @@ class _UnaryInference(GrpcInference):
         message = self.message = parse(pb.ModelInferRequest, self._data)
         self.model, self.version = message.model_name, message.model_version
 
-    def decode(self, served: Served) -> InferBody:
+    def decode(self, served: ServedVersion) -> InferBody:
         self._signature = signature = served.signature
         head = None if self._head is None else self._head.of(signature)
         body = self._parsed(signature) if head is None else head.body(self._data)

@@ -1,7 +1,7 @@
 """One HTTP/2 connection: a socket's life from the greeting to the last answer.
 
-Made by `server.http2.listener` for each client. Bytes are cut into frames and go to the `Session`,
-which knows the rules; what is written goes out once per turn of the loop.
+Made by `server.http2.listener` for each client. Bytes are cut into frames and go to the
+`Http2Session`, which knows the rules; what is written goes out once per turn of the loop.
 """
 
 import asyncio
@@ -17,20 +17,20 @@ from server.http2.frames import (
     MAX_ID,
     PING,
     PREFACE,
-    Code,
     ConnectionFault,
-    Setting,
+    ErrorCode,
+    Http2Setting,
     frame,
     goaway,
     settings,
     window_update,
 )
 from server.http2.hpack import LIST_BYTES
-from server.http2.limits import Limits
-from server.http2.room import MAX_STREAMS
+from server.http2.limits import GrpcLimits
 from server.http2.sender import WRITE_BYTES, Sender
-from server.http2.session import CONNECTION_WINDOW, Session
-from server.http2.stream import STREAM_WINDOW, Service
+from server.http2.session import CONNECTION_WINDOW, Http2Session
+from server.http2.stream import STREAM_WINDOW, StreamService
+from server.http2.stream_capacity import MAX_STREAMS
 from server.http2.timeouts import StreamTimeouts
 
 GREETING_S = 20.0
@@ -43,10 +43,10 @@ MAX_FRAME_BYTES = 128 * 1024
 _DRAINING = b"draining"
 _OFFERED = settings(
     {
-        Setting.MAX_CONCURRENT_STREAMS: MAX_STREAMS,
-        Setting.INITIAL_WINDOW_SIZE: STREAM_WINDOW,
-        Setting.MAX_FRAME_SIZE: MAX_FRAME_BYTES,
-        Setting.MAX_HEADER_LIST_SIZE: LIST_BYTES,
+        Http2Setting.MAX_CONCURRENT_STREAMS: MAX_STREAMS,
+        Http2Setting.INITIAL_WINDOW_SIZE: STREAM_WINDOW,
+        Http2Setting.MAX_FRAME_SIZE: MAX_FRAME_BYTES,
+        Http2Setting.MAX_HEADER_LIST_SIZE: LIST_BYTES,
     }
 )
 
@@ -60,16 +60,16 @@ _unpack = HEAD.unpack_from
 _log = logging.getLogger(__name__)
 
 
-class Connection(asyncio.Protocol):
+class Http2Connection(asyncio.Protocol):
     """One client. `on_here(self)` is called when it is connected (TLS included), `on_gone(self)`
     when the socket is closed. `account`: what it may hold of the budget of `limits`."""
 
     def __init__(
         self,
-        service: Service,
-        on_here: Callable[["Connection"], None],
-        on_gone: Callable[["Connection"], None],
-        limits: Limits,
+        service: StreamService,
+        on_here: Callable[["Http2Connection"], None],
+        on_gone: Callable[["Http2Connection"], None],
+        limits: GrpcLimits,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._on_here = on_here
@@ -79,7 +79,7 @@ class Connection(asyncio.Protocol):
         self._account = limits.budget.open()
         self._held_by_socket = 0
         self._sender = Sender(self._loop, self._account)
-        self._session = Session(
+        self._session = Http2Session(
             service, self._sender, self._loop.time, self._close_if_drained, self._echoed
         )
         self._timeouts = StreamTimeouts(self._loop, limits, self._session, self._sender, self.abort)
@@ -117,7 +117,7 @@ class Connection(asyncio.Protocol):
             for kind, flags, stream_id, payload in self._splitter.feed(data):
                 session.take(kind, flags, stream_id, payload)
             if sender.overrun():
-                raise ConnectionFault(Code.ENHANCE_YOUR_CALM, "answers are not read")
+                raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "answers are not read")
         except ConnectionFault as fault:
             self._fail(fault)
         finally:
@@ -165,7 +165,7 @@ class Connection(asyncio.Protocol):
         if not self._session.settled:
             self._close()
             return
-        self._sender.control(goaway(MAX_ID, Code.NO_ERROR), frame(PING, 0, 0, _DRAINING))
+        self._sender.control(goaway(MAX_ID, ErrorCode.NO_ERROR), frame(PING, 0, 0, _DRAINING))
         self._start_timer(DRAIN_ECHO_S, self._accept_no_more)
 
     def abort(self) -> None:
@@ -182,7 +182,7 @@ class Connection(asyncio.Protocol):
         if self._session.accepted_until == MAX_ID and not self._closing:
             self._stop_timer()
             self._session.accepted_until = self._session.last_id
-            self._sender.control(goaway(self._session.last_id, Code.NO_ERROR))
+            self._sender.control(goaway(self._session.last_id, ErrorCode.NO_ERROR))
             self._close_if_drained()
 
     def _close_if_drained(self) -> None:
@@ -285,7 +285,7 @@ class Splitter:
         """One that is not whole, or too large. Raises ConnectionFault for that."""
         if length > MAX_FRAME_BYTES:
             text = f"a frame of {length} bytes, over {MAX_FRAME_BYTES}"
-            raise ConnectionFault(Code.FRAME_SIZE_ERROR, text)
+            raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, text)
         self._keep(rest, HEAD_BYTES + length)
 
     def _keep(self, rest: bytes, wanted: int) -> None:
@@ -296,6 +296,6 @@ class Splitter:
     def _greets(self, data: bytes) -> bool:
         """Whether the whole preface is there. Raises ConnectionFault where it cannot become one."""
         if not data.startswith(PREFACE[: len(data)]):
-            raise ConnectionFault(Code.PROTOCOL_ERROR, _NO_PREFACE)
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, _NO_PREFACE)
         self.greeted = len(data) >= len(PREFACE)
         return self.greeted

@@ -24,7 +24,7 @@ _SETTING = Struct(">HI")
 _LARGEST_FRAME_BYTES = (1 << 24) - 1
 
 
-class Code(IntEnum):
+class ErrorCode(IntEnum):
     """Why a stream or a connection ended."""
 
     NO_ERROR = 0x0
@@ -40,7 +40,7 @@ class Code(IntEnum):
     ENHANCE_YOUR_CALM = 0xB
 
 
-class Setting(IntEnum):
+class Http2Setting(IntEnum):
     """The settings that mean something to us."""
 
     HEADER_TABLE_SIZE = 0x1
@@ -54,7 +54,7 @@ class Setting(IntEnum):
 class ConnectionFault(Exception):
     """The peer broke the protocol: the connection ends with GOAWAY and this code."""
 
-    def __init__(self, code: Code, text: str) -> None:
+    def __init__(self, code: ErrorCode, text: str) -> None:
         super().__init__(text)
         self.code = code
 
@@ -62,7 +62,7 @@ class ConnectionFault(Exception):
 class StreamFault(Exception):
     """The peer broke one stream: it ends with RST_STREAM and this code."""
 
-    def __init__(self, stream_id: int, code: Code, text: str) -> None:
+    def __init__(self, stream_id: int, code: ErrorCode, text: str) -> None:
         super().__init__(text)
         self.stream_id = stream_id
         self.code = code
@@ -76,7 +76,7 @@ def without_padding(flags: int, payload: bytes) -> bytes:
     if not flags & PADDED:
         return payload
     if not payload or payload[0] >= len(payload):
-        raise ConnectionFault(Code.PROTOCOL_ERROR, "padding longer than its frame")
+        raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "padding longer than its frame")
     return payload[1 : len(payload) - payload[0]]
 
 
@@ -86,14 +86,14 @@ def block_of(flags: int, payload: bytes) -> bytes:
     if not flags & PRIORITISED:
         return payload
     if len(payload) < 5:
-        raise ConnectionFault(Code.FRAME_SIZE_ERROR, "HEADERS too short for its priority")
+        raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "HEADERS too short for its priority")
     return payload[5:]
 
 
 def word_of(payload: bytes, kind: str) -> int:
     """The one number of a RST_STREAM or WINDOW_UPDATE frame. Raises ConnectionFault."""
     if len(payload) != 4:
-        raise ConnectionFault(Code.FRAME_SIZE_ERROR, f"{kind} of {len(payload)} bytes, not 4")
+        raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, f"{kind} of {len(payload)} bytes, not 4")
     word: int = _WORD.unpack(payload)[0]
     return word
 
@@ -101,16 +101,16 @@ def word_of(payload: bytes, kind: str) -> int:
 def settings_of(payload: bytes) -> list[tuple[int, int]]:
     """(setting, value) in order. Raises ConnectionFault for values out of their range."""
     if len(payload) % _SETTING.size:
-        raise ConnectionFault(Code.FRAME_SIZE_ERROR, f"SETTINGS of {len(payload)} bytes")
+        raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, f"SETTINGS of {len(payload)} bytes")
     pairs: list[tuple[int, int]] = list(_SETTING.iter_unpack(payload))
     for setting, value in pairs:
-        if setting == Setting.ENABLE_PUSH and value > 1:
-            raise ConnectionFault(Code.PROTOCOL_ERROR, f"ENABLE_PUSH {value}")
-        if setting == Setting.INITIAL_WINDOW_SIZE and value > MAX_WINDOW:
-            raise ConnectionFault(Code.FLOW_CONTROL_ERROR, f"INITIAL_WINDOW_SIZE {value}")
+        if setting == Http2Setting.ENABLE_PUSH and value > 1:
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, f"ENABLE_PUSH {value}")
+        if setting == Http2Setting.INITIAL_WINDOW_SIZE and value > MAX_WINDOW:
+            raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, f"INITIAL_WINDOW_SIZE {value}")
         in_range = DEFAULT_FRAME_BYTES <= value <= _LARGEST_FRAME_BYTES
-        if setting == Setting.MAX_FRAME_SIZE and not in_range:
-            raise ConnectionFault(Code.PROTOCOL_ERROR, f"MAX_FRAME_SIZE {value}")
+        if setting == Http2Setting.MAX_FRAME_SIZE and not in_range:
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, f"MAX_FRAME_SIZE {value}")
     return pairs
 
 
@@ -122,11 +122,11 @@ def frame(kind: int, flags: int, stream_id: int, payload: bytes = b"") -> bytes:
     return HEAD.pack(size >> 16, size & 0xFFFF, kind, flags, stream_id) + payload
 
 
-def rst_stream(stream_id: int, code: Code) -> bytes:
+def rst_stream(stream_id: int, code: ErrorCode) -> bytes:
     return frame(RST_STREAM, 0, stream_id, _WORD.pack(code))
 
 
-def goaway(last_id: int, code: Code, text: str = "") -> bytes:
+def goaway(last_id: int, code: ErrorCode, text: str = "") -> bytes:
     return frame(GOAWAY, 0, 0, _WORD.pack(last_id) + _WORD.pack(code) + text.encode())
 
 
@@ -134,6 +134,6 @@ def window_update(stream_id: int, increment: int) -> bytes:
     return frame(WINDOW_UPDATE, 0, stream_id, _WORD.pack(increment))
 
 
-def settings(pairs: dict[Setting, int]) -> bytes:
+def settings(pairs: dict[Http2Setting, int]) -> bytes:
     payload = b"".join(_SETTING.pack(setting, value) for setting, value in pairs.items())
     return frame(SETTINGS, 0, 0, payload)

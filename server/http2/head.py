@@ -1,7 +1,7 @@
 """The head of a gRPC request: what its HTTP/2 headers ask for. Pure.
 
-Read once for each distinct header block (`server.http2.blocks`); `server.http2.service` opens
-calls from it.
+Read once for each distinct header block (`server.http2.header_blocks`); `server.http2.service`
+opens calls from it.
 """
 
 import base64
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from server.http2.hpack import Headers
 from server.http2.status import CallFailed
-from server.http2.stream import Malformed
+from server.http2.stream import MalformedHeaders
 
 Metadata = tuple[tuple[str, str | bytes], ...]
 """Lower-case names and values in the order they came; bytes where the name ends in `-bin`."""
@@ -52,7 +52,7 @@ class RequestHead:
 
 
 def read_head(headers: Headers) -> RequestHead:
-    """The head in decoded headers. Raises Malformed (RFC 9113, section 8).
+    """The head in decoded headers. Raises MalformedHeaders (RFC 9113, section 8).
 
     Spaces around a value are no part of it: RFC 9113 calls such a field malformed, but clients send
     them, and gRPC's protocol (PROTOCOL-HTTP2, ASCII-Value) lets a server strip them.
@@ -88,24 +88,26 @@ def _split(headers: Headers) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
     fields: dict[bytes, bytes] = {}
     for name, value in headers:
         if _BAD_VALUE.search(value):
-            raise Malformed(f"the value of header {name!r}")
+            raise MalformedHeaders(f"the value of header {name!r}")
         if name.startswith(b":"):
             if _PADDED.search(value) or fields or name in pseudo or name not in _PSEUDO:
-                raise Malformed(f"pseudo-header {name!r} padded, twice, unknown or out of place")
+                raise MalformedHeaders(
+                    f"pseudo-header {name!r} padded, twice, unknown or out of place"
+                )
             pseudo[name] = value
         else:
             _check(name, value)
             fields[name] = value
     if not (pseudo.get(b":path") and b":method" in pseudo and b":scheme" in pseudo):
-        raise Malformed("a request without :method, :scheme or :path")
+        raise MalformedHeaders("a request without :method, :scheme or :path")
     return pseudo, fields
 
 
 def _check(name: bytes, value: bytes) -> None:
     if not _NAME.match(name) or name in _CONNECTION_BOUND:
-        raise Malformed(f"header {name!r}")
+        raise MalformedHeaders(f"header {name!r}")
     if name == b"te" and value != b"trailers":
-        raise Malformed("te other than trailers")
+        raise MalformedHeaders("te other than trailers")
 
 
 def _content_length(fields: dict[bytes, bytes]) -> int | None:
@@ -113,7 +115,7 @@ def _content_length(fields: dict[bytes, bytes]) -> int | None:
     if value is None:
         return None
     if not value.isdigit() or len(value) > 18:
-        raise Malformed("content-length is no number")
+        raise MalformedHeaders("content-length is no number")
     return int(value)
 
 

@@ -52,7 +52,7 @@ class HeaderListTooLarge(Exception):
     """A block over LIST_BYTES. It was decoded to its end, so the connection can go on."""
 
 
-class Decoder:
+class HpackDecoder:
     """The decoding side of one connection.
 
     `changes` counts what happened to the table: a block decoded before means the same now if the

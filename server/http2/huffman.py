@@ -26,7 +26,7 @@ class HuffmanError(Exception):
     """Bytes that are no Huffman-coded string."""
 
 
-class _Step(NamedTuple):
+class _HuffmanTransition(NamedTuple):
     """Where four bits lead from one state, and the octet they complete, if any."""
 
     state: int
@@ -80,16 +80,16 @@ def _tree() -> list[list[int]]:
     return nodes
 
 
-def _step(nodes: list[list[int]], node: int, nibble: int) -> _Step:
+def _step(nodes: list[list[int]], node: int, nibble: int) -> _HuffmanTransition:
     octet = b""
     for bit in (3, 2, 1, 0):
         node = nodes[node][nibble >> bit & 1]
         if node < 0:
             symbol = -2 - node
             if symbol == _END_OF_STRING:
-                return _Step(_INVALID, b"")
+                return _HuffmanTransition(_INVALID, b"")
             octet, node = bytes((symbol,)), 0  # no code is shorter than five bits
-    return _Step(node, octet)
+    return _HuffmanTransition(node, octet)
 
 
 def _padding(nodes: list[list[int]]) -> frozenset[int]:

@@ -5,11 +5,11 @@ from typing import NamedTuple
 from server.buffers import UNBOUNDED, BufferBudget
 
 
-class Limits(NamedTuple):
+class GrpcLimits(NamedTuple):
     """`message_bytes`: largest message, both ways. `budget`: memory for unfinished messages and
     unread answers. `receive_timeout_s` and `send_timeout_s`: longest a client may bring nothing
-    of a message it began, or take nothing of an answer (`server.http2.progress` says how little
-    counts as nothing)."""
+    of a message it began, or take nothing of an answer (`server.http2.stall_detector` says how
+    little counts as nothing)."""
 
     message_bytes: int
     budget: BufferBudget
@@ -22,6 +22,6 @@ class Limits(NamedTuple):
         return min(max(min(self.receive_timeout_s, self.send_timeout_s) / 4, 0.02), 15.0)
 
 
-def unbounded(message_bytes: int) -> Limits:
+def unbounded(message_bytes: int) -> GrpcLimits:
     """Limits whose budget only counts."""
-    return Limits(message_bytes, BufferBudget(UNBOUNDED))
+    return GrpcLimits(message_bytes, BufferBudget(UNBOUNDED))

@@ -1,47 +1,47 @@
 """An open port that speaks gRPC, and its connections.
 
-Opened and stopped by `server.grpc.door`; each client gets a `Connection`.
+Opened and stopped by `server.grpc.service`; each client gets a `Http2Connection`.
 """
 
 import asyncio
 from contextlib import suppress
 
-from server.http2.connection import Connection
-from server.http2.limits import Limits
-from server.http2.service import PLAIN_KINDS, GrpcService, Guard, Kinds, Methods
-from server.place import Opened, Place, open_place
+from server.http2.connection import Http2Connection
+from server.http2.limits import GrpcLimits
+from server.http2.service import PLAIN_KINDS, CallClasses, GrpcService, Guard, Methods
+from server.listen_address import ListenAddress, ListeningSocket, open_place
 
 
 async def listen(
     methods: Methods,
-    place: Place,
-    limits: Limits,
+    place: ListenAddress,
+    limits: GrpcLimits,
     guard: Guard | None = None,
-    kinds: Kinds = PLAIN_KINDS,
-) -> "Listener":
+    kinds: CallClasses = PLAIN_KINDS,
+) -> "Http2Listener":
     """Serve `methods` at `place`, within `limits`.
 
     `guard` may refuse a call by its head; `kinds` are the classes of calls. Raises OSError when
     the place cannot be opened.
     """
-    listener = Listener(GrpcService(methods, limits.message_bytes, guard, kinds), limits)
+    listener = Http2Listener(GrpcService(methods, limits.message_bytes, guard, kinds), limits)
     await listener.open(place)
     return listener
 
 
-class Listener:
+class Http2Listener:
     """One place. `port` is the number it got."""
 
-    def __init__(self, service: GrpcService, limits: Limits) -> None:
+    def __init__(self, service: GrpcService, limits: GrpcLimits) -> None:
         self.port = 0
         self._service = service
         self._limits = limits
-        self._connections: set[Connection] = set()
+        self._connections: set[Http2Connection] = set()
         self._empty = asyncio.Event()
-        self._opened: Opened | None = None
+        self._opened: ListeningSocket | None = None
         self._stopped = False
 
-    async def open(self, place: Place) -> None:
+    async def open(self, place: ListenAddress) -> None:
         self._opened = await open_place(place, self._connect)
         self.port = self._opened.port
 
@@ -65,15 +65,15 @@ class Listener:
             self._empty.clear()
             await self._empty.wait()
 
-    def _connect(self) -> Connection:
-        return Connection(self._service, self._here, self._gone, self._limits)
+    def _connect(self) -> Http2Connection:
+        return Http2Connection(self._service, self._here, self._gone, self._limits)
 
-    def _here(self, connection: Connection) -> None:
+    def _here(self, connection: Http2Connection) -> None:
         self._connections.add(connection)
         if self._stopped:
             connection.abort()
 
-    def _gone(self, connection: Connection) -> None:
+    def _gone(self, connection: Http2Connection) -> None:
         self._connections.discard(connection)
         if not self._connections:
             self._empty.set()

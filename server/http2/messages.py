@@ -3,7 +3,7 @@
 import zlib
 from collections.abc import Callable
 
-from server.http2.progress import Wait
+from server.http2.stall_detector import PeerWait
 from server.http2.status import CallFailed
 
 PREFIX_BYTES = 5
@@ -79,9 +79,11 @@ class Assembler:
         self._chunks, self._size = [rest] if rest else [], len(rest)
         return messages
 
-    def awaits(self) -> Wait:
+    def awaits(self) -> PeerWait:
         """What is missing of the message it is inside of."""
-        return Wait(f"message {self._count}", self._wanted, self._wanted - self._size, self._size)
+        return PeerWait(
+            f"message {self._count}", self._wanted, self._wanted - self._size, self._size
+        )
 
     def _keep(self, data: bytes) -> None:
         last = self._chunks[-1] if self._chunks else None

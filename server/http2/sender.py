@@ -2,7 +2,7 @@
 
 `server.http2.connection` and the streams write here; one `transport.write` per turn of the loop
 carries what they wrote. DATA that does not fit the windows, or a socket that is full, waits in its
-stream (`Outgoing`); all other frames leave with the next write.
+stream (`OutgoingStream`); all other frames leave with the next write.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ from server.http2.frames import (
     HEAD,
     HEADERS,
     MAX_WINDOW,
-    Code,
     ConnectionFault,
+    ErrorCode,
     StreamFault,
 )
-from server.http2.progress import Wait
+from server.http2.stall_detector import PeerWait
 
 Buffer = bytes | memoryview
 
@@ -40,7 +40,7 @@ OVERRUN_BYTES = 8 * 1024 * 1024
 _LAST = END_HEADERS | END_STREAM
 
 
-class Outgoing:
+class OutgoingStream:
     """The sending half of one stream: its window, and what waits for it.
 
     `backlog`: bytes that wait. `ended`: END_STREAM or a reset went out, or a reset came in;
@@ -90,7 +90,7 @@ class Sender:
     While `corked`, nothing is written before `flush` is called; else that happens by itself.
     """
 
-    on_end: Callable[[Outgoing], None]
+    on_end: Callable[[OutgoingStream], None]
 
     def __init__(self, loop: asyncio.AbstractEventLoop, account: BufferAccount) -> None:
         self.account = account
@@ -105,7 +105,7 @@ class Sender:
         self._paused = False
         self._out: list[Buffer] = []
         self._due = False
-        self._turns: deque[Outgoing] = deque()
+        self._turns: deque[OutgoingStream] = deque()
         self._sent = 0
         self._counted = 0
         self._unread = 0
@@ -128,12 +128,12 @@ class Sender:
         self._out += pieces
         self._schedule()
 
-    def headers(self, stream: Outgoing, block: bytes) -> None:
+    def headers(self, stream: OutgoingStream, block: bytes) -> None:
         """The head of a response, once, which DATA and trailers follow."""
         self.control(_header_frame(stream, END_HEADERS, block))
 
     def answer(
-        self, stream: Outgoing, block: bytes, prefix: bytes, message: bytes, trailers: bytes
+        self, stream: OutgoingStream, block: bytes, prefix: bytes, message: bytes, trailers: bytes
     ) -> str:
         """A whole response: head, body (`prefix` + `message`), trailers; at once where windows and
         socket allow, which is nearly always. "" or, where it must wait and the buffers refuse it,
@@ -159,10 +159,10 @@ class Sender:
         self._end(stream)
         return ""
 
-    def data(self, stream: Outgoing, *pieces: bytes, block: bytes = b"") -> str:
-        """Bytes that leave in order, as windows and socket allow (see `Outgoing.room` for when to
-        write on); `block`, if there is one, is the head in front of them. "" or, where the buffers
-        refuse them, why; then none is kept."""
+    def data(self, stream: OutgoingStream, *pieces: bytes, block: bytes = b"") -> str:
+        """Bytes that leave in order, as windows and socket allow (see `OutgoingStream.room` for
+        when to write on); `block`, if there is one, is the head in front of them. "" or, where the
+        buffers refuse them, why; then none is kept."""
         if stream.ended:
             return ""
         size = sum(map(len, pieces))
@@ -179,7 +179,7 @@ class Sender:
         self._take_turn(stream)
         return ""
 
-    def finish(self, stream: Outgoing, trailers: bytes) -> None:
+    def finish(self, stream: OutgoingStream, trailers: bytes) -> None:
         """The last header block of a stream, behind what waits: trailers, or a head without a
         body."""
         if stream.ended:
@@ -189,7 +189,7 @@ class Sender:
             return
         self._finish(stream, trailers)
 
-    def drop(self, stream: Outgoing) -> None:
+    def drop(self, stream: OutgoingStream) -> None:
         """Nothing more leaves on this stream."""
         stream.ended = True
         stream.backlog = 0
@@ -197,16 +197,16 @@ class Sender:
         self._give_back(stream, stream._charged)
         stream._wake()
 
-    def awaits(self, stream: Outgoing) -> Wait | None:
+    def awaits(self, stream: OutgoingStream) -> PeerWait | None:
         """What of an answer the peer leaves no window for; None where that is not the reason."""
         if not stream.backlog or stream.send_window > 0:
             return None
-        return Wait("stream", stream.backlog, stream.backlog, stream.sent)
+        return PeerWait("stream", stream.backlog, stream.backlog, stream.sent)
 
-    def awaits_any(self, streams: Iterable[Outgoing]) -> Wait | None:
+    def awaits_any(self, streams: Iterable[OutgoingStream]) -> PeerWait | None:
         """What of all answers waits for the connection's window or for the socket."""
         backlog = sum(stream.backlog for stream in streams if stream.send_window > 0)
-        return Wait("connection", backlog, backlog, self._sent) if backlog else None
+        return PeerWait("connection", backlog, backlog, self._sent) if backlog else None
 
     # what the peer allows
 
@@ -214,25 +214,27 @@ class Sender:
         """WINDOW_UPDATE of the connection. Raises ConnectionFault."""
         self.window += increment
         if self.window > MAX_WINDOW:
-            raise ConnectionFault(Code.FLOW_CONTROL_ERROR, "the connection's window overflows")
+            raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "the connection's window overflows")
         if self._turns:
             self._schedule()
 
-    def widen_stream(self, stream: Outgoing, increment: int) -> None:
+    def widen_stream(self, stream: OutgoingStream, increment: int) -> None:
         """WINDOW_UPDATE of a stream. Raises StreamFault."""
         stream.send_window += increment
         if stream.send_window > MAX_WINDOW:
-            raise StreamFault(stream.id, Code.FLOW_CONTROL_ERROR, "the stream's window overflows")
+            raise StreamFault(
+                stream.id, ErrorCode.FLOW_CONTROL_ERROR, "the stream's window overflows"
+            )
         if stream.backlog:
             self._take_turn(stream)
 
-    def set_initial_window(self, size: int, streams: Iterable[Outgoing]) -> None:
+    def set_initial_window(self, size: int, streams: Iterable[OutgoingStream]) -> None:
         """SETTINGS_INITIAL_WINDOW_SIZE: moves the open streams too. Raises ConnectionFault."""
         moved, self.initial_window = size - self.initial_window, size
         for stream in streams:
             stream.send_window += moved
             if stream.send_window > MAX_WINDOW:
-                raise ConnectionFault(Code.FLOW_CONTROL_ERROR, "a stream's window overflows")
+                raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "a stream's window overflows")
             if stream.backlog:
                 self._take_turn(stream)
 
@@ -274,7 +276,7 @@ class Sender:
             self._due = True
             self._loop.call_soon(self.flush)
 
-    def _take_turn(self, stream: Outgoing) -> None:
+    def _take_turn(self, stream: OutgoingStream) -> None:
         if not stream._turn and stream.send_window > 0:
             stream._turn = True
             self._turns.append(stream)
@@ -291,7 +293,7 @@ class Sender:
             if stream.backlog:
                 self._take_turn(stream)
 
-    def _send_frame(self, stream: Outgoing) -> int:
+    def _send_frame(self, stream: OutgoingStream) -> int:
         """One DATA frame, and the trailers if it is the last; its bytes."""
         size = min(self.window, stream.send_window, self.max_frame, WRITE_BYTES, stream.backlog)
         self._out.append(HEAD.pack(size >> 16, size & 0xFFFF, DATA, 0, stream.id))
@@ -311,24 +313,24 @@ class Sender:
             self._finish(stream, stream._trailers)
         return size
 
-    def _give_back(self, stream: Outgoing, size: int) -> None:
+    def _give_back(self, stream: OutgoingStream, size: int) -> None:
         stream._charged -= size
         self.account.release(size)
 
-    def _finish(self, stream: Outgoing, trailers: bytes) -> None:
+    def _finish(self, stream: OutgoingStream, trailers: bytes) -> None:
         self.control(_header_frame(stream, _LAST, trailers))
         self._end(stream)
 
-    def _end(self, stream: Outgoing) -> None:
+    def _end(self, stream: OutgoingStream) -> None:
         stream.ended = True
         self.on_end(stream)
 
 
-def _header_frame(stream: Outgoing, flags: int, block: bytes) -> bytes:
+def _header_frame(stream: OutgoingStream, flags: int, block: bytes) -> bytes:
     return HEAD.pack(len(block) >> 16, len(block) & 0xFFFF, HEADERS, flags, stream.id) + block
 
 
-def _cut(stream: Outgoing, size: int) -> list[Buffer]:
+def _cut(stream: OutgoingStream, size: int) -> list[Buffer]:
     """The first `size` bytes that wait."""
     waits = stream._waits
     assert waits is not None

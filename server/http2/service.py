@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from server.http2.call import Answer, Call
-from server.http2.conversation import Conversation, Converse
 from server.http2.head import RequestHead, read_head
 from server.http2.hpack import LIST_BYTES, Headers
 from server.http2.status import ANSWER, CallFailed, ended_badly, refusal
-from server.http2.stream import Head, Receiver, Stream
+from server.http2.stream import Http2Stream, Receiver, StreamHead
+from server.http2.streaming_call import Converse, StreamingCall
+from server.http2.unary_call import Answer, UnaryCall
 
 _OVERSIZED = RequestHead(
     "",
@@ -22,20 +22,20 @@ _OVERSIZED = RequestHead(
 
 
 @dataclass(frozen=True, slots=True)
-class Unary:
+class UnaryMethod:
     """A method answered by a function, as soon as its message is there."""
 
     answer: Answer
 
 
 @dataclass(frozen=True, slots=True)
-class Streaming:
+class StreamingMethod:
     """A method answered by a coroutine, from the moment it is called."""
 
     converse: Converse
 
 
-Methods = Mapping[str, Unary | Streaming]
+Methods = Mapping[str, UnaryMethod | StreamingMethod]
 """By path: `/package.Service/Method`."""
 
 
@@ -44,21 +44,25 @@ Guard = Callable[[RequestHead], object]
 it returns is the call's `admission`."""
 
 
-class Kinds(NamedTuple):
+class CallClasses(NamedTuple):
     """The classes of calls: of one message, and of streams."""
 
-    call: type[Call]
-    conversation: type[Conversation]
+    call: type[UnaryCall]
+    conversation: type[StreamingCall]
 
 
-PLAIN_KINDS = Kinds(Call, Conversation)
+PLAIN_KINDS = CallClasses(UnaryCall, StreamingCall)
 
 
 class GrpcService:
     """The methods of one server; messages of more than `limit` bytes are refused, both ways."""
 
     def __init__(
-        self, methods: Methods, limit: int, guard: Guard | None = None, kinds: Kinds | None = None
+        self,
+        methods: Methods,
+        limit: int,
+        guard: Guard | None = None,
+        kinds: CallClasses | None = None,
     ) -> None:
         self._methods = methods
         self._limit = limit
@@ -72,7 +76,7 @@ class GrpcService:
     def oversized(self) -> RequestHead:
         return _OVERSIZED
 
-    def open(self, stream: Stream, head: Head) -> Receiver:
+    def open(self, stream: Http2Stream, head: StreamHead) -> Receiver:
         assert isinstance(head, RequestHead)
         method = None
         if head.fault is None and not head.refused_with:
@@ -86,8 +90,8 @@ class GrpcService:
             block = ANSWER + ended_badly(fault.code, str(fault), fault.metadata)
             stream.sender.finish(stream, block)
             return _DEAF
-        if isinstance(method, Unary):
-            call: Call | Conversation = self._call(stream, head, self._limit, method.answer)
+        if isinstance(method, UnaryMethod):
+            call: UnaryCall | StreamingCall = self._call(stream, head, self._limit, method.answer)
         else:
             call = self._converse(stream, head, method.converse)
         call.admission = admission
@@ -98,7 +102,9 @@ class GrpcService:
         while self._tasks:
             await asyncio.wait(self._tasks)
 
-    def _converse(self, stream: Stream, head: RequestHead, converse: Converse) -> Conversation:
+    def _converse(
+        self, stream: Http2Stream, head: RequestHead, converse: Converse
+    ) -> StreamingCall:
         conversation = self._conversation(stream, head, self._limit, converse)
         self._tasks.add(conversation.task)
         conversation.task.add_done_callback(self._tasks.discard)
@@ -112,7 +118,7 @@ def _refusal(head: RequestHead) -> bytes:
     return ANSWER + ended_badly(fault.code, str(fault))
 
 
-class _Deaf:
+class _DiscardingReceiver:
     """Reads nothing: the answer is given."""
 
     def received(self, data: bytes, last: bool) -> None: ...
@@ -127,4 +133,4 @@ class _Deaf:
     def expired(self, text: str) -> None: ...
 
 
-_DEAF = _Deaf()
+_DEAF = _DiscardingReceiver()

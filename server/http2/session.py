@@ -1,13 +1,11 @@
 """The rules of HTTP/2 on one connection (RFC 9113): frames become streams, settings, windows.
 
-`server.http2.connection` hands over every frame; requests go on to the `Service`, answers leave by
-`server.http2.sender`. No socket and no loop: what a peer does wrong is raised as ConnectionFault.
+`server.http2.connection` hands over every frame; requests go on to the `StreamService`, answers
+leave by `server.http2.sender`. No socket and no loop: a peer's fault is raised as ConnectionFault.
 """
 
 from collections.abc import Callable, Mapping
 
-from server.http2.blocks import Blocks
-from server.http2.calm import Calm
 from server.http2.frames import (
     ACK,
     CONTINUATION,
@@ -18,9 +16,9 @@ from server.http2.frames import (
     PING,
     PRIORITISED,
     SETTINGS,
-    Code,
     ConnectionFault,
-    Setting,
+    ErrorCode,
+    Http2Setting,
     StreamFault,
     block_of,
     frame,
@@ -30,9 +28,11 @@ from server.http2.frames import (
     without_padding,
     word_of,
 )
-from server.http2.room import MAX_STREAMS, StreamRoom
-from server.http2.sender import Outgoing, Sender
-from server.http2.stream import Head, Malformed, Service, Stream
+from server.http2.header_blocks import HeaderBlocks
+from server.http2.sender import OutgoingStream, Sender
+from server.http2.stream import Http2Stream, MalformedHeaders, StreamHead, StreamService
+from server.http2.stream_capacity import MAX_STREAMS, StreamCapacity
+from server.http2.token_bucket import TokenBucket
 
 CONNECTION_WINDOW = 16 * 1024 * 1024
 RESETS = (4000, 1000)
@@ -56,7 +56,7 @@ _REMEMBERED_RESETS = 2 * MAX_STREAMS
 """Streams we have reset, whose last frames may still be on their way."""
 
 
-class Session:
+class Http2Session:
     """The streams of one connection. `now`: seconds, on any clock that does not go back.
 
     `on_empty` is called when the last open stream has gone, `on_echo(payload)` for the answer to
@@ -65,7 +65,7 @@ class Session:
 
     def __init__(
         self,
-        service: Service,
+        service: StreamService,
         sender: Sender,
         now: Callable[[], float],
         on_empty: Callable[[], None],
@@ -79,17 +79,17 @@ class Session:
         self._now = now
         self._on_empty = on_empty
         self._on_echo = on_echo
-        self._blocks = Blocks(service, self._spend_header)
-        self._streams: dict[int, Stream] = {}
+        self._blocks = HeaderBlocks(service, self._spend_header)
+        self._streams: dict[int, Http2Stream] = {}
         self._were_reset: dict[int, None] = {}
         self._window = CONNECTION_WINDOW
         self._granted = CONNECTION_WINDOW
-        self._room = StreamRoom(sender.account)
+        self._room = StreamCapacity(sender.account)
         self._expects: int | None = SETTINGS
-        self._resets = Calm(*RESETS, now())
-        self._idle_frames = Calm(*IDLE_FRAMES, now())
+        self._resets = TokenBucket(*RESETS, now())
+        self._idle_frames = TokenBucket(*IDLE_FRAMES, now())
         self._idle = 0
-        self._header_bytes = Calm(*HEADER_BYTES, now())
+        self._header_bytes = TokenBucket(*HEADER_BYTES, now())
         sender.on_end = self._written
 
     @property
@@ -98,7 +98,7 @@ class Session:
         return not self._streams
 
     @property
-    def streams(self) -> Mapping[int, Stream]:
+    def streams(self) -> Mapping[int, Http2Stream]:
         """The open ones."""
         return self._streams
 
@@ -107,16 +107,16 @@ class Session:
         """Bytes of DATA that have come on all streams."""
         return self._granted - self._window
 
-    def cancel(self, stream: Stream) -> None:
+    def cancel(self, stream: Http2Stream) -> None:
         """End a stream whose answer is not taken."""
-        self._write_reset(stream.id, Code.CANCEL)
+        self._write_reset(stream.id, ErrorCode.CANCEL)
         self._abort(stream)
 
     def take(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
         """One frame. Raises ConnectionFault; take no more after that."""
         if self._expects is not None and kind != self._expects:
             text = f"a frame of kind {kind} where kind {self._expects} must come"
-            raise ConnectionFault(Code.PROTOCOL_ERROR, text)
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, text)
         try:
             if kind <= CONTINUATION:
                 self._TAKE[kind](self, flags, stream_id, payload)
@@ -134,7 +134,7 @@ class Session:
 
     def _headers(self, flags: int, stream_id: int, payload: bytes) -> None:
         if not stream_id & 1:
-            raise ConnectionFault(Code.PROTOCOL_ERROR, f"HEADERS on stream {stream_id}")
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, f"HEADERS on stream {stream_id}")
         if flags & (PADDED | PRIORITISED):
             payload = block_of(flags, payload)
         if flags & END_HEADERS:
@@ -145,7 +145,7 @@ class Session:
 
     def _continuation(self, flags: int, stream_id: int, payload: bytes) -> None:
         if self._expects != CONTINUATION:
-            raise ConnectionFault(Code.PROTOCOL_ERROR, "CONTINUATION of nothing")
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "CONTINUATION of nothing")
         block = self._blocks.go_on(stream_id, flags, payload)
         if block is not None:
             self._expects = None
@@ -156,21 +156,21 @@ class Session:
         head, reason = None, ""
         try:
             head = self._blocks.read(block)
-        except Malformed as error:
+        except MalformedHeaders as error:
             reason = str(error)
         if stream_id <= self.last_id:
             self._trailers(stream_id, flags)
             return
         self.last_id = stream_id
         if head is None:
-            raise StreamFault(stream_id, Code.PROTOCOL_ERROR, reason)
+            raise StreamFault(stream_id, ErrorCode.PROTOCOL_ERROR, reason)
         full = len(self._streams) >= self._room.size and not self._room.grow()
         if full or stream_id > self.accepted_until:
-            raise StreamFault(stream_id, Code.REFUSED_STREAM, "no further stream is taken")
+            raise StreamFault(stream_id, ErrorCode.REFUSED_STREAM, "no further stream is taken")
         self._open(stream_id, flags, head)
 
-    def _open(self, stream_id: int, flags: int, head: Head) -> None:
-        stream = self._streams[stream_id] = Stream(stream_id, self._sender)
+    def _open(self, stream_id: int, flags: int, head: StreamHead) -> None:
+        stream = self._streams[stream_id] = Http2Stream(stream_id, self._sender)
         stream.expected = head.content_length
         stream.received_all = bool(flags & END_STREAM)
         receiver = self._service.open(stream, head)
@@ -185,7 +185,7 @@ class Session:
         if stream is None:
             return
         if not flags & END_STREAM:
-            raise StreamFault(stream_id, Code.PROTOCOL_ERROR, "trailers that end nothing")
+            raise StreamFault(stream_id, ErrorCode.PROTOCOL_ERROR, "trailers that end nothing")
         self._received_all(stream)
 
     def _data(self, flags: int, stream_id: int, payload: bytes) -> None:
@@ -196,7 +196,7 @@ class Session:
             return
         stream.receive_window -= size
         if stream.receive_window < 0:
-            raise StreamFault(stream_id, Code.FLOW_CONTROL_ERROR, "more than the stream's window")
+            raise StreamFault(stream_id, ErrorCode.FLOW_CONTROL_ERROR, "over the stream's window")
         if flags & PADDED:
             payload = without_padding(flags, payload)
             stream.release(size - len(payload))
@@ -204,7 +204,7 @@ class Session:
             stream.expected -= len(payload)
             if stream.expected < 0:
                 text = "more than content-length said"
-                raise StreamFault(stream_id, Code.PROTOCOL_ERROR, text)
+                raise StreamFault(stream_id, ErrorCode.PROTOCOL_ERROR, text)
         if not payload and not flags & END_STREAM:
             self._spend_idle()
         elif payload and stream.receiver is not None:
@@ -216,13 +216,13 @@ class Session:
         """Hold DATA against the connection's window; its bytes are never held back here."""
         self._window -= size
         if self._window < 0:
-            raise ConnectionFault(Code.FLOW_CONTROL_ERROR, "more than the connection's window")
+            raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "more than the connection's window")
         if self._window < CONNECTION_WINDOW // 2:
             self._sender.control(window_update(0, CONNECTION_WINDOW - self._window))
             self._granted += CONNECTION_WINDOW - self._window
             self._window = CONNECTION_WINDOW
 
-    def _receiving(self, stream_id: int) -> Stream | None:
+    def _receiving(self, stream_id: int) -> Http2Stream | None:
         """The stream that may still get DATA or trailers; None if we have reset it meanwhile.
 
         Raises StreamFault for one whose request has ended, ConnectionFault for one never opened.
@@ -232,31 +232,31 @@ class Session:
             self._check_opened(stream_id)
             if stream_id in self._were_reset:
                 return None
-            raise StreamFault(stream_id, Code.STREAM_CLOSED, "the stream has ended")
+            raise StreamFault(stream_id, ErrorCode.STREAM_CLOSED, "the stream has ended")
         if stream.received_all:
-            raise StreamFault(stream_id, Code.STREAM_CLOSED, "the request has ended")
+            raise StreamFault(stream_id, ErrorCode.STREAM_CLOSED, "the request has ended")
         return stream
 
     def _check_opened(self, stream_id: int) -> None:
         if stream_id > self.last_id or not stream_id & 1:
             text = f"a frame for stream {stream_id}, which was never opened"
-            raise ConnectionFault(Code.PROTOCOL_ERROR, text)
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, text)
 
     # ends of streams
 
-    def _received_all(self, stream: Stream) -> None:
+    def _received_all(self, stream: Http2Stream) -> None:
         if stream.expected:
             text = f"{stream.expected} bytes fewer than content-length said"
-            raise StreamFault(stream.id, Code.PROTOCOL_ERROR, text)
+            raise StreamFault(stream.id, ErrorCode.PROTOCOL_ERROR, text)
         stream.received_all = True
         if stream.receiver is not None:
             stream.receiver.ended()
 
-    def _written(self, ended: Outgoing) -> None:
+    def _written(self, ended: OutgoingStream) -> None:
         """END_STREAM is on its way; a peer still sending is told that nobody listens (8.1)."""
         stream = self._streams[ended.id]
         if not stream.received_all:
-            self._write_reset(stream.id, Code.NO_ERROR)
+            self._write_reset(stream.id, ErrorCode.NO_ERROR)
         self._forget(stream)
 
     def _rst_stream(self, flags: int, stream_id: int, payload: bytes) -> None:
@@ -277,20 +277,20 @@ class Session:
             self._abort(stream)
         self._spend_reset()
 
-    def _abort(self, stream: Stream) -> None:
+    def _abort(self, stream: Http2Stream) -> None:
         receiver = stream.receiver
         self._sender.drop(stream)
         self._forget(stream)
         if receiver is not None:
             receiver.aborted()
 
-    def _write_reset(self, stream_id: int, code: Code) -> None:
+    def _write_reset(self, stream_id: int, code: ErrorCode) -> None:
         self._sender.control(rst_stream(stream_id, code))
         self._were_reset[stream_id] = None
         if len(self._were_reset) > _REMEMBERED_RESETS:
             del self._were_reset[next(iter(self._were_reset))]
 
-    def _forget(self, stream: Stream) -> None:
+    def _forget(self, stream: Http2Stream) -> None:
         del self._streams[stream.id]
         stream.receiver = None
         if not self._streams:
@@ -303,24 +303,25 @@ class Session:
         self._require_connection(stream_id, "SETTINGS")
         if flags & ACK:
             if payload:
-                raise ConnectionFault(Code.FRAME_SIZE_ERROR, "SETTINGS ACK with a payload")
+                raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "SETTINGS ACK with a payload")
             if not self.settled:
-                raise ConnectionFault(Code.PROTOCOL_ERROR, "SETTINGS ACK before SETTINGS")
+                raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "SETTINGS ACK before SETTINGS")
             return
         if self.settled:
             self._spend_idle(_SETTINGS_COST + len(payload) // _SETTINGS_UNIT_BYTES)
         self.settled, self._expects = True, None
         for setting, value in dict(settings_of(payload)).items():  # the last of each kind holds
-            if setting == Setting.INITIAL_WINDOW_SIZE:
+            if setting == Http2Setting.INITIAL_WINDOW_SIZE:
                 self._sender.set_initial_window(value, self._streams.values())
-            elif setting == Setting.MAX_FRAME_SIZE:
+            elif setting == Http2Setting.MAX_FRAME_SIZE:
                 self._sender.max_frame = value
         self._sender.control(frame(SETTINGS, ACK, 0))
 
     def _ping(self, flags: int, stream_id: int, payload: bytes) -> None:
         self._require_connection(stream_id, "PING")
         if len(payload) != 8:
-            raise ConnectionFault(Code.FRAME_SIZE_ERROR, f"PING of {len(payload)} bytes, not 8")
+            text = f"PING of {len(payload)} bytes, not 8"
+            raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, text)
         self._spend_idle()
         if flags & ACK:
             self._on_echo(payload)
@@ -333,40 +334,41 @@ class Session:
             self._spend_idle()
         if stream_id == 0:
             if not increment:
-                raise ConnectionFault(Code.PROTOCOL_ERROR, "WINDOW_UPDATE of 0")
+                raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE of 0")
             self._sender.widen(increment)
             return
         self._check_opened(stream_id)
         if not increment:
-            raise StreamFault(stream_id, Code.PROTOCOL_ERROR, "WINDOW_UPDATE of 0")
+            raise StreamFault(stream_id, ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE of 0")
         stream = self._streams.get(stream_id)
         if stream is not None:
             self._sender.widen_stream(stream, increment)
 
     def _priority(self, flags: int, stream_id: int, payload: bytes) -> None:
         if stream_id == 0:
-            raise ConnectionFault(Code.PROTOCOL_ERROR, "PRIORITY of stream 0")
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "PRIORITY of stream 0")
         if len(payload) != 5:
-            raise ConnectionFault(Code.FRAME_SIZE_ERROR, f"PRIORITY of {len(payload)} bytes, not 5")
+            text = f"PRIORITY of {len(payload)} bytes, not 5"
+            raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, text)
         self._spend_idle()
 
     def _goaway(self, flags: int, stream_id: int, payload: bytes) -> None:
         """The peer will ask for nothing more; it closes when it has its answers."""
         self._require_connection(stream_id, "GOAWAY")
         if len(payload) < 8:
-            raise ConnectionFault(Code.FRAME_SIZE_ERROR, f"GOAWAY of {len(payload)} bytes")
+            raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, f"GOAWAY of {len(payload)} bytes")
         self._spend_idle()
 
     def _push_promise(self, flags: int, stream_id: int, payload: bytes) -> None:
-        raise ConnectionFault(Code.PROTOCOL_ERROR, "PUSH_PROMISE from a client")
+        raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "PUSH_PROMISE from a client")
 
     def _require_connection(self, stream_id: int, kind: str) -> None:
         if stream_id:
-            raise ConnectionFault(Code.PROTOCOL_ERROR, f"{kind} on stream {stream_id}")
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, f"{kind} on stream {stream_id}")
 
     def _spend_reset(self) -> None:
         if not self._resets.spend(self._now()):
-            raise ConnectionFault(Code.ENHANCE_YOUR_CALM, "too many streams are reset")
+            raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too many streams are reset")
 
     def _spend_idle(self, cost: int = 1) -> None:
         free = _IDLE_EACH * self._sender.carried
@@ -374,13 +376,13 @@ class Session:
         if self._idle <= free:
             return
         if not self._idle_frames.spend(self._now(), cost):
-            raise ConnectionFault(Code.ENHANCE_YOUR_CALM, "too many frames that carry nothing")
+            raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too many frames that carry nothing")
 
     def _spend_header(self, size: int) -> None:
         if not self._header_bytes.spend(self._now(), size):
-            raise ConnectionFault(Code.ENHANCE_YOUR_CALM, "too many bytes of headers")
+            raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too many bytes of headers")
         if refusal := self._room.pay_for_head(size):
-            raise ConnectionFault(Code.ENHANCE_YOUR_CALM, refusal)
+            raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, refusal)
 
     _TAKE = (
         _data,

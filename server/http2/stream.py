@@ -8,8 +8,8 @@ from typing import Protocol
 from server.buffers import BufferAccount
 from server.http2.frames import window_update
 from server.http2.hpack import Headers
-from server.http2.progress import Wait
-from server.http2.sender import Outgoing, Sender
+from server.http2.sender import OutgoingStream, Sender
+from server.http2.stall_detector import PeerWait
 
 STREAM_WINDOW = 4 * 1024 * 1024
 """Bytes a peer may send on a stream before they are released."""
@@ -20,7 +20,7 @@ class Receiver(Protocol):
 
     def received(self, data: bytes, last: bool) -> None:
         """More of the body, never empty; `last`: `ended` follows at once. Release what need not be
-        held back (`Stream.release`)."""
+        held back (`Http2Stream.release`)."""
 
     def ended(self) -> None:
         """The body is complete."""
@@ -28,14 +28,14 @@ class Receiver(Protocol):
     def aborted(self) -> None:
         """The peer reset the stream, or is gone: nobody reads an answer. The last call."""
 
-    def awaits(self) -> Wait | None:
+    def awaits(self) -> PeerWait | None:
         """What of the request is missing; None where the peer need not send anything."""
 
     def expired(self, text: str) -> None:
         """The peer takes too long over the request: end the call, saying `text`."""
 
 
-class Stream(Outgoing):
+class Http2Stream(OutgoingStream):
     """An open stream. `expected`: bytes of body still to come if the head said how many."""
 
     __slots__ = ("_unreleased", "expected", "receive_window", "received_all", "receiver", "sender")
@@ -72,20 +72,20 @@ class Stream(Outgoing):
             self._unreleased = 0
 
 
-class Service(Protocol):
-    """What answers requests; one for all connections. `Head` is its own kind of thing."""
+class StreamService(Protocol):
+    """What answers requests; one for all connections. `StreamHead` is its own kind of thing."""
 
-    def read(self, headers: Headers) -> "Head":
-        """What a header block asks for. Raises Malformed for what is no request at all."""
+    def read(self, headers: Headers) -> "StreamHead":
+        """What a header block asks for. Raises MalformedHeaders for what is no request at all."""
 
-    def oversized(self) -> "Head":
+    def oversized(self) -> "StreamHead":
         """Stands for a header block too large to keep."""
 
-    def open(self, stream: Stream, head: "Head") -> Receiver:
+    def open(self, stream: Http2Stream, head: "StreamHead") -> Receiver:
         """Take a request; may answer at once."""
 
 
-class Head(Protocol):
+class StreamHead(Protocol):
     """What was read of a request's header block; frozen, and shared by requests that say the same.
 
     `content_length`: bytes of body as the peer announced them, or None.
@@ -95,5 +95,5 @@ class Head(Protocol):
     def content_length(self) -> int | None: ...
 
 
-class Malformed(Exception):
+class MalformedHeaders(Exception):
     """A header block that is no HTTP/2 request; the stream is reset."""

@@ -8,10 +8,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Hashable
 
-from server.http2.limits import Limits
-from server.http2.progress import BEGINS, Lateness, Wait
+from server.http2.limits import GrpcLimits
 from server.http2.sender import Sender
-from server.http2.session import Session
+from server.http2.session import Http2Session
+from server.http2.stall_detector import BEGINS, PeerWait, StallDetector
 
 _CONNECTION = "connection"
 
@@ -24,8 +24,8 @@ class StreamTimeouts:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        limits: Limits,
-        session: Session,
+        limits: GrpcLimits,
+        session: Http2Session,
         sender: Sender,
         cut_off: Callable[[], None],
     ) -> None:
@@ -34,8 +34,8 @@ class StreamTimeouts:
         self._session = session
         self._sender = sender
         self._cut_off = cut_off
-        self._receiving = Lateness(limits.receive_timeout_s)
-        self._sending = Lateness(limits.send_timeout_s)
+        self._receiving = StallDetector(limits.receive_timeout_s)
+        self._sending = StallDetector(limits.send_timeout_s)
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
@@ -63,9 +63,9 @@ class StreamTimeouts:
                 _log.info("%s: %s", stream.client, text)
                 stream.receiver.expired(text)
 
-    def _requests(self) -> dict[Hashable, Wait]:
+    def _requests(self) -> dict[Hashable, PeerWait]:
         """What each request lacks. One of which nothing came may stand behind others."""
-        waits: dict[Hashable, Wait] = {}
+        waits: dict[Hashable, PeerWait] = {}
         for stream in self._session.streams.values():
             wait = stream.receiver.awaits() if stream.receiver is not None else None
             if wait is BEGINS:
@@ -87,9 +87,9 @@ class StreamTimeouts:
                 _log.info("%s %s (--grpc-send-timeout-secs)", stream.client, text)
                 self._session.cancel(stream)
 
-    def _answers(self) -> dict[Hashable, Wait]:
+    def _answers(self) -> dict[Hashable, PeerWait]:
         streams = self._session.streams
-        waits: dict[Hashable, Wait] = {}
+        waits: dict[Hashable, PeerWait] = {}
         whole = self._sender.awaits_any(streams.values())
         if whole is not None:
             waits[_CONNECTION] = whole

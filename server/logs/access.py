@@ -1,7 +1,7 @@
 """The access log: one JSON line per answered request, or per some of them; off unless asked for.
 
-The doors hand in an `Entry` when an answer has been handed to its socket; a thread writes. When
-the log is off, no door looks for it.
+The doors hand in an `AccessLogEntry` when an answer has been handed to its socket; a thread writes.
+When the log is off, no door looks for it.
 """
 
 import logging
@@ -25,7 +25,7 @@ GONE = 499
 _log = logging.getLogger(__name__)
 
 
-class Entry(NamedTuple):
+class AccessLogEntry(NamedTuple):
     """One request. Sizes are bytes of bodies as they travelled.
 
     `began_ns` (time.monotonic_ns): its head was there; `upload_us`: from then to its last byte;
@@ -57,7 +57,7 @@ class AccessLog:
     def __init__(self, target: str, share: float) -> None:
         """`target`: a file to append to, or "-" for standard output. Raises OSError."""
         self._share = share
-        self._waiting: deque[Entry] = deque()
+        self._waiting: deque[AccessLogEntry] = deque()
         self._dropped = 0
         self._bell = threading.Event()
         self._ended = False
@@ -74,7 +74,7 @@ class AccessLog:
         """Whether the next entry is wanted."""
         return self._share >= 1 or random.random() < self._share
 
-    def write(self, entry: Entry) -> None:
+    def write(self, entry: AccessLogEntry) -> None:
         """Take an entry; never blocks."""
         if len(self._waiting) >= MOST_WAITING:
             self._dropped += 1
@@ -111,7 +111,7 @@ class AccessLog:
         self._file.flush()
 
 
-def line(entry: Entry, ahead_ns: int) -> str:
+def line(entry: AccessLogEntry, ahead_ns: int) -> str:
     """The entry as a line of JSON; `ahead_ns` is what the wall clock is ahead of monotonic."""
     began = datetime.fromtimestamp((entry.began_ns + ahead_ns) / 1e9, UTC)
     fields: dict[str, Any] = {"time": began.isoformat(timespec="milliseconds")}

@@ -157,7 +157,8 @@ def escaped(text: str) -> str:
 
 
 class TextLine(logging.Formatter):
-    """`2026-11-21T01:52:33.123Z INFO  server.fleet.exchange: digits 3: READY in 0.12 s, 2 × cpu`
+    """`2026-11-21T01:52:33.123Z INFO  server.fleet.version_swapper: digits 3: READY in 0.12 s, 2 ×
+    cpu`
 
     A traceback follows on lines of its own, each behind a bar.
     """

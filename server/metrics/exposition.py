@@ -13,25 +13,25 @@ from schedulers.cached import CachedScheduler
 from schedulers.counters import (
     FAILURE_REASONS,
     FIRST_RESPONSE,
+    BucketCounts,
     Counters,
-    Histogram,
     TwofoldHistogram,
 )
 from server.metrics.histogram_lines import histogram_lines
 from server.metrics.language import OF_LANGUAGE, of_language
-from server.metrics.load_figures import Machine
+from server.metrics.machine_usage import MachineUsage
 from server.metrics.memory import OF_MEMORY, of_memory
-from server.metrics.metric import Metric, escaped, head
+from server.metrics.metric_family import MetricFamily, escaped, head
 from server.metrics.routes import OF_ROUTES, of_routes
 from server.routing.routing import Routing
-from server.served import Models, Served
+from server.served_version import Models, ServedVersion
 from server.settings.metrics_config import MetricsConfig
 from server.trace.tracing import Tracing
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
 
-class Lag(Protocol):
+class LoopLagSource(Protocol):
     """Worst stalls of the event loop in seconds: since ready, and over the last minute."""
 
     @property
@@ -40,21 +40,23 @@ class Lag(Protocol):
     def recent_max_seconds(self) -> float: ...
 
 
-_PER_VERSION: tuple[tuple[Metric, Callable[[Served], float]], ...] = (
+_PER_VERSION: tuple[tuple[MetricFamily, Callable[[ServedVersion], float]], ...] = (
     (
-        Metric("nv_inference_request_success", "counter", "Successful requests"),
+        MetricFamily("nv_inference_request_success", "counter", "Successful requests"),
         lambda served: served.counters.success,
     ),
     (
-        Metric("nv_inference_count", "counter", "Inferences performed (rows, batch sizes summed)"),
+        MetricFamily(
+            "nv_inference_count", "counter", "Inferences performed (rows, batch sizes summed)"
+        ),
         lambda served: served.counters.inferences,
     ),
     (
-        Metric("nv_inference_exec_count", "counter", "Model executions (batches)"),
+        MetricFamily("nv_inference_exec_count", "counter", "Model executions (batches)"),
         lambda served: served.counters.executions,
     ),
     (
-        Metric(
+        MetricFamily(
             "nv_inference_request_duration_us",
             "counter",
             "Time successful requests took from arrival to answer, in microseconds",
@@ -62,13 +64,13 @@ _PER_VERSION: tuple[tuple[Metric, Callable[[Served], float]], ...] = (
         lambda served: served.counters.success_ns // 1000,
     ),
     (
-        Metric(
+        MetricFamily(
             "nv_inference_queue_duration_us", "counter", "Time requests waited, in microseconds"
         ),
         lambda served: served.counters.queue_ns // 1000,
     ),
     (
-        Metric(
+        MetricFamily(
             "nv_inference_compute_input_duration_us",
             "counter",
             "Time spent preparing inputs, in microseconds",
@@ -76,7 +78,7 @@ _PER_VERSION: tuple[tuple[Metric, Callable[[Served], float]], ...] = (
         lambda served: served.counters.input_ns // 1000,
     ),
     (
-        Metric(
+        MetricFamily(
             "nv_inference_compute_infer_duration_us",
             "counter",
             "Time spent executing the model, in microseconds",
@@ -84,7 +86,7 @@ _PER_VERSION: tuple[tuple[Metric, Callable[[Served], float]], ...] = (
         lambda served: served.counters.infer_ns // 1000,
     ),
     (
-        Metric(
+        MetricFamily(
             "nv_inference_compute_output_duration_us",
             "counter",
             "Time spent on outputs, in microseconds",
@@ -92,7 +94,7 @@ _PER_VERSION: tuple[tuple[Metric, Callable[[Served], float]], ...] = (
         lambda served: served.counters.output_ns // 1000,
     ),
     (
-        Metric(
+        MetricFamily(
             "nv_inference_pending_request_count",
             "gauge",
             "Requests queued and not yet executing",
@@ -100,11 +102,13 @@ _PER_VERSION: tuple[tuple[Metric, Callable[[Served], float]], ...] = (
         lambda served: served.counters.pending,
     ),
     (
-        Metric("nv_cache_num_hits_per_model", "counter", "Requests the response cache answered"),
+        MetricFamily(
+            "nv_cache_num_hits_per_model", "counter", "Requests the response cache answered"
+        ),
         lambda served: served.counters.cache_hits,
     ),
     (
-        Metric(
+        MetricFamily(
             "nv_cache_num_misses_per_model",
             "counter",
             "Requests the response cache could not answer and that were executed",
@@ -112,7 +116,7 @@ _PER_VERSION: tuple[tuple[Metric, Callable[[Served], float]], ...] = (
         lambda served: served.counters.cache_misses,
     ),
     (
-        Metric(
+        MetricFamily(
             "nv_cache_hit_duration_per_model",
             "counter",
             "Time spent on answering from the response cache, in microseconds",
@@ -120,7 +124,7 @@ _PER_VERSION: tuple[tuple[Metric, Callable[[Served], float]], ...] = (
         lambda served: served.counters.cache_hit_ns // 1000,
     ),
     (
-        Metric(
+        MetricFamily(
             "nv_cache_miss_duration_per_model",
             "counter",
             "Time spent on looking up and keeping what the cache did not have, in microseconds",
@@ -128,7 +132,7 @@ _PER_VERSION: tuple[tuple[Metric, Callable[[Served], float]], ...] = (
         lambda served: served.counters.cache_miss_ns // 1000,
     ),
     (
-        Metric(
+        MetricFamily(
             "nv_model_load_duration_secs",
             "gauge",
             "Seconds the version took to check, load and warm",
@@ -136,7 +140,7 @@ _PER_VERSION: tuple[tuple[Metric, Callable[[Served], float]], ...] = (
         lambda served: served.load_seconds,
     ),
     (
-        Metric(
+        MetricFamily(
             "modelyard_instances_hung",
             "gauge",
             "Instances out of use because an execution inside the server hangs",
@@ -148,11 +152,11 @@ _PER_VERSION: tuple[tuple[Metric, Callable[[Served], float]], ...] = (
 _OF_CACHE = "nv_cache_"
 """What only versions with a response cache have, as in Triton."""
 
-_FAILURE = Metric("nv_inference_request_failure", "counter", "Failed requests, by reason")
+_FAILURE = MetricFamily("nv_inference_request_failure", "counter", "Failed requests, by reason")
 
-_HISTOGRAMS: tuple[tuple[Metric, Callable[[Counters], Histogram]], ...] = (
+_HISTOGRAMS: tuple[tuple[MetricFamily, Callable[[Counters], BucketCounts]], ...] = (
     (
-        Metric(
+        MetricFamily(
             "modelyard_request_duration_seconds",
             "histogram",
             "Time from a successful request's arrival to its answer, in seconds",
@@ -160,7 +164,7 @@ _HISTOGRAMS: tuple[tuple[Metric, Callable[[Counters], Histogram]], ...] = (
         lambda counters: counters.request_histogram,
     ),
     (
-        Metric(
+        MetricFamily(
             "modelyard_queue_duration_seconds",
             "histogram",
             "Time successful requests waited before execution, in seconds",
@@ -169,15 +173,15 @@ _HISTOGRAMS: tuple[tuple[Metric, Callable[[Counters], Histogram]], ...] = (
     ),
 )
 
-_FIRST_RESPONSE = Metric(
+_FIRST_RESPONSE = MetricFamily(
     FIRST_RESPONSE,
     "histogram",
     "Time from a successful request's arrival to its answer, in milliseconds",
 )
 
-_LOOP: tuple[tuple[Metric, Callable[[Lag], float]], ...] = (
+_LOOP: tuple[tuple[MetricFamily, Callable[[LoopLagSource], float]], ...] = (
     (
-        Metric(
+        MetricFamily(
             "modelyard_event_loop_stall_seconds_max",
             "gauge",
             "Worst stall of the event loop since the server became ready, in seconds",
@@ -185,7 +189,7 @@ _LOOP: tuple[tuple[Metric, Callable[[Lag], float]], ...] = (
         lambda lag: lag.max_seconds,
     ),
     (
-        Metric(
+        MetricFamily(
             "modelyard_event_loop_stall_seconds_recent_max",
             "gauge",
             "Worst stall of the event loop in the last minute, in seconds",
@@ -194,32 +198,36 @@ _LOOP: tuple[tuple[Metric, Callable[[Lag], float]], ...] = (
     ),
 )
 
-_MACHINE: tuple[tuple[Metric, Callable[[Machine], float | None]], ...] = (
+_MACHINE: tuple[tuple[MetricFamily, Callable[[MachineUsage], float | None]], ...] = (
     (
-        Metric("nv_cpu_utilization", "gauge", "CPU utilization of the machine, 0.0 to 1.0"),
-        Machine.cpu_utilization,
+        MetricFamily("nv_cpu_utilization", "gauge", "CPU utilization of the machine, 0.0 to 1.0"),
+        MachineUsage.cpu_utilization,
     ),
     (
-        Metric("nv_cpu_memory_total_bytes", "gauge", "RAM of the machine, in bytes"),
-        Machine.memory_total_bytes,
+        MetricFamily("nv_cpu_memory_total_bytes", "gauge", "RAM of the machine, in bytes"),
+        MachineUsage.memory_total_bytes,
     ),
     (
-        Metric("nv_cpu_memory_used_bytes", "gauge", "RAM in use on the machine, in bytes"),
-        Machine.memory_used_bytes,
+        MetricFamily("nv_cpu_memory_used_bytes", "gauge", "RAM in use on the machine, in bytes"),
+        MachineUsage.memory_used_bytes,
     ),
     (
-        Metric("process_resident_memory_bytes", "gauge", "RAM this process occupies, in bytes"),
-        Machine.resident_bytes,
+        MetricFamily(
+            "process_resident_memory_bytes", "gauge", "RAM this process occupies, in bytes"
+        ),
+        MachineUsage.resident_bytes,
     ),
 )
 
-_TRACING: tuple[tuple[Metric, Callable[[Tracing], float]], ...] = (
+_TRACING: tuple[tuple[MetricFamily, Callable[[Tracing], float]], ...] = (
     (
-        Metric("modelyard_traces_written", "counter", "Traces written to their file or exported"),
+        MetricFamily(
+            "modelyard_traces_written", "counter", "Traces written to their file or exported"
+        ),
         lambda tracing: tracing.written,
     ),
     (
-        Metric(
+        MetricFamily(
             "modelyard_traces_dropped",
             "counter",
             "Traces lost because their writer or its target could not keep up or failed",
@@ -228,7 +236,7 @@ _TRACING: tuple[tuple[Metric, Callable[[Tracing], float]], ...] = (
     ),
 )
 
-METRICS: tuple[Metric, ...] = (
+METRICS: tuple[MetricFamily, ...] = (
     *(metric for metric, _ in _PER_VERSION),
     _FAILURE,
     *(metric for metric, _ in _HISTOGRAMS),
@@ -252,7 +260,7 @@ class MetricsApp:
     def __init__(
         self,
         models: Models,
-        lag: Lag,
+        lag: LoopLagSource,
         tracing: Tracing | None = None,
         shown: MetricsConfig = _DEFAULT,
         routing: Routing | None = None,
@@ -262,7 +270,7 @@ class MetricsApp:
         self._shown = shown
         self._tracing = tracing
         self._lag = lag
-        self._machine = Machine()
+        self._machine = MachineUsage()
 
     async def __call__(
         self,
@@ -290,8 +298,8 @@ class MetricsApp:
 
 def render(
     models: Models,
-    lag: Lag,
-    machine: Machine | None = None,
+    lag: LoopLagSource,
+    machine: MachineUsage | None = None,
     tracing: Tracing | None = None,
     shown: MetricsConfig = _DEFAULT,
     routing: Routing | None = None,
@@ -330,12 +338,12 @@ def render(
         lines += (*head(metric), f"{metric.name} {of_tracing(tracing)}")
     lines += of_memory(models.memory_rows())
     lines += of_routes(routing)
-    lines += _of_machine(machine or Machine(), shown.cpu)
+    lines += _of_machine(machine or MachineUsage(), shown.cpu)
     lines.append("")
     return "\n".join(lines).encode()
 
 
-def _of_machine(machine: Machine, with_cpu: bool) -> Iterator[str]:
+def _of_machine(machine: MachineUsage, with_cpu: bool) -> Iterator[str]:
     machine.look()
     for metric, of_machine in _MACHINE:
         value = of_machine(machine)
@@ -353,13 +361,13 @@ def _failures(counters: Iterable[tuple[str, Counters]]) -> Iterator[str]:
             yield f"{_FAILURE.name}{{{shown}}} {one.failure[reason]}"
 
 
-def _first_response(counters: Counters) -> Histogram:
+def _first_response(counters: Counters) -> BucketCounts:
     """In the buckets that the config's model_metrics chose, or else in ours."""
     both = counters.request_histogram
     return both.second if isinstance(both, TwofoldHistogram) else both
 
 
-def labels(served: Served) -> str:
+def labels(served: ServedVersion) -> str:
     """The config's metric_tags with `_` in front of their names, `model`, and `version` last."""
     pairs = {
         "_" + _NOT_IN_NAME.sub("_", tag): value

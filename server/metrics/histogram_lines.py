@@ -3,10 +3,12 @@
 from collections.abc import Iterator
 from itertools import accumulate
 
-from schedulers.counters import Histogram
+from schedulers.counters import BucketCounts
 
 
-def histogram_lines(name: str, label: str, histogram: Histogram, per_s: int = 1) -> Iterator[str]:
+def histogram_lines(
+    name: str, label: str, histogram: BucketCounts, per_s: int = 1
+) -> Iterator[str]:
     """One version's series, in units of which a second has `per_s`."""
     total = 0
     bounds = (*(f"{bound_ns * per_s / 1e9:.12g}" for bound_ns in histogram.bounds_ns), "+Inf")

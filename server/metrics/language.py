@@ -2,21 +2,21 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from schedulers.counters import Counters, Histogram, TokenCounters
+from schedulers.counters import BucketCounts, Counters, TokenCounters
 from server.metrics.histogram_lines import histogram_lines
-from server.metrics.metric import Metric, head
+from server.metrics.metric_family import MetricFamily, head
 
-_FIGURES: tuple[tuple[Metric, Callable[[TokenCounters], int]], ...] = (
+_FIGURES: tuple[tuple[MetricFamily, Callable[[TokenCounters], int]], ...] = (
     (
-        Metric("modelyard_llm_prompt_tokens", "counter", "Prompt tokens computed"),
+        MetricFamily("modelyard_llm_prompt_tokens", "counter", "Prompt tokens computed"),
         lambda tokens: tokens.prompt_tokens,
     ),
     (
-        Metric("modelyard_llm_generated_tokens", "counter", "Tokens generated"),
+        MetricFamily("modelyard_llm_generated_tokens", "counter", "Tokens generated"),
         lambda tokens: tokens.generated_tokens,
     ),
     (
-        Metric(
+        MetricFamily(
             "modelyard_llm_prefix_hit_tokens",
             "counter",
             "Prompt tokens that came from the prefix cache",
@@ -24,7 +24,7 @@ _FIGURES: tuple[tuple[Metric, Callable[[TokenCounters], int]], ...] = (
         lambda tokens: tokens.prefix_hit_tokens,
     ),
     (
-        Metric(
+        MetricFamily(
             "modelyard_llm_preemptions",
             "counter",
             "Sequences preempted: their blocks were freed and they are recomputed",
@@ -32,7 +32,7 @@ _FIGURES: tuple[tuple[Metric, Callable[[TokenCounters], int]], ...] = (
         lambda tokens: tokens.preemptions,
     ),
     (
-        Metric(
+        MetricFamily(
             "modelyard_llm_replayed_requests",
             "counter",
             "Requests replayed because an engine died before the first token was sent",
@@ -40,23 +40,23 @@ _FIGURES: tuple[tuple[Metric, Callable[[TokenCounters], int]], ...] = (
         lambda tokens: tokens.replayed,
     ),
     (
-        Metric("modelyard_llm_running", "gauge", "Sequences running, which hold blocks"),
+        MetricFamily("modelyard_llm_running", "gauge", "Sequences running, which hold blocks"),
         lambda tokens: tokens.running,
     ),
     (
-        Metric("modelyard_llm_waiting", "gauge", "Sequences waiting for blocks or a slot"),
+        MetricFamily("modelyard_llm_waiting", "gauge", "Sequences waiting for blocks or a slot"),
         lambda tokens: tokens.waiting,
     ),
     (
-        Metric("modelyard_llm_waiting_tokens", "gauge", "Prompt tokens waiting"),
+        MetricFamily("modelyard_llm_waiting_tokens", "gauge", "Prompt tokens waiting"),
         lambda tokens: tokens.waiting_tokens,
     ),
     (
-        Metric("modelyard_llm_blocks_in_use", "gauge", "Cache blocks in use by sequences"),
+        MetricFamily("modelyard_llm_blocks_in_use", "gauge", "Cache blocks in use by sequences"),
         lambda tokens: tokens.blocks_in_use,
     ),
     (
-        Metric(
+        MetricFamily(
             "modelyard_llm_blocks_cached",
             "gauge",
             "Cache blocks not in use whose content can still be reused",
@@ -64,14 +64,14 @@ _FIGURES: tuple[tuple[Metric, Callable[[TokenCounters], int]], ...] = (
         lambda tokens: tokens.blocks_cached,
     ),
     (
-        Metric("modelyard_llm_blocks_empty", "gauge", "Cache blocks that are empty"),
+        MetricFamily("modelyard_llm_blocks_empty", "gauge", "Cache blocks that are empty"),
         lambda tokens: tokens.blocks_empty,
     ),
 )
 
-_HISTOGRAMS: tuple[tuple[Metric, Callable[[TokenCounters], Histogram]], ...] = (
+_HISTOGRAMS: tuple[tuple[MetricFamily, Callable[[TokenCounters], BucketCounts]], ...] = (
     (
-        Metric(
+        MetricFamily(
             "modelyard_llm_time_to_first_token_seconds",
             "histogram",
             "Time from a request's arrival to the first token of an answer, in seconds",
@@ -79,7 +79,7 @@ _HISTOGRAMS: tuple[tuple[Metric, Callable[[TokenCounters], Histogram]], ...] = (
         lambda tokens: tokens.first_token,
     ),
     (
-        Metric(
+        MetricFamily(
             "modelyard_llm_inter_token_seconds",
             "histogram",
             "Time from one token of an answer to the next, in seconds",
@@ -87,7 +87,7 @@ _HISTOGRAMS: tuple[tuple[Metric, Callable[[TokenCounters], Histogram]], ...] = (
         lambda tokens: tokens.between_tokens,
     ),
     (
-        Metric(
+        MetricFamily(
             "modelyard_llm_queue_seconds",
             "histogram",
             "Time from a request's arrival until its prompt was first computed, in seconds",
@@ -96,7 +96,7 @@ _HISTOGRAMS: tuple[tuple[Metric, Callable[[TokenCounters], Histogram]], ...] = (
     ),
 )
 
-OF_LANGUAGE: tuple[Metric, ...] = (
+OF_LANGUAGE: tuple[MetricFamily, ...] = (
     *(metric for metric, _ in _FIGURES),
     *(metric for metric, _ in _HISTOGRAMS),
 )

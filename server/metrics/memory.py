@@ -2,16 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 
-from server.metrics.metric import Metric, escaped, head
-from server.served import MemoryRow
+from server.metrics.metric_family import MetricFamily, escaped, head
+from server.served_version import MemoryRow
 
-_BUDGET = Metric(
+_BUDGET = MetricFamily(
     "modelyard_memory_budget_bytes", "gauge", "Memory of a device that models may take"
 )
-_GRANTED = Metric(
+_GRANTED = MetricFamily(
     "modelyard_memory_granted_bytes", "gauge", "Memory of a device granted to a version"
 )
-OF_MEMORY: tuple[Metric, ...] = (_BUDGET, _GRANTED)
+OF_MEMORY: tuple[MetricFamily, ...] = (_BUDGET, _GRANTED)
 
 
 def of_memory(rows: Sequence[MemoryRow]) -> Iterator[str]:

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Iterator
 
-from server.metrics.metric import Metric, escaped, head
+from server.metrics.metric_family import MetricFamily, escaped, head
+from server.routing.arm_counters import ArmCounters
 from server.routing.routing import Routing
 from server.routing.table import Key
-from server.routing.window import Window
 
-_ROUTES: tuple[tuple[Metric, Callable[[Window], float]], ...] = (
+_ROUTES: tuple[tuple[MetricFamily, Callable[[ArmCounters], float]], ...] = (
     (
-        Metric(
+        MetricFamily(
             "modelyard_route_requests",
             "counter",
             "Requests of a route by arm, without what clients got wrong or cancelled",
@@ -17,29 +17,31 @@ _ROUTES: tuple[tuple[Metric, Callable[[Window], float]], ...] = (
         lambda window: window.requests,
     ),
     (
-        Metric("modelyard_route_errors", "counter", "Those of them that the server failed"),
+        MetricFamily("modelyard_route_errors", "counter", "Those of them that the server failed"),
         lambda window: window.errors,
     ),
     (
-        Metric("modelyard_route_in_flight", "gauge", "Requests accepted and not yet answered"),
+        MetricFamily(
+            "modelyard_route_in_flight", "gauge", "Requests accepted and not yet answered"
+        ),
         lambda window: window.in_flight,
     ),
 )
 
-_MIRROR_DROPPED = Metric(
+_MIRROR_DROPPED = MetricFamily(
     "modelyard_mirror_dropped",
     "counter",
     "Mirrored requests dropped because the mirror's target was behind",
 )
 
-_EXPOSURES_DROPPED = Metric(
+_EXPOSURES_DROPPED = MetricFamily(
     "modelyard_exposures_dropped",
     "counter",
     "Exposures to an arm of an experiment dropped because the connection to the control process "
     "was behind",
 )
 
-OF_ROUTES: tuple[Metric, ...] = (
+OF_ROUTES: tuple[MetricFamily, ...] = (
     *(metric for metric, _ in _ROUTES),
     _MIRROR_DROPPED,
     _EXPOSURES_DROPPED,

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from backends.llm.chat import Chat, ChatTemplate
-from server.openai.fields import Fields
-from server.openai.options import MAX_LOGPROBS, MAX_TOKENS, Options, read_options
-from server.openai.tools import Calling, read_calls, read_tools
+from server.openai.options import MAX_LOGPROBS, MAX_TOKENS, GenerationOptions, read_options
+from server.openai.request_fields import RequestFields
+from server.openai.tools import AllowedTools, read_calls, read_tools
 from server.rest.openai_errors import BadField
 
 MAX_MESSAGES, MAX_PARTS, MAX_DOCUMENTS = 4096, 1024, 1024
@@ -33,17 +33,17 @@ _NOT_OFFERED: tuple[tuple[str, tuple[Any, ...]], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class ChatAsked:
+class ChatCompletionRequest:
     """`special`: the tokeniser adds its own tokens around what the template made. `calling`: the
     tools that the answer may call."""
 
     chat: Chat
     special: bool
-    calling: Calling | None
-    options: Options
+    calling: AllowedTools | None
+    options: GenerationOptions
 
 
-def read_chat(fields: Fields) -> ChatAsked:
+def read_chat(fields: RequestFields) -> ChatCompletionRequest:
     """Raises BadField."""
     fields.pass_over(("model",))
     for name, neutral in _NOT_OFFERED:
@@ -57,10 +57,10 @@ def read_chat(fields: Fields) -> ChatAsked:
             "tool_choice to 'none'",
             options.shape.field,
         )
-    return ChatAsked(chat, special, calling, options)
+    return ChatCompletionRequest(chat, special, calling, options)
 
 
-def read_conversation(fields: Fields) -> tuple[Chat, bool, Calling | None]:
+def read_conversation(fields: RequestFields) -> tuple[Chat, bool, AllowedTools | None]:
     """What the template is given, whether the tokeniser adds tokens, and what may be called."""
     tools, calling = read_tools(fields)
     chat = Chat(
@@ -98,17 +98,17 @@ def _refuse_unfit_to_continue(chat: Chat, asked: bool | None) -> None:
         raise BadField(f"{name} needs a last message with content", name)
 
 
-def _messages(fields: Fields) -> tuple[Mapping[str, Any], ...]:
+def _messages(fields: RequestFields) -> tuple[Mapping[str, Any], ...]:
     value = fields.needed("messages")
     if not isinstance(value, list) or not 0 < len(value) <= MAX_MESSAGES:
         raise fields.refused("messages", value, f"a list of 1 to {MAX_MESSAGES} messages")
     return tuple(_message(fields, f"messages[{at}]", one) for at, one in enumerate(value))
 
 
-def _message(fields: Fields, name: str, value: Any) -> Mapping[str, Any]:
+def _message(fields: RequestFields, name: str, value: Any) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise fields.refused(name, value, "an object with a role and content")
-    message = Fields(value, name)
+    message = RequestFields(value, name)
     role = message.needed("role")
     if role not in ROLES:
         raise message.refused("role", role, "one of " + ", ".join(f"'{one}'" for one in ROLES))
@@ -131,7 +131,7 @@ def _message(fields: Fields, name: str, value: Any) -> Mapping[str, Any]:
     return found
 
 
-def _content(message: Fields, required: bool) -> str | None:
+def _content(message: RequestFields, required: bool) -> str | None:
     name = "content"
     value = message.needed(name) if required else message.take(name)
     if value is None or isinstance(value, str):
@@ -141,10 +141,10 @@ def _content(message: Fields, required: bool) -> str | None:
     return "\n".join(_part(message, f"{name}[{at}]", one) for at, one in enumerate(value))
 
 
-def _part(message: Fields, name: str, value: Any) -> str:
+def _part(message: RequestFields, name: str, value: Any) -> str:
     if not isinstance(value, dict):
         raise message.refused(name, value, "an object with a type")
-    part = Fields(value, message.path(name))
+    part = RequestFields(value, message.path(name))
     kind = part.needed("type")
     if kind not in ("text", "refusal"):
         path = part.path("type")
@@ -156,7 +156,7 @@ def _part(message: Fields, name: str, value: Any) -> str:
     return text
 
 
-def _variables(fields: Fields) -> Mapping[str, Any] | None:
+def _variables(fields: RequestFields) -> Mapping[str, Any] | None:
     name = "chat_template_kwargs"
     value = fields.take(name)
     if value is not None and not isinstance(value, dict):
@@ -164,7 +164,7 @@ def _variables(fields: Fields) -> Mapping[str, Any] | None:
     return value
 
 
-def _max_tokens(fields: Fields) -> int | None:
+def _max_tokens(fields: RequestFields) -> int | None:
     """OpenAI has renamed it; both may be given if they agree."""
     older = fields.whole("max_tokens", 1, MAX_TOKENS)
     newer = fields.whole("max_completion_tokens", 1, MAX_TOKENS)
@@ -176,7 +176,7 @@ def _max_tokens(fields: Fields) -> int | None:
     return older if newer is None else newer
 
 
-def _logprobs(fields: Fields) -> int | None:
+def _logprobs(fields: RequestFields) -> int | None:
     wanted = fields.flag("logprobs")
     count = fields.whole("top_logprobs", 0, MAX_LOGPROBS)
     if count and not wanted:

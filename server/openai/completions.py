@@ -3,8 +3,14 @@
 from dataclasses import dataclass
 from typing import Any
 
-from server.openai.fields import Fields
-from server.openai.options import MAX_ANSWERS, MAX_LOGPROBS, MAX_TOKENS, Options, read_options
+from server.openai.options import (
+    MAX_ANSWERS,
+    MAX_LOGPROBS,
+    MAX_TOKENS,
+    GenerationOptions,
+    read_options,
+)
+from server.openai.request_fields import RequestFields
 from server.rest.openai_errors import BadField
 
 Prompt = str | tuple[int, ...]
@@ -15,7 +21,7 @@ DEFAULT_TOKENS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class CompletionAsked:
+class CompletionRequest:
     """`echo`: the prompt is repeated before the answer. `silent`: nothing but the prompt is wanted
     back (`max_tokens` 0). `special`: the tokeniser adds its own tokens around a text."""
 
@@ -23,10 +29,10 @@ class CompletionAsked:
     echo: bool
     silent: bool
     special: bool
-    options: Options
+    options: GenerationOptions
 
 
-def read_completion(fields: Fields) -> CompletionAsked:
+def read_completion(fields: RequestFields) -> CompletionRequest:
     """Raises BadField."""
     fields.pass_over(("model",))
     prompts = read_prompts(fields, "prompt")
@@ -52,10 +58,10 @@ def read_completion(fields: Fields) -> CompletionAsked:
             "n" if len(prompts) <= MAX_ANSWERS else "prompt",
         )
     fields.finish()
-    return CompletionAsked(prompts, echo, silent, special, options)
+    return CompletionRequest(prompts, echo, silent, special, options)
 
 
-def read_prompts(fields: Fields, name: str) -> tuple[Prompt, ...]:
+def read_prompts(fields: RequestFields, name: str) -> tuple[Prompt, ...]:
     """One text or several, one list of tokens or several."""
     value = fields.needed(name)
     if isinstance(value, str):
@@ -73,7 +79,7 @@ def read_prompts(fields: Fields, name: str) -> tuple[Prompt, ...]:
     return tuple(_prompt(fields, f"{name}[{at}]", one, wanted) for at, one in enumerate(value))
 
 
-def _prompt(fields: Fields, name: str, value: Any, wanted: str) -> Prompt:
+def _prompt(fields: RequestFields, name: str, value: Any, wanted: str) -> Prompt:
     if isinstance(value, str):
         return value
     if isinstance(value, list) and value and _are_tokens(value):

@@ -9,7 +9,7 @@ import numpy as np
 
 from repository.tensors import Array
 from server.openai.completions import Prompt, read_prompts
-from server.openai.fields import Fields
+from server.openai.request_fields import RequestFields
 
 _NOT_OFFERED: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("dimensions", ()),
@@ -20,7 +20,7 @@ _NOT_OFFERED: tuple[tuple[str, tuple[Any, ...]], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class EmbeddingAsked:
+class EmbeddingsRequest:
     """`base64`: vectors as their little-endian bytes instead of lists of numbers."""
 
     inputs: tuple[Prompt, ...]
@@ -28,7 +28,7 @@ class EmbeddingAsked:
     special: bool
 
 
-def read_embedding(fields: Fields) -> EmbeddingAsked:
+def read_embedding(fields: RequestFields) -> EmbeddingsRequest:
     """Raises BadField."""
     fields.pass_over(("model", "user"))
     for name, neutral in _NOT_OFFERED:
@@ -39,11 +39,11 @@ def read_embedding(fields: Fields) -> EmbeddingAsked:
         raise fields.refused("encoding_format", form, "'float' or 'base64'")
     special = fields.flag("add_special_tokens", True)
     fields.finish()
-    return EmbeddingAsked(inputs, form == "base64", special)
+    return EmbeddingsRequest(inputs, form == "base64", special)
 
 
 def embedded(
-    vectors: Array, asked: EmbeddingAsked, model: str, tokens: Sequence[Sequence[int]]
+    vectors: Array, asked: EmbeddingsRequest, model: str, tokens: Sequence[Sequence[int]]
 ) -> dict[str, Any]:
     """The document of one vector for each list of tokens."""
     data = [

@@ -5,25 +5,25 @@ from collections.abc import Iterator
 from typing import Any
 
 from control.access.scopes import Action
-from server.access.gate import public_name
-from server.access.holder import Holder
+from server.access.authorizer import public_name
+from server.access.token_holder import TokenHolder
 from server.dataplane import DataPlane
 from server.errors import ModelLoading, NotReady, ServingError, UnknownModel
 from server.model_queries import ModelQueries
 from server.rest.openai_errors import not_ready_yet
-from server.served import Served
+from server.served_version import ServedVersion
 
 Json = dict[str, Any]
 
 
-def listed(dataplane: DataPlane, holder: Holder | None, created: int) -> Json:
+def listed(dataplane: DataPlane, holder: TokenHolder | None, created: int) -> Json:
     """All of them, by name."""
     names = sorted(set(_names(dataplane)))
     found = [_model_or_none(dataplane, holder, name, created) for name in names]
     return {"object": "list", "data": [one for one in found if one is not None]}
 
 
-def listed_one(dataplane: DataPlane, holder: Holder | None, name: str, created: int) -> Json:
+def listed_one(dataplane: DataPlane, holder: TokenHolder | None, name: str, created: int) -> Json:
     """Raises UnknownModel, also for what the caller may not ask: it is none of theirs; NotReady for
     a model that is loading."""
     try:
@@ -47,7 +47,7 @@ def _names(dataplane: DataPlane) -> Iterator[str]:
 
 
 def _model_or_none(
-    dataplane: DataPlane, holder: Holder | None, name: str, created: int
+    dataplane: DataPlane, holder: TokenHolder | None, name: str, created: int
 ) -> Json | None:
     """None for what nobody can ask now."""
     try:
@@ -56,14 +56,16 @@ def _model_or_none(
         return None
 
 
-def _model(dataplane: DataPlane, holder: Holder | None, name: str, created: int) -> Json | None:
+def _model(
+    dataplane: DataPlane, holder: TokenHolder | None, name: str, created: int
+) -> Json | None:
     aliases = dataplane.routing.aliases
     if holder is not None and not holder.may(Action.INFER, public_name(name, aliases)):
         return None
     return _described(name, ModelQueries(dataplane).get(name, ""), created)
 
 
-def _described(name: str, served: Served, created: int) -> Json | None:
+def _described(name: str, served: ServedVersion, created: int) -> Json | None:
     if served.language is None:
         return None
     return {

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from backends.llm.params import MAX_BIASED, SamplingParams
-from server.openai.fields import Fields
-from server.openai.shape import Shape, read_shape
+from server.openai.request_fields import RequestFields
+from server.openai.response_grammar import ResponseGrammar, read_shape
 from server.rest.openai_errors import BadField
 
 MAX_ANSWERS = 128
@@ -62,7 +62,7 @@ _NOT_OFFERED: tuple[tuple[str, tuple[Any, ...]], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class GenerationOptions:
     """`count`: answers to each prompt. `usage`: the stream ends with the counts of tokens;
     `running_usage`: every chunk has them. `max_tokens`: None for `default_tokens`, the model's own
     limit, or else what the context leaves. `shown`: special tokens that `skip_special` does not
@@ -82,12 +82,12 @@ class Options:
     skip_special: bool
     priority: int
     prompt_logprobs: int | None
-    shape: Shape | None
+    shape: ResponseGrammar | None
     shown: tuple[str, ...] = ()
     given: frozenset[str] = frozenset()
     default_tokens: int | None = None
 
-    def with_defaults(self, defaults: Mapping[str, float]) -> "Options":
+    def with_defaults(self, defaults: Mapping[str, float]) -> "GenerationOptions":
         """The same where what the request does not say is as the model has it."""
         unsaid = {
             name: one
@@ -110,7 +110,9 @@ class Options:
         return None if self.seed is None else self.seed + number
 
 
-def read_options(fields: Fields, max_tokens: int | None, logprobs: int | None) -> Options:
+def read_options(
+    fields: RequestFields, max_tokens: int | None, logprobs: int | None
+) -> GenerationOptions:
     """Take all but the fields of one endpoint. Raises BadField."""
     fields.pass_over(_SAID_ELSEWHERE)
     for name, neutral in _NOT_OFFERED:
@@ -126,7 +128,7 @@ def read_options(fields: Fields, max_tokens: int | None, logprobs: int | None) -
             f"min_tokens is {min_tokens}, more than the {max_tokens} of max_tokens", "min_tokens"
         )
     sampling, given = _sampling(fields, logprobs)
-    return Options(
+    return GenerationOptions(
         count=fields.whole("n", 1, MAX_ANSWERS) or 1,
         stream=stream,
         usage=usage,
@@ -146,7 +148,7 @@ def read_options(fields: Fields, max_tokens: int | None, logprobs: int | None) -
     )
 
 
-def _stream_options(fields: Fields, stream: bool) -> tuple[bool, bool]:
+def _stream_options(fields: RequestFields, stream: bool) -> tuple[bool, bool]:
     options = fields.object("stream_options")
     if options is None:
         return False, False
@@ -159,7 +161,7 @@ def _stream_options(fields: Fields, stream: bool) -> tuple[bool, bool]:
     return usage, usage and running
 
 
-def _sampling(fields: Fields, logprobs: int | None) -> tuple[SamplingParams, frozenset[str]]:
+def _sampling(fields: RequestFields, logprobs: int | None) -> tuple[SamplingParams, frozenset[str]]:
     """And the names of the fields that are given."""
     read: dict[str, float | None] = {
         name: fields.optional_number(name, least, most) for name, (least, most) in _NUMBERS.items()
@@ -175,7 +177,7 @@ def _sampling(fields: Fields, logprobs: int | None) -> tuple[SamplingParams, fro
         raise BadField(str(error), str(error).split(" ", 1)[0]) from None
 
 
-def _bias(fields: Fields) -> tuple[tuple[int, float], ...]:
+def _bias(fields: RequestFields) -> tuple[tuple[int, float], ...]:
     name = "logit_bias"
     value = fields.take(name)
     if value is None:
@@ -191,7 +193,7 @@ def _bias(fields: Fields) -> tuple[tuple[int, float], ...]:
     return tuple(found)
 
 
-def _stops(fields: Fields) -> tuple[str, ...]:
+def _stops(fields: RequestFields) -> tuple[str, ...]:
     value = fields.take("stop")
     if value is None:
         return ()
@@ -206,7 +208,7 @@ def _stops(fields: Fields) -> tuple[str, ...]:
     return tuple(stops)
 
 
-def _stop_ids(fields: Fields) -> tuple[int, ...]:
+def _stop_ids(fields: RequestFields) -> tuple[int, ...]:
     name = "stop_token_ids"
     value = fields.take(name)
     if value is None:

@@ -31,7 +31,7 @@ MAX_ANSWER_BYTES = (1 << 26) + 1
 _log = logging.getLogger(__name__)
 
 
-class Renderer:
+class ChatRenderer:
     """One chat at a time; belongs to one event loop. `close` it."""
 
     def __init__(self, render_s: float = RENDER_S, sandbox: Sandbox | None = None) -> None:

@@ -6,20 +6,20 @@ that as a document. What is streamed is written as it comes and not kept, but fo
 
 from collections.abc import Sequence
 
-from schedulers.llm.generation import Output
-from server.openai.options import Options
+from schedulers.llm.generation import GenerationOutput
+from server.openai.options import GenerationOptions
 from server.rest.openai_errors import BadField
 
 MOST_SCORES = 1 << 20
 """50,000 tokens with 20 likeliest each, or a million without."""
 
 
-class ScoreLimit:
+class LogprobLimit:
     """Counts the log-probabilities of one response. `scored`: likeliest tokens that are told of
     each prompt token, None for none of them."""
 
     def __init__(
-        self, prompts: Sequence[tuple[int, ...]], options: Options, scored: int | None
+        self, prompts: Sequence[tuple[int, ...]], options: GenerationOptions, scored: int | None
     ) -> None:
         self._options = options
         self._answers = len(prompts) * options.count
@@ -45,7 +45,7 @@ class ScoreLimit:
                 "max_tokens",
             )
 
-    def add(self, output: Output) -> None:
+    def add(self, output: GenerationOutput) -> None:
         """Raises BadField where that is too many."""
         if output.scored is None:
             return

@@ -14,27 +14,27 @@ from starlette.types import Receive, Scope, Send
 
 from schedulers.errors import Cancelled
 from schedulers.llm.errors import SenselessRequest
-from schedulers.llm.generation import OUTPUT, Output
+from schedulers.llm.generation import OUTPUT, GenerationOutput
 from schedulers.request import InferResponse
-from server.openai.answer import Answer, usage
-from server.openai.caller import Work
-from server.openai.forms import Form, Head, Json
-from server.openai.options import Options
+from server.openai.choice_encoders import ChoiceEncoder, DocumentHeader, Json
+from server.openai.completion_choice import CompletionChoice, usage
+from server.openai.language_inference import PendingReply
+from server.openai.options import GenerationOptions
 from server.rest.generate import cancelled_on_hang_up
-from server.rest.openai_errors import BadField, Refusal, refusal
+from server.rest.openai_errors import BadField, OpenAIErrorResponse, refusal
 from server.trace.record import following
 
 _DONE = b"data: [DONE]\n\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Pieces:
+class ChunkEncoder:
     """Makes documents of what a reply brings. `answers`: as they come."""
 
-    form: Form
-    head: Head
-    options: Options
-    answers: Sequence[Answer]
+    form: ChoiceEncoder
+    head: DocumentHeader
+    options: GenerationOptions
+    answers: Sequence[CompletionChoice]
 
     def of(self, response: InferResponse) -> bytes:
         """The events of one response; often none."""
@@ -48,7 +48,9 @@ class Pieces:
         last = self._document([]) | {"usage": counts}
         return (_event(last) if self.options.usage else b"") + _DONE
 
-    def _choices(self, index: int, answer: Answer, output: Output) -> list[Json]:
+    def _choices(
+        self, index: int, answer: CompletionChoice, output: GenerationOutput
+    ) -> list[Json]:
         found: list[Json] = []
         if answer.begun and not answer.opened:
             answer.opened = True
@@ -67,13 +69,13 @@ class Pieces:
         return self.head.document(self.form.chunk_kind, choices)
 
 
-class Events(Response):
+class CompletionEventStream(Response):
     """A reply as events. An error before the first one is answered with its own status; one after
     it is an event."""
 
     media_type = "text/event-stream; charset=utf-8"
 
-    def __init__(self, work: Work, pieces: Pieces, named: Mapping[str, str]) -> None:
+    def __init__(self, work: PendingReply, pieces: ChunkEncoder, named: Mapping[str, str]) -> None:
         self._work = work
         self._pieces = pieces
         self.raw_headers = [(name.encode(), value.encode()) for name, value in named.items()]
@@ -90,19 +92,19 @@ class Events(Response):
             if not started:
                 await send(self._start(piece))
                 started = True
-            body = piece.body if isinstance(piece, Refusal) else piece
+            body = piece.body if isinstance(piece, OpenAIErrorResponse) else piece
             if trace is not None:
                 trace.sending()
             await send({"type": "http.response.body", "body": body, "more_body": True})
             if trace is not None:
                 trace.sent()
-            if isinstance(piece, Refusal):
+            if isinstance(piece, OpenAIErrorResponse):
                 break
         if not started:
             await send(self._start(b""))
         await send({"type": "http.response.body", "body": b""})
 
-    async def _read(self) -> AsyncIterator[bytes | Refusal]:
+    async def _read(self) -> AsyncIterator[bytes | OpenAIErrorResponse]:
         """Events; or first of all a refusal, and then nothing more."""
         begun = False
         try:
@@ -119,16 +121,16 @@ class Events(Response):
             refused = refusal(in_the_clients_words(error, self._pieces.options), self._work.about)
             yield b"data: %b\n\n%b" % (refused.body, _DONE) if begun else refused
 
-    def _start(self, first: bytes | Refusal) -> dict[str, Any]:
+    def _start(self, first: bytes | OpenAIErrorResponse) -> dict[str, Any]:
         kind, status, more = self.media_type.encode(), 200, [(b"cache-control", b"no-cache")]
-        if isinstance(first, Refusal):
+        if isinstance(first, OpenAIErrorResponse):
             kind, status, more = b"application/json", first.status, list(first.headers)
             more.append((b"content-length", b"%d" % len(first.body)))
         headers = [(b"content-type", kind), *more, *self.raw_headers]
         return {"type": "http.response.start", "status": status, "headers": headers}
 
 
-async def events_of(work: Work, pieces: Pieces) -> AsyncIterator[bytes]:
+async def events_of(work: PendingReply, pieces: ChunkEncoder) -> AsyncIterator[bytes]:
     """What has come by the time it is read goes out in one write."""
     async for response in work.reply:
         work.note(response)
@@ -140,14 +142,16 @@ async def events_of(work: Work, pieces: Pieces) -> AsyncIterator[bytes]:
         yield b"".join(events)
 
 
-def heard(response: InferResponse, answers: Sequence[Answer]) -> tuple[int, Output]:
+def heard(
+    response: InferResponse, answers: Sequence[CompletionChoice]
+) -> tuple[int, GenerationOutput]:
     """The output in a response, its answer having heard it."""
     index, output = response.parameters[OUTPUT]
     answers[index].hear(output)
     return index, output
 
 
-def in_the_clients_words(error: Exception, options: Options) -> Exception:
+def in_the_clients_words(error: Exception, options: GenerationOptions) -> Exception:
     """What the engine finds senseless after it has taken the request in is its grammar."""
     if isinstance(error, SenselessRequest) and options.shape is not None:
         return BadField(str(error), options.shape.field, "invalid_grammar")

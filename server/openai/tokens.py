@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from backends.llm.chat import Chat
 from server.openai.chat import read_conversation
-from server.openai.fields import Fields
 from server.openai.logprobs import text_of
 from server.openai.options import MAX_TOKENS
+from server.openai.request_fields import RequestFields
 from server.rest.openai_errors import BadField
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ MOST = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class TokenizeAsked:
+class TokenizeRequest:
     """`text`: a prompt as it stands, or a chat. `names`: tokens are to be told as text as well."""
 
     text: str | Chat
@@ -27,7 +27,7 @@ class TokenizeAsked:
     names: bool
 
 
-def read_tokenize(fields: Fields) -> TokenizeAsked:
+def read_tokenize(fields: RequestFields) -> TokenizeRequest:
     """Raises BadField."""
     fields.pass_over(("model",))
     names = fields.flag("return_token_strs")
@@ -41,10 +41,12 @@ def read_tokenize(fields: Fields) -> TokenizeAsked:
             raise fields.refused("prompt", given, "a string")
         text, special = given, fields.flag("add_special_tokens", True)
     fields.finish()
-    return TokenizeAsked(text, special, names)
+    return TokenizeRequest(text, special, names)
 
 
-def tokenised(asked: TokenizeAsked, language: "Language", tokens: Sequence[int]) -> dict[str, Any]:
+def tokenised(
+    asked: TokenizeRequest, language: "Language", tokens: Sequence[int]
+) -> dict[str, Any]:
     """Raises BadField."""
     if asked.names and len(tokens) > MOST:
         name = "return_token_strs"
@@ -58,7 +60,7 @@ def tokenised(asked: TokenizeAsked, language: "Language", tokens: Sequence[int])
     }
 
 
-def read_detokenize(fields: Fields) -> tuple[int, ...]:
+def read_detokenize(fields: RequestFields) -> tuple[int, ...]:
     """Raises BadField."""
     fields.pass_over(("model",))
     given = fields.needed("tokens")

@@ -8,8 +8,8 @@ from typing import Any
 from backends.llm.tool_choice import Tool, ToolChoice, calls_of, faults
 from backends.llm.tool_formats import ToolFormat
 from backends.llm.tool_readers import NAME
-from server.openai.fields import Fields
-from server.openai.shape import MAX_CHARACTERS, Shape
+from server.openai.request_fields import RequestFields
+from server.openai.response_grammar import MAX_CHARACTERS, ResponseGrammar
 from server.rest.openai_errors import BadField
 
 MAX_TOOLS = 512
@@ -21,7 +21,7 @@ _NOTHING: Mapping[str, Any] = {"type": "object", "properties": {}}
 
 
 @dataclass(frozen=True, slots=True)
-class Calling:
+class AllowedTools:
     """Tools that may be called. `must`: the answer is calls and nothing else, of one of `wanted`;
     `many`: there may be more than one call."""
 
@@ -34,7 +34,7 @@ class Calling:
         """Parameters by name."""
         return dict(self.wanted)
 
-    def shape(self, format: ToolFormat) -> Shape | None:
+    def shape(self, format: ToolFormat) -> ResponseGrammar | None:
         """What an answer has to look like; None where it may say anything. Raises BadField."""
         if not self.must:
             return None
@@ -45,13 +45,15 @@ class Calling:
                 f"{MAX_CHARACTERS} are allowed",
                 "tools",
             )
-        return Shape(grammar, "tools")
+        return ResponseGrammar(grammar, "tools")
 
 
-def read_tools(fields: Fields) -> tuple[tuple[Mapping[str, Any], ...] | None, Calling | None]:
+def read_tools(
+    fields: RequestFields,
+) -> tuple[tuple[Mapping[str, Any], ...] | None, AllowedTools | None]:
     """What the template is given, and what may be called. Raises BadField."""
     given = fields.objects("tools", MAX_TOOLS) or ()
-    tools = [_tool(Fields(one, f"tools[{at}]")) for at, one in enumerate(given)]
+    tools = [_tool(RequestFields(one, f"tools[{at}]")) for at, one in enumerate(given)]
     _refuse_twice(tools)
     choice = fields.take("tool_choice")
     many = fields.flag("parallel_tool_calls", True)
@@ -62,7 +64,7 @@ def read_tools(fields: Fields) -> tuple[tuple[Mapping[str, Any], ...] | None, Ca
     if not tools or choice == "none":
         return shown, None
     if named is None:
-        return shown, Calling(tuple(tools), choice == "required", many)
+        return shown, AllowedTools(tuple(tools), choice == "required", many)
     wanted = tuple(one for one in tools if one.name == named)
     if not wanted:
         known = ", ".join(f"'{one.name}'" for one in tools[:8])
@@ -70,18 +72,20 @@ def read_tools(fields: Fields) -> tuple[tuple[Mapping[str, Any], ...] | None, Ca
             f"tool_choice names the function '{named:.80}'; tools have {known}",
             "tool_choice.function.name",
         )
-    return shown, Calling(wanted, True, False)
+    return shown, AllowedTools(wanted, True, False)
 
 
-def read_calls(message: Fields) -> list[Mapping[str, Any]] | None:
+def read_calls(message: RequestFields) -> list[Mapping[str, Any]] | None:
     """Calls of an earlier answer; templates want their arguments as an object, not as text."""
     calls = message.objects("tool_calls", MAX_TOOLS)
     if not calls:
         return None
-    return [_call(Fields(one, message.path(f"tool_calls[{at}]"))) for at, one in enumerate(calls)]
+    return [
+        _call(RequestFields(one, message.path(f"tool_calls[{at}]"))) for at, one in enumerate(calls)
+    ]
 
 
-def _tool(tool: Fields) -> Tool:
+def _tool(tool: RequestFields) -> Tool:
     kind = tool.needed("type")
     if kind != "function":
         path = tool.path("type")
@@ -110,7 +114,7 @@ def _as_templates_have_it(tool: Tool, given: Mapping[str, Any]) -> Mapping[str, 
     return {"type": "function", "function": shown}
 
 
-def _name(function: Fields) -> str:
+def _name(function: RequestFields) -> str:
     name = function.needed("name")
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise function.refused("name", name, _A_NAME)
@@ -126,7 +130,7 @@ def _refuse_twice(tools: list[Tool]) -> None:
         seen.add(tool.name)
 
 
-def _named(fields: Fields, choice: Any) -> str | None:
+def _named(fields: RequestFields, choice: Any) -> str | None:
     """The one function that is to be called."""
     if choice is None or (isinstance(choice, str) and choice in _CHOICES):
         return None
@@ -134,7 +138,7 @@ def _named(fields: Fields, choice: Any) -> str | None:
         known = ", ".join(f"'{one}'" for one in _CHOICES)
         wanted = f"{known}, or an object that names a function"
         raise fields.refused("tool_choice", choice, wanted)
-    wanted_one = Fields(choice, "tool_choice")
+    wanted_one = RequestFields(choice, "tool_choice")
     kind = wanted_one.needed("type")
     if kind != "function":
         raise wanted_one.refused("type", kind, "'function'")
@@ -147,7 +151,7 @@ def _named(fields: Fields, choice: Any) -> str | None:
     return name
 
 
-def _call(call: Fields) -> Mapping[str, Any]:
+def _call(call: RequestFields) -> Mapping[str, Any]:
     made = {"id": call.text("id"), "type": call.text("type") or "function"}
     if made["type"] != "function":
         raise call.refused("type", made["type"], "'function'")
@@ -161,7 +165,7 @@ def _call(call: Fields) -> Mapping[str, Any]:
     return {**made, "function": called}
 
 
-def _arguments(function: Fields) -> Any:
+def _arguments(function: RequestFields) -> Any:
     value = function.take("arguments")
     if value is None or value == "":
         return {}

@@ -13,12 +13,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from server import describe
-from server.access.asks import is_openai
-from server.codec.forwarding import Forwarding
+from server.access.permissions import is_openai
+from server.codec.forwarding import HeaderForwarding
 from server.dataplane import DataPlane, parse_version
 from server.errors import InvalidRequest
 from server.model_queries import ModelQueries
-from server.rest.endpoint import Limits, Row, json_response, model_of, route
+from server.rest.endpoint import BodyLimits, EndpointRow, json_response, model_of, route
 from server.rest.errors import error_body
 from server.rest.feedback import feedback_rows
 from server.rest.generate import generate_rows
@@ -32,28 +32,28 @@ from server.statistics import statistics_json
 
 def rest_app(
     dataplane: DataPlane,
-    limits: Limits,
-    forwarding: Forwarding | None = None,
+    limits: BodyLimits,
+    forwarding: HeaderForwarding | None = None,
     more: Sequence[Route] = (),
 ) -> Starlette:
     """The application for all of REST but infer, and `more`. Each route has its twin in
     `server.rest.openapi`."""
-    rest = _Rest(dataplane)
+    rest = _ServerEndpoints(dataplane)
     model, version = "/v2/models/{model}", "/versions/{version}"
     rows = [
-        Row("/", rest.welcome, "GET"),
-        Row("/v2", rest.server_metadata, "GET"),
-        Row("/v2/health/live", rest.live, "GET"),
-        Row("/v2/health/ready", rest.ready, "GET"),
-        Row("/v2/models/stats", rest.statistics, "GET"),
+        EndpointRow("/", rest.welcome, "GET"),
+        EndpointRow("/v2", rest.server_metadata, "GET"),
+        EndpointRow("/v2/health/live", rest.live, "GET"),
+        EndpointRow("/v2/health/ready", rest.ready, "GET"),
+        EndpointRow("/v2/models/stats", rest.statistics, "GET"),
     ]
     for prefix in (model, model + version):
         rows += [
-            Row(prefix, rest.model_metadata, "GET"),
-            Row(prefix + "/ready", rest.model_ready, "GET"),
-            Row(prefix + "/config", rest.model_config, "GET"),
-            Row(prefix + "/stats", rest.statistics, "GET"),
-            Row(prefix + "/infer", rest.infer_elsewhere, "POST"),
+            EndpointRow(prefix, rest.model_metadata, "GET"),
+            EndpointRow(prefix + "/ready", rest.model_ready, "GET"),
+            EndpointRow(prefix + "/config", rest.model_config, "GET"),
+            EndpointRow(prefix + "/stats", rest.statistics, "GET"),
+            EndpointRow(prefix + "/infer", rest.infer_elsewhere, "POST"),
         ]
     rows += repository_rows(dataplane, limits)
     rows += page_rows(dataplane)
@@ -77,7 +77,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
     return Response(error_body(error.detail), error.status_code, media_type="application/json")
 
 
-class _Rest:
+class _ServerEndpoints:
     def __init__(self, dataplane: DataPlane) -> None:
         self._dataplane = dataplane
         self._queries = ModelQueries(dataplane)

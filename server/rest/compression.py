@@ -1,7 +1,7 @@
 """gzip and deflate, both ways: bounded inflating of requests, deflating of answers.
 
-`server.rest.infer` and `CompressedApp` (for every other path) come here. The functions are pure;
-what may take long is run off the loop by `elsewhere`.
+`server.rest.infer` and `CompressionMiddleware` (for every other path) come here. The functions are
+pure; what may take long is run off the loop by `elsewhere`.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 
-from server.errors import InvalidRequest, ServingError, TooLarge, Unsupported
+from server.errors import InvalidRequest, RequestTooLarge, ServingError, Unsupported
 from server.rest.errors import error_body, visible
 
 CODINGS = "gzip, deflate"
@@ -93,7 +93,7 @@ def inflate_brief(body: bytes, coding: Coding, limit: int) -> bytes | None:
         return None
     try:
         return inflate(body, coding, min(limit, BRIEF_BYTES))
-    except TooLarge:
+    except RequestTooLarge:
         if limit > BRIEF_BYTES:
             return None
         raise
@@ -102,14 +102,14 @@ def inflate_brief(body: bytes, coding: Coding, limit: int) -> bytes | None:
 def inflate(body: bytes, coding: Coding, limit: int) -> bytes:
     """The body before its client compressed it; never holds more than `limit` bytes of it.
 
-    Raises TooLarge when it is larger, InvalidRequest when it is not what `coding` says.
+    Raises RequestTooLarge when it is larger, InvalidRequest when it is not what `coding` says.
     """
     parts: list[bytes] = []
     left, position = limit, 0
     for _ in range(_MOST_MEMBERS):
         member = _inflate_member(body, position, coding, left)
         if member is None:
-            raise TooLarge(
+            raise RequestTooLarge(
                 f"Request body decompresses to more than the maximum allowed value of {limit} "
                 "bytes. Use --http-max-input-size to increase the limit."
             )
@@ -119,7 +119,7 @@ def inflate(body: bytes, coding: Coding, limit: int) -> bytes:
             return parts[0] if len(parts) == 1 else b"".join(parts)
         if coding != "gzip":
             raise InvalidRequest(f"the request body is not valid {coding}: data behind its end")
-    raise TooLarge(f"the request body has more than {_MOST_MEMBERS} gzip members")
+    raise RequestTooLarge(f"the request body has more than {_MOST_MEMBERS} gzip members")
 
 
 def _window(body: bytes, coding: Coding) -> int:
@@ -130,7 +130,7 @@ def _window(body: bytes, coding: Coding) -> int:
     return _ZLIB if named else _BARE
 
 
-class _Member(NamedTuple):
+class _CompressedMember(NamedTuple):
     """One compressed stream of a body: what was in it, its bytes, and where it ends."""
 
     parts: list[bytes]
@@ -138,7 +138,9 @@ class _Member(NamedTuple):
     end: int
 
 
-def _inflate_member(body: bytes, position: int, coding: Coding, most: int) -> _Member | None:
+def _inflate_member(
+    body: bytes, position: int, coding: Coding, most: int
+) -> _CompressedMember | None:
     """The stream that begins at `position`; None when it holds more than `most` bytes.
 
     In pieces: zlib copies what lies behind the end of a stream, and that must not be all the rest
@@ -160,7 +162,7 @@ def _inflate_member(body: bytes, position: int, coding: Coding, most: int) -> _M
             return None
         parts.append(part)
         position += len(piece) - len(stream.unused_data)
-    return _Member(parts, size, position)
+    return _CompressedMember(parts, size, position)
 
 
 def deflate(body: bytes, coding: Coding) -> bytes:
@@ -169,7 +171,7 @@ def deflate(body: bytes, coding: Coding) -> bytes:
     return stream.compress(body) + stream.flush()
 
 
-class CompressedApp:
+class CompressionMiddleware:
     """An ASGI application that reads compressed requests and sends compressed answers.
 
     Answers in one piece are compressed, streams are not; nor are those of `_TO_TRITONS_AIO`.
@@ -189,7 +191,7 @@ class CompressedApp:
                 accepted = value.decode("latin-1")
         answer_coding = accepted_coding(accepted) if accepted else ""
         if answer_coding and not _TO_TRITONS_AIO.match(scope["path"]):
-            send = _Deflating(send, answer_coding)
+            send = _CompressingSend(send, answer_coding)
         try:
             if sent and (coding := coding_of(sent)):
                 receive = _once(await self._inflated(receive, coding), receive)
@@ -205,7 +207,7 @@ class CompressedApp:
             message = await receive()
             body += message.get("body", b"")
             if len(body) > self._limit:
-                raise TooLarge(
+                raise RequestTooLarge(
                     f"Request body exceeds the maximum allowed value of {self._limit} bytes. "
                     "Use --http-max-input-size to increase the limit."
                 )
@@ -233,7 +235,7 @@ def _once(body: bytes, receive: Any) -> Any:
     return replay
 
 
-class _Deflating:
+class _CompressingSend:
     """A `send` that compresses an answer which comes in one piece."""
 
     def __init__(self, send: Any, coding: Coding) -> None:

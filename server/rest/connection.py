@@ -27,7 +27,7 @@ _BETWEEN, _HEAD, _BODY = 0, 1, 2
 _log = logging.getLogger(__name__)
 
 
-class Wire(NamedTuple):
+class ConnectionLimits(NamedTuple):
     """What a client may do to a connection. Sizes are bytes, times seconds.
 
     `stall_s`: for the head of a request, for a body too slow, for reading too little of an answer.
@@ -48,7 +48,7 @@ class Wire(NamedTuple):
         return min(max(min(self.keep_alive_s, self.stall_s) / 4, 0.02), 15.0)
 
 
-class Look(NamedTuple):
+class ConnectionProbe(NamedTuple):
     """What one look at a connection saw.
 
     `message`: stands for the message being received, None for none; `received`: bytes of its
@@ -62,17 +62,17 @@ class Look(NamedTuple):
     writing: bool = False
 
 
-class _Refused(Exception):
+class _ParserStopped(Exception):
     """Leaves the parser; the status and the text are on the connection."""
 
 
-class Connection(HttpToolsProtocol):
+class Http1Connection(HttpToolsProtocol):
     """A connection of a door; `wire` is set on a class made per door by `server.rest.listener`.
 
     One timer per connection looks at it now and then, instead of one or two per request.
     """
 
-    wire = Wire()
+    wire = ConnectionLimits()
     idle_since = 0.0
     _stage = _BETWEEN
     _begun: Any = None
@@ -85,7 +85,7 @@ class Connection(HttpToolsProtocol):
     _body_bytes = 0
     _held = False
     _refusal: tuple[int, str] | None = None
-    _first_look: Look | None = None
+    _first_look: ConnectionProbe | None = None
     _account: BufferAccount
     charged = 0
     _counted: Any = None
@@ -218,7 +218,7 @@ class Connection(HttpToolsProtocol):
                 f"The request body has more than {self.wire.chunks} chunks. "
                 "Send larger chunks, or use --http-max-chunk-count to increase the limit.",
             )
-            raise _Refused
+            raise _ParserStopped
 
     def on_message_complete(self) -> None:
         self._stage = _BETWEEN
@@ -314,9 +314,9 @@ class Connection(HttpToolsProtocol):
         else:
             self._look_later()
 
-    def _seen(self) -> Look:
+    def _seen(self) -> ConnectionProbe:
         receiving = self._stage != _BETWEEN and not self.flow.read_paused
-        return Look(
+        return ConnectionProbe(
             self.loop.time(),
             self.headers if receiving else None,
             self._received_bytes() if self._stage == _BODY else 0,
@@ -340,7 +340,7 @@ class Connection(HttpToolsProtocol):
         return True
 
 
-def same_wait(first: Look, now: Look, stall_s: float) -> bool:
+def same_wait(first: ConnectionProbe, now: ConnectionProbe, stall_s: float) -> bool:
     """Whether the server still waits for what it waited for at `first`.
 
     A client that took its share of an answer, or sent its share of a body, is no longer waited

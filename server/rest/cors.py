@@ -12,8 +12,8 @@ from starlette.middleware.cors import CORSMiddleware
 
 from server.access.origins import ANY, SAFE
 from server.access.sites import SitePolicy
+from server.routing.route_experiments import STAMP_NAME
 from server.routing.table import HEADER_NAME
-from server.routing.trials import STAMP_NAME
 
 _EXPOSED = (
     "Inference-Header-Content-Length",

@@ -9,20 +9,20 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from schedulers.errors import Cancelled
-from server.errors import TooLarge
+from server.errors import RequestTooLarge
 from server.rest.errors import error_body, headers_of, visible
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-class Limits(NamedTuple):
+class BodyLimits(NamedTuple):
     """What one request may bring: bytes of body, levels of JSON nesting."""
 
     body_bytes: int
     json_depth: int
 
 
-class Row(NamedTuple):
+class EndpointRow(NamedTuple):
     """One path and verb, and what answers it. Paths are Starlette's: `/v2/models/{model}`."""
 
     path: str
@@ -30,7 +30,7 @@ class Row(NamedTuple):
     verb: str
 
 
-def route(row: Row) -> Route:
+def route(row: EndpointRow) -> Route:
     """A route whose errors are answered as `server.rest.errors` says."""
 
     async def answered(request: Request) -> Response:
@@ -49,7 +49,7 @@ def json_response(document: Any) -> Response:
 
 
 async def read_body(request: Request, limit_bytes: int, remedy: str = "") -> bytes:
-    """The whole body. Raises TooLarge, naming the limit and the `remedy`; Cancelled when the
+    """The whole body. Raises RequestTooLarge, naming the limit and the `remedy`; Cancelled when the
     client has gone before its end."""
     chunks: list[bytes] = []
     size = 0
@@ -57,7 +57,7 @@ async def read_body(request: Request, limit_bytes: int, remedy: str = "") -> byt
         async for chunk in request.stream():
             size += len(chunk)
             if size > limit_bytes:
-                raise TooLarge(
+                raise RequestTooLarge(
                     f"the body is larger than the maximum of {limit_bytes} bytes{remedy}"
                 )
             chunks.append(chunk)

@@ -91,7 +91,7 @@ def body_bytes(headers: Headers) -> int:
     return 0
 
 
-class SpeltName(bytes):
+class CasePreservedName(bytes):
     """A header's name in lower case that remembers how its client wrote it."""
 
     spelt: bytes

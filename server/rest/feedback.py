@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from server.codec.json_text import load_document
 from server.dataplane import DataPlane
-from server.rest.endpoint import Row, json_response, model_of, read_body
+from server.rest.endpoint import EndpointRow, json_response, model_of, read_body
 from server.rest.errors import error_body
 from server.routing.feedback import parse
 
@@ -21,13 +21,13 @@ _BODY_LIMIT = 1 << 20
 COME_BACK_S = 2
 
 
-def feedback_rows(dataplane: DataPlane, json_depth: int) -> list[Row]:
+def feedback_rows(dataplane: DataPlane, json_depth: int) -> list[EndpointRow]:
     """The one path there is: values are of a public name, not of a version."""
-    told = _Feedback(dataplane, json_depth)
-    return [Row("/v2/models/{model}/feedback", told.take, "POST")]
+    told = _FeedbackEndpoint(dataplane, json_depth)
+    return [EndpointRow("/v2/models/{model}/feedback", told.take, "POST")]
 
 
-class _Feedback:
+class _FeedbackEndpoint:
     def __init__(self, dataplane: DataPlane, json_depth: int) -> None:
         self._dataplane = dataplane
         self._json_depth = json_depth

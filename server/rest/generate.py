@@ -21,17 +21,17 @@ from schedulers.errors import Cancelled
 from schedulers.reply import Reply
 from schedulers.request import NO_PARAMETERS, InferResponse, Sequence
 from server.admit import sequence_in
-from server.codec.form import InferBody
-from server.codec.forwarding import Forwarding
+from server.codec.forwarding import HeaderForwarding
 from server.codec.json_generate import decode, encode, parameters_in, parse
 from server.codec.json_text import Pairs
+from server.codec.output_format import InferBody
 from server.dataplane import DataPlane
 from server.errors import InvalidRequest, ServingError
-from server.rest.endpoint import Limits, Row, model_of, read_body
+from server.rest.endpoint import BodyLimits, EndpointRow, model_of, read_body
 from server.rest.envelope import read_envelope
 from server.rest.errors import error_body, visible
 from server.rest.http_inference import HttpInference, arm_headers
-from server.served import Served
+from server.served_version import ServedVersion
 from server.trace.record import Trace, following
 
 _NOT_ONE = (
@@ -41,13 +41,13 @@ _NOT_ONE = (
 
 
 def generate_rows(
-    dataplane: DataPlane, limits: Limits, forwarding: Forwarding | None = None
-) -> Rows[Row]:
+    dataplane: DataPlane, limits: BodyLimits, forwarding: HeaderForwarding | None = None
+) -> Rows[EndpointRow]:
     """The paths of both verbs, with and without a version."""
-    verbs = _Generate(dataplane, limits, forwarding)
+    verbs = _GenerateEndpoints(dataplane, limits, forwarding)
     model = "/v2/models/{model}"
     return [
-        Row(prefix + name, endpoint, "POST")
+        EndpointRow(prefix + name, endpoint, "POST")
         for prefix in (model, model + "/versions/{version}")
         for name, endpoint in (
             ("/generate", verbs.generate),
@@ -56,7 +56,7 @@ def generate_rows(
     ]
 
 
-class _Generation(HttpInference):
+class _GenerateInference(HttpInference):
     """A request to generate."""
 
     __slots__ = ("_body", "_depth", "_members")
@@ -67,7 +67,7 @@ class _Generation(HttpInference):
         body: bytes,
         began_ns: int,
         depth: int,
-        forwarding: Forwarding | None,
+        forwarding: HeaderForwarding | None,
     ) -> None:
         scope = request.scope
         super().__init__(*model_of(request), forwarding)
@@ -78,7 +78,7 @@ class _Generation(HttpInference):
         self._depth = depth
         self._members: Pairs | None = None
 
-    def decode(self, served: Served) -> InferBody:
+    def decode(self, served: ServedVersion) -> InferBody:
         return decode(self._body, served.signature, self._depth, self._members)
 
     def parameter(self, name: str) -> object:
@@ -96,8 +96,10 @@ class _Generation(HttpInference):
             return NO_PARAMETERS
 
 
-class _Generate:
-    def __init__(self, dataplane: DataPlane, limits: Limits, forwarding: Forwarding | None) -> None:
+class _GenerateEndpoints:
+    def __init__(
+        self, dataplane: DataPlane, limits: BodyLimits, forwarding: HeaderForwarding | None
+    ) -> None:
         self._dataplane = dataplane
         self._limits = limits
         self._forwarding = forwarding
@@ -112,7 +114,7 @@ class _Generate:
         return Response(encode(response), headers=headers, media_type="application/json")
 
     async def generate_stream(self, request: Request) -> Response:
-        return EventStream(*await self._submitted(request))
+        return GenerateEventStream(*await self._submitted(request))
 
     async def _submitted(self, request: Request) -> tuple[Reply, Trace | None, Mapping[str, str]]:
         """The reply to come, its trace if there is one, and what the head says of a route."""
@@ -120,7 +122,9 @@ class _Generate:
         body = await read_body(
             request, self._limits.body_bytes, "; use --http-max-input-size to raise it"
         )
-        asked = _Generation(request, body, began_ns, self._limits.json_depth, self._forwarding)
+        asked = _GenerateInference(
+            request, body, began_ns, self._limits.json_depth, self._forwarding
+        )
         asked.arrived(time.monotonic_ns(), read_envelope(asked.headers))
         reply = self._dataplane.infer(asked)
         request.scope["target"] = asked.arm
@@ -139,7 +143,7 @@ async def _only(reply: Reply) -> InferResponse:
     return found
 
 
-class EventStream(Response):
+class GenerateEventStream(Response):
     """The responses of a reply as events `data: {…}`. The first one decides the status: 200, or
     that of the error it is; errors after it are events like any other."""
 

@@ -5,10 +5,10 @@ from typing import Any
 
 from server.inference import Inference
 from server.rest.envelope import Envelope, Headers, spelt_headers
+from server.routing.route_experiments import STAMP_NAME
 from server.routing.routing import labels_of, unit_header_of
-from server.routing.table import HEADER_NAME, Route, Target
-from server.routing.trials import STAMP_NAME
-from server.trace.record import HTTP, Received
+from server.routing.table import HEADER_NAME, CompiledRoute, Target
+from server.trace.record import HTTP, RequestReceipt
 
 
 class HttpInference(Inference):
@@ -25,14 +25,14 @@ class HttpInference(Inference):
         if envelope.timeout_ns:
             self.deadline_ns = now_ns + envelope.timeout_ns
 
-    def unit_in_header(self, route: Route) -> str:
+    def unit_in_header(self, route: CompiledRoute) -> str:
         return unit_header_of(route, self.headers)
 
-    def labels(self, route: Route) -> Mapping[str, str]:
+    def labels(self, route: CompiledRoute) -> Mapping[str, str]:
         return labels_of(route, self.headers)
 
-    def receipt(self) -> Received:
-        return Received(HTTP, self.began_ns or self.arrived_ns, self.arrived_ns, self.headers)
+    def receipt(self) -> RequestReceipt:
+        return RequestReceipt(HTTP, self.began_ns or self.arrived_ns, self.arrived_ns, self.headers)
 
     def text_headers(self) -> Iterable[tuple[str, str]]:
         return spelt_headers(self.headers)

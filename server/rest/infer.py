@@ -18,12 +18,12 @@ from schedulers.reply import Reply
 from schedulers.request import NO_PARAMETERS, Sequence
 from server.access.sites import SitePolicy
 from server.admit import sequence_in
-from server.codec.form import PLAIN, InferBody
-from server.codec.forwarding import Forwarding
-from server.codec.json_infer import Document, Encoded, decode, encode, parameters_in, parse
+from server.codec.forwarding import HeaderForwarding
+from server.codec.json_infer import Document, EncodedResponse, decode, encode, parameters_in, parse
+from server.codec.output_format import PLAIN, InferBody
 from server.codec.raw_body import decode_raw
 from server.dataplane import DataPlane
-from server.errors import BuffersFull, InvalidRequest, ServingError, TooLarge, Unsupported
+from server.errors import BuffersFull, InvalidRequest, RequestTooLarge, ServingError, Unsupported
 from server.logs.access import AccessLog
 from server.rest.compression import (
     BRIEF_BYTES,
@@ -35,13 +35,13 @@ from server.rest.compression import (
     inflate,
     inflate_brief,
 )
-from server.rest.connection import Connection
-from server.rest.endpoint import Limits
+from server.rest.connection import Http1Connection
+from server.rest.endpoint import BodyLimits
 from server.rest.envelope import PLAIN_ENVELOPE, check_json_length, read_envelope
 from server.rest.errors import error_body, headers_of, visible
 from server.rest.http_inference import HttpInference
-from server.served import Served
-from server.settings.restricted import Lock
+from server.served_version import ServedVersion
+from server.settings.restricted import RequiredHeader
 from server.signature import Signature
 
 _ACCEPTED = b"Accept-Encoding: %s\r\n" % CODINGS.encode()
@@ -51,14 +51,14 @@ _GIVE_UP_FACTOR = 16
 _ONE_RESPONSE_ONLY = "HTTP end point doesn't support models with decoupled transaction policy"
 
 
-class RestConnection(Connection):
+class RestConnection(Http1Connection):
     """What an Exchange knows of its connection. `server.rest.protocol` makes the exchanges."""
 
     dataplane: DataPlane
-    limits: Limits
+    limits: BodyLimits
     sites = SitePolicy()
-    lock: Lock | None = None
-    forwarding: Forwarding | None = None
+    lock: RequiredHeader | None = None
+    forwarding: HeaderForwarding | None = None
     log: AccessLog | None = None
 
 
@@ -68,7 +68,7 @@ class _NoEvent:
     def set(self) -> None: ...
 
 
-class Exchange(HttpInference):
+class InferExchange(HttpInference):
     """One infer request and its response on one connection. `_body`: the whole of it, once it is
     there and until it is decoded. `answered_by`: the version, once it has taken the request; 0
     before."""
@@ -235,7 +235,7 @@ class Exchange(HttpInference):
 
     # what the data plane asks of it
 
-    def decode(self, served: Served) -> InferBody:
+    def decode(self, served: ServedVersion) -> InferBody:
         signature = served.signature
         if signature.decoupled:
             raise Unsupported(_ONE_RESPONSE_ONLY)
@@ -304,13 +304,13 @@ class Exchange(HttpInference):
             else:
                 self._write(200, encoded)
 
-    def _deflate(self, encoded: Encoded) -> None:
+    def _deflate(self, encoded: EncodedResponse) -> None:
         coding = self._envelope.answer_coding
         whole = b"".join(encoded.parts)
         more = b"Content-Encoding: %s\r\nVary: Accept-Encoding\r\n" % coding.encode()
 
         def write(body: bytes) -> None:
-            self._write(200, Encoded((body,), encoded.header_length), more)
+            self._write(200, EncodedResponse((body,), encoded.header_length), more)
 
         if len(whole) <= BRIEF_BYTES:
             write(deflate(whole, coding))
@@ -323,9 +323,9 @@ class Exchange(HttpInference):
         status, text = visible(error, f"request '{self.request_id}' to model '{self.model}'")
         more = _ACCEPTED if isinstance(error, UnsupportedCoding) else b""
         more += b"".join(b"%s: %s\r\n" % header for header in headers_of(error))
-        self._write(status, Encoded((error_body(text),), 0), more)
+        self._write(status, EncodedResponse((error_body(text),), 0), more)
 
-    def _write(self, status: int, encoded: Encoded, more: bytes = b"") -> None:
+    def _write(self, status: int, encoded: EncodedResponse, more: bytes = b"") -> None:
         """Write the answer; `more` are further lines of its head."""
         parts = encoded.parts
         length = sum(map(len, parts))
@@ -367,8 +367,8 @@ def model_and_version(asked: re.Match[bytes]) -> tuple[str, str]:
     return (unquote(text) if "%" in text else text), version.decode()
 
 
-def _too_large(size: int, limit: int) -> TooLarge:
-    return TooLarge(
+def _too_large(size: int, limit: int) -> RequestTooLarge:
+    return RequestTooLarge(
         f"Request body size of {size} bytes exceeds the maximum allowed value of {limit} bytes. "
         "Use --http-max-input-size to increase the limit."
     )

@@ -9,8 +9,8 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from server.place import Opened, Place, open_place, url_of
-from server.rest.connection import Connection
+from server.listen_address import ListenAddress, ListeningSocket, open_place, url_of
+from server.rest.connection import Http1Connection
 
 
 class _Connections(set[Any]):
@@ -31,10 +31,10 @@ class _Connections(set[Any]):
             await self._waiter.wait()
 
 
-class Listener:
+class HttpListener:
     """One open place and its connections. `port` is the number it got, 0 for a Unix socket."""
 
-    def __init__(self, opened: Opened, url: str, state: ServerState) -> None:
+    def __init__(self, opened: ListeningSocket, url: str, state: ServerState) -> None:
         self._opened = opened
         self._state = state
         self._connections = state.connections = _Connections()
@@ -58,7 +58,9 @@ class Listener:
         await asyncio.gather(*self._state.tasks, return_exceptions=True)
 
 
-async def start(app: Any, place: Place, protocol: type[HttpToolsProtocol] = Connection) -> Listener:
+async def start(
+    app: Any, place: ListenAddress, protocol: type[HttpToolsProtocol] = Http1Connection
+) -> HttpListener:
     """Serve an ASGI application. Raises OSError when the place cannot be opened."""
     config = Config(
         app, http=protocol, ws="none", lifespan="off", log_config=None, access_log=False
@@ -71,4 +73,4 @@ async def start(app: Any, place: Place, protocol: type[HttpToolsProtocol] = Conn
         return protocol(config=config, server_state=state, app_state={}, _loop=loop)
 
     opened = await open_place(place, connect)
-    return Listener(opened, url_of(place, opened.port), state)
+    return HttpListener(opened, url_of(place, opened.port), state)

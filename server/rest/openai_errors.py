@@ -19,8 +19,8 @@ from server.errors import (
     ModelLoading,
     NotReady,
     RateLimited,
+    RequestTooLarge,
     Restricted,
-    TooLarge,
     Unauthenticated,
     UnknownModel,
     Unsupported,
@@ -42,7 +42,7 @@ class BadField(InvalidRequest):
         self.code = code
 
 
-class _Kind(NamedTuple):
+class _ErrorKind(NamedTuple):
     """`type`, `code` and `param` of the envelope; `status` 0 for the table's."""
 
     type: str
@@ -52,21 +52,21 @@ class _Kind(NamedTuple):
 
 
 # The first matching class wins.
-_KINDS: tuple[tuple[type[Exception], _Kind], ...] = (
-    (TooLarge, _Kind(WRONG, "request_too_large")),
-    (UnknownModel, _Kind(WRONG, "model_not_found", "model")),
-    (Unauthenticated, _Kind(WRONG, "invalid_api_key")),
-    (Forbidden, _Kind(WRONG, "permission_denied")),
-    (Restricted, _Kind(WRONG, "permission_denied")),
-    (CrossSite, _Kind(WRONG, "cross_site")),
-    (Misdirected, _Kind(WRONG, "misdirected")),
-    (RateLimited, _Kind(TOO_MUCH, "rate_limit_exceeded")),
-    (QueueFull, _Kind(TOO_MUCH, "overloaded", status=429)),
-    (PromptTooLong, _Kind(WRONG, "context_length_exceeded", status=400)),
-    (SenselessRequest, _Kind(WRONG, status=400)),
-    (DeadlineExceeded, _Kind(OURS, "deadline_exceeded")),
-    (NotReady, _Kind(OURS, "model_not_ready", "model")),
-    (Unsupported, _Kind(WRONG, "unsupported")),
+_KINDS: tuple[tuple[type[Exception], _ErrorKind], ...] = (
+    (RequestTooLarge, _ErrorKind(WRONG, "request_too_large")),
+    (UnknownModel, _ErrorKind(WRONG, "model_not_found", "model")),
+    (Unauthenticated, _ErrorKind(WRONG, "invalid_api_key")),
+    (Forbidden, _ErrorKind(WRONG, "permission_denied")),
+    (Restricted, _ErrorKind(WRONG, "permission_denied")),
+    (CrossSite, _ErrorKind(WRONG, "cross_site")),
+    (Misdirected, _ErrorKind(WRONG, "misdirected")),
+    (RateLimited, _ErrorKind(TOO_MUCH, "rate_limit_exceeded")),
+    (QueueFull, _ErrorKind(TOO_MUCH, "overloaded", status=429)),
+    (PromptTooLong, _ErrorKind(WRONG, "context_length_exceeded", status=400)),
+    (SenselessRequest, _ErrorKind(WRONG, status=400)),
+    (DeadlineExceeded, _ErrorKind(OURS, "deadline_exceeded")),
+    (NotReady, _ErrorKind(OURS, "model_not_ready", "model")),
+    (Unsupported, _ErrorKind(WRONG, "unsupported")),
 )
 
 
@@ -77,7 +77,7 @@ def not_ready_yet(model: str, error: ModelLoading | NotReady) -> ModelLoading | 
     return NotReady(f"The model '{model}' is not ready", error.awaited)
 
 
-class Refusal(NamedTuple):
+class OpenAIErrorResponse(NamedTuple):
     """An error as it is answered. `headers` tell a client what to do about it."""
 
     status: int
@@ -87,26 +87,26 @@ class Refusal(NamedTuple):
 
 def openai_body(status: int, text: str) -> bytes:
     """The envelope of what is no exception of ours: a path or a method that is nobody's."""
-    return _body(text, _Kind(WRONG if status < 500 else OURS, "unknown_url"))
+    return _body(text, _ErrorKind(WRONG if status < 500 else OURS, "unknown_url"))
 
 
-def refusal(error: Exception, about: str = "a request") -> Refusal:
+def refusal(error: Exception, about: str = "a request") -> OpenAIErrorResponse:
     """What the client gets; an error that nobody foresaw is logged as our bug."""
     status, text = visible(error, about)
     kind = _kind_of(error, status)
-    return Refusal(kind.status or status, _body(text, kind), _headers_of(error))
+    return OpenAIErrorResponse(kind.status or status, _body(text, kind), _headers_of(error))
 
 
-def _body(text: str, kind: _Kind) -> bytes:
+def _body(text: str, kind: _ErrorKind) -> bytes:
     envelope = {"message": text, "type": kind.type, "param": kind.param, "code": kind.code}
     return orjson.dumps({"error": envelope})
 
 
-def _kind_of(error: Exception, status: int) -> _Kind:
+def _kind_of(error: Exception, status: int) -> _ErrorKind:
     if isinstance(error, BadField):
-        return _Kind(WRONG, error.code, error.param)
+        return _ErrorKind(WRONG, error.code, error.param)
     known = next((kind for one, kind in _KINDS if isinstance(error, one)), None)
-    return known or _Kind(WRONG if status < 500 else OURS)
+    return known or _ErrorKind(WRONG if status < 500 else OURS)
 
 
 def _headers_of(error: Exception) -> tuple[tuple[bytes, bytes], ...]:

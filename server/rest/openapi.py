@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from server.rest.openapi_language import LANGUAGE, LANGUAGE_OPERATIONS, LANGUAGE_SCHEMAS
-from server.rest.openapi_paths import OPERATIONS, Operation, each_path
+from server.rest.openapi_paths import OPERATIONS, RestOperation, each_path
 from server.rest.openapi_schemas import SCHEMAS, Schema, ref
 
 Json = dict[str, Any]
@@ -35,7 +35,7 @@ def document(name: str, version: str) -> Json:
     }
 
 
-def _operation(path: str, operation: Operation) -> Json:
+def _operation(path: str, operation: RestOperation) -> Json:
     found: Json = {
         "tags": [operation.tag],
         "summary": operation.summary,
@@ -55,7 +55,7 @@ def _operation(path: str, operation: Operation) -> Json:
     return found
 
 
-def _at_the_door(operation: Operation) -> tuple[int, ...]:
+def _at_the_door(operation: RestOperation) -> tuple[int, ...]:
     """How a request may be refused before anybody looks at what it asks."""
     return (403,) if operation.path.startswith("/v2/health/") else (401, 403, 429)
 
@@ -71,7 +71,7 @@ def _path_parameters(path: str) -> list[Json]:
     ]
 
 
-def _headers(operation: Operation) -> list[Json]:
+def _headers(operation: RestOperation) -> list[Json]:
     if operation.tag not in ("Inference", LANGUAGE) or operation.verb == "GET":
         return []
     found = [*_TENSOR_HEADERS] if operation.takes == "InferRequest" else []

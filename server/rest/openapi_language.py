@@ -1,19 +1,19 @@
 """OpenAI's API in the description of REST: its rows and its bodies.
 
-A path of `server.openai.door` without a row here fails a test. The bodies' fields are those OpenAI
-documents; docs/openai.md says what becomes of each.
+A path of `server.openai.endpoints` without a row here fails a test. The bodies' fields are those
+OpenAI documents; docs/openai.md says what becomes of each.
 """
 
-from server.rest.openapi_paths import Operation
+from server.rest.openapi_paths import RestOperation
 from server.rest.openapi_schemas import BOOLEAN, NATURAL, STRING, Schema, items, members, ref
 
 LANGUAGE = "Language models"
 _ERRORS = (400, 404, 429, 500, 503)
 _ADDED = "tokens to text, as vLLM offers it"
 
-LANGUAGE_OPERATIONS: tuple[Operation, ...] = (
+LANGUAGE_OPERATIONS: tuple[RestOperation, ...] = (
     *(
-        Operation("POST", path, LANGUAGE, summary, gives, takes, _ERRORS, required_body=True)
+        RestOperation("POST", path, LANGUAGE, summary, gives, takes, _ERRORS, required_body=True)
         for path, summary, gives, takes in (
             ("/v1/chat/completions", "Answer a chat, whole or as events", "Answers", "ChatRequest"),
             (
@@ -29,8 +29,10 @@ LANGUAGE_OPERATIONS: tuple[Operation, ...] = (
             ("/detokenize", "Tokens to text, at vLLM's path", "Text", "TokensRequest"),
         )
     ),
-    Operation("GET", "/v1/models", LANGUAGE, "The models the caller may ask", "LanguageModels"),
-    Operation("GET", "/v1/models/{model}", LANGUAGE, "One of them", "LanguageModel", errors=(404,)),
+    RestOperation("GET", "/v1/models", LANGUAGE, "The models the caller may ask", "LanguageModels"),
+    RestOperation(
+        "GET", "/v1/models/{model}", LANGUAGE, "One of them", "LanguageModel", errors=(404,)
+    ),
 )
 
 _NAME = {**STRING, "description": "A model, MODEL@ALIAS, or a route."}

@@ -11,7 +11,7 @@ _INFER_ERRORS = (400, 404, 500, 501, 503)
 _FOREIGN = "Refused: several repositories are served as one"
 
 
-class Operation(NamedTuple):
+class RestOperation(NamedTuple):
     """One path and verb. `takes` and `gives` name schemas; "" for no body.
 
     `errors`: HTTP statuses other than 200; those in `bare` have no body. `versioned`: the path
@@ -30,8 +30,8 @@ class Operation(NamedTuple):
     required_body: bool = False
 
 
-OPERATIONS: tuple[Operation, ...] = (
-    Operation(
+OPERATIONS: tuple[RestOperation, ...] = (
+    RestOperation(
         "POST",
         _MODEL + "/infer",
         "Inference",
@@ -42,7 +42,7 @@ OPERATIONS: tuple[Operation, ...] = (
         versioned=True,
         required_body=True,
     ),
-    Operation(
+    RestOperation(
         "POST",
         _MODEL + "/generate",
         "Inference",
@@ -53,7 +53,7 @@ OPERATIONS: tuple[Operation, ...] = (
         versioned=True,
         required_body=True,
     ),
-    Operation(
+    RestOperation(
         "POST",
         _MODEL + "/generate_stream",
         "Inference",
@@ -64,7 +64,7 @@ OPERATIONS: tuple[Operation, ...] = (
         versioned=True,
         required_body=True,
     ),
-    Operation(
+    RestOperation(
         "POST",
         _MODEL + "/feedback",
         "Inference",
@@ -74,15 +74,15 @@ OPERATIONS: tuple[Operation, ...] = (
         (400, 501, 503),
         required_body=True,
     ),
-    Operation("GET", "/v2/health/live", "Health", "Whether the server answers at all"),
-    Operation(
+    RestOperation("GET", "/v2/health/live", "Health", "Whether the server answers at all"),
+    RestOperation(
         "GET",
         "/v2/health/ready",
         "Health",
         "Whether the server and, by default, every desired model is ready",
         bare=(400, 503),
     ),
-    Operation(
+    RestOperation(
         "GET",
         _MODEL + "/ready",
         "Health",
@@ -91,11 +91,11 @@ OPERATIONS: tuple[Operation, ...] = (
         bare=(400,),
         versioned=True,
     ),
-    Operation("GET", "/", "Server", "Name, version, where to go on", "Welcome"),
-    Operation("GET", "/v2", "Server", "Name, version and extensions", "ServerMetadata"),
-    Operation("GET", "/openapi.json", "Server", "This description, for machines", "document"),
-    Operation("GET", "/docs", "Server", "This description, for people", "page"),
-    Operation(
+    RestOperation("GET", "/", "Server", "Name, version, where to go on", "Welcome"),
+    RestOperation("GET", "/v2", "Server", "Name, version and extensions", "ServerMetadata"),
+    RestOperation("GET", "/openapi.json", "Server", "This description, for machines", "document"),
+    RestOperation("GET", "/docs", "Server", "This description, for people", "page"),
+    RestOperation(
         "GET",
         _MODEL,
         "Models",
@@ -104,7 +104,7 @@ OPERATIONS: tuple[Operation, ...] = (
         errors=(400, 404, 503),
         versioned=True,
     ),
-    Operation(
+    RestOperation(
         "GET",
         _MODEL + "/config",
         "Models",
@@ -113,7 +113,7 @@ OPERATIONS: tuple[Operation, ...] = (
         errors=(400, 404, 503),
         versioned=True,
     ),
-    Operation(
+    RestOperation(
         "GET",
         _MODEL + "/stats",
         "Models",
@@ -122,8 +122,8 @@ OPERATIONS: tuple[Operation, ...] = (
         errors=(400,),
         versioned=True,
     ),
-    Operation("GET", "/v2/models/stats", "Models", "Statistics of every version", "Statistics"),
-    Operation(
+    RestOperation("GET", "/v2/models/stats", "Models", "Statistics of every version", "Statistics"),
+    RestOperation(
         "POST",
         "/v2/repository/index",
         "Repository",
@@ -132,7 +132,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "IndexRequest",
         (400, 500),
     ),
-    Operation(
+    RestOperation(
         "POST",
         "/v2/repository/models/{model}/load",
         "Repository",
@@ -140,7 +140,7 @@ OPERATIONS: tuple[Operation, ...] = (
         takes="LoadRequest",
         errors=(400, 500, 501, 503),
     ),
-    Operation(
+    RestOperation(
         "POST",
         "/v2/repository/models/{model}/unload",
         "Repository",
@@ -149,7 +149,7 @@ OPERATIONS: tuple[Operation, ...] = (
         errors=(400, 500, 503),
     ),
     *(
-        Operation("POST", path, "Repository", _FOREIGN, errors=(501,))
+        RestOperation("POST", path, "Repository", _FOREIGN, errors=(501,))
         for path in (
             "/v2/repository/{repository}/index",
             "/v2/repository/{repository}/models/{model}/load",
@@ -164,8 +164,8 @@ OPERATIONS: tuple[Operation, ...] = (
             ("/v2/logging", "logging settings"),
         )
         for operation in (
-            Operation("GET", path, "Settings", f"Read {what}", "Settings", errors=(400, 404)),
-            Operation(
+            RestOperation("GET", path, "Settings", f"Read {what}", "Settings", errors=(400, 404)),
+            RestOperation(
                 "POST",
                 path,
                 "Settings",
@@ -181,7 +181,7 @@ OPERATIONS: tuple[Operation, ...] = (
         for kind, takes in (("system", "RegionRequest"), ("cuda", "CudaRegionRequest"))
         for region in ("", "/region/{region}")
         for operation in (
-            Operation(
+            RestOperation(
                 "GET",
                 f"/v2/{kind}sharedmemory{region}/status",
                 "Shared memory",
@@ -189,7 +189,7 @@ OPERATIONS: tuple[Operation, ...] = (
                 "Regions",
                 errors=(400, 404, 501),
             ),
-            Operation(
+            RestOperation(
                 "POST",
                 f"/v2/{kind}sharedmemory{region}/register",
                 "Shared memory",
@@ -198,7 +198,7 @@ OPERATIONS: tuple[Operation, ...] = (
                 errors=(400, 404, 500, 501),
                 required_body=True,
             ),
-            Operation(
+            RestOperation(
                 "POST",
                 f"/v2/{kind}sharedmemory{region}/unregister",
                 "Shared memory",
@@ -210,7 +210,7 @@ OPERATIONS: tuple[Operation, ...] = (
 )
 
 
-def each_path() -> Iterator[tuple[str, Operation]]:
+def each_path() -> Iterator[tuple[str, RestOperation]]:
     """Every path with its operation, versioned paths twice."""
     for operation in OPERATIONS:
         yield operation.path, operation

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from server.dataplane import DataPlane
 from server.rest.docs_page import STYLE, page
-from server.rest.endpoint import Row
+from server.rest.endpoint import EndpointRow
 from server.rest.openapi import document
 
 PAGES = {"openapi": "/openapi.json", "docs": "/docs"}
@@ -27,7 +27,7 @@ _HEADERS = {
 }
 
 
-def page_rows(dataplane: DataPlane) -> Sequence[Row]:
+def page_rows(dataplane: DataPlane) -> Sequence[EndpointRow]:
     """Both paths; what they answer is rendered here, once."""
     described = document(dataplane.name, dataplane.version)
     text, html = orjson.dumps(described), page(described).encode()
@@ -38,4 +38,4 @@ def page_rows(dataplane: DataPlane) -> Sequence[Row]:
     async def docs(request: Request) -> Response:
         return Response(html, media_type="text/html", headers=_HEADERS)
 
-    return [Row(PAGES["openapi"], openapi, "GET"), Row(PAGES["docs"], docs, "GET")]
+    return [EndpointRow(PAGES["openapi"], openapi, "GET"), EndpointRow(PAGES["docs"], docs, "GET")]

@@ -1,8 +1,8 @@
 """A connection of the REST listener: the infer verb is answered on the spot, all else by ASGI.
 
 httptools calls in with the parsed request. A POST to an infer path becomes an Exchange
-(`server.rest.infer`), every other request goes on to the application. `TurnedAway` answers whom the
-lock or the gate turns away.
+(`server.rest.infer`), every other request goes on to the application. `RejectedExchange` answers
+whom the lock or the gate turns away.
 """
 
 import re
@@ -12,12 +12,12 @@ import httptools
 
 from control.access.scopes import Action
 from server.access.credentials import authorization_in
-from server.access.holder import Verdict
 from server.access.sites import NOTED_HEADERS, authority_of
+from server.access.token_holder import AuthorizationResult
 from server.errors import Restricted
 from server.rest.cors import origin_in, response_lines
-from server.rest.envelope import SpeltName, body_bytes, text_headers
-from server.rest.infer import Exchange, RestConnection, model_and_version
+from server.rest.envelope import CasePreservedName, body_bytes, text_headers
+from server.rest.infer import InferExchange, RestConnection, model_and_version
 from server.settings.restricted import http_text
 
 _INFER = re.compile(rb"/v2/models/([^/?]+)(?:/versions/([0-9]+))?/infer(?:\?.*)?\Z")
@@ -28,7 +28,7 @@ READ_ON_BYTES = 2**20
 longer one nothing is read, and the connection closes."""
 
 
-class TurnedAway(Exchange):
+class RejectedExchange(InferExchange):
     """A request that may not be made: nothing of its body is kept, and little is read."""
 
     __slots__ = ()
@@ -60,8 +60,8 @@ class InferProtocol(RestConnection):
     that are answered, `refusal` of those whom the lock or the gate turns away.
     """
 
-    exchange: type[Exchange] = Exchange
-    refusal: type[Exchange] = TurnedAway
+    exchange: type[InferExchange] = InferExchange
+    refusal: type[InferExchange] = RejectedExchange
     _trusted_host = b""
     _is_suspect = False
 
@@ -123,7 +123,7 @@ class InferProtocol(RestConnection):
             self.flow.pause_reading()
             self.pipeline.appendleft((exchange, self.app))  # type: ignore[arg-type]
 
-    def _judged(self, asked: re.Match[bytes]) -> Exchange:
+    def _judged(self, asked: re.Match[bytes]) -> InferExchange:
         principal, refusal = self._judge_site() or self._judge(asked)
         exchange = (self.exchange if refusal is None else self.refusal)(self, asked)
         exchange.refusal = refusal
@@ -132,29 +132,29 @@ class InferProtocol(RestConnection):
         exchange.principal = principal.id if principal is not None else None
         return exchange
 
-    def _judge_site(self) -> Verdict | None:
+    def _judge_site(self) -> AuthorizationResult | None:
         """The refusal of what another site's page sends, or of a host that is not ours."""
         if not self._is_suspect:
             return None
         refusal = self.sites.refusal("POST", self.headers)
         if refusal is not None:
-            return Verdict(refusal=refusal)
+            return AuthorizationResult(refusal=refusal)
         hosts = [value for name, value in self.headers if name == b"host"]
         if len(hosts) == 1:
             self._trusted_host = hosts[0]
         return None
 
-    def _judge(self, asked: re.Match[bytes]) -> Verdict:
+    def _judge(self, asked: re.Match[bytes]) -> AuthorizationResult:
         lock, dataplane = self.lock, self.dataplane
         if lock is not None and not lock.opens(text_headers(self.headers)):
-            return Verdict(refusal=Restricted(http_text(lock)))
+            return AuthorizationResult(refusal=Restricted(http_text(lock)))
         if not dataplane.gate.watches:
-            return Verdict()
+            return AuthorizationResult()
         model, _ = model_and_version(asked)
         return dataplane.judge(authorization_in(self.headers), Action.INFER, model)
 
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:
-        if isinstance(cycle, Exchange):
+        if isinstance(cycle, InferExchange):
             self._answering = cycle
             cycle.admitted()
         else:
@@ -162,7 +162,7 @@ class InferProtocol(RestConnection):
 
     def on_body(self, body: bytes) -> None:
         cycle: Any = self.cycle
-        if isinstance(cycle, Exchange):
+        if isinstance(cycle, InferExchange):
             if self._overfull is not None:
                 self.check_chunks()
             cycle.receive(body)
@@ -171,7 +171,7 @@ class InferProtocol(RestConnection):
 
     def on_message_complete(self) -> None:
         cycle: Any = self.cycle
-        if isinstance(cycle, Exchange):
+        if isinstance(cycle, InferExchange):
             self._stage = 0
             cycle.received()
         else:
@@ -180,13 +180,13 @@ class InferProtocol(RestConnection):
     def connection_lost(self, exc: Exception | None) -> None:
         cycles: list[Any] = [self._answering, self.cycle, *(cycle for cycle, _ in self.pipeline)]
         for cycle in cycles:
-            if isinstance(cycle, Exchange) and not cycle.response_complete:
+            if isinstance(cycle, InferExchange) and not cycle.response_complete:
                 cycle.abandon()
         super().connection_lost(exc)
 
     def _received_bytes(self) -> int:
         cycle: Any = self.cycle
-        return cycle.size if isinstance(cycle, Exchange) else super()._received_bytes()
+        return cycle.size if isinstance(cycle, InferExchange) else super()._received_bytes()
 
 
 def _path_in(target: bytes) -> bytes:
@@ -200,11 +200,11 @@ def _path_in(target: bytes) -> bytes:
     return (url.path or b"") + (b"?" + url.query if url.query else b"")
 
 
-class SpellingProtocol(InferProtocol):
+class HeaderCaseProtocol(InferProtocol):
     """Also remembers how the client wrote the names of its headers, for those to be forwarded."""
 
     def on_header(self, name: bytes, value: bytes) -> None:
         super().on_header(name, value)
-        spelt = SpeltName(name.lower())
+        spelt = CasePreservedName(name.lower())
         spelt.spelt = name
         self.headers[-1] = (spelt, value)

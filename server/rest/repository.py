@@ -16,7 +16,7 @@ from server.dataplane import DataPlane
 from server.errors import Unsupported
 from server.model_queries import ModelQueries
 from server.overrides import Override, of_json
-from server.rest.endpoint import Limits, Row, json_response, read_body
+from server.rest.endpoint import BodyLimits, EndpointRow, json_response, read_body
 
 _BODY_LIMIT_BYTES = 1 << 20
 """Of a request other than a load, which holds a few parameters at most."""
@@ -25,22 +25,22 @@ _LARGE_BYTES = 1 << 16
 _REMEDY = "; use --http-max-input-size to raise it"
 
 
-def repository_rows(dataplane: DataPlane, limits: Limits) -> list[Row]:
+def repository_rows(dataplane: DataPlane, limits: BodyLimits) -> list[EndpointRow]:
     """The rows of the extension, with and without the name of a repository."""
-    rest = _Repository(dataplane, limits)
+    rest = _RepositoryEndpoints(dataplane, limits)
     plain, named = "/v2/repository", "/v2/repository/{repository}"
     return [
-        Row(f"{plain}/index", rest.index, "POST"),
-        Row(f"{plain}/models/{{model}}/load", rest.load, "POST"),
-        Row(f"{plain}/models/{{model}}/unload", rest.unload, "POST"),
-        Row(f"{named}/index", rest.named_repository, "POST"),
-        Row(f"{named}/models/{{model}}/load", rest.named_repository, "POST"),
-        Row(f"{named}/models/{{model}}/unload", rest.named_repository, "POST"),
+        EndpointRow(f"{plain}/index", rest.index, "POST"),
+        EndpointRow(f"{plain}/models/{{model}}/load", rest.load, "POST"),
+        EndpointRow(f"{plain}/models/{{model}}/unload", rest.unload, "POST"),
+        EndpointRow(f"{named}/index", rest.named_repository, "POST"),
+        EndpointRow(f"{named}/models/{{model}}/load", rest.named_repository, "POST"),
+        EndpointRow(f"{named}/models/{{model}}/unload", rest.named_repository, "POST"),
     ]
 
 
-class _Repository:
-    def __init__(self, dataplane: DataPlane, limits: Limits) -> None:
+class _RepositoryEndpoints:
+    def __init__(self, dataplane: DataPlane, limits: BodyLimits) -> None:
         self._models = dataplane.models
         self._queries = ModelQueries(dataplane)
         self._limits = limits

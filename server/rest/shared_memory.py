@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from server.codec.json_text import load_document
 from server.errors import InvalidRequest
-from server.rest.endpoint import Row, json_response, read_body
+from server.rest.endpoint import EndpointRow, json_response, read_body
 from server.shared_memory.cuda_region import CudaRegion
 from server.shared_memory.regions import SharedMemory
 from server.shared_memory.system import SystemRegion
@@ -21,24 +21,24 @@ _BODY_LIMIT = 1 << 16
 """Bytes the body of a registration may have: a key and two numbers."""
 
 
-def shared_memory_rows(shared: SharedMemory, json_depth: int) -> list[Row]:
+def shared_memory_rows(shared: SharedMemory, json_depth: int) -> list[EndpointRow]:
     """Both extensions, for one region and for all of them."""
-    regions = _Regions(shared, json_depth)
-    rows: list[Row] = []
+    regions = _RegionEndpoints(shared, json_depth)
+    rows: list[EndpointRow] = []
     for region in ("", "/region/{region}"):
         system, cuda = "/v2/systemsharedmemory" + region, "/v2/cudasharedmemory" + region
         rows += [
-            Row(system + "/status", regions.status, "GET"),
-            Row(system + "/register", regions.register, "POST"),
-            Row(system + "/unregister", regions.unregister, "POST"),
-            Row(cuda + "/status", regions.cuda_status, "GET"),
-            Row(cuda + "/register", regions.register_cuda, "POST"),
-            Row(cuda + "/unregister", regions.unregister_cuda, "POST"),
+            EndpointRow(system + "/status", regions.status, "GET"),
+            EndpointRow(system + "/register", regions.register, "POST"),
+            EndpointRow(system + "/unregister", regions.unregister, "POST"),
+            EndpointRow(cuda + "/status", regions.cuda_status, "GET"),
+            EndpointRow(cuda + "/register", regions.register_cuda, "POST"),
+            EndpointRow(cuda + "/unregister", regions.unregister_cuda, "POST"),
         ]
     return rows
 
 
-class _Regions:
+class _RegionEndpoints:
     def __init__(self, shared: SharedMemory, json_depth: int) -> None:
         self._shared = shared
         self._json_depth = json_depth

@@ -14,27 +14,27 @@ from server.dataplane import DataPlane
 from server.errors import InvalidRequest
 from server.logs import settings as log_settings
 from server.model_queries import ModelQueries
-from server.rest.endpoint import Row, json_response, model_of, read_body
+from server.rest.endpoint import EndpointRow, json_response, model_of, read_body
 from server.settings.trace_settings import Given
 
 _BODY_LIMIT_BYTES = 1 << 16
 """Of a change of settings, which are a handful."""
 
 
-def trace_rows(dataplane: DataPlane, json_depth: int) -> list[Row]:
+def trace_rows(dataplane: DataPlane, json_depth: int) -> list[EndpointRow]:
     """The rows of both extensions."""
-    rest = _Settings(dataplane, json_depth)
+    rest = _TraceEndpoints(dataplane, json_depth)
     return [
-        Row("/v2/trace/setting", rest.trace, "GET"),
-        Row("/v2/trace/setting", rest.change_trace, "POST"),
-        Row("/v2/models/{model}/trace/setting", rest.trace, "GET"),
-        Row("/v2/models/{model}/trace/setting", rest.change_trace, "POST"),
-        Row("/v2/logging", rest.logging, "GET"),
-        Row("/v2/logging", rest.change_logging, "POST"),
+        EndpointRow("/v2/trace/setting", rest.trace, "GET"),
+        EndpointRow("/v2/trace/setting", rest.change_trace, "POST"),
+        EndpointRow("/v2/models/{model}/trace/setting", rest.trace, "GET"),
+        EndpointRow("/v2/models/{model}/trace/setting", rest.change_trace, "POST"),
+        EndpointRow("/v2/logging", rest.logging, "GET"),
+        EndpointRow("/v2/logging", rest.change_logging, "POST"),
     ]
 
 
-class _Settings:
+class _TraceEndpoints:
     def __init__(self, dataplane: DataPlane, json_depth: int) -> None:
         self._queries = ModelQueries(dataplane)
         self._json_depth = json_depth

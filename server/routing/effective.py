@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from control.desired import Arm, Desired, DesiredModel, Pin, Route
+from control.desired import Desired, DesiredArm, DesiredModel, DesiredRoute, Pin
 from server.routing.table import Aliases
 
 
@@ -26,7 +26,7 @@ StateOf = Callable[[str, int], TargetState]
 """Of a model's version; of version 0 for whatever answers who names none."""
 
 
-class Pending(NamedTuple):
+class PendingSubject(NamedTuple):
     """`subject` ("alias m@champion", "route chat") is not in force, because of
     `reason`. `failed`: and will not be without somebody's doing."""
 
@@ -36,37 +36,37 @@ class Pending(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Effective:
+class EffectiveRoutes:
     """In force on this server. `pins`: model → versions that aliases and routes in force lead to,
     desired or not any more."""
 
     aliases: Aliases = field(default_factory=dict)
-    routes: tuple[Route, ...] = ()
+    routes: tuple[DesiredRoute, ...] = ()
     pins: Mapping[str, tuple[Pin, ...]] = field(default_factory=dict)
-    pending: tuple[Pending, ...] = ()
+    pending: tuple[PendingSubject, ...] = ()
 
 
-def effective(desired: Desired, before: Effective, state_of: StateOf) -> Effective:
+def effective(desired: Desired, before: EffectiveRoutes, state_of: StateOf) -> EffectiveRoutes:
     """What is in force now that this is desired and `before` was in force."""
     aliases, waiting = _aliases(desired.aliases, before.aliases, state_of)
     old = {route.name: route for route in before.routes}
     routes = []
     for route in desired.routes:
-        found, pending = _route(route, old.get(route.name), _Targets(aliases, state_of))
+        found, pending = _route(route, old.get(route.name), _TargetResolver(aliases, state_of))
         waiting += pending
         if found is not None:
             routes.append(found)
     pins = _pins(aliases, routes, desired.models, before.pins)
-    return Effective(aliases, tuple(routes), pins, tuple(waiting))
+    return EffectiveRoutes(aliases, tuple(routes), pins, tuple(waiting))
 
 
-def of_desired(desired: Desired) -> Effective:
+def of_desired(desired: Desired) -> EffectiveRoutes:
     """Everything in force as it is desired, ready or not: of a server that knows nothing else."""
     pins = _pins(desired.aliases, desired.routes, desired.models, {})
-    return Effective(desired.aliases, desired.routes, pins)
+    return EffectiveRoutes(desired.aliases, desired.routes, pins)
 
 
-def with_pins(desired: Desired, now: Effective) -> Desired:
+def with_pins(desired: Desired, now: EffectiveRoutes) -> Desired:
     """`desired`, and what is still in force instead is kept loaded as well."""
     models = {model.name: model for model in desired.models}
     for name, pins in now.pins.items():
@@ -78,7 +78,7 @@ def with_pins(desired: Desired, now: Effective) -> Desired:
     return replace(desired, models=tuple(models[name] for name in sorted(models)))
 
 
-def experiments_in_force(desired: Desired, now: Effective) -> Desired:
+def experiments_in_force(desired: Desired, now: EffectiveRoutes) -> Desired:
     """`desired` with the routes in force, and with the experiments on those of them that are as
     they are desired: the arms of the others are not what they are called."""
     named = {route.name: route for route in desired.routes}
@@ -98,7 +98,7 @@ def experiments_in_force(desired: Desired, now: Effective) -> Desired:
 
 def _aliases(
     desired: Aliases, before: Aliases, state_of: StateOf
-) -> tuple[dict[str, dict[str, int]], list[Pending]]:
+) -> tuple[dict[str, dict[str, int]], list[PendingSubject]]:
     found: dict[str, dict[str, int]] = {}
     waiting = []
     for model, names in desired.items():
@@ -113,16 +113,16 @@ def _aliases(
     return found, waiting
 
 
-class _Targets(NamedTuple):
+class _TargetResolver(NamedTuple):
     """Whom arms lead to, by the aliases in force, and how these are."""
 
     aliases: Aliases
     state_of: StateOf
 
-    def of(self, arm: Arm) -> tuple[str, int]:
+    def of(self, arm: DesiredArm) -> tuple[str, int]:
         return arm.model, arm.version or self.aliases.get(arm.model, {}).get(arm.alias, 0)
 
-    def state(self, arm: Arm) -> TargetState:
+    def state(self, arm: DesiredArm) -> TargetState:
         model, version = self.of(arm)
         if version:
             return self.state_of(model, version)
@@ -130,8 +130,8 @@ class _Targets(NamedTuple):
 
 
 def _route(
-    desired: Route, before: Route | None, targets: _Targets
-) -> tuple[Route | None, list[Pending]]:
+    desired: DesiredRoute, before: DesiredRoute | None, targets: _TargetResolver
+) -> tuple[DesiredRoute | None, list[PendingSubject]]:
     """The route in force and why it is not the desired one; None: the model of that name goes on
     answering.
 
@@ -159,7 +159,7 @@ def _route(
     return desired, []
 
 
-def _needed(route: Route) -> set[str]:
+def _needed(route: DesiredRoute) -> set[str]:
     """The arms that get requests."""
     if route.only:
         return {route.only}
@@ -168,8 +168,8 @@ def _needed(route: Route) -> set[str]:
 
 
 def _ready_arms(
-    desired: Route, before: Route | None, needed: set[str], targets: _Targets
-) -> tuple[list[Arm], list[Pending]]:
+    desired: DesiredRoute, before: DesiredRoute | None, needed: set[str], targets: _TargetResolver
+) -> tuple[list[DesiredArm], list[PendingSubject]]:
     """The arms that may be in force, and a reason for each that may not."""
     copied = set() if desired.only else {one.arm for one in desired.mirrors if one.weight}
     old = {arm.name: arm for arm in before.arms} if before is not None else {}
@@ -191,7 +191,9 @@ def _ready_arms(
     return [arm for arm in arms if not waiting or arm.name not in idle], waiting
 
 
-def _pending_arm(route: Route, arm: Arm, stands_in: Arm | None, targets: _Targets) -> Pending:
+def _pending_arm(
+    route: DesiredRoute, arm: DesiredArm, stands_in: DesiredArm | None, targets: _TargetResolver
+) -> PendingSubject:
     model, version = targets.of(arm)
     instead = f"arm '{arm.name}' without it"
     if stands_in is not None:
@@ -201,14 +203,14 @@ def _pending_arm(route: Route, arm: Arm, stands_in: Arm | None, targets: _Target
     return _pending(f"route {route.name}", instead, version, state, f"'{model}' ")
 
 
-def _unswitched(route: Route, targets: _Targets) -> Pending:
+def _unswitched(route: DesiredRoute, targets: _TargetResolver) -> PendingSubject:
     """Why a kill switch is not in force: whom it is to take the requests from goes on getting
     them, which has to be said plainly."""
     arm = next(one for one in route.arms if one.name == route.only)
     (model, version), state = targets.of(arm), targets.state(arm)
     is_coming = state.coming or state.text == NOT_LOADED
     when = "not in force yet" if is_coming else "not in force"
-    return Pending(
+    return PendingSubject(
         f"route {route.name}",
         f"the kill switch is {when}, what answered before keeps answering: its arm "
         f"'{arm.name}' cannot answer: '{model}' version {version} {state.text}",
@@ -218,11 +220,11 @@ def _unswitched(route: Route, targets: _Targets) -> Pending:
 
 def _pending(
     subject: str, instead: str, number: int, state: TargetState, model: str = ""
-) -> Pending:
+) -> PendingSubject:
     new = f"{model}version {number} {state.text}"
     if state.coming or state.text == NOT_LOADED:
-        return Pending(subject, f"not in force yet, kept at {instead}: {new}")
-    return Pending(subject, f"kept at {instead}: {new}", failed=True)
+        return PendingSubject(subject, f"not in force yet, kept at {instead}: {new}")
+    return PendingSubject(subject, f"kept at {instead}: {new}", failed=True)
 
 
 NOT_LOADED = "is not loaded yet"
@@ -231,14 +233,14 @@ NOT_LOADED = "is not loaded yet"
 
 def _pins(
     aliases: Aliases,
-    routes: Iterable[Route],
+    routes: Iterable[DesiredRoute],
     models: Iterable[DesiredModel],
     before: Mapping[str, tuple[Pin, ...]],
 ) -> dict[str, tuple[Pin, ...]]:
     """Those of the versions that are led to, each as it was pinned last."""
     known = {(model, pin.version): pin for model, pins in before.items() for pin in pins}
     known |= {(model.name, pin.version): pin for model in models for pin in model.pins}
-    targets = _Targets(aliases, lambda _, __: TargetState(False, False, ""))
+    targets = _TargetResolver(aliases, lambda _, __: TargetState(False, False, ""))
     led = {(model, number) for model, names in aliases.items() for number in names.values()}
     led |= {targets.of(arm) for route in routes for arm in route.arms}
     found: dict[str, tuple[Pin, ...]] = {}

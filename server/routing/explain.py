@@ -7,7 +7,7 @@ from typing import Any
 from control.route_spec import HEADER
 from control.routing_buckets import BUCKETS, bucket
 from server.routing.pick import RouteKey, pick
-from server.routing.table import Route
+from server.routing.table import CompiledRoute
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Explanation:
         return asdict(self)
 
 
-def explain(route: Route, unit: str, labels: Mapping[str, str]) -> Explanation:
+def explain(route: CompiledRoute, unit: str, labels: Mapping[str, str]) -> Explanation:
     """`labels`: headers by name in lower case; the one that is the route's unit counts as such."""
     if route.unit_source == HEADER:
         unit = unit or labels.get(route.unit_name, "")
@@ -41,7 +41,7 @@ def explain(route: Route, unit: str, labels: Mapping[str, str]) -> Explanation:
     )
 
 
-def _reason(route: Route, labels: Mapping[str, str], found: int | None, arm: str) -> str:
+def _reason(route: CompiledRoute, labels: Mapping[str, str], found: int | None, arm: str) -> str:
     if route.only is not None:
         return f"the kill switch sends everything to '{arm}'"
     if found is None:
@@ -49,7 +49,7 @@ def _reason(route: Route, labels: Mapping[str, str], found: int | None, arm: str
     return f"its bucket is {found} of {BUCKETS}, and '{arm}' owns {_share(route, arm)} of them"
 
 
-def _rule(route: Route, labels: Mapping[str, str]) -> str:
+def _rule(route: CompiledRoute, labels: Mapping[str, str]) -> str:
     """The header of the rule that fits, "" for none."""
     for rule in route.rules:
         value = labels.get(rule.header, "")
@@ -58,11 +58,11 @@ def _rule(route: Route, labels: Mapping[str, str]) -> str:
     return ""
 
 
-def _shares(route: Route) -> str:
+def _shares(route: CompiledRoute) -> str:
     shares = ", ".join(f"{_share(route, one.arm)} to '{one.arm}'" for one in route.loose)
     return f"each request is drawn anew, {shares}"
 
 
-def _share(route: Route, arm: str) -> str:
+def _share(route: CompiledRoute, arm: str) -> str:
     number = [one.arm for one in route.loose].index(arm)
     return f"{route.owners.count(number) * 100 / BUCKETS:g} %"

@@ -4,7 +4,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
-from server.routing.table import Exposure
+from server.routing.table import UnitExposure
 
 MOST_REMEMBERED = 200_000
 """Units that are not told of again; the control process counts each once whatever it is told."""
@@ -16,17 +16,17 @@ RETELL_S = 600.0
 """What was told so long ago is told again when it is seen: it may have been lost on the way."""
 
 
-class Exposures:
+class ExposureBuffer:
     """One gateway's; on the loop's thread. `now` is in seconds since the epoch."""
 
     def __init__(self, remembered: int = MOST_REMEMBERED, waiting: int = MOST_WAITING) -> None:
         self._most_remembered = remembered
         self._most_waiting = waiting
-        self._told: OrderedDict[Exposure, float] = OrderedDict()
+        self._told: OrderedDict[UnitExposure, float] = OrderedDict()
         self._waiting: list[list[Any]] = []
         self.dropped = 0
 
-    def note(self, seen: Exposure, now: float) -> None:
+    def note(self, seen: UnitExposure, now: float) -> None:
         at = self._told.get(seen)
         if at is not None and now - at < RETELL_S:
             return

@@ -19,7 +19,7 @@ LARGEST = 1e15
 _KEYS = ("metric", "value", "stamp", "unit", "experiment", "id")
 
 
-class Said(NamedTuple):
+class FeedbackValue(NamedTuple):
     """A value for the experiments on `name`; `at` in seconds since the epoch."""
 
     name: str
@@ -32,13 +32,13 @@ class Said(NamedTuple):
     key: str
 
 
-class Feedback:
+class FeedbackBuffer:
     """One gateway's; on the loop's thread. Closed until there is a control process to tell;
     `stamp_key` is empty while no experiment runs."""
 
     def __init__(self, waiting: int = MOST_WAITING) -> None:
         self._most_waiting = waiting
-        self._waiting: list[Said] = []
+        self._waiting: list[FeedbackValue] = []
         self._is_open = False
         self.stamp_key = b""
 
@@ -50,7 +50,7 @@ class Feedback:
         """Hold stamps against this key from now on."""
         self.stamp_key = stamp_key
 
-    def offer(self, rows: Sequence[Said]) -> bool:
+    def offer(self, rows: Sequence[FeedbackValue]) -> bool:
         """Take all of them; False when there is no room. Raises Unsupported where nobody asks."""
         if not self._is_open:
             raise Unsupported("feedback needs the control process, which --allow-admin switches on")
@@ -67,7 +67,9 @@ class Feedback:
             del self._waiting[: len(rows)]
 
 
-def parse(document: Mapping[str, Any], name: str, stamp_key: bytes, now: float) -> list[Said]:
+def parse(
+    document: Mapping[str, Any], name: str, stamp_key: bytes, now: float
+) -> list[FeedbackValue]:
     """The values in a body: the object itself, or the list in its `values`. Raises InvalidRequest
     saying which one is wrong, why, and what would do."""
     rows = document["values"] if set(document) == {"values"} else [document]
@@ -82,12 +84,12 @@ def parse(document: Mapping[str, Any], name: str, stamp_key: bytes, now: float) 
     return found
 
 
-def _said(row: Any, name: str, stamp_key: bytes, now: float) -> Said:
+def _said(row: Any, name: str, stamp_key: bytes, now: float) -> FeedbackValue:
     if not isinstance(row, Mapping):
         raise InvalidRequest(f"it must be an object with {', '.join(_KEYS)}")
     if strange := [key for key in row if key not in _KEYS]:
         raise InvalidRequest(f"there is no '{strange[0]:.60}'; there are {', '.join(_KEYS)}")
-    said = Said(
+    said = FeedbackValue(
         name=name,
         metric=_text(row, "metric", LONGEST_NAME),
         value=_number(row.get("value")),
@@ -108,7 +110,7 @@ def _said(row: Any, name: str, stamp_key: bytes, now: float) -> Said:
     return said
 
 
-def _check_stamp(said: Said, key: bytes, now: float) -> None:
+def _check_stamp(said: FeedbackValue, key: bytes, now: float) -> None:
     """Raises Invalid; InvalidRequest for one of another name, which another token may be for."""
     of = read(key, said.stamp, now).route
     if said.name not in (of.route, of.model):

@@ -15,9 +15,9 @@ from schedulers.errors import SchedulingError
 from schedulers.reply import Reply
 from schedulers.request import InferRequest
 from server.errors import InvalidRequest, ServingError
+from server.routing.arm_counters import ArmCounters
+from server.routing.arm_counters_registry import ArmCountersRegistry
 from server.routing.table import Key, Target
-from server.routing.window import Window
-from server.routing.windows import Windows
 
 RUNNING, WAITING = 8, 32
 """Copies that one target may have unanswered, and that may wait for it."""
@@ -35,19 +35,19 @@ Send = Callable[[Target, InferRequest, int], Reply]
 """Submit a copy with this deadline. Raises what refuses it."""
 
 
-class _Copy(NamedTuple):
+class _MirrorRequest(NamedTuple):
     target: Target
     request: InferRequest
     size_bytes: int
     until_ns: int
 
 
-class _Sent:
+class _InFlightMirror:
     """A copy that its target has accepted."""
 
     __slots__ = ("_lane", "_window", "late", "until_ns")
 
-    def __init__(self, lane: "_Lane", window: Window, until_ns: int) -> None:
+    def __init__(self, lane: "_MirrorQueue", window: ArmCounters, until_ns: int) -> None:
         self._lane = lane
         self._window = window
         self.until_ns = until_ns
@@ -68,7 +68,7 @@ class _Sent:
         self._lane.wake()
 
 
-class _Lane:
+class _MirrorQueue:
     """One target's copies. A wedged target keeps its few for good; the others are dropped.
 
     `full_until_ns`: until then nothing is taken, without another look; 0 while there is room.
@@ -77,8 +77,8 @@ class _Lane:
     __slots__ = ("_wake", "dropped", "full_until_ns", "looked_ns", "sent", "waiting")
 
     def __init__(self, wake: Callable[[], None]) -> None:
-        self.waiting: deque[_Copy] = deque()
-        self.sent: set[_Sent] = set()
+        self.waiting: deque[_MirrorRequest] = deque()
+        self.sent: set[_InFlightMirror] = set()
         self.dropped = 0
         self.full_until_ns = 0
         self._wake = wake
@@ -97,7 +97,7 @@ class _Lane:
         self.full_until_ns = min(self.waiting[0].until_ns, now_ns + LOOK_NS)
         return False
 
-    def taken(self) -> _Copy:
+    def taken(self) -> _MirrorRequest:
         """The one that has waited longest."""
         self.full_until_ns = 0
         return self.waiting.popleft()
@@ -113,11 +113,11 @@ class _Lane:
 class Mirrors:
     """All targets'. On the loop's thread."""
 
-    def __init__(self, send: Send, windows: Windows) -> None:
+    def __init__(self, send: Send, windows: ArmCountersRegistry) -> None:
         self._send = send
         self._windows = windows
-        self._lanes: dict[Key, _Lane] = {}
-        self._lane_of: dict[Target, _Lane] = {}
+        self._lanes: dict[Key, _MirrorQueue] = {}
+        self._lane_of: dict[Target, _MirrorQueue] = {}
         self._held_bytes = 0
         self._woken = False
 
@@ -150,14 +150,14 @@ class Mirrors:
             else:
                 lane.dropped += 1
 
-    def _lane(self, target: Target) -> _Lane:
+    def _lane(self, target: Target) -> _MirrorQueue:
         lane = self._lanes.get(target.key)
         if lane is None:
-            lane = self._lanes[target.key] = _Lane(self._wake)
+            lane = self._lanes[target.key] = _MirrorQueue(self._wake)
         self._lane_of[target] = lane
         return lane
 
-    def _keep(self, lane: _Lane, target: Target, request: InferRequest, now_ns: int) -> None:
+    def _keep(self, lane: _MirrorQueue, target: Target, request: InferRequest, now_ns: int) -> None:
         """Have a copy wait, if there is memory for its bytes."""
         self._drop_late(lane, now_ns)
         size = sum(map(_size, request.inputs.values()))
@@ -165,7 +165,7 @@ class Mirrors:
             lane.dropped += 1
             return
         self._held_bytes += size
-        lane.waiting.append(_Copy(target, request, size, now_ns + PATIENCE_NS))
+        lane.waiting.append(_MirrorRequest(target, request, size, now_ns + PATIENCE_NS))
         self._wake()
 
     def _wake(self) -> None:
@@ -179,7 +179,7 @@ class Mirrors:
             while lane.waiting and len(lane.sent) < RUNNING:
                 self._go(lane, self._taken(lane))
 
-    def _go(self, lane: _Lane, copy: _Copy) -> None:
+    def _go(self, lane: _MirrorQueue, copy: _MirrorRequest) -> None:
         now_ns = time.monotonic_ns()
         if now_ns > copy.until_ns:
             lane.dropped += 1
@@ -192,17 +192,17 @@ class Mirrors:
         except (ServingError, SchedulingError):
             window.refused()
             return
-        sent = _Sent(lane, window, copy.until_ns)
+        sent = _InFlightMirror(lane, window, copy.until_ns)
         lane.sent.add(sent)
         reply.arrived_ns = now_ns
         reply.watch(sent.ended)
 
-    def _taken(self, lane: _Lane) -> _Copy:
+    def _taken(self, lane: _MirrorQueue) -> _MirrorRequest:
         copy = lane.taken()
         self._held_bytes -= copy.size_bytes
         return copy
 
-    def _drop_late(self, lane: _Lane, now_ns: int) -> None:
+    def _drop_late(self, lane: _MirrorQueue, now_ns: int) -> None:
         """Make room for what is fresh."""
         while lane.waiting and lane.waiting[0].until_ns < now_ns:
             self._taken(lane)

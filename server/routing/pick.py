@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from control.routing_buckets import BUCKETS
-from server.routing.table import Route, Target
+from server.routing.table import CompiledRoute, Target
 
 NO_LABELS: Mapping[str, str] = {}
 
@@ -18,12 +18,12 @@ class RouteKey(NamedTuple):
     draw: float = 0.0
 
 
-def pick(route: Route, key: RouteKey) -> Target:
+def pick(route: CompiledRoute, key: RouteKey) -> Target:
     """Nothing is made for a single request, but what is remembered of its unit."""
     return choose(route, *key)
 
 
-def choose(route: Route, unit: str, labels: Mapping[str, str], draw: float) -> Target:
+def choose(route: CompiledRoute, unit: str, labels: Mapping[str, str], draw: float) -> Target:
     """`pick` for each request: without the key, which takes longer to make than to use."""
     if route.only is not None:
         return route.only
@@ -42,7 +42,7 @@ def choose(route: Route, unit: str, labels: Mapping[str, str], draw: float) -> T
     return target
 
 
-def _ruled(route: Route, labels: Mapping[str, str]) -> int:
+def _ruled(route: CompiledRoute, labels: Mapping[str, str]) -> int:
     """The arm's number; -1 when no rule fits."""
     for rule in route.rules:
         value = labels.get(rule.header)

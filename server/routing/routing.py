@@ -13,33 +13,33 @@ from control.desired import Desired
 from control.route_spec import HEADER, KEY
 from control.routing_buckets import BUCKETS
 from schedulers.request import Sequence
-from server.routing.exposures import Exposures
-from server.routing.feedback import Feedback
-from server.routing.lots import Lots
+from server.routing.arm_counters_registry import ArmCountersRegistry, Find, no_workers
+from server.routing.assignment_counter import AssignmentCounter
+from server.routing.exposures import ExposureBuffer
+from server.routing.feedback import FeedbackBuffer
 from server.routing.mirror import Mirrors, Send
 from server.routing.pick import NO_LABELS, choose
+from server.routing.route_experiments import Trials, compile_trials, stamped
 from server.routing.sequences import Sequences
 from server.routing.table import (
     Aliases,
-    Route,
+    CompiledRoute,
     RouteTable,
     Target,
     compile_table,
     targets_of,
 )
-from server.routing.trials import Trials, compile_trials, stamped
-from server.routing.windows import Find, Windows, no_workers
 
 
-class Routed(Protocol):
+class RoutableRequest(Protocol):
     """What a route may ask of a request, whichever wire brought it."""
 
     principal: str | None
 
-    def unit_in_header(self, route: Route) -> str:
+    def unit_in_header(self, route: CompiledRoute) -> str:
         """The unit in the one header of a route that has a `unit_header`, "" for none."""
 
-    def labels(self, route: Route) -> Mapping[str, str]:
+    def labels(self, route: CompiledRoute) -> Mapping[str, str]:
         """Those of its headers that the route asks for."""
 
     def parameter(self, name: str) -> object:
@@ -57,11 +57,11 @@ class Routing:
         """`find`: what runs a version now."""
         self.table: RouteTable = {}
         self.aliases: Aliases = {}
-        self.windows = Windows(find)
-        self.lots = Lots()
+        self.windows = ArmCountersRegistry(find)
+        self.lots = AssignmentCounter()
         self.mirrors = Mirrors(send, self.windows)
-        self.exposures = Exposures()
-        self.feedback = Feedback()
+        self.exposures = ExposureBuffer()
+        self.feedback = FeedbackBuffer()
         self._trials: Trials = {}
         self._sequences = Sequences()
 
@@ -76,7 +76,7 @@ class Routing:
         self.lots.use({target.key[1] for target in targets})
         self.mirrors.use(targets)
 
-    def select(self, route: Route, request: Routed) -> Target:
+    def select(self, route: CompiledRoute, request: RoutableRequest) -> Target:
         """Select the arm that answers: by the request's unit or by a draw, but for the rest of a
         sequence, which goes where it began."""
         if route.unit_header:
@@ -95,7 +95,9 @@ class Routing:
         """Note that a request of the sequence goes to `target`: the rest of it will."""
         self._sequences.keep(target, sequence, time.monotonic())
 
-    def pick(self, route: Route, unit: str = "", labels: Mapping[str, str] = NO_LABELS) -> Target:
+    def pick(
+        self, route: CompiledRoute, unit: str = "", labels: Mapping[str, str] = NO_LABELS
+    ) -> Target:
         """Who answers this request; asked twice, a request without a unit may get another."""
         if route.decides:
             if not unit:
@@ -129,7 +131,7 @@ def _frozen(aliases: Aliases) -> Aliases:
 
 
 def unit_of(
-    route: Route, labels: Mapping[str, str], principal: str | None, parameter: object = None
+    route: CompiledRoute, labels: Mapping[str, str], principal: str | None, parameter: object = None
 ) -> str:
     """The request's unit, "" for none. `parameter`: the value of the route's one."""
     source = route.unit_source
@@ -145,7 +147,7 @@ def text_of(value: object) -> str:
     return str(value) if isinstance(value, str | int | float) and value != "" else ""
 
 
-def labels_of(route: Route, headers: Iterable[tuple[bytes, bytes]]) -> Mapping[str, str]:
+def labels_of(route: CompiledRoute, headers: Iterable[tuple[bytes, bytes]]) -> Mapping[str, str]:
     """Those of an HTTP request's headers (names in lower case) that the route asks for."""
     wanted = route.headers
     if not wanted:
@@ -161,7 +163,7 @@ def _text(value: bytes) -> str:
     return value.decode("utf-8", "surrogateescape")
 
 
-def unit_header_of(route: Route, headers: Iterable[tuple[bytes, bytes]]) -> str:
+def unit_header_of(route: CompiledRoute, headers: Iterable[tuple[bytes, bytes]]) -> str:
     """The unit alone, of a route that has a `unit_header`."""
     wanted = route.unit_header
     for name, value in headers:
@@ -170,7 +172,9 @@ def unit_header_of(route: Route, headers: Iterable[tuple[bytes, bytes]]) -> str:
     return ""
 
 
-def labels_in(route: Route, metadata: Iterable[tuple[str, str | bytes]]) -> Mapping[str, str]:
+def labels_in(
+    route: CompiledRoute, metadata: Iterable[tuple[str, str | bytes]]
+) -> Mapping[str, str]:
     """The same of a gRPC call's metadata."""
     if not route.headers:
         return NO_LABELS
@@ -181,7 +185,7 @@ def labels_in(route: Route, metadata: Iterable[tuple[str, str | bytes]]) -> Mapp
     return found
 
 
-def unit_header_in(route: Route, metadata: Iterable[tuple[str, str | bytes]]) -> str:
+def unit_header_in(route: CompiledRoute, metadata: Iterable[tuple[str, str | bytes]]) -> str:
     """The unit alone, of a route that has a `unit_header`."""
     wanted = route.unit_name
     for name, value in metadata:

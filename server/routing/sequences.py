@@ -13,7 +13,7 @@ IDLE_S = 600.0
 """A sequence that was silent for longer begins anew."""
 
 
-class _Seen(NamedTuple):
+class _SequenceTarget(NamedTuple):
     target: Target
     at: float
 
@@ -23,7 +23,7 @@ class Sequences:
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
-        self.known: OrderedDict[tuple[str, int | str], _Seen] = OrderedDict()
+        self.known: OrderedDict[tuple[str, int | str], _SequenceTarget] = OrderedDict()
         """By route and key. While it is empty, no request need be read for its sequence."""
 
     def find(self, target: Target, sequence: Sequence, now: float) -> Target:
@@ -45,6 +45,6 @@ class Sequences:
         if not sequence.end:
             stays = target.again()
             stays.mirrors, stays.lot = (), None
-            self.known[key] = _Seen(stays, now)
+            self.known[key] = _SequenceTarget(stays, now)
             if len(self.known) > self._most:
                 self.known.popitem(last=False)

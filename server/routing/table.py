@@ -8,7 +8,7 @@ from urllib.parse import quote
 from control import desired
 from control.route_spec import HEADER, PARAMETER, SEQUENCE
 from control.routing_buckets import BUCKETS, bucket_after, prefix_of
-from server.routing.window import Window
+from server.routing.arm_counters import ArmCounters
 
 HEADER_NAME = "x-modelyard-route"
 """In which a response names who answered, over both protocols."""
@@ -25,11 +25,11 @@ Aliases = Mapping[str, Mapping[str, int]]
 
 Key = tuple[str, str, str, str, int, bool]
 
-WindowAt = Callable[[Key], Window]
+WindowAt = Callable[[Key], ArmCounters]
 """Where the outcomes of an arm are counted."""
 
 
-class Exposure(NamedTuple):
+class UnitExposure(NamedTuple):
     """A unit, by its key in hex, meets an arm of the experiment with this id."""
 
     experiment: str
@@ -37,7 +37,7 @@ class Exposure(NamedTuple):
     arm: str
 
 
-class Lot(NamedTuple):
+class ArmAssignment(NamedTuple):
     """A chance by which requests are shared out between two arms: the second one of a route that
     `rollout` moves owns `weight` of 10,000 buckets, and was met or not. Another salt is another
     chance."""
@@ -71,13 +71,13 @@ class Target:
     label: str
     line: bytes
     key: Key
-    window: Window
+    window: ArmCounters
     mirrors: tuple["Target", ...] = ()
     stamp: str = ""
-    exposure: Exposure | None = None
-    lot: Lot | None = None
+    exposure: UnitExposure | None = None
+    lot: ArmAssignment | None = None
     unit: str = ""
-    mirrored: tuple["Mirrored", ...] = ()
+    mirrored: tuple["MirroredTarget", ...] = ()
 
     def again(self) -> "Target":
         """The same once more, for its maker to change before anybody else sees it."""
@@ -100,7 +100,7 @@ class Target:
         )
 
 
-class Mirrored(NamedTuple):
+class MirroredTarget(NamedTuple):
     """The `target` of so many of 10,000 requests, less those that one before it is for."""
 
     weight: int
@@ -116,14 +116,14 @@ class Rule(NamedTuple):
     arm: int
 
 
-class Copied(NamedTuple):
+class MirrorArm(NamedTuple):
     """So many of 10,000 requests go to `target` as well."""
 
     weight: int
     target: Target
 
 
-class Known(dict[str, Target]):
+class UnitTargetCache(dict[str, Target]):
     """Whose the units are that were met lately: `known[unit]` finds it for any unit, for one met
     again without a hash. They are forgotten together when they are too many."""
 
@@ -150,12 +150,12 @@ def _for_unit(target: Target, unit: str) -> Target:
     made = target.again()
     made.unit = unit
     if made.mirrored:
-        made.mirrored = tuple(Mirrored(n, _for_unit(one, unit)) for n, one in made.mirrored)
+        made.mirrored = tuple(MirroredTarget(n, _for_unit(one, unit)) for n, one in made.mirrored)
     return made
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class CompiledRoute:
     """One public name. `owners`: the number of the arm that owns each bucket. `targets` are the
     arms where a unit decided, `drawn` the same ones where a draw did, `loose` where a rule did.
 
@@ -181,29 +181,31 @@ class Route:
     targets: tuple[Target, ...]
     drawn: tuple[Target, ...]
     loose: tuple[Target, ...]
-    known: Known = field(compare=False, repr=False)
+    known: UnitTargetCache = field(compare=False, repr=False)
     rules: tuple[Rule, ...] = ()
-    copied: tuple[Copied, ...] = ()
+    copied: tuple[MirrorArm, ...] = ()
     only: Target | None = None
 
 
-RouteTable = Mapping[str, Route]
+RouteTable = Mapping[str, CompiledRoute]
 """By public name; swapped whole."""
 
 
-def _apart(_key: Key) -> Window:
+def _apart(_key: Key) -> ArmCounters:
     """For a table that is only asked who would answer."""
-    return Window()
+    return ArmCounters()
 
 
 def compile_table(
-    routes: Iterable[desired.Route], aliases: Aliases, window_at: WindowAt = _apart
+    routes: Iterable[desired.DesiredRoute], aliases: Aliases, window_at: WindowAt = _apart
 ) -> RouteTable:
     """A route without arms is left out: no later build may make us answer for nobody."""
     return {one.name: compile_route(one, aliases, window_at) for one in routes if one.arms}
 
 
-def compile_route(route: desired.Route, aliases: Aliases, window_at: WindowAt = _apart) -> Route:
+def compile_route(
+    route: desired.DesiredRoute, aliases: Aliases, window_at: WindowAt = _apart
+) -> CompiledRoute:
     source, _, name = route.unit.partition(":")
     numbers = {arm.name: number for number, arm in enumerate(route.arms)}
     rules = tuple(
@@ -214,11 +216,11 @@ def compile_route(route: desired.Route, aliases: Aliases, window_at: WindowAt = 
     unit_header = name.encode() if source == HEADER else b""
     headers = {rule.header.encode() for rule in rules} | ({unit_header} if unit_header else set())
 
-    def made(arm: desired.Arm, copy: bool = False) -> Target:
+    def made(arm: desired.DesiredArm, copy: bool = False) -> Target:
         return _target(route, arm, aliases, window_at, copy)
 
     copied = tuple(
-        Copied(one.weight, made(route.arms[numbers[one.arm]], copy=True))
+        MirrorArm(one.weight, made(route.arms[numbers[one.arm]], copy=True))
         for one in route.mirrors
         if one.arm in numbers
     )
@@ -226,10 +228,10 @@ def compile_route(route: desired.Route, aliases: Aliases, window_at: WindowAt = 
     drawn = tuple(_also(one, lot=_lot(route, number)) for number, one in enumerate(loose))
     targets = tuple(_also(one, sticky=True) for one in drawn)
     owners = _owners([arm.weight for arm in route.arms])
-    known = Known(route.salt, owners, targets)
+    known = UnitTargetCache(route.salt, owners, targets)
     only = made(route.arms[numbers[route.only]]) if route.only in numbers else None
     decides = not rules and only is None and not any(one.mirrored for one in targets)
-    return Route(
+    return CompiledRoute(
         name=route.name,
         salt=route.salt,
         unit_source=source,
@@ -259,7 +261,7 @@ def targets_of(table: RouteTable) -> list[Target]:
     ]
 
 
-def _mirrored(target: Target, copied: tuple[Copied, ...]) -> Target:
+def _mirrored(target: Target, copied: tuple[MirrorArm, ...]) -> Target:
     """Nobody gets a copy of what it answers itself. Where every mirror gets a copy of everything
     there is nothing to draw."""
     others = [one for one in copied if one.target.arm != target.arm and one.weight]
@@ -268,21 +270,21 @@ def _mirrored(target: Target, copied: tuple[Copied, ...]) -> Target:
     made = []
     for weight in sorted({one.weight for one in others}):
         mirrors = tuple(one.target for one in others if one.weight >= weight)
-        made.append(Mirrored(weight, replace(target, mirrors=mirrors)))
+        made.append(MirroredTarget(weight, replace(target, mirrors=mirrors)))
     return replace(target, mirrored=tuple(made))
 
 
 def _also(target: Target, **terms: Any) -> Target:
     """`target` with these terms, whether it is copied or not."""
-    mirrored = tuple(Mirrored(n, replace(one, **terms)) for n, one in target.mirrored)
+    mirrored = tuple(MirroredTarget(n, replace(one, **terms)) for n, one in target.mirrored)
     return replace(target, mirrored=mirrored, **terms)
 
 
-def _lot(route: desired.Route, arm: int) -> Lot | None:
+def _lot(route: desired.DesiredRoute, arm: int) -> ArmAssignment | None:
     """None where nobody asks for it, or nothing is left to chance."""
     if not route.rollout or len(route.arms) != 2 or not 0 < route.arms[1].weight < BUCKETS:
         return None
-    return Lot(route.rollout, route.salt, route.arms[1].weight, second=arm == 1)
+    return ArmAssignment(route.rollout, route.salt, route.arms[1].weight, second=arm == 1)
 
 
 def _owners(weights: list[int]) -> bytes:
@@ -297,7 +299,11 @@ def _owners(weights: list[int]) -> bytes:
 
 
 def _target(
-    route: desired.Route, arm: desired.Arm, aliases: Aliases, window_at: WindowAt, copy: bool
+    route: desired.DesiredRoute,
+    arm: desired.DesiredArm,
+    aliases: Aliases,
+    window_at: WindowAt,
+    copy: bool,
 ) -> Target:
     version = arm.version or aliases.get(arm.model, {}).get(arm.alias, 0)
     label = f"{quote(arm.model, safe='')}@{version};{arm.name}"

@@ -14,7 +14,7 @@ PER_S = 200.0
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class SamplingRule:
     """Which of a model's requests are kept: `percent` of them, in `max_bytes`. `values`: the first
     elements of tensors, too. `by` whose wish it is; `until` in seconds since the epoch."""
 
@@ -26,7 +26,7 @@ class Terms:
     until: float
 
 
-class Kept(NamedTuple):
+class StoredSample(NamedTuple):
     """One request, packed as it will travel. `number` grows from one to the next."""
 
     number: int
@@ -34,13 +34,13 @@ class Kept(NamedTuple):
     packed: bytes
 
 
-class Ring:
+class SampleRing:
     """The newest requests of one model; the oldest give way."""
 
     def __init__(self) -> None:
         self.size_bytes = 0
         self.taken = 0
-        self._kept: deque[Kept] = deque()
+        self._kept: deque[StoredSample] = deque()
         self._credit = PER_S
         self._credited_s = 0.0
 
@@ -57,16 +57,16 @@ class Ring:
         return True
 
     def keep(self, number: int, document: dict[str, Any], max_bytes: int) -> None:
-        one = Kept(number, document["id"], msgpack.packb({"number": number, **document}))
+        one = StoredSample(number, document["id"], msgpack.packb({"number": number, **document}))
         self._kept.append(one)
         self.taken += 1
         self.size_bytes += _size(one)
         while self._kept and (self.size_bytes > max_bytes or len(self._kept) > MOST_KEPT):
             self.size_bytes -= _size(self._kept.popleft())
 
-    def newest_first(self) -> Iterator[Kept]:
+    def newest_first(self) -> Iterator[StoredSample]:
         return reversed(self._kept)
 
 
-def _size(one: Kept) -> int:
+def _size(one: StoredSample) -> int:
     return len(one.packed) + len(one.id)

@@ -16,8 +16,8 @@ from schedulers.errors import Cancelled
 from schedulers.reply import Reply
 from schedulers.request import InferRequest
 from server.errors import status_of
-from server.samples.ring import Ring, Terms
-from server.samples.seen import seen
+from server.samples.ring import SampleRing, SamplingRule
+from server.samples.tensor_summary import seen
 
 MOST_MODELS = 16
 MOST_S = 24 * 3600.0
@@ -34,7 +34,7 @@ class Samples:
 
     def __init__(self) -> None:
         self.on = False
-        self._models: dict[str, Sampled] = {}
+        self._models: dict[str, SampledModel] = {}
         self._number = 0
 
     # the data plane's
@@ -72,7 +72,7 @@ class Samples:
     def _start(self, asked: Mapping[str, Any]) -> str:
         """Why it cannot be, "" if it is."""
         model, seconds = str(asked["model"]), min(float(asked["seconds"]), MOST_S)
-        terms = Terms(
+        terms = SamplingRule(
             model,
             float(asked["percent"]),
             min(int(asked["max_bytes"]), MOST_BYTES),
@@ -84,7 +84,7 @@ class Samples:
         if one is None:
             if not self._has_room():
                 return f"{MOST_MODELS} models are sampled already; stop one of them first"
-            one = self._models[model] = Sampled(terms)
+            one = self._models[model] = SampledModel(terms)
         one.terms, one.active = terms, True
         one.later(seconds, self._end, model)
         self.on = True
@@ -124,14 +124,14 @@ class Samples:
         return found
 
 
-class Sampled:
+class SampledModel:
     """One model: on which terms it is or was sampled, and what was kept. `timer` ends the one,
     and later forgets the other."""
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: SamplingRule) -> None:
         self.terms = terms
         self.active = True
-        self.ring = Ring()
+        self.ring = SampleRing()
         self.timer: asyncio.TimerHandle | None = None
 
     def later(self, seconds: float, do: Callable[[str], None], model: str) -> None:
@@ -159,7 +159,7 @@ class Sample:
     __slots__ = ("_arm", "_at", "_decoupled", "_inputs", "_number", "_of", "_request", "_values")
 
     def __init__(
-        self, of: Sampled, number: int, request: InferRequest, arm: str, decoupled: bool
+        self, of: SampledModel, number: int, request: InferRequest, arm: str, decoupled: bool
     ) -> None:
         self._of = of
         self._number = number

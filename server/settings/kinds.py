@@ -13,7 +13,7 @@ CASE_MATTERS = "(?-i)"
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ValueKind:
     """A kind of value. `placeholder` stands in help; `allowed` completes "'x' is not …".
 
     `read` takes the text of a flag or variable and raises ValueError when it is not allowed.
@@ -32,7 +32,7 @@ class Kind:
 
 
 def setting(
-    section: str, kind: Kind, default: Any, text: str, note: str = "", repeat: bool = False
+    section: str, kind: ValueKind, default: Any, text: str, note: str = "", repeat: bool = False
 ) -> Any:
     """One row of the table of settings, as a dataclass field.
 
@@ -43,7 +43,7 @@ def setting(
     return field(default=default, metadata=row, repr=kind.shown is str)
 
 
-def whole(low: int, high: int, placeholder: str = "N") -> Kind:
+def whole(low: int, high: int, placeholder: str = "N") -> ValueKind:
     """A whole number from `low` to `high`, both included."""
 
     def read(text: str) -> int:
@@ -51,10 +51,10 @@ def whole(low: int, high: int, placeholder: str = "N") -> Kind:
         _check_within(number, low, high)
         return number
 
-    return Kind(placeholder, f"a whole number from {low} to {high}", read, (int,))
+    return ValueKind(placeholder, f"a whole number from {low} to {high}", read, (int,))
 
 
-def seconds(low: float) -> Kind:
+def seconds(low: float) -> ValueKind:
     """A finite duration of at least `low` seconds."""
 
     def read(text: str) -> float:
@@ -62,10 +62,10 @@ def seconds(low: float) -> Kind:
         _check_within(number, low, math.inf)
         return number
 
-    return Kind("SECONDS", f"a number of seconds from {low:g} up", read, (int, float))
+    return ValueKind("SECONDS", f"a number of seconds from {low:g} up", read, (int, float))
 
 
-def fraction() -> Kind:
+def fraction() -> ValueKind:
     """A number from 0 to 1, both included."""
 
     def read(text: str) -> float:
@@ -73,10 +73,10 @@ def fraction() -> Kind:
         _check_within(number, 0, 1)
         return number
 
-    return Kind("SHARE", "a number from 0 to 1", read, (int, float))
+    return ValueKind("SHARE", "a number from 0 to 1", read, (int, float))
 
 
-def choice(*words: str) -> Kind:
+def choice(*words: str) -> ValueKind:
     """One of a few words, in capitals or not."""
     known = {word.lower(): word for word in words}
 
@@ -85,7 +85,7 @@ def choice(*words: str) -> Kind:
             raise ValueError
         return known[text.lower()]
 
-    return Kind("|".join(words), f"one of {', '.join(words)}", read, (str,), words)
+    return ValueKind("|".join(words), f"one of {', '.join(words)}", read, (str,), words)
 
 
 def _read_boolean(text: str) -> bool:
@@ -126,15 +126,15 @@ def _read_network(text: str) -> str:
     return str(ip_network(text.strip(), strict=False))
 
 
-NETWORK = Kind(
+NETWORK = ValueKind(
     "NETWORK", "an address or a network such as 10.0.0.0/8 or fd00::/8", _read_network, (str,)
 )
-CACHE = Kind("local,size=BYTES", "of the form local,size=BYTES", _read_cache, (str,))
-TEXT = Kind("TEXT", "a text that is not empty", _read_text, (str,))
-NAME = Kind("NAME", "the name of a model", _read_text, (str,))
-ADDRESS = Kind("ADDRESS", "an address or host name", _read_text, (str,))
-FOLDER = Kind("FOLDER", "a path", lambda text: Path(_read_text(text)), (str,))
-FILE = Kind("FILE", "a path", lambda text: Path(_read_text(text)), (str,))
-REGEX = Kind("REGEX", "a regular expression", _read_regex, (str,))
+CACHE = ValueKind("local,size=BYTES", "of the form local,size=BYTES", _read_cache, (str,))
+TEXT = ValueKind("TEXT", "a text that is not empty", _read_text, (str,))
+NAME = ValueKind("NAME", "the name of a model", _read_text, (str,))
+ADDRESS = ValueKind("ADDRESS", "an address or host name", _read_text, (str,))
+FOLDER = ValueKind("FOLDER", "a path", lambda text: Path(_read_text(text)), (str,))
+FILE = ValueKind("FILE", "a path", lambda text: Path(_read_text(text)), (str,))
+REGEX = ValueKind("REGEX", "a regular expression", _read_regex, (str,))
 PORT = whole(0, 65535, "PORT")
-BOOLEAN = Kind("BOOL", "true or false", _read_boolean, (bool,), ("true", "false"))
+BOOLEAN = ValueKind("BOOL", "true or false", _read_boolean, (bool,), ("true", "false"))

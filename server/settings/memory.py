@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from server.settings.kinds import Kind
+from server.settings.kinds import ValueKind
 
 DEFAULT_SHARE = 0.8
 """Of the machine's memory, or of the cgroup's limit, for models on the CPU unless told otherwise:
@@ -42,7 +42,7 @@ def _pairs(text: str) -> list[tuple[str, str]]:
     return pairs
 
 
-BUDGET = Kind(
+BUDGET = ValueKind(
     "DEVICE=SIZE",
     "a device (cpu, cuda:0) and a size with its unit (KiB, MiB, GiB, TiB), as in cpu=16GiB",
     _read,

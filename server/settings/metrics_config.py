@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from server.settings.kinds import BOOLEAN, Kind
+from server.settings.kinds import BOOLEAN, ValueKind
 
 COUNTERS, HISTOGRAMS = "counter_latencies", "histogram_latencies"
 ALLOWED = f"{COUNTERS}=BOOL or {HISTOGRAMS}=BOOL (summaries are not offered: use the histograms)"
@@ -34,4 +34,4 @@ def _read(text: str) -> str:
     return text
 
 
-METRICS_CONFIG = Kind("KEY=BOOL", ALLOWED, _read, (str,))
+METRICS_CONFIG = ValueKind("KEY=BOOL", ALLOWED, _read, (str,))

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from hmac import compare_digest
 from typing import NamedTuple
 
-from server.settings.kinds import Kind
+from server.settings.kinds import ValueKind
 
 CATEGORIES = (
     "health",
@@ -73,7 +73,7 @@ _PATTERNS = tuple((re.compile(path), category) for path, category in ROUTES)
 GRPC_PREFIX = "triton-grpc-protocol-"
 
 
-class Lock(NamedTuple):
+class RequiredHeader(NamedTuple):
     """The header a category asks for. `header` is in lower case."""
 
     header: str
@@ -87,7 +87,7 @@ class Lock(NamedTuple):
         )
 
 
-Locks = Mapping[str, Lock]
+Locks = Mapping[str, RequiredHeader]
 """Category → lock, for the restricted categories."""
 
 
@@ -101,13 +101,13 @@ def read_locks(rules: Iterable[str], prefix: str = "") -> Locks:
 
     Raises ValueError for a rule that is not of this form or locks a category a second time.
     """
-    locks: dict[str, Lock] = {}
+    locks: dict[str, RequiredHeader] = {}
     for rule in rules:
         names, header, value = _parts(rule)
         for name in names:
             if name in locks:
                 raise ValueError(f"'{name}' is restricted twice")
-            locks[name] = Lock((prefix + header).lower(), value)
+            locks[name] = RequiredHeader((prefix + header).lower(), value)
     return locks
 
 
@@ -121,11 +121,11 @@ def _parts(rule: str) -> tuple[list[str], str, str]:
     return names, key.strip(), value
 
 
-def http_text(lock: Lock) -> str:
+def http_text(lock: RequiredHeader) -> str:
     return f"This API is restricted, expecting header '{lock.header}'"
 
 
-def grpc_text(lock: Lock) -> str:
+def grpc_text(lock: RequiredHeader) -> str:
     return f"This protocol is restricted, expecting header '{lock.header}'"
 
 
@@ -134,7 +134,7 @@ def _read_rule(text: str) -> str:
     return text
 
 
-RESTRICTION = Kind(
+RESTRICTION = ValueKind(
     "APIS:KEY=VALUE",
     "a comma-separated list of APIs, then :KEY=VALUE; the APIs are " + ", ".join(CATEGORIES),
     _read_rule,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from server.settings.kinds import Kind
+from server.settings.kinds import ValueKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +12,7 @@ class Setting:
 
     name: str
     section: str
-    kind: Kind
+    kind: ValueKind
     default: Any
     text: str
     note: str

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from server.settings.doors import DoorSettings
 from server.settings.kinds import FILE, TEXT, choice, setting, whole
+from server.settings.listeners import ListenerSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SandboxSettings(DoorSettings):
+class SandboxSettings(ListenerSettings):
     """What the code of models may do to this machine; docs/sandbox.md has the whole of it."""
 
     worker_sandbox: str = setting(

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from server.machine import usable_cores, usable_memory
 from server.settings import trace_config
-from server.settings.doors import UNIX, check_doors
 from server.settings.kinds import BOOLEAN, CACHE, FOLDER, NAME, TEXT, choice, seconds, whole
 from server.settings.kinds import setting as _setting
+from server.settings.listeners import UNIX, check_doors
 from server.settings.memory import BUDGET, budgets
 from server.settings.metrics_config import METRICS_CONFIG
 from server.settings.row import Setting

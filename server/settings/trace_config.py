@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from server.settings.kinds import Kind
+from server.settings.kinds import ValueKind
 from server.settings.trace_settings import (
     OFF,
     TENSORS,
@@ -144,4 +144,4 @@ def _read_item(text: str) -> str:
     return text
 
 
-TRACE_CONFIG = Kind("[MODE,]KEY=VALUE", ALLOWED, _read_item, (str,), separator=";")
+TRACE_CONFIG = ValueKind("[MODE,]KEY=VALUE", ALLOWED, _read_item, (str,), separator=";")

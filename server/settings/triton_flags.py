@@ -77,7 +77,7 @@ DEFAULTS: Mapping[str, str] = {
 """Settings whose default differs under `tritonserver`, because Triton's does."""
 
 
-class Given(NamedTuple):
+class FlagTranslation(NamedTuple):
     """What a flag's value means: a value of a setting, or (no setting) something to tell.
 
     `allowed` completes "'x' is not …" for the flag, where that is less than the setting takes."""
@@ -88,64 +88,71 @@ class Given(NamedTuple):
     allowed: str = ""
 
 
-class Fate(StrEnum):
+class FlagSupport(StrEnum):
     SETTING = "setting"
     TRANSLATED = "translated"
     IGNORED = "ignored"
     REFUSED = "refused"
 
 
-class Refused(Exception):
+class UnsupportedFlagValue(Exception):
     """A flag's value asks for what this server does not do; the message says what would work."""
 
 
-def _log_format(value: str) -> Given:
-    return Given("log_format", "triton" if value.lower() == "default" else value)
+def _log_format(value: str) -> FlagTranslation:
+    return FlagTranslation("log_format", "triton" if value.lower() == "default" else value)
 
 
-def _log_verbose(value: str) -> Given:
-    return Given("log_verbose", {"true": "1", "false": "0"}.get(value.lower(), value))
+def _log_verbose(value: str) -> FlagTranslation:
+    return FlagTranslation("log_verbose", {"true": "1", "false": "0"}.get(value.lower(), value))
 
 
-def _backend_config(value: str) -> Given:
+def _backend_config(value: str) -> FlagTranslation:
     name, _, number = value.partition("=")
     if name in ("default-max-batch-size", "onnxruntime,default-max-batch-size"):
-        return Given("default_max_batch_size", number)
-    return Given(note=f"--backend-config={value}: this server's backends have no such option")
+        return FlagTranslation("default_max_batch_size", number)
+    return FlagTranslation(
+        note=f"--backend-config={value}: this server's backends have no such option"
+    )
 
 
-def _to_trace(key: str, allowed: str) -> Callable[[str], Given]:
-    return lambda value: Given("trace_config", f"{key}={value}", allowed=allowed)
+def _to_trace(key: str, allowed: str) -> Callable[[str], FlagTranslation]:
+    return lambda value: FlagTranslation("trace_config", f"{key}={value}", allowed=allowed)
 
 
-def _only(accepted: tuple[str, ...], instead: str) -> Callable[[str], Given]:
+def _only(accepted: tuple[str, ...], instead: str) -> Callable[[str], FlagTranslation]:
     """A flag that may be given as long as it asks for nothing."""
 
-    def translate(value: str) -> Given:
+    def translate(value: str) -> FlagTranslation:
         if value.lower() not in accepted:
-            raise Refused(f"'{value}' is not offered; {instead}")
-        return Given()
+            raise UnsupportedFlagValue(f"'{value}' is not offered; {instead}")
+        return FlagTranslation()
 
     return translate
 
 
-def _metrics_config(value: str) -> Given:
+def _metrics_config(value: str) -> FlagTranslation:
     if value.startswith("summary_"):
-        return Given(note=f"--metrics-config={value}: there are no summaries; use the histograms")
-    return Given("metrics_config", value)
+        return FlagTranslation(
+            note=f"--metrics-config={value}: there are no summaries; use the histograms"
+        )
+    return FlagTranslation("metrics_config", value)
 
 
 _NO = ("false", "off", "0", "no")
 _SIZES = "batch sizes and instance counts in the model configs, and --cores, bound the work"
 _ENDPOINT = "the REST listener answers the same requests at /v2/models/NAME/infer"
 
-TRANSLATED: Mapping[str, tuple[str, Callable[[str], Given]]] = {
-    "model-store": ("`--model-repository`", lambda value: Given("model_repository", value)),
+TRANSLATED: Mapping[str, tuple[str, Callable[[str], FlagTranslation]]] = {
+    "model-store": (
+        "`--model-repository`",
+        lambda value: FlagTranslation("model_repository", value),
+    ),
     "log-format": ("`--log-format`: `default` is `triton`", _log_format),
     "log-verbose": ("`--log-verbose`; true is 1", _log_verbose),
     "strict-model-config": (
         "`--disable-auto-complete-config`",
-        lambda value: Given("disable_auto_complete_config", value),
+        lambda value: FlagTranslation("disable_auto_complete_config", value),
     ),
     "backend-config": (
         "`--default-max-batch-size` where it sets `default-max-batch-size`; other options are "
@@ -159,7 +166,9 @@ TRANSLATED: Mapping[str, tuple[str, Callable[[str], Given]]] = {
     ),
     "response-cache-byte-size": (
         "`--cache-config=local,size=N`",
-        lambda value: Given("cache_config", f"local,size={value}", allowed="a number of bytes"),
+        lambda value: FlagTranslation(
+            "cache_config", f"local,size={value}", allowed="a number of bytes"
+        ),
     ),
     "trace-file": ("`--trace-config=file=PATH`", _to_trace("file", "a path")),
     "trace-level": (
@@ -249,22 +258,22 @@ def known() -> frozenset[str]:
     return frozenset({flag for flags in GROUPS.values() for flag in flags} | OURS.keys())
 
 
-def fate(flag: str) -> Fate:
+def fate(flag: str) -> FlagSupport:
     """What becomes of a known flag."""
     if flag in TRANSLATED:
-        return Fate.TRANSLATED
+        return FlagSupport.TRANSLATED
     if flag in OURS:
-        return Fate.SETTING
-    return Fate.REFUSED if flag in REFUSED else Fate.IGNORED
+        return FlagSupport.SETTING
+    return FlagSupport.REFUSED if flag in REFUSED else FlagSupport.IGNORED
 
 
-def translate(flag: str, value: str) -> Given:
-    """What `flag` with `value` means to our settings. Raises Refused."""
+def translate(flag: str, value: str) -> FlagTranslation:
+    """What `flag` with `value` means to our settings. Raises UnsupportedFlagValue."""
     match fate(flag):
-        case Fate.TRANSLATED:
+        case FlagSupport.TRANSLATED:
             return TRANSLATED[flag][1](value)
-        case Fate.SETTING:
-            return Given(OURS[flag].name, value)
-        case Fate.REFUSED:
-            raise Refused(f"this is not offered; {REFUSED[flag]}")
-    return Given(note=f"--{flag} has no effect: {IGNORED[flag]}")
+        case FlagSupport.SETTING:
+            return FlagTranslation(OURS[flag].name, value)
+        case FlagSupport.REFUSED:
+            raise UnsupportedFlagValue(f"this is not offered; {REFUSED[flag]}")
+    return FlagTranslation(note=f"--{flag} has no effect: {IGNORED[flag]}")

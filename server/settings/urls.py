@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from repository.sources.errors import BadSource
 from repository.sources.prefixes import prefix, shown_url
-from server.settings.kinds import Kind
+from server.settings.kinds import ValueKind
 
 _DATABASES = ("sqlite", "postgresql", "postgres")
 _SECRET = re.compile(r"(?<=:).*(?=@)|(?<=[?&]password=)[^&#]*", re.DOTALL)
@@ -69,14 +69,14 @@ def _read_host(text: str) -> str:
 
 _HOST = re.compile(r"\*|\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._-]+")
 
-ORIGIN = Kind(
+ORIGIN = ValueKind(
     "ORIGIN",
     "of the form https://HOST or http://HOST:PORT, as browsers write it, or *",
     _read_origin,
     (str,),
 )
-HOST = Kind("HOST", "a host name or address without a port, or *", _read_host, (str,))
-SOURCE = Kind(
+HOST = ValueKind("HOST", "a host name or address without a port, or *", _read_host, (str,))
+SOURCE = ValueKind(
     "PREFIX",
     "of the form https://HOST/PATH, s3://BUCKET/PATH, gs://BUCKET/PATH or hf://OWNER, without a "
     "user, a password or a query",
@@ -84,14 +84,14 @@ SOURCE = Kind(
     (str,),
     shown=shown_url,
 )
-DATABASE = Kind(
+DATABASE = ValueKind(
     "URL",
     "of the form sqlite:///PATH or postgresql://USER:PASSWORD@HOST:PORT/NAME",
     _read_database,
     (str,),
     shown=without_password,
 )
-PUBLIC_URL = Kind(
+PUBLIC_URL = ValueKind(
     "URL",
     "of the form https://HOST or http://HOST:PORT, without a path",
     _read_public_url,

@@ -26,7 +26,7 @@ def find(library: str = LIBRARY) -> "Cuda | CudaFailed":
         return error
 
 
-class Mapped(NamedTuple):
+class MappedAllocation(NamedTuple):
     """Memory of another process: where it begins here, and the bytes its allocation has."""
 
     address: int
@@ -78,7 +78,7 @@ class Cuda:
         self._devices = count.value
         self._contexts: dict[int, ctypes.c_void_p] = {}
 
-    def open(self, device_id: int, handle: bytes) -> Mapped:
+    def open(self, device_id: int, handle: bytes) -> MappedAllocation:
         """Map what `handle` (HANDLE_BYTES) stands for. Raises CudaFailed."""
         self._use(device_id)
         address, base, size = _POINTER(), _POINTER(), _SIZE()
@@ -93,7 +93,7 @@ class Cuda:
         except CudaFailed:
             self.close(device_id, address.value)
             raise
-        return Mapped(address.value, base.value + size.value - address.value)
+        return MappedAllocation(address.value, base.value + size.value - address.value)
 
     def close(self, device_id: int, address: int) -> None:
         """Let go of what was opened; CUDA counts how often that was. Raises CudaFailed."""

@@ -10,7 +10,7 @@ from weakref import finalize
 import numpy as np
 
 from server.errors import InvalidRequest
-from server.shared_memory.cuda import HANDLE_BYTES, Cuda, CudaFailed, Mapped
+from server.shared_memory.cuda import HANDLE_BYTES, Cuda, CudaFailed, MappedAllocation
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class CudaRegion:
         except CudaFailed as error:
             raise self._unusable(error) from error
 
-    def _open(self, handle: bytes) -> Mapped:
+    def _open(self, handle: bytes) -> MappedAllocation:
         if len(handle) != HANDLE_BYTES:
             raise self._failed(f"a cudaIpcMemHandle_t has {HANDLE_BYTES} bytes, got {len(handle)}")
         if self.byte_size < 1:

@@ -1,8 +1,9 @@
 """Shared memory of clients: the regions they registered, and where in them a tensor lies.
 
-The codecs ask here for a `Place` per tensor (`server.codec.tensor_places` reads the wire's form),
-read inputs from it while they decode and write outputs into it while they encode; `server.rest.app`
-and the gRPC listener register and unregister. Texts are Triton's where it has one.
+The codecs ask here for a `RegionSlice` per tensor (`server.codec.shared_memory_parameters` reads
+the wire's form), read inputs from it while they decode and write outputs into it while they encode;
+`server.rest.app` and the gRPC listener register and unregister. Texts are Triton's where it has
+one.
 """
 
 import asyncio
@@ -10,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
-from server.errors import InvalidRequest, RegionExists, TooLarge, UnknownRegion, Unsupported
+from server.errors import InvalidRequest, RegionExists, RequestTooLarge, UnknownRegion, Unsupported
 from server.shared_memory.cuda import Cuda, CudaFailed
 from server.shared_memory.cuda_region import CudaRegion
 from server.shared_memory.system import SystemRegion
@@ -28,7 +29,7 @@ DISABLED = (
 _NOT_ASKED_FOR = CudaFailed("the CUDA driver was not probed")
 
 
-class Place(NamedTuple):
+class RegionSlice(NamedTuple):
     """Where a tensor's bytes lie: `byte_size` bytes from `offset` of a region, all inside it.
 
     A region that is unregistered meanwhile stays until its last place is gone.
@@ -56,7 +57,7 @@ class Place(NamedTuple):
         self.region.write(self.offset, data)
 
 
-Places = Mapping[str, Place]
+Places = Mapping[str, RegionSlice]
 """Where outputs go, by name; outputs that are not in it travel in the response."""
 
 NO_PLACES: Places = {}
@@ -88,7 +89,7 @@ class SharedMemory:
     def register(self, name: str, key: str, offset: int, byte_size: int) -> None:
         """Register `byte_size` bytes from `offset` of the POSIX shared memory object `key`.
 
-        Raises Unsupported, RegionExists, InvalidRequest, TooLarge.
+        Raises Unsupported, RegionExists, InvalidRequest, RequestTooLarge.
         """
         self.check_allowed()
         self._check_free(name, SystemRegion.kind)
@@ -98,7 +99,7 @@ class SharedMemory:
         """Register the first `byte_size` bytes of what the IPC handle stands for.
 
         On a thread: the first region of a device makes its context. Raises Unsupported where there
-        is no driver or no device, RegionExists, InvalidRequest, TooLarge.
+        is no driver or no device, RegionExists, InvalidRequest, RequestTooLarge.
         """
         cuda = self.check_cuda(name)
         self._check_free(name, CudaRegion.kind)
@@ -152,8 +153,9 @@ class SharedMemory:
             if isinstance(self._registered.get(one), kind):
                 self._leaving[one] = self._registered.pop(one)
 
-    def place(self, tensor: str, region_name: str, offset: int, byte_size: int) -> Place:
-        """Where a tensor lies. Raises Unsupported, UnknownRegion, InvalidRequest, TooLarge."""
+    def place(self, tensor: str, region_name: str, offset: int, byte_size: int) -> RegionSlice:
+        """Where a tensor lies. Raises Unsupported, UnknownRegion, InvalidRequest,
+        RequestTooLarge."""
         self.check_allowed()
         region = self._find(region_name)
         if region is None:
@@ -170,12 +172,12 @@ class SharedMemory:
                 f"{region.byte_size} bytes)"
             )
         if byte_size > self._max_tensor_bytes:
-            raise TooLarge(
+            raise RequestTooLarge(
                 f"'{tensor}' takes {byte_size} bytes of shared memory region '{region_name}', more "
                 f"than the maximum of {self._max_tensor_bytes}; use --client-shm-max-tensor-size "
                 "to raise it"
             )
-        return Place(tensor, region, offset, byte_size)
+        return RegionSlice(tensor, region, offset, byte_size)
 
     def check_allowed(self) -> None:
         """Raise Unsupported where the server does not allow client shared memory."""
@@ -194,7 +196,7 @@ class SharedMemory:
         if self._find(name) is not None or name in self._opening:
             raise RegionExists(f"shared memory region '{name}' already in manager")
         if len(self._registered) + len(self._leaving) + len(self._opening) >= MAX_REGIONS:
-            raise TooLarge(
+            raise RequestTooLarge(
                 f"failed to register shared memory region '{name}': {MAX_REGIONS} regions are "
                 "registered already; unregister some"
             )

@@ -11,7 +11,7 @@ _STATE_BYTES = 512
 _SAMPLED = 1
 
 
-class Parent(NamedTuple):
+class ParentSpan(NamedTuple):
     """The caller's span. `sampled`: the caller records its trace; `state` as it was sent."""
 
     trace_id: int
@@ -20,7 +20,7 @@ class Parent(NamedTuple):
     state: str
 
 
-def parent_in(headers: Iterable[tuple[bytes, bytes]]) -> Parent | None:
+def parent_in(headers: Iterable[tuple[bytes, bytes]]) -> ParentSpan | None:
     """The caller's span, if the headers (names in lower case) name a valid one."""
     parent, states = b"", []
     for name, value in headers:
@@ -36,4 +36,4 @@ def parent_in(headers: Iterable[tuple[bytes, bytes]]) -> Parent | None:
         return None
     state = b",".join(states)
     text = state.decode("latin-1") if len(state) <= _STATE_BYTES else ""
-    return Parent(trace_id, span_id, bool(int(found[4], 16) & _SAMPLED), text)
+    return ParentSpan(trace_id, span_id, bool(int(found[4], 16) & _SAMPLED), text)

@@ -15,7 +15,7 @@ import orjson
 from repository.private import opener, write
 from repository.tensors import BY_DTYPE
 from server.settings.trace_settings import TIMESTAMPS
-from server.trace.record import Tensor, Trace
+from server.trace.record import Trace, TracedTensor
 from server.trace.sampling import Sampler
 
 _log = logging.getLogger(__name__)
@@ -112,7 +112,7 @@ def _objects(trace: Trace) -> Iterator[dict[str, Any]]:
         yield {"id": trace.number, "activity": tensor.activity, "tensor": _tensor(tensor)}
 
 
-def _tensor(tensor: Tensor) -> dict[str, str]:
+def _tensor(tensor: TracedTensor) -> dict[str, str]:
     array = tensor.array
     return {
         "name": tensor.name,

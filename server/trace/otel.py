@@ -18,8 +18,8 @@ from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerPro
 from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 
-from server.trace.context import Parent
-from server.trace.record import Point, Trace
+from server.trace.context import ParentSpan
+from server.trace.record import Trace, TracePoint
 from server.trace.sampling import Sampler
 
 _log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ class SpanExport:
             options.get("bsp_schedule_delay") or _whole("SCHEDULE_DELAY", 5000)
         ) / 1000
         self._exporter = OTLPSpanExporter(endpoint=url or None, timeout=EXPORT_SECS)
-        self._ended = _Ended()
+        self._ended = _SpanCollector()
         provider = TracerProvider(
             sampler=ALWAYS_ON, resource=Resource.create(dict(resource)), shutdown_on_exit=False
         )
@@ -110,7 +110,7 @@ class SpanExport:
         return self._tracer.start_span(name, context, kind, start_time=start_ns)
 
 
-class _Ended(SpanProcessor):
+class _SpanCollector(SpanProcessor):
     """Collects spans as they end, for the next export."""
 
     def __init__(self) -> None:
@@ -122,7 +122,7 @@ class _Ended(SpanProcessor):
     def on_start(self, span: Span, parent_context: Context | None = None) -> None: ...
 
 
-def _context(parent: Parent | None) -> Context:
+def _context(parent: ParentSpan | None) -> Context:
     """The caller's span as parent, or none at all: never what this thread has as its own."""
     if parent is None:
         return Context()
@@ -155,7 +155,9 @@ def _attributes(trace: Trace) -> dict[str, str | int]:
     return found
 
 
-def _add_events(span: api.Span, points: Sequence[Point], shift_ns: int, *prefixes: str) -> None:
+def _add_events(
+    span: api.Span, points: Sequence[TracePoint], shift_ns: int, *prefixes: str
+) -> None:
     for name, ns in points:
         if name.startswith(prefixes):
             span.add_event(name, timestamp=ns + shift_ns)

@@ -14,11 +14,11 @@ import numpy as np
 from repository.tensors import Array
 from schedulers.request import InferRequest, InferResponse
 from server.settings.trace_settings import TENSORS
-from server.trace.context import Parent
+from server.trace.context import ParentSpan
 from server.trace.sampling import Sampler
 
 
-class Wire(NamedTuple):
+class TracePointNames(NamedTuple):
     """What a door calls its points in time."""
 
     name: str
@@ -26,28 +26,28 @@ class Wire(NamedTuple):
     send: str
 
 
-HTTP = Wire("http", "HTTP_RECV", "HTTP_SEND")
-GRPC = Wire("grpc", "GRPC_WAITREAD", "GRPC_SEND")
+HTTP = TracePointNames("http", "HTTP_RECV", "HTTP_SEND")
+GRPC = TracePointNames("grpc", "GRPC_WAITREAD", "GRPC_SEND")
 
 
-class Received(NamedTuple):
+class RequestReceipt(NamedTuple):
     """How a request came in: between which moments (`time.monotonic_ns`), with which headers
     (names in lower case)."""
 
-    wire: Wire
+    wire: TracePointNames
     start_ns: int
     end_ns: int
     headers: Iterable[tuple[bytes, bytes]] = ()
 
 
-class Point(NamedTuple):
+class TracePoint(NamedTuple):
     """A moment by its Triton name; on `time.monotonic_ns`."""
 
     name: str
     ns: int
 
 
-class Tensor(NamedTuple):
+class TracedTensor(NamedTuple):
     """A tensor as it went past; a copy, because the original's memory may be used again."""
 
     activity: str
@@ -82,8 +82,8 @@ class Trace:
         self,
         number: int,
         who: tuple[str, int],
-        received: Received,
-        parent: Parent | None,
+        received: RequestReceipt,
+        parent: ParentSpan | None,
         sampler: Sampler,
         keep: Callable[["Trace"], None],
     ) -> None:
@@ -97,11 +97,11 @@ class Trace:
         self.arm = ""
         """Which arm of a route answers, as the response says it; "" without a route."""
         self.points = [
-            Point(wire.receive + "_START", received.start_ns),
-            Point(wire.receive + "_END", received.end_ns),
-            Point("REQUEST_START", time.monotonic_ns()),
+            TracePoint(wire.receive + "_START", received.start_ns),
+            TracePoint(wire.receive + "_END", received.end_ns),
+            TracePoint("REQUEST_START", time.monotonic_ns()),
         ]
-        self.tensors: list[Tensor] = []
+        self.tensors: list[TracedTensor] = []
         self.size_bytes = 0
         self.error: str | None = None
         self._keep: Callable[[Trace], None] | None = keep
@@ -117,10 +117,10 @@ class Trace:
         infer_from = started_ns + input_ns
         output_from = infer_from + infer_ns
         self.points += (
-            Point("COMPUTE_START", started_ns),
-            Point("COMPUTE_INPUT_END", infer_from),
-            Point("COMPUTE_OUTPUT_START", output_from),
-            Point("COMPUTE_END", output_from + output_ns),
+            TracePoint("COMPUTE_START", started_ns),
+            TracePoint("COMPUTE_INPUT_END", infer_from),
+            TracePoint("COMPUTE_OUTPUT_START", output_from),
+            TracePoint("COMPUTE_END", output_from + output_ns),
         )
 
     def answered(self, response: InferResponse) -> None:
@@ -151,18 +151,18 @@ class Trace:
         start = self.wire.send + "_START"
         if start in names:
             last = len(names) - 1 - names[::-1].index(start)
-            self.points.insert(last, Point("REQUEST_END", self.points[last].ns))
+            self.points.insert(last, TracePoint("REQUEST_END", self.points[last].ns))
         else:
             self._note("REQUEST_END")
 
     def _note(self, name: str) -> None:
-        self.points.append(Point(name, time.monotonic_ns()))
+        self.points.append(TracePoint(name, time.monotonic_ns()))
 
     def _copy(self, activity: str, tensors: Any) -> None:
         if TENSORS not in self.sampler.settings.level:
             return
         for name, array in tensors.items():
-            self.tensors.append(Tensor(activity, name, np.array(array)))
+            self.tensors.append(TracedTensor(activity, name, np.array(array)))
             self.size_bytes += _size(array)
 
 

@@ -11,9 +11,9 @@ from server.errors import InvalidRequest, Unsupported
 from server.settings.trace_config import OPENTELEMETRY, TraceConfig
 from server.settings.trace_settings import OFF, Given, InvalidSetting, read_changes
 from server.trace.context import parent_in
-from server.trace.record import Received, Trace
+from server.trace.record import RequestReceipt, Trace
 from server.trace.sampling import Sampler, Samplers
-from server.trace.writer import Sink, Writer
+from server.trace.writer import TraceSink, TraceWriter
 
 CLOSE_SECS = 5.0
 """Longest the end of the server waits for traces to be written."""
@@ -31,7 +31,7 @@ def start_tracing(config: TraceConfig, service: str, version: str) -> "Tracing":
     return Tracing(config, _sink(config, service, version))
 
 
-def _sink(config: TraceConfig, service: str, version: str) -> Sink | None:
+def _sink(config: TraceConfig, service: str, version: str) -> TraceSink | None:
     if config.mode == OPENTELEMETRY:
         return _span_export(config, service, version)
     if not config.file:
@@ -47,7 +47,7 @@ def _sink(config: TraceConfig, service: str, version: str) -> Sink | None:
     return TraceFile(path)
 
 
-def _span_export(config: TraceConfig, service: str, version: str) -> Sink:
+def _span_export(config: TraceConfig, service: str, version: str) -> TraceSink:
     try:
         from server.trace.otel import SpanExport
     except ImportError as error:
@@ -62,10 +62,10 @@ def _span_export(config: TraceConfig, service: str, version: str) -> Sink:
 class Tracing:
     """The settings in force and the way out for traces. Without arguments: off, and no file."""
 
-    def __init__(self, config: TraceConfig | None = None, sink: Sink | None = None) -> None:
+    def __init__(self, config: TraceConfig | None = None, sink: TraceSink | None = None) -> None:
         self._config = config or TraceConfig()
         self._samplers = Samplers(self._config.settings, self._config.refusal)
-        self._writer = Writer(sink) if sink is not None else None
+        self._writer = TraceWriter(sink) if sink is not None else None
         self._follows_callers = self._config.mode == OPENTELEMETRY
         self._leaving: set[Sampler] = set()
         self._numbers = itertools.count(1)
@@ -80,7 +80,7 @@ class Tracing:
     def dropped(self) -> int:
         return self._writer.dropped if self._writer else 0
 
-    def begin(self, model: str, version: int, received: Received) -> Trace | None:
+    def begin(self, model: str, version: int, received: RequestReceipt) -> Trace | None:
         """A trace for a request to this version, if it is one to be traced.
 
         In mode "opentelemetry" a caller whose own trace is sampled is always followed, one whose

@@ -19,7 +19,7 @@ TENSOR_BYTES = 256 << 20
 """Bytes of tensors that may wait in the queue."""
 
 
-class Sink(Protocol):
+class TraceSink(Protocol):
     """Where traces go. Used by one thread.
 
     `queue_size`: traces that may wait; `batch_size` and `delay_secs`: write when so many wait, or
@@ -40,11 +40,11 @@ class Sink(Protocol):
         """No further trace follows at all."""
 
 
-class Writer:
+class TraceWriter:
     """`put`, `retire` and `close` belong to the loop's thread; the writing thread starts with the
     first trace. `put_count`, `lost` and `refused` only grow."""
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: TraceSink) -> None:
         self._sink = sink
         self._waiting: deque[Trace | Sampler] = deque()
         self._wake = threading.Event()

@@ -6,7 +6,7 @@ import pytest
 
 from admin_ui.pages.chat import MOST_MESSAGES, history, request_of, said_in
 from admin_ui.pages.snippets import talk
-from admin_ui.services import GatewayAnswer, Refused
+from admin_ui.services import ControlApiError, GatewayResponse
 
 FORM = {"message": " Hello ", "temperature": "0.5", "max_tokens": "20"}
 
@@ -43,19 +43,19 @@ def test_a_long_conversation_is_sent_with_its_last_messages() -> None:
 )
 def test_what_cannot_be_sent_is_refused_at_its_field(changed: dict[str, str], field: str) -> None:
     form = {**FORM, **changed}
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ControlApiError) as caught:
         request_of("tiny", history(form), form)
     assert (caught.value.status, caught.value.field) == (422, field)
 
 
 def test_the_gateways_reason_is_told_beside_the_message() -> None:
     full = {"error": {"message": "the prompt is too long", "code": "context_length_exceeded"}}
-    with pytest.raises(Refused, match="the prompt is too long"):
-        said_in(GatewayAnswer(400, {}, json.dumps(full).encode(), 0.1))
-    with pytest.raises(Refused, match="HTTP 502"):
-        said_in(GatewayAnswer(502, {}, b"<html>", 0.1))
+    with pytest.raises(ControlApiError, match="the prompt is too long"):
+        said_in(GatewayResponse(400, {}, json.dumps(full).encode(), 0.1))
+    with pytest.raises(ControlApiError, match="HTTP 502"):
+        said_in(GatewayResponse(502, {}, b"<html>", 0.1))
     answer = {"choices": [{"message": {"role": "assistant", "content": "Hi"}}]}
-    assert said_in(GatewayAnswer(200, {}, json.dumps(answer).encode(), 0.1))["content"] == "Hi"
+    assert said_in(GatewayResponse(200, {}, json.dumps(answer).encode(), 0.1))["content"] == "Hi"
 
 
 def test_the_same_from_programs_is_a_program() -> None:

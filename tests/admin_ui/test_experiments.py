@@ -4,7 +4,7 @@ import pytest
 
 from admin_support import Api
 from admin_ui.pages import experiments
-from admin_ui.services import Refused
+from admin_ui.services import ControlApiError
 from console_support import Person, person
 
 PATH = "/experiments/colour"
@@ -96,6 +96,6 @@ def test_metrics_are_read_line_by_line() -> None:
     assert [one["name"] for one in found] == ["bought", "slow"]
     assert found[1]["quantile"] == 0.95
     for bad in ("bought", "bought proportion up much", "a b c 1 2 3"):
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(ControlApiError) as caught:
             experiments.read_metrics(bad)
         assert caught.value.field == "metrics"

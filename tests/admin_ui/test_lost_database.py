@@ -13,7 +13,7 @@ from control.clock import utc_now
 from control.database import Database
 from control.errors import DatabaseDamaged, DatabaseGone
 from deployed_support import deploy
-from server.admin.link import GatewayAway
+from server.admin.link import GatewayUnreachable
 from server_support import free_ports
 
 
@@ -35,7 +35,7 @@ def test_a_removed_database_is_told_once_and_no_server_is_called_silent(
     sqlite: Database, tmp_path: Path
 ) -> None:
     async def ask(what: str, **facts: Any) -> Mapping[str, Any]:
-        raise GatewayAway("the gateway does not answer; try again")
+        raise GatewayUnreachable("the gateway does not answer; try again")
 
     with console_over(sqlite, tmp_path, now=late, ask_gateway=ask) as running:
         deploy(running.database)

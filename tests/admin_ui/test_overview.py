@@ -11,7 +11,7 @@ from control import aliases, loads, pending
 from control.database import Database
 from control.transaction import SYSTEM
 from deployed_support import deploy
-from server.admin.link import GatewayAway
+from server.admin.link import GatewayUnreachable
 
 DYING = {
     "model": "digits", "version": 2, "instances": 2, "ready": 1, "deaths": 12,
@@ -52,7 +52,7 @@ def test_what_serves_on_after_a_failed_reload_is_told(sqlite: Database, tmp_path
 
 def test_without_a_gateway_the_rest_is_told(sqlite: Database, tmp_path: Path) -> None:
     async def ask(what: str, **facts: Any) -> Mapping[str, Any]:
-        raise GatewayAway("the gateway does not answer; try again")
+        raise GatewayUnreachable("the gateway does not answer; try again")
 
     with console_over(sqlite, tmp_path, ask_gateway=ask) as running:
         deploy(running.database)
@@ -106,7 +106,7 @@ def test_a_folders_model_shows_inputs_outputs_and_config_as_they_are_loaded(
     async def ask(what: str, **facts: Any) -> Mapping[str, Any]:
         if (what, facts) == ("loaded", {"model": "talker"}):
             return {"rows": [LOADED]}
-        raise GatewayAway("the gateway does not answer; try again")
+        raise GatewayUnreachable("the gateway does not answer; try again")
 
     with console_over(sqlite, tmp_path, ask_gateway=ask) as running:
         with running.database.change(SYSTEM) as tx:

@@ -17,7 +17,7 @@ from admin_ui.pages.tensors import (
     sample,
     shown_outputs,
 )
-from admin_ui.services import Refused
+from admin_ui.services import ControlApiError
 from console_support import Person, person
 from yard_support import Yard, write_identity, yard
 
@@ -75,14 +75,14 @@ def test_bytes_of_a_picture_texts_and_truths_are_taken() -> None:
     ],
 )
 def test_what_cannot_be_a_tensor_is_refused_at_its_field(data: str, shape: str, field: str) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ControlApiError) as caught:
         request_of([FP32], fields(data, shape))
     assert (caught.value.status, caught.value.field) == (422, field)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "1", "[" * 50_000])
 def test_a_body_that_is_no_object_is_refused(text: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(ControlApiError):
         body_of(text)
 
 

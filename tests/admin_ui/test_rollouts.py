@@ -9,7 +9,14 @@ import pytest
 
 from admin_support import Api
 from admin_ui.pages import rollouts
-from admin_ui.pages.rollout_points import MOST_POINTS, MOST_SHOWN, Points, chart, point_of, thinned
+from admin_ui.pages.rollout_points import (
+    MOST_POINTS,
+    MOST_SHOWN,
+    RolloutChartPoints,
+    chart,
+    point_of,
+    thinned,
+)
 from console_support import Person, person
 from control.rollouts import service
 from control.rollouts.service import Tick
@@ -178,7 +185,7 @@ def test_points_are_kept_apart_bounded_and_thinned() -> None:
     none = {"requests": 0, "errors": 0, "p99_s": None}
     standing = {"arms": {"stable": arm, "candidate": none, "mirrored": arm}}
     row = {"phase": "step", "weight": 5, "mirror": 0}
-    points, now = Points(), datetime.now(UTC).timestamp()
+    points, now = RolloutChartPoints(), datetime.now(UTC).timestamp()
     for second in range(MOST_POINTS + 50):
         points.note("one", point_of(row, standing, now + second))
     kept = points.note("one", point_of(row, standing, now + MOST_POINTS + 49.5))

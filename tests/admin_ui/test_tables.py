@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from admin_support import Api
-from admin_ui.problems import Seen, problems
+from admin_ui.event_text import together, words
+from admin_ui.problems import ProblemInputs, problems
 from admin_ui.text import age, count, duration, link, moment, number, plain, size, spoken, who
-from admin_ui.words import together, words
 from console_support import person
 from control import loads
 from control.clock import text_of
@@ -69,7 +69,7 @@ ALIVE = [{"id": "s1", "alive": True, "seen_at": AT}]
 def test_a_version_that_failed_is_told_once_with_who_brought_it() -> None:
     models = [{"name": "digits", "push": "served-main"}]
     pushes = [{**push("served"), "id": "served-main"}]
-    told = problems(Seen([load("FAILED"), load("FAILED", 0)], ALIVE, models, pushes), NOW)
+    told = problems(ProblemInputs([load("FAILED"), load("FAILED", 0)], ALIVE, models, pushes), NOW)
     assert [(one.kind, one.title, one.who) for one in told] == [
         ("load", "digits version 1 failed on server s1", "ada")
     ]
@@ -77,17 +77,17 @@ def test_a_version_that_failed_is_told_once_with_who_brought_it() -> None:
 
 def test_a_reload_that_failed_is_told_while_the_version_serves_on() -> None:
     served = load("READY", reason="serving what was loaded before: cut short")
-    (told,) = problems(Seen([served, load("READY", 2)], ALIVE, []), NOW)
+    (told,) = problems(ProblemInputs([served, load("READY", 2)], ALIVE, []), NOW)
     assert told.title == "the reload of digits version 1 failed on server s1"
     assert told.why == "serving what was loaded before: cut short"
-    assert not problems(Seen([{**served, "server": "dead"}], ALIVE, []), NOW)
+    assert not problems(ProblemInputs([{**served, "server": "dead"}], ALIVE, []), NOW)
 
 
 def test_a_model_whose_folder_cannot_be_followed_is_told_while_it_serves_on() -> None:
     gone = load("FAILED", 0, reason="the folder has turned empty")
-    (told,) = problems(Seen([gone, load("READY")], ALIVE, []), NOW)
+    (told,) = problems(ProblemInputs([gone, load("READY")], ALIVE, []), NOW)
     assert told.title == "digits keeps what it serves on server s1"
-    assert [one.title for one in problems(Seen([gone], ALIVE, []), NOW)] == [
+    assert [one.title for one in problems(ProblemInputs([gone], ALIVE, []), NOW)] == [
         "digits failed on server s1"
     ]
 
@@ -96,12 +96,14 @@ def test_models_of_an_emptied_repository_are_one_problem() -> None:
     reason = "model repository 'models' has turned empty at once, with 2 models gone"
     gone = [{**load("FAILED", 0, reason=reason), "model": name} for name in ("a", "b")]
     serving = [{**load("READY"), "model": name} for name in ("a", "b")]
-    (told,) = problems(Seen([*gone, *serving], ALIVE, []), NOW)
+    (told,) = problems(ProblemInputs([*gone, *serving], ALIVE, []), NOW)
     assert told.title == "2 models keep what they serve on server s1"
     assert told.why == f"{reason} (a, b)"
     assert told.to == "/models"
     other = {**load("FAILED", 0, reason="no config"), "model": "c"}
-    titles = [one.title for one in problems(Seen([*gone, *serving, other], ALIVE, []), NOW)]
+    titles = [
+        one.title for one in problems(ProblemInputs([*gone, *serving, other], ALIVE, []), NOW)
+    ]
     assert titles == ["2 models keep what they serve on server s1", "c failed on server s1"]
 
 
@@ -115,7 +117,7 @@ def pending(reason: str, minutes_ago: float, server: str = "s1") -> dict[str, ob
 
 def test_aliases_and_routes_that_are_not_in_force_are_told_unless_they_will_be_soon() -> None:
     stuck = pending("kept at version 1: version 2 failed: cut short", 0)
-    told = problems(Seen([], ALIVE, [], routes=[stuck], aliases=[stuck]), NOW)
+    told = problems(ProblemInputs([], ALIVE, [], routes=[stuck], aliases=[stuck]), NOW)
     assert [(one.title, one.to, one.who) for one in told] == [
         ("alias digits@champion is not in force on server s1",
          "/models/digits/aliases/champion", "ada"),
@@ -124,28 +126,32 @@ def test_aliases_and_routes_that_are_not_in_force_are_told_unless_they_will_be_s
     waits = "not in force yet, kept at version 1: version 2 is loading"
     for minutes_ago, told_of in ((0.5, 0), (2, 1)):
         aliases = [pending(waits, minutes_ago), pending(waits, 2, "dead")]
-        assert len(problems(Seen([], ALIVE, [], aliases=aliases), NOW)) == told_of
+        assert len(problems(ProblemInputs([], ALIVE, [], aliases=aliases), NOW)) == told_of
 
 
 def test_an_instance_that_is_restarted_is_told_while_another_one_serves() -> None:
     one = {**death(1), "ready": 1, "instances": 2}
-    (told,) = problems(Seen([load("READY")], ALIVE, [], deaths=[one]), NOW)
+    (told,) = problems(ProblemInputs([load("READY")], ALIVE, [], deaths=[one]), NOW)
     assert told.title == "digits version 1 serves with 1 of 2 instances on server s1"
     back = {**one, "ready": 2}
-    assert not problems(Seen([load("READY")], ALIVE, [], deaths=[back]), NOW)
-    (failed,) = problems(Seen([load("FAILED")], ALIVE, [], deaths=[{**one, "ready": 0}]), NOW)
+    assert not problems(ProblemInputs([load("READY")], ALIVE, [], deaths=[back]), NOW)
+    (failed,) = problems(
+        ProblemInputs([load("FAILED")], ALIVE, [], deaths=[{**one, "ready": 0}]), NOW
+    )
     assert failed.title == "digits version 1 failed on server s1"
 
 
 def test_a_database_that_takes_no_changes_is_told_before_all_else() -> None:
-    told = problems(Seen([load("FAILED")], ALIVE, [], trouble="the file was removed"), NOW)
+    told = problems(ProblemInputs([load("FAILED")], ALIVE, [], trouble="the file was removed"), NOW)
     assert told[0].title == "nothing can be changed: the control database cannot be used"
     assert (told[0].why, len(told)) == ("the file was removed", 2)
 
 
 def test_no_server_is_called_silent_while_no_heartbeat_can_be_written() -> None:
     late = [{"id": "s2", "alive": False, "seen_at": AT}]
-    told = problems(Seen([load("FAILED", 1, "s2")], late, [], trouble="the file was removed"), NOW)
+    told = problems(
+        ProblemInputs([load("FAILED", 1, "s2")], late, [], trouble="the file was removed"), NOW
+    )
     assert [one.title for one in told] == [
         "nothing can be changed: the control database cannot be used",
         "digits version 1 failed on server s2",
@@ -154,7 +160,9 @@ def test_no_server_is_called_silent_while_no_heartbeat_can_be_written() -> None:
 
 def test_a_dead_server_is_told_first_and_what_it_said_last_is_not() -> None:
     dead = [{"id": "s2", "alive": False, "seen_at": AT}]
-    told = problems(Seen([load("FAILED", 1, "s2"), load("FAILED")], [*ALIVE, *dead], []), NOW)
+    told = problems(
+        ProblemInputs([load("FAILED", 1, "s2"), load("FAILED")], [*ALIVE, *dead], []), NOW
+    )
     assert [one.title for one in told] == [
         "server s2 sends no heartbeats",
         "digits version 1 failed on server s1",
@@ -163,11 +171,11 @@ def test_a_dead_server_is_told_first_and_what_it_said_last_is_not() -> None:
 
 def test_a_refused_push_is_told_until_a_better_one_follows_or_a_day_has_gone() -> None:
     yesterday = text_of(NOW - timedelta(days=2))
-    assert [one.why for one in problems(Seen([], ALIVE, [], [push("refused")]), NOW)] == [
+    assert [one.why for one in problems(ProblemInputs([], ALIVE, [], [push("refused")]), NOW)] == [
         "one\ntwo"
     ]
-    assert not problems(Seen([], ALIVE, [], [push("served"), push("refused")]), NOW)
-    assert not problems(Seen([], ALIVE, [], [push("failed", at=yesterday)]), NOW)
+    assert not problems(ProblemInputs([], ALIVE, [], [push("served"), push("refused")]), NOW)
+    assert not problems(ProblemInputs([], ALIVE, [], [push("failed", at=yesterday)]), NOW)
 
 
 def failure(minutes_ago: float, version: int = 1) -> dict[str, object]:
@@ -180,12 +188,12 @@ def test_a_version_that_is_up_but_fails_again_and_again_is_told_once() -> None:
     models = [{"name": "digits", "push": "p"}]
     pushes = [{**push("served"), "id": "p"}]
     events = [failure(1), failure(2), failure(9), failure(30)]
-    (told,) = problems(Seen([load("READY")], ALIVE, models, pushes, events), NOW)
+    (told,) = problems(ProblemInputs([load("READY")], ALIVE, models, pushes, events), NOW)
     assert told.title == "digits version 1 fails repeatedly on server s1"
     assert told.why == "3 times in 10 minutes, the last time: its worker died"
     assert (told.since, told.who, told.to) == (failure(9)["at"], "ada", "/models/digits")
-    assert not problems(Seen([load("READY")], ALIVE, [], [], events[:2]), NOW)
-    assert not problems(Seen([load("LOADING")], ALIVE, [], [], events), NOW)
+    assert not problems(ProblemInputs([load("READY")], ALIVE, [], [], events[:2]), NOW)
+    assert not problems(ProblemInputs([load("LOADING")], ALIVE, [], [], events), NOW)
 
 
 def death(count: int, minutes_ago: float = 1, server: str = "s1") -> dict[str, object]:
@@ -198,7 +206,7 @@ def death(count: int, minutes_ago: float = 1, server: str = "s1") -> dict[str, o
 def test_a_worker_that_dies_again_and_again_is_told_once_up_or_not(state: str) -> None:
     models, pushes = [{"name": "digits", "push": "p"}], [{**push("served"), "id": "p"}]
     events = [failure(1), failure(2), failure(9)]
-    seen = Seen([load(state)], ALIVE, models, pushes, events, deaths=[death(12)])
+    seen = ProblemInputs([load(state)], ALIVE, models, pushes, events, deaths=[death(12)])
     (told,) = problems(seen, NOW)
     assert told.title == "digits version 1: its worker crashes repeatedly on server s1"
     assert told.why == (
@@ -211,7 +219,7 @@ def test_a_worker_that_dies_again_and_again_is_told_once_up_or_not(state: str) -
 def test_few_deaths_and_those_of_long_ago_are_no_problem() -> None:
     for one in (death(2), death(12, minutes_ago=11)):
         back = {**one, "ready": one["instances"]}
-        assert not problems(Seen([load("READY")], ALIVE, [], deaths=[back]), NOW)
+        assert not problems(ProblemInputs([load("READY")], ALIVE, [], deaths=[back]), NOW)
 
 
 def test_a_kill_switch_that_is_on_is_told_with_who_turned_it_on() -> None:
@@ -219,7 +227,7 @@ def test_a_kill_switch_that_is_on_is_told_with_who_turned_it_on() -> None:
         "name": "shop", "only": "", "updated_at": AT, "updated_by": "user:ada", "pending": [],
     }  # fmt: skip
     routes = [calm, {**calm, "name": "digits", "only": "stable"}]
-    (told,) = problems(Seen([], ALIVE, [], routes=routes), NOW)
+    (told,) = problems(ProblemInputs([], ALIVE, [], routes=routes), NOW)
     assert (told.title, told.to) == ("the kill switch of route digits is on", "/routes/digits")
     assert told.who == "user:ada"
 
@@ -230,12 +238,14 @@ def rollout(phase: str, name: str = "digits", at: str = AT) -> dict[str, object]
 
 
 def test_a_rollout_that_was_rolled_back_is_told_until_a_newer_one_begins() -> None:
-    (told,) = problems(Seen([], ALIVE, [], rollouts=[rollout("degraded")]), NOW)
+    (told,) = problems(ProblemInputs([], ALIVE, [], rollouts=[rollout("degraded")]), NOW)
     assert told.title == "rollout of digits to version 3 was rolled back"
     assert told.why == "too slow"
-    assert not problems(Seen([], ALIVE, [], rollouts=[rollout("step"), rollout("degraded")]), NOW)
+    assert not problems(
+        ProblemInputs([], ALIVE, [], rollouts=[rollout("step"), rollout("degraded")]), NOW
+    )
     old = rollout("degraded", at=text_of(NOW - timedelta(days=2)))
-    assert not problems(Seen([], ALIVE, [], rollouts=[old]), NOW)
+    assert not problems(ProblemInputs([], ALIVE, [], rollouts=[old]), NOW)
 
 
 def test_lengths_of_time_and_numbers_are_told_as_people_say_them() -> None:

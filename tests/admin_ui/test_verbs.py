@@ -21,7 +21,7 @@ from admin_ui.pages.verbs import (
     sample_request,
     verb_of,
 )
-from admin_ui.services import Refused
+from admin_ui.services import ControlApiError
 from console_support import Person
 from llm_served_support import write_language_model
 from yard_support import Yard, yard
@@ -78,7 +78,7 @@ def test_values_of_generate_are_flat_and_one_alone_is_no_list() -> None:
     fields = fields_of(NUMBERS, DECOUPLED)
     assert request_for("generate_stream", fields, {"data.X": "1, 2"}) == {"X": [1, 2]}
     assert request_for("generate_stream", fields, {"data.X": "7"}) == {"X": 7}
-    with pytest.raises(Refused, match="'two' is no INT32"):
+    with pytest.raises(ControlApiError, match="'two' is no INT32"):
         request_for("generate_stream", fields, {"data.X": "two"})
 
 

@@ -13,23 +13,29 @@ import pytest
 from starlette.requests import Request
 
 from admin_ui.console import SCREENS
-from admin_ui.frame import Frame
-from admin_ui.screens import Screen, Shown
-from admin_ui.services import Asked, ConsoleServices, Control, Found, Refused
+from admin_ui.page_context import PageContext
+from admin_ui.request_router import RequestRouter
+from admin_ui.screens import Screen, ScreenContent
+from admin_ui.services import (
+    ConsoleServices,
+    ControlApi,
+    ControlApiError,
+    ControlApiRequest,
+    ControlApiResponse,
+)
 from admin_ui.templates import HERE
-from admin_ui.visit import Visit
 from admin_ui.watches import (
     ALL_SHARES,
     LEAST_PAUSE_S,
     MOST_PAUSE_S,
     SHARE,
-    Watches,
+    ScreenWatches,
     news,
     pause_s,
     told,
 )
 from control.access.scopes import Principal, Role
-from server.admin.commits import Commits
+from server.admin.event_notifier import EventNotifier
 
 pytestmark = pytest.mark.anyio
 
@@ -41,20 +47,24 @@ class Night:
     """A console whose events and screens are lists. `looks`: the visits a screen was loaded for."""
 
     happened: list[dict[str, Any]] = field(default_factory=list)
-    looks: list[Visit] = field(default_factory=list)
-    asked: list[Asked] = field(default_factory=list)
+    looks: list[PageContext] = field(default_factory=list)
+    asked: list[ControlApiRequest] = field(default_factory=list)
     shown: Callable[[], Any] = lambda: "as ever"
 
-    async def ask(self, request: Request, principal: Principal, asked: Asked) -> Found:
+    async def ask(
+        self, request: Request, principal: Principal, asked: ControlApiRequest
+    ) -> ControlApiResponse:
         self.asked.append(asked)
         after = int(asked.query["after"])
-        return Found({"items": [one for one in reversed(self.happened) if one["id"] > after]})
+        return ControlApiResponse(
+            {"items": [one for one in reversed(self.happened) if one["id"] > after]}
+        )
 
-    async def load(self, visit: Visit) -> Shown:
+    async def load(self, visit: PageContext) -> ScreenContent:
         self.looks.append(visit)
-        return Shown(self.shown())
+        return ScreenContent(self.shown())
 
-    def live(self, visit: Visit, screen: Screen, shown: Shown) -> str:
+    def live(self, visit: PageContext, screen: Screen, shown: ScreenContent) -> str:
         return str(shown.twin)
 
     def screen(self, **facts: Any) -> Screen:
@@ -73,11 +83,11 @@ class Console:
 
     night: Night
     services: ConsoleServices
-    watches: Watches
-    commits: Commits
+    watches: ScreenWatches
+    commits: EventNotifier
 
-    def visit(self, name: str, role: Role = Role.VIEWER, at: str = "/models") -> Visit:
-        return Visit(
+    def visit(self, name: str, role: Role = Role.VIEWER, at: str = "/models") -> PageContext:
+        return PageContext(
             services=self.services,
             request=Request({"type": "http", "headers": []}),
             principal=Principal(f"user:{name}", role),
@@ -95,9 +105,9 @@ class Console:
 @asynccontextmanager
 async def console(night: Night) -> AsyncIterator[Console]:
     """With no pauses between two looks; every wait in the block ends within `SOON_S`."""
-    commits = Commits(lambda: len(night.happened))
+    commits = EventNotifier(lambda: len(night.happened))
     services = ConsoleServices(
-        control=cast(Control, night),
+        control=cast(ControlApi, night),
         newest=commits.newest,
         moved=commits.after,
         seen=lambda: commits.seen,
@@ -109,7 +119,7 @@ async def console(night: Night) -> AsyncIterator[Console]:
     night.services = services  # type: ignore[attr-defined]
     try:
         async with asyncio.timeout(SOON_S):
-            yield Console(night, services, Watches(cast(Frame, night)), commits)
+            yield Console(night, services, ScreenWatches(cast(RequestRouter, night)), commits)
     finally:
         await commits.close()
 
@@ -199,13 +209,13 @@ async def test_what_ends_a_watch_is_told_to_its_tabs_and_to_none_that_come_later
     screen = night.screen()
 
     def gone() -> Any:
-        raise Refused(503, "database_gone", "the database does not answer")
+        raise ControlApiError(503, "database_gone", "the database does not answer")
 
     night.shown = gone
     async with console(night) as one:
         watch = one.watches.join(screen, one.visit("vera"), 0)
         watch.ask()
-        with pytest.raises(Refused, match="does not answer"):
+        with pytest.raises(ControlApiError, match="does not answer"):
             await watch.after(0, SOON_S)
         night.shown = lambda: "as ever"
         later = one.watches.join(screen, one.visit("vera"), 0)
@@ -217,7 +227,7 @@ async def test_a_thing_that_is_gone_is_a_part_without_anything() -> None:
     night = Night()
 
     def gone() -> Any:
-        raise Refused(404, "not_found", "there is no such model")
+        raise ControlApiError(404, "not_found", "there is no such model")
 
     night.shown = gone
     async with console(night) as one:

@@ -12,9 +12,9 @@ import pytest
 
 from backends.errors import ExecutionFailed, FaultyModel, InstanceDied, ModelError
 from backends.host.instance import HostedInstance
-from backends.identity import Identity
-from backends.outlet import WINDOW, BoundedOutlet, respond
-from backends.seam import Batch, Part
+from backends.identity import IdentityBackend
+from backends.response_sender import WINDOW, BoundedOutlet, respond
+from backends.seam import Batch, ResponsePart
 from hosting_support import CPU, ECHO, ECHO_CONFIG, Ask, batch_of, floats, until, write_model
 from runtime_support import make_version, with_config
 
@@ -109,7 +109,7 @@ def ask(order: str, value: float = 3.0) -> Ask:
     return asked
 
 
-def values(parts: list[Part]) -> list[float]:
+def values(parts: list[ResponsePart]) -> list[float]:
     return [float(part.result["OUT"][0, 0]) for part in parts if isinstance(part.result, dict)]
 
 
@@ -117,13 +117,13 @@ class Listener:
     """An outlet and what came out of it; takes everything unless told to be slow."""
 
     def __init__(self, slow: bool = False) -> None:
-        self.parts: list[Part] = []
+        self.parts: list[ResponsePart] = []
         self.first = threading.Event()
         self.ended = threading.Event()
         self.slow = slow
         self.outlet = BoundedOutlet(self._hear)
 
-    def _hear(self, part: Part) -> None:
+    def _hear(self, part: ResponsePart) -> None:
         self.parts.append(part)
         if not self.slow:
             self.outlet.taken()
@@ -319,8 +319,8 @@ def identity(root: Path, responses: int) -> Any:
         'backend: "identity" max_batch_size: 4 model_transaction_policy { decoupled: true } '
         f'parameters {{ key: "responses" value {{ string_value: "{responses}" }} }}',
     )
-    config = Identity().complete(version, 4)
-    return Identity().load(with_config(version, config), CPU, 1).instances[0]
+    config = IdentityBackend().complete(version, 4)
+    return IdentityBackend().load(with_config(version, config), CPU, 1).instances[0]
 
 
 @pytest.mark.parametrize("responses", [0, 1, 3])

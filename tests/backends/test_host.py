@@ -18,7 +18,7 @@ from backends.errors import ExecutionFailed, InstanceDied, LoadFailed
 from backends.host import process
 from backends.host.instance import HostedInstance
 from backends.host.layout import Block, merged, pack, unpack
-from backends.host.messages import Refused, Trouble, decode, encode
+from backends.host.messages import BatchFailed, Trouble, decode, encode
 from backends.host.output import Lines
 from backends.host.region import Inbox, Outbox
 from backends.host.restart import Backoff
@@ -451,7 +451,7 @@ def test_memory_that_could_be_shrunk_is_refused() -> None:
 
 
 def test_messages_survive_the_wire() -> None:
-    message = Refused(Trouble("FaultyModel", "\udc80 text", ""), True)
+    message = BatchFailed(Trouble("FaultyModel", "\udc80 text", ""), True)
     assert tuple(decode(encode(message))) == (("FaultyModel", "\udc80 text", ""), True)
 
 

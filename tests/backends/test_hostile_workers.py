@@ -14,8 +14,8 @@ from backends.host.channel import Channel
 from backends.host.claims import NONSENSE, loaded_as_promised, nanoseconds, parameters, raised
 from backends.host.instance import HostedInstance
 from backends.host.layout import Block, unpack
-from backends.host.messages import Executed, Loaded, Trouble, decode, encode
-from backends.outlet import BoundedOutlet
+from backends.host.messages import Executed, Trouble, WorkerLoaded, decode, encode
+from backends.response_sender import BoundedOutlet
 from hosting_support import CPU, ECHO_CONFIG, batch_of, floats, hosted, one, until, write_model
 from repository.model import ModelConfig, ModelVersion
 
@@ -135,7 +135,7 @@ def test_a_completed_config_is_of_the_same_model_backend_and_sandbox(
 ) -> None:
     version = _version(tmp_path)
     honest = ModelConfig(name="m", backend="python", max_batch_size=4)
-    loaded = Loaded(honest.SerializeToString(), "cpu", 1, False)
+    loaded = WorkerLoaded(honest.SerializeToString(), "cpu", 1, False)
     assert loaded_as_promised(loaded, version) == loaded
     honest.MergeFrom(ModelConfig(**changed))
     with pytest.raises(ValueError, match="changed the"):
@@ -143,7 +143,7 @@ def test_a_completed_config_is_of_the_same_model_backend_and_sandbox(
 
 
 def test_claims_of_the_wrong_kind_are_nonsense(tmp_path: Path) -> None:
-    good = Loaded(b"", "cpu", 1, False)
+    good = WorkerLoaded(b"", "cpu", 1, False)
     for wrong in ({"cores": -1}, {"cores": 1.0}, {"cores": True}, {"device": 1}, {"config": b"x"}):
         with pytest.raises(NONSENSE):
             loaded_as_promised(good._replace(**wrong), _version(tmp_path))

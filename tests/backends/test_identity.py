@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from backends.errors import LoadFailed
-from backends.identity import Identity
+from backends.identity import IdentityBackend
 from runtime_support import CPU, batch_of, make_version, member, with_config
 
 TWO = """
@@ -20,7 +20,7 @@ output { name: "Y" data_type: TYPE_INT32 dims: [ 1 ] }
 
 
 def test_lone_folder_gets_one_float_input_and_output(tmp_path: Path) -> None:
-    config = Identity().complete(make_version(tmp_path), 4)
+    config = IdentityBackend().complete(make_version(tmp_path), 4)
 
     assert config.backend == "identity"
     assert (config.input[0].name, list(config.input[0].dims)) == ("INPUT0", [-1])
@@ -29,7 +29,7 @@ def test_lone_folder_gets_one_float_input_and_output(tmp_path: Path) -> None:
 
 
 def test_each_output_returns_the_input_of_its_place(tmp_path: Path) -> None:
-    (instance,) = Identity().load(make_version(tmp_path, TWO), CPU, 1).instances
+    (instance,) = IdentityBackend().load(make_version(tmp_path, TWO), CPU, 1).instances
     a, b = np.ones((1, 2), np.float32), np.full((1, 1), 7, np.int32)
 
     first, second, third = instance.execute(
@@ -47,8 +47,8 @@ def test_each_output_returns_the_input_of_its_place(tmp_path: Path) -> None:
 
 def test_single_pair_answers_every_member(tmp_path: Path) -> None:
     version = make_version(tmp_path)
-    version = with_config(version, Identity().complete(version, 4))
-    (instance,) = Identity().load(version, CPU, 1).instances
+    version = with_config(version, IdentityBackend().complete(version, 4))
+    (instance,) = IdentityBackend().load(version, CPU, 1).instances
     sent = [np.full((1, 3), value, np.float32) for value in range(3)]
 
     outcome = instance.execute(batch_of(*[member(INPUT0=array) for array in sent]))
@@ -64,9 +64,9 @@ def test_delay_is_slept_and_takes_no_core(tmp_path: Path) -> None:
     parameters { key: "instance_wise_delay_multiplier" value { string_value: "2" } }
     """
     version = make_version(tmp_path, config)
-    version = with_config(version, Identity().complete(version, 4))
+    version = with_config(version, IdentityBackend().complete(version, 4))
 
-    instances = Identity().load(version, CPU, 2).instances
+    instances = IdentityBackend().load(version, CPU, 2).instances
     spent = [
         instance.execute(batch_of(member(INPUT0=np.ones(1, np.float32)), batched=False)).infer_ns
         for instance in instances
@@ -78,7 +78,7 @@ def test_delay_is_slept_and_takes_no_core(tmp_path: Path) -> None:
 
 
 def test_without_a_delay_it_takes_a_core(tmp_path: Path) -> None:
-    (instance,) = Identity().load(make_version(tmp_path, TWO), CPU, 1).instances
+    (instance,) = IdentityBackend().load(make_version(tmp_path, TWO), CPU, 1).instances
 
     assert instance.cores == 1
 
@@ -94,18 +94,18 @@ def test_outputs_that_mirror_nothing_are_refused(
     tmp_path: Path, config: str, complaint: str
 ) -> None:
     with pytest.raises(LoadFailed, match=complaint):
-        Identity().complete(make_version(tmp_path, config), 4)
+        IdentityBackend().complete(make_version(tmp_path, config), 4)
 
 
 def test_delay_that_is_no_number_is_refused(tmp_path: Path) -> None:
     config = 'parameters { key: "execute_delay_ms" value { string_value: "soon" } }'
 
     with pytest.raises(LoadFailed, match="execute_delay_ms is 'soon'"):
-        Identity().load(make_version(tmp_path, config), CPU, 1)
+        IdentityBackend().load(make_version(tmp_path, config), CPU, 1)
 
 
 @pytest.mark.parametrize("text", ["9" * 5000, "0" * 18 + "9" * 9, "86400001"])
 def test_a_delay_of_more_than_a_day_is_refused(tmp_path: Path, text: str) -> None:
     config = f'parameters {{ key: "execute_delay_ms" value {{ string_value: "{text}" }} }}'
     with pytest.raises(LoadFailed, match="it must be a whole number from 0 to 86400000"):
-        Identity().load(make_version(tmp_path, config), CPU, 1)
+        IdentityBackend().load(make_version(tmp_path, config), CPU, 1)

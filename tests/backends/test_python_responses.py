@@ -9,7 +9,7 @@ import pytest
 from backends import python_api as pb_utils
 from backends.errors import ExecutionFailed, FaultyModel, ModelError
 from backends.host.instance import HostedInstance
-from backends.outlet import respond
+from backends.response_sender import respond
 from backends.seam import Batch
 from hosting_support import (
     CPU,

@@ -16,11 +16,11 @@ from control import archive, backup_files, versions
 from control.database import Database
 from control.errors import Conflict, Invalid
 from control.restore_files import restore
-from control.tables import Snapshot
+from control.tables import SnapshotRow
 from control_store_support import OID, WEIGHTS, Home, build, deploy
 from control_support import KINDS, fresh_url, rows
 from git_http_support import git
-from repository.lfs.store import Store
+from repository.lfs.store import LfsStore
 from repository.snapshots.stored import digests, remove, verify
 
 
@@ -43,7 +43,7 @@ def new(tmp_path: Path) -> Path:
     return tmp_path / "new"
 
 
-def _restore(path: Path, new: Path, url: str = "") -> archive.Manifest:
+def _restore(path: Path, new: Path, url: str = "") -> archive.ArchiveManifest:
     url = url or f"sqlite:///{new}/modelyard.db"
     return restore(path, new, new / "store", url)
 
@@ -65,7 +65,7 @@ def test_a_restored_server_has_everything(
     assert (new / "store" / "store.json").read_bytes() == (home.store / "store.json").read_bytes()
     assert model.snapshot is not None
     verify(new / "store" / "snapshots", model.snapshot)
-    assert Store(new / "store").path("vision", OID).read_bytes() == WEIGHTS
+    assert LfsStore(new / "store").path("vision", OID).read_bytes() == WEIGHTS
     for name in ("vision", "empty"):
         refs = [
             git(store / "git" / f"{name}.git", "for-each-ref")
@@ -84,7 +84,7 @@ def test_one_file_with_several_names_is_stored_once_and_stays_one(
         sizes = [info.size for info in tar if info.size == len(WEIGHTS)]
     assert len(sizes) == 1
     _restore(taken, new)
-    assert Store(new / "store").path("vision", OID).stat().st_nlink == 3
+    assert LfsStore(new / "store").path("vision", OID).stat().st_nlink == 3
 
 
 @on_sqlite
@@ -138,7 +138,7 @@ def test_a_broken_repository_is_named(home: Home, tmp_path: Path) -> None:
 def test_a_snapshot_that_nobody_needs_may_be_gone(home: Home, tmp_path: Path, new: Path) -> None:
     deploy(home, 2)
     deploy(home, 3)
-    middle = rows(home.database, Snapshot)
+    middle = rows(home.database, SnapshotRow)
     known = {row.digest for row in middle if len(row.versions) == 2}
     remove(home.store / "snapshots", known.pop())
     path = tmp_path / "backup.tar"

@@ -14,7 +14,7 @@ from control.deployment import (
 )
 from control.errors import Conflict, Invalid
 from control.sealed import SealedModel
-from control.tables import Model, Snapshot, Version
+from control.tables import Model, SnapshotRow, Version
 from control_deploy_support import accepted, commit, deploy, deployed, digest, repository, sealed
 from control_support import ADA, desired_revision, rows, told
 
@@ -39,7 +39,7 @@ def test_a_changed_config_moves_the_snapshot_and_makes_no_version(database: Data
     deployed(database, 2, sealed("digits", {1: "a"}, "another config"))
     (model,) = rows(database, Model)
     assert (model.commit, model.revision) == (commit(2), 2)
-    assert len(rows(database, Snapshot)) == 2
+    assert len(rows(database, SnapshotRow)) == 2
     assert told(database).count(("version.added", "version:digits@1")) == 1
 
 
@@ -160,10 +160,10 @@ def test_a_snapshot_of_a_config_alone_is_forgotten_a_while_after_it_was_replaced
         deployed(database, number, sealed("a", {1: "bytes"}, config))
     with database.change(ADA) as tx:
         forget_snapshots(tx)
-    assert len(rows(database, Snapshot)) == 3, "a gateway may still be told of each"
+    assert len(rows(database, SnapshotRow)) == 3, "a gateway may still be told of each"
     with database.change(ADA) as tx:
         tx.now += KEPT
         forget_snapshots(tx)
     version, model = rows(database, Version)[0], rows(database, Model)[0]
-    kept = {row.digest for row in rows(database, Snapshot)}
+    kept = {row.digest for row in rows(database, SnapshotRow)}
     assert kept == {version.snapshot_digest, model.snapshot_digest}

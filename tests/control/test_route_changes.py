@@ -7,14 +7,14 @@ import pytest
 
 from control import route_changes, routes
 from control.database import Database
-from control.desired import Arm, Match
+from control.desired import DesiredArm, Match
 from control.errors import Conflict, Stale
 from control.experiments import service as experiments
 from control.experiments.service import State
 from control.rollouts import reading
 from control.rollouts import service as rollouts
-from control.rollouts.plan import Mode, RolloutPlan, Step
-from control.rollouts.service import Wish
+from control.rollouts.plan import Mode, RolloutPlan, RolloutStep
+from control.rollouts.service import CandidateRequest
 from control.rollouts.state import Phase
 from control.route_spec import RouteSpec
 from control.route_weights import RolloutRoutes
@@ -24,9 +24,12 @@ from control_support import ADA, told
 from experiments_support import started
 
 WRITER = RolloutRoutes()
-PLAN = RolloutPlan(mode=Mode.PROGRESSIVE, mirror=None, steps=(Step(2_500, 600, 10),))
-WHOLE = Arm("stable", "digits", 1, "", 10_000)
-SPLIT = (Arm("stable", "digits", 1, "", 5_000), Arm("candidate", "digits", 2, "", 5_000))
+PLAN = RolloutPlan(mode=Mode.PROGRESSIVE, mirror=None, steps=(RolloutStep(2_500, 600, 10),))
+WHOLE = DesiredArm("stable", "digits", 1, "", 10_000)
+SPLIT = (
+    DesiredArm("stable", "digits", 1, "", 5_000),
+    DesiredArm("candidate", "digits", 2, "", 5_000),
+)
 ARMS = [
     {"name": "stable", "model": "digits", "version": 1},
     {"name": "candidate", "model": "digits", "version": 2},
@@ -44,14 +47,14 @@ def change(database: Database, what: Callable[..., Any], *given: Any, **more: An
         return what(tx, *given, **more)
 
 
-def route(database: Database, *arms: Arm, **terms: Any) -> RouteView:
+def route(database: Database, *arms: DesiredArm, **terms: Any) -> RouteView:
     spec = RouteSpec(arms, **{"unit": "header:x-user", "salt": "s", **terms})
     return change(database, route_changes.set_route, "digits", spec)
 
 
 def rolling(database: Database, candidate: int = 2) -> str:
     route(database, WHOLE)
-    wish = Wish("digits", "digits", candidate, 1)
+    wish = CandidateRequest("digits", "digits", candidate, 1)
     return str(change(database, rollouts.start, WRITER, wish, PLAN).id)
 
 
@@ -114,7 +117,7 @@ def test_the_kill_switch_leaves_an_experiment_running(database: Database) -> Non
             tx, "digits", RouteSpec((WHOLE,), unit="key"), **more
         ),
         lambda tx, **more: route_changes.set_route(
-            tx, "digits", RouteSpec((Arm("stable", "digits", 3, "", 10_000),)), **more
+            tx, "digits", RouteSpec((DesiredArm("stable", "digits", 3, "", 10_000),)), **more
         ),
     ],
     ids=["delete", "unit", "arms"],
@@ -172,7 +175,7 @@ def test_no_rollout_begins_under_a_kill_switch_that_is_on(database: Database) ->
     route(database, WHOLE)
     change(database, route_changes.kill, "digits")
     with pytest.raises(Conflict, match="modelyard route unkill digits"):
-        change(database, rollouts.start, WRITER, Wish("digits", "digits", 2, 1), PLAN)
+        change(database, rollouts.start, WRITER, CandidateRequest("digits", "digits", 2, 1), PLAN)
 
 
 def test_an_experiment_on_a_rollout_ends_with_its_candidate(database: Database) -> None:

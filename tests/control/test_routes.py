@@ -8,10 +8,10 @@ import pytest
 from control import aliases, loads, routes
 from control.clock import utc_now
 from control.database import Database
-from control.desired import Arm, Match, Mirror, Pin, decode, encode
+from control.desired import DesiredArm, Match, Mirror, Pin, decode, encode
 from control.desired_rows import desired
 from control.errors import Conflict, Invalid, NotFound
-from control.rollouts.service import Weights
+from control.rollouts.service import WeightRequest
 from control.rollouts.state import Phase
 from control.rollouts.tables import Rollout
 from control.route_spec import RouteSpec
@@ -19,7 +19,10 @@ from control.route_weights import RolloutRoutes
 from control_deploy_support import deployed, repository, sealed
 from control_support import ADA, desired_revision, told
 
-STABLE, CANDIDATE = Arm("stable", "digits", 1, "", 9_900), Arm("candidate", "digits", 2, "", 100)
+STABLE, CANDIDATE = (
+    DesiredArm("stable", "digits", 1, "", 9_900),
+    DesiredArm("candidate", "digits", 2, "", 100),
+)
 SPEC = RouteSpec((STABLE, CANDIDATE), "header:X-User", "salt")
 
 
@@ -97,7 +100,7 @@ def test_what_cannot_be_is_named(database: Database, change: Any, says: str) -> 
 
 def test_an_arm_never_leads_to_a_route(database: Database) -> None:
     _set(database, SPEC)
-    loop = RouteSpec((Arm("stable", "numbers", 1, "", 10_000),))
+    loop = RouteSpec((DesiredArm("stable", "numbers", 1, "", 10_000),))
     with pytest.raises(Invalid, match="'stable' leads to the route 'numbers'"):
         _set(database, loop)
 
@@ -147,7 +150,7 @@ def test_what_a_route_leads_to_is_not_taken_away(database: Database) -> None:
 def test_gateways_are_told_of_routes_and_keep_their_versions_loaded(database: Database) -> None:
     with database.change(ADA) as tx:
         loads.record(tx, "one", [("words", 4, "READY", "")])
-    folder = Arm("folder", "words", 4)
+    folder = DesiredArm("folder", "words", 4)
     spec = replace(
         SPEC,
         arms=(STABLE, CANDIDATE, folder),
@@ -209,7 +212,7 @@ def _rolling(database: Database, phase: Phase = Phase.STEP) -> None:
 def _weigh(database: Database, **wanted: Any) -> routes.RouteView | None:
     usual = {"model": "digits", "stable": 1, "candidate": 2, "weight": 0, "mirror": 0}
     with database.change(ADA) as tx:
-        weights = Weights(**{**usual, "salt": "pepper", **wanted})
+        weights = WeightRequest(**{**usual, "salt": "pepper", **wanted})
         RolloutRoutes().set_weights(tx, "digits", weights)
     with database.reading() as session:
         return routes.find_route(session, "digits")
@@ -226,7 +229,7 @@ def test_a_rollout_makes_a_route_moves_its_weights_and_lets_go_of_it(database: D
         _set(database, SPEC, name="digits")
     done = _weigh(database, stable=2, candidate=None)
     assert done is not None
-    assert (done.rollout, done.spec.arms) == ("", (Arm("stable", "digits", 2, "", 10_000),))
+    assert (done.rollout, done.spec.arms) == ("", (DesiredArm("stable", "digits", 2, "", 10_000),))
     kinds = [kind for kind, subject in told(database) if subject == "route:digits"]
     assert kinds == ["route.created", "route.changed"]
 
@@ -272,7 +275,7 @@ def test_the_first_version_of_a_name_has_all_its_traffic(database: Database) -> 
     _rolling(database)
     made = _weigh(database, stable=None)
     assert made is not None
-    assert made.spec.arms == (Arm("candidate", "digits", 2, "", 10_000),)
+    assert made.spec.arms == (DesiredArm("candidate", "digits", 2, "", 10_000),)
     assert _weigh(database, stable=None, candidate=None) is None
 
 

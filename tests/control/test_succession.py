@@ -3,7 +3,7 @@
 import pytest
 
 from control.database import Database
-from control.desired import Arm
+from control.desired import DesiredArm
 from control.rollouts import reading
 from control.rollouts.plan import Mode, RolloutPlan
 from control.rollouts.state import Phase
@@ -84,7 +84,7 @@ def test_an_immediate_version_replaces_what_a_rollout_left_in_place(database: Da
 
 def test_a_route_that_a_person_has_split_is_left_alone(database: Database) -> None:
     versions(database)
-    split = RouteSpec((Arm("old", "m", 1, "", 5_000), Arm("new", "m", 2, "", 5_000)))
+    split = RouteSpec((DesiredArm("old", "m", 1, "", 5_000), DesiredArm("new", "m", 2, "", 5_000)))
     with database.change(ADA) as tx:
         set_route(tx, "m", split)
     apply(database, 1, 3, PROGRESSIVE)

@@ -3,14 +3,14 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from control.turns import Turns
+from control.turns import WriterQueue
 
 
-def waiting(turns: Turns) -> int:
+def waiting(turns: WriterQueue) -> int:
     return len(turns._waiting)
 
 
-def until_waiting(turns: Turns, count: int) -> None:
+def until_waiting(turns: WriterQueue, count: int) -> None:
     seen = threading.Event()
     for _ in range(6000):
         if waiting(turns) == count:
@@ -20,7 +20,7 @@ def until_waiting(turns: Turns, count: int) -> None:
 
 
 def test_those_who_wait_come_in_the_order_in_which_they_asked() -> None:
-    turns, came = Turns(), []
+    turns, came = WriterQueue(), []
 
     def take(name: int) -> None:
         assert turns.acquire(60)
@@ -38,7 +38,7 @@ def test_those_who_wait_come_in_the_order_in_which_they_asked() -> None:
 
 
 def test_who_has_just_released_it_comes_behind_those_who_wait() -> None:
-    turns, came = Turns(), []
+    turns, came = WriterQueue(), []
 
     def take() -> None:
         assert turns.acquire(60)
@@ -57,7 +57,7 @@ def test_who_has_just_released_it_comes_behind_those_who_wait() -> None:
 
 
 def test_who_gives_up_waiting_is_not_given_it() -> None:
-    turns = Turns()
+    turns = WriterQueue()
     assert turns.acquire(0)
     assert not turns.acquire(0.01)
     assert waiting(turns) == 0

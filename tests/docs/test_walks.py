@@ -17,7 +17,7 @@ from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc as stubs
 
 from access_support import Gated, gated
-from control.desired import Arm, Desired, Route
+from control.desired import Desired, DesiredArm, DesiredRoute
 from docs.walks import GRPC_INFER, REST_INFER, WALKS, Step, Walk
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -143,8 +143,8 @@ def recorded() -> Iterator[tuple[Gated, Recorder]]:
     threading.setprofile(recorder)
     try:
         with gated(models=("first", "second")) as doors:
-            arms = (Arm("a", "first", 1, "", 5_000), Arm("b", "second", 1, "", 5_000))
-            route = Route("public", arms, "salt", unit="header:x-user")
+            arms = (DesiredArm("a", "first", 1, "", 5_000), DesiredArm("b", "second", 1, "", 5_000))
+            route = DesiredRoute("public", arms, "salt", unit="header:x-user")
             doors.on_loop(lambda: doors.dataplane.routing.use(Desired(routes=(route,))))
             yield doors, recorder
     finally:
@@ -167,7 +167,7 @@ def by_grpc(doors: Gated) -> None:
         stubs.GRPCInferenceServiceStub(channel).ModelInfer(message, timeout=60)
 
 
-NOT_HERE = {"server.fleet.fleet:Fleet.get", "schedulers.lane:Lane._work"}
+NOT_HERE = {"server.fleet.fleet:Fleet.get", "schedulers.instance_thread:InstanceThread._work"}
 """A shelf stands in for the fleet, and a lane's thread runs since the doors were opened."""
 
 

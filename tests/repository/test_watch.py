@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from repository.model import Snapshot
-from repository.watch import Repository
+from repository.watch import WatchedRepository
 from repository_support import CONFIG, put_model, put_version
 
 pytestmark = pytest.mark.anyio
@@ -32,7 +32,7 @@ async def watched(
     root: Path, use_events: bool, allow_empty: bool = False
 ) -> AsyncIterator[AsyncGenerator[Snapshot, None]]:
     poll_secs = 60.0 if use_events else 0.2
-    repository = Repository([root], poll_secs, use_events, allow_empty=allow_empty)
+    repository = WatchedRepository([root], poll_secs, use_events, allow_empty=allow_empty)
     await asyncio.to_thread(repository.snapshot)
     changes = repository.changes()
     try:
@@ -124,7 +124,7 @@ async def test_a_model_being_copied_is_never_seen_halfway_and_holds_nobody_up(
 
 async def test_changes_start_from_the_first_snapshot(tmp_path: Path):
     folder = put_model(tmp_path, "m", 1)
-    repository = Repository([tmp_path])
+    repository = WatchedRepository([tmp_path])
     assert versions(repository.snapshot()) == [1]
     put_version(folder, 2)
     assert versions(repository.snapshot()) == [1, 2]
@@ -137,7 +137,7 @@ async def test_changes_start_from_the_first_snapshot(tmp_path: Path):
 
 async def test_close_ends_changes_promptly(tmp_path: Path):
     put_model(tmp_path, "m", 1)
-    repository = Repository([tmp_path], poll_secs=3600)
+    repository = WatchedRepository([tmp_path], poll_secs=3600)
     repository.snapshot()
     asyncio.get_running_loop().call_later(0.6, repository.close)
     async with asyncio.timeout(60):
@@ -204,7 +204,7 @@ async def test_an_only_model_that_is_unmounted_is_kept_and_one_that_is_removed_i
 async def test_a_root_that_is_missing_spares_the_other_one(tmp_path: Path):
     put_model(tmp_path / "there", "m", 1)
     roots = [tmp_path / "missing", tmp_path / "there", tmp_path / "there" / "."]
-    repository = Repository(roots, 0.2, False, allow_missing=True)
+    repository = WatchedRepository(roots, 0.2, False, allow_missing=True)
     assert versions(repository.snapshot()) == [1], "a folder that is named twice counts once"
     changes = repository.changes()
     async with asyncio.timeout(DEADLINE_SECS):
@@ -219,7 +219,7 @@ async def test_a_root_that_is_missing_spares_the_other_one(tmp_path: Path):
 
 async def test_without_events_it_polls_instead(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     root = tmp_path / "root"
-    repository = Repository([root], poll_secs=3600)  # nothing there to listen to yet
+    repository = WatchedRepository([root], poll_secs=3600)  # nothing there to listen to yet
     changes = repository.changes()
     waiting = asyncio.ensure_future(anext(changes))
     async with asyncio.timeout(DEADLINE_SECS):
@@ -232,7 +232,7 @@ async def test_without_events_it_polls_instead(tmp_path: Path, caplog: pytest.Lo
 
 async def test_at_rest_it_does_not_keep_looking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     put_model(tmp_path, "m", 1)
-    repository = Repository([tmp_path], poll_secs=3600)
+    repository = WatchedRepository([tmp_path], poll_secs=3600)
     repository.snapshot()
     scans = 0
     observe = repository._observe

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from schedulers.batching import BatchScheduler
-from schedulers.cache import ENTRY_BYTES, Answer, ResponseCache, answer_of, key_of
+from schedulers.cache import ENTRY_BYTES, CachedResponse, ResponseCache, answer_of, key_of
 from schedulers.cached import CachedScheduler
 from schedulers.counters import Counters
 from schedulers.errors import Draining
@@ -34,8 +34,8 @@ def words(*elements: bytes) -> Any:
     return array
 
 
-def kept(size_bytes: int) -> Answer:
-    return Answer({}, {}, size_bytes)
+def kept(size_bytes: int) -> CachedResponse:
+    return CachedResponse({}, {}, size_bytes)
 
 
 def test_the_same_request_has_the_same_key_whatever_its_id_and_layout() -> None:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from backends.errors import BackendError, ExecutionFailed, ModelError
-from backends.outlet import WINDOW
-from backends.seam import Batch, Outcome, Outlet, Part
+from backends.response_sender import WINDOW
+from backends.seam import Batch, Outcome, ResponsePart, ResponseSender
 from schedulers.batching import BatchScheduler
 from schedulers.counters import Counters
 from schedulers.errors import DeadlineExceeded, ShutDown
@@ -37,11 +37,11 @@ class HandStreamed:
         self.ready = True
         self.changed: Callable[[], None] = lambda: None
         self.error: BackendError | None = None
-        self.outlets: list[Outlet] = []
+        self.outlets: list[ResponseSender] = []
         self.came = threading.Semaphore(0)
         self.closed = False
 
-    def stream(self, batch: Batch, outlets: Sequence[Outlet]) -> Outcome:
+    def stream(self, batch: Batch, outlets: Sequence[ResponseSender]) -> Outcome:
         self.outlets += outlets
         if self.error is not None:
             raise self.error
@@ -67,7 +67,7 @@ class Scene:
             CoreTokens(2),
         )
 
-    async def opened(self, **fields: Any) -> tuple[Reply, Outlet]:
+    async def opened(self, **fields: Any) -> tuple[Reply, ResponseSender]:
         """A submitted request that the model has taken in, and its outlet."""
         reply = self.scheduler.submit(request(arrived_ns=time.monotonic_ns(), **fields))
         assert await asyncio.to_thread(self.instance.came.acquire, timeout=PATIENCE_S)
@@ -88,8 +88,8 @@ def play(act: Callable[[Scene], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(whole())
 
 
-def part(value: float, last: bool = False, **parameters: Any) -> Part:
-    return Part({"Y": np.array([value])}, parameters, last)
+def part(value: float, last: bool = False, **parameters: Any) -> ResponsePart:
+    return ResponsePart({"Y": np.array([value])}, parameters, last)
 
 
 async def read(reply: Reply, into: list[float]) -> None:
@@ -117,7 +117,7 @@ def test_responses_arrive_in_order_and_the_last_says_so() -> None:
 def test_a_request_may_end_without_a_response() -> None:
     async def act(scene: Scene) -> None:
         reply, outlet = await scene.opened()
-        outlet.send(Part(None, last=True))
+        outlet.send(ResponsePart(None, last=True))
         assert [one async for one in reply] == []
         assert (scene.counters.success, scene.counters.responses[0].empty) == (1, 1)
 
@@ -144,7 +144,7 @@ def test_a_unary_reader_of_several_responses_is_told_and_the_model_too() -> None
         with pytest.raises(NotOneResponse, match="exactly one response"):
             await reply.one()
         assert outlet.cancelled
-        outlet.send(Part(None, last=True))
+        outlet.send(ResponsePart(None, last=True))
 
     play(act)
 
@@ -158,7 +158,7 @@ def test_a_slow_reader_stops_the_sender() -> None:
             for value in range(3 * WINDOW):
                 outlet.send(part(value))
                 sent.release()
-            outlet.send(Part(None, last=True))
+            outlet.send(ResponsePart(None, last=True))
 
         sending = asyncio.create_task(asyncio.to_thread(send_all))
         for _ in range(WINDOW):
@@ -179,7 +179,7 @@ def test_a_cancelled_stream_is_over_for_the_model_when_it_says_so() -> None:
         assert outlet.cancelled
         assert scene.scheduler.inflight() == 1
         outlet.send(part(1))
-        outlet.send(Part(None, last=True))
+        outlet.send(ResponsePart(None, last=True))
         await scene.scheduler.drain(time.monotonic_ns() + PATIENCE_S * 1_000_000_000)
         assert scene.scheduler.inflight() == 0
         assert scene.counters.failure["CANCELED"] == 1
@@ -197,7 +197,7 @@ def test_a_deadline_ends_a_stream_between_two_responses() -> None:
             await read(reply, got)
         assert got == [0]
         assert outlet.cancelled
-        outlet.send(Part(None, last=True))
+        outlet.send(ResponsePart(None, last=True))
 
     play(act)
 
@@ -206,11 +206,11 @@ def test_an_error_in_the_middle_fails_the_request_after_what_came_before() -> No
     async def act(scene: Scene) -> None:
         reply, outlet = await scene.opened()
         outlet.send(part(0))
-        outlet.send(Part(ModelError("enough")))
+        outlet.send(ResponsePart(ModelError("enough")))
         got: list[float] = []
         with pytest.raises(ModelError, match="enough"):
             await read(reply, got)
-        outlet.send(Part(None, last=True))
+        outlet.send(ResponsePart(None, last=True))
         assert got == [0]
         assert scene.counters.failure["BACKEND"] == 1
         assert scene.counters.responses[1].fail == 1
@@ -235,7 +235,7 @@ def test_closing_fails_open_streams_and_what_they_send_later_is_ignored() -> Non
         with pytest.raises(ShutDown):
             await reply.one()
         assert outlet.cancelled
-        outlet.send(Part(None, last=True))
+        outlet.send(ResponsePart(None, last=True))
 
     play(act)
 
@@ -271,7 +271,7 @@ def test_counters_tell_each_position_of_a_stream() -> None:
         reply, outlet = await scene.opened()
         outlet.send(part(0))
         outlet.send(part(1))
-        outlet.send(Part(None, last=True))
+        outlet.send(ResponsePart(None, last=True))
         assert len([one async for one in reply]) == 2
         counters = scene.counters
         assert (counters.success, counters.inferences, counters.executions) == (1, 1, 1)
@@ -287,7 +287,7 @@ def test_endless_answers_do_not_grow_the_statistics_without_end() -> None:
         for value in range(MOST_POSITIONS + 50):
             outlet.send(part(value))
             await anext(reply)
-        outlet.send(Part(None, last=True))
+        outlet.send(ResponsePart(None, last=True))
         assert [one async for one in reply] == []
         assert len(scene.counters.responses) == MOST_POSITIONS
         assert scene.counters.responses[MOST_POSITIONS - 1].success == 51

@@ -1,13 +1,13 @@
 """The start-up table, as text."""
 
 from server.banner import banner
-from server.served import State, VersionRow
+from server.served_version import ServingState, VersionRow
 
 
 def test_columns_are_aligned_and_reasons_stay_on_one_line() -> None:
     rows = [
-        VersionRow("digits", 1, State.READY, "", "onnxruntime", "2 × cpu", 0.5),
-        VersionRow("x", None, State.FAILED, "two\nlines"),
+        VersionRow("digits", 1, ServingState.READY, "", "onnxruntime", "2 × cpu", 0.5),
+        VersionRow("x", None, ServingState.FAILED, "two\nlines"),
     ]
     assert banner(rows, {"REST": "http://h:1", "metrics": "http://h:2"}) == (
         "model   version  backend      instances  state   seconds  reason\n"

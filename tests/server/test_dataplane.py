@@ -17,7 +17,7 @@ from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc as stubs
 
 from access_support import Gated, gated
-from control.desired import Arm, Desired, Route
+from control.desired import Desired, DesiredArm, DesiredRoute
 from schedulers.request import InferRequest
 from server.routing.table import HEADER_NAME
 from server.settings.trace_config import TraceConfig
@@ -154,8 +154,10 @@ def ask(
 def turn(doors: Gated, *models: str) -> None:
     """Let every draw hit the first of `models`."""
     weights = (10_000, *(0 for _ in models[1:]))
-    arms = tuple(Arm(model, model, 1, "", n) for model, n in zip(models, weights, strict=True))
-    state = Desired(routes=(Route("public", arms, "salt"),))
+    arms = tuple(
+        DesiredArm(model, model, 1, "", n) for model, n in zip(models, weights, strict=True)
+    )
+    state = Desired(routes=(DesiredRoute("public", arms, "salt"),))
     doors.on_loop(lambda: doors.dataplane.routing.use(state))
 
 

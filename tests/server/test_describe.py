@@ -4,7 +4,7 @@ import asyncio
 
 from grpc_support import IDENTITY, PAIR, put
 from server import describe
-from server.served import State, VersionRow
+from server.served_version import ServingState, VersionRow
 
 
 def described(text, of):
@@ -72,12 +72,12 @@ def test_config_json_keeps_maps_of_messages():
 
 def test_index_says_what_triton_says_of_each_state():
     rows = [
-        VersionRow("a", 1, State.READY, ""),
-        VersionRow("a", 2, State.LOADING, ""),
-        VersionRow("a", 3, State.DRAINING, ""),
-        VersionRow("b", 1, State.UNLOADED, "unloaded"),
-        VersionRow("c", 1, State.FAILED, "weights missing"),
-        VersionRow("d", None, State.FAILED, "no version folder"),
+        VersionRow("a", 1, ServingState.READY, ""),
+        VersionRow("a", 2, ServingState.LOADING, ""),
+        VersionRow("a", 3, ServingState.DRAINING, ""),
+        VersionRow("b", 1, ServingState.UNLOADED, "unloaded"),
+        VersionRow("c", 1, ServingState.FAILED, "weights missing"),
+        VersionRow("d", None, ServingState.FAILED, "no version folder"),
         VersionRow("e", None, None, ""),
     ]
     assert describe.index_json(rows) == [

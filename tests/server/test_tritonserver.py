@@ -19,15 +19,23 @@ from server.metrics.loop_lag import LoopLag
 from server.settings import trace_config
 from server.settings.metrics_config import MetricsConfig, parse
 from server.settings.table import SettingsError
-from server.settings.triton_flags import GROUPS, IGNORED, OURS, REFUSED, TRANSLATED, Fate, fate
-from server.tritonserver import Command, help_text, main, read_command
+from server.settings.triton_flags import (
+    GROUPS,
+    IGNORED,
+    OURS,
+    REFUSED,
+    TRANSLATED,
+    FlagSupport,
+    fate,
+)
+from server.tritonserver import TritonCommand, help_text, main, read_command
 from server_support import ROOT, Server, free_ports, running, write_identity
 
 TRITONS = [flag for flags in GROUPS.values() for flag in flags]
 DOORS = ("http", "grpc", "metrics")
 
 
-def read(tmp_path: Path, *arguments: str, **environment: str) -> Command:
+def read(tmp_path: Path, *arguments: str, **environment: str) -> TritonCommand:
     return read_command(["--model-repository", str(tmp_path), *arguments], environment, tmp_path)
 
 
@@ -53,7 +61,7 @@ def test_tables_name_only_flags_of_triton() -> None:
     assert len(TRITONS) == len(set(TRITONS))
 
 
-@pytest.mark.parametrize("flag", [one for one in TRITONS if fate(one) is Fate.IGNORED])
+@pytest.mark.parametrize("flag", [one for one in TRITONS if fate(one) is FlagSupport.IGNORED])
 def test_flag_without_meaning_is_accepted_and_told(tmp_path: Path, flag: str) -> None:
     command = read(tmp_path, f"--{flag}=1")
     assert any(note.startswith(f"--{flag} has no effect: ") for note in command.notes)

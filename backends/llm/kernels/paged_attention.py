@@ -41,7 +41,7 @@ class Pages:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class BatchRows:
     """Where the rows of a batch are: `positions` [T], `span_of` [T], and the block `tables` [S, M]
     of their sequences; all of them whole numbers."""
 
@@ -52,7 +52,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """How scores are made: see `backends.llm.ops.seam.Sight`."""
+    """How scores are made: see `backends.llm.ops.seam.AttentionSpec`."""
 
     window: int | None
     scale: float
@@ -65,7 +65,7 @@ def rows_per_tile(sharing: int, head_dim: int, number_bytes: int) -> int:
 
 
 def attend(
-    queries: Tensor, pages: Pages, rows: Rows, tiles: Tiles, scores: Scores, result: Tensor
+    queries: Tensor, pages: Pages, rows: BatchRows, tiles: Tiles, scores: Scores, result: Tensor
 ) -> None:
     """Write the attention of the tiles' rows to `result` [T, heads, head_dim].
 

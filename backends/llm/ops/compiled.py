@@ -12,9 +12,9 @@ from backends.llm.kernels.library import at, kernels, new_rows
 from backends.llm.ops.compiled_linears import CompiledBf16, CompiledInt4, CompiledInt8
 from backends.llm.ops.linears import make_linear
 from backends.llm.ops.reference import TorchOps
-from backends.llm.ops.seam import CacheType, Linear, Precision, Sight, Turn
+from backends.llm.ops.seam import AttentionSpec, CacheType, Linear, Precision, QueryKeySpec
 from backends.llm.quantise import GROUP
-from backends.llm.rows import Batch
+from backends.llm.rows import ForwardBatch
 
 _LINEARS: dict[Precision, type[CompiledBf16 | CompiledInt8 | CompiledInt4]] = {
     "bfloat16": CompiledBf16,
@@ -45,7 +45,7 @@ class BlockCache:
 class SpanPlan:
     """`spans`: int64 [S, 3], each span's first row, end row and context."""
 
-    batch: Batch
+    batch: ForwardBatch
     spans: Tensor
 
 
@@ -108,13 +108,13 @@ class CompiledOps(TorchOps):
             for _ in config.layers
         ]
 
-    def plan(self, batch: Batch) -> Any:
+    def plan(self, batch: ForwardBatch) -> Any:
         if self._plain_attention:
             return super().plan(batch)
         spans = [[place.first, place.last, place.context] for place in batch.places]
         return SpanPlan(batch, torch.tensor(spans))
 
-    def store(self, qkv: Tensor, turn: Turn, cache: Any, plan: Any, eps: float) -> Tensor:
+    def store(self, qkv: Tensor, turn: QueryKeySpec, cache: Any, plan: Any, eps: float) -> Tensor:
         if self._plain_attention:
             return super().store(qkv, turn, cache, plan, eps)
         config = self.config
@@ -132,7 +132,7 @@ class CompiledOps(TorchOps):
         )  # fmt: skip
         return qkv
 
-    def attend(self, queries: Tensor, cache: Any, plan: Any, sight: Sight) -> Tensor:
+    def attend(self, queries: Tensor, cache: Any, plan: Any, sight: AttentionSpec) -> Tensor:
         if self._plain_attention:
             return super().attend(queries, cache, plan, sight)
         config, tables = self.config, plan.batch.tables

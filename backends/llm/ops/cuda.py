@@ -15,13 +15,13 @@ from backends.llm.config import DecoderConfig
 from backends.llm.errors import NoKernels
 from backends.llm.ops.cuda_linears import Multiply, make_linear
 from backends.llm.ops.reference import TorchOps
-from backends.llm.ops.seam import Linear, Precision, Sight
+from backends.llm.ops.seam import AttentionSpec, Linear, Precision
 from backends.llm.ops.torch_attention import AttentionPlan
 from backends.llm.ops.torch_cache import Slots, TorchCache
-from backends.llm.rows import Batch
+from backends.llm.rows import ForwardBatch
 
 if TYPE_CHECKING:
-    from backends.llm.kernels.paged_attention import Rows, Tiles
+    from backends.llm.kernels.paged_attention import BatchRows, Tiles
 
 KERNELS = ("backends.llm.kernels.paged_attention", "backends.llm.kernels.packed_linear")
 """Imported when they are wanted, because Triton comes with torch for CUDA only."""
@@ -40,7 +40,7 @@ class TiledPlan(AttentionPlan):
     """A batch and its tiles for the kernels: `singles` of one row, `chunks` of several; None where
     there are none of a kind. Has no groups, which are what plain torch computes by."""
 
-    rows: "Rows"
+    rows: "BatchRows"
     singles: "Tiles | None"
     chunks: "Tiles | None"
 
@@ -75,13 +75,13 @@ class CudaOps(TorchOps):
             weight, bias, precision, self.dtype, wide, self.device, multiply=multiply
         )
 
-    def plan(self, batch: Batch) -> AttentionPlan:
+    def plan(self, batch: ForwardBatch) -> AttentionPlan:
         if self._kernels is None:
             return super().plan(batch)
         return plan_tiles(self._kernels.paged, batch, self.config, self.block_tokens, self.dtype)
 
     def attend(
-        self, queries: Tensor, cache: TorchCache, plan: AttentionPlan, sight: Sight
+        self, queries: Tensor, cache: TorchCache, plan: AttentionPlan, sight: AttentionSpec
     ) -> Tensor:
         if not isinstance(plan, TiledPlan) or self._kernels is None:
             return super().attend(queries, cache, plan, sight)
@@ -98,7 +98,11 @@ class CudaOps(TorchOps):
 
 
 def plan_tiles(
-    paged: ModuleType, batch: Batch, config: DecoderConfig, block_tokens: int, dtype: torch.dtype
+    paged: ModuleType,
+    batch: ForwardBatch,
+    config: DecoderConfig,
+    block_tokens: int,
+    dtype: torch.dtype,
 ) -> TiledPlan:
     """For a batch of single rows nothing is copied from the host: such a step may be recorded."""
     places, device = batch.places, batch.device

@@ -35,7 +35,7 @@ class _Int8:
         self.bytes = self._weight.nbytes + self._scales.nbytes
 
 
-class Int8Linear(_Int8):
+class CudaInt8Linear(_Int8):
     """int8 weights and rows, quantised with a scale each and multiplied whole."""
 
     def __call__(self, rows: Tensor) -> Tensor:
@@ -60,7 +60,7 @@ class Int8WeightLinear(_Int8):
         return (result if self._bias is None else result.add_(self._bias)).to(self._dtype)
 
 
-class Int4Linear:
+class CudaInt4Linear:
     """int4 weights, two to a byte with a scale per GROUP inputs.
 
     `multiply`: the kernel of `backends.llm.kernels.packed_linear`, which says how they lie; without
@@ -111,13 +111,13 @@ def make_linear(
 ) -> Linear:
     """The layout for a precision, on `device`; rows are of `dtype`, and results, or float32 if
     `wide` and made so anyway. int4 falls back to int8 where inputs do not fill its groups; see
-    Int4Linear for `multiply`."""
+    CudaInt4Linear for `multiply`."""
     given = torch.float32 if wide else dtype
     outputs, inputs = weight.shape
     if precision == "int4" and inputs % GROUP == 0:
-        return Int4Linear(weight, bias, given, device, multiply)
+        return CudaInt4Linear(weight, bias, given, device, multiply)
     if precision in ("int8", "int4"):
         aligned = outputs % _ALIGNED == 0 and inputs % _ALIGNED == 0
-        return (Int8Linear if aligned else Int8WeightLinear)(weight, bias, given, device)
+        return (CudaInt8Linear if aligned else Int8WeightLinear)(weight, bias, given, device)
     moved = None if bias is None else bias.to(device)
     return PlainLinear(weight.to(device), moved, dtype)

@@ -9,10 +9,10 @@ from torch.nn import functional
 
 from backends.llm.config import Activation, DecoderConfig, HeadNorm
 from backends.llm.ops.linears import make_linear
-from backends.llm.ops.seam import CacheType, Linear, Precision, Sight, Turn
+from backends.llm.ops.seam import AttentionSpec, CacheType, Linear, Precision, QueryKeySpec
 from backends.llm.ops.torch_attention import Angles, AttentionPlan, attend, plan_attention
 from backends.llm.ops.torch_cache import Int8Cache, PlainCache, TorchCache
-from backends.llm.rows import Batch
+from backends.llm.rows import ForwardBatch
 
 CPU = torch.device("cpu")
 
@@ -42,7 +42,7 @@ class TorchOps:
         self.device = device
         self._between = dtype if between is None else between
 
-    def place(self, batch: Batch) -> Batch:
+    def place(self, batch: ForwardBatch) -> ForwardBatch:
         return batch.to(self.device)
 
     def pack(
@@ -88,11 +88,11 @@ class TorchOps:
         for numbers in cache.tensors:
             numbers[list(blocks)] = 0
 
-    def plan(self, batch: Batch) -> AttentionPlan:
+    def plan(self, batch: ForwardBatch) -> AttentionPlan:
         return plan_attention(batch, self.block_tokens, self.config.kv_heads)
 
     def store(
-        self, qkv: Tensor, turn: Turn, cache: TorchCache, plan: AttentionPlan, eps: float
+        self, qkv: Tensor, turn: QueryKeySpec, cache: TorchCache, plan: AttentionPlan, eps: float
     ) -> Tensor:
         q_width, kv_width = self.config.q_width, self.config.kv_width
         both, values = torch.split(qkv, [q_width + kv_width, kv_width], dim=-1)
@@ -102,14 +102,14 @@ class TorchOps:
         return queries.flatten(1)
 
     def attend(
-        self, queries: Tensor, cache: TorchCache, plan: AttentionPlan, sight: Sight
+        self, queries: Tensor, cache: TorchCache, plan: AttentionPlan, sight: AttentionSpec
     ) -> Tensor:
         return attend(self._heads(queries), cache, plan, sight).flatten(1)
 
     def _heads(self, rows: Tensor) -> Tensor:
         return rows.reshape(len(rows), -1, self.config.head_dim)
 
-    def _normed(self, both: Tensor, turn: Turn, eps: float) -> Tensor:
+    def _normed(self, both: Tensor, turn: QueryKeySpec, eps: float) -> Tensor:
         """Queries and keys, float32 [T, heads + kv_heads, head_dim]."""
         if turn.q_norm is None or turn.k_norm is None:
             return self._heads(both).float()

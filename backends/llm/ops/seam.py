@@ -13,9 +13,9 @@ from torch import Tensor
 
 from backends.llm.config import Activation, DecoderConfig, HeadNorm
 from backends.llm.precision import CacheType, Precision
-from backends.llm.rows import Batch
+from backends.llm.rows import ForwardBatch
 
-__all__ = ["CacheType", "Linear", "Ops", "Precision", "Sight", "Turn"]
+__all__ = ["AttentionSpec", "CacheType", "Linear", "Ops", "Precision", "QueryKeySpec"]
 
 
 class Linear(Protocol):
@@ -28,7 +28,7 @@ class Linear(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class QueryKeySpec:
     """How queries and keys are prepared before they meet; norm weights are float32 or None.
 
     `cosines`, `sines`: float32 [positions, dims / 2]; None where the layer has no positions.
@@ -42,7 +42,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class AttentionSpec:
     """What a row may see and how scores are made of it; see LayerConfig and DecoderConfig."""
 
     window: int | None
@@ -60,7 +60,7 @@ class Ops(Protocol):
     replays: bool
     """Whether a step of single rows may be recorded once and replayed: see `llm.graphs`."""
 
-    def place(self, batch: Batch) -> Batch:
+    def place(self, batch: ForwardBatch) -> ForwardBatch:
         """A batch with its tensors on the device."""
 
     def pack(
@@ -99,12 +99,12 @@ class Ops(Protocol):
     def clear(self, cache: Any, blocks: Sequence[int]) -> None:
         """Zero the keys and values of `blocks` in one layer."""
 
-    def plan(self, batch: Batch) -> Any:
+    def plan(self, batch: ForwardBatch) -> Any:
         """What attention needs to know of a batch, once for all layers; opaque."""
 
-    def store(self, qkv: Tensor, turn: Turn, cache: Any, plan: Any, eps: float) -> Tensor:
+    def store(self, qkv: Tensor, turn: QueryKeySpec, cache: Any, plan: Any, eps: float) -> Tensor:
         """Norm and turn queries and keys, write keys and values to the cache; the queries
         [T, heads * head_dim]."""
 
-    def attend(self, queries: Tensor, cache: Any, plan: Any, sight: Sight) -> Tensor:
+    def attend(self, queries: Tensor, cache: Any, plan: Any, sight: AttentionSpec) -> Tensor:
         """Attention over the cache; [T, heads * head_dim] in the compute type."""

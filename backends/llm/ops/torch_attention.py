@@ -13,9 +13,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from backends.llm.ops.linears import multiplies_bfloat16
-from backends.llm.ops.seam import Sight, Turn
+from backends.llm.ops.seam import AttentionSpec, QueryKeySpec
 from backends.llm.ops.torch_cache import Slots, TorchCache, head_tables
-from backends.llm.rows import Batch, Place
+from backends.llm.rows import ForwardBatch, SpanLayout
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +63,12 @@ class AttentionPlan:
     """A batch, where its keys and values go, and how its rows are grouped. `turns`: the angles
     taken from each table so far."""
 
-    batch: Batch
+    batch: ForwardBatch
     slots: Slots
     groups: tuple[Group, ...]
     turns: dict[int, Angles] = field(default_factory=dict)
 
-    def angles(self, turn: Turn) -> Angles | None:
+    def angles(self, turn: QueryKeySpec) -> Angles | None:
         """Looked up once for all layers that turn alike."""
         if turn.cosines is None or turn.sines is None:
             return None
@@ -81,9 +81,9 @@ class AttentionPlan:
         return self.turns[id(turn.cosines)]
 
 
-def plan_attention(batch: Batch, block_tokens: int, kv_heads: int) -> AttentionPlan:
+def plan_attention(batch: ForwardBatch, block_tokens: int, kv_heads: int) -> AttentionPlan:
     """Single rows by the size of their context, within a factor of two; longer spans alone."""
-    buckets: dict[int, list[Place]] = {}
+    buckets: dict[int, list[SpanLayout]] = {}
     groups = []
     make = partial(_group, block_tokens=block_tokens, kv_heads=kv_heads, device=batch.device)
     for place in batch.places:
@@ -97,7 +97,7 @@ def plan_attention(batch: Batch, block_tokens: int, kv_heads: int) -> AttentionP
 
 
 def _group(
-    places: Sequence[Place], block_tokens: int, kv_heads: int, device: torch.device
+    places: Sequence[SpanLayout], block_tokens: int, kv_heads: int, device: torch.device
 ) -> Group:
     longest = max(place.context for place in places)
     blocks = -(-longest // block_tokens)
@@ -112,14 +112,14 @@ def _group(
     )
 
 
-def _filled(place: Place, count: int) -> list[int]:
+def _filled(place: SpanLayout, count: int) -> list[int]:
     """A place's first blocks, and where it has fewer, one of its own again: another sequence's may
     hold what is not a number, which would spoil the sum although its share is 0."""
     blocks = place.blocks[:count]
     return [*blocks, *[blocks[0]] * (count - len(blocks))]
 
 
-def attend(queries: Tensor, cache: TorchCache, plan: AttentionPlan, sight: Sight) -> Tensor:
+def attend(queries: Tensor, cache: TorchCache, plan: AttentionPlan, sight: AttentionSpec) -> Tensor:
     """[T, heads, head_dim] → the same shape: each row attends to what it may see."""
     result = torch.empty_like(queries)
     for group in plan.groups:
@@ -129,7 +129,7 @@ def attend(queries: Tensor, cache: TorchCache, plan: AttentionPlan, sight: Sight
 
 
 def _attend_group(
-    queries: Tensor, keys: Tensor, values: Tensor, group: Group, sight: Sight
+    queries: Tensor, keys: Tensor, values: Tensor, group: Group, sight: AttentionSpec
 ) -> Tensor:
     count, rows = group.positions.shape
     _, heads, head_dim = queries.shape

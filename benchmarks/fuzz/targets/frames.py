@@ -18,8 +18,8 @@ from control import desired
 from repository.git import hook
 from repository.git.errors import BadBody
 from schedulers.llm import frames as engine
+from server.admin.arm_reports import windows_of
 from server.admin.link import _loads
-from server.admin.windows import windows_of
 from server.desired.link import BadFrame, pack_frame, read_frame
 
 _BAD: tuple[type[Exception], ...] = (ValueError, TypeError, IndexError)
@@ -87,11 +87,11 @@ def seeds() -> Sequence[bytes]:
     facts = messages.Facts("id", 7, "{}", ("OUT",), 5)
     worker = (
         messages.Load("m", 1, "/f", "/p", b"", "d", "cpu", 0, 1),
-        messages.Loaded(b"", "cpu", 1, False),
+        messages.WorkerLoaded(b"", "cpu", 1, False),
         messages.Execute((1,), True, (facts,), (), ()),
         messages.Executed({0: trouble}, (), 1, 2, 3, {0: "{}"}, False),
-        messages.Refused(trouble, False),
-        messages.Said(1, True, False, trouble, (), b"x", ""),
+        messages.BatchFailed(trouble, False),
+        messages.StreamPart(1, True, False, trouble, (), b"x", ""),
     )
     request: tuple[Any, ...] = (
         "id", b"\1\0\0\0", 5, (1.0, 0, 1.0, 0.0, 1.0, 0.0, 0.0, {}, 0), (), (), 0, False, "7", None,
@@ -137,7 +137,7 @@ def seeds() -> Sequence[bytes]:
 TARGET = Target(
     "frames",
     ("backends.host.messages", "backends.host.channel", "schedulers.llm.frames",
-     "server.desired.link", "server.admin.windows", "control.desired", "repository.git.hook"),
+     "server.desired.link", "server.admin.arm_reports", "control.desired", "repository.git.hook"),
     lambda: plain(run),
     seeds,
 )  # fmt: skip

@@ -18,7 +18,7 @@ from benchmarks.fuzz.frames2 import (
 from benchmarks.fuzz.servers import gateway, tell
 from benchmarks.fuzz.target import Run, Target, Wrong
 from server.http2 import frames
-from server.http2.frames import Setting, frame
+from server.http2.frames import Http2Setting, frame
 
 CHECK_EVERY = 500
 INFER, LIVE, STREAM = METHODS[0], METHODS[1], METHODS[2]
@@ -51,9 +51,9 @@ def infer() -> bytes:
 def seeds() -> Sequence[bytes]:
     begin = frames.PREFACE + WINDOWS
     big = {
-        Setting.INITIAL_WINDOW_SIZE: 0,
-        Setting.HEADER_TABLE_SIZE: 0,
-        Setting.MAX_FRAME_SIZE: 16384,
+        Http2Setting.INITIAL_WINDOW_SIZE: 0,
+        Http2Setting.HEADER_TABLE_SIZE: 0,
+        Http2Setting.MAX_FRAME_SIZE: 16384,
     }
     block = head_block(INFER)
     cut = (

@@ -131,7 +131,7 @@ TARGET = Target(
     (
         "repository.lfs",
         "server.admin.git.lfs",
-        "server.admin.git.transfers",
+        "server.admin.git.lfs_transfers",
         "server.admin.git.ranges",
     ),
     opened,

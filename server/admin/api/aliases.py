@@ -6,9 +6,9 @@ from urllib.parse import quote
 
 from control.access.scopes import Action
 from control.aliases import AliasView, delete_alias, get_alias, list_aliases, set_alias
-from server.admin.answer import from_page
-from server.admin.call import NOTHING, Access, Answer, Call, Operation
-from server.admin.parts import part
+from server.admin.body_fields import part
+from server.admin.call import NOTHING, Access, AuthorizedCall, EndpointResult, Operation
+from server.admin.responses import from_page
 
 _READ = Access(Action.READ, "model")
 _CHANGE = Access(Action.OPERATE, "model")
@@ -20,37 +20,37 @@ class AliasTarget:
     version: Annotated[int, part("The version it is to stand for.", minimum=1, examples=[2])]
 
 
-def list_all(call: Call) -> Answer:
+def list_all(call: AuthorizedCall) -> EndpointResult:
     with call.services.database.reading() as session:
         return from_page(list_aliases(session, **call.paging()))
 
 
-def list_(call: Call) -> Answer:
+def list_(call: AuthorizedCall) -> EndpointResult:
     with call.services.database.reading() as session:
         return from_page(list_aliases(session, call.path["model"], **call.paging()))
 
 
-def show(call: Call) -> Answer:
+def show(call: AuthorizedCall) -> EndpointResult:
     with call.services.database.reading() as session:
         return _one(get_alias(session, call.path["model"], call.path["alias"]))
 
 
-def set_(call: Call) -> Answer:
+def set_(call: AuthorizedCall) -> EndpointResult:
     version = call.given(AliasTarget).version
     model, name = call.path["model"], call.path["alias"]
     with call.services.database.change(call.actor) as tx:
         return _one(set_alias(tx, model, name, version, call.expected))
 
 
-def delete(call: Call) -> Answer:
+def delete(call: AuthorizedCall) -> EndpointResult:
     with call.services.database.change(call.actor) as tx:
         delete_alias(tx, call.path["model"], call.path["alias"], call.expected)
     return NOTHING
 
 
-def _one(view: AliasView) -> Answer:
+def _one(view: AliasView) -> EndpointResult:
     location = f"/api/v1/models/{quote(view.model)}/aliases/{view.name}"
-    return Answer(view.as_json(), 200, view.revision, location)
+    return EndpointResult(view.as_json(), 200, view.revision, location)
 
 
 OPERATIONS = (

@@ -19,10 +19,10 @@ from control.history import (
     last_event,
 )
 from control.paging import cursor_of, key_of
-from server.admin.answer import from_page, response
-from server.admin.call import Access, Answer, Call, Operation, Param, Recheck
-from server.admin.errors import Malformed, RequestError
-from server.admin.event_stream import EventStream, Source, Told, frame
+from server.admin.call import Access, AuthorizedCall, EndpointResult, Operation, Param, Recheck
+from server.admin.errors import MalformedRequest, RequestError
+from server.admin.event_stream import EventSource, EventStream, StreamEvent, frame
+from server.admin.responses import from_page, response
 
 EVENT_STREAM = "text/event-stream"
 AT_ONCE = 200
@@ -32,26 +32,28 @@ _READ = Access(Action.READ)
 _MOST_PATTERNS = 20
 
 
-def list_(call: Call) -> Answer:
+def list_(call: AuthorizedCall) -> EndpointResult:
     """Oldest first; a full page has a cursor, which goes on behind the last one."""
     limit, after = call.paging()["limit"], _after(call)
     newest_first = bool(call.query.get("newest"))
     with call.services.database.reading() as session:
         views = events_after(session, after, limit, *_patterns(call), newest_first)
     if newest_first:
-        return Answer({"items": [view.as_json() for view in views], "next": None})
+        return EndpointResult({"items": [view.as_json() for view in views], "next": None})
     following = cursor_of((views[-1].id,)) if len(views) == limit else None
-    return Answer({"items": [view.as_json() for view in views], "next": following}, next=following)
+    return EndpointResult(
+        {"items": [view.as_json() for view in views], "next": following}, next=following
+    )
 
 
-async def events(call: Call, request: Request, recheck: Recheck) -> Response:
+async def events(call: AuthorizedCall, request: Request, recheck: Recheck) -> Response:
     """A stream for who asks for one with Accept, a page of JSON for everybody else."""
     if request.method == "HEAD" or EVENT_STREAM not in request.headers.get("accept", ""):
         answer = await to_thread.run_sync(list_, call, limiter=call.services.threads)
         return response(answer, request, request.scope["request_id"])
     resumed = request.headers.get("last-event-id", "")
     if resumed and not (resumed.isascii() and resumed.isdigit() and len(resumed) < 19):
-        raise Malformed(f"Last-Event-ID is '{resumed[:40]}', which is no event's id")
+        raise MalformedRequest(f"Last-Event-ID is '{resumed[:40]}', which is no event's id")
     start, opening = await to_thread.run_sync(
         _start, call, int(resumed) if resumed else None, limiter=call.services.threads
     )
@@ -66,7 +68,7 @@ async def events(call: Call, request: Request, recheck: Recheck) -> Response:
     return EventStream(_source(call, recheck), start, opening, ended)
 
 
-def audit(call: Call) -> Answer:
+def audit(call: AuthorizedCall) -> EndpointResult:
     query = call.query
     filters = AuditFilter(
         actor=query.get("actor", ""),
@@ -80,7 +82,7 @@ def audit(call: Call) -> Answer:
         return from_page(audit_page(session, paging["cursor"], filters, paging["limit"]))
 
 
-def _start(call: Call, resumed: int | None) -> tuple[int, bytes]:
+def _start(call: AuthorizedCall, resumed: int | None) -> tuple[int, bytes]:
     """Behind which event to begin, and what to say first. Without a wish: what comes from now on.
 
     An id that is not there yet is one of a time before a restore.
@@ -91,18 +93,20 @@ def _start(call: Call, resumed: int | None) -> tuple[int, bytes]:
     if wanted is None:
         return newest, b""
     forgotten = 0 < wanted < oldest - 1
-    opening = frame(Told(oldest - 1, "events.forgotten", {"first": oldest})) if forgotten else b""
+    opening = (
+        frame(StreamEvent(oldest - 1, "events.forgotten", {"first": oldest})) if forgotten else b""
+    )
     return min(wanted, newest), opening
 
 
-def _source(call: Call, recheck: Recheck) -> Source:
+def _source(call: AuthorizedCall, recheck: Recheck) -> EventSource:
     services = call.services
 
-    def look(event_id: int) -> tuple[list[Told], int]:
+    def look(event_id: int) -> tuple[list[StreamEvent], int]:
         with services.database.reading() as session:
             return _next(session, call, event_id)
 
-    async def read(event_id: int) -> tuple[list[Told], int]:
+    async def read(event_id: int) -> tuple[list[StreamEvent], int]:
         return await to_thread.run_sync(look, event_id, limiter=services.threads)
 
     async def still() -> bool:
@@ -114,18 +118,18 @@ def _source(call: Call, recheck: Recheck) -> Source:
             return False
         return True
 
-    return Source(read, still, services.commits, services.heartbeat_s, services.slowest_s)
+    return EventSource(read, still, services.commits, services.heartbeat_s, services.slowest_s)
 
 
-def _next(session: Session, call: Call, event_id: int) -> tuple[list[Told], int]:
+def _next(session: Session, call: AuthorizedCall, event_id: int) -> tuple[list[StreamEvent], int]:
     """The next events, and up to which id they are all."""
     newest = last_event(session)
     views = events_after(session, event_id, AT_ONCE, *_patterns(call))
-    told = [Told(view.id, view.kind, view.as_json()) for view in views]
+    told = [StreamEvent(view.id, view.kind, view.as_json()) for view in views]
     return told, told[-1].id if len(told) == AT_ONCE else max(event_id, newest)
 
 
-def _after(call: Call) -> int:
+def _after(call: AuthorizedCall) -> int:
     cursor = call.paging()["cursor"]
     if cursor is None:
         return int(call.query.get("after", 0))
@@ -133,13 +137,13 @@ def _after(call: Call) -> int:
     return int(event_id)
 
 
-def _patterns(call: Call) -> tuple[list[str], list[str]]:
+def _patterns(call: AuthorizedCall) -> tuple[list[str], list[str]]:
     """Kinds and subjects asked for, separated by commas."""
     kinds, subjects = (
         [one for one in call.query.get(name, "").split(",") if one] for name in ("kind", "subject")
     )
     if len(kinds) + len(subjects) > _MOST_PATTERNS:
-        raise Malformed(f"at most {_MOST_PATTERNS} kinds and subjects at once", "kind")
+        raise MalformedRequest(f"at most {_MOST_PATTERNS} kinds and subjects at once", "kind")
     return kinds, subjects
 
 

@@ -11,9 +11,9 @@ from control.experiments.analysis import PointView, analyse, analysis_json, seri
 from control.experiments.judging import Analysis
 from control.experiments.placing import check_placed, placed
 from control.experiments.service import ExperimentView, State
-from server.admin.answer import from_page
-from server.admin.call import NOTHING, Access, Answer, Call, Operation, Param
-from server.admin.parts import part
+from server.admin.body_fields import part
+from server.admin.call import NOTHING, Access, AuthorizedCall, EndpointResult, Operation, Param
+from server.admin.responses import from_page
 
 _READ, _OPERATE = Access(Action.READ), Access(Action.OPERATE)
 _PATH = "/experiments/{experiment}"
@@ -54,7 +54,7 @@ class NewExperiment:
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class NewConclusion:
     decision: Annotated[
         str,
         part(
@@ -65,7 +65,7 @@ class Decided:
     ]
 
 
-def list_(call: Call) -> Answer:
+def list_(call: AuthorizedCall) -> EndpointResult:
     state = call.query.get("state")
     if state is not None and state not in tuple(State):
         raise Invalid(f"'{state:.80}' is no state; {', '.join(State)} are", "state")
@@ -79,7 +79,7 @@ def list_(call: Call) -> Answer:
         return from_page(found)
 
 
-def create(call: Call) -> Answer:
+def create(call: AuthorizedCall) -> EndpointResult:
     given = call.given(NewExperiment)
     terms = {
         one.name: getattr(given, one.name)
@@ -91,50 +91,52 @@ def create(call: Call) -> Answer:
         return _one(service.create_experiment(tx, given.name, given.route, terms), 201)
 
 
-def show(call: Call) -> Answer:
+def show(call: AuthorizedCall) -> EndpointResult:
     with call.services.database.reading() as session:
         return _one(service.get_experiment(session, call.path["experiment"]))
 
 
-def delete(call: Call) -> Answer:
+def delete(call: AuthorizedCall) -> EndpointResult:
     with call.services.database.change(call.actor) as tx:
         service.delete_experiment(tx, call.path["experiment"], call.expected)
     return NOTHING
 
 
-def start(call: Call) -> Answer:
+def start(call: AuthorizedCall) -> EndpointResult:
     name = call.path["experiment"]
     with call.services.database.change(call.actor) as tx:
         check_placed(tx.session, service.get_experiment(tx.session, name))
         return _one(service.start_experiment(tx, name, call.expected))
 
 
-def stop(call: Call) -> Answer:
+def stop(call: AuthorizedCall) -> EndpointResult:
     with call.services.database.change(call.actor) as tx:
         return _one(service.stop_experiment(tx, call.path["experiment"], call.expected))
 
 
-def conclude(call: Call) -> Answer:
-    name, words = call.path["experiment"], call.given(Decided).decision
+def conclude(call: AuthorizedCall) -> EndpointResult:
+    name, words = call.path["experiment"], call.given(NewConclusion).decision
     with call.services.database.change(call.actor) as tx:
         return _one(service.conclude_experiment(tx, name, words, call.expected))
 
 
-def analysis(call: Call) -> Answer:
+def analysis(call: AuthorizedCall) -> EndpointResult:
     with call.services.database.reading() as session:
-        return Answer(analysis_json(analyse(session, call.path["experiment"])))
+        return EndpointResult(analysis_json(analyse(session, call.path["experiment"])))
 
 
-def points(call: Call) -> Answer:
+def points(call: AuthorizedCall) -> EndpointResult:
     """All at once: there are a few hundred."""
     metric, arm = call.query.get("metric", ""), call.query.get("arm", "")
     with call.services.database.reading() as session:
         found = series(session, call.path["experiment"], metric, arm)
-    return Answer({"items": [one.as_json() for one in found], "next": None})
+    return EndpointResult({"items": [one.as_json() for one in found], "next": None})
 
 
-def _one(view: ExperimentView, status: int = 200) -> Answer:
-    return Answer(view.as_json(), status, view.revision, f"/api/v1/experiments/{quote(view.name)}")
+def _one(view: ExperimentView, status: int = 200) -> EndpointResult:
+    return EndpointResult(
+        view.as_json(), status, view.revision, f"/api/v1/experiments/{quote(view.name)}"
+    )
 
 
 OPERATIONS = (
@@ -208,7 +210,7 @@ OPERATIONS = (
         tag="Experiments",
         summary="Conclude an experiment: record the decision beside the verdict",
         run=conclude,
-        takes=Decided,
+        takes=NewConclusion,
         gives=ExperimentView,
         if_match=True,
     ),

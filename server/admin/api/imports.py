@@ -14,9 +14,9 @@ from control.imports import (
     get_import,
     list_imports,
 )
-from server.admin.answer import from_page
-from server.admin.call import Access, Answer, Call, Operation, Param
-from server.admin.parts import part
+from server.admin.body_fields import part
+from server.admin.call import Access, AuthorizedCall, EndpointResult, Operation, Param
+from server.admin.responses import from_page
 
 LONGEST_URL = 2048
 
@@ -54,31 +54,31 @@ class NewImport:
     ] = None
 
 
-def list_(call: Call) -> Answer:
+def list_(call: AuthorizedCall) -> EndpointResult:
     model, state = call.query.get("model"), call.query.get("state")
     with call.services.database.reading() as session:
         return from_page(list_imports(session, model=model, state=state, **call.paging()))
 
 
-def create(call: Call) -> Answer:
+def create(call: AuthorizedCall) -> EndpointResult:
     given = call.given(NewImport)
     allowed = call.services.facts.import_allow
     with call.services.database.change(call.actor) as tx:
         view = begin(tx, given.url, given.model, given.version, given.digest, allowed=allowed)
     call.services.deployable()
-    return Answer(view.as_json(), 202, location=f"/api/v1/imports/{view.id}")
+    return EndpointResult(view.as_json(), 202, location=f"/api/v1/imports/{view.id}")
 
 
-def show(call: Call) -> Answer:
+def show(call: AuthorizedCall) -> EndpointResult:
     with call.services.database.reading() as session:
-        return Answer(get_import(session, call.path["import"]).as_json())
+        return EndpointResult(get_import(session, call.path["import"]).as_json())
 
 
-def cancel_(call: Call) -> Answer:
+def cancel_(call: AuthorizedCall) -> EndpointResult:
     with call.services.database.change(call.actor) as tx:
         view = cancel(tx, call.path["import"])
     call.services.deployable()
-    return Answer(view.as_json())
+    return EndpointResult(view.as_json())
 
 
 OPERATIONS = (

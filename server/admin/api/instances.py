@@ -8,11 +8,11 @@ from typing import Any
 
 from control.access.scopes import Action
 from control.clock import text_of
-from server.admin.call import Access, Answer, Call, Operation
+from server.admin.call import Access, AuthorizedCall, EndpointResult, Operation
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
+class MemoryGrantView:
     """Memory of a device that one holder was granted; it can give back what is above the least."""
 
     holder: str
@@ -21,18 +21,18 @@ class Grant:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class DeviceMemoryView:
     """A device's memory. `budget_bytes` null: no bound is set. `grants`: the largest 50."""
 
     device: str
     budget_bytes: int | None
     granted_bytes: int
     holders: int
-    grants: list[Grant]
+    grants: list[MemoryGrantView]
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningVersionView:
     """A version that is loaded. `deaths` of its workers since it was; `resident_bytes` of its
     workers, 0 where it runs inside the gateway; `pending` requests wait, `inflight` have not been
     answered; `sandbox` is what confines its workers, "" without any;
@@ -58,18 +58,18 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True)
-class Instances:
+class GatewayInstancesView:
     """This server's gateway: its own process, the memory of each device, and all that is loaded."""
 
     pid: int
     resident_bytes: int
     machine_bytes: int
-    accounts: list[Account]
-    items: list[Running]
+    accounts: list[DeviceMemoryView]
+    items: list[RunningVersionView]
 
 
 @dataclass(frozen=True, slots=True)
-class Tensor:
+class TensorSpecView:
     """An input or output. `shape`: the batch dimension included, -1 is any size."""
 
     name: str
@@ -78,26 +78,26 @@ class Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class LoadedVersion:
+class LoadedVersionView:
     """A version as this server has it loaded. `config`: with everything that config.pbtxt leaves
     out, in its format; its first 256 KiB."""
 
     model: str
     version: int
-    inputs: list[Tensor]
-    outputs: list[Tensor]
+    inputs: list[TensorSpecView]
+    outputs: list[TensorSpecView]
     config: str
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedVersionsView:
     """The versions of a model that are loaded on this server, the highest first."""
 
-    items: list[LoadedVersion]
+    items: list[LoadedVersionView]
 
 
 @dataclass(frozen=True, slots=True)
-class Dying:
+class CrashingVersionView:
     """A version of this server of which workers died: `deaths` of them, one within ten minutes of
     the other, from `since` to `last`, which ended as `ending` says. `ready`: of its instances."""
 
@@ -113,32 +113,39 @@ class Dying:
 
 
 @dataclass(frozen=True, slots=True)
-class Deaths:
-    items: list[Dying]
+class CrashingVersionsView:
+    items: list[CrashingVersionView]
 
 
-async def show(call: Call) -> Answer:
+async def show(call: AuthorizedCall) -> EndpointResult:
     found = await call.services.ask_gateway("running")
-    rows = [_kept(Running, row) for row in found["rows"]]
-    accounts = [_kept(Account, row) for row in found["accounts"]]
-    return Answer({**_kept(Instances, {**found, "items": rows}), "accounts": accounts})
+    rows = [_kept(RunningVersionView, row) for row in found["rows"]]
+    accounts = [_kept(DeviceMemoryView, row) for row in found["accounts"]]
+    return EndpointResult(
+        {**_kept(GatewayInstancesView, {**found, "items": rows}), "accounts": accounts}
+    )
 
 
-async def loaded(call: Call) -> Answer:
+async def loaded(call: AuthorizedCall) -> EndpointResult:
     found = await call.services.ask_gateway("loaded", model=call.path["model"])
-    return Answer({"items": [_loaded(row) for row in found["rows"]]})
+    return EndpointResult({"items": [_loaded(row) for row in found["rows"]]})
 
 
-async def deaths(call: Call) -> Answer:
+async def deaths(call: AuthorizedCall) -> EndpointResult:
     found = await call.services.ask_gateway("dying")
     server = call.services.facts.server_id
-    rows = [_kept(Dying, {**row, **_times(row), "server": server}) for row in found["rows"]]
-    return Answer({"items": rows})
+    rows = [
+        _kept(CrashingVersionView, {**row, **_times(row), "server": server})
+        for row in found["rows"]
+    ]
+    return EndpointResult({"items": rows})
 
 
 def _loaded(row: Any) -> dict[str, Any]:
-    tensors = {way: [_kept(Tensor, one) for one in row[way]] for way in ("inputs", "outputs")}
-    return {**_kept(LoadedVersion, row), **tensors}
+    tensors = {
+        way: [_kept(TensorSpecView, one) for one in row[way]] for way in ("inputs", "outputs")
+    }
+    return {**_kept(LoadedVersionView, row), **tensors}
 
 
 def _times(row: Any) -> dict[str, str]:
@@ -157,7 +164,7 @@ OPERATIONS = (
         tag="Server",
         summary="What is loaded on this server: instances, their workers, the memory granted",
         act=show,
-        gives=Instances,
+        gives=GatewayInstancesView,
     ),
     Operation(
         verb="GET",
@@ -166,7 +173,7 @@ OPERATIONS = (
         tag="Server",
         summary="Inputs, outputs and completed config of a model's versions loaded on this server",
         act=loaded,
-        gives=Loaded,
+        gives=LoadedVersionsView,
     ),
     Operation(
         verb="GET",
@@ -175,6 +182,6 @@ OPERATIONS = (
         tag="Server",
         summary="Versions on this server whose workers died, how often and since when",
         act=deaths,
-        gives=Deaths,
+        gives=CrashingVersionsView,
     ),
 )

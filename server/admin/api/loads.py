@@ -2,11 +2,11 @@
 
 from control.access.scopes import Action
 from control.loads import LoadView, states
-from server.admin.answer import page_of
-from server.admin.call import Access, Answer, Call, Operation, Param
+from server.admin.call import Access, AuthorizedCall, EndpointResult, Operation, Param
+from server.admin.responses import page_of
 
 
-def list_(call: Call) -> Answer:
+def list_(call: AuthorizedCall) -> EndpointResult:
     model, state = call.query.get("model"), call.query.get("state")
     with call.services.database.reading() as session:
         views = states(session, None if model is None else [model])

@@ -9,8 +9,8 @@ from control.access.scopes import Action
 from control.access.users import UserView
 from control.errors import Conflict, TooMany
 from control.transaction import Actor
-from server.admin.call import OPEN, Access, Answer, Call, Operation
-from server.admin.parts import part
+from server.admin.body_fields import part
+from server.admin.call import OPEN, Access, AuthorizedCall, EndpointResult, Operation
 
 WELCOME = "/welcome"
 """The console's page that takes the code of a one-time link from behind the #."""
@@ -47,32 +47,32 @@ class InvitationView:
         return {"url": self.url}
 
 
-def show_me(call: Call) -> Answer:
+def show_me(call: AuthorizedCall) -> EndpointResult:
     who = call.principal
     scopes = None if who.scopes is None else [str(scope) for scope in who.scopes]
-    return Answer(MeView(who.id, who.role.value, scopes).as_json())
+    return EndpointResult(MeView(who.id, who.role.value, scopes).as_json())
 
 
-def accept_invitation(call: Call) -> Answer:
+def accept_invitation(call: AuthorizedCall) -> EndpointResult:
     """Guesses at codes are slowed down like guesses at passwords."""
     given = call.given(Acceptance)
     actor = Actor(f"user:{given.name}"[:255], call.actor.via, call.actor.address)
     with call.services.database.change(actor) as tx:
         view = accept(tx, given.code, given.name, given.password)
-    return Answer(view.as_json(), 201, view.revision, f"/api/v1/users/{view.name}")
+    return EndpointResult(view.as_json(), 201, view.revision, f"/api/v1/users/{view.name}")
 
 
-def invite(call: Call) -> Answer:
+def invite(call: AuthorizedCall) -> EndpointResult:
     """In place of any link before it; what stands behind the # never reaches a server's log."""
     with call.services.database.change(call.actor) as tx:
         code = first_link_code(tx)
     if code is None:
         raise Conflict("there is an admin already; admins create users with POST /users")
     url = f"{call.services.url().rstrip('/')}{WELCOME}#{code}"
-    return Answer(InvitationView(url).as_json(), 201)
+    return EndpointResult(InvitationView(url).as_json(), 201)
 
 
-def slow_down(call: Call) -> None:
+def slow_down(call: AuthorizedCall) -> None:
     """One try a second from an address, ten at once. Raises TooMany."""
     services = call.services
     wait_s = services.rates.take(f"accept:{call.actor.address}", 1.0, 10, services.monotonic())

@@ -10,35 +10,35 @@ from control.versions import (
     list_models,
     list_versions,
 )
-from server.admin.answer import from_page
-from server.admin.call import Access, Answer, Call, Operation, Param
+from server.admin.call import Access, AuthorizedCall, EndpointResult, Operation, Param
+from server.admin.responses import from_page
 
 _READ = Access(Action.READ, "model")
 _MOST_DIGITS = 18
 
 
-def list_(call: Call) -> Answer:
+def list_(call: AuthorizedCall) -> EndpointResult:
     repository = call.query.get("repository")
     with call.services.database.reading() as session:
         return from_page(list_models(session, repository=repository, **call.paging()))
 
 
-def show(call: Call) -> Answer:
+def show(call: AuthorizedCall) -> EndpointResult:
     with call.services.database.reading() as session:
-        return Answer(get_model(session, call.path["model"]).as_json())
+        return EndpointResult(get_model(session, call.path["model"]).as_json())
 
 
-def versions(call: Call) -> Answer:
+def versions(call: AuthorizedCall) -> EndpointResult:
     with call.services.database.reading() as session:
         return from_page(list_versions(session, call.path["model"], **call.paging()))
 
 
-def version(call: Call) -> Answer:
+def version(call: AuthorizedCall) -> EndpointResult:
     model, text = call.path["model"], call.path["version"]
     if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
         raise NotFound(f"'{text[:40]}' is not the number of a version")
     with call.services.database.reading() as session:
-        return Answer(get_version(session, model, int(text)).as_json())
+        return EndpointResult(get_version(session, model, int(text)).as_json())
 
 
 OPERATIONS = (

@@ -3,19 +3,19 @@
 from control.access.scopes import Action
 from control.push_states import PushState
 from control.pushes import PushView, get_push, list_pushes
-from server.admin.answer import from_page
-from server.admin.call import Access, Answer, Call, Operation, Param
+from server.admin.call import Access, AuthorizedCall, EndpointResult, Operation, Param
+from server.admin.responses import from_page
 
 
-def list_(call: Call) -> Answer:
+def list_(call: AuthorizedCall) -> EndpointResult:
     repository, state = call.query.get("repository"), call.query.get("state")
     with call.services.database.reading() as session:
         return from_page(list_pushes(session, repository=repository, state=state, **call.paging()))
 
 
-def show(call: Call) -> Answer:
+def show(call: AuthorizedCall) -> EndpointResult:
     with call.services.database.reading() as session:
-        return Answer(get_push(session, call.path["push"]).as_json())
+        return EndpointResult(get_push(session, call.path["push"]).as_json())
 
 
 OPERATIONS = (

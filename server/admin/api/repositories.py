@@ -22,10 +22,10 @@ from control.repositories import (
 )
 from control.repository_settings import parse_settings
 from repository.git import bare, objects
-from repository.lfs.store import Store
-from server.admin.answer import from_page
-from server.admin.call import NOTHING, Access, Answer, Call, Operation, Param
-from server.admin.parts import part
+from repository.lfs.store import LfsStore
+from server.admin.body_fields import part
+from server.admin.call import NOTHING, Access, AuthorizedCall, EndpointResult, Operation, Param
+from server.admin.responses import from_page
 
 _READ = Access(Action.PULL, "repository")
 _ADMIN = Access(Action.ADMIN)
@@ -83,29 +83,29 @@ class CommitView:
         }
 
 
-def list_(call: Call) -> Answer:
+def list_(call: AuthorizedCall) -> EndpointResult:
     with call.services.database.reading() as session:
         return from_page(list_repositories(session, **call.paging()))
 
 
-async def create(call: Call) -> Answer:
+async def create(call: AuthorizedCall) -> EndpointResult:
     """The row first: what lies under its name without a row is a left-over, and nobody's."""
     given = call.given(NewRepository)
     view = await _in_thread(call, partial(_create_row, call, given))
     root, limits = call.services.facts.store, limits_of(view)
     if view.name in await _in_thread(call, partial(bare.names, root)):
         await _in_thread(call, partial(bare.remove, root, view.name))
-    await _in_thread(call, partial(Store(root).forget, view.name))
+    await _in_thread(call, partial(LfsStore(root).forget, view.name))
     await bare.create(root, view.name, limits)
     return _one(view, 201, f"/api/v1/repositories/{quote(view.name)}")
 
 
-def show(call: Call) -> Answer:
+def show(call: AuthorizedCall) -> EndpointResult:
     with call.services.database.reading() as session:
         return _one(get_repository(session, call.path["repository"]))
 
 
-def change(call: Call) -> Answer:
+def change(call: AuthorizedCall) -> EndpointResult:
     given, name = call.given(RepositoryChange), call.path["repository"]
     with call.services.database.change(call.actor) as tx:
         before = get_repository(tx.session, name)
@@ -116,18 +116,18 @@ def change(call: Call) -> Answer:
     return _one(view)
 
 
-def delete(call: Call) -> Answer:
+def delete(call: AuthorizedCall) -> EndpointResult:
     name, root = call.path["repository"], call.services.facts.store
     with call.services.database.change(call.actor) as tx:
         call.check_revision(get_repository(tx.session, name).revision, f"the repository '{name}'")
         delete_repository(tx, name)
     if name in bare.names(root):
         bare.remove(root, name)
-    Store(root).forget(name)
+    LfsStore(root).forget(name)
     return NOTHING
 
 
-async def deploy(call: Call) -> Answer:
+async def deploy(call: AuthorizedCall) -> EndpointResult:
     """Put a commit of the repository into service, whatever its deploy ref says."""
     given = call.given(Deployment)
     if (given.commit is None) == (given.ref is None):
@@ -138,10 +138,10 @@ async def deploy(call: Call) -> Answer:
     commit = await objects.commit_info(path, await objects.resolve(path, revision))
     push = await _in_thread(call, partial(_deploy_row, call, commit, given.ref or ""))
     call.services.deployable()
-    return Answer(push.as_json(), 202, location=f"/api/v1/pushes/{push.id}")
+    return EndpointResult(push.as_json(), 202, location=f"/api/v1/pushes/{push.id}")
 
 
-async def log(call: Call) -> Answer:
+async def log(call: AuthorizedCall) -> EndpointResult:
     """The deploy ref's history; the cursor is the last commit of the page before."""
     view = await _in_thread(call, partial(_view, call))
     wanted = call.paging()
@@ -149,36 +149,36 @@ async def log(call: Call) -> Answer:
     path = bare.find(call.services.facts.store, view.name).path
     revision = call.query.get("ref") or view.deploy_ref
     if cursor is None and revision not in await objects.refs(path):
-        return Answer({"items": [], "next": None})  # nothing was pushed there yet
+        return EndpointResult({"items": [], "next": None})  # nothing was pushed there yet
     found = await objects.log(path, cursor or revision, limit + (2 if cursor else 1))
     commits = found[1:] if cursor else found
     following = commits[limit - 1].oid if len(commits) > limit else None
     items = [_commit(one).as_json() for one in commits[:limit]]
-    return Answer({"items": items, "next": following}, next=following)
+    return EndpointResult({"items": items, "next": following}, next=following)
 
 
-def limits_of(view: RepositoryView) -> bare.Limits:
+def limits_of(view: RepositoryView) -> bare.ReceiveLimits:
     """What git itself is to refuse."""
-    return bare.Limits(push_bytes=view.settings.budgets.max_pack_bytes)
+    return bare.ReceiveLimits(push_bytes=view.settings.budgets.max_pack_bytes)
 
 
-def _create_row(call: Call, given: NewRepository) -> RepositoryView:
+def _create_row(call: AuthorizedCall, given: NewRepository) -> RepositoryView:
     with call.services.database.change(call.actor) as tx:
         return create_repository(tx, given.name, parse_settings(given.settings))
 
 
-def _deploy_row(call: Call, commit: objects.Commit, ref: str) -> PushView:
+def _deploy_row(call: AuthorizedCall, commit: objects.Commit, ref: str) -> PushView:
     facts = PushFacts(subject=commit.subject, author=commit.author.name)
     with call.services.database.change(call.actor) as tx:
         return deploy_commit(tx, call.path["repository"], commit.oid, ref, facts)
 
 
-def _view(call: Call) -> RepositoryView:
+def _view(call: AuthorizedCall) -> RepositoryView:
     with call.services.database.reading() as session:
         return get_repository(session, call.path["repository"])
 
 
-async def _in_thread(call: Call, work: Any) -> Any:
+async def _in_thread(call: AuthorizedCall, work: Any) -> Any:
     return await to_thread.run_sync(work, limiter=call.services.threads)
 
 
@@ -187,8 +187,8 @@ def _commit(one: objects.Commit) -> CommitView:
     return CommitView(one.oid, list(one.parents), one.author.name, at, one.subject)
 
 
-def _one(view: RepositoryView, status: int = 200, location: str = "") -> Answer:
-    return Answer(view.as_json(), status, view.revision, location)
+def _one(view: RepositoryView, status: int = 200, location: str = "") -> EndpointResult:
+    return EndpointResult(view.as_json(), status, view.revision, location)
 
 
 OPERATIONS = (

@@ -13,15 +13,15 @@ from control.rollout_signals import signals_of
 from control.rollouts import reading, service
 from control.rollouts.commands import Command
 from control.rollouts.plan_keys import parse_plan
-from control.rollouts.service import Wish
+from control.rollouts.service import CandidateRequest
 from control.rollouts.views import RolloutView, Standing
 from control.route_changes import running_on
 from control.route_weights import RolloutRoutes
 from control.routes import RouteView, find_route
 from control.versions import get_model
-from server.admin.answer import from_page
-from server.admin.call import Access, Answer, Call, Operation, Param
-from server.admin.parts import part
+from server.admin.body_fields import part
+from server.admin.call import Access, AuthorizedCall, EndpointResult, Operation, Param
+from server.admin.responses import from_page
 
 _READ = Access(Action.READ)
 _OPERATE = Access(Action.OPERATE)
@@ -48,26 +48,26 @@ class NewRollout:
     ] = None
 
 
-def list_(call: Call) -> Answer:
+def list_(call: AuthorizedCall) -> EndpointResult:
     with call.services.database.reading() as session:
         name, phase = call.query.get("name"), call.query.get("phase")
         found = reading.list_rollouts(session, name=name, phase=phase, **call.paging())
         return from_page(found)
 
 
-def show(call: Call) -> Answer:
+def show(call: AuthorizedCall) -> EndpointResult:
     with call.services.database.reading() as session:
         return _one(reading.get_rollout(session, call.path["rollout"]))
 
 
-def standing(call: Call) -> Answer:
+def standing(call: AuthorizedCall) -> EndpointResult:
     with call.services.database.reading() as session:
         rollout = call.path["rollout"]
         found = reading.standing(session, rollout, call.now, signals_of(session, rollout))
-        return Answer(found.as_json())
+        return EndpointResult(found.as_json())
 
 
-def start(call: Call) -> Answer:
+def start(call: AuthorizedCall) -> EndpointResult:
     given = call.given(NewRollout)
     plan = parse_plan(given.plan or {})
     with call.services.database.change(call.actor) as tx:
@@ -85,7 +85,7 @@ def start(call: Call) -> Answer:
             raise Invalid(
                 f"'{given.name}' has no version {given.candidate}; it has {known}", "candidate"
             )
-        wish = Wish(given.name, given.name, given.candidate, stable)
+        wish = CandidateRequest(given.name, given.name, given.candidate, stable)
         view = service.start(tx, RolloutRoutes(), wish, plan)
     return _one(view, 201)
 
@@ -108,8 +108,8 @@ def _stable(session: Session, route: RouteView) -> int:
     return arm.version
 
 
-def _told(command: Command) -> Callable[[Call], Answer]:
-    def tell(call: Call) -> Answer:
+def _told(command: Command) -> Callable[[AuthorizedCall], EndpointResult]:
+    def tell(call: AuthorizedCall) -> EndpointResult:
         with call.services.database.change(call.actor) as tx:
             wanted = service.command(
                 tx, RolloutRoutes(), call.path["rollout"], command, call.expected
@@ -119,8 +119,10 @@ def _told(command: Command) -> Callable[[Call], Answer]:
     return tell
 
 
-def _one(view: RolloutView, status: int = 200) -> Answer:
-    return Answer(view.as_json(), status, view.revision, f"/api/v1/rollouts/{quote(view.id)}")
+def _one(view: RolloutView, status: int = 200) -> EndpointResult:
+    return EndpointResult(
+        view.as_json(), status, view.revision, f"/api/v1/rollouts/{quote(view.id)}"
+    )
 
 
 OPERATIONS = (

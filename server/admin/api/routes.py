@@ -11,9 +11,9 @@ from control.errors import Invalid
 from control.route_changes import delete_route, kill, set_route, set_weights
 from control.route_spec import buckets_of, check_unit, parse_spec
 from control.routes import RouteView, desired_route, get_route, list_routes, unkill
-from server.admin.answer import from_page
-from server.admin.call import NOTHING, Access, Answer, Call, Operation, Param
-from server.admin.parts import part
+from server.admin.body_fields import part
+from server.admin.call import NOTHING, Access, AuthorizedCall, EndpointResult, Operation, Param
+from server.admin.responses import from_page
 from server.routing.explain import Explanation, explain
 from server.routing.table import compile_route
 
@@ -65,7 +65,7 @@ class RouteTerms:
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
+class RouteWeights:
     weights: Annotated[
         dict[str, Any],
         part(
@@ -80,17 +80,17 @@ class KillTarget:
     arm: Annotated[str, part("The arm that gets everything; the stable one if not given.")] = ""
 
 
-def list_(call: Call) -> Answer:
+def list_(call: AuthorizedCall) -> EndpointResult:
     with call.services.database.reading() as session:
         return from_page(list_routes(session, **call.paging()))
 
 
-def show(call: Call) -> Answer:
+def show(call: AuthorizedCall) -> EndpointResult:
     with call.services.database.reading() as session:
         return _one(get_route(session, call.path["route"]))
 
 
-def set_(call: Call) -> Answer:
+def set_(call: AuthorizedCall) -> EndpointResult:
     terms = call.given(RouteTerms)
     names = ("arms", "unit", "salt", "matches", "mirrors")
     spec = parse_spec({name: getattr(terms, name) for name in names})
@@ -99,39 +99,39 @@ def set_(call: Call) -> Answer:
         return _one(set_route(tx, name, spec, call.expected, force=force))
 
 
-def weigh(call: Call) -> Answer:
-    wanted = {arm: _buckets(arm, share) for arm, share in call.given(Weights).weights.items()}
+def weigh(call: AuthorizedCall) -> EndpointResult:
+    wanted = {arm: _buckets(arm, share) for arm, share in call.given(RouteWeights).weights.items()}
     with call.services.database.change(call.actor) as tx:
         name, force = call.path["route"], _force(call)
         return _one(set_weights(tx, name, wanted, call.expected, force=force))
 
 
-def delete(call: Call) -> Answer:
+def delete(call: AuthorizedCall) -> EndpointResult:
     with call.services.database.change(call.actor) as tx:
         delete_route(tx, call.path["route"], call.expected, force=_force(call))
     return NOTHING
 
 
-def throw(call: Call) -> Answer:
+def throw(call: AuthorizedCall) -> EndpointResult:
     with call.services.database.change(call.actor) as tx:
         return _one(kill(tx, call.path["route"], call.given(KillTarget).arm, call.expected))
 
 
-def release(call: Call) -> Answer:
+def release(call: AuthorizedCall) -> EndpointResult:
     with call.services.database.change(call.actor) as tx:
         return _one(unkill(tx, call.path["route"], call.expected))
 
 
-def explain_(call: Call) -> Answer:
+def explain_(call: AuthorizedCall) -> EndpointResult:
     labels = _headers(call.query.get("header", ""))
     with call.services.database.reading() as session:
         view = get_route(session, call.path["route"])
         aliases = _aliases(session, {arm.model for arm in view.spec.arms if arm.alias})
     route = compile_route(desired_route(view), aliases)
-    return Answer(explain(route, call.query.get("unit", ""), labels).as_json())
+    return EndpointResult(explain(route, call.query.get("unit", ""), labels).as_json())
 
 
-def _force(call: Call) -> bool:
+def _force(call: AuthorizedCall) -> bool:
     return bool(call.query.get("force"))
 
 
@@ -161,8 +161,8 @@ def _buckets(arm: str, share: Any) -> int:
     return buckets_of(share, f"the weight of '{arm:.80}'", "weights")
 
 
-def _one(view: RouteView) -> Answer:
-    return Answer(view.as_json(), 200, view.revision, f"/api/v1/routes/{quote(view.name)}")
+def _one(view: RouteView) -> EndpointResult:
+    return EndpointResult(view.as_json(), 200, view.revision, f"/api/v1/routes/{quote(view.name)}")
 
 
 OPERATIONS = (
@@ -203,7 +203,7 @@ OPERATIONS = (
         tag="Routes",
         summary="Change the weights of a route's arms",
         run=weigh,
-        takes=Weights,
+        takes=RouteWeights,
         gives=RouteView,
         query=(_FORCED,),
         if_match=True,

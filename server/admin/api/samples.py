@@ -12,8 +12,8 @@ from control.access.scopes import Action
 from control.clock import text_of
 from control.errors import Conflict, NotFound
 from control.loads import LONGEST_NAME, states
-from server.admin.call import NOTHING, Access, Answer, Call, Operation, Param
-from server.admin.parts import part
+from server.admin.body_fields import part
+from server.admin.call import NOTHING, Access, AuthorizedCall, EndpointResult, Operation, Param
 
 _LOOK = Access(Action.OPERATE, "model")
 _PATH = "/sampling/{model}"
@@ -83,20 +83,22 @@ class SampleView:
         return asdict(self) | {"at": text_of(self.at)}
 
 
-async def list_(call: Call) -> Answer:
+async def list_(call: AuthorizedCall) -> EndpointResult:
     asked = {"model": call.query.get("model", ""), "id": call.query.get("id", "")}
     limit = call.paging()["limit"]
     found = await call.services.ask_gateway("samples", limit=limit, **asked)
-    return Answer({"items": [_sample(row).as_json() for row in found["rows"]], "next": None})
+    return EndpointResult(
+        {"items": [_sample(row).as_json() for row in found["rows"]], "next": None}
+    )
 
 
-async def standing(call: Call) -> Answer:
+async def standing(call: AuthorizedCall) -> EndpointResult:
     found = await call.services.ask_gateway("sampling")
     rows = [_sampling(row).as_json() for row in found["sampling"]]
-    return Answer({"items": rows, "next": None})
+    return EndpointResult({"items": rows, "next": None})
 
 
-async def start(call: Call) -> Answer:
+async def start(call: AuthorizedCall) -> EndpointResult:
     terms, model = call.given(SamplingTerms), call.path["model"]
     if terms.values:
         call.require(Action.ADMIN)
@@ -115,16 +117,16 @@ async def start(call: Call) -> Answer:
     if problem := found.get("problem"):
         raise Conflict(str(problem))
     row = next(one for one in found["sampling"] if one["model"] == model)
-    return Answer(_sampling(row).as_json())
+    return EndpointResult(_sampling(row).as_json())
 
 
-async def stop(call: Call) -> Answer:
+async def stop(call: AuthorizedCall) -> EndpointResult:
     await call.services.ask_gateway("unsample", model=call.path["model"])
     await _noted(call, "sampling.stopped", None)
     return NOTHING
 
 
-def _check_known(call: Call, model: str) -> None:
+def _check_known(call: AuthorizedCall, model: str) -> None:
     """Raises NotFound for a model that no server has ever told of: its name is mistyped."""
     with call.services.database.reading() as session:
         if not states(session, [model]):
@@ -133,7 +135,7 @@ def _check_known(call: Call, model: str) -> None:
             )
 
 
-async def _noted(call: Call, action: str, after: Mapping[str, Any] | None) -> None:
+async def _noted(call: AuthorizedCall, action: str, after: Mapping[str, Any] | None) -> None:
     def note() -> None:
         with call.services.database.change(call.actor) as tx:
             tx.changed(action, f"model:{call.path['model']}"[:LONGEST_NAME], None, after)

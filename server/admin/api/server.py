@@ -12,10 +12,10 @@ from starlette.responses import Response, StreamingResponse
 from control.access.scopes import Action
 from control.errors import TooMany
 from control.servers import ServerView, list_servers
-from server.admin.answer import page_of
-from server.admin.call import Access, Answer, Call, Operation, Recheck
-from server.admin.piped import PIECE_BYTES, piped
-from server.admin.services import Services, SettingView
+from server.admin.call import Access, AuthorizedCall, EndpointResult, Operation, Recheck
+from server.admin.pipe_stream import PIECE_BYTES, piped
+from server.admin.responses import page_of
+from server.admin.services import ControlServices, SettingView
 
 _ADMIN = Access(Action.ADMIN)
 _GIT = "/git/{repository}.git"
@@ -34,25 +34,25 @@ class ThisServerView:
         return asdict(self)
 
 
-def this_server(call: Call) -> Answer:
+def this_server(call: AuthorizedCall) -> EndpointResult:
     facts = call.services.facts
     url = call.services.url().rstrip("/")
     view = ThisServerView(facts.server_id, facts.version, url, url + _GIT)
-    return Answer(view.as_json())
+    return EndpointResult(view.as_json())
 
 
-def servers(call: Call) -> Answer:
+def servers(call: AuthorizedCall) -> EndpointResult:
     with call.services.database.reading() as session:
         views = list_servers(session, call.now)
     return page_of(call, views, lambda view: view.id)
 
 
-def settings(call: Call) -> Answer:
+def settings(call: AuthorizedCall) -> EndpointResult:
     views = sorted(call.services.facts.settings, key=lambda view: view.name)
     return page_of(call, views, lambda view: view.name)
 
 
-async def backup(call: Call, request: Request, _: Recheck) -> Response:
+async def backup(call: AuthorizedCall, request: Request, _: Recheck) -> Response:
     """The beginning is awaited here, so that a backup that cannot begin is an error (there is no
     room for its rows, say); one that breaks off later ends the connection before its time."""
     pieces = _pieces(call.services)
@@ -73,7 +73,7 @@ async def backup(call: Call, request: Request, _: Recheck) -> Response:
     return StreamingResponse(streamed(), headers=headers, media_type="application/x-tar")
 
 
-async def _pieces(services: Services) -> AsyncGenerator[bytes]:
+async def _pieces(services: ControlServices) -> AsyncGenerator[bytes]:
     """Raises TooMany."""
     one = object()
     try:

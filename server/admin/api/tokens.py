@@ -15,15 +15,23 @@ from control.access.tokens import (
     revoke_token,
 )
 from control.errors import Invalid, NotAllowed
-from server.admin.answer import page_of
-from server.admin.call import NOTHING, Access, Answer, Call, Operation, Param, person_of
-from server.admin.parts import part
+from server.admin.body_fields import part
+from server.admin.call import (
+    NOTHING,
+    Access,
+    AuthorizedCall,
+    EndpointResult,
+    Operation,
+    Param,
+    person_of,
+)
+from server.admin.responses import page_of
 
 _SELF = Access(None)
 
 
 @dataclass(frozen=True, slots=True)
-class TokenWanted:
+class NewApiToken:
     name: Annotated[str, part("What it is for.", maxLength=100, examples=["ci"])]
     scopes: Annotated[
         list[str],
@@ -55,7 +63,7 @@ class CreatedTokenView:
         return {"token": self.token.as_json(), "text": self.text}
 
 
-def list_(call: Call) -> Answer:
+def list_(call: AuthorizedCall) -> EndpointResult:
     """All tokens for an admin who names no user, one's own otherwise."""
     wanted = call.query.get("user")
     if wanted is None and not allows(call.principal, Action.ADMIN):
@@ -67,8 +75,8 @@ def list_(call: Call) -> Answer:
     return page_of(call, views, lambda view: view.id, newest_first=True)
 
 
-def create(call: Call) -> Answer:
-    given = call.given(TokenWanted)
+def create(call: AuthorizedCall) -> EndpointResult:
+    given = call.given(NewApiToken)
     user = given.user if given.user is not None else _own_name(call)
     _check_may(call, user)
     with call.services.database.change(call.actor) as tx:
@@ -82,10 +90,10 @@ def create(call: Call) -> Answer:
             burst=given.burst,
         )
     document = CreatedTokenView(made.view, made.text).as_json()
-    return Answer(document, 201, location=f"/api/v1/tokens/{made.view.id}")
+    return EndpointResult(document, 201, location=f"/api/v1/tokens/{made.view.id}")
 
 
-def revoke(call: Call) -> Answer:
+def revoke(call: AuthorizedCall) -> EndpointResult:
     """Also by the token itself: whoever finds one can make it worthless."""
     token_id = call.path["token"]
     with call.services.database.reading() as session:
@@ -97,13 +105,13 @@ def revoke(call: Call) -> Answer:
     return NOTHING
 
 
-def person_or_admin(call: Call) -> None:
+def person_or_admin(call: AuthorizedCall) -> None:
     """Raises NotAllowed."""
     if not (person_of(call.principal) or allows(call.principal, Action.ADMIN)):
         raise NotAllowed("a token neither lists nor creates tokens; log in with name and password")
 
 
-def _own_name(call: Call) -> str:
+def _own_name(call: AuthorizedCall) -> str:
     """The name of the user who asks. Raises Invalid for an admin that is none."""
     name = person_of(call.principal)
     if not name:
@@ -114,7 +122,7 @@ def _own_name(call: Call) -> str:
     return name
 
 
-def _check_may(call: Call, user: str) -> None:
+def _check_may(call: AuthorizedCall, user: str) -> None:
     if person_of(call.principal) != user:
         call.require(Action.ADMIN)
 
@@ -139,7 +147,7 @@ OPERATIONS = (
         summary="Create a token; its text is in this response only",
         before=person_or_admin,
         run=create,
-        takes=TokenWanted,
+        takes=NewApiToken,
         gives=CreatedTokenView,
         status=201,
     ),

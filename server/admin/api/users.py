@@ -10,13 +10,13 @@ from control.access.passwords import hash_of_new
 from control.access.scopes import Action, allows
 from control.access.users import UserView, change_user, create_user, get_user, list_users
 from control.errors import NotAllowed
-from server.admin.answer import page_of
 from server.admin.api.me import PASSWORD
-from server.admin.call import Access, Answer, Call, Operation, person_of
+from server.admin.body_fields import part
+from server.admin.call import Access, AuthorizedCall, EndpointResult, Operation, person_of
 from server.admin.credentials import Password
-from server.admin.errors import Unauthenticated
+from server.admin.errors import CredentialsRequired
 from server.admin.identify import by_password
-from server.admin.parts import part
+from server.admin.responses import page_of
 
 RoleName = Literal["viewer", "operator", "admin"]
 _ADMIN = Access(Action.ADMIN)
@@ -43,13 +43,13 @@ class UserChange:
     disabled: Annotated[bool | None, part("Ends sessions and revokes tokens at once.")] = None
 
 
-def list_(call: Call) -> Answer:
+def list_(call: AuthorizedCall) -> EndpointResult:
     with call.services.database.reading() as session:
         views = list_users(session)
     return page_of(call, views, lambda view: view.name)
 
 
-def create(call: Call) -> Answer:
+def create(call: AuthorizedCall) -> EndpointResult:
     given = call.given(NewUser)
     hashed = None if given.password is None else hash_of_new(given.name, given.password)
     with call.services.database.change(call.actor) as tx:
@@ -57,19 +57,19 @@ def create(call: Call) -> Answer:
     return _one(view, 201, f"/api/v1/users/{quote(view.name)}")
 
 
-def show(call: Call) -> Answer:
+def show(call: AuthorizedCall) -> EndpointResult:
     with call.services.database.reading() as session:
         return _one(get_user(session, call.path["user"]))
 
 
-async def change(call: Call) -> Answer:
+async def change(call: AuthorizedCall) -> EndpointResult:
     given = call.given(UserChange)
     if not allows(call.principal, Action.ADMIN):
         await _check_own(call, given)
     return await to_thread.run_sync(_change, call, given, limiter=call.services.threads)
 
 
-def _change(call: Call, given: UserChange) -> Answer:
+def _change(call: AuthorizedCall, given: UserChange) -> EndpointResult:
     name = call.path["user"]
     hashed = None if given.password is None else hash_of_new(name, given.password)
     with call.services.database.change(call.actor) as tx:
@@ -84,13 +84,13 @@ def _change(call: Call, given: UserChange) -> Answer:
     return _one(view)
 
 
-def self_or_admin(call: Call) -> None:
+def self_or_admin(call: AuthorizedCall) -> None:
     """Raises NotAllowed."""
     if person_of(call.principal) != call.path["user"]:
         call.require(Action.ADMIN)
 
 
-async def _check_own(call: Call, given: UserChange) -> None:
+async def _check_own(call: AuthorizedCall, given: UserChange) -> None:
     """One's own password, by who knows the one so far; everything else takes an admin. Guesses
     are slowed down as they are at the login: a browser left open must not tell the password."""
     if given.role is not None or given.disabled is not None:
@@ -98,12 +98,12 @@ async def _check_own(call: Call, given: UserChange) -> None:
     so_far = Password(call.path["user"], given.current_password or "")
     try:
         await by_password(call.services, so_far, call.actor.address)
-    except Unauthenticated:
+    except CredentialsRequired:
         raise NotAllowed("current_password is not your password so far") from None
 
 
-def _one(view: UserView, status: int = 200, location: str = "") -> Answer:
-    return Answer(view.as_json(), status, view.revision, location)
+def _one(view: UserView, status: int = 200, location: str = "") -> EndpointResult:
+    return EndpointResult(view.as_json(), status, view.revision, location)
 
 
 OPERATIONS = (

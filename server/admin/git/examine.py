@@ -24,23 +24,23 @@ from repository.git.blobs import blobs
 from repository.git.objects import list_tree
 from repository.git.process import run
 from repository.git.quarantine import Quarantine
-from repository.git.rules import Budgets, check_tree
+from repository.git.rules import TreeBudgets, check_tree
 from repository.git.tree import MODELS, TreeEntry, models_in, prefix_of
-from repository.lfs.places import Places
+from repository.lfs.places import LfsPaths
 from repository.lfs.threads import in_thread
 from repository.snapshots import manifest
 from repository.snapshots.digest import check_model
 from repository.snapshots.errors import BadEntry
 from repository.snapshots.write import Draft, Sealed, Writer
-from server.admin.git.inspect import Inspected, Inspector
-from server.admin.git.lay_out import Layout
+from server.admin.git.draft_builder import DraftBuilder
+from server.admin.git.inspect import Inspector, ModelInspection
 from server.admin.git.off_loop import held
-from server.desired.places import LFS, SNAPSHOTS
+from server.desired.state_paths import LFS, SNAPSHOTS
 from server.fleet.check import Checker
 
 
 @dataclass(frozen=True, slots=True)
-class Deployed:
+class DeployedModel:
     """What the database knows of a model: whose it is, what is deployed, who refers to it.
 
     `commit` and `snapshot` are "" when nothing is deployed.
@@ -60,7 +60,7 @@ class Examination:
 
     findings: list[Finding] = field(default_factory=list)
     warnings: list[Finding] = field(default_factory=list)
-    inspected: dict[str, Inspected] = field(default_factory=dict)
+    inspected: dict[str, ModelInspection] = field(default_factory=dict)
     sealed: dict[str, SealedModel] = field(default_factory=dict)
     unchanged: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
@@ -84,7 +84,7 @@ class Examiner:
         """The files of a commit, and what no commit may have, whatever ref it is pushed to."""
         budgets = repository.settings.budgets
         entries = await list_tree(bare.path, commit, quarantine, budgets.max_files + 1)
-        limits = Budgets(budgets.max_file_bytes, budgets.max_pack_bytes, budgets.max_files)
+        limits = TreeBudgets(budgets.max_file_bytes, budgets.max_pack_bytes, budgets.max_files)
         return entries, check_tree(entries, limits)
 
     async def examine(
@@ -116,7 +116,7 @@ class Examiner:
         mine = {name: known[name] for name in models if name in known and known[name].commit}
         same = await _same_as_deployed(bare, mine, f"{commit}:{prefix}", quarantine)
         async with blobs(bare.path, quarantine) as reader:
-            layout = Layout(reader, Places(self._store / LFS), repository.name)
+            layout = DraftBuilder(reader, LfsPaths(self._store / LFS), repository.name)
             inspector = Inspector(self._checker, repository.settings, repository.name)
             for number, (name, below) in enumerate(models.items()):
                 if len(found.findings) >= MOST_SHOWN:
@@ -133,7 +133,7 @@ class Examiner:
                         found.sealed[name] = sealed_model(sealed, found.inspected[name])
         return found
 
-    def _begin(self, name: str, known: Deployed | None) -> AbstractContextManager[Draft]:
+    def _begin(self, name: str, known: DeployedModel | None) -> AbstractContextManager[Draft]:
         snapshots = self._store / SNAPSHOTS
         beside = snapshots / known.snapshot if known and known.snapshot else None
         return Writer(snapshots).begin(name, beside)
@@ -142,7 +142,7 @@ class Examiner:
         self,
         found: Examination,
         draft: Draft,
-        layout: Layout,
+        layout: DraftBuilder,
         inspector: Inspector,
         shown: str,
         entries: Sequence[TreeEntry],
@@ -174,7 +174,7 @@ class Examiner:
         repository: RepositoryView,
         models: Mapping[str, Sequence[TreeEntry]],
         prefix: str,
-        known: Mapping[str, Deployed],
+        known: Mapping[str, DeployedModel],
         removed: Sequence[str],
     ) -> list[Finding]:
         """What is wrong before any file is opened."""
@@ -205,7 +205,7 @@ class Examiner:
         return []
 
     def _of_name(
-        self, repository: str, name: str, known: Deployed | None
+        self, repository: str, name: str, known: DeployedModel | None
     ) -> tuple[str, str] | None:
         try:
             check_model_name(name)
@@ -225,7 +225,7 @@ class Examiner:
                 return "E451", told + "remove it there, or rename this one"
         return None
 
-    def _known(self, repository: str, names: set[str]) -> dict[str, Deployed]:
+    def _known(self, repository: str, names: set[str]) -> dict[str, DeployedModel]:
         """The models named, and all others of the repository; blocks."""
         with self._database.reading() as session:
             wanted = (
@@ -238,7 +238,7 @@ class Examiner:
             for alias in session.scalars(select(Alias).order_by(Alias.name)):
                 aliases.setdefault(alias.model, []).append(alias.name)
             return {
-                row.name: Deployed(
+                row.name: DeployedModel(
                     owner or "",
                     row.commit if row.snapshot_digest else "",
                     row.snapshot_digest or "",
@@ -253,7 +253,7 @@ class Examiner:
 
 
 async def _same_as_deployed(
-    bare: Bare, known: Mapping[str, Deployed], root: str, quarantine: Quarantine | None
+    bare: Bare, known: Mapping[str, DeployedModel], root: str, quarantine: Quarantine | None
 ) -> set[str]:
     """The models whose folder below `root`, "COMMIT:models/", is as it was when they were deployed.
 
@@ -277,7 +277,7 @@ async def _same_as_deployed(
     }
 
 
-def sealed_model(sealed: Sealed, inspected: Inspected) -> SealedModel:
+def sealed_model(sealed: Sealed, inspected: ModelInspection) -> SealedModel:
     """A snapshot as rows take it over, with what was found when it was looked at."""
     files = sum(len(one.files) for one in sealed.versions.values())
     return SealedModel(

@@ -21,20 +21,33 @@ from repository.git.body import gunzip
 from repository.git.commands import Commands
 from repository.git.errors import GitError, GitFailed, GitTimedOut, TooManyCommands
 from repository.git.hook import KEY_VARIABLE, SOCKET_VARIABLE
-from repository.git.receive import Pace, Service, SmartHttp, protocol_variables
+from repository.git.receive import ReceiveTiming, Service, SmartHttp, protocol_variables
 from repository.git.report import refusal, reported
 from repository.lfs.batch import MEDIA_TYPE, error_body
-from server.admin.errors import Malformed, TooLarge, Trouble, WrongType, trouble_of
-from server.admin.git.entrance import Visit, enter
-from server.admin.git.lfs import Lfs
-from server.admin.git.paths import LFS, Target, advertised, target_of
-from server.admin.git.pre_receive import Pushing
+from server.admin.errors import (
+    ErrorResponse,
+    MalformedRequest,
+    RequestBodyTooLarge,
+    UnsupportedMediaType,
+    trouble_of,
+)
+from server.admin.git.asgi_exchange import (
+    STALL_S,
+    AsgiExchange,
+    ClientGone,
+    RequestBody,
+    ResponseWriter,
+    while_there,
+)
+from server.admin.git.authorization import RepositoryAccess, enter
+from server.admin.git.lfs import LfsApi
+from server.admin.git.paths import LFS, GitPath, advertised, target_of
+from server.admin.git.pre_receive import PushContext
 from server.admin.git.push_keys import PushKeys
-from server.admin.git.unpacked import Unpacked
-from server.admin.git.wire import STALL_S, ClientGone, Exchange, Incoming, Outgoing, while_there
+from server.admin.git.unpack_reporter import UnpackReporter
 from server.admin.hosts import check_host, check_origin
 from server.admin.identify import is_local
-from server.admin.services import Services
+from server.admin.services import ControlServices
 
 ACTIONS = {Service.UPLOAD: Action.PULL, Service.RECEIVE: Action.PUSH}
 
@@ -57,11 +70,11 @@ class GitApp:
 
     def __init__(
         self,
-        services: Services,
+        services: ControlServices,
         keys: PushKeys,
         secret: bytes,
         hook_socket: Path,
-        pace: Pace | None = None,
+        pace: ReceiveTiming | None = None,
         stall_s: float = STALL_S,
     ) -> None:
         """`secret` signs the links of Git LFS: all servers of a database share it."""
@@ -69,13 +82,16 @@ class GitApp:
         self._keys = keys
         self._hook_socket = hook_socket
         self._smart = SmartHttp(pace)
-        self._lfs = Lfs(services, secret, stall_s)
+        self._lfs = LfsApi(services, secret, stall_s)
         self._stall_s = stall_s
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         request = Request(scope)
-        incoming, outgoing = Incoming(receive, request.headers), Outgoing(send, self._stall_s)
-        exchange = Exchange(request, incoming, outgoing)
+        incoming, outgoing = (
+            RequestBody(receive, request.headers),
+            ResponseWriter(send, self._stall_s),
+        )
+        exchange = AsgiExchange(request, incoming, outgoing)
         try:
             try:
                 await self._serve(exchange)
@@ -84,7 +100,7 @@ class GitApp:
         except ClientGone:
             return
 
-    async def _serve(self, exchange: Exchange) -> None:
+    async def _serve(self, exchange: AsgiExchange) -> None:
         request, facts = exchange.request, self._services.facts
         if not is_local(request):
             check_host(request.headers.get("host", ""), facts.hosts)
@@ -100,7 +116,7 @@ class GitApp:
             case method, rest:
                 raise HTTPException(404, f"git asks for no {method} of '{rest:.100}' here")
 
-    async def _advertise(self, exchange: Exchange, target: Target) -> None:
+    async def _advertise(self, exchange: AsgiExchange, target: GitPath) -> None:
         request = exchange.request
         _check_version(request)
         service = advertised(request.scope["query_string"])
@@ -110,7 +126,7 @@ class GitApp:
         kind = {"Content-Type": f"application/x-{service}-advertisement"}
         await exchange.outgoing.whole(200, NEVER_KEPT | kind, content)
 
-    async def _exchange(self, exchange: Exchange, target: Target, service: Service) -> None:
+    async def _exchange(self, exchange: AsgiExchange, target: GitPath, service: Service) -> None:
         request = exchange.request
         _check_version(request)
         visit = await enter(self._services, request, ACTIONS[service], target.repository, True)
@@ -122,23 +138,23 @@ class GitApp:
             await self._receive(exchange, visit, body, variables, too_long)
             return
         if too_long:
-            raise TooLarge(too_long)
+            raise RequestBodyTooLarge(too_long)
         answer = self._smart.rpc(visit.folder, service, body, variables)
         await self._pass(exchange, visit, service, answer)
 
     async def _receive(
         self,
-        exchange: Exchange,
-        visit: Visit,
+        exchange: AsgiExchange,
+        visit: RepositoryAccess,
         body: AsyncIterator[bytes],
         variables: dict[str, str],
         too_long: str,
     ) -> None:
         """A push: its commands are read on the way in, and git's verdict on the way back."""
         service, name = Service.RECEIVE, visit.repository.name
-        pushing, commands = Pushing(visit.principal, visit.address, name), Commands()
+        pushing, commands = PushContext(visit.principal, visit.address, name), Commands()
         pack_bytes = visit.repository.settings.budgets.max_pack_bytes
-        unpacked = Unpacked(self._services.database, pushing, commands, pack_bytes)
+        unpacked = UnpackReporter(self._services.database, pushing, commands, pack_bytes)
         if too_long:
             await self._refuse_long(exchange, commands, body, unpacked, too_long)
             return
@@ -155,10 +171,10 @@ class GitApp:
 
     async def _refuse_long(
         self,
-        exchange: Exchange,
+        exchange: AsgiExchange,
         commands: Commands,
         body: AsyncIterator[bytes],
-        unpacked: Unpacked,
+        unpacked: UnpackReporter,
         told: str,
     ) -> None:
         """A pack that says it is too long is not read; with what comes before it, git itself can
@@ -169,14 +185,19 @@ class GitApp:
                     if commands.ended:
                         break
         except (TimeoutError, GitError):
-            raise TooLarge(told) from None
+            raise RequestBodyTooLarge(told) from None
         if not commands.updates:
-            raise TooLarge(told)
+            raise RequestBodyTooLarge(told)
         found = Finding(Path("pack"), 0, 0, "E413", told)
         await self._refuse(exchange, commands, unpacked, found, "pack too large")
 
     async def _refuse(
-        self, exchange: Exchange, commands: Commands, unpacked: Unpacked, found: Finding, why: str
+        self,
+        exchange: AsgiExchange,
+        commands: Commands,
+        unpacked: UnpackReporter,
+        found: Finding,
+        why: str,
     ) -> None:
         """Answer in git's place, as git would."""
         lines = await unpacked.refuse([found], commands.updates)
@@ -186,7 +207,11 @@ class GitApp:
         await exchange.outgoing.refuse(200, headers, content, exchange.incoming)
 
     async def _pass(
-        self, exchange: Exchange, visit: Visit, service: Service, answer: AsyncGenerator[bytes]
+        self,
+        exchange: AsgiExchange,
+        visit: RepositoryAccess,
+        service: Service,
+        answer: AsyncGenerator[bytes],
     ) -> None:
         """Give git's answer to the client as it comes."""
         headers = NEVER_KEPT | _result_of(service)
@@ -198,9 +223,9 @@ class GitApp:
             if error.status < 0 and not error.was_asked_oddly:
                 raise
             _log.warning("request to '%s': %s", visit.repository.name, error)
-            raise Malformed("git cannot parse this request") from error
+            raise MalformedRequest("git cannot parse this request") from error
 
-    async def _tell(self, error: Exception, exchange: Exchange) -> None:
+    async def _tell(self, error: Exception, exchange: AsgiExchange) -> None:
         if isinstance(error, ClientGone):
             raise error
         request_id = new_id(self._services.now())
@@ -215,7 +240,7 @@ class GitApp:
 
 
 async def _repeat(
-    answer: AsyncGenerator[bytes], outgoing: Outgoing, headers: Mapping[str, str]
+    answer: AsyncGenerator[bytes], outgoing: ResponseWriter, headers: Mapping[str, str]
 ) -> None:
     """git's answer; until its first byte a status can still tell of an error."""
     async with aclosing(answer) as chunks:
@@ -228,13 +253,13 @@ async def _repeat(
     await outgoing.end()
 
 
-def _inflated(exchange: Exchange, most_bytes: int) -> AsyncIterator[bytes]:
+def _inflated(exchange: AsgiExchange, most_bytes: int) -> AsyncIterator[bytes]:
     body = exchange.incoming.chunks()
     encoding = exchange.request.headers.get("content-encoding", "identity").lower()
     if encoding in ("gzip", "x-gzip"):
         return gunzip(body, most_bytes)
     if encoding != "identity":
-        raise WrongType(f"Content-Encoding is {encoding!r:.40}; 'gzip' is understood")
+        raise UnsupportedMediaType(f"Content-Encoding is {encoding!r:.40}; 'gzip' is understood")
     return body
 
 
@@ -242,7 +267,7 @@ def _result_of(service: Service) -> dict[str, str]:
     return {"Content-Type": f"application/x-{service}-result"}
 
 
-def _git_words(trouble: Trouble) -> tuple[dict[str, str], bytes]:
+def _git_words(trouble: ErrorResponse) -> tuple[dict[str, str], bytes]:
     """git shows plain text as lines of `remote:`."""
     headers = {**trouble.headers, "Content-Type": "text/plain; charset=utf-8"}
     if trouble.status == 401:
@@ -250,7 +275,7 @@ def _git_words(trouble: Trouble) -> tuple[dict[str, str], bytes]:
     return headers, f"{trouble.message}\n".encode()
 
 
-def _lfs_words(trouble: Trouble) -> tuple[dict[str, str], bytes]:
+def _lfs_words(trouble: ErrorResponse) -> tuple[dict[str, str], bytes]:
     headers = {**trouble.headers, "Content-Type": MEDIA_TYPE}
     if trouble.status == 401:
         headers |= {"WWW-Authenticate": CHALLENGE, "LFS-Authenticate": CHALLENGE}
@@ -267,10 +292,10 @@ def _check_version(request: Request) -> None:
 def _check_type(request: Request, service: Service) -> None:
     kind = f"application/x-{service}-request"
     if request.headers.get("content-type", "") != kind:
-        raise WrongType(f"the Content-Type of this request must be {kind}")
+        raise UnsupportedMediaType(f"the Content-Type of this request must be {kind}")
 
 
-def _too_long(visit: Visit, service: Service, incoming: Incoming) -> str:
+def _too_long(visit: RepositoryAccess, service: Service, incoming: RequestBody) -> str:
     """Why the body is refused before it is read, "" when it is not."""
     most = _most_bytes(visit, service)
     if incoming.length is None or incoming.length <= most:
@@ -281,7 +306,7 @@ def _too_long(visit: Visit, service: Service, incoming: Incoming) -> str:
     )
 
 
-def _most_bytes(visit: Visit, service: Service) -> int:
+def _most_bytes(visit: RepositoryAccess, service: Service) -> int:
     if service is Service.UPLOAD:
         return _COMMANDS_BYTES
     return visit.repository.settings.budgets.max_pack_bytes + _COMMANDS_BYTES

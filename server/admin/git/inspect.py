@@ -31,7 +31,7 @@ ARTEFACT_CODE = "E300"
 
 
 @dataclass(frozen=True, slots=True)
-class Inspected:
+class ModelInspection:
     """What was found: `findings` refuse the model, `warnings` only tell the pusher.
 
     `versions` are sealed facts by number; `backends` what will serve each.
@@ -54,7 +54,9 @@ class Inspector:
         self._repository = repository
         self._settings = settings
 
-    async def inspect(self, folder: Path, files: Sequence[FileEntry], shown: str) -> Inspected:
+    async def inspect(
+        self, folder: Path, files: Sequence[FileEntry], shown: str
+    ) -> ModelInspection:
         """The model in `folder` (`files` below it), which the pusher knows as `shown`."""
         found = await in_thread(self._files, folder, files, Path(shown))
         lints = await in_thread(_lint, folder)
@@ -80,7 +82,7 @@ class Inspector:
             for number, entries in versions(files).items()
         }
         gaps = [_moved(one, folder, shown) for one in rollout.gaps]
-        return Inspected(tuple(found), (*unsigned, *gaps), sealed, backends)
+        return ModelInspection(tuple(found), (*unsigned, *gaps), sealed, backends)
 
     def _files(self, folder: Path, files: Sequence[FileEntry], shown: Path) -> list[Finding]:
         formats = self._settings.formats

@@ -1,6 +1,7 @@
 """Git LFS below `/git/NAME.git/info/lfs/`: which objects to move, and the answers about them.
 
-The objects themselves come and go in `server.admin.git.transfers`, by links that are signed here.
+The objects themselves come and go in `server.admin.git.lfs_transfers`, by links that are signed
+here.
 """
 
 import re
@@ -13,16 +14,16 @@ from starlette.requests import Request
 
 from control.access.scopes import Action
 from repository.lfs import batch, tokens
-from repository.lfs.batch import MEDIA_TYPE, Batch, Known, Limits, Links
+from repository.lfs.batch import MEDIA_TYPE, LfsBatch, LfsLimits, LfsObjectStatus, Links
 from repository.lfs.pointer import is_oid
-from repository.lfs.store import Store
+from repository.lfs.store import LfsStore
 from repository.lfs.tokens import LIFETIME_S, Operation
-from server.admin.errors import WrongType
-from server.admin.git.entrance import check_allowed, enter
+from server.admin.errors import UnsupportedMediaType
+from server.admin.git.asgi_exchange import AsgiExchange
+from server.admin.git.authorization import check_allowed, enter
+from server.admin.git.lfs_transfers import SCHEME, LfsTransfers
 from server.admin.git.paths import LFS, PREFIX
-from server.admin.git.transfers import SCHEME, Transfers
-from server.admin.git.wire import Exchange
-from server.admin.services import Services
+from server.admin.services import ControlServices
 
 ACTIONS = {"upload": Action.PUSH, "download": Action.PULL}
 
@@ -30,16 +31,16 @@ _MOST_BATCH_BYTES = 2**20
 _OBJECT = re.compile(r"objects/([0-9a-f]{64})(/verify)?")
 
 
-class Lfs:
+class LfsApi:
     """Answers everything below info/lfs/ of all repositories."""
 
-    def __init__(self, services: Services, secret: bytes, stall_s: float) -> None:
+    def __init__(self, services: ControlServices, secret: bytes, stall_s: float) -> None:
         self._services = services
         self._secret = secret
-        self._store = Store(services.facts.store)
-        self._transfers = Transfers(services, self._store, secret, stall_s)
+        self._store = LfsStore(services.facts.store)
+        self._transfers = LfsTransfers(services, self._store, secret, stall_s)
 
-    async def serve(self, exchange: Exchange, name: str, rest: str) -> None:
+    async def serve(self, exchange: AsgiExchange, name: str, rest: str) -> None:
         """`name` is the repository's, `rest` what follows info/lfs/."""
         found = _OBJECT.fullmatch(rest)
         match exchange.request.method, rest:
@@ -57,11 +58,11 @@ class Lfs:
             case method, _:
                 raise HTTPException(404, f"Git LFS asks for no {method} of '{rest:.100}' here")
 
-    async def _batch(self, exchange: Exchange, name: str) -> None:
+    async def _batch(self, exchange: AsgiExchange, name: str) -> None:
         _check_type(exchange.request)
         visit = await enter(self._services, exchange.request, Action.PULL, name)
         budget = visit.repository.settings.budgets.max_lfs_bytes
-        limits = Limits(object_bytes=budget)
+        limits = LfsLimits(object_bytes=budget)
         asked = batch.parse(await exchange.incoming.whole(_MOST_BATCH_BYTES), limits)
         check_allowed(visit.principal, ACTIONS[asked.operation], name)
         known = await to_thread.run_sync(self._known, name, asked, limiter=self._services.threads)
@@ -69,18 +70,20 @@ class Lfs:
         headers = {"Content-Type": MEDIA_TYPE, "Cache-Control": "no-store"}
         await exchange.outgoing.whole(200, headers, orjson.dumps(answer))
 
-    def _known(self, name: str, asked: Batch) -> Known:
+    def _known(self, name: str, asked: LfsBatch) -> LfsObjectStatus:
         oids = {wanted.oid for wanted in asked.objects if is_oid(wanted.oid)}
         sizes = {oid: self._store.size(name, oid) for oid in oids}
-        return Known({oid: size for oid, size in sizes.items() if size is not None})
+        return LfsObjectStatus({oid: size for oid, size in sizes.items() if size is not None})
 
     def _links(self, request: Request, name: str) -> Links:
         base, now = f"{base_url(request, self._services)}{PREFIX}/{name}.git/{LFS}", time.time()
 
-        def link(operation: Operation, oid: str, size_bytes: int, ending: str = "") -> batch.Action:
-            scope = tokens.Scope(operation, name, oid, size_bytes)
+        def link(
+            operation: Operation, oid: str, size_bytes: int, ending: str = ""
+        ) -> batch.TransferAction:
+            scope = tokens.LfsTokenScope(operation, name, oid, size_bytes)
             header = {"Authorization": f"{SCHEME}{tokens.sign(self._secret, scope, now)}"}
-            return batch.Action(f"{base}objects/{oid}{ending}", header, LIFETIME_S)
+            return batch.TransferAction(f"{base}objects/{oid}{ending}", header, LIFETIME_S)
 
         return Links(
             upload=lambda oid, size: link("upload", oid, size),
@@ -89,7 +92,7 @@ class Lfs:
         )
 
 
-def base_url(request: Request, services: Services) -> str:
+def base_url(request: Request, services: ControlServices) -> str:
     """Where the client reaches us, without a slash: as told, or as it did this time."""
     if services.facts.public_url:
         return services.facts.public_url.rstrip("/")
@@ -99,4 +102,4 @@ def base_url(request: Request, services: Services) -> str:
 def _check_type(request: Request) -> None:
     said = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if said not in (MEDIA_TYPE, "application/json"):
-        raise WrongType(f"the Content-Type of a batch request must be {MEDIA_TYPE}")
+        raise UnsupportedMediaType(f"the Content-Type of a batch request must be {MEDIA_TYPE}")

@@ -16,7 +16,7 @@ LFS = "info/lfs/"
 _PATH = re.compile(rf"{PREFIX}/([^/]+)\.git/([A-Za-z0-9/._-]+)")
 
 
-class Target(NamedTuple):
+class GitPath(NamedTuple):
     """`rest`: what follows the repository's name, without its slash, e.g. "info/refs"."""
 
     repository: str
@@ -27,7 +27,7 @@ class Target(NamedTuple):
         return self.rest.startswith(LFS)
 
 
-def target_of(raw_path: bytes) -> Target:
+def target_of(raw_path: bytes) -> GitPath:
     """`raw_path` is the path as it was sent: an escaped character is none of ours.
 
     Raises NotFound.
@@ -35,7 +35,7 @@ def target_of(raw_path: bytes) -> Target:
     found = _PATH.fullmatch(raw_path.decode("latin-1"))
     if found is None or repository_problem(found[1]):
         raise NotFound(f"there is nothing here; a repository's URL ends in {PREFIX}/NAME.git")
-    return Target(found[1], found[2])
+    return GitPath(found[1], found[2])
 
 
 def advertised(query: bytes) -> Service:

@@ -57,7 +57,7 @@ Followed = Callable[[str, Say], Awaitable[None]]
 
 
 @dataclass(slots=True)
-class Pushing:
+class PushContext:
     """One push under way, from the request that brought it; `ids` once it was accepted."""
 
     principal: Principal
@@ -67,7 +67,7 @@ class Pushing:
 
 
 @dataclass(slots=True)
-class _Decision:
+class _PreReceiveResult:
     """What the pusher is told, and what refuses the push."""
 
     say: Say
@@ -88,7 +88,7 @@ class _Decision:
         return "\n".join(self.told)
 
 
-class PreReceive:
+class PreReceiveHook:
     """Decides on pushes; on the loop, what blocks is on threads."""
 
     def __init__(
@@ -99,9 +99,9 @@ class PreReceive:
         self._examiner = examiner
         self._follow = follow
 
-    async def decide(self, pushing: Pushing, request: HookRequest, say: Say) -> bool:
+    async def decide(self, pushing: PushContext, request: HookRequest, say: Say) -> bool:
         """Whether git may move the refs. What it says is kept with the push."""
-        decision = _Decision(say)
+        decision = _PreReceiveResult(say)
         facts = [PushFacts()] * len(request.updates)
         try:
             bare = repositories_on_disk.find(self._store, pushing.repository)
@@ -126,7 +126,7 @@ class PreReceive:
             crash.point("push.received")
         return not decision.refused
 
-    async def accepted(self, pushing: Pushing, request: HookRequest, say: Say) -> bool:
+    async def accepted(self, pushing: PushContext, request: HookRequest, say: Say) -> bool:
         """git has moved these refs: the deploy ref is deployed while the pusher waits.
 
         git may have failed to move others of the same push, which are none of them.
@@ -147,10 +147,10 @@ class PreReceive:
 
     async def _check_refs(
         self,
-        decision: _Decision,
+        decision: _PreReceiveResult,
         bare: Bare,
         view: RepositoryView,
-        pushing: Pushing,
+        pushing: PushContext,
         request: HookRequest,
     ) -> bool:
         """Whether these refs may move at all, whatever they move to."""
@@ -171,7 +171,7 @@ class PreReceive:
 
     async def _check_commits(
         self,
-        decision: _Decision,
+        decision: _PreReceiveResult,
         bare: Bare,
         view: RepositoryView,
         updates: Sequence[RefUpdate],
@@ -185,7 +185,7 @@ class PreReceive:
 
     async def _check_commit(
         self,
-        decision: _Decision,
+        decision: _PreReceiveResult,
         bare: Bare,
         view: RepositoryView,
         update: RefUpdate,
@@ -228,10 +228,10 @@ class PreReceive:
 
     async def _keep(
         self,
-        pushing: Pushing,
+        pushing: PushContext,
         updates: Sequence[RefUpdate],
         facts: Sequence[PushFacts],
-        decision: _Decision,
+        decision: _PreReceiveResult,
     ) -> None:
         """A row per ref; without one that says "received" no ref may move."""
         actor = Actor(pushing.principal.id, "git", pushing.address)
@@ -248,10 +248,10 @@ class PreReceive:
     def _write(
         self,
         actor: Actor,
-        pushing: Pushing,
+        pushing: PushContext,
         updates: Sequence[RefUpdate],
         facts: Sequence[PushFacts],
-        decision: _Decision,
+        decision: _PreReceiveResult,
     ) -> None:
         made = {}
         with self._database.change(actor) as tx:
@@ -271,7 +271,7 @@ class PreReceive:
 
 def refuse_each(
     tx: Transaction,
-    pushing: Pushing,
+    pushing: PushContext,
     updates: Sequence[RefUpdate],
     facts: Sequence[PushFacts],
     report: str,
@@ -315,7 +315,7 @@ async def _facts(bare: Bare, update: RefUpdate, quarantine: Quarantine | None) -
     return PushFacts(commit.subject, f"{commit.author.name} <{commit.author.email}>")
 
 
-def _not_allowed(pushing: Pushing, update: RefUpdate) -> list[Finding]:
+def _not_allowed(pushing: PushContext, update: RefUpdate) -> list[Finding]:
     if allows(pushing.principal, Action.PUSH, pushing.repository, update.ref):
         return []
     why = why_not(pushing.principal, Action.PUSH, pushing.repository, update.ref)

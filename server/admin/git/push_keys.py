@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from repository.git.errors import Busy
-from server.admin.git.pre_receive import Pushing
+from server.admin.git.pre_receive import PushContext
 
 MOST_PUSHES = 256
 """Under way at once, in all repositories together."""
@@ -20,13 +20,13 @@ class PushKeys:
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
-        self._known: dict[str, tuple[Pushing, float]] = {}
+        self._known: dict[str, tuple[PushContext, float]] = {}
 
     def __len__(self) -> int:
         return len(self._known)
 
     @contextmanager
-    def issued(self, pushing: Pushing) -> Iterator[str]:
+    def issued(self, pushing: PushContext) -> Iterator[str]:
         """A new key that nobody can guess, found until the block ends. Raises Busy."""
         if len(self._known) >= MOST_PUSHES:
             raise Busy(f"{MOST_PUSHES} pushes are under way; try again in a moment")
@@ -45,7 +45,7 @@ class PushKeys:
         """Those that a push is under way to."""
         return {pushing.repository for pushing, _ in self._known.values()}
 
-    def find(self, key: str) -> Pushing | None:
+    def find(self, key: str) -> PushContext | None:
         """Whose push it is; None for a key that was never given or is over."""
         pushing, expires = self._known.get(key, (None, 0.0))
         return pushing if self._monotonic() < expires else None

@@ -6,14 +6,14 @@ from typing import NamedTuple
 _RANGE = re.compile(r"bytes=(?:([0-9]{1,19})-([0-9]{1,19})?|-([0-9]{1,19}))")
 
 
-class Wanted(NamedTuple):
+class ByteRange(NamedTuple):
     """From byte `start` up to, not including, `end`; None for the object's end."""
 
     start: int
     end: int | None
 
 
-def wanted_of(said: str | None, size_bytes: int) -> Wanted | None:
+def wanted_of(said: str | None, size_bytes: int) -> ByteRange | None:
     """None for the whole object: no header, several ranges, or nothing that is a range.
 
     A range may lie behind the object's end; who opens it is told.
@@ -23,7 +23,7 @@ def wanted_of(said: str | None, size_bytes: int) -> Wanted | None:
         return None
     first, last, final = found.groups()
     if final is not None:
-        return Wanted(max(0, size_bytes - int(final)), None)
+        return ByteRange(max(0, size_bytes - int(final)), None)
     if last is None:
-        return Wanted(int(first), None)
-    return Wanted(int(first), int(last) + 1) if int(first) <= int(last) else None
+        return ByteRange(int(first), None)
+    return ByteRange(int(first), int(last) + 1) if int(first) <= int(last) else None

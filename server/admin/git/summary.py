@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from server.admin.git.examine import Examination
-from server.admin.git.inspect import Inspected
+from server.admin.git.inspect import ModelInspection
 
 
 def summary(examined: Examination) -> Iterator[str]:
@@ -25,7 +25,7 @@ def models_text(count: int) -> str:
     return f"{count} model{'s' if count > 1 else ''}"
 
 
-def _versions(one: Inspected) -> str:
+def _versions(one: ModelInspection) -> str:
     if not one.versions:
         return "no version"
     numbers = ", ".join(

@@ -24,7 +24,14 @@ from repository.sources.digest import tree
 from repository.sources.fetch import fetch
 from repository.sources.names import JOURNAL
 from repository.sources.threads import stoppable
-from server.admin.imports.order import Done, Order, Refused, Said, pack_said, read_order
+from server.admin.imports.fetch_messages import (
+    FetchCommand,
+    FetchRefused,
+    FetchSucceeded,
+    Said,
+    pack_said,
+    read_order,
+)
 
 PART, WHOLE, DIGEST = "part", "whole", "digest"
 
@@ -52,15 +59,15 @@ def main() -> int:
     return 0
 
 
-async def _bring(order: Order) -> Said:
+async def _bring(order: FetchCommand) -> Said:
     folder = Path(order.folder)
     try:
         digest = await _there(folder)
         if digest is None:
             digest = await _fetched(order, folder)
     except (RepositoryError, OSError) as error:
-        return Refused(str(error)[:LONGEST_REASON])
-    return Done(digest)
+        return FetchRefused(str(error)[:LONGEST_REASON])
+    return FetchSucceeded(digest)
 
 
 async def _there(folder: Path) -> str | None:
@@ -80,7 +87,7 @@ async def _there(folder: Path) -> str | None:
     return None
 
 
-async def _fetched(order: Order, folder: Path) -> str:
+async def _fetched(order: FetchCommand, folder: Path) -> str:
     source = admitted(order.url, order.allowed)
     found = await fetch(source, folder / PART, order.limits, _say, order.digest or None)
     (folder / DIGEST).write_text(found.digest)

@@ -11,7 +11,7 @@ from pathlib import Path
 from repository.errors import RepositoryError
 from repository.pipes import feed
 from server.admin.imports.fetch_job import IN_USE
-from server.admin.imports.order import Order, Said, pack_order, read_said
+from server.admin.imports.fetch_messages import FetchCommand, Said, pack_order, read_said
 
 _ROOT = str(Path(__file__).resolve().parent.parent.parent.parent)
 
@@ -21,7 +21,7 @@ class FetcherDied(RepositoryError):
 
 
 @asynccontextmanager
-async def fetching(order: Order) -> AsyncIterator[AsyncIterator[Said]]:
+async def fetching(order: FetchCommand) -> AsyncIterator[AsyncIterator[Said]]:
     """What the process says, until Done or Refused; it is gone at the block's end.
 
     Iterating raises `FetcherDied`.
@@ -52,7 +52,9 @@ def _environment() -> dict[str, str]:
     return {**kept, "PYTHONPATH": os.pathsep.join(paths)}
 
 
-async def _said(process: asyncio.subprocess.Process, order: Order) -> AsyncGenerator[Said, None]:
+async def _said(
+    process: asyncio.subprocess.Process, order: FetchCommand
+) -> AsyncGenerator[Said, None]:
     assert process.stdin is not None
     assert process.stdout is not None
     with suppress(ConnectionError):

@@ -25,20 +25,20 @@ from control.tables import Counter
 from control.transaction import Actor, Fence
 from repository.durable import delete, make_folders
 from repository.errors import RepositoryError
-from repository.sources.limits import Limits
+from repository.sources.limits import FetchLimits
 from repository.sources.progress import Progress
 from server.admin.deployer import BEAT_S, LEASE, LEASE_S, LOAD_S
-from server.admin.git.judge import judge
+from server.admin.git.deployment_status import judge
 from server.admin.imports.fetch_job import WHOLE
+from server.admin.imports.fetch_messages import FetchCommand, FetchRefused, FetchSucceeded
 from server.admin.imports.fetching import FetcherDied, fetching
-from server.admin.imports.order import Done, Order, Refused
-from server.admin.imports.sealing import SETTINGS, Imported, Sealer
-from server.admin.link import Loads
+from server.admin.imports.sealing import SETTINGS, ImportSealer, SealedImport
+from server.admin.link import LoadReport
 
 IMPORTS = "imports"
 """In the store: a folder per unfinished import."""
 
-LIMITS = Limits(SETTINGS.budgets.max_lfs_bytes, SETTINGS.budgets.max_files)
+LIMITS = FetchLimits(SETTINGS.budgets.max_lfs_bytes, SETTINGS.budgets.max_files)
 
 AT_ONCE = 2
 TELL_S = 1.0
@@ -54,13 +54,13 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class ImportRules:
     """`allowed`: prefixes of URLs from the settings. `folders`: model repositories, whose names
     cannot be imported."""
 
     allowed: tuple[str, ...] = ()
     folders: Sequence[Path] = ()
-    limits: Limits = LIMITS
+    limits: FetchLimits = LIMITS
 
 
 class Importer:
@@ -70,8 +70,8 @@ class Importer:
         self,
         database: Database,
         store: Path,
-        sealer: Sealer,
-        terms: Terms,
+        sealer: ImportSealer,
+        terms: ImportRules,
         boot: str,
         told: Callable[[], None],
     ) -> None:
@@ -83,7 +83,7 @@ class Importer:
         self._told = told
         self._bell = asyncio.Event()
         self._sealing = asyncio.Lock()
-        self._loads: Loads | None = None
+        self._loads: LoadReport | None = None
         self._running: dict[str, asyncio.Task[None]] = {}
         self._due: dict[str, tuple[int, float]] = {}  # import → revision that has it, give up at
         self._fence: Fence | None = None
@@ -92,7 +92,7 @@ class Importer:
         """There may be something to do."""
         self._bell.set()
 
-    def heard(self, loads: Loads) -> None:
+    def heard(self, loads: LoadReport) -> None:
         """The gateway has said what it loads."""
         self._loads = loads
         self._bell.set()
@@ -194,7 +194,7 @@ class Importer:
         folder = self._folder / view.id
         await asyncio.to_thread(make_folders, folder)
         url = await asyncio.to_thread(self._url, view.id)
-        order = Order(
+        order = FetchCommand(
             url,
             self._terms.allowed,
             str(folder),
@@ -215,7 +215,7 @@ class Importer:
             else:
                 return
 
-    async def _fetch(self, view: ImportView, order: Order, fence: Fence) -> None:
+    async def _fetch(self, view: ImportView, order: FetchCommand, fence: Fence) -> None:
         """One process's work, to its end. Raises FetcherDied, RepositoryError, ControlError."""
         seconds = order.limits.total_s + VERIFY_S
         try:
@@ -224,14 +224,14 @@ class Importer:
         except TimeoutError as error:
             raise RepositoryError(f"'{view.url}' was not there within {seconds:g} s") from error
 
-    async def _hear(self, view: ImportView, order: Order, fence: Fence) -> None:
+    async def _hear(self, view: ImportView, order: FetchCommand, fence: Fence) -> None:
         latest: Progress | None = None
         told_at = 0.0
         async with fetching(order) as saying:
             async for said in saying:
-                if isinstance(said, Refused):
+                if isinstance(said, FetchRefused):
                     raise RepositoryError(said.reason)
-                if isinstance(said, Done):
+                if isinstance(said, FetchSucceeded):
                     await asyncio.to_thread(self._check, view, said.digest, latest, fence)
                     return
                 latest = said
@@ -284,7 +284,7 @@ class Importer:
         with self._database.change(_actor(view), fence) as tx:
             imports.check(tx, view.id, digest, seen)
 
-    def _deploy(self, view: ImportView, imported: Imported, fence: Fence) -> int:
+    def _deploy(self, view: ImportView, imported: SealedImport, fence: Fence) -> int:
         """The revision of the desired state that has it."""
         with self._database.change(_actor(view), fence) as tx:
             imports.deploy(tx, view.id, imported.sealed, imported.brought)

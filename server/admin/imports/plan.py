@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from control.repository_settings import FORMATS, formats_of
 from repository.snapshots.digest import FileEntry
 from repository.sources.errors import BadLayout
-from repository.sources.layout import Layout, Shape, layout
+from repository.sources.layout import Shape, SourceLayout, layout
 from repository.walk import hidden
 
 _MOST_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SnapshotPlan:
     """`placed`: path below the model's folder → path below the staging folder. `kept`: files of
     the snapshot before. `brought`: the versions that were fetched."""
 
@@ -28,7 +28,7 @@ def plan(
     previous: Sequence[FileEntry],
     highest: int,
     formats: Collection[str],
-) -> Plan:
+) -> SnapshotPlan:
     """Put what was fetched beside what there is; raises `BadLayout`.
 
     `version` is the one asked for, `highest` the highest that the model ever had. Files of one
@@ -48,10 +48,10 @@ def plan(
         for file in previous
         if file.path not in placed and file.path.partition("/")[0] not in tops
     )
-    return Plan(placed, kept, brought)
+    return SnapshotPlan(placed, kept, brought)
 
 
-def _brought(found: Layout, version: int | None) -> tuple[int, ...]:
+def _brought(found: SourceLayout, version: int | None) -> tuple[int, ...]:
     if not found.versions:
         raise BadLayout("a model folder without a version: found no folder '1/', '2/'")
     if version is None or found.shape is not Shape.MODEL:

@@ -23,20 +23,20 @@ from repository.sources.threads import Stopped, stoppable
 from server.admin.git.examine import sealed_model
 from server.admin.git.inspect import Inspector
 from server.admin.git.off_loop import held
-from server.admin.imports.plan import Plan, plan
-from server.desired.places import SNAPSHOTS
+from server.admin.imports.plan import SnapshotPlan, plan
+from server.desired.state_paths import SNAPSHOTS
 from server.fleet.check import Checker
 
 SETTINGS = RepositorySettings()
 """What a git repository takes unless told otherwise goes for every import."""
 
 
-class Unfit(RepositoryError):
+class UnservableImport(RepositoryError):
     """What was fetched is not what this server may serve; says every reason."""
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
+class SealedImport:
     """A sealed snapshot, and which of its versions were fetched."""
 
     sealed: SealedModel
@@ -44,7 +44,7 @@ class Imported:
 
 
 @dataclass(frozen=True, slots=True)
-class _Before:
+class _PreviousSnapshot:
     """What a model has: its deployed snapshot, if any, with its files; its highest number ever."""
 
     snapshot: Path | None
@@ -52,7 +52,7 @@ class _Before:
     highest: int
 
 
-class Sealer:
+class ImportSealer:
     """Makes snapshots in the store; one at a time, so that each sees what the one before made."""
 
     def __init__(self, database: Database, store: Path, checker: Checker) -> None:
@@ -60,7 +60,7 @@ class Sealer:
         self._snapshots = store / SNAPSHOTS
         self._inspector = Inspector(checker, SETTINGS)
 
-    async def seal(self, model: str, version: int | None, fetched: Path) -> Imported:
+    async def seal(self, model: str, version: int | None, fetched: Path) -> SealedImport:
         """The files below `fetched` as a snapshot of `model`, with the versions that it had.
 
         Raises RepositoryError, ControlError, OSError.
@@ -73,23 +73,25 @@ class Sealer:
             await stoppable(lambda stop: _lay_out(draft, planned, fetched, before, stop))
             inspected = await self._inspector.inspect(draft.folder, draft.files, model)
             if inspected.findings:
-                raise Unfit(reason(inspected.findings))
+                raise UnservableImport(reason(inspected.findings))
             sealed = await anyio.to_thread.run_sync(draft.seal)
-        return Imported(sealed_model(sealed, inspected), planned.brought)
+        return SealedImport(sealed_model(sealed, inspected), planned.brought)
 
-    def _before(self, model: str) -> _Before:
+    def _before(self, model: str) -> _PreviousSnapshot:
         with self._database.reading() as session:
             deployed = select(Model.snapshot_digest).where(Model.name == model)
             digest = session.scalar(deployed)
             numbers = select(func.max(Version.number)).where(Version.model == model)
             highest = session.scalar(numbers) or 0
         if digest is None:
-            return _Before(None, (), highest)
+            return _PreviousSnapshot(None, (), highest)
         snapshot = self._snapshots / digest
-        return _Before(snapshot, manifests.read(snapshot).files, highest)
+        return _PreviousSnapshot(snapshot, manifests.read(snapshot).files, highest)
 
 
-def _lay_out(draft: Draft, planned: Plan, fetched: Path, before: _Before, stop: Event) -> None:
+def _lay_out(
+    draft: Draft, planned: SnapshotPlan, fetched: Path, before: _PreviousSnapshot, stop: Event
+) -> None:
     for target, path in sorted(planned.placed.items()):
         draft.add(target, _chunks(fetched / path, stop))
     for file in planned.kept:

@@ -13,7 +13,7 @@ from backends.llm.kernels.compile import SETS, cpu_flags
 from backends.llm.kernels.library import kernels
 from backends.llm.ops.compiled import CompiledOps
 from backends.llm.ops.reference import TorchOps
-from backends.llm.ops.seam import Precision, Sight, Turn
+from backends.llm.ops.seam import AttentionSpec, Precision, QueryKeySpec
 from backends.llm.quantise import quantise_int4, quantise_int8, restore
 from backends.llm.rope import rope_tables
 from backends.llm.rows import Span, pack
@@ -178,11 +178,12 @@ ATTENTIONS = {
 
 
 @pytest.mark.parametrize(
-    "sight", [Sight(None, 0.2, None), Sight(20, 0.2, None), Sight(5, 0.2, 3.0)]
+    "sight",
+    [AttentionSpec(None, 0.2, None), AttentionSpec(20, 0.2, None), AttentionSpec(5, 0.2, 3.0)],
 )
 @pytest.mark.parametrize("changes", ATTENTIONS.values(), ids=ATTENTIONS)
 def test_attention_over_prompts_chunks_and_single_rows(
-    changes: dict[str, object], sight: Sight
+    changes: dict[str, object], sight: AttentionSpec
 ) -> None:
     ours, theirs = compiled(**changes), exact(**changes)
     config = ours.config
@@ -209,11 +210,11 @@ CUTS = {
 """Chunks in which so many tokens are computed; 256 tokens are what some kernels take at a time."""
 
 
-@pytest.mark.parametrize("sight", [Sight(None, 0.2, None), Sight(300, 0.1, None)])
+@pytest.mark.parametrize("sight", [AttentionSpec(None, 0.2, None), AttentionSpec(300, 0.1, None)])
 @pytest.mark.parametrize("changes", [{"heads": 14, "kv_heads": 2}, {"head_dim": 80}])
 @pytest.mark.parametrize("context", CUTS)
 def test_attention_over_long_contexts_is_alike_however_they_are_cut(
-    context: int, changes: dict[str, object], sight: Sight
+    context: int, changes: dict[str, object], sight: AttentionSpec
 ) -> None:
     ours, theirs = compiled(**changes), exact(**changes)
     config = ours.config
@@ -235,21 +236,26 @@ def test_attention_over_long_contexts_is_alike_however_they_are_cut(
         assert torch.equal(result, results[0])
 
 
-def _turn(ops: CompiledOps, positions: int = CONTEXT) -> Turn:
+def _turn(ops: CompiledOps, positions: int = CONTEXT) -> QueryKeySpec:
     config = ops.config
     rope = config.layers[0].rope
     assert rope is not None
     cosines, sines = rope_tables(rope, positions)
     if config.head_norm == "none":
-        return Turn(cosines, sines, "none", None, None)
+        return QueryKeySpec(cosines, sines, "none", None, None)
     whole = config.head_norm == "width"
     q_norm = noise(config.q_width if whole else config.head_dim, seed=8)
     k_norm = noise(config.kv_width if whole else config.head_dim, seed=9)
-    return Turn(cosines, sines, config.head_norm, q_norm, k_norm)
+    return QueryKeySpec(cosines, sines, config.head_norm, q_norm, k_norm)
 
 
 def _attend(
-    ops: TorchOps, qkv: Tensor, turn: Turn, cache: object, sight: Sight, batch: object
+    ops: TorchOps,
+    qkv: Tensor,
+    turn: QueryKeySpec,
+    cache: object,
+    sight: AttentionSpec,
+    batch: object,
 ) -> Tensor:
     plan = ops.plan(batch)  # type: ignore[arg-type]
     queries = ops.store(qkv, turn, cache, plan, 1e-5)  # type: ignore[arg-type]

@@ -14,10 +14,10 @@ from backends.llm.config import DecoderConfig
 from backends.llm.decoder import Decoder
 from backends.llm.ops.cuda import CudaOps, triton_kernels
 from backends.llm.ops.reference import CPU, TorchOps
-from backends.llm.ops.seam import CacheType, Ops, Precision, Sight, Turn
+from backends.llm.ops.seam import AttentionSpec, CacheType, Ops, Precision, QueryKeySpec
 from backends.llm.quantise import quantise_int4, quantise_int8, restore
 from backends.llm.rope import rope_tables
-from backends.llm.rows import Batch, Span, pack
+from backends.llm.rows import ForwardBatch, Span, pack
 from llm_support import (
     BLOCK_TOKENS,
     CONTEXT,
@@ -70,7 +70,11 @@ HEADS = {
     "normed at once": {"head_norm": "width"},
     "partly turned": {"rope_dims": 16},
 }
-WHOLE, WINDOW, CAPPED = Sight(None, 0.2, None), Sight(20, 0.2, None), Sight(5, 0.2, 3.0)
+WHOLE, WINDOW, CAPPED = (
+    AttentionSpec(None, 0.2, None),
+    AttentionSpec(20, 0.2, None),
+    AttentionSpec(5, 0.2, 3.0),
+)
 PASSES = [
     (Span([0] * 50, 0, range(4, 9), 0), Span([0] * 7, 0, (20,), 0), Span([0] * 7, 0, (21,), 0)),
     (
@@ -84,7 +88,7 @@ PASSES = [
 
 
 def attended(
-    ops: TorchOps, sight: Sight, cache_type: CacheType = "auto", cache: Any = None
+    ops: TorchOps, sight: AttentionSpec, cache_type: CacheType = "auto", cache: Any = None
 ) -> list[Tensor]:
     """What each pass gives: prompts, then chunks beside single rows, then single rows alone."""
     cache = cache or ops.new_cache(ops.config, 32, cache_type)[0]
@@ -98,15 +102,15 @@ def attended(
     return results
 
 
-def _turn(ops: Ops) -> Turn:
+def _turn(ops: Ops) -> QueryKeySpec:
     config = ops.config  # type: ignore[attr-defined]
     cosines, sines = (one.to(ops.device) for one in rope_tables(config.layers[0].rope, CONTEXT))
     if config.head_norm == "none":
-        return Turn(cosines, sines, "none", None, None)
+        return QueryKeySpec(cosines, sines, "none", None, None)
     whole = config.head_norm == "width"
     q_norm = noise(config.q_width if whole else config.head_dim, seed=8).to(ops.device)
     k_norm = noise(config.kv_width if whole else config.head_dim, seed=9).to(ops.device)
-    return Turn(cosines, sines, config.head_norm, q_norm, k_norm)
+    return QueryKeySpec(cosines, sines, config.head_norm, q_norm, k_norm)
 
 
 @pytest.mark.parametrize("changes", HEADS.values(), ids=HEADS)
@@ -117,14 +121,14 @@ def test_attention_equals_plain_torch(changes: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize("sight", [WHOLE, WINDOW], ids=["all", "window"])
-def test_a_window_hides_what_lies_before_it(sight: Sight) -> None:
+def test_a_window_hides_what_lies_before_it(sight: AttentionSpec) -> None:
     for found, each in zip(attended(on_device(FP32), sight), attended(exact(), sight), strict=True):
         torch.testing.assert_close(found.cpu(), each, **CLOSE)
 
 
 @pytest.mark.parametrize("sight", [WHOLE, CAPPED], ids=["all", "cap"])
 @pytest.mark.parametrize("cache_type", ["auto", "int8"])
-def test_bfloat16_attends_like_float32(cache_type: CacheType, sight: Sight) -> None:
+def test_bfloat16_attends_like_float32(cache_type: CacheType, sight: AttentionSpec) -> None:
     wanted = attended(exact(), sight)
     for found, each in zip(attended(on_device(BF16), sight, cache_type), wanted, strict=True):
         assert_near(found, each, 2e-2)
@@ -163,7 +167,7 @@ def test_a_row_is_attended_to_alike_in_any_company() -> None:
     assert torch.equal(_attend(ops, queries[2:], cache, pack(spans[2:], BLOCK_TOKENS)), found[2:])
 
 
-def _attend(ops: CudaOps, queries: Tensor, cache: object, batch: Batch) -> Tensor:
+def _attend(ops: CudaOps, queries: Tensor, cache: object, batch: ForwardBatch) -> Tensor:
     plan = ops.plan(ops.place(batch))
     return ops.attend(queries, cache, plan, WHOLE)  # type: ignore[arg-type]
 

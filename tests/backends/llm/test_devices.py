@@ -15,7 +15,7 @@ from backends.llm.ops.choose import choose_ops, open_device
 from backends.llm.ops.cuda import KERNELS, CudaOps, triton_kernels
 from backends.llm.params import SamplingParams
 from backends.llm.precision import CacheType, Precision
-from backends.llm.rows import Batch, Span
+from backends.llm.rows import ForwardBatch, Span
 from backends.seam import Device
 from llm_support import (
     BLOCK_TOKENS,
@@ -131,7 +131,7 @@ def test_answers_by_way_of_the_kernels_are_those_of_plain_torch(folder: Path) ->
 
 
 class Failing(Decoder):
-    def forward(self, batch: Batch) -> torch.Tensor:
+    def forward(self, batch: ForwardBatch) -> torch.Tensor:
         raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
 
 

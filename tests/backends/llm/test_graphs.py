@@ -11,7 +11,7 @@ from backends.llm.decoder import Decoder
 from backends.llm.families import read_config
 from backends.llm.graphs import RecordingDecoder, fill_up, single_rows, size_for
 from backends.llm.ops.cuda import CudaOps, triton_kernels
-from backends.llm.rows import Batch, Span, pack
+from backends.llm.rows import ForwardBatch, Span, pack
 from backends.llm.weights import load_weights
 from llm_support import BLOCK_TOKENS, CONTEXT, load_decoder, logits, make_checkpoint, prompt
 from triton_support import DEVICE, needs_gpu
@@ -71,7 +71,7 @@ def _begin(decoder: Decoder) -> None:
     logits(decoder, *spans)
 
 
-def _step(number: int) -> Batch:
+def _step(number: int) -> ForwardBatch:
     starts = ((90, LONG), (31, SHORT), (1, THIRD))
     return pack(
         [Span((7 + number,), start + number, blocks, 1) for start, blocks in starts], BLOCK_TOKENS

@@ -6,7 +6,7 @@ import pytest
 
 from backends.llm.checkpoint import Checkpoint
 from backends.llm.families import read_config
-from backends.llm.memory import Layout, block_bytes, plan_memory, weight_bytes
+from backends.llm.memory import MemoryLayout, block_bytes, plan_memory, weight_bytes
 from backends.llm.ops.choose import choose_ops
 from backends.llm.ops.seam import CacheType, Precision
 from backends.llm.weights import load_weights
@@ -28,13 +28,13 @@ def test_weights_and_blocks_occupy_what_was_computed(folder: Path, precision: Pr
         ops = choose_ops(config, precision, cache_type, 16)
         with Checkpoint(folder) as checkpoint:
             weights = load_weights(checkpoint, config, ops, precision)
-        layout = Layout(precision, cache_type, 4 if precision == "float32" else 2, 16)
+        layout = MemoryLayout(precision, cache_type, 4 if precision == "float32" else 2, 16)
         assert weights.bytes == pytest.approx(weight_bytes(config, layout), rel=0.02)
         cache = ops.new_cache(config, 10, cache_type)
         assert sum(one.bytes for one in cache) == 10 * block_bytes(config, layout)
 
 
 def test_what_weights_and_a_step_leave_becomes_blocks() -> None:
-    layout = Layout("int8", "auto", 2, 16)
+    layout = MemoryLayout("int8", "auto", 2, 16)
     plan = plan_memory(decoder_config(), layout, 4 << 20, context=256, step_tokens=32)
     assert plan.total <= 4 << 20 < plan.total + plan.block

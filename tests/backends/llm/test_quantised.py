@@ -8,7 +8,7 @@ import torch
 from backends.llm.config import DecoderConfig
 from backends.llm.kernels.compile import SETS, cpu_flags
 from backends.llm.load import LoadSettings, load
-from backends.llm.memory import Layout, linear_bytes
+from backends.llm.memory import MemoryLayout, linear_bytes
 from backends.llm.ops.choose import choose_ops
 from backends.llm.ops.cuda_linears import make_linear as cuda_linear
 from backends.llm.ops.linears import make_linear
@@ -66,7 +66,7 @@ def test_a_linear_in_plain_torch_strays_as_far_as_its_bits(
     found = linear(x.to(dtype))
     assert found.dtype is dtype
     assert stray(found, x @ weight.T + bias) < limits[precision]
-    layout = Layout(precision, "auto", dtype.itemsize, 16)
+    layout = MemoryLayout(precision, "auto", dtype.itemsize, 16)
     assert linear.bytes <= linear_bytes(80 if precision == "int4" else 72, 96, layout)
 
 

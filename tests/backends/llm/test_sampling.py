@@ -8,17 +8,17 @@ import torch
 
 from backends.llm.largest import largest, likeliest
 from backends.llm.params import SamplingParams
-from backends.llm.sampling import Draw, sample, score
+from backends.llm.sampling import SamplingRow, sample, score
 
 GREEDY = SamplingParams(temperature=0.0)
 ROW = [0.0, 1.0, 2.0, 3.0, 4.0]
 
 
-def draw(params: SamplingParams, **facts: object) -> Draw:
-    return Draw(**({"params": params, "tokens": [0], "prompt": 1, "seed": 7} | facts))  # type: ignore[arg-type]
+def draw(params: SamplingParams, **facts: object) -> SamplingRow:
+    return SamplingRow(**({"params": params, "tokens": [0], "prompt": 1, "seed": 7} | facts))  # type: ignore[arg-type]
 
 
-def tokens(rows: list[list[float]], *draws: Draw) -> list[int]:
+def tokens(rows: list[list[float]], *draws: SamplingRow) -> list[int]:
     found = sample(torch.tensor(rows), draws)
     return [one.token for one in found if one is not None]
 

@@ -16,7 +16,7 @@ from backends.llm.settings import read_settings
 from backends.llm.tokeniser import Tokeniser
 from backends.llm.tool_choice import Tool, ToolChoice, calls_of
 from backends.llm.tool_formats import FORMATS, ToolFormat, detect_format, takes_tools
-from backends.llm.tool_scanner import Argued, Called, Ended, Said, ToolScanner
+from backends.llm.tool_scanner import Argued, Called, ContentText, ToolCallEnd, ToolScanner
 from chat_templates_support import TEMPLATES
 from grammar_support import END, byte_level, random_answer, sentencepiece
 from repository.model import ModelConfig, ModelVersion
@@ -77,10 +77,10 @@ def test_whatever_a_grammar_allows_are_calls_with_valid_arguments(
             continue
         scanner = ToolScanner(format, dict(TOOLS))
         events = [*scanner.add(text), *scanner.end()]
-        assert not [one for one in events if isinstance(one, Said)], text
+        assert not [one for one in events if isinstance(one, ContentText)], text
         names = [event.name for event in events if isinstance(event, Called)]
         assert names
-        assert len([one for one in events if isinstance(one, Ended)]) == len(names)
+        assert len([one for one in events if isinstance(one, ToolCallEnd)]) == len(names)
         for number, called in enumerate(names):
             said = [one.text for one in events if isinstance(one, Argued) and one.number == number]
             valid[called].validate(json.loads("".join(said)))

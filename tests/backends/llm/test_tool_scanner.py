@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 
 from backends.llm.json_steps import DONE, MAX_DEPTH, JsonSteps
 from backends.llm.tool_formats import FORMATS, HERMES, JSON, LLAMA3_JSON, MISTRAL, ToolFormat
-from backends.llm.tool_scanner import Argued, Called, Dropped, Ended, Event, Said, ToolScanner
+from backends.llm.tool_scanner import (
+    Argued,
+    Called,
+    ContentText,
+    Dropped,
+    Event,
+    ToolCallEnd,
+    ToolScanner,
+)
 
 TOOLS: dict[str, dict[str, Any]] = {
     "weather": {"properties": {"days": {"type": "array"}, "place": {"type": "string"}}},
@@ -30,8 +38,8 @@ def scanned(format: ToolFormat, pieces: Sequence[str], most: int | None = None) 
     events: list[Event] = []
     for event in [*(one for piece in pieces for one in scanner.add(piece)), *scanner.end()]:
         last = events[-1] if events else None
-        if isinstance(event, Said) and isinstance(last, Said):
-            events[-1] = Said(last.text + event.text)
+        if isinstance(event, ContentText) and isinstance(last, ContentText):
+            events[-1] = ContentText(last.text + event.text)
         elif isinstance(event, Argued) and isinstance(last, Argued):
             assert event.number == last.number
             events[-1] = Argued(last.number, last.text + event.text)
@@ -42,14 +50,14 @@ def scanned(format: ToolFormat, pieces: Sequence[str], most: int | None = None) 
 
 def said_and_called(format: ToolFormat, text: str, most: int | None = None) -> tuple[str, Calls]:
     events = scanned(format, list(text), most)
-    whole = {event.number for event in events if isinstance(event, Ended)}
+    whole = {event.number for event in events if isinstance(event, ToolCallEnd)}
     names = {event.number: event.name for event in events if isinstance(event, Called)}
     calls = [
         (names[event.number], json.loads(event.text))
         for event in events
         if isinstance(event, Argued) and event.number in whole
     ]
-    return "".join(event.text for event in events if isinstance(event, Said)), calls
+    return "".join(event.text for event in events if isinstance(event, ContentText)), calls
 
 
 def call(name: str = "weather", key: str = "arguments", **arguments: Any) -> str:
@@ -242,7 +250,7 @@ def test_a_broken_call_is_text_and_the_next_one_a_call() -> None:
     assert said == '<tool_call>{"name": "time", "arguments": {"a" '
     assert calls == [("weather", {})]
     events = scanned(HERMES, [text])
-    assert [type(one) for one in events[:4]] == [Called, Argued, Dropped, Said]
+    assert [type(one) for one in events[:4]] == [Called, Argued, Dropped, ContentText]
 
 
 def test_a_list_that_breaks_off_keeps_its_whole_calls() -> None:
@@ -268,15 +276,15 @@ def test_arguments_come_as_soon_as_they_are_written() -> None:
     assert scanner.add('<tool_call>{"name": "time", "arguments": ') == []
     assert scanner.add('{"zone"') == [Called(0, "time"), Argued(0, '{"zone"')]
     assert scanner.add(': "ut') == [Argued(0, ': "ut')]
-    assert scanner.add('c"}}') == [Argued(0, 'c"}'), Ended(0)]
+    assert scanner.add('c"}}') == [Argued(0, 'c"}'), ToolCallEnd(0)]
 
 
 def test_text_waits_only_while_it_may_be_a_marker() -> None:
     scanner = ToolScanner(HERMES, TOOLS)
-    assert scanner.add("so <tool") == [Said("so")]
-    assert scanner.add("s>") == [Said(" <tools>")]
+    assert scanner.add("so <tool") == [ContentText("so")]
+    assert scanner.add("s>") == [ContentText(" <tools>")]
     plain = ToolScanner(JSON, TOOLS)
-    assert plain.add('{"answer"') == [Said('{"answer"')]
+    assert plain.add('{"answer"') == [ContentText('{"answer"')]
 
 
 PIECES = st.sampled_from(
@@ -313,7 +321,7 @@ def test_any_cutting_gives_what_the_whole_gives(
 @example(FORMATS["llama3_json"], '[[""')
 def test_nothing_is_lost_and_every_call_can_be_made(format: ToolFormat, text: str) -> None:
     events = scanned(format, [text])
-    whole = [event.number for event in events if isinstance(event, Ended)]
+    whole = [event.number for event in events if isinstance(event, ToolCallEnd)]
     begun = [event.number for event in events if isinstance(event, Called)]
     dropped = [event.number for event in events if isinstance(event, Dropped)]
     assert begun == sorted({*whole, *dropped})
@@ -321,7 +329,7 @@ def test_nothing_is_lost_and_every_call_can_be_made(format: ToolFormat, text: st
     for event in events:
         if isinstance(event, Argued) and event.number in whole:
             assert isinstance(json.loads(event.text), dict)
-    said = "".join(event.text for event in events if isinstance(event, Said))
+    said = "".join(event.text for event in events if isinstance(event, ContentText))
     if not whole:
         assert said == text
     letters = iter(text)

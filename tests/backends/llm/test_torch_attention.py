@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from backends.llm.ops.reference import TorchOps
-from backends.llm.ops.seam import CacheType, Sight, Turn
+from backends.llm.ops.seam import AttentionSpec, CacheType, QueryKeySpec
 from backends.llm.rows import Span, pack
 from llm_support import (
     BLOCK_TOKENS,
@@ -35,19 +35,20 @@ def test_what_is_not_a_number_stays_in_its_own_sequence(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cache_type", ["auto", "int8"])
 @pytest.mark.parametrize(
-    "sight", [Sight(None, 0.2, None), Sight(20, 0.2, None), Sight(5, 0.2, 3.0)]
+    "sight",
+    [AttentionSpec(None, 0.2, None), AttentionSpec(20, 0.2, None), AttentionSpec(5, 0.2, 3.0)],
 )
-def test_bfloat16_attends_like_float32(sight: Sight, cache_type: CacheType) -> None:
+def test_bfloat16_attends_like_float32(sight: AttentionSpec, cache_type: CacheType) -> None:
     """Single rows of unlike contexts beside a chunk, after prompts in scattered blocks."""
     wanted = _attended(torch.float32, sight, "auto")
     found = _attended(torch.bfloat16, sight, cache_type).float()
     assert (found - wanted).norm() / wanted.norm() < 2e-2
 
 
-def _attended(dtype: torch.dtype, sight: Sight, cache_type: CacheType) -> torch.Tensor:
+def _attended(dtype: torch.dtype, sight: AttentionSpec, cache_type: CacheType) -> torch.Tensor:
     ops = TorchOps(decoder_config(heads=6, kv_heads=2), dtype, BLOCK_TOKENS)
     cache = ops.new_cache(ops.config, 32, cache_type)[0]
-    turn = Turn(None, None, "none", None, None)
+    turn = QueryKeySpec(None, None, "none", None, None)
     tables = (20, 4, 6, 5, 7), (9, 3), (1, 0, 2, 30)
     passes = [
         [Span([0] * count, 0, table, 0) for count, table in zip((50, 17, 9), tables, strict=True)],

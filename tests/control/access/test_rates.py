@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control.access.rates import Bucket, Failures, Rates, network_of
+from control.access.rates import Failures, RateBucket, Rates, network_of
 
 
 def test_a_burst_passes_and_the_next_one_waits_as_long_as_it_is_told() -> None:
-    bucket = Bucket()
+    bucket = RateBucket()
     assert [bucket.take(10, 3, now=100.0) for _ in range(3)] == [0.0] * 3
     wait = bucket.take(10, 3, now=100.0)
     assert wait == pytest.approx(0.1)
@@ -19,13 +19,13 @@ def test_a_burst_passes_and_the_next_one_waits_as_long_as_it_is_told() -> None:
 
 
 def test_a_refusal_takes_nothing() -> None:
-    bucket = Bucket()
+    bucket = RateBucket()
     bucket.take(1, 1, now=0.0)
     assert [bucket.take(1, 1, now=0.5) for _ in range(100)] == [pytest.approx(0.5)] * 100
 
 
 def test_rest_saves_up_a_burst_and_no_more() -> None:
-    bucket = Bucket()
+    bucket = RateBucket()
     for _ in range(5):
         bucket.take(1, 5, now=0.0)
     passed = [bucket.take(1, 5, now=1e6) for _ in range(6)]
@@ -33,7 +33,7 @@ def test_rest_saves_up_a_burst_and_no_more() -> None:
 
 
 def test_what_costs_more_than_a_burst_waits_for_a_full_bucket_and_leaves_a_debt() -> None:
-    bucket = Bucket()
+    bucket = RateBucket()
     assert bucket.take(1, 2, now=0.0) == 0.0
     assert bucket.take(1, 2, now=0.0, cost=10) == pytest.approx(1.0)
     assert bucket.take(1, 2, now=1.0, cost=10) == 0.0
@@ -48,7 +48,7 @@ def test_what_costs_more_than_a_burst_waits_for_a_full_bucket_and_leaves_a_debt(
 def test_never_more_pass_than_a_burst_and_what_came_in_since(
     rate: float, burst: int, gaps: list[float]
 ) -> None:
-    bucket, now, passed = Bucket(), 1000.0, 0
+    bucket, now, passed = RateBucket(), 1000.0, 0
     for gap in gaps:
         now += gap
         passed += bucket.take(rate, burst, now) == 0.0
@@ -57,7 +57,7 @@ def test_never_more_pass_than_a_burst_and_what_came_in_since(
 
 @given(rate=st.floats(0.01, 1e6), burst=st.integers(1, 1000), now=st.floats(0, 1e7))
 def test_who_waits_as_told_always_passes(rate: float, burst: int, now: float) -> None:
-    bucket = Bucket()
+    bucket = RateBucket()
     for _ in range(burst + 20):
         now += bucket.take(rate, burst, now)
         wait = bucket.take(rate, burst, now)

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from control.database import Database
-from control.experiments.exposures import Exposed, Seen
+from control.experiments.exposures import Exposed, ExposureEvent
 from control.experiments.ledger import read_sums
 from control.experiments.service import ExperimentView
 from control.experiments.sums import UNITS
@@ -47,9 +47,12 @@ def test_a_unit_keeps_its_first_arm_and_is_marked_once_when_it_crosses(database:
 def test_what_does_not_fit_is_refused_alone(database: Database) -> None:
     view, other = started(database), draft(database, "other", "shelf")
     fits = seen(view, "a", "ada")
-    long_ago = [Seen(view.id, "u", "a", fits[0].at - timedelta(hours=1))]
-    future = [Seen(view.id, "u", "a", fits[0].at + timedelta(hours=1))]
-    unknown = [Seen("none", "u", "a", fits[0].at), Seen(other.id, "u", "a", fits[0].at)]
+    long_ago = [ExposureEvent(view.id, "u", "a", fits[0].at - timedelta(hours=1))]
+    future = [ExposureEvent(view.id, "u", "a", fits[0].at + timedelta(hours=1))]
+    unknown = [
+        ExposureEvent("none", "u", "a", fits[0].at),
+        ExposureEvent(other.id, "u", "a", fits[0].at),
+    ]
     batch = [*fits, *seen(view, "c", "u"), *long_ago, *future, *unknown]
     assert exposed(database, batch) == Exposed(new=1, refused=5)
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from control.database import Database
 from control.errors import Invalid
 from control.experiments import feedback as taking
-from control.experiments.feedback import Measured, Told
-from control.experiments.joining import Outcome
+from control.experiments.feedback import Measured, ReportedOutcome
+from control.experiments.joining import UnitOutcome
 from control.experiments.ledger import read_sums
 from control.experiments.service import ExperimentView, conclude_experiment
-from control.experiments.stamp import Route, Stamp, unit_key
+from control.experiments.stamp import RouteStamp, Stamp, unit_key
 from control.experiments.sums import Key, Sums
 from control.experiments.tables import Exposure, Feedback
 from control.statistics.histogram import histogram_of
@@ -32,7 +32,7 @@ from experiments_support import (
 )
 from experiments_support import given as give
 
-COUNTED, WAITING, DUPLICATE = Outcome.COUNTED, Outcome.WAITING, Outcome.DUPLICATE
+COUNTED, WAITING, DUPLICATE = UnitOutcome.COUNTED, UnitOutcome.WAITING, UnitOutcome.DUPLICATE
 
 
 def sums_of(database: Database, view: ExperimentView) -> Mapping[Key, Sums]:
@@ -91,7 +91,7 @@ def test_sums_add_up_by_key_and_a_retry_adds_nothing(database: Database) -> None
         told(view, "ada", 7.5, "revenue", key="order2"),
         told(view, "ada", 3, "revenue"),
     ]
-    assert give(database, *orders) == [COUNTED, COUNTED, DUPLICATE, Outcome.REFUSED]
+    assert give(database, *orders) == [COUNTED, COUNTED, DUPLICATE, UnitOutcome.REFUSED]
     moments = sums_of(database, view)["b", "revenue"].moments
     assert (moments.n, moments.mean) == (2, pytest.approx((12.5 + 2) / 2))
     assert moments.m2 == pytest.approx(2 * 5.25**2)
@@ -120,14 +120,18 @@ def test_what_is_early_late_unknown_or_impossible_says_so(database: Database) ->
     view = started(database, window_s=600)
     exposed(database, seen(view, "a", "ada"))
     cases = {
-        told(view, "ada", 1, later_s=-301): Outcome.EARLY,
-        told(view, "ada", 1, later_s=601): Outcome.REFUSED,  # of the future: ten minutes from now
-        told(view, "ada", 2): Outcome.REFUSED,
-        told(view, "ada", 1, "colour"): Outcome.UNKNOWN,
-        told(view, "ada", 1, "errors"): Outcome.UNKNOWN,
-        told(view, "", 1): Outcome.UNKNOWN,
-        Told("conversion", 1, moment(view, 0), experiment="other", unit="ada"): Outcome.UNKNOWN,
-        Told("conversion", 1, moment(view, 0), unit="ada"): Outcome.UNKNOWN,
+        told(view, "ada", 1, later_s=-301): UnitOutcome.EARLY,
+        told(
+            view, "ada", 1, later_s=601
+        ): UnitOutcome.REFUSED,  # of the future: ten minutes from now
+        told(view, "ada", 2): UnitOutcome.REFUSED,
+        told(view, "ada", 1, "colour"): UnitOutcome.UNKNOWN,
+        told(view, "ada", 1, "errors"): UnitOutcome.UNKNOWN,
+        told(view, "", 1): UnitOutcome.UNKNOWN,
+        ReportedOutcome(
+            "conversion", 1, moment(view, 0), experiment="other", unit="ada"
+        ): UnitOutcome.UNKNOWN,
+        ReportedOutcome("conversion", 1, moment(view, 0), unit="ada"): UnitOutcome.UNKNOWN,
     }
     assert give(database, *cases) == list(cases.values())
     assert rows(database, Feedback) == []
@@ -138,32 +142,34 @@ def test_after_its_window_a_value_is_late_and_before_the_conclusion_none_is(
 ) -> None:
     view = started(database, window_s=1)
     exposed(database, seen(view, "a", "ada", later_s=-290) + seen(view, "a", "grace"))
-    assert give(database, told(view, "ada", 1)) == [Outcome.LATE]
+    assert give(database, told(view, "ada", 1)) == [UnitOutcome.LATE]
     stopped(database)
     assert give(database, told(view, "grace", 1)) == [COUNTED]
     with database.change(ADA) as tx:
         conclude_experiment(tx, "colour", "keep a")
-    assert give(database, told(view, "grace", 1)) == [Outcome.UNKNOWN]
+    assert give(database, told(view, "grace", 1)) == [UnitOutcome.UNKNOWN]
 
 
 def test_a_draft_takes_no_feedback(database: Database) -> None:
     view = draft(database)
-    row = Told("conversion", 1, view.created_at, experiment="colour", unit="ada")
-    assert give(database, row) == [Outcome.UNKNOWN]
+    row = ReportedOutcome("conversion", 1, view.created_at, experiment="colour", unit="ada")
+    assert give(database, row) == [UnitOutcome.UNKNOWN]
 
 
 def test_a_stamp_says_who_saw_which_arm_before_the_gateway_does(database: Database) -> None:
     view = started(database)
     at = moment(view, 1)
     unit = unit_key("ada").hex()
-    stamp = Stamp(Route("shop", "b", "digits", 2, view.id), unit, int(at.timestamp()))
-    row = Told("conversion", 1, at, stamp=stamp)
+    stamp = Stamp(RouteStamp("shop", "b", "digits", 2, view.id), unit, int(at.timestamp()))
+    row = ReportedOutcome("conversion", 1, at, stamp=stamp)
     assert give(database, row) == [COUNTED]
     assert [(one.unit, one.arm) for one in rows(database, Exposure)] == [(unit, "b")]
     assert exposed(database, seen(view, "b", "ada")).known == 1
     assert sums_of(database, view)["b", "conversion"].ones == 1
-    nobody = Stamp(Route("shop", "b", "digits", 2, view.id), "", int(at.timestamp()))
-    assert give(database, Told("conversion", 1, at, stamp=nobody)) == [Outcome.UNKNOWN]
+    nobody = Stamp(RouteStamp("shop", "b", "digits", 2, view.id), "", int(at.timestamp()))
+    assert give(database, ReportedOutcome("conversion", 1, at, stamp=nobody)) == [
+        UnitOutcome.UNKNOWN
+    ]
 
 
 def test_feedback_for_a_model_counts_in_every_experiment_that_has_it(database: Database) -> None:
@@ -171,10 +177,10 @@ def test_feedback_for_a_model_counts_in_every_experiment_that_has_it(database: D
     exposed(database, seen(one, "a", "ada") + seen(two, "b", "grace"))
     at = moment(two, 0)
     ada, grace, other = (
-        Told("conversion", 1, at, model=model, unit=unit)
+        ReportedOutcome("conversion", 1, at, model=model, unit=unit)
         for model, unit in (("digits", "ada"), ("digits", "grace"), ("letters", "ada"))
     )
-    assert give(database, ada, grace, other) == [COUNTED, COUNTED, Outcome.UNKNOWN]
+    assert give(database, ada, grace, other) == [COUNTED, COUNTED, UnitOutcome.UNKNOWN]
     assert sums_of(database, one)["a", "conversion"].n == 1
     assert sums_of(database, two)["b", "conversion"].n == 1
 

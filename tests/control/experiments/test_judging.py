@@ -8,7 +8,7 @@ from typing import Any
 import numpy
 import pytest
 
-from control.experiments.judging import Analysis, Decision, as_json, judge
+from control.experiments.judging import Analysis, ExperimentDecision, as_json, judge
 from control.experiments.sums import UNITS, Key, Sums
 from control.experiments.terms import Terms, parse_terms
 from control.experiments.words import sentence, verdict
@@ -38,16 +38,36 @@ def _rates(a: tuple[int, int], b: tuple[int, int]) -> dict[Key, Sums]:
 @pytest.mark.parametrize(
     ("a", "b", "decision", "said"),
     [
-        ((0, 0), (0, 0), Decision.OPEN, "Nobody has seen the experiment yet"),
-        ((50, 500), (52, 500), Decision.OPEN, "no difference found yet, after 20% of the planned"),
-        ((250, 2_500), (400, 2_500), Decision.BETTER, "b is better than a in conversion: take b."),
-        ((400, 2_500), (250, 2_500), Decision.WORSE, "b is worse than a in conversion: keep a."),
-        ((5_000, 50_000), (5_000, 50_000), Decision.SAME, "differ by nothing that matters"),
-        ((250, 2_500), (260, 2_500), Decision.OPEN, "plan a larger experiment"),
+        ((0, 0), (0, 0), ExperimentDecision.OPEN, "Nobody has seen the experiment yet"),
+        (
+            (50, 500),
+            (52, 500),
+            ExperimentDecision.OPEN,
+            "no difference found yet, after 20% of the planned",
+        ),
+        (
+            (250, 2_500),
+            (400, 2_500),
+            ExperimentDecision.BETTER,
+            "b is better than a in conversion: take b.",
+        ),
+        (
+            (400, 2_500),
+            (250, 2_500),
+            ExperimentDecision.WORSE,
+            "b is worse than a in conversion: keep a.",
+        ),
+        (
+            (5_000, 50_000),
+            (5_000, 50_000),
+            ExperimentDecision.SAME,
+            "differ by nothing that matters",
+        ),
+        ((250, 2_500), (260, 2_500), ExperimentDecision.OPEN, "plan a larger experiment"),
     ],
 )
 def test_the_verdict_is_words(
-    a: tuple[int, int], b: tuple[int, int], decision: Decision, said: str
+    a: tuple[int, int], b: tuple[int, int], decision: ExperimentDecision, said: str
 ) -> None:
     found = of_rates(a, b)
     assert found.of("b", "conversion").decision is decision
@@ -86,7 +106,7 @@ def test_less_is_better_where_the_metric_says_so() -> None:
     read = parse_terms({**TERMS, "metrics": [ERRORS]})
     counted = {("a", "errors"): sums(4_000, 400), ("b", "errors"): sums(4_000, 100)}
     found = judge(read, counted)
-    assert found.of("b", "errors").decision is Decision.BETTER
+    assert found.of("b", "errors").decision is ExperimentDecision.BETTER
     said = sentence(found.of("b", "errors"), "a")
     assert said.startswith("errors: b is better than a, 7.5 points lower (-")
 
@@ -100,7 +120,7 @@ def test_latency_is_compared_as_a_ratio() -> None:
         counted[arm, "latency"] = Sums(3_000, 0, Moments(), histogram)
     found = judge(read, counted)
     comparison = found.of("b", "latency")
-    assert comparison.decision is Decision.WORSE
+    assert comparison.decision is ExperimentDecision.WORSE
     assert comparison.interval.has(2.0)
     assert "b is worse than a, 100% slower (+9" in sentence(comparison, "a")
     assert "keep a" in verdict(found)
@@ -126,7 +146,7 @@ def test_more_comparisons_ask_for_more_evidence() -> None:
     arms = [*ARMS, {"name": "c"}, {"name": "d"}]
     among = of_rates((250, 2_500), (320, 2_500), arms=arms).of("b", "conversion")
     assert alone.p_value == among.p_value < 0.05
-    assert alone.decision is Decision.BETTER
+    assert alone.decision is ExperimentDecision.BETTER
     assert among.adjusted == pytest.approx(3 * alone.adjusted)
 
 
@@ -178,7 +198,8 @@ def called(terms: Terms, looks: list[dict[Key, Sums]]) -> tuple[bool, bool]:
     for look in looks:
         found = judge(terms, look)
         different |= any(
-            one.decision in (Decision.BETTER, Decision.WORSE) for one in found.comparisons
+            one.decision in (ExperimentDecision.BETTER, ExperimentDecision.WORSE)
+            for one in found.comparisons
         )
         mismatch |= found.sample_ratio.mismatch
     return different, mismatch

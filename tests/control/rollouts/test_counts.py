@@ -9,9 +9,9 @@ from control.clock import utc_now
 from control.database import Database
 from control.errors import NotFound
 from control.rollouts import counts, facts, service
-from control.rollouts.arms import Arm, Arms, Compared, Counts, Stratum, compared
+from control.rollouts.arms import Arms, ArmTotals, Compared, OutcomeCounts, Stratum, compared
 from control.rollouts.commands import Command
-from control.rollouts.counts import MIB, Report
+from control.rollouts.counts import MIB, GatewayReport
 from control.rollouts.reading import find
 from control.rollouts.sharing import Lot
 from control.rollouts.tables import RolloutWindow
@@ -57,10 +57,10 @@ def test_facts_of_processes_that_are_gone_count_only_where_they_last(database: D
     plan = replace(FAST, guardrails=replace(FAST.guardrails, memory_mib=100))
     rollout = begun(database, plan=plan)
     with database.change(SYSTEM) as tx:
-        old = Report(Arms(arm(1)), crashes=1, resident_bytes=900 * MIB, in_flight=7)
+        old = GatewayReport(Arms(arm(1)), crashes=1, resident_bytes=900 * MIB, in_flight=7)
         counts.record(tx, rollout.id, "srv-1", "p1", old)
     with database.change(SYSTEM) as tx:
-        new = Report(Arms(arm(1)), crashes=2, resident_bytes=50 * MIB, in_flight=1)
+        new = GatewayReport(Arms(arm(1)), crashes=2, resident_bytes=50 * MIB, in_flight=1)
         counts.record(tx, rollout.id, "srv-1", "p2", new)
     with database.reading() as session:
         found = counts.read(session, rollout.id, {"srv-1"}, utc_now())
@@ -70,7 +70,7 @@ def test_facts_of_processes_that_are_gone_count_only_where_they_last(database: D
 def test_memory_that_nobody_declared_is_held_against_nothing(database: Database) -> None:
     rollout = begun(database)
     with database.change(SYSTEM) as tx:
-        counts.record(tx, rollout.id, "srv-1", "p1", Report(Arms(), resident_bytes=MIB))
+        counts.record(tx, rollout.id, "srv-1", "p1", GatewayReport(Arms(), resident_bytes=MIB))
     with database.reading() as session:
         assert counts.read(session, rollout.id, {"srv-1"}, utc_now()).memory_ratio is None
 
@@ -86,7 +86,7 @@ def test_units_in_the_wrong_arm_are_a_mismatch_until_the_rollout_is_tried_again(
 
     with database.change(SYSTEM) as tx:
         lots = (Lot(rollout.salt, 5_000, 1_000, 300),)
-        counts.record(tx, rollout.id, "srv-1", "p1", Report(Arms(), lots=lots))
+        counts.record(tx, rollout.id, "srv-1", "p1", GatewayReport(Arms(), lots=lots))
     assert "of 1,000 units 300 met the candidate" in mismatch()
     told_to(database, rollout.id, Command.ABORT)
     ticked(database, rollout.id)
@@ -99,7 +99,7 @@ def test_a_rollout_that_has_ended_need_not_be_told_of_again(database: Database) 
 
     def over() -> bool:
         with database.change(SYSTEM) as tx:
-            return counts.record(tx, rollout.id, "srv-1", "p1", Report(Arms()))
+            return counts.record(tx, rollout.id, "srv-1", "p1", GatewayReport(Arms()))
 
     assert not over()
     told_to(database, rollout.id, Command.ABORT)
@@ -155,20 +155,20 @@ def test_an_arm_read_back_is_the_same() -> None:
 
 def test_counts_that_shrink_are_taken_for_nothing_new() -> None:
     left = arm(3).since(arm(10, 2))
-    assert left.counts == Counts()
+    assert left.counts == OutcomeCounts()
     assert left.latency.n == 0
-    assert Arm().since(arm(3)).counts == Counts()
+    assert ArmTotals().since(arm(3)).counts == OutcomeCounts()
 
 
 def test_in_one_stratum_the_arms_are_compared_as_they_are() -> None:
-    stratum = Stratum(Counts(1_000, 20), Counts(99_000, 500))
+    stratum = Stratum(OutcomeCounts(1_000, 20), OutcomeCounts(99_000, 500))
     assert compared([stratum], "errors") == Compared(20, 1_000, 500, 99_000)
 
 
 def test_strata_are_compared_at_the_candidates_mix() -> None:
     """A step at 1 % in a bad hour, and one at 50 % in a good one: the arms are alike in both."""
-    bad = Stratum(Counts(1_000, 100), Counts(99_000, 9_900))
-    good = Stratum(Counts(50_000, 50), Counts(50_000, 50))
+    bad = Stratum(OutcomeCounts(1_000, 100), OutcomeCounts(99_000, 9_900))
+    good = Stratum(OutcomeCounts(50_000, 50), OutcomeCounts(50_000, 50))
     found = compared([bad, good], "errors")
     assert found is not None
     assert found.candidate == pytest.approx(150 / 51_000)
@@ -176,6 +176,6 @@ def test_strata_are_compared_at_the_candidates_mix() -> None:
     assert found.n_control <= 149_000
 
 
-@pytest.mark.parametrize("strata", [[], [Stratum(Counts(5), Counts())]])
+@pytest.mark.parametrize("strata", [[], [Stratum(OutcomeCounts(5), OutcomeCounts())]])
 def test_without_both_arms_nothing_is_compared(strata: list[Stratum]) -> None:
     assert compared(strata, "errors") is None

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from control.rollouts.arms import Arm, Arms, Counts
+from control.rollouts.arms import Arms, ArmTotals, OutcomeCounts
 from control.rollouts.plan import Guardrails, RolloutPlan
 from control.rollouts.state import Phase, RolloutState
 from control.rollouts.windows import P95, closed, opened
@@ -14,10 +14,10 @@ SPREAD = 1.0
 """Of a log-normal latency: one in twenty takes five times as long as the median."""
 
 
-def answers(draw: np.random.Generator, count: int, slower: float) -> Arm:
+def answers(draw: np.random.Generator, count: int, slower: float) -> ArmTotals:
     latency = Histogram()
     latency.add_many(0.02 * slower * np.exp(SPREAD * draw.standard_normal(count)))
-    return Arm(Counts(count), latency)
+    return ArmTotals(OutcomeCounts(count), latency)
 
 
 def slow_windows(draw: np.random.Generator, number: int, slower: float) -> int:

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from control.errors import Invalid
-from control.rollouts.plan import BUCKETS, Guardrails, Mode, RolloutPlan, Step
+from control.rollouts.plan import BUCKETS, Guardrails, Mode, RolloutPlan, RolloutStep
 from control.rollouts.plan_keys import KEYS, parameters_plan, parse_plan, stored_plan
 
 
 def test_the_default_plan_is_the_one_that_was_agreed() -> None:
     plan = RolloutPlan()
     assert parse_plan({}) == plan
-    assert plan.mirror == Step(500, 300.0, 200)
+    assert plan.mirror == RolloutStep(500, 300.0, 200)
     assert [step.weight for step in plan.steps] == [100, 500, 2_500, 5_000]
     assert {(step.hold_s, step.min_sample) for step in (*plan.steps, plan.last)} == {(300.0, 2_000)}
     assert plan.last.weight == BUCKETS
@@ -57,9 +57,9 @@ def test_every_key_can_be_written_in_a_config() -> None:
     assert {f"rollout.{name}" for name in KEYS} - {"rollout.mode"} == set(written) - {"rollout"}
     assert parameters_plan(written) == RolloutPlan(
         Mode.PROGRESSIVE,
-        Step(250, 10.0, 50),
-        (Step(1, 90.0, 300), Step(1_000, 90.0, 300), Step(5_000, 90.0, 300)),
-        Step(BUCKETS, 90.0, 300),
+        RolloutStep(250, 10.0, 50),
+        (RolloutStep(1, 90.0, 300), RolloutStep(1_000, 90.0, 300), RolloutStep(5_000, 90.0, 300)),
+        RolloutStep(BUCKETS, 90.0, 300),
         Guardrails(0.5, 0.0025, 1.5, 1.2, 2, 40, 0.8, 1.1, 512),
         3_600.0,
         86_400.0,
@@ -75,7 +75,7 @@ def test_a_mirror_of_nothing_is_no_mirror() -> None:
 def test_a_last_step_of_all_traffic_may_be_said() -> None:
     plan = parse_plan({"steps": [50, {"weight": 100, "hold": "1h", "min_sample": 7}]})
     assert [step.weight for step in plan.steps] == [5_000]
-    assert plan.last == Step(BUCKETS, 3_600.0, 7)
+    assert plan.last == RolloutStep(BUCKETS, 3_600.0, 7)
 
 
 def test_all_traffic_alone_leaves_no_steps() -> None:

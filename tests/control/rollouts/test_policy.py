@@ -9,7 +9,7 @@ from control.errors import Conflict
 from control.rollouts.commands import Command
 from control.rollouts.guardrails import Candidate, Harm
 from control.rollouts.moves import SETTLE_S, supersede
-from control.rollouts.plan import BUCKETS, Step
+from control.rollouts.plan import BUCKETS, RolloutStep
 from control.rollouts.state import PauseReason, Phase, Transition, state_of
 from rollout_support import IMMEDIATE, MANUAL, PLAN, Walk, arm
 
@@ -303,7 +303,9 @@ def test_who_resumes_a_signal_overrules_it_for_good() -> None:
 def test_a_bad_hour_that_hits_both_arms_alike_is_nobodys_fault() -> None:
     """It falls into the step with half of the traffic: adding up all steps would blame the
     candidate, of which most requests lie there."""
-    walk = Walk(replace(PLAN, steps=(Step(100, 60, 100), Step(5_000, 600, 100)))).to(Phase.STEP)
+    walk = Walk(replace(PLAN, steps=(RolloutStep(100, 60, 100), RolloutStep(5_000, 600, 100)))).to(
+        Phase.STEP
+    )
     walk.look(60, control=arm(99_000, 99), candidate=arm(1_000, 1))
     assert walk.state.step == 1
     for _ in range(5):

@@ -6,7 +6,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from control.errors import Conflict
 from control.rollouts.commands import Command
-from control.rollouts.guardrails import Candidate, Outcome
+from control.rollouts.guardrails import Candidate, GuardrailOutcome
 from control.rollouts.plan import BUCKETS, Mode
 from control.rollouts.state import ENDS, Phase, Transition, state_of
 from rollout_support import IMMEDIATE, MANUAL, PLAN, Walk, arm
@@ -37,7 +37,7 @@ class Rollouts(RuleBasedStateMachine):
         arms = {"control": arm(control), self.walk.tried: arm(tried, int(tried * worse))}
         decision = self.walk.look(after_s, **arms)
         self._check(before, decision.transition)
-        failed = [one for one in decision.verdicts if one.outcome is Outcome.FAIL]
+        failed = [one for one in decision.verdicts if one.outcome is GuardrailOutcome.FAIL]
         assert not failed or decision.transition is Transition.ABORT
 
     @rule(command=st.sampled_from(Command))

@@ -15,7 +15,7 @@ from control.errors import Conflict, Invalid, LostLease, NotFound, Stale
 from control.rollouts import reading, service
 from control.rollouts.commands import Command
 from control.rollouts.plan import BUCKETS, Mode
-from control.rollouts.service import Weights, Wish
+from control.rollouts.service import CandidateRequest, WeightRequest
 from control.rollouts.state import Phase, Transition
 from control.rollouts.tables import Rollout
 from control.tables import Audit, Event
@@ -145,7 +145,7 @@ def test_a_newer_candidate_supersedes_and_the_stable_version_stays(database: Dat
     assert (new.stable, new.candidate, new.weight, new.step) == (1, 3, 0.0, 0)
     with database.reading() as session:
         assert reading.get_rollout(session, old.id).phase is Phase.SUPERSEDED
-    assert weights(database) == Weights(NAME, 1, 3, 0, 0, new.salt)
+    assert weights(database) == WeightRequest(NAME, 1, 3, 0, 0, new.salt)
     assert new.salt != old.salt
 
 
@@ -171,14 +171,14 @@ def test_a_wish_for_the_stable_version_leaves_the_rollout_under_way_alone(
         pytest.raises(Conflict, match="a rollout of the model 'digits' is under way"),
         database.change(ADA) as tx,
     ):
-        service.start(tx, ROUTES, Wish(NAME, "letters", 1, 1), FAST)
+        service.start(tx, ROUTES, CandidateRequest(NAME, "letters", 1, 1), FAST)
     with database.reading() as session:
         assert [one.id for one in reading.active(session)] == [rollout.id]
 
 
 def test_the_first_version_of_a_name_has_everything_at_once(database: Database) -> None:
     view = taken_over(database, 1, None)
-    assert weights(database) == Weights(NAME, 1, None, 0, 0, view.salt)
+    assert weights(database) == WeightRequest(NAME, 1, None, 0, 0, view.salt)
     said = [event.data for event in rows(database, Event) if event.kind == "rollout.promote"]
     assert said[-1]["words"] == ("all traffic to the candidate at once: it is the first version")
 
@@ -286,7 +286,7 @@ def test_a_route_that_cannot_be_written_leaves_the_rollout_where_it_was(
     database: Database,
 ) -> None:
     class Refusing:
-        def set_weights(self, tx: object, name: str, weights: Weights) -> None:
+        def set_weights(self, tx: object, name: str, weights: WeightRequest) -> None:
             raise Conflict(f"the route of '{name}' is frozen")
 
     alive(database, "srv-1", NAME, 1, 2)
@@ -392,6 +392,6 @@ def test_an_immediate_rollout_needs_two_looks_once_it_is_ready(database: Databas
     alive(database, "srv-1", NAME, 1, 2)
     with database.change(ADA) as tx:
         plan = replace(FAST, mode=Mode.IMMEDIATE)
-        rollout = service.start(tx, ROUTES, Wish(NAME, NAME, 2, 1), plan)
+        rollout = service.start(tx, ROUTES, CandidateRequest(NAME, NAME, 2, 1), plan)
     moved = [ticked(database, rollout.id).view.phase for _ in range(3)]
     assert moved == [Phase.PREWARM, Phase.PROMOTING, Phase.HEALTHY]

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from control.rollouts.plan import RolloutPlan, Step
+from control.rollouts.plan import RolloutPlan, RolloutStep
 from control.rollouts.plan_keys import parse_plan
 from control.rollouts.state import Phase, Transition
 from control.rollouts.windows import P95, latency_gaps
@@ -66,7 +66,7 @@ def test_of_identical_arms_nearly_all_finish_unattended() -> None:
 def test_identical_arms_finish_with_windows_as_small_as_they_get(spread: float) -> None:
     """A latency with a spread of 1 has its p95 at five times its median."""
     alike = replace(ALIKE, spread=spread)
-    plan = RolloutPlan(mirror=None, steps=(Step(2_500), Step(5_000)))
+    plan = RolloutPlan(mirror=None, steps=(RolloutStep(2_500), RolloutStep(5_000)))
     found = stories(500, plan, Traffic(alike, alike, SMALL, SMALL_TICK_S))
     print(f"A/A, small windows, spread {spread}: {share(found, unattended):.4f}")
     assert share(found, unattended) >= 0.95

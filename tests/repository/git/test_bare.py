@@ -9,10 +9,10 @@ import pytest
 
 from git_http_support import CLIENT, client, git, work_tree
 from repository.git import bare, objects
-from repository.git.bare import Bare, Limits
+from repository.git.bare import Bare, ReceiveLimits
 from repository.git.errors import BadName, RepositoryExists, UnknownRepository
 
-LIMITS = Limits(push_bytes=12345)
+LIMITS = ReceiveLimits(push_bytes=12345)
 
 
 def create(root: Path, name: str = "zoo") -> Bare:

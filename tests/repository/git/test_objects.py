@@ -8,7 +8,7 @@ import pytest
 
 from git_http_support import blob, commit, commit_of, git, work_tree
 from repository.git import bare, objects
-from repository.git.bare import Bare, Limits
+from repository.git.bare import Bare, ReceiveLimits
 from repository.git.blobs import Blobs, blobs
 from repository.git.errors import (
     BadName,
@@ -31,7 +31,7 @@ def work(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def zoo(work: Path, tmp_path: Path) -> Bare:
-    return asyncio.run(bare.create(tmp_path / "store", "zoo", Limits()))
+    return asyncio.run(bare.create(tmp_path / "store", "zoo", ReceiveLimits()))
 
 
 def send(work: Path, zoo: Bare, revision: str = "main", ref: str = "refs/heads/main") -> str:

@@ -35,8 +35,8 @@ from repository.git import bare, objects
 from repository.git.hook import HookRequest
 from repository.git.listener import Say
 from repository.git.quarantine import quarantine_of
-from repository.git.receive import Pace
-from repository.git.rules import Budgets, check_refs, check_tree
+from repository.git.receive import ReceiveTiming
+from repository.git.rules import TreeBudgets, check_refs, check_tree
 
 
 @pytest.fixture(scope="module")
@@ -277,7 +277,7 @@ def test_what_may_not_lie_in_a_tree_is_found_in_the_quarantine(
     async def look(request: HookRequest, say: Say) -> bool:
         quarantine = quarantine_of(request.quarantine, repository)
         entries = await objects.list_tree(repository, request.updates[0].new, quarantine)
-        findings = check_tree(entries, Budgets())
+        findings = check_tree(entries, TreeBudgets())
         found.extend(finding.code for finding in findings)
         for finding in findings:
             say(str(finding))
@@ -366,7 +366,7 @@ def test_deployed_commits_are_neither_shown_nor_moved(server: GitServer, name: s
 
 
 def test_a_body_that_stalls_is_ended(work: Path):
-    with short_folder() as root, serving(root, pace=Pace(stall_s=0.3)) as server:
+    with short_folder() as root, serving(root, pace=ReceiveTiming(stall_s=0.3)) as server:
         repository = server.create("zoo").path
         with socket.create_connection(("127.0.0.1", server.port)) as connection:
             head = "POST /zoo.git/git-receive-pack HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"
@@ -377,7 +377,7 @@ def test_a_body_that_stalls_is_ended(work: Path):
 
 
 def test_more_exchanges_than_may_wait_are_refused_at_once(work: Path):
-    pace = Pace(most_at_once=1, most_waiting=0)
+    pace = ReceiveTiming(most_at_once=1, most_waiting=0)
     with short_folder() as root, serving(root, pace=pace) as server:
         server.create("zoo")
         with socket.create_connection(("127.0.0.1", server.port)) as connection:
@@ -389,7 +389,7 @@ def test_more_exchanges_than_may_wait_are_refused_at_once(work: Path):
 
 
 def test_one_that_waits_too_long_for_its_turn_is_told_so(work: Path):
-    pace = Pace(most_at_once=1, wait_s=0.3)
+    pace = ReceiveTiming(most_at_once=1, wait_s=0.3)
     with short_folder() as root, serving(root, pace=pace) as server:
         server.create("zoo")
         with socket.create_connection(("127.0.0.1", server.port)) as connection:
@@ -401,7 +401,7 @@ def test_one_that_waits_too_long_for_its_turn_is_told_so(work: Path):
 
 
 def test_twelve_pushes_at_once_all_get_their_turn(work: Path):
-    with short_folder() as root, serving(root, pace=Pace(most_at_once=2)) as server:
+    with short_folder() as root, serving(root, pace=ReceiveTiming(most_at_once=2)) as server:
         server.create("zoo")
         with ThreadPoolExecutor(12) as pool:
             pushed = pool.map(

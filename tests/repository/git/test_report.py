@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Sequence
 
 import pytest
 
-from repository.git.report import Report, packet, refusal, reported
+from repository.git.report import ReceiveReport, packet, refusal, reported
 
 WORDS = packet(b"\x02fatal: pack exceeds maximum allowed size\n")
 KEEPALIVE = packet(b"\x01")
@@ -14,14 +14,14 @@ RESULTS = packet(b"unpack index-pack abnormal exit\n") + packet(b"ng refs/heads/
 
 def passed(
     answer: bytes, lines: Sequence[str] = (), piece_bytes: int = 1 << 16
-) -> tuple[bytes, list[Report]]:
-    heard: list[Report] = []
+) -> tuple[bytes, list[ReceiveReport]]:
+    heard: list[ReceiveReport] = []
 
     async def pieces() -> AsyncGenerator[bytes]:
         for start in range(0, len(answer), piece_bytes):
             yield answer[start : start + piece_bytes]
 
-    async def told(report: Report) -> Sequence[str]:
+    async def told(report: ReceiveReport) -> Sequence[str]:
         heard.append(report)
         return lines
 
@@ -41,7 +41,7 @@ def test_lines_of_ours_come_before_the_results(piece_bytes: int) -> None:
     ours = packet(b"\x02E413 too large\n")
     assert found == WORDS + KEEPALIVE + ours + results + late + b"0000"
     assert heard == [
-        Report(
+        ReceiveReport(
             "index-pack abnormal exit",
             {"refs/heads/m": "unpacker error"},
             ("fatal: pack exceeds maximum allowed size",),

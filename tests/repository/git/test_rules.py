@@ -6,8 +6,8 @@ import pytest
 
 from repository.git import names
 from repository.git.rules import (
-    Budgets,
     RefUpdate,
+    TreeBudgets,
     check_refs,
     check_tree,
     is_protected,
@@ -23,8 +23,8 @@ def file(path: str, size_bytes: int = 1, mode: str = "100644") -> TreeEntry:
     return TreeEntry(mode, "blob", NEW, size_bytes, path)
 
 
-def codes(*entries: TreeEntry, budgets: Budgets | None = None) -> list[str]:
-    return [finding.code for finding in check_tree(entries, budgets or Budgets())]
+def codes(*entries: TreeEntry, budgets: TreeBudgets | None = None) -> list[str]:
+    return [finding.code for finding in check_tree(entries, budgets or TreeBudgets())]
 
 
 def ref_codes(*updates: RefUpdate, forced: tuple[str, ...] = ()) -> list[str]:
@@ -37,7 +37,7 @@ def test_a_plain_tree_has_nothing_wrong():
 
 
 def test_a_symbolic_link_is_refused_with_the_remedy():
-    (finding,) = check_tree([file("models/m/1/model.onnx", 9, "120000")], Budgets())
+    (finding,) = check_tree([file("models/m/1/model.onnx", 9, "120000")], TreeBudgets())
     assert str(finding) == (
         "models/m/1/model.onnx E400 is a symbolic link; replace it by the file it points to"
     )
@@ -70,7 +70,7 @@ def test_names_that_only_look_like_dot_git_pass(path: str):
     "path", ["a\nb", "a\x1b[31m", "a\x7f", "caf\udce9", "a\u202eb", "a\u2028b"]
 )
 def test_a_name_that_cannot_be_shown_is_refused_and_not_repeated(path: str):
-    (finding,) = check_tree([file(path)], Budgets())
+    (finding,) = check_tree([file(path)], TreeBudgets())
     assert finding.code == "E404"
     assert str(finding).isprintable()
 
@@ -93,7 +93,7 @@ def test_a_name_that_windows_would_shorten_is_refused(path: str):
 
 
 def test_a_file_above_its_budget_is_told_of_lfs():
-    (finding,) = check_tree([file("m/1/w.bin", 11)], Budgets(blob_bytes=10))
+    (finding,) = check_tree([file("m/1/w.bin", 11)], TreeBudgets(blob_bytes=10))
     assert finding.code == "E410"
     assert "11 bytes, of 10 allowed" in finding.message
     assert "git lfs track" in finding.message
@@ -101,13 +101,13 @@ def test_a_file_above_its_budget_is_told_of_lfs():
 
 def test_files_that_are_too_large_together_are_refused():
     entries = [file(f"{number}", 4) for number in range(3)]
-    assert codes(*entries, budgets=Budgets(total_bytes=12)) == []
-    assert codes(*entries, budgets=Budgets(total_bytes=11)) == ["E411"]
+    assert codes(*entries, budgets=TreeBudgets(total_bytes=12)) == []
+    assert codes(*entries, budgets=TreeBudgets(total_bytes=11)) == ["E411"]
 
 
 def test_too_many_files_are_refused_without_looking_at_each():
     entries = [file(f"{number}", 1, "120000") for number in range(4)]
-    assert codes(*entries, budgets=Budgets(files=3)) == ["E412"]
+    assert codes(*entries, budgets=TreeBudgets(files=3)) == ["E412"]
 
 
 def test_a_tag_is_not_told_to_merge():

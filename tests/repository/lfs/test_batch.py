@@ -5,16 +5,24 @@ from typing import Any
 import orjson
 import pytest
 
-from repository.lfs.batch import Action, Known, Limits, Links, Wanted, parse, respond
+from repository.lfs.batch import (
+    LfsLimits,
+    LfsObjectRef,
+    LfsObjectStatus,
+    Links,
+    TransferAction,
+    parse,
+    respond,
+)
 from repository.lfs.errors import BadBatch, BatchTooLarge, WrongAlgorithm
 
 OID = "ab" * 32
-LIMITS = Limits(objects=3, object_bytes=1000)
-NOTHING = Known({})
+LIMITS = LfsLimits(objects=3, object_bytes=1000)
+NOTHING = LfsObjectStatus({})
 LINKS = Links(
-    upload=lambda oid, size: Action(f"/put/{oid}/{size}", {"Authorization": "t"}, 3600),
-    verify=lambda oid, size: Action(f"/verify/{oid}", {}, 3600),
-    download=lambda oid, size: Action(f"/get/{oid}", {}, 60),
+    upload=lambda oid, size: TransferAction(f"/put/{oid}/{size}", {"Authorization": "t"}, 3600),
+    verify=lambda oid, size: TransferAction(f"/verify/{oid}", {}, 3600),
+    download=lambda oid, size: TransferAction(f"/get/{oid}", {}, 60),
 )
 
 
@@ -23,7 +31,7 @@ def body(operation: object = "upload", size: object = 10, **fields: object) -> b
     return orjson.dumps({"operation": operation, "objects": objects, **fields})
 
 
-def answer(request: bytes, known: Known = NOTHING) -> dict[str, Any]:
+def answer(request: bytes, known: LfsObjectStatus = NOTHING) -> dict[str, Any]:
     (found,) = respond(parse(request, LIMITS), known, LINKS, LIMITS)["objects"]
     assert isinstance(found, dict)
     return found
@@ -38,7 +46,7 @@ def test_a_request_of_git_lfs_is_read():
     batch = parse(request, LIMITS)
     assert (batch.operation, batch.objects, batch.ref) == (
         "upload",
-        (Wanted(OID, 10),),
+        (LfsObjectRef(OID, 10),),
         "refs/heads/main",
     )
 
@@ -55,12 +63,12 @@ def test_an_object_to_upload_gets_its_links():
 
 
 def test_an_object_that_is_there_is_not_uploaded_again():
-    found = answer(body(), Known({OID: 10}))
+    found = answer(body(), LfsObjectStatus({OID: 10}))
     assert found == {"oid": OID, "size": 10, "authenticated": True}
 
 
 def test_an_object_to_download_gets_its_link():
-    found = answer(body("download"), Known({OID: 10}))
+    found = answer(body("download"), LfsObjectStatus({OID: 10}))
     assert found["actions"] == {"download": {"href": f"/get/{OID}", "header": {}, "expires_in": 60}}
 
 
@@ -68,16 +76,16 @@ def test_an_object_to_download_gets_its_link():
     ("operation", "size", "known", "code"),
     [
         ("download", 10, NOTHING, 404),
-        ("download", 10, Known({}, {OID}), 410),
-        ("download", 11, Known({OID: 10}), 409),
-        ("upload", 11, Known({OID: 10}), 409),
+        ("download", 10, LfsObjectStatus({}, {OID}), 410),
+        ("download", 11, LfsObjectStatus({OID: 10}), 409),
+        ("upload", 11, LfsObjectStatus({OID: 10}), 409),
         ("upload", -1, NOTHING, 422),
         ("upload", 1001, NOTHING, 422),
         ("upload", (1 << 64) - 1, NOTHING, 422),
     ],
 )
 def test_an_object_that_cannot_be_had_gets_its_own_error(
-    operation: str, size: int, known: Known, code: int
+    operation: str, size: int, known: LfsObjectStatus, code: int
 ):
     found = answer(body(operation, size), known)
     assert found["error"]["code"] == code

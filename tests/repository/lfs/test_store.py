@@ -14,7 +14,7 @@ import pytest
 from killing_support import ROOT, killed_at_every_step
 from repository.durable import CHUNK_BYTES, stamp_ns
 from repository.lfs.errors import (
-    BadName,
+    BadLfsName,
     BadRange,
     BadUpload,
     Stalled,
@@ -22,7 +22,7 @@ from repository.lfs.errors import (
     WrongHash,
     WrongSize,
 )
-from repository.lfs.store import Store
+from repository.lfs.store import LfsStore
 
 pytestmark = pytest.mark.anyio
 CONTENT = random.Random(7).randbytes(3 * CHUNK_BYTES + 17)
@@ -42,13 +42,13 @@ async def sent(content: bytes, chunk_bytes: int = 65_536) -> AsyncIterator[bytes
         yield content[start : start + chunk_bytes]
 
 
-async def put(store: Store, repository: str = "digits", content: bytes = SMALL) -> str:
+async def put(store: LfsStore, repository: str = "digits", content: bytes = SMALL) -> str:
     oid = sha256(content).hexdigest()
     await store.receive(repository, oid, len(content), sent(content))
     return oid
 
 
-async def fetched(store: Store, oid: str, start: int = 0, end: int | None = None) -> bytes:
+async def fetched(store: LfsStore, oid: str, start: int = 0, end: int | None = None) -> bytes:
     async with store.open_range("digits", oid, start, end) as part:
         return b"".join([chunk async for chunk in part.chunks()])
 
@@ -58,7 +58,7 @@ def files(folder: Path) -> list[Path]:
 
 
 async def test_what_was_received_is_there_for_its_repository(tmp_path: Path):
-    store = Store(tmp_path)
+    store = LfsStore(tmp_path)
     assert store.size("digits", OID) is None
     await put(store, content=CONTENT)
     assert store.size("digits", OID) == len(CONTENT)
@@ -67,19 +67,19 @@ async def test_what_was_received_is_there_for_its_repository(tmp_path: Path):
 
 
 async def test_an_empty_object_can_be_sent_and_fetched(tmp_path: Path):
-    oid = await put(Store(tmp_path), content=b"")
-    assert await fetched(Store(tmp_path), oid) == b""
+    oid = await put(LfsStore(tmp_path), content=b"")
+    assert await fetched(LfsStore(tmp_path), oid) == b""
 
 
 async def test_an_object_is_read_only_and_stamped(tmp_path: Path):
-    await put(Store(tmp_path))
+    await put(LfsStore(tmp_path))
     place = tmp_path / "lfs/objects" / SMALL_OID[:2] / SMALL_OID[2:4] / SMALL_OID
     assert stat.S_IMODE(place.stat().st_mode) == 0o400
     assert place.stat().st_mtime_ns == stamp_ns(SMALL_OID)
 
 
 async def test_another_repository_does_not_see_an_object_though_it_is_stored_once(tmp_path: Path):
-    store = Store(tmp_path)
+    store = LfsStore(tmp_path)
     await put(store, "digits")
     assert store.size("other", SMALL_OID) is None
     with pytest.raises(UnknownObject):
@@ -105,7 +105,7 @@ async def test_another_repository_does_not_see_an_object_though_it_is_stored_onc
 async def test_an_upload_that_lies_leaves_nothing(
     tmp_path: Path, oid: str, size_bytes: int, error: type[BadUpload]
 ):
-    store = Store(tmp_path)
+    store = LfsStore(tmp_path)
     with pytest.raises(error):
         await store.receive("digits", oid, size_bytes, sent(CONTENT))
     assert files(tmp_path) == []
@@ -117,7 +117,7 @@ async def test_an_upload_that_stalls_is_given_up(tmp_path: Path):
         await asyncio.Event().wait()
 
     with pytest.raises(Stalled):
-        await Store(tmp_path).receive("digits", SMALL_OID, 5, stalling(), stall_s=0.05)
+        await LfsStore(tmp_path).receive("digits", SMALL_OID, 5, stalling(), stall_s=0.05)
     assert files(tmp_path) == []
 
 
@@ -129,7 +129,7 @@ async def test_a_cancelled_upload_leaves_nothing(tmp_path: Path):
         reached.set()
         await asyncio.Event().wait()
 
-    upload = Store(tmp_path).receive("digits", OID, len(CONTENT), waiting())
+    upload = LfsStore(tmp_path).receive("digits", OID, len(CONTENT), waiting())
     task = asyncio.create_task(upload)
     await asyncio.wait_for(reached.wait(), 60)
     assert len(files(tmp_path)) == 1
@@ -141,7 +141,7 @@ async def test_a_cancelled_upload_leaves_nothing(tmp_path: Path):
 
 async def test_an_upload_cancelled_at_any_moment_leaves_all_or_nothing(tmp_path: Path):
     for turns in range(60):
-        store = Store(tmp_path / str(turns))
+        store = LfsStore(tmp_path / str(turns))
         task = asyncio.create_task(put(store, content=CONTENT[:CHUNK_BYTES]))
         for _ in range(turns):
             await asyncio.sleep(0)
@@ -152,7 +152,7 @@ async def test_an_upload_cancelled_at_any_moment_leaves_all_or_nothing(tmp_path:
 
 
 async def test_the_same_object_sent_many_times_at_once_is_stored_once(tmp_path: Path):
-    store = Store(tmp_path)
+    store = LfsStore(tmp_path)
     uploads = (put(store, f"r{number % 4}", CONTENT) for number in range(8))
     async with asyncio.timeout(60):
         await asyncio.gather(*uploads)
@@ -162,7 +162,7 @@ async def test_the_same_object_sent_many_times_at_once_is_stored_once(tmp_path: 
 
 
 async def test_an_upload_that_fails_does_not_disturb_another_of_the_same_object(tmp_path: Path):
-    store = Store(tmp_path)
+    store = LfsStore(tmp_path)
     good = put(store, content=CONTENT)
     bad = store.receive("digits", OID, len(CONTENT), sent(CONTENT[:-1] + b"?"))
     results = await asyncio.gather(good, bad, return_exceptions=True)
@@ -176,7 +176,7 @@ async def test_an_upload_that_fails_does_not_disturb_another_of_the_same_object(
     [(0, 1), (5, None), (CHUNK_BYTES - 1, CHUNK_BYTES + 1), (len(CONTENT) - 1, 1 << 60)],
 )
 async def test_a_range_is_read(tmp_path: Path, start: int, end: int | None):
-    store = Store(tmp_path)
+    store = LfsStore(tmp_path)
     await put(store, content=CONTENT)
     assert await fetched(store, OID, start, end) == CONTENT[start:end]
 
@@ -185,7 +185,7 @@ async def test_a_range_is_read(tmp_path: Path, start: int, end: int | None):
 async def test_a_range_without_a_byte_is_refused_with_the_size(
     tmp_path: Path, start: int, end: int | None
 ):
-    store = Store(tmp_path)
+    store = LfsStore(tmp_path)
     await put(store)
     with pytest.raises(BadRange) as caught:
         await fetched(store, SMALL_OID, start, end)
@@ -193,7 +193,7 @@ async def test_a_range_without_a_byte_is_refused_with_the_size(
 
 
 async def test_verify_notices_a_changed_byte(tmp_path: Path):
-    store = Store(tmp_path)
+    store = LfsStore(tmp_path)
     await put(store)
     place = next(iter(files(tmp_path)))
     place.chmod(0o644)
@@ -202,7 +202,7 @@ async def test_verify_notices_a_changed_byte(tmp_path: Path):
 
 
 async def test_an_object_cut_short_on_the_disk_is_replaced_when_sent_again(tmp_path: Path):
-    store = Store(tmp_path)
+    store = LfsStore(tmp_path)
     await put(store)
     place = next(iter(files(tmp_path)))
     place.chmod(0o644)
@@ -213,22 +213,22 @@ async def test_an_object_cut_short_on_the_disk_is_replaced_when_sent_again(tmp_p
 
 @pytest.mark.parametrize("oid", ["", "../x", "AB" * 32, f"{OID}/", "\0" * 64, f"{OID}\n"])
 async def test_an_oid_that_is_none_is_refused(tmp_path: Path, oid: str):
-    with pytest.raises(BadName):
-        await Store(tmp_path).receive("digits", oid, 1, sent(b"x"))
-    with pytest.raises(BadName):
-        Store(tmp_path).size("digits", oid)
+    with pytest.raises(BadLfsName):
+        await LfsStore(tmp_path).receive("digits", oid, 1, sent(b"x"))
+    with pytest.raises(BadLfsName):
+        LfsStore(tmp_path).size("digits", oid)
 
 
 @pytest.mark.parametrize(
     "name", ["", ".", "..", "a/b", "../a", "A", "a..b", "-a", "a" * 101, "a\n"]
 )
 def test_a_repository_name_that_leaves_the_store_is_refused(tmp_path: Path, name: str):
-    with pytest.raises(BadName):
-        Store(tmp_path).size(name, OID)
+    with pytest.raises(BadLfsName):
+        LfsStore(tmp_path).size(name, OID)
 
 
 async def test_objects_nobody_links_to_are_collected(tmp_path: Path):
-    store = Store(tmp_path)
+    store = LfsStore(tmp_path)
     await put(store, "digits")
     await put(store, "other", CONTENT)
     store.forget("digits")
@@ -243,7 +243,7 @@ def test_sweep_removes_what_dead_processes_left(tmp_path: Path):
     left = [folder for folder in steps if list((folder / "lfs").glob("incoming/*"))]
     assert len(left) > 5
     for folder in steps:
-        store = Store(folder)
+        store = LfsStore(folder)
         whole = store.size("digits", SMALL_OID) == len(SMALL)
         assert whole or store.size("digits", SMALL_OID) is None
         store.sweep()
@@ -268,7 +268,7 @@ def work(folder):
 
 
 async def test_sweep_leaves_what_is_coming_in(tmp_path: Path):
-    store = Store(tmp_path)
+    store = LfsStore(tmp_path)
     reached = asyncio.Event()
 
     async def watched() -> AsyncIterator[bytes]:

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from repository.lfs.errors import BadToken
-from repository.lfs.tokens import Scope, check, sign
+from repository.lfs.tokens import LfsTokenScope, check, sign
 
 KEY = b"k" * 32
 OID = "ab" * 32
-SCOPE = Scope("upload", "digits", OID, 1234)
+SCOPE = LfsTokenScope("upload", "digits", OID, 1234)
 NOW = 1_800_000_000.5
 
 
@@ -33,7 +33,7 @@ def test_an_expired_token_is_refused():
         replace(SCOPE, oid="cd" * 32),
     ],
 )
-def test_a_token_for_something_else_is_refused(other: Scope):
+def test_a_token_for_something_else_is_refused(other: LfsTokenScope):
     with pytest.raises(BadToken, match="not for upload"):
         check(KEY, sign(KEY, other, NOW), "upload", "digits", OID, NOW)
 

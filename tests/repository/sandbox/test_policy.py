@@ -6,7 +6,7 @@ import pytest
 
 from repository.sandbox.policy import (
     Kernel,
-    Part,
+    SandboxFeature,
     Surroundings,
     Tenant,
     is_secret,
@@ -95,15 +95,20 @@ def test_an_engine_may_start_compilers_and_write_its_cache_under_strict() -> Non
     ("kernel", "missing"),
     [
         (FULL, ()),
-        (Kernel(5, seccomp=True), (Part.SIGNALS,)),
-        (Kernel(1, seccomp=True), (Part.TCP, Part.SIGNALS)),
-        (Kernel(0, seccomp=True), (Part.FILES, Part.TCP, Part.SIGNALS)),
-        (Kernel(7, seccomp=False), (Part.CALLS,)),
-        (Kernel(0, seccomp=False, linux=False), tuple(Part)),
+        (Kernel(5, seccomp=True), (SandboxFeature.SIGNALS,)),
+        (Kernel(1, seccomp=True), (SandboxFeature.TCP, SandboxFeature.SIGNALS)),
+        (
+            Kernel(0, seccomp=True),
+            (SandboxFeature.FILES, SandboxFeature.TCP, SandboxFeature.SIGNALS),
+        ),
+        (Kernel(7, seccomp=False), (SandboxFeature.CALLS,)),
+        (Kernel(0, seccomp=False, linux=False), tuple(SandboxFeature)),
     ],
 )
-def test_the_parts_that_a_kernel_lacks_are_known(kernel: Kernel, missing: tuple[Part, ...]) -> None:
-    assert set(Part) - set(parts_of(kernel)) == set(missing)
+def test_the_parts_that_a_kernel_lacks_are_known(
+    kernel: Kernel, missing: tuple[SandboxFeature, ...]
+) -> None:
+    assert set(SandboxFeature) - set(parts_of(kernel)) == set(missing)
 
 
 def test_the_report_names_what_is_missing() -> None:

@@ -13,7 +13,7 @@ import pytest
 from killing_support import killed_at_every_step
 from repository import owner
 from repository.durable import create, finish, write_all
-from repository.lfs.store import Store
+from repository.lfs.store import LfsStore
 from repository.snapshot import scan
 from repository.snapshots.errors import BadEntry
 from repository.snapshots.stored import digests, sweep, verify
@@ -286,7 +286,7 @@ def test_an_object_of_the_lfs_store_is_linked_as_it_lies(tmp_path: Path):
     async def sent() -> AsyncIterator[bytes]:
         yield b"large"
 
-    store, oid = Store(tmp_path), sha256(b"large").hexdigest()
+    store, oid = LfsStore(tmp_path), sha256(b"large").hexdigest()
     asyncio.run(store.receive("digits", oid, 5, sent()))
     with Writer(tmp_path / "snapshots").begin("digits") as draft:
         draft.link("1/model", store.path("digits", oid), oid, 5)

@@ -14,11 +14,11 @@ import pytest
 
 from repository.sources.archive import RATIO_FROM_BYTES, unpack, why_unreadable
 from repository.sources.errors import BadArchive, TooLarge
-from repository.sources.limits import Limits
+from repository.sources.limits import FetchLimits
 from repository.sources.tars import zstd
 from repository.sources.threads import Stopped
 
-LIMITS = Limits(max_bytes=1 << 30, max_files=50)
+LIMITS = FetchLimits(max_bytes=1 << 30, max_files=50)
 FILES = {"m/config.pbtxt": b"name: 'm'", "m/1/model.onnx": os.urandom(3000)}
 
 Pack = Callable[[Path, dict[str, bytes]], Path]
@@ -56,7 +56,7 @@ def member(name: str, **attributes: object) -> tarfile.TarInfo:
 every_kind = pytest.mark.parametrize("pack", [packed_zip, packed_tar, packed_tgz])
 
 
-def unpacked(path: Path, limits: Limits = LIMITS) -> list[str]:
+def unpacked(path: Path, limits: FetchLimits = LIMITS) -> list[str]:
     return unpack(path, path.parent / "out", limits, Event())
 
 
@@ -122,7 +122,7 @@ def test_more_bytes_than_the_limit_are_refused_before_they_are_written(
 ) -> None:
     path = pack(tmp_path, {"m/a": bytes(900), "m/b": bytes(5_000_000)})
     with pytest.raises(TooLarge, match="unpacks to more than the limit of 1000000 bytes"):
-        unpacked(path, Limits(max_bytes=1_000_000, max_files=50))
+        unpacked(path, FetchLimits(max_bytes=1_000_000, max_files=50))
     assert sum(one.stat().st_size for one in (tmp_path / "out").rglob("*")) < 1_100_000
 
 

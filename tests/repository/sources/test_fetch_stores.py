@@ -20,7 +20,7 @@ from moto.server import ThreadedMotoServer
 
 from repository.sources.errors import FetchFailed, SourceError, TooLarge
 from repository.sources.fetch import Fetched, fetch
-from repository.sources.limits import Limits
+from repository.sources.limits import FetchLimits
 from repository.sources.url import parse
 from sources_support import LIMITS, MIB, Answer, Fault, File, Request, Seen, Site, redirect, site
 
@@ -43,11 +43,11 @@ def into(tmp_path: Path) -> Path:
     return tmp_path / "staging"
 
 
-async def fetched(url: str, into: Path, limits: Limits = LIMITS) -> Fetched:
+async def fetched(url: str, into: Path, limits: FetchLimits = LIMITS) -> Fetched:
     return await fetch(parse(url), into, limits, Seen())
 
 
-async def refusal(url: str, into: Path, limits: Limits = ONE_TRY) -> str:
+async def refusal(url: str, into: Path, limits: FetchLimits = ONE_TRY) -> str:
     with pytest.raises(SourceError) as caught:
         await fetched(url, into, limits)
     return str(caught.value)
@@ -342,7 +342,7 @@ async def hub(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Hub]:
         yield Hub(web, storage)
 
 
-async def from_hub(hub: Hub, into: Path, limits: Limits = LIMITS) -> Fetched:
+async def from_hub(hub: Hub, into: Path, limits: FetchLimits = LIMITS) -> Fetched:
     allowed = ["hf://owner/name", hub.storage.url]
     return await fetch(parse("hf://owner/name", allowed), into, limits, Seen())
 

@@ -22,7 +22,7 @@ from repository.sources.errors import (
     WrongDigest,
 )
 from repository.sources.fetch import Fetched, fetch
-from repository.sources.limits import Limits
+from repository.sources.limits import FetchLimits
 from repository.sources.url import parse
 from sources_support import (
     LIMITS,
@@ -63,13 +63,15 @@ async def fetched(
     web: Site,
     into: Path,
     path: str = "/m.onnx",
-    limits: Limits = LIMITS,
+    limits: FetchLimits = LIMITS,
     expected: str | None = None,
 ) -> Fetched:
     return await fetch(parse(web.url + path, [web.url]), into, limits, Seen(), expected)
 
 
-async def refusal(web: Site, into: Path, path: str = "/m.onnx", limits: Limits = ONE_TRY) -> str:
+async def refusal(
+    web: Site, into: Path, path: str = "/m.onnx", limits: FetchLimits = ONE_TRY
+) -> str:
     with pytest.raises(SourceError) as caught:
         await fetched(web, into, path, limits)
     return str(caught.value)

@@ -4,7 +4,7 @@ import pytest
 
 from repository.sources.addresses import why_not_public
 from repository.sources.errors import BadSource
-from repository.sources.url import Bucket, HubFolder, WebFile, hop, parse, redirected
+from repository.sources.url import BucketUrl, HubFolder, WebFile, hop, parse, redirected
 
 
 def refusal(text: str, *allowed: str) -> str:
@@ -17,7 +17,7 @@ def refusal(text: str, *allowed: str) -> str:
 @pytest.mark.parametrize("ending", ["", "/"])
 def test_a_prefix_in_a_bucket_ends_at_a_folder(scheme: str, ending: str) -> None:
     source = parse(f"{scheme}://my-bucket/models/resnet{ending}")
-    assert isinstance(source, Bucket)
+    assert isinstance(source, BucketUrl)
     assert (source.scheme, source.bucket, source.key_prefix) == (
         scheme,
         "my-bucket",

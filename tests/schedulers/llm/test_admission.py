@@ -4,19 +4,19 @@ import pytest
 
 from backends.llm.settings import ServeSettings
 from schedulers.llm.admission import Admission
-from schedulers.llm.asked import AskedTicket
 from schedulers.llm.errors import TooMuchWaiting
-from schedulers.llm.question import Question
+from schedulers.llm.llm_reply import LLMReply
+from schedulers.llm.llm_request import LLMRequest
 from schedulers.request import InferRequest
 
 SETTINGS = ServeSettings(max_running=2, max_waiting=1, max_waiting_tokens=100, step_tokens=10)
 
 
-def ticket() -> AskedTicket:
-    return AskedTicket(InferRequest("m", 1, {}, 1, None, 0), Question())
+def ticket() -> LLMReply:
+    return LLMReply(InferRequest("m", 1, {}, 1, None, 0), LLMRequest())
 
 
-def taken(admission: Admission, answers: int, tokens: int) -> AskedTicket:
+def taken(admission: Admission, answers: int, tokens: int) -> LLMReply:
     admission.admit(answers, tokens, 1)
     made = ticket()
     admission.take(made, answers, tokens)

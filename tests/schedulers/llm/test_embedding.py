@@ -10,7 +10,7 @@ from schedulers.llm.frames import (
     Embed,
     Embedded,
     Message,
-    Refused,
+    RequestRefused,
     Stepped,
     pack_tokens,
 )
@@ -80,7 +80,7 @@ def test_what_cannot_be_embedded_is_refused_and_others_go_on() -> None:
     house.ask("a", ())
     house.ask("b", (1,))
     assert house.run() == {"b": [1.0]}
-    assert Refused("a", "invalid", "text 0 has no tokens") in house.said
+    assert RequestRefused("a", "invalid", "text 0 has no tokens") in house.said
 
 
 def test_a_model_that_fails_fails_those_it_was_computing() -> None:

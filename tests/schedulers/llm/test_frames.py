@@ -12,12 +12,12 @@ from schedulers.llm.frames import (
     Embed,
     Embedded,
     Encode,
+    EngineOpened,
     Figures,
     Grow,
     Message,
-    Opened,
     Read,
-    Refused,
+    RequestRefused,
     Resized,
     Shrink,
     Stepped,
@@ -31,7 +31,7 @@ from schedulers.llm.frames import (
     unpack_request,
     unpack_tokens,
 )
-from schedulers.llm.generation import GenerateRequest, Output
+from schedulers.llm.generation import GenerateRequest, GenerationOutput
 from schedulers.llm.request import NEVER, Finish
 
 REQUEST = GenerateRequest(
@@ -55,14 +55,14 @@ REQUEST = GenerateRequest(
 )
 SCORED = Scored(-0.5, 0, ((3, -0.5), (4, -1.5)))
 OUTPUTS = [
-    Output("a", 5, "text"),
-    Output("a", 5, "\udcff", SCORED, Finish.STOP, "stop", "", (SCORED, SCORED), 16),
-    Output("a", finish=Finish.FAILED, message="why"),
-    Output("a", 5, stopped_by=2, finish=Finish.STOP),
-    Output("a", 5, cached_tokens=32),
+    GenerationOutput("a", 5, "text"),
+    GenerationOutput("a", 5, "\udcff", SCORED, Finish.STOP, "stop", "", (SCORED, SCORED), 16),
+    GenerationOutput("a", finish=Finish.FAILED, message="why"),
+    GenerationOutput("a", 5, stopped_by=2, finish=Finish.STOP),
+    GenerationOutput("a", 5, cached_tokens=32),
 ]
 MESSAGES: list[Message] = [
-    Opened("compiled", 256, 64, 16, 1, 2, 3, 0, b"\1\0\0\0", b"a"),
+    EngineOpened("compiled", 256, 64, 16, 1, 2, 3, 0, b"\1\0\0\0", b"a"),
     Submit((pack_request(REQUEST),)),
     Cancel(("a", "b")),
     Embed("a", (pack_tokens((1, 2)),)),
@@ -72,7 +72,7 @@ MESSAGES: list[Message] = [
     Close(),
     Stepped(123, ("a",), tuple(map(pack_output, OUTPUTS)), None),
     Stepped(123, (), (), Figures(*range(11))),
-    Refused("a", "long", "too long"),
+    RequestRefused("a", "long", "too long"),
     Embedded("a", b"\0\0\x80?", ""),
     Encode(1, ("a", "\udcff"), True),
     Decode(2, pack_tokens((1, 2)), False),

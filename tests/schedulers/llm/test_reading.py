@@ -10,12 +10,12 @@ from llm_support import byte_tokeniser
 from schedulers.llm.engine_tokeniser import EngineTokeniser
 from schedulers.llm.errors import SenselessRequest
 from schedulers.llm.frames import Decode, Encode, Message, Read, pack_tokens, unpack_tokens
-from schedulers.llm.reading import BRIEF, Reading, read
+from schedulers.llm.reading import BRIEF, TokeniserThread, read
 
 
 def test_a_short_text_is_read_at_once_and_a_long_one_on_a_thread() -> None:
     said: SimpleQueue[Message] = SimpleQueue()
-    reading = Reading(byte_tokeniser(), said.put)
+    reading = TokeniserThread(byte_tokeniser(), said.put)
     reading.take(Encode(1, ("fox", "ox"), True))
     first = said.get_nowait()
     assert isinstance(first, Read)

@@ -14,14 +14,14 @@ from backends.llm.params import SamplingParams
 from llm_support import make_checkpoint, save_tokeniser
 from runtime_support import make_version
 from schedulers.llm.language import Language, read_language
-from schedulers.llm.question import read_question
+from schedulers.llm.llm_request import read_question
 from schedulers.request import InferRequest
-from server.openai.answer import Answer
 from server.openai.chat import read_chat
+from server.openai.completion_choice import CompletionChoice
 from server.openai.completions import read_completion
-from server.openai.fields import Fields
-from server.openai.generating import requests_for
-from server.openai.options import Options
+from server.openai.generation_run import requests_for
+from server.openai.options import GenerationOptions
+from server.openai.request_fields import RequestFields
 
 FILE: dict[str, Any] = {
     "do_sample": False,
@@ -58,13 +58,13 @@ def language(folder: Path, written: object = None, **settings: object) -> Langua
 
 
 def chat(language: Language, **fields: Any) -> tuple[SamplingParams, int]:
-    asked = read_chat(Fields({"model": "m", "messages": MESSAGES, **fields})).options
+    asked = read_chat(RequestFields({"model": "m", "messages": MESSAGES, **fields})).options
     return _made(asked, language)
 
 
-def _made(asked: Options, language: Language) -> tuple[SamplingParams, int]:
+def _made(asked: GenerationOptions, language: Language) -> tuple[SamplingParams, int]:
     options = asked.with_defaults(language.defaults)
-    (request,) = requests_for([Answer((5, 6), False)], options, language, None)
+    (request,) = requests_for([CompletionChoice((5, 6), False)], options, language, None)
     return request.sampling, request.max_tokens
 
 
@@ -72,7 +72,7 @@ def test_a_request_that_says_nothing_is_answered_as_the_checkpoint_says(folder: 
     model = language(folder)
     assert chat(model) == (OF_FILE, 50)
     assert model.end_ids == (2, 7)
-    completion = read_completion(Fields({"model": "m", "prompt": "x"})).options
+    completion = read_completion(RequestFields({"model": "m", "prompt": "x"})).options
     assert _made(completion, model) == (OF_FILE, 16)
 
 

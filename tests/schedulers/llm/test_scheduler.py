@@ -4,17 +4,17 @@ import pytest
 
 from schedulers.llm.blocks import BlockPool
 from schedulers.llm.errors import PromptTooLong, TooMuchWaiting
-from schedulers.llm.limits import Limits
+from schedulers.llm.limits import EngineLimits
 from schedulers.llm.request import Finish, TokenRequest
-from schedulers.llm.scheduler import Scheduler
-from schedulers.llm.step import Advance, Step
+from schedulers.llm.scheduler import SequenceScheduler
+from schedulers.llm.step import SequenceAdvance, Step
 
 TOKEN = 7
 
 
-def scheduler(blocks: int = 64, block_tokens: int = 4, **limits: int) -> Scheduler:
+def scheduler(blocks: int = 64, block_tokens: int = 4, **limits: int) -> SequenceScheduler:
     settings = {"step_tokens": 16, "running": 8, "watermark_blocks": 0, "context": 256} | limits
-    return Scheduler(Limits(**settings), BlockPool(blocks, block_tokens))
+    return SequenceScheduler(EngineLimits(**settings), BlockPool(blocks, block_tokens))
 
 
 def asked(name: str, length: int = 4, answer: int = 8, **facts: object) -> TokenRequest:
@@ -22,7 +22,7 @@ def asked(name: str, length: int = 4, answer: int = 8, **facts: object) -> Token
     return TokenRequest(name, tuple(range(first, first + length)), answer, **facts)  # type: ignore[arg-type]
 
 
-def run(subject: Scheduler, now_s: float = 0.0) -> tuple[Step, list[Advance]]:
+def run(subject: SequenceScheduler, now_s: float = 0.0) -> tuple[Step, list[SequenceAdvance]]:
     step = subject.schedule(now_s)
     advances = subject.commit(step, {chunk.id: TOKEN for chunk in step.chunks})
     subject.check()
@@ -221,4 +221,4 @@ def test_a_senseless_request_is_refused(request_: TokenRequest, message: str) ->
 
 def test_limits_that_contradict_each_other_are_refused() -> None:
     with pytest.raises(ValueError, match="running is 9"):
-        Limits(step_tokens=8, running=9)
+        EngineLimits(step_tokens=8, running=9)

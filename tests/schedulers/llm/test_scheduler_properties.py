@@ -6,12 +6,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from schedulers.llm.blocks import BlockPool
 from schedulers.llm.errors import PromptTooLong, TooMuchWaiting
-from schedulers.llm.limits import Limits
+from schedulers.llm.limits import EngineLimits
 from schedulers.llm.request import NEVER, Finish, TokenRequest
-from schedulers.llm.scheduler import Scheduler
+from schedulers.llm.scheduler import SequenceScheduler
 from schedulers.llm.step import Step
 
-LIMITS = Limits(
+LIMITS = EngineLimits(
     step_tokens=12, running=4, waiting=6, waiting_tokens=80, context=40, watermark_blocks=1
 )
 BLOCKS, BLOCK_TOKENS = 9, 4
@@ -22,7 +22,7 @@ class Workload(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.subject = Scheduler(LIMITS, BlockPool(BLOCKS, BLOCK_TOKENS))
+        self.subject = SequenceScheduler(LIMITS, BlockPool(BLOCKS, BLOCK_TOKENS))
         self.now_s = 0.0
         self.here: dict[str, list[int]] = {}
         self.requests: dict[str, TokenRequest] = {}

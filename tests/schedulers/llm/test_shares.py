@@ -4,18 +4,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedulers.llm.blocks import BlockPool
-from schedulers.llm.limits import Limits
+from schedulers.llm.limits import EngineLimits
 from schedulers.llm.request import TokenRequest
-from schedulers.llm.scheduler import Scheduler
-from schedulers.llm.shares import SHORT_LEAST, SHORT_TOKENS, Want, share_out
+from schedulers.llm.scheduler import SequenceScheduler
+from schedulers.llm.shares import SHORT_LEAST, SHORT_TOKENS, MemoryClaim, share_out
 
 LONG, CHAT = 4000, 30
 
 
-def house(prompts: int = 8, tokens: int = 40_000, **limits: float) -> Scheduler:
+def house(prompts: int = 8, tokens: int = 40_000, **limits: float) -> SequenceScheduler:
     """Eight prompts of 4,000 tokens in progress, some steps on."""
     settings = {"step_tokens": 256, "context": 8192} | limits
-    subject = Scheduler(Limits(**settings), BlockPool(tokens // 16, 16))  # type: ignore[arg-type]
+    subject = SequenceScheduler(EngineLimits(**settings), BlockPool(tokens // 16, 16))  # type: ignore[arg-type]
     for number in range(prompts):
         subject.submit(asked(f"long {number}", LONG), 0.0)
     for _ in range(3):
@@ -28,7 +28,7 @@ def asked(name: str, length: int, **facts: object) -> TokenRequest:
     return TokenRequest(name, tuple(range(first, first + length)), 4, **facts)  # type: ignore[arg-type]
 
 
-def step(subject: Scheduler, seconds: float = 0.0) -> set[str]:
+def step(subject: SequenceScheduler, seconds: float = 0.0) -> set[str]:
     """Who got a token in the next step."""
     planned = subject.schedule(0.0)
     subject.took(seconds)
@@ -38,7 +38,7 @@ def step(subject: Scheduler, seconds: float = 0.0) -> set[str]:
     return {one.id for one in advanced}
 
 
-def steps_to(subject: Scheduler, name: str, seconds: float = 0.0) -> int:
+def steps_to(subject: SequenceScheduler, name: str, seconds: float = 0.0) -> int:
     """Steps until its first token."""
     for count in range(1, 2000):
         if name in step(subject, seconds):
@@ -106,7 +106,7 @@ def test_who_waits_for_blocks_is_passed_by_as_many_tokens_as_it_has_and_no_more(
 
 
 wants = st.lists(
-    st.builds(Want, st.integers(1, 5000), st.integers(0, 2), st.sampled_from("ab")),
+    st.builds(MemoryClaim, st.integers(1, 5000), st.integers(0, 2), st.sampled_from("ab")),
     min_size=1,
     max_size=20,
 ).map(lambda found: sorted(found, key=lambda one: one.priority))
@@ -114,7 +114,7 @@ wants = st.lists(
 
 @given(wants, st.integers(1, 256), st.integers(1, 256))
 def test_shares_keep_the_budget_and_leave_none_of_it_unused(
-    wants: list[Want], budget: int, most: int
+    wants: list[MemoryClaim], budget: int, most: int
 ) -> None:
     shares = share_out(wants, budget, most)
     total, wanted = sum(shares), sum(one.remaining for one in wants)
@@ -128,7 +128,9 @@ def test_shares_keep_the_budget_and_leave_none_of_it_unused(
 
 
 @given(wants.filter(lambda found: len(found) <= 16))
-def test_every_prompt_of_the_most_urgent_priority_gets_into_the_step(wants: list[Want]) -> None:
+def test_every_prompt_of_the_most_urgent_priority_gets_into_the_step(
+    wants: list[MemoryClaim],
+) -> None:
     shares = share_out(wants, 256, 256)
     first = wants[0].priority
     assert all(s for s, one in zip(shares, wants, strict=True) if one.priority == first)

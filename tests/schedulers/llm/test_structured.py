@@ -18,10 +18,10 @@ from grammar_support import END, byte_level
 from llm_support import load_decoder, make_checkpoint, prompt
 from schedulers.llm.blocks import BlockPool
 from schedulers.llm.engine import Engine, Vocabulary
-from schedulers.llm.generation import GenerateRequest, Output
-from schedulers.llm.limits import Limits
+from schedulers.llm.generation import GenerateRequest, GenerationOutput
+from schedulers.llm.limits import EngineLimits
 from schedulers.llm.request import Finish
-from schedulers.llm.scheduler import Scheduler
+from schedulers.llm.scheduler import SequenceScheduler
 
 SIZE = 288
 BLOCKS = 96
@@ -53,8 +53,8 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
     make_checkpoint("llama", folder, vocab_size=SIZE)
     vocabulary = Vocabulary(byte_level(), SIZE, (END,))
     compile = GrammarThread(GrammarCompiler(byte_level(), SIZE, (END,)))
-    limits = Limits(step_tokens=64, running=16, context=256)
-    scheduler = Scheduler(limits, BlockPool(BLOCKS, 16))
+    limits = EngineLimits(step_tokens=64, running=16, context=256)
+    scheduler = SequenceScheduler(limits, BlockPool(BLOCKS, 16))
     return Engine(scheduler, Runner(load_decoder(folder, blocks=BLOCKS)), vocabulary, compile)
 
 
@@ -63,11 +63,11 @@ def asked(name: str, kind: GrammarKind, text: str, **facts: Any) -> GenerateRequ
     return GenerateRequest(name, grammar=GrammarSpec(kind, text), **facts)
 
 
-def outputs(engine: Engine, *requests: GenerateRequest) -> dict[str, list[Output]]:
+def outputs(engine: Engine, *requests: GenerateRequest) -> dict[str, list[GenerationOutput]]:
     """Submit all and step until nothing is left, waiting for grammars that are being compiled."""
     for request in requests:
         engine.submit(request, 0.0)
-    heard: dict[str, list[Output]] = {request.id: [] for request in requests}
+    heard: dict[str, list[GenerationOutput]] = {request.id: [] for request in requests}
     for one in _steps(engine):
         heard[one.id].append(one)
     engine._scheduler.check()
@@ -75,18 +75,18 @@ def outputs(engine: Engine, *requests: GenerateRequest) -> dict[str, list[Output
     return heard
 
 
-def _steps(engine: Engine) -> Iterator[Output]:
+def _steps(engine: Engine) -> Iterator[GenerationOutput]:
     while engine.busy or engine.compiling:
         for future in [] if engine.busy else list(engine._compiling.values()):
             future.exception(timeout=60.0)
         yield from engine.step(0.0)
 
 
-def text_of(heard: list[Output]) -> str:
+def text_of(heard: list[GenerationOutput]) -> str:
     return "".join(one.text for one in heard)
 
 
-def assert_valid(schema: dict[str, Any], heard: list[Output]) -> bool:
+def assert_valid(schema: dict[str, Any], heard: list[GenerationOutput]) -> bool:
     """Whether the answer came to its end; then it is valid, and else it ended for its length."""
     if heard[-1].finish is not Finish.STOP:
         assert heard[-1].finish is Finish.LENGTH, heard[-1].message
@@ -132,7 +132,7 @@ def test_a_preempted_answer_goes_on_where_its_grammar_was(engine: Engine, tmp_pa
     wanted = {name: text_of(one) for name, one in outputs(engine, *request).items()}
     make_checkpoint("llama", tmp_path, vocab_size=SIZE)
     small = Engine(
-        Scheduler(Limits(step_tokens=64, running=4, context=256, watermark_blocks=0),
+        SequenceScheduler(EngineLimits(step_tokens=64, running=4, context=256, watermark_blocks=0),
                   BlockPool(14, 16)),
         Runner(load_decoder(tmp_path, blocks=14)),
         Vocabulary(byte_level(), SIZE, (END,)),

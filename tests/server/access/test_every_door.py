@@ -18,8 +18,8 @@ from tritonclient.grpc import service_pb2 as pb
 
 from access_support import GRANTS, PRINCIPALS, Gated, gated
 from control.access.scopes import Action, allows
-from server.access.asks import RPCS
-from server.rest.openapi_paths import Operation, each_path
+from server.access.permissions import RPCS
+from server.rest.openapi_paths import RestOperation, each_path
 
 THROUGH, UNKNOWN, FORBIDDEN = "through", "unauthenticated", "forbidden"
 STRANGERS = ("", "nobodys")
@@ -44,7 +44,7 @@ def doors(request: pytest.FixtureRequest) -> Iterator[tuple[Gated, bool]]:
         yield opened, request.param
 
 
-def asked_of_rest(operation: Operation) -> Asked:
+def asked_of_rest(operation: RestOperation) -> Asked:
     name = MODEL if "/models/{model}" in operation.path else ""
     changes = operation.verb == "POST" and not operation.path.endswith("/index")
     match operation.tag:

@@ -3,7 +3,7 @@
 import pytest
 
 from server.access.sites import SitePolicy, site_policy
-from server.admin.errors import Misdirected as AdminMisdirected
+from server.admin.errors import WrongHost as AdminMisdirected
 from server.admin.hosts import check_host, known_hosts
 from server.errors import CrossSite, Misdirected
 

@@ -7,37 +7,37 @@ from pathlib import Path
 
 import pytest
 
-from server.admin.client import Api, NoAnswer, Place
+from server.admin.client import ApiClient, ServerAddress, ServerUnreachable
 
 SILENT = "a server listens at {} and has not responded within 0.05 s: its control process is busy"
 
 
 @pytest.fixture(params=[socket.AF_UNIX, socket.AF_INET])
-def silent(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+def silent(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ServerAddress]:
     """Where connections are accepted by the kernel and nobody reads, as of a stopped process."""
     with socket.socket(request.param) as listening:
         unix = request.param == socket.AF_UNIX
         listening.bind(str(tmp_path / "api.sock") if unix else ("127.0.0.1", 0))
         listening.listen()
         if unix:
-            yield Place(tmp_path / "api.sock")
+            yield ServerAddress(tmp_path / "api.sock")
         else:
-            yield Place(Path(), f"http://127.0.0.1:{listening.getsockname()[1]}")
+            yield ServerAddress(Path(), f"http://127.0.0.1:{listening.getsockname()[1]}")
 
 
 def test_a_server_that_listens_and_does_not_answer_is_told_from_none_with_the_deadline(
-    silent: Place,
+    silent: ServerAddress,
 ) -> None:
-    with pytest.raises(NoAnswer) as told:
-        Api(silent, answer_s=0.05).get("/me")
+    with pytest.raises(ServerUnreachable) as told:
+        ApiClient(silent, answer_s=0.05).get("/me")
     assert str(told.value).startswith(SILENT.format(silent.url or silent.socket_path))
 
 
 def test_a_person_who_waits_is_told_for_how_long(
-    silent: Place, capsys: pytest.CaptureFixture[str]
+    silent: ServerAddress, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(NoAnswer):
-        Api(silent, answer_s=0.2, notice_s=0.01).get("/me")
+    with pytest.raises(ServerUnreachable):
+        ApiClient(silent, answer_s=0.2, notice_s=0.01).get("/me")
     where = silent.url or silent.socket_path
     said = f"modelyard: {where} has not answered for 0.01 s; waiting for 0.2 s in all\n"
     assert capsys.readouterr().err == said
@@ -57,11 +57,11 @@ def test_a_server_that_ends_the_connection_without_an_answer_is_told_from_none(
 
         ending = threading.Thread(target=end_one)
         ending.start()
-        with pytest.raises(NoAnswer, match="ended the connection without an answer"):
-            Api(Place(tmp_path / "api.sock")).get("/me")
+        with pytest.raises(ServerUnreachable, match="ended the connection without an answer"):
+            ApiClient(ServerAddress(tmp_path / "api.sock")).get("/me")
         ending.join()
 
 
 def test_nobody_listening_is_no_server(tmp_path: Path) -> None:
-    with pytest.raises(NoAnswer, match="no server answers at"):
-        Api(Place(tmp_path / "api.sock")).get("/me")
+    with pytest.raises(ServerUnreachable, match="no server answers at"):
+        ApiClient(ServerAddress(tmp_path / "api.sock")).get("/me")

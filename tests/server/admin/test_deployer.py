@@ -46,11 +46,11 @@ async def _settled(database: Database, store: Path, *pushes: str) -> list[tuple[
 async def store(sqlite: Database, tmp_path: Path) -> Path:
     """With a repository that is `fine` and one that is `broken`."""
     store = tmp_path / "store"
-    bare.start(store, bare.Limits())
+    bare.start(store, bare.ReceiveLimits())
     for name in ("broken", "fine"):
         with sqlite.change(SYSTEM) as tx:
             create_repository(tx, name, RepositorySettings())
-        await bare.create(store, name, bare.Limits())
+        await bare.create(store, name, bare.ReceiveLimits())
     shutil.rmtree(bare.find(store, "broken").path / "refs")
     return store
 

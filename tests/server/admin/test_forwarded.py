@@ -11,7 +11,7 @@ from admin_support import Api, api, basic
 from control.database import Database
 from server.admin.app import admin_app
 from server.admin.forwarded import behind_proxies, client_address, networks
-from server.admin.services import Services
+from server.admin.services import ControlServices
 
 TRUSTED = networks(["10.0.0.0/8", "fd00::/8", "127.0.0.1"])
 
@@ -46,7 +46,7 @@ def test_nobody_else_chooses_the_address_they_are_counted_under(lines: list[str]
 def test_behind_a_trusted_proxy_guesses_count_for_the_one_who_makes_them(
     sqlite: Database, tmp_path: Path
 ) -> None:
-    def build(services: Services) -> Any:
+    def build(services: ControlServices) -> Any:
         return behind_proxies(admin_app(services), networks(["127.0.0.1"]))
 
     with api(sqlite, tmp_path, monotonic=lambda: 7.0, build=build) as running:

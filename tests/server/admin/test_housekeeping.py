@@ -7,13 +7,13 @@ import pytest
 
 from control.database import Database
 from control.errors import DatabaseGone
-from control.tables import Snapshot
+from control.tables import SnapshotRow
 from control_store_support import build
 from control_support import rows
-from repository.lfs.store import Store
+from repository.lfs.store import LfsStore
 from repository.snapshots import stored
 from server.admin import housekeeping
-from server.desired.places import SNAPSHOTS
+from server.desired.state_paths import SNAPSHOTS
 
 
 def test_a_chore_that_takes_long_keeps_no_other_waiting() -> None:
@@ -67,7 +67,7 @@ def test_a_sweep_keeps_what_is_deployed(database: Database, tmp_path: Path) -> N
     home = build(database, tmp_path)
     housekeeping.sweep(home.database, home.store)
     housekeeping.collect_objects(home.store)
-    (snapshot,) = rows(database, Snapshot)
+    (snapshot,) = rows(database, SnapshotRow)
     assert (home.store / SNAPSHOTS / snapshot.digest).is_dir()
 
 
@@ -80,7 +80,7 @@ def test_objects_of_a_repository_that_is_gone_are_collected(
         stored.remove(home.store / SNAPSHOTS, snapshot.name)
     housekeeping.collect_objects(home.store)
     assert "Git LFS" not in caplog.text, "its repository has it still"
-    Store(home.store).forget("vision")
+    LfsStore(home.store).forget("vision")
     housekeeping.collect_objects(home.store)
     assert "store: removed 7000 bytes of Git LFS objects" in caplog.text
     assert not list((home.store / "lfs/objects").glob("*/*/*"))

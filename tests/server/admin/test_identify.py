@@ -13,7 +13,7 @@ from control.database import Database
 from control.transaction import SYSTEM
 from server.admin.credentials import COOKIE
 from server.admin.hosts import known_hosts
-from server.admin.uses import write_uses
+from server.admin.last_use import write_uses
 
 
 def test_over_the_unix_socket_the_servers_own_user_is_an_admin(running: Api) -> None:

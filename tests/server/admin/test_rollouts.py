@@ -8,15 +8,15 @@ from sqlalchemy.orm import make_transient
 
 from control import loads, route_changes, routes, servers
 from control.database import Database
-from control.desired import Arm
+from control.desired import DesiredArm
 from control.experiments import placing
 from control.experiments import service as experiments
 from control.rollout_signals import signals_of
 from control.rollouts import arms as counted
 from control.rollouts import reading
 from control.rollouts import service as rollouts
-from control.rollouts.plan import Mode, RolloutPlan, Step
-from control.rollouts.service import Wish
+from control.rollouts.plan import Mode, RolloutPlan, RolloutStep
+from control.rollouts.service import CandidateRequest
 from control.rollouts.sharing import Lot
 from control.rollouts.state import PauseReason, Phase
 from control.rollouts.views import RolloutView
@@ -26,10 +26,10 @@ from control.transaction import SYSTEM
 from control_deploy_support import deployed, repository, sealed
 from control_support import ADA
 from experiments_support import CONVERSION, exposed, given, seen, told
+from server.admin.arm_reports import ArmReport, ArmReports
 from server.admin.rollouts import RolloutController
-from server.admin.windows import ArmWindow, Windows
 
-PLAN = RolloutPlan(mode=Mode.PROGRESSIVE, mirror=None, steps=(Step(5_000, 600, 10),))
+PLAN = RolloutPlan(mode=Mode.PROGRESSIVE, mirror=None, steps=(RolloutStep(5_000, 600, 10),))
 PATIENCE_S = 60.0
 BOUGHT = {**CONVERSION, "missing": "ignored"}
 
@@ -45,16 +45,16 @@ class Yard:
             servers.register(tx, "srv", "boot", "0.1", "http://127.0.0.1:1")
             loads.record(tx, "srv", [("digits", number, "READY", "") for number in (1, 2)])
         with database.change(ADA) as tx:
-            whole = RouteSpec((Arm("stable", "digits", 1, "", 10_000),), "header:x-user")
+            whole = RouteSpec((DesiredArm("stable", "digits", 1, "", 10_000),), "header:x-user")
             route_changes.set_route(tx, "digits", whole)
-            wish = Wish("digits", "digits", 2, 1)
+            wish = CandidateRequest("digits", "digits", 2, 1)
             self.rollout = rollouts.start(tx, RolloutRoutes(), wish, plan).id
 
     def view(self) -> RolloutView:
         with self.database.reading() as session:
             return reading.get_rollout(session, self.rollout)
 
-    def until(self, phase: Phase, *told: Windows) -> RolloutView:
+    def until(self, phase: Phase, *told: ArmReports) -> RolloutView:
         """Run the pump, which hears this, until the rollout is there."""
 
         async def run() -> None:
@@ -78,15 +78,15 @@ class Yard:
         asyncio.run(run())
         return self.view()
 
-    def windows(self, crashes: int = 0, lots: tuple[Lot, ...] = ()) -> Windows:
+    def windows(self, crashes: int = 0, lots: tuple[Lot, ...] = ()) -> ArmReports:
         """Both arms have answered a little."""
-        arm = counted.Arm(counted.Counts(5))
+        arm = counted.ArmTotals(counted.OutcomeCounts(5))
         name = "digits"
         rows = tuple(
-            ArmWindow(name, self.rollout, which, name, number, False, 0, died, 0, arm)
+            ArmReport(name, self.rollout, which, name, number, False, 0, died, 0, arm)
             for which, number, died in (("stable", 1, 0), ("candidate", 2, crashes))
         )
-        return Windows("srv", "g1", rows, {self.rollout: lots})
+        return ArmReports("srv", "g1", rows, {self.rollout: lots})
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from repository.tensors import BY_NAME, DATA_TYPES, Array
 from schedulers.request import NO_PARAMETERS, InferResponse
 from server.admit import bytes_array, read_terms
 from server.codec import grpc_infer, json_generate, json_infer
-from server.codec.form import PLAIN, Form, InferBody
+from server.codec.output_format import PLAIN, InferBody, OutputFormat
 from server.signature import Signature, compile_signature
 
 NAMES = [row.name for row in DATA_TYPES]
@@ -234,7 +234,7 @@ def test_bytes_of_any_kind_come_back_as_they_were(datatype: str, data: Any) -> N
         message = grpc_infer.encode(response, model)
         assert message.raw_output_contents == [octets(array)]
         assert list(message.outputs[0].shape) == list(array.shape)
-        encoded = json_infer.encode(response, Form(binary=True))
+        encoded = json_infer.encode(response, OutputFormat(binary=True))
         body = b"".join(bytes(part) for part in encoded.parts)
         assert body[encoded.header_length or len(body) :] == octets(array)
         assert json_infer.encode(response, PLAIN).parts

@@ -11,7 +11,7 @@ import tritonclient.grpc as grpc_triton
 from tritonclient.utils import InferenceServerException
 
 from http_support import ask, infer_body
-from server.codec.forwarding import Forwarding
+from server.codec.forwarding import HeaderForwarding
 from server.errors import InvalidRequest
 from server.rest.envelope import PLAIN_ENVELOPE, Envelope, read_envelope
 from server_support import Server, identity_config, running, write_identity
@@ -37,14 +37,14 @@ output { name: "SEEN" data_type: TYPE_STRING dims: 1 }
 
 
 def test_names_match_in_any_case_and_anywhere() -> None:
-    forwarding = Forwarding("my_header.*")
+    forwarding = HeaderForwarding("my_header.*")
     headers = [("My_Header_1", "a"), ("X-my_header", "b"), ("other", "c")]
     assert forwarding.parameters(headers) == {"My_Header_1": "a", "X-my_header": "b"}
 
 
 def test_case_matters_when_the_pattern_says_so() -> None:
     headers = [("MY_HEADER", "a"), ("my_header", "b")]
-    assert Forwarding("(?-i)MY_HEADER").parameters(headers) == {"MY_HEADER": "a"}
+    assert HeaderForwarding("(?-i)MY_HEADER").parameters(headers) == {"MY_HEADER": "a"}
 
 
 @pytest.mark.parametrize(
@@ -57,8 +57,8 @@ def test_case_matters_when_the_pattern_says_so() -> None:
 )
 def test_reserved_names_are_refused_when_they_match(name: str, text: str) -> None:
     with pytest.raises(InvalidRequest, match=text):
-        Forwarding(".*").parameters([(name, "1")])
-    assert Forwarding("^x-").parameters([(name, "1")]) == {}
+        HeaderForwarding(".*").parameters([(name, "1")])
+    assert HeaderForwarding("^x-").parameters([(name, "1")]) == {}
 
 
 @pytest.mark.parametrize(

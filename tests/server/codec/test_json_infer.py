@@ -15,9 +15,9 @@ from repository.model import ModelConfig
 from repository.tensors import BY_NAME, DATA_TYPES, Array
 from schedulers.request import InferResponse
 from server.admit import bytes_array, read_terms
-from server.codec.form import PLAIN, Form, InferBody
 from server.codec.json_infer import decode, encode
-from server.errors import Internal, InvalidRequest, ServingError, TooLarge, Unsupported
+from server.codec.output_format import PLAIN, InferBody, OutputFormat
+from server.errors import Internal, InvalidRequest, RequestTooLarge, ServingError, Unsupported
 from server.signature import Signature, compile_signature
 
 NUMERIC = [row.name for row in DATA_TYPES if row.name != "BYTES"]
@@ -70,7 +70,7 @@ def test_every_data_type_survives_the_binary_form_bit_for_bit(name: str, data: A
     array = asked.inputs["X"]
     assert array.dtype == row.dtype
     assert bits(array) == raw
-    encoded = encode(response(array), Form(binary=True))
+    encoded = encode(response(array), OutputFormat(binary=True))
     if raw:
         assert b"".join(bytes(part) for part in encoded.parts)[encoded.header_length :] == raw
 
@@ -119,7 +119,7 @@ def test_byte_strings_survive_the_binary_form(elements: list[bytes]) -> None:
     )
     array = ask({"inputs": [entry]}, signature("BYTES"), blob).inputs["X"]
     assert array.tolist() == elements
-    encoded = encode(response(array), Form(binary=True))
+    encoded = encode(response(array), OutputFormat(binary=True))
     body = b"".join(bytes(part) for part in encoded.parts)
     assert body[encoded.header_length or len(body) :] == blob
 
@@ -333,7 +333,7 @@ def test_numbers_with_a_fraction_are_no_integers() -> None:
 @pytest.mark.parametrize("depth", [101, 1_000, 100_000])
 def test_deep_nesting_is_refused_naming_the_limit(depth: int) -> None:
     text = b'{"inputs":' + b"[" * depth + b"]" * depth + b"}"
-    with pytest.raises(TooLarge, match="maximum of 100 levels"):
+    with pytest.raises(RequestTooLarge, match="maximum of 100 levels"):
         ask(text, signature())
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from server.codec import json_large, json_text
 from server.codec.json_text import MOST_KEYS, load_document, load_pairs
-from server.errors import TooLarge
+from server.errors import RequestTooLarge
 
 
 class Steps:
@@ -119,14 +119,18 @@ def test_a_text_has_so_many_keys_and_no_more() -> None:
     in_a_string = ',"s":"' + "::" * MOST_KEYS + '"'
     assert len(load_document(text(MOST_KEYS - 1, in_a_string), 100)) == MOST_KEYS
     for load in (load_document, load_pairs):
-        with pytest.raises(TooLarge, match=f"has {MOST_KEYS + 1} keys, more than the maximum of"):
+        with pytest.raises(
+            RequestTooLarge, match=f"has {MOST_KEYS + 1} keys, more than the maximum of"
+        ):
             load(text(MOST_KEYS + 1), 100)
 
 
 def test_a_text_has_so_many_arrays_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_text, "MOST_CONTAINERS", 100)
     assert len(load_document(b'{"a":[' + b"[]," * 98 + b"0]}", 100)["a"]) == 99
-    with pytest.raises(TooLarge, match="has 101 arrays and objects, more than the maximum of 100"):
+    with pytest.raises(
+        RequestTooLarge, match="has 101 arrays and objects, more than the maximum of 100"
+    ):
         load_document(b'{"a":[' + b"[]," * 99 + b"0]}", 100)
 
 
@@ -136,7 +140,7 @@ def test_a_text_read_as_pairs_has_so_many_values_and_no_more(
     """64 MiB of numbers held the loop for 6 s."""
     monkeypatch.setattr(json_text, "MOST_VALUES", 100)
     assert dict(load_pairs(b'{"a":[' + b"0," * 98 + b'0],"b":",,"}', 100))["b"] == ",,"
-    with pytest.raises(TooLarge, match="has 101 values, more than the maximum of 100"):
+    with pytest.raises(RequestTooLarge, match="has 101 values, more than the maximum of 100"):
         load_pairs(b'{"a":[' + b"0," * 99 + b'0],"b":0}', 100)
 
 

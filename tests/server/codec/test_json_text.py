@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from server.codec.json_text import load_document
-from server.errors import TooLarge
+from server.errors import RequestTooLarge
 
 TEXTS = st.text(alphabet='[]{}"\\/a', max_size=6)
 DOCUMENTS = st.recursive(
@@ -30,14 +30,14 @@ def test_a_text_is_taken_exactly_when_its_brackets_outside_strings_are_not_too_d
     text, depth = json.dumps(document).encode(), depth_of(document)
     assert load_document(text, depth) == document
     if depth > 1:
-        with pytest.raises(TooLarge):
+        with pytest.raises(RequestTooLarge):
             load_document(text, depth - 1)
 
 
 def test_depth_is_followed_over_a_whole_large_text() -> None:
     wide = '["[",{"\\"":[]}],' * 20_000
     assert load_document(f'{{"key":[{wide}0]}}'.encode(), 5)["key"][-1] == 0
-    with pytest.raises(TooLarge, match="maximum of 4 levels; use --http-max-json-depth"):
+    with pytest.raises(RequestTooLarge, match="maximum of 4 levels; use --http-max-json-depth"):
         load_document(f'{{"key":[{wide}0]}}'.encode(), 4)
 
 

@@ -9,7 +9,7 @@ from google.protobuf import text_format
 
 from http_support import ask
 from repository.model import ModelConfig
-from server.codec.form import InferBody
+from server.codec.output_format import InferBody
 from server.codec.raw_body import decode_raw
 from server.errors import InvalidRequest
 from server.signature import compile_signature

@@ -16,7 +16,7 @@ from schedulers.request import InferResponse
 from server.admit import MOST_PARAMETERS, MOST_STRINGS, MOST_TENSORS
 from server.codec import grpc_infer, json_generate, json_infer
 from server.codec.json_text import dump
-from server.errors import InvalidRequest, ServingError, TooLarge
+from server.errors import InvalidRequest, RequestTooLarge, ServingError
 from server.signature import compile_signature
 
 MODEL = compile_signature(
@@ -289,7 +289,9 @@ def test_a_request_names_no_more_than_any_model_has(field: str, what: str, most:
 def test_a_hundred_thousand_outputs_are_refused_with_what_a_request_may_name() -> None:
     outputs = [{"name": "OUTPUT"}] * 100_000
     body = json.dumps({"inputs": [], "outputs": outputs}).encode()
-    with pytest.raises(TooLarge, match="has 100002 keys, more than the maximum of 65536; ") as told:
+    with pytest.raises(
+        RequestTooLarge, match="has 100002 keys, more than the maximum of 65536; "
+    ) as told:
         json_infer.decode(body, None, MODEL, 100)
     assert "may name 4096 inputs and 4096 outputs" in str(told.value)
     assert "binary form" not in str(told.value)

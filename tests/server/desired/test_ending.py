@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from server.desired.silence import SILENT_S
+from server.desired.heartbeat_timeout import SILENT_S
 from yard_support import write_identity, yard
 
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from control.desired import NOTHING, Desired
-from server.admin.link import LinkServer, Loads
+from server.admin.link import LinkServer, LoadReport
 from server.desired import link
-from server.desired.link import Link
+from server.desired.link import ControlLink
 
 pytestmark = pytest.mark.anyio
 
 
-async def _nobody(told: Loads) -> None:
+async def _nobody(told: LoadReport) -> None:
     """Who hears what is loaded."""
 
 
@@ -32,7 +32,7 @@ async def test_a_state_that_cannot_be_applied_does_not_keep_out_the_next(
 
     server = LinkServer(tmp_path / "link.sock", _nobody)
     await server.open()
-    running = asyncio.create_task(Link(tmp_path / "link.sock", "one", told, dict).run())
+    running = asyncio.create_task(ControlLink(tmp_path / "link.sock", "one", told, dict).run())
     try:
         async with asyncio.timeout(60):
             server.hand(replace(NOTHING, revision=1))
@@ -57,7 +57,7 @@ async def test_a_link_server_that_closes_ends_its_links_without_a_word(
     await server.open()
     server.hand(replace(NOTHING, revision=1))
     running = asyncio.create_task(
-        Link(tmp_path / "link.sock", "one", lambda _: connected.set(), dict).run()
+        ControlLink(tmp_path / "link.sock", "one", lambda _: connected.set(), dict).run()
     )
     try:
         async with asyncio.timeout(60):

@@ -9,14 +9,14 @@ import pytest
 
 from control.desired import NOTHING
 from repository.model import Snapshot
-from repository.watch import Repository
+from repository.watch import WatchedRepository
 from server.desired.repository import DesiredRepository
 from server.desired.store import SnapshotStore
 
 pytestmark = pytest.mark.anyio
 
 
-class _Broken(Repository):
+class _Broken(WatchedRepository):
     """Folders whose watching ends by an error of ours."""
 
     async def changes(self) -> AsyncGenerator[Snapshot, None]:
@@ -25,7 +25,7 @@ class _Broken(Repository):
         yield self.snapshot()
 
 
-def _repository(folders: Repository, store: Path) -> DesiredRepository:
+def _repository(folders: WatchedRepository, store: Path) -> DesiredRepository:
     return DesiredRepository(folders, SnapshotStore(store), NOTHING, follow_folders=True)
 
 
@@ -41,7 +41,7 @@ async def test_folders_that_cannot_be_followed_any_more_are_told_of_at_once(tmp_
 async def test_a_look_that_was_overtaken_does_not_bring_back_what_was_before(
     tmp_path: Path,
 ) -> None:
-    class Overtaken(Repository):
+    class Overtaken(WatchedRepository):
         """`snapshot` comes back after a later look has been followed."""
 
         def snapshot(self) -> Snapshot:

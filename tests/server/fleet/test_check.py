@@ -13,7 +13,7 @@ import pytest
 
 from backends.errors import LoadFailed
 from runtime_support import make_version, save_unary
-from server.fleet.check import Checker, Completion, _Child, complete_version
+from server.fleet.check import Checker, ConfigCompletion, _Child, complete_version
 
 
 def run_with(
@@ -123,10 +123,10 @@ def test_the_operator_chooses_how_much_is_filled_in(tmp_path: Path) -> None:
     async def use(checker: Checker) -> None:
         assert (await checker.complete(version)).max_batch_size == 16
 
-    run_with(lambda: Checker(rules=Completion(default_max_batch=16)), use)
-    assert complete_version(version, Completion(default_max_batch=0)).max_batch_size == 0
+    run_with(lambda: Checker(rules=ConfigCompletion(default_max_batch=16)), use)
+    assert complete_version(version, ConfigCompletion(default_max_batch=0)).max_batch_size == 0
     with pytest.raises(LoadFailed, match="no input"):
-        complete_version(version, Completion(fill=False))
+        complete_version(version, ConfigCompletion(fill=False))
 
 
 # in a process of its own

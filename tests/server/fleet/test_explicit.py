@@ -15,7 +15,7 @@ from fleet_support import (
     write_onnx_model,
 )
 from server.errors import Internal, InvalidRequest, ModelLoadFailed, NotReady, UnknownModel
-from server.served import State
+from server.served_version import ServingState
 from server_support import identity_config, write_identity
 
 pytestmark = pytest.mark.anyio
@@ -42,7 +42,10 @@ async def test_explicit_loads_only_what_is_named(tmp_path: Path) -> None:
     write_identity(tmp_path, "n", 1)
     async with fleet_over(tmp_path, model_control_mode="explicit", load_model=("n",)) as fleet:
         assert [served.version.name for served in fleet.served()] == ["n"]
-        assert [(row.name, row.state) for row in fleet.rows()] == [("m", None), ("n", State.READY)]
+        assert [(row.name, row.state) for row in fleet.rows()] == [
+            ("m", None),
+            ("n", ServingState.READY),
+        ]
         with pytest.raises(UnknownModel, match="'m' is not found"):
             fleet.get("m", None)
         assert fleet.ready()
@@ -74,15 +77,15 @@ async def test_explicit_unload_returns_while_requests_inside_finish(tmp_path: Pa
     async with fleet_over(tmp_path, model_control_mode="explicit", load_model=("m",)) as fleet:
         reply = submit(fleet.get("m", 1))
         await fleet.unload("m", False)
-        assert states(fleet) == {1: State.DRAINING}
+        assert states(fleet) == {1: ServingState.DRAINING}
         with pytest.raises(UnknownModel, match=r"^Request for unknown model: 'm' has no available"):
             fleet.get("m", None)
         await reply.one()
-        await eventually(lambda: states(fleet) == {1: State.UNLOADED})
+        await eventually(lambda: states(fleet) == {1: ServingState.UNLOADED})
         assert reason(fleet, 1) == "unloaded"
         assert fleet.ready()
         await fleet.load("m")
-        assert states(fleet) == {1: State.READY}
+        assert states(fleet) == {1: ServingState.READY}
 
 
 async def test_unloading_an_unknown_model_is_not_an_error(tmp_path: Path) -> None:

@@ -23,13 +23,13 @@ from fleet_support import (
     write_onnx_model,
 )
 from repository.snapshot import scan
-from repository.watch import Repository
+from repository.watch import WatchedRepository
 from schedulers.policy.cores import CoreTokens
 from server.errors import NotReady, UnknownModel
 from server.fleet.check import Checker
 from server.fleet.fleet import Fleet
-from server.fleet.loading import Loader
-from server.served import State
+from server.fleet.loading import VersionLoader
+from server.served_version import ServingState
 from server.settings.table import Settings
 from server_support import identity_config, write_identity
 
@@ -66,7 +66,7 @@ async def test_a_version_still_loading_is_not_ready(tmp_path: Path) -> None:
     write_identity(tmp_path, "m", 1)
     async with fleet_over(tmp_path, start=False) as fleet:
         starting = asyncio.create_task(fleet.start(scan((tmp_path,))))
-        await eventually(lambda: states(fleet) == {1: State.LOADING})
+        await eventually(lambda: states(fleet) == {1: ServingState.LOADING})
         with pytest.raises(
             NotReady, match=r"'m' version 1 is not at ready state: version 1 is loading$"
         ):
@@ -93,9 +93,9 @@ async def test_removing_a_version_drains_it_and_it_is_gone(tmp_path: Path) -> No
         (tmp_path / "m" / "2").rmdir()
         await look_again(fleet, tmp_path)
         assert fleet.get("m", None).version.number == 1
-        assert states(fleet)[2] == State.DRAINING
+        assert states(fleet)[2] == ServingState.DRAINING
         await reply.one()
-        await eventually(lambda: states(fleet) == {1: State.READY})
+        await eventually(lambda: states(fleet) == {1: ServingState.READY})
 
 
 async def test_a_corrupt_version_is_a_state_with_a_reason_and_stops_nobody(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ async def test_a_corrupt_version_is_a_state_with_a_reason_and_stops_nobody(tmp_p
     async with fleet_over(tmp_path) as fleet:
         break_version(tmp_path, 2)
         await look_again(fleet, tmp_path)
-        assert states_of(fleet, "m") == {1: State.READY, 2: State.FAILED}
+        assert states_of(fleet, "m") == {1: ServingState.READY, 2: ServingState.FAILED}
         assert fleet.get("m", None).version.number == 1
         with pytest.raises(NotReady, match=r"'m' version 2 is not at ready state: .*model\.onnx"):
             fleet.get("m", 2)
@@ -135,7 +135,7 @@ async def test_a_failed_reload_leaves_every_old_version_serving(tmp_path: Path) 
         (tmp_path / "m" / "config.pbtxt").write_text(config + 'metric_tags { key: "a" value: "b" }')
         await look_again(fleet, tmp_path)
         assert [fleet.get("m", 1), fleet.get("m", 2)] == before
-        assert states_of(fleet, "m") == {1: State.READY, 2: State.READY}
+        assert states_of(fleet, "m") == {1: ServingState.READY, 2: ServingState.READY}
         assert "serving what was loaded before" in reason(fleet, 2)
         assert reason(fleet, 1) == ""
         assert fleet.ready()
@@ -197,7 +197,7 @@ async def test_a_gpu_this_machine_does_not_have_is_a_reason(
         assert not fleet.ready()
         write_config(tmp_path, "instance_group { kind: KIND_CPU }")
         await look_again(fleet, tmp_path)
-        assert states(fleet) == {1: State.READY}
+        assert states(fleet) == {1: ServingState.READY}
 
 
 async def test_an_impossible_resize_keeps_the_instances_there_are(
@@ -208,7 +208,7 @@ async def test_an_impossible_resize_keeps_the_instances_there_are(
     async with fleet_over(tmp_path) as fleet:
         write_config(tmp_path, "instance_group { kind: KIND_GPU }")
         await look_again(fleet, tmp_path)
-        assert states(fleet) == {1: State.READY}
+        assert states(fleet) == {1: ServingState.READY}
         assert "no NVIDIA GPU" in reason(fleet, 1)
         assert len(fleet.get("m", 1).instances) == 2
 
@@ -220,11 +220,11 @@ async def test_a_config_that_cannot_be_read_keeps_what_serves(tmp_path: Path) ->
         (tmp_path / "m" / "config.pbtxt").write_text("no such field: 1")
         await look_again(fleet, tmp_path)
         assert fleet.get("m", 1) is served
-        assert states(fleet) == {None: State.FAILED, 1: State.READY}
+        assert states(fleet) == {None: ServingState.FAILED, 1: ServingState.READY}
         assert "config.pbtxt" in reason(fleet, None)
         write_config(tmp_path)
         await look_again(fleet, tmp_path)
-        assert states(fleet) == {1: State.READY}
+        assert states(fleet) == {1: ServingState.READY}
 
 
 async def test_a_model_in_two_repositories_is_a_reason(tmp_path: Path) -> None:
@@ -232,10 +232,12 @@ async def test_a_model_in_two_repositories_is_a_reason(tmp_path: Path) -> None:
         write_identity(tmp_path / root, "m", 1)
     settings = Settings(model_repository=(tmp_path / "a", tmp_path / "b"))
     checker = Checker()
-    repository = Repository(settings.model_repository)
-    fleet = Fleet(Loader(checker, CoreTokens(2), settings), repository, settings)
+    repository = WatchedRepository(settings.model_repository)
+    fleet = Fleet(VersionLoader(checker, CoreTokens(2), settings), repository, settings)
     failed = await fleet.start(repository.snapshot())
-    assert [(row.name, row.version, row.state) for row in failed] == [("m", None, State.FAILED)]
+    assert [(row.name, row.version, row.state) for row in failed] == [
+        ("m", None, ServingState.FAILED)
+    ]
     with pytest.raises(UnknownModel, match="'m' has no available versions: "):
         fleet.get("m", None)
     await fleet.close(time.monotonic_ns())
@@ -248,7 +250,7 @@ async def test_a_model_whose_only_version_fails_makes_a_strict_server_unready(
     write_onnx_model(tmp_path, 1)
     break_version(tmp_path, 1)
     async with fleet_over(tmp_path) as fleet:
-        assert states(fleet) == {1: State.FAILED}
+        assert states(fleet) == {1: ServingState.FAILED}
         assert not fleet.ready()
     async with fleet_over(tmp_path, strict_readiness=False) as fleet:
         assert fleet.ready()
@@ -291,11 +293,11 @@ async def test_a_slow_load_of_one_model_does_not_delay_another(tmp_path: Path) -
     async with fleet_over(tmp_path) as fleet:
         write_identity(tmp_path, "slow", 1, config=slow)
         fleet.follow(scan((tmp_path,)))
-        await eventually(lambda: states_of(fleet, "slow") == {1: State.LOADING})
+        await eventually(lambda: states_of(fleet, "slow") == {1: ServingState.LOADING})
         write_identity(tmp_path, "m", 2)
         fleet.follow(scan((tmp_path,)))
-        await eventually(lambda: states_of(fleet, "m").get(2) == State.READY)
-        assert states_of(fleet, "slow") == {1: State.LOADING}
+        await eventually(lambda: states_of(fleet, "m").get(2) == ServingState.READY)
+        assert states_of(fleet, "slow") == {1: ServingState.LOADING}
         await fleet.settle()
 
 
@@ -316,6 +318,6 @@ async def test_a_closed_version_is_forgotten_entirely(tmp_path: Path) -> None:
         remembered = weakref.ref(fleet.get("m", 2).instances[0])
         (tmp_path / "m" / "2").rmdir()
         await look_again(fleet, tmp_path)
-        await eventually(lambda: states(fleet) == {1: State.READY})
+        await eventually(lambda: states(fleet) == {1: ServingState.READY})
         gc.collect()
         assert remembered() is None

@@ -18,9 +18,9 @@ from fleet_support import (
     write_onnx_model,
 )
 from server.fleet.fleet import Fleet
-from server.fleet.memory import Memory, Want
-from server.fleet.memory_ledger import MIB, Account, OverBudget
-from server.served import State
+from server.fleet.memory import MemoryAllocator, MemoryRequest
+from server.fleet.memory_ledger import MIB, DeviceAccount, OverBudget
+from server.served_version import ServingState
 
 pytestmark = pytest.mark.anyio
 CPU = Device("cpu", 0, 1)
@@ -33,7 +33,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-def cpu(fleet: Fleet) -> Account:
+def cpu(fleet: Fleet) -> DeviceAccount:
     (account,) = fleet.memory.accounts()
     return account
 
@@ -48,7 +48,7 @@ async def test_a_version_beyond_the_budget_is_refused_and_the_one_that_serves_go
         assert SESSION < held.bytes < ROOM_FOR_ONE
         write_onnx_model(tmp_path, 2)
         await look_again(fleet, tmp_path)
-        assert states(fleet) == {1: State.READY, 2: State.FAILED}
+        assert states(fleet) == {1: ServingState.READY, 2: ServingState.FAILED}
         assert reason(fleet, 2).startswith("model 'm' is not loaded: m version 2 needs 4 MiB of")
         assert "m version 1 has 4 MiB; unload one of them" in reason(fleet, 2)
         assert fleet.get("m", None).version.number == 1
@@ -90,11 +90,11 @@ async def test_a_worker_process_is_charged_what_it_measures(tmp_path: Path) -> N
 
 
 async def test_who_only_caches_gives_back_for_a_load_and_has_it_again_afterwards() -> None:
-    memory, cache = Memory({"cpu": 100}), Cache()
-    first = await memory.grant("first", [Want("cpu", 1, Need(10, 90))])
+    memory, cache = MemoryAllocator({"cpu": 100}), Cache()
+    first = await memory.grant("first", [MemoryRequest("cpu", 1, Need(10, 90))])
     memory.loaded(first, [CPU], {}, cache)
     held_by_first = first.shares[0].grant.bytes
-    second = await memory.grant("second", [Want("cpu", 1, Need(80, 80))])
+    second = await memory.grant("second", [MemoryRequest("cpu", 1, Need(80, 80))])
     assert 80 - (100 - held_by_first) <= cache.given <= held_by_first - 10
     (account,) = memory.accounts()
     assert account.granted == held_by_first - cache.given + 80 <= 100
@@ -104,11 +104,11 @@ async def test_who_only_caches_gives_back_for_a_load_and_has_it_again_afterwards
 
 
 async def test_what_a_model_cannot_do_without_is_never_asked_back() -> None:
-    memory, cache = Memory({"cpu": 100}), Cache()
-    first = await memory.grant("first", [Want("cpu", 1, Need(50, 60))])
+    memory, cache = MemoryAllocator({"cpu": 100}), Cache()
+    first = await memory.grant("first", [MemoryRequest("cpu", 1, Need(50, 60))])
     memory.loaded(first, [CPU], {}, cache)
     with pytest.raises(OverBudget, match="first has 1 MiB; unload"):
-        await memory.grant("second", [Want("cpu", 1, Need(51, 51))])
+        await memory.grant("second", [MemoryRequest("cpu", 1, Need(51, 51))])
     assert cache.given == 10
 
 
@@ -116,17 +116,17 @@ async def test_who_does_not_give_back_in_time_is_passed_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("server.fleet.memory.SHRINK_S", 0.01)
-    memory = Memory({"cpu": 100})
-    first = await memory.grant("first", [Want("cpu", 1, Need(10, 90))])
+    memory = MemoryAllocator({"cpu": 100})
+    first = await memory.grant("first", [MemoryRequest("cpu", 1, Need(10, 90))])
     memory.loaded(first, [CPU], {}, Stuck())
     with pytest.raises(OverBudget):
-        await memory.grant("second", [Want("cpu", 1, Need(80, 80))])
-    assert (await memory.grant("third", [Want("cpu", 1, Need(45, 45))])).shares
+        await memory.grant("second", [MemoryRequest("cpu", 1, Need(80, 80))])
+    assert (await memory.grant("third", [MemoryRequest("cpu", 1, Need(45, 45))])).shares
 
 
 async def test_a_load_for_two_devices_gets_both_or_nothing() -> None:
-    memory = Memory({"cpu": 100, "cuda:0": 10})
-    wants = [Want("cpu", 1, Need(50, 50)), Want("cuda:0", 1, Need(20, 20))]
+    memory = MemoryAllocator({"cpu": 100, "cuda:0": 10})
+    wants = [MemoryRequest("cpu", 1, Need(50, 50)), MemoryRequest("cuda:0", 1, Need(20, 20))]
     with pytest.raises(OverBudget, match="cuda:0's memory"):
         await memory.grant("both", wants)
     assert [account.granted for account in memory.accounts()] == [0, 0]

@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from backends.footprint import Need
-from server.fleet.memory_ledger import MIB, Grant, Ledger, OverBudget
+from server.fleet.memory_ledger import MIB, MemoryGrant, MemoryLedger, OverBudget
 
 BUDGETS = {"cpu": 1000, "cuda:0": 500}
 DEVICES = ("cpu", "cuda:0", "cuda:1")
 
 
 def test_a_load_beyond_the_budget_is_refused_naming_who_holds_what() -> None:
-    ledger = Ledger({"cpu": 100 * MIB})
+    ledger = MemoryLedger({"cpu": 100 * MIB})
     ledger.ask("cpu", "small version 1", Need(10 * MIB, 10 * MIB))
     ledger.ask("cpu", "large version 3", Need(60 * MIB, 60 * MIB))
     with pytest.raises(OverBudget) as refused:
@@ -26,7 +26,7 @@ def test_a_load_beyond_the_budget_is_refused_naming_who_holds_what() -> None:
 
 
 def test_only_the_largest_holders_are_named_and_the_others_are_summed() -> None:
-    ledger = Ledger({"cpu": 10 * MIB})
+    ledger = MemoryLedger({"cpu": 10 * MIB})
     for number in range(7):
         ledger.ask("cpu", f"m{number} version 1", Need(MIB, MIB))
     with pytest.raises(OverBudget, match="and 3 more have 3 MiB; unload"):
@@ -35,22 +35,22 @@ def test_only_the_largest_holders_are_named_and_the_others_are_summed() -> None:
 
 def test_what_no_budget_could_hold_is_told_so() -> None:
     with pytest.raises(OverBudget, match="the whole budget is 1 MiB; make it smaller"):
-        Ledger({"cpu": MIB}).ask("cpu", "huge version 1", Need(2 * MIB, 2 * MIB))
+        MemoryLedger({"cpu": MIB}).ask("cpu", "huge version 1", Need(2 * MIB, 2 * MIB))
 
 
 def test_what_is_only_wanted_leaves_half_of_what_is_free_to_others() -> None:
-    ledger = Ledger({"cpu": 1000})
+    ledger = MemoryLedger({"cpu": 1000})
     assert ledger.ask("cpu", "a", Need(200, 10_000)).bytes == 600
     assert ledger.ask("cpu", "b", Need(100, 10_000)).bytes == 250
     assert ledger.ask("cpu", "c", Need(100, 110)).bytes == 110
 
 
 def test_a_device_without_a_budget_grants_all_that_is_wanted() -> None:
-    assert Ledger({"cpu": 1}).ask("cuda:0", "a", Need(5, 50)).bytes == 50
+    assert MemoryLedger({"cpu": 1}).ask("cuda:0", "a", Need(5, 50)).bytes == 50
 
 
 def test_those_with_most_to_spare_are_asked_first() -> None:
-    ledger = Ledger({"cpu": 1000})
+    ledger = MemoryLedger({"cpu": 1000})
     some, most = (ledger.ask("cpu", name, Need(100, 100 + more)) for name, more in (
         ("some", 50), ("most", 90),
     ))  # fmt: skip
@@ -60,7 +60,7 @@ def test_those_with_most_to_spare_are_asked_first() -> None:
 
 
 def test_what_was_given_back_is_offered_again_once_there_is_room() -> None:
-    ledger = Ledger({"cpu": 1000})
+    ledger = MemoryLedger({"cpu": 1000})
     elastic = ledger.ask("cpu", "elastic", Need(100, 500))
     other = ledger.ask("cpu", "other", Need(500, 500))
     assert ledger.offers() == []
@@ -73,7 +73,7 @@ def test_what_was_given_back_is_offered_again_once_there_is_room() -> None:
 
 
 def test_a_correction_after_the_release_changes_nothing() -> None:
-    ledger = Ledger({"cpu": 10})
+    ledger = MemoryLedger({"cpu": 10})
     grant = ledger.ask("cpu", "a", Need(4, 4))
     ledger.release(grant)
     ledger.correct(grant, 9)
@@ -85,7 +85,7 @@ def test_a_correction_after_the_release_changes_nothing() -> None:
 def test_a_refusal_changes_nothing_and_says_truly_that_there_is_no_room(
     needs: list[tuple[int, int]],
 ) -> None:
-    ledger = Ledger({"cpu": 1000})
+    ledger = MemoryLedger({"cpu": 1000})
     for number, (least, more) in enumerate(needs):
         free = ledger.free("cpu")
         assert free is not None
@@ -108,8 +108,8 @@ class Books(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.ledger = Ledger(BUDGETS)
-        self.table: dict[int, Grant] = {}
+        self.ledger = MemoryLedger(BUDGETS)
+        self.table: dict[int, MemoryGrant] = {}
 
     @rule(
         target=grants,
@@ -117,7 +117,7 @@ class Books(RuleBasedStateMachine):
         least=st.integers(0, 400),
         more=st.integers(0, 400),
     )
-    def ask(self, device: str, least: int, more: int) -> Grant | None:
+    def ask(self, device: str, least: int, more: int) -> MemoryGrant | None:
         try:
             grant = self.ledger.ask(device, "holder", Need(least, least + more))
         except OverBudget:
@@ -126,13 +126,13 @@ class Books(RuleBasedStateMachine):
         return grant
 
     @rule(grant=consumes(grants))
-    def release(self, grant: Grant | None) -> None:
+    def release(self, grant: MemoryGrant | None) -> None:
         if grant is not None:
             self.ledger.release(grant)
             del self.table[grant.number]
 
     @rule(grant=consumes(grants), target=grants, share=st.floats(0, 1))
-    def give_back(self, grant: Grant | None, share: float) -> Grant | None:
+    def give_back(self, grant: MemoryGrant | None, share: float) -> MemoryGrant | None:
         if grant is None:
             return None
         spare = int((grant.bytes - grant.least) * share)

@@ -15,7 +15,7 @@ from repository.snapshot import scan
 from schedulers.llm.generation import GENERATE, OUTPUT, GenerateRequest
 from schedulers.request import InferRequest
 from server.fleet.fleet import Fleet
-from server.served import State
+from server.served_version import ServingState
 
 pytestmark = pytest.mark.anyio
 
@@ -50,7 +50,7 @@ async def test_a_model_that_loads_gets_what_another_only_caches_in_until_it_goes
         assert granted(fleet) == {"first version 1": need.wanted}
         put(tmp_path, "second", checkpoint)
         await look_again(fleet, tmp_path)
-        assert states_of(fleet, "second") == {1: State.READY}
+        assert states_of(fleet, "second") == {1: ServingState.READY}
         assert need.least <= granted(fleet)["second version 1"] < need.wanted
         assert granted(fleet)["first version 1"] <= need.least + spare // 2
         assert await answer(fleet, "first") == await answer(fleet, "second")
@@ -94,7 +94,7 @@ async def test_a_model_too_large_for_the_budget_is_not_loaded_and_no_process_is_
 ) -> None:
     put(tmp_path, "large", checkpoint)
     async with fleet_over(tmp_path, memory_budget=("cpu=100MiB",)) as fleet:
-        assert states_of(fleet, "large") == {1: State.FAILED}
+        assert states_of(fleet, "large") == {1: ServingState.FAILED}
         (row,) = fleet.rows()
         assert "the whole budget is 100 MiB; make it smaller, or give more with" in row.reason
         assert granted(fleet) == {}

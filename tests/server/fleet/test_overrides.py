@@ -28,15 +28,15 @@ from overrides_support import ECHO, config
 from repository.errors import ConfigError
 from repository.model import ModelVersion, Snapshot
 from repository.override import parse_json
-from repository.watch import Repository
+from repository.watch import WatchedRepository
 from schedulers.policy.cores import CoreTokens
 from server.errors import Internal, InvalidRequest, ModelLoadFailed, UnknownModel
 from server.fleet.check import Checker
 from server.fleet.fleet import Fleet
-from server.fleet.loading import Loader
+from server.fleet.loading import VersionLoader
 from server.fleet.override_files import MOST_FILES, OverrideFiles
 from server.overrides import Override, of_json, of_message
-from server.served import State
+from server.served_version import ServingState
 from server.settings.table import Settings
 from server_support import identity_config, write_identity
 
@@ -109,7 +109,7 @@ async def test_override_stands_in_for_a_config_that_cannot_be_read(root: Path) -
         with pytest.raises(Internal, match=r"^failed to load 'm', .*config.pbtxt:1:"):
             await fleet.load("m")
         await fleet.load("m", Override(config()))
-        assert states(fleet) == {1: State.READY}
+        assert states(fleet) == {1: ServingState.READY}
 
 
 async def test_files_replace_the_whole_folder(root: Path) -> None:
@@ -160,7 +160,7 @@ async def test_failed_override_leaves_the_old_version_serving(root: Path) -> Non
             ModelLoadFailed, match=r"version 1 is at UNAVAILABLE state: Internal: .*onnx"
         ):
             await fleet.load("m", broken)
-        assert states(fleet) == {1: State.READY}
+        assert states(fleet) == {1: ServingState.READY}
         assert "serving what was loaded before" in reason(fleet, 1)
 
 
@@ -269,10 +269,10 @@ async def test_load_that_fails_once_is_tried_again(root: Path) -> None:
     artefact.write_bytes(b"not a model")
     async with fleet_over(root, **explicit(root, model_load_retry_count=100_000)) as fleet:
         loading = asyncio.create_task(fleet.load("m"))
-        await eventually(lambda: states(fleet) == {1: State.LOADING})
+        await eventually(lambda: states(fleet) == {1: ServingState.LOADING})
         artefact.write_bytes(good)
         await loading
-        assert states(fleet) == {1: State.READY}
+        assert states(fleet) == {1: ServingState.READY}
 
 
 async def test_load_that_takes_too_long_says_so(root: Path) -> None:
@@ -282,7 +282,7 @@ async def test_load_that_takes_too_long_says_so(root: Path) -> None:
             await fleet.load("m", Override(config(backend="python"), files))
 
 
-class Stuck(Repository):
+class Stuck(WatchedRepository):
     """A repository on a disk that does not answer."""
 
     answers = threading.Event()
@@ -302,7 +302,7 @@ async def test_load_from_a_disk_that_does_not_answer_has_a_deadline(root: Path) 
     )
     checker = Checker()
     repository = Stuck((root,))
-    fleet = Fleet(Loader(checker, CoreTokens(1), settings), repository, settings)
+    fleet = Fleet(VersionLoader(checker, CoreTokens(1), settings), repository, settings)
     try:
         with pytest.raises(ModelLoadFailed, match=r"load of 'm' is not finished after 0\.2 s"):
             await fleet.load("m")
@@ -341,9 +341,11 @@ async def test_twenty_clients_that_load_and_unload_the_same_model_converge(root:
         assert sum(refused) == 0
         assert numbers(fleet) == [1, 2]
         assert (await submit(fleet.get("m", None)).one()).version == 2
-        await eventually(lambda: states(fleet) == {1: State.READY, 2: State.READY})
+        await eventually(lambda: states(fleet) == {1: ServingState.READY, 2: ServingState.READY})
         await fleet.unload("m", True)
-        await eventually(lambda: states(fleet) == {1: State.UNLOADED, 2: State.UNLOADED})
+        await eventually(
+            lambda: states(fleet) == {1: ServingState.UNLOADED, 2: ServingState.UNLOADED}
+        )
         await eventually(lambda: not kept(root.parent / "models-state"))
 
 
@@ -356,7 +358,7 @@ async def test_models_copied_in_later_are_listed_and_not_loaded(root: Path) -> N
         await look_again(fleet, root)
         assert [(row.name, row.state) for row in fleet.rows()] == [
             ("later", None),
-            ("m", State.READY),
+            ("m", ServingState.READY),
         ]
         assert fleet.get("m", None).version.config.max_batch_size == 3
 

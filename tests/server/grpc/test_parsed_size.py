@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tritonclient.grpc import service_pb2 as pb
 
-from server.errors import InvalidRequest, TooLarge
+from server.errors import InvalidRequest, RequestTooLarge
 from server.grpc import parsed_size
 from server.grpc.calls import parse
 
@@ -40,7 +40,7 @@ FLOODS = {
 def test_a_flood_of_small_fields_is_refused_before_it_is_parsed(flood: str) -> None:
     """60 MB of empty inputs, 60 KB when compressed, took 2.7 GB and held the loop for seconds."""
     KIND.FromString(FLOODS[flood])  # which the parser would take
-    with pytest.raises(TooLarge, match=r"the message has more than .*; send tensors in raw"):
+    with pytest.raises(RequestTooLarge, match=r"the message has more than .*; send tensors in raw"):
         parse(KIND, FLOODS[flood])
 
 

@@ -5,7 +5,7 @@ from tritonclient.grpc import service_pb2 as pb
 from grpc_support import open_door
 from http2_support import Raw, ask, data, message, to
 from server.buffers import CONNECTION_BYTES
-from server.http2.frames import Code, rst_stream
+from server.http2.frames import ErrorCode, rst_stream
 
 NO_WINDOW = {"initial_window_size": 0}
 WIDE = """
@@ -31,5 +31,5 @@ def test_what_a_stream_has_read_and_made_counts_until_the_client_takes_it():
         raw.ping()
         answered = 40 * 2 * 40_000  # 40 requests, one answer that waits and 39 behind it
         door.wait_for(lambda: budget.held > CONNECTION_BYTES + answered * 0.9, "the account")
-        raw.send(rst_stream(1, Code.CANCEL))
+        raw.send(rst_stream(1, ErrorCode.CANCEL))
         door.wait_for(lambda: budget.held == CONNECTION_BYTES, "all of it to be given back")

@@ -10,10 +10,10 @@ import pytest
 from http2_support import POST, Raw, Served, ask, data, message, serving, to, works
 from server.buffers import CONNECTION_BYTES, BufferBudget
 from server.http2 import frames
-from server.http2.frames import Code, rst_stream, window_update
-from server.http2.limits import Limits
+from server.http2.frames import ErrorCode, rst_stream, window_update
+from server.http2.limits import GrpcLimits
 from server.http2.messages import OVERHEAD_BYTES
-from server.http2.room import FREE_STREAMS, STREAM_BYTES
+from server.http2.stream_capacity import FREE_STREAMS, STREAM_BYTES
 
 MIB = 2**20
 BUDGET = 64 * MIB
@@ -21,8 +21,8 @@ EXHAUSTED = grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
 DEADLINE = grpc.StatusCode.DEADLINE_EXCEEDED.value[0]
 
 
-def limits(budget: int = BUDGET, timeout_s: float = 60.0) -> Limits:
-    return Limits(2**31 - 1, BufferBudget(budget), timeout_s, timeout_s)
+def limits(budget: int = BUDGET, timeout_s: float = 60.0) -> GrpcLimits:
+    return GrpcLimits(2**31 - 1, BufferBudget(budget), timeout_s, timeout_s)
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_a_message_counts_from_its_prefix_on(server, path):
         assert int(fields[b"grpc-status"]) == EXHAUSTED
         assert b"--buffer-limit" in fields[b"grpc-message"]
         assert works(raw, 5)
-        raw.send(rst_stream(1, Code.CANCEL))
+        raw.send(rst_stream(1, ErrorCode.CANCEL))
         nothing_is_held(server, 1)
     nothing_is_held(server)
 
@@ -70,7 +70,7 @@ def test_one_connection_leaves_room_for_others(server):
         greedy.ping()
         body = message(b"x" * MIB)
         modest.send(window_update(0, 2 * MIB))
-        modest.send(frames.settings({frames.Setting.INITIAL_WINDOW_SIZE: 2 * MIB}))
+        modest.send(frames.settings({frames.Http2Setting.INITIAL_WINDOW_SIZE: 2 * MIB}))
         modest.send(
             ask(1), *(data(1, body[at : at + 2**16], 0) for at in range(0, len(body), 2**16))
         )
@@ -136,7 +136,7 @@ def test_streams_beyond_the_first_are_paid_for(server):
         raw.send(large)
         raw.ping()
         assert held(server) > before + FREE_STREAMS * 8 * 5 * 10_000
-        raw.send(*(rst_stream(2 * n + 1, Code.CANCEL) for n in range(FREE_STREAMS * 8 + 1)))
+        raw.send(*(rst_stream(2 * n + 1, ErrorCode.CANCEL) for n in range(FREE_STREAMS * 8 + 1)))
         nothing_is_held(server, 1)
 
 
@@ -199,7 +199,7 @@ def test_an_answer_that_is_not_taken_is_dropped(at_a_time):
         if at_a_time:
             sipping.start()
         try:
-            assert raw.reset(1) == Code.CANCEL
+            assert raw.reset(1) == ErrorCode.CANCEL
         finally:
             stopped.set()
             if at_a_time:
@@ -242,7 +242,7 @@ def test_after_any_sequence_of_events_all_memory_is_given_back(server, seed):
             flags = chance.choice([0, frames.END_STREAM])
             raw.send(ask(stream_id, headers), data(stream_id, body, flags))
             if chance.random() < 0.3:
-                raw.send(rst_stream(stream_id, Code.CANCEL))
+                raw.send(rst_stream(stream_id, ErrorCode.CANCEL))
             if chance.random() < 0.3:
                 raw.send(window_update(0, 1000))
             stream_id += 2

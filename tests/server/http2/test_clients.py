@@ -13,7 +13,7 @@ import grpc.aio
 import pytest
 
 from http2_support import LOOPS, Served, serving
-from server.http2 import exchange, session
+from server.http2 import grpc_call, session
 from server.http2.limits import unbounded
 from server.http2.messages import INFLATED_BYTES
 
@@ -131,7 +131,7 @@ def test_a_message_that_opens_to_too_much_is_refused_and_the_next_is_served(chan
 def busy_threads() -> Iterator[None]:
     """Inside, nothing is opened off the loop."""
     over = threading.Event()
-    held = [exchange._pool.submit(over.wait, 60) for _ in range(exchange._pool._max_workers)]
+    held = [grpc_call._pool.submit(over.wait, 60) for _ in range(grpc_call._pool._max_workers)]
     try:
         yield
     finally:

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.http2.calm import Calm
 from server.http2.connection import MAX_FRAME_BYTES, Splitter
-from server.http2.frames import PREFACE, Code, ConnectionFault, frame
+from server.http2.frames import PREFACE, ConnectionFault, ErrorCode, frame
+from server.http2.token_bucket import TokenBucket
 
 FRAMES = st.tuples(
     st.integers(0, 255), st.integers(0, 255), st.integers(0, 2**31 - 1), st.binary(max_size=40)
@@ -34,11 +34,11 @@ def test_a_frame_too_large_is_refused_by_its_head():
     head = frame(0, 0, 1, b"x" * (MAX_FRAME_BYTES + 1))[:9]
     with pytest.raises(ConnectionFault) as refused:
         list(Splitter().feed(PREFACE + head))
-    assert refused.value.code == Code.FRAME_SIZE_ERROR
+    assert refused.value.code == ErrorCode.FRAME_SIZE_ERROR
 
 
 def test_a_budget_is_spent_and_refills_up_to_its_burst():
-    calm = Calm(3, 2.0, 100.0)
+    calm = TokenBucket(3, 2.0, 100.0)
     assert [calm.spend(100.0) for _ in range(4)] == [True, True, True, False]
     assert calm.spend(101.0)
     assert not calm.spend(101.0)

@@ -8,7 +8,7 @@ import pytest
 
 from http2_support import LOOPS, Raw, ask, data, message, serving, to
 from server.http2 import connection, frames
-from server.http2.frames import Code, frame
+from server.http2.frames import ErrorCode, frame
 
 
 def stop(server, grace_s: float) -> threading.Thread:
@@ -18,11 +18,11 @@ def stop(server, grace_s: float) -> threading.Thread:
     return thread
 
 
-def goaway(raw: Raw) -> tuple[int, Code]:
+def goaway(raw: Raw) -> tuple[int, ErrorCode]:
     """(last stream, code) of the next GOAWAY."""
     _, payload = raw.next(frames.GOAWAY)
     last, code = (int.from_bytes(payload[at : at + 4], "big") for at in (0, 4))
-    return last, Code(code)
+    return last, ErrorCode(code)
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -32,14 +32,14 @@ def test_two_goaways_frame_the_last_requests(loop, monkeypatch):
         raw.send(ask(1, to("/t/Wait")), data(1, message(b"x")))
         raw.ping()
         stopping = stop(server, 600.0)
-        assert goaway(raw) == (frames.MAX_ID, Code.NO_ERROR)
+        assert goaway(raw) == (frames.MAX_ID, ErrorCode.NO_ERROR)
         _, ping = raw.next(frames.PING)
         raw.send(ask(3), data(3, message(b"on its way")))
         assert raw.status(3) == 0
         raw.send(frame(frames.PING, frames.ACK, 0, ping))
-        assert goaway(raw) == (3, Code.NO_ERROR)
+        assert goaway(raw) == (3, ErrorCode.NO_ERROR)
         raw.send(ask(5), data(5, message(b"too late")))
-        assert raw.reset(5) == Code.REFUSED_STREAM
+        assert raw.reset(5) == ErrorCode.REFUSED_STREAM
         server.answer_waiting()
         assert raw.status(1) == 0
         while not raw.closed:
@@ -52,8 +52,8 @@ def test_a_client_that_answers_no_ping_is_drained_all_the_same():
     with serving() as server, Raw(server.port) as raw:
         raw.ping()
         stopping = stop(server, 600.0)
-        assert goaway(raw) == (frames.MAX_ID, Code.NO_ERROR)
-        assert goaway(raw) == (0, Code.NO_ERROR)
+        assert goaway(raw) == (frames.MAX_ID, ErrorCode.NO_ERROR)
+        assert goaway(raw) == (0, ErrorCode.NO_ERROR)
         stopping.join(60)
         assert not stopping.is_alive()
 
@@ -67,7 +67,7 @@ def test_the_last_frames_are_written_once_and_nothing_after_the_end(loop):
         stopping = stop(server, 600.0)
         _, ping = raw.next(frames.PING)
         raw.send(frame(frames.PING, frames.ACK, 0, ping))
-        assert goaway(raw) == (1, Code.NO_ERROR)
+        assert goaway(raw) == (1, ErrorCode.NO_ERROR)
         raw.send(frames.window_update(1, 5000))
         assert raw.next(frames.DATA, 1)[1] == message(b"x" * 1000)
         assert raw.status(1) == 0

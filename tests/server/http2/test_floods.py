@@ -8,12 +8,12 @@ import pytest
 
 from http2_support import POST, Raw, ask, data, message, serving, to, works
 from server.http2 import frames
-from server.http2.blocks import Blocks
-from server.http2.frames import END_HEADERS, Code, Setting, frame, window_update
+from server.http2.frames import END_HEADERS, ErrorCode, Http2Setting, frame, window_update
 from server.http2.head import read_head
+from server.http2.header_blocks import HeaderBlocks
 from server.http2.hpack import literal
 
-PAIR = int(Setting.HEADER_TABLE_SIZE).to_bytes(2, "big") + bytes(4)
+PAIR = int(Http2Setting.HEADER_TABLE_SIZE).to_bytes(2, "big") + bytes(4)
 
 
 def large_head(number: int) -> bytes:
@@ -53,7 +53,7 @@ def flood(raw: Raw, frames_of: Callable[[int], bytes]) -> None:
 def test_the_flood_is_named_to_its_client(server):
     with Raw(server.port) as raw:
         raw.send(window_update(0, 1) * 20_000)
-        assert raw.goaway() == Code.ENHANCE_YOUR_CALM
+        assert raw.goaway() == ErrorCode.ENHANCE_YOUR_CALM
 
 
 def test_a_few_large_heads_are_served(server):
@@ -84,7 +84,7 @@ def test_heads_are_remembered_up_to_a_bound():
     class Service:
         read = staticmethod(read_head)
 
-    blocks = Blocks(Service(), lambda size: None)
+    blocks = HeaderBlocks(Service(), lambda size: None)
     for number in range(60):
         blocks.read(literal((*POST, (b"k", b"%d" % number + b"x" * 10_000))))
         assert sum(len(data) for data in blocks._known) <= 128 * 1024

@@ -7,12 +7,12 @@ import pytest
 
 from http2_support import LIMIT, LOOPS, Raw, ask, data, message, serving, to, works
 from server.http2 import frames
-from server.http2.conversation import HELD_BYTES
 from server.http2.frames import window_update
 from server.http2.limits import unbounded
 from server.http2.sender import ROOM_BYTES
 from server.http2.session import CONNECTION_WINDOW
 from server.http2.stream import STREAM_WINDOW
+from server.http2.streaming_call import HELD_BYTES
 
 BIG = 2**20
 
@@ -107,7 +107,7 @@ def test_a_window_that_shrinks_below_zero_holds_until_it_has_grown(server):
     with Raw(server.port) as raw:
         raw.send(ask(1), *chunks(1, message(b"x" * BIG)))
         drink(raw, 1, frames.DEFAULT_WINDOW)
-        setting = frames.settings({frames.Setting.INITIAL_WINDOW_SIZE: 1000})
+        setting = frames.settings({frames.Http2Setting.INITIAL_WINDOW_SIZE: 1000})
         raw.send(setting, window_update(0, 10 * BIG), window_update(1, 60_000))
         raw.ping()
         raw.send(window_update(1, 10_000))  # 65,535 lent, 1000 + 70,000 allowed

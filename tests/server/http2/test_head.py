@@ -4,7 +4,7 @@ import pytest
 
 from http2_support import POST
 from server.http2.head import read_head
-from server.http2.stream import Malformed
+from server.http2.stream import MalformedHeaders
 
 MINUTE = (b"grpc-timeout", b"1M")
 
@@ -92,5 +92,5 @@ MALFORMED = {
 
 @pytest.mark.parametrize("case", MALFORMED)
 def test_what_is_no_request_is_malformed(case):
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedHeaders):
         read_head(MALFORMED[case])

@@ -9,7 +9,7 @@ import pytest
 
 from http2_support import POST, Raw, ask, data, message, serving, to, works
 from server.http2 import frames
-from server.http2.frames import Code, Setting, frame, window_update
+from server.http2.frames import ErrorCode, Http2Setting, frame, window_update
 from server.http2.hpack import literal
 
 HEADERS, DATA, END = frames.HEADERS, frames.DATA, frames.END_STREAM
@@ -51,98 +51,119 @@ DONE = ask(1) + data(1, message(b"x"))
 NOWHERE = to("/t/Nowhere")
 
 SENT_AWAY = {
-    "a frame on stream 0": (data(0, b"x"), Code.PROTOCOL_ERROR),
-    "HEADERS on an even stream": (ask(2), Code.PROTOCOL_ERROR),
-    "HEADERS on stream 0": (ask(0), Code.PROTOCOL_ERROR),
-    "DATA on a stream never opened": (data(7, b"x"), Code.PROTOCOL_ERROR),
+    "a frame on stream 0": (data(0, b"x"), ErrorCode.PROTOCOL_ERROR),
+    "HEADERS on an even stream": (ask(2), ErrorCode.PROTOCOL_ERROR),
+    "HEADERS on stream 0": (ask(0), ErrorCode.PROTOCOL_ERROR),
+    "DATA on a stream never opened": (data(7, b"x"), ErrorCode.PROTOCOL_ERROR),
     "RST_STREAM on a stream never opened": (
         frame(frames.RST_STREAM, 0, 7, word(8)),
-        Code.PROTOCOL_ERROR,
+        ErrorCode.PROTOCOL_ERROR,
     ),
-    "WINDOW_UPDATE on a stream never opened": (window_update(7, 1), Code.PROTOCOL_ERROR),
+    "WINDOW_UPDATE on a stream never opened": (window_update(7, 1), ErrorCode.PROTOCOL_ERROR),
     "RST_STREAM of 3 bytes": (
         ask(1) + frame(frames.RST_STREAM, 0, 1, b"abc"),
-        Code.FRAME_SIZE_ERROR,
+        ErrorCode.FRAME_SIZE_ERROR,
     ),
     "WINDOW_UPDATE of 5 bytes": (
         frame(frames.WINDOW_UPDATE, 0, 0, b"abcde"),
-        Code.FRAME_SIZE_ERROR,
+        ErrorCode.FRAME_SIZE_ERROR,
     ),
-    "WINDOW_UPDATE of 0": (window_update(0, 0), Code.PROTOCOL_ERROR),
-    "a window too large": (window_update(0, frames.MAX_WINDOW), Code.FLOW_CONTROL_ERROR),
+    "WINDOW_UPDATE of 0": (window_update(0, 0), ErrorCode.PROTOCOL_ERROR),
+    "a window too large": (window_update(0, frames.MAX_WINDOW), ErrorCode.FLOW_CONTROL_ERROR),
     "a stream window too large by settings": (
         ask(1, to("/t/Wait"))
         + window_update(1, frames.MAX_WINDOW - frames.DEFAULT_WINDOW)
-        + setting(Setting.INITIAL_WINDOW_SIZE, frames.MAX_WINDOW),
-        Code.FLOW_CONTROL_ERROR,
+        + setting(Http2Setting.INITIAL_WINDOW_SIZE, frames.MAX_WINDOW),
+        ErrorCode.FLOW_CONTROL_ERROR,
     ),
-    "PING of 7 bytes": (frame(frames.PING, 0, 0, b"seven.."), Code.FRAME_SIZE_ERROR),
-    "PING on a stream": (frame(frames.PING, 0, 1, b"eight..."), Code.PROTOCOL_ERROR),
-    "SETTINGS on a stream": (frame(frames.SETTINGS, 0, 1), Code.PROTOCOL_ERROR),
-    "SETTINGS of 5 bytes": (frame(frames.SETTINGS, 0, 0, b"abcde"), Code.FRAME_SIZE_ERROR),
+    "PING of 7 bytes": (frame(frames.PING, 0, 0, b"seven.."), ErrorCode.FRAME_SIZE_ERROR),
+    "PING on a stream": (frame(frames.PING, 0, 1, b"eight..."), ErrorCode.PROTOCOL_ERROR),
+    "SETTINGS on a stream": (frame(frames.SETTINGS, 0, 1), ErrorCode.PROTOCOL_ERROR),
+    "SETTINGS of 5 bytes": (
+        frame(frames.SETTINGS, 0, 0, b"abcde"),
+        ErrorCode.FRAME_SIZE_ERROR,
+    ),
     "SETTINGS ACK with payload": (
         frame(frames.SETTINGS, frames.ACK, 0, b"abcdef"),
-        Code.FRAME_SIZE_ERROR,
+        ErrorCode.FRAME_SIZE_ERROR,
     ),
-    "ENABLE_PUSH 2": (setting(Setting.ENABLE_PUSH, 2), Code.PROTOCOL_ERROR),
-    "MAX_FRAME_SIZE too small": (setting(Setting.MAX_FRAME_SIZE, 16383), Code.PROTOCOL_ERROR),
-    "MAX_FRAME_SIZE too large": (setting(Setting.MAX_FRAME_SIZE, 1 << 24), Code.PROTOCOL_ERROR),
+    "ENABLE_PUSH 2": (setting(Http2Setting.ENABLE_PUSH, 2), ErrorCode.PROTOCOL_ERROR),
+    "MAX_FRAME_SIZE too small": (
+        setting(Http2Setting.MAX_FRAME_SIZE, 16383),
+        ErrorCode.PROTOCOL_ERROR,
+    ),
+    "MAX_FRAME_SIZE too large": (
+        setting(Http2Setting.MAX_FRAME_SIZE, 1 << 24),
+        ErrorCode.PROTOCOL_ERROR,
+    ),
     "INITIAL_WINDOW_SIZE too large": (
-        setting(Setting.INITIAL_WINDOW_SIZE, 1 << 31),
-        Code.FLOW_CONTROL_ERROR,
+        setting(Http2Setting.INITIAL_WINDOW_SIZE, 1 << 31),
+        ErrorCode.FLOW_CONTROL_ERROR,
     ),
-    "PUSH_PROMISE": (frame(frames.PUSH_PROMISE, 0, 1, word(2)), Code.PROTOCOL_ERROR),
-    "GOAWAY on a stream": (frame(frames.GOAWAY, 0, 1, b"\0" * 8), Code.PROTOCOL_ERROR),
-    "GOAWAY of 4 bytes": (frame(frames.GOAWAY, 0, 0, word(0)), Code.FRAME_SIZE_ERROR),
-    "PRIORITY of stream 0": (frame(frames.PRIORITY, 0, 0, b"\0" * 5), Code.PROTOCOL_ERROR),
-    "PRIORITY of 4 bytes": (frame(frames.PRIORITY, 0, 1, word(0)), Code.FRAME_SIZE_ERROR),
-    "a frame over the limit": (frames.HEAD.pack(2, 1, DATA, 0, 1), Code.FRAME_SIZE_ERROR),
-    "CONTINUATION of nothing": (frame(frames.CONTINUATION, 4, 1), Code.PROTOCOL_ERROR),
+    "PUSH_PROMISE": (frame(frames.PUSH_PROMISE, 0, 1, word(2)), ErrorCode.PROTOCOL_ERROR),
+    "GOAWAY on a stream": (frame(frames.GOAWAY, 0, 1, b"\0" * 8), ErrorCode.PROTOCOL_ERROR),
+    "GOAWAY of 4 bytes": (frame(frames.GOAWAY, 0, 0, word(0)), ErrorCode.FRAME_SIZE_ERROR),
+    "PRIORITY of stream 0": (
+        frame(frames.PRIORITY, 0, 0, b"\0" * 5),
+        ErrorCode.PROTOCOL_ERROR,
+    ),
+    "PRIORITY of 4 bytes": (frame(frames.PRIORITY, 0, 1, word(0)), ErrorCode.FRAME_SIZE_ERROR),
+    "a frame over the limit": (frames.HEAD.pack(2, 1, DATA, 0, 1), ErrorCode.FRAME_SIZE_ERROR),
+    "CONTINUATION of nothing": (frame(frames.CONTINUATION, 4, 1), ErrorCode.PROTOCOL_ERROR),
     "another frame inside a header block": (
         frame(HEADERS, 0, 1, literal(POST)) + frame(frames.PING, 0, 0, b"eight..."),
-        Code.PROTOCOL_ERROR,
+        ErrorCode.PROTOCOL_ERROR,
     ),
     "an unknown frame inside a header block": (
         frame(HEADERS, 0, 1, literal(POST)) + frame(0x77, 0, 1),
-        Code.PROTOCOL_ERROR,
+        ErrorCode.PROTOCOL_ERROR,
     ),
     "CONTINUATION of another stream": (
         frame(HEADERS, 0, 1, literal(POST)) + frame(frames.CONTINUATION, 4, 3),
-        Code.PROTOCOL_ERROR,
+        ErrorCode.PROTOCOL_ERROR,
     ),
-    "a flood of CONTINUATION": (continued(1000), Code.ENHANCE_YOUR_CALM),
-    "a header block too large": (continued(3, b"\0" * 16_000), Code.ENHANCE_YOUR_CALM),
-    "a block HPACK does not know": (frame(HEADERS, 4, 1, b"\xff\xff"), Code.COMPRESSION_ERROR),
+    "a flood of CONTINUATION": (continued(1000), ErrorCode.ENHANCE_YOUR_CALM),
+    "a header block too large": (continued(3, b"\0" * 16_000), ErrorCode.ENHANCE_YOUR_CALM),
+    "a block HPACK does not know": (
+        frame(HEADERS, 4, 1, b"\xff\xff"),
+        ErrorCode.COMPRESSION_ERROR,
+    ),
     "padding as long as its frame": (
         ask(1) + frame(DATA, frames.PADDED, 1, b"\x05abcd"),
-        Code.PROTOCOL_ERROR,
+        ErrorCode.PROTOCOL_ERROR,
     ),
-    "padding that is not there": (ask(1) + frame(DATA, frames.PADDED, 1), Code.PROTOCOL_ERROR),
+    "padding that is not there": (
+        ask(1) + frame(DATA, frames.PADDED, 1),
+        ErrorCode.PROTOCOL_ERROR,
+    ),
     "priority that is not there": (
         frame(HEADERS, frames.PRIORITISED | BOTH, 1, b"\x82"),
-        Code.FRAME_SIZE_ERROR,
+        ErrorCode.FRAME_SIZE_ERROR,
     ),
-    "a flood of PING": (frame(frames.PING, 0, 0, b"eight...") * 20_000, Code.ENHANCE_YOUR_CALM),
-    "a flood of SETTINGS": (frame(frames.SETTINGS, 0, 0) * 5000, Code.ENHANCE_YOUR_CALM),
+    "a flood of PING": (
+        frame(frames.PING, 0, 0, b"eight...") * 20_000,
+        ErrorCode.ENHANCE_YOUR_CALM,
+    ),
+    "a flood of SETTINGS": (frame(frames.SETTINGS, 0, 0) * 5000, ErrorCode.ENHANCE_YOUR_CALM),
     "a flood of PRIORITY": (
         frame(frames.PRIORITY, 0, 1, b"\0" * 5) * 20_000,
-        Code.ENHANCE_YOUR_CALM,
+        ErrorCode.ENHANCE_YOUR_CALM,
     ),
     "a flood of empty DATA": (
         ask(1) + frame(DATA, 0, 1) * 20_000,
-        Code.ENHANCE_YOUR_CALM,
+        ErrorCode.ENHANCE_YOUR_CALM,
     ),
-    "a flood of unknown frames": (frame(0x77, 0, 0) * 20_000, Code.ENHANCE_YOUR_CALM),
+    "a flood of unknown frames": (frame(0x77, 0, 0) * 20_000, ErrorCode.ENHANCE_YOUR_CALM),
     "rapid resets": (
         b"".join(
             ask(number, to("/t/Wait")) + frame(frames.RST_STREAM, 0, number, word(8))
             for number in range(1, 14_001, 2)
         ),
-        Code.ENHANCE_YOUR_CALM,
+        ErrorCode.ENHANCE_YOUR_CALM,
     ),
     "rapid resets by us": (
         b"".join(ask(number) + window_update(number, 0) for number in range(1, 14_001, 2)),
-        Code.ENHANCE_YOUR_CALM,
+        ErrorCode.ENHANCE_YOUR_CALM,
     ),
 }
 
@@ -156,34 +177,37 @@ def test_who_breaks_the_connection_is_sent_away(server, neighbour, case):
 
 
 RESET = {
-    "headers that are no request": (ask(1, POST[1:]), Code.PROTOCOL_ERROR),
+    "headers that are no request": (ask(1, POST[1:]), ErrorCode.PROTOCOL_ERROR),
     "DATA behind the request": (
         ask(1, to("/t/Wait")) + data(1, message(b"x")) + data(1, b"x"),
-        Code.STREAM_CLOSED,
+        ErrorCode.STREAM_CLOSED,
     ),
     "HEADERS behind the request": (
         ask(1, to("/t/Wait")) + data(1, message(b"x")) + ask(1, flags=BOTH),
-        Code.STREAM_CLOSED,
+        ErrorCode.STREAM_CLOSED,
     ),
-    "DATA on a stream that has ended": (DONE + data(1, b"x"), Code.STREAM_CLOSED),
-    "HEADERS on a stream that has ended": (DONE + ask(1), Code.STREAM_CLOSED),
-    "trailers that end nothing": (ask(1) + ask(1), Code.PROTOCOL_ERROR),
-    "WINDOW_UPDATE of 0": (ask(1, to("/t/Wait")) + window_update(1, 0), Code.PROTOCOL_ERROR),
+    "DATA on a stream that has ended": (DONE + data(1, b"x"), ErrorCode.STREAM_CLOSED),
+    "HEADERS on a stream that has ended": (DONE + ask(1), ErrorCode.STREAM_CLOSED),
+    "trailers that end nothing": (ask(1) + ask(1), ErrorCode.PROTOCOL_ERROR),
+    "WINDOW_UPDATE of 0": (
+        ask(1, to("/t/Wait")) + window_update(1, 0),
+        ErrorCode.PROTOCOL_ERROR,
+    ),
     "a window too large": (
         ask(1, to("/t/Wait")) + window_update(1, frames.MAX_WINDOW),
-        Code.FLOW_CONTROL_ERROR,
+        ErrorCode.FLOW_CONTROL_ERROR,
     ),
     "less than content-length said": (
         ask(1, (*POST, (b"content-length", b"7"))) + data(1, message(b"x")),
-        Code.PROTOCOL_ERROR,
+        ErrorCode.PROTOCOL_ERROR,
     ),
     "more than content-length said": (
         ask(1, (*POST, (b"content-length", b"5"))) + data(1, message(b"x")),
-        Code.PROTOCOL_ERROR,
+        ErrorCode.PROTOCOL_ERROR,
     ),
     "more than the stream's window": (
         ask(1, to("/t/Sip")) + b"".join(data(1, message(b"x" * (2**17 - 5)), 0) for _ in range(70)),
-        Code.FLOW_CONTROL_ERROR,
+        ErrorCode.FLOW_CONTROL_ERROR,
     ),
 }
 
@@ -204,8 +228,8 @@ def test_a_stream_over_the_count_is_refused_and_its_headers_are_read(server):
         path = b"\x40" + literal(((b":path", b"/t/Echo"),))[1:]
         rest = literal(tuple(field for field in POST if field[0] != b":path"))
         raw.send(frame(HEADERS, frames.END_HEADERS, 2001, path + rest))
-        assert raw.reset(2001) == Code.REFUSED_STREAM
-        raw.send(frame(frames.RST_STREAM, 0, 1, word(Code.CANCEL)))
+        assert raw.reset(2001) == ErrorCode.REFUSED_STREAM
+        raw.send(frame(frames.RST_STREAM, 0, 1, word(ErrorCode.CANCEL)))
         raw.send(frame(HEADERS, frames.END_HEADERS, 2003, b"\xbe" + rest), data(2003, message(b"")))
         assert raw.status(2003) == 0
 
@@ -245,7 +269,7 @@ def test_who_speaks_no_HTTP_2_is_told_what_this_port_speaks(server, greeting):
 def test_the_first_frame_must_be_settings(server):
     with Raw(server.port, greet=False) as raw:
         raw.send(frames.PREFACE, frame(frames.PING, 0, 0, b"eight..."))
-        assert raw.goaway() == Code.PROTOCOL_ERROR
+        assert raw.goaway() == ErrorCode.PROTOCOL_ERROR
 
 
 def test_who_has_us_answer_and_never_reads_is_cut_off(server):
@@ -264,7 +288,7 @@ def whole_calls() -> bytes:
     return b"".join(
         (
             frames.PREFACE,
-            frames.settings({Setting.INITIAL_WINDOW_SIZE: 1 << 20}),
+            frames.settings({Http2Setting.INITIAL_WINDOW_SIZE: 1 << 20}),
             DONE,
             ask(3, to("/t/Talk")) + data(3, message(b"one"), 0) + data(3, message(b"two")),
             ask(5, to("/t/Wait")) + data(5, message(b"x")),
@@ -310,7 +334,7 @@ def test_a_second_message_where_one_is_taken_ends_the_call_at_once(server, neigh
     with Raw(server.port) as raw:
         raw.send(ask(1, to("/t/Refuse")), data(1, message(b"one") + message(b"two"), 0))
         assert raw.status(1) == 12
-        assert raw.reset(1) == Code.NO_ERROR
+        assert raw.reset(1) == ErrorCode.NO_ERROR
         assert works(raw, 3)
 
 
@@ -322,7 +346,7 @@ def test_one_frame_of_many_settings_is_no_work(server, neighbour):
 def settings_s(server, streams: int) -> float:
     """CPU seconds of the quickest of three such frames on a connection with so many streams."""
     pairs = [
-        int(Setting.INITIAL_WINDOW_SIZE).to_bytes(2, "big") + word(65_535 + number % 2)
+        int(Http2Setting.INITIAL_WINDOW_SIZE).to_bytes(2, "big") + word(65_535 + number % 2)
         for number in range(21_001)
     ]
     took_s = []
@@ -345,4 +369,4 @@ def test_many_answers_do_not_pay_for_a_flood(server, neighbour):
             raw.send(*(ask(number) + data(number, message(b"x")) for number in numbers))
             raw.ping()
         raw.send(frame(frames.PING, 0, 0, b"eight...") * 26_000)
-        assert raw.goaway() == Code.ENHANCE_YOUR_CALM
+        assert raw.goaway() == ErrorCode.ENHANCE_YOUR_CALM

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from server.http2 import huffman
-from server.http2.hpack import Decoder, HeaderListTooLarge, HpackError, literal
+from server.http2.hpack import HeaderListTooLarge, HpackDecoder, HpackError, literal
 
 REQUESTS = {
     "plain (C.3)": (
@@ -33,7 +33,7 @@ def written(fields) -> str:
 
 @pytest.mark.parametrize("case", REQUESTS)
 def test_the_examples_of_the_standard_are_read(case):
-    decoder = Decoder()
+    decoder = HpackDecoder()
     blocks = [bytes.fromhex(block) for block in REQUESTS[case]]
     assert tuple(written(decoder.decode(block)) for block in blocks) == DECODED
     assert decoder.changes == 3
@@ -81,11 +81,11 @@ HOSTILE = {
 @pytest.mark.parametrize("case", HOSTILE)
 def test_what_is_no_block_is_refused(case):
     with pytest.raises(HpackError):
-        Decoder().decode(HOSTILE[case])
+        HpackDecoder().decode(HOSTILE[case])
 
 
 def test_a_smaller_table_forgets_the_oldest():
-    decoder = Decoder()
+    decoder = HpackDecoder()
     decoder.decode(b"\x40\x01a\x011" + b"\x40\x01b\x012")
     assert decoder.decode(b"\xbe\xbf") == ((b"b", b"2"), (b"a", b"1"))
     assert decoder.decode(b"\x3f\x03" + b"\xbe") == ((b"b", b"2"),)  # 34 bytes: one entry
@@ -97,7 +97,7 @@ def test_a_smaller_table_forgets_the_oldest():
 
 
 def test_an_entry_larger_than_the_table_empties_it():
-    decoder = Decoder()
+    decoder = HpackDecoder()
     decoder.decode(b"\x40\x01a\x011")
     large = b"v" * 5000
     assert decoder.decode(b"\x40\x01b" + literal(((b"", large),))[2:]) == ((b"b", large),)
@@ -106,7 +106,7 @@ def test_an_entry_larger_than_the_table_empties_it():
 
 
 def test_a_list_too_large_is_refused_and_the_table_stays_right():
-    decoder = Decoder()
+    decoder = HpackDecoder()
     with pytest.raises(HeaderListTooLarge):
         decoder.decode(b"\x40\x01a" + literal(((b"", b"v" * 4000),))[2:] + b"\xbe" * 5)
     assert decoder.decode(b"\xbe") == ((b"a", b"v" * 4000),)
@@ -114,6 +114,6 @@ def test_a_list_too_large_is_refused_and_the_table_stays_right():
 
 @given(st.lists(st.tuples(st.binary(max_size=300), st.binary(max_size=300)), max_size=20))
 def test_what_we_write_is_read_without_a_table(fields):
-    decoder = Decoder()
+    decoder = HpackDecoder()
     assert decoder.decode(literal(tuple(fields))) == tuple(fields)
     assert decoder.changes == 0

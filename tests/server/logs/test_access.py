@@ -11,11 +11,11 @@ import tritonclient.grpc as triton
 from tritonclient.utils import InferenceServerException
 
 from http_support import INFER, ask, infer_body
-from server.logs.access import MOST_WAITING, AccessLog, Entry, line
+from server.logs.access import MOST_WAITING, AccessLog, AccessLogEntry, line
 from server_support import Server, running, write_identity
 
 
-def entry(**changes: Any) -> Entry:
+def entry(**changes: Any) -> AccessLogEntry:
     facts: dict[str, Any] = {
         "protocol": "http",
         "client": "127.0.0.1:1",
@@ -25,7 +25,7 @@ def entry(**changes: Any) -> Entry:
         "began_ns": 1_000_000,
         "duration_us": 5,
     }
-    return Entry(**{**facts, **changes})
+    return AccessLogEntry(**{**facts, **changes})
 
 
 def test_a_line_is_one_json_object_with_the_wall_clocks_time() -> None:

@@ -17,7 +17,7 @@ from schedulers.counters import TokenCounters, counters_of
 from schedulers.reply import Reply
 from schedulers.request import InferRequest
 from server.metrics.exposition import METRICS, MetricsApp, render
-from server.metrics.load_figures import Machine
+from server.metrics.machine_usage import MachineUsage
 from server.routing.mirror import RUNNING, WAITING
 from server.routing.routing import Routing
 from server.settings.metrics_config import MetricsConfig
@@ -166,7 +166,7 @@ def test_event_loop_stalls_are_gauges():
 
 
 def test_cpu_utilization_is_that_between_two_looks(tmp_path: Path):
-    machine = Machine(tmp_path)
+    machine = MachineUsage(tmp_path)
     (tmp_path / "stat").write_text("cpu 100 0 0 100 0 0 0 0 0 0\n")
     machine.look()
     (tmp_path / "stat").write_text("cpu 130 0 0 160 10 0 0 0 0 0\n")
@@ -175,7 +175,7 @@ def test_cpu_utilization_is_that_between_two_looks(tmp_path: Path):
 
 
 def test_figures_are_left_out_where_there_is_no_proc(tmp_path: Path):
-    machine = Machine(tmp_path / "nowhere")
+    machine = MachineUsage(tmp_path / "nowhere")
     text = render(Shelf([]), LAG, machine).decode()
     assert "nv_cpu_utilization" not in text
     assert "process_resident_memory_bytes" not in text

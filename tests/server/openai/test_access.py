@@ -11,7 +11,7 @@ import openai
 import pytest
 from openai import OpenAI
 
-from control.desired import Arm, Desired, Grant, Route
+from control.desired import Desired, DesiredArm, DesiredRoute, Grant
 from openai_support import CONFIG, client, serving, write_language
 from server.desired import disk
 from server.routing.table import HEADER_NAME
@@ -37,8 +37,11 @@ GRANTS = (
     grant("hasty", "infer:*", rate_per_s=0.001, burst=1),
     grant("late", "infer:*", expires=1.0),
 )
-ARMS = (Arm("stable", "talker", 1, "", 5_000), Arm("candidate", "talker", 2, "", 5_000))
-CHAT = Route("chat", ARMS, "salt", "parameter:user", (), ())
+ARMS = (
+    DesiredArm("stable", "talker", 1, "", 5_000),
+    DesiredArm("candidate", "talker", 2, "", 5_000),
+)
+CHAT = DesiredRoute("chat", ARMS, "salt", "parameter:user", (), ())
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 from backends.llm.chat import Chat, ChatTemplate
 from chat_templates_support import CHATML
 from server.errors import NotReady
-from server.openai.rendering import Renderer
+from server.openai.rendering import ChatRenderer
 from server.rest.openai_errors import BadField
 
 HELLO = Chat([{"role": "user", "content": "Hello"}])
@@ -31,15 +31,15 @@ GREEDY = ChatTemplate(
 
 
 @asynccontextmanager
-async def renderer(render_s: float = 20.0) -> AsyncIterator[Renderer]:
-    made = Renderer(render_s)
+async def renderer(render_s: float = 20.0) -> AsyncIterator[ChatRenderer]:
+    made = ChatRenderer(render_s)
     try:
         yield made
     finally:
         await made.close()
 
 
-async def refusal(made: Renderer, template: ChatTemplate) -> str:
+async def refusal(made: ChatRenderer, template: ChatTemplate) -> str:
     with pytest.raises(BadField) as caught:
         await made.render(template, HELLO)
     assert (caught.value.param, caught.value.code) == ("messages", "chat_template_failed")
@@ -126,7 +126,7 @@ def test_who_gives_up_leaves_the_process_to_the_others() -> None:
 
 def test_the_process_ends_with_the_renderer() -> None:
     async def run() -> None:
-        made = Renderer()
+        made = ChatRenderer()
         await made.render(GOOD, HELLO)
         process = made._process
         assert process is not None

@@ -6,19 +6,19 @@ import pytest
 from openai import BadRequestError, OpenAI
 
 from backends.llm.scored import Scored
-from schedulers.llm.generation import Output
-from server.openai.answer import Answer
+from schedulers.llm.generation import GenerationOutput
+from server.openai.completion_choice import CompletionChoice
 from server.openai.completions import read_completion
-from server.openai.fields import Fields
-from server.openai.score_limit import MOST_SCORES, ScoreLimit
+from server.openai.request_fields import RequestFields
+from server.openai.score_limit import MOST_SCORES, LogprobLimit
 from server.rest.openai_errors import BadField
 
 SCORED = Scored(-1.0, 0, ((1, -1.0),))
 
 
-def limit(**asked: Any) -> ScoreLimit:
-    completion = read_completion(Fields({"prompt": [1] * 100, **asked}))
-    return ScoreLimit([(1,) * 100], completion.options, completion.options.prompt_logprobs)
+def limit(**asked: Any) -> LogprobLimit:
+    completion = read_completion(RequestFields({"prompt": [1] * 100, **asked}))
+    return LogprobLimit([(1,) * 100], completion.options, completion.options.prompt_logprobs)
 
 
 def test_too_many_log_probabilities_are_refused_and_n_is_named(ai: OpenAI) -> None:
@@ -52,23 +52,25 @@ def test_what_a_response_may_have_is_told_before_it_is_made(
 
 
 def test_scores_of_prompts_count_once_for_each_answer() -> None:
-    options = read_completion(Fields({"prompt": "x", "n": 100, "prompt_logprobs": 20})).options
-    ScoreLimit([(1,) * 499], options, 20).check()
+    options = read_completion(
+        RequestFields({"prompt": "x", "n": 100, "prompt_logprobs": 20})
+    ).options
+    LogprobLimit([(1,) * 499], options, 20).check()
     with pytest.raises(BadField, match="the prompts have 1050000 for 100 answers"):
-        ScoreLimit([(1,) * 500], options, 20).check()
+        LogprobLimit([(1,) * 500], options, 20).check()
 
 
 def test_an_answer_whose_length_the_request_does_not_say_is_ended_at_the_limit() -> None:
     counted = limit(n=2, logprobs=20)
     for _ in range(MOST_SCORES // 21):
-        counted.add(Output("0", 7, "a", SCORED))
-    counted.add(Output("0", 7, "a"))
+        counted.add(GenerationOutput("0", 7, "a", SCORED))
+    counted.add(GenerationOutput("0", 7, "a"))
     with pytest.raises(BadField, match="2 answers have more"):
-        counted.add(Output("0", 7, "a", SCORED))
+        counted.add(GenerationOutput("0", 7, "a", SCORED))
 
 
 def test_a_streamed_answer_keeps_no_scores() -> None:
-    answer = Answer((1,), keeps_scores=False)
-    answer.hear(Output("0", 7, "a", SCORED))
+    answer = CompletionChoice((1,), keeps_scores=False)
+    answer.hear(GenerationOutput("0", 7, "a", SCORED))
     assert answer.tokens == 1
     assert not answer.scores

@@ -18,10 +18,10 @@ from schedulers.llm.language import Language
 from schedulers.llm.reading import read
 from server.dataplane import DataPlane
 from server.errors import NotReady
-from server.openai.caller import Caller
-from server.openai.door import OpenAI
-from server.openai.texts import refuse_beyond_context
-from server.rest.endpoint import Limits
+from server.openai.endpoints import OpenAIEndpoints
+from server.openai.language_inference import LanguageInference
+from server.openai.prompt_tokeniser import refuse_beyond_context
+from server.rest.endpoint import BodyLimits
 from server.rest.openai_errors import BadField
 from server_support import identity_config
 
@@ -39,14 +39,14 @@ def language(context: int = 64) -> Language:
     return Language(remote, None, context, 264, (2,))
 
 
-def made(work: Callable[[OpenAI, Any, Any], Awaitable[Any]]) -> Any:
+def made(work: Callable[[OpenAIEndpoints, Any, Any], Awaitable[Any]]) -> Any:
     """What `work` gives with a door, a request and a served version."""
 
     async def run() -> Any:
         served = put(identity_config("talker"))
         served.language = language()
         dataplane = DataPlane(Shelf([served]), "modelyard", "0")
-        door = OpenAI(dataplane, Limits(1000, 10))
+        door = OpenAIEndpoints(dataplane, BodyLimits(1000, 10))
         request = Request({"type": "http", "method": "POST", "path": "/", "headers": []})
         try:
             return await work(door, request, served)
@@ -57,14 +57,14 @@ def made(work: Callable[[OpenAI, Any, Any], Awaitable[Any]]) -> Any:
     return asyncio.run(run())
 
 
-def caller(request: Request) -> Caller:
-    made = Caller(request, 0)
+def caller(request: Request) -> LanguageInference:
+    made = LanguageInference(request, 0)
     made.read(b'{"model": "talker"}', 10)
     return made
 
 
 def test_a_text_is_read_again_for_the_version_that_answers() -> None:
-    async def work(door: OpenAI, request: Request, served: Any) -> None:
+    async def work(door: OpenAIEndpoints, request: Request, served: Any) -> None:
         newer, seen = language(), []
 
         async def make(language: Language) -> str:
@@ -79,7 +79,7 @@ def test_a_text_is_read_again_for_the_version_that_answers() -> None:
 
 
 def test_versions_that_never_stand_still_are_not_ready() -> None:
-    async def work(door: OpenAI, request: Request, served: Any) -> None:
+    async def work(door: OpenAIEndpoints, request: Request, served: Any) -> None:
         async def make(_: Language) -> None:
             served.language = language()
 
@@ -89,14 +89,14 @@ def test_versions_that_never_stand_still_are_not_ready() -> None:
     made(work)
 
 
-def find_first(door: OpenAI, request: Request) -> Any:
-    from server.openai.caller import find
+def find_first(door: OpenAIEndpoints, request: Request) -> Any:
+    from server.openai.language_inference import find
 
     return find(door._dataplane, caller(request))
 
 
 def test_a_version_that_ends_while_it_reads_is_asked_no_more_where_another_has_taken_over() -> None:
-    async def work(door: OpenAI, request: Request, served: Any) -> None:
+    async def work(door: OpenAIEndpoints, request: Request, served: Any) -> None:
         older, newer = served.language, language()
 
         async def make(asked: Language) -> str:
@@ -112,7 +112,7 @@ def test_a_version_that_ends_while_it_reads_is_asked_no_more_where_another_has_t
 
 
 def test_a_version_that_ends_without_another_is_told_as_it_is() -> None:
-    async def work(door: OpenAI, request: Request, served: Any) -> None:
+    async def work(door: OpenAIEndpoints, request: Request, served: Any) -> None:
         async def make(_: Language) -> None:
             raise ShutDown("gone")
 
@@ -123,7 +123,7 @@ def test_a_version_that_ends_without_another_is_told_as_it_is() -> None:
 
 
 def test_texts_and_tokens_are_read_in_their_order_and_a_far_too_long_text_not_at_all() -> None:
-    async def work(door: OpenAI, request: Request, served: Any) -> None:
+    async def work(door: OpenAIEndpoints, request: Request, served: Any) -> None:
         wide = language(4096)
         text = "ä" * 5000
         (tokens,) = await door._texts.of_prompts(wide, (text,), True, "prompt")

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from http_support import INFER, ask, infer_body
-from server.errors import InvalidRequest, TooLarge
+from server.errors import InvalidRequest, RequestTooLarge
 from server.rest.compression import (
     BRIEF_BYTES,
     UnsupportedCoding,
@@ -78,12 +78,12 @@ def test_deflate_is_understood_with_and_without_its_zlib_header() -> None:
 def test_a_body_that_inflates_beyond_the_limit_is_refused(coding: str) -> None:
     body = deflate(b"x" * 101, coding)
     assert inflate(deflate(b"x" * 100, coding), coding, 100) == b"x" * 100
-    with pytest.raises(TooLarge, match="maximum allowed value of 100 bytes"):
+    with pytest.raises(RequestTooLarge, match="maximum allowed value of 100 bytes"):
         inflate(body, coding, 100)
 
 
 def test_members_beyond_the_limit_count_together() -> None:
-    with pytest.raises(TooLarge):
+    with pytest.raises(RequestTooLarge):
         inflate(gzip.compress(b"x" * 60) * 2, "gzip", 100)
 
 

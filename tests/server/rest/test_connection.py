@@ -11,7 +11,7 @@ from typing import BinaryIO
 import pytest
 
 from http_support import INFER, ask, infer_body
-from server.rest.connection import SLOWEST_BYTES_PER_S, Look, same_wait
+from server.rest.connection import SLOWEST_BYTES_PER_S, ConnectionProbe, same_wait
 from server_support import Server, running, write_identity
 
 STALL_S = 0.6
@@ -19,8 +19,8 @@ PATIENCE_S = 30.0
 HEAD_BYTES = 8192
 
 
-def look(message: object = None, received: int = 0, unsent: int = 0) -> Look:
-    return Look(0.0, message, received, unsent)
+def look(message: object = None, received: int = 0, unsent: int = 0) -> ConnectionProbe:
+    return ConnectionProbe(0.0, message, received, unsent)
 
 
 def test_a_client_is_waited_for_while_it_sends_too_little() -> None:

@@ -13,12 +13,12 @@ from starlette.routing import Route
 
 from grpc_support import Shelf
 from server import VERSION
-from server.access.asks import is_openai
+from server.access.permissions import is_openai
 from server.dataplane import DataPlane
-from server.openai.door import OpenAI
+from server.openai.endpoints import OpenAIEndpoints
 from server.rest.app import rest_app
 from server.rest.docs_page import STYLE, page
-from server.rest.endpoint import Limits
+from server.rest.endpoint import BodyLimits
 from server.rest.openapi import document
 from server.rest.openapi_language import LANGUAGE_SCHEMAS
 from server.rest.openapi_schemas import SCHEMAS
@@ -28,8 +28,8 @@ DOCUMENT = document("modelyard", "0.0.0")
 
 
 def app() -> Any:
-    dataplane, limits = DataPlane(Shelf([]), "modelyard", "0.0.0"), Limits(1 << 20, 100)
-    return rest_app(dataplane, limits, more=OpenAI(dataplane, limits).routes())
+    dataplane, limits = DataPlane(Shelf([]), "modelyard", "0.0.0"), BodyLimits(1 << 20, 100)
+    return rest_app(dataplane, limits, more=OpenAIEndpoints(dataplane, limits).routes())
 
 
 def served() -> set[tuple[str, str]]:

@@ -13,15 +13,18 @@ from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc as stubs
 
 from access_support import Gated, gated, grant
-from control.desired import Arm, Desired, Experiment, Match, Mirror, Route
+from control.desired import Desired, DesiredArm, DesiredExperiment, DesiredRoute, Match, Mirror
 from control.experiments import stamp as stamps
 from server.lifecycle import Lifecycle
+from server.routing.route_experiments import STAMP_NAME
 from server.routing.table import HEADER_NAME
-from server.routing.trials import STAMP_NAME
 
 TOKEN = "secret"
-STABLE, CANDIDATE = Arm("stable", "one", 1, "", 5_000), Arm("candidate", "two", 1, "", 5_000)
-ROUTE = Route("public", (STABLE, CANDIDATE), "salt", "header:x-user")
+STABLE, CANDIDATE = (
+    DesiredArm("stable", "one", 1, "", 5_000),
+    DesiredArm("candidate", "two", 1, "", 5_000),
+)
+ROUTE = DesiredRoute("public", (STABLE, CANDIDATE), "salt", "header:x-user")
 
 
 @pytest.fixture(scope="module")
@@ -36,14 +39,14 @@ def doors(opened: Gated) -> Gated:
     return opened
 
 
-def use(doors: Gated, *routes: Route) -> None:
+def use(doors: Gated, *routes: DesiredRoute) -> None:
     state = Desired(routes=routes, aliases={"one": {"best": 1}})
     doors.on_loop(lambda: doors.dataplane.routing.use(state))
 
 
-def changed(**terms: Any) -> Route:
-    fields = {name: getattr(ROUTE, name) for name in Route.__dataclass_fields__}
-    return Route(**{**fields, **terms})
+def changed(**terms: Any) -> DesiredRoute:
+    fields = {name: getattr(ROUTE, name) for name in DesiredRoute.__dataclass_fields__}
+    return DesiredRoute(**{**fields, **terms})
 
 
 def rest(
@@ -118,7 +121,7 @@ def test_a_parameter_a_token_or_a_sequence_can_be_the_unit(doors: Gated) -> None
 
 
 def test_an_explicit_version_an_alias_and_other_models_bypass_the_route(doors: Gated) -> None:
-    own = changed(name="own", arms=(Arm("stable", "one", 1, "", 10_000),))
+    own = changed(name="own", arms=(DesiredArm("stable", "one", 1, "", 10_000),))
     use(doors, own)
     assert rest(doors, "own/infer")[1] == "one@1;stable"
     assert rest(doors, "own/versions/1/infer")[1:] == ("", rest(doors, "own/versions/1/infer")[2])
@@ -129,7 +132,7 @@ def test_an_explicit_version_an_alias_and_other_models_bypass_the_route(doors: G
 
 def test_rules_and_the_kill_switch_decide_first(doors: Gated) -> None:
     rule = Match("x-tester", "yes", "candidate")
-    none = (Arm("stable", "one", 1, "", 10_000), Arm("candidate", "two", 1, "", 0))
+    none = (DesiredArm("stable", "one", 1, "", 10_000), DesiredArm("candidate", "two", 1, "", 0))
     use(doors, changed(arms=none, matches=(rule,)))
     assert rest(doors, x_tester="yes")[1] == "two@1;candidate"
     assert call(doors, message(), x_tester="yes")[1] == "two@1;candidate"
@@ -145,7 +148,7 @@ def test_a_sequence_stays_where_it_began_when_the_weights_change(doors: Gated) -
             asked.parameters[name].bool_param = value
         return call(doors, asked, x_user="ada")
 
-    here = (Arm("stable", "one", 1, "", 10_000), Arm("candidate", "two", 1, "", 0))
+    here = (DesiredArm("stable", "one", 1, "", 10_000), DesiredArm("candidate", "two", 1, "", 0))
     use(doors, changed(arms=here))
     assert ask(sequence_start=True)[1] == "one@1;stable"
     use(doors, changed(only="candidate", arms=here))
@@ -168,7 +171,7 @@ def test_each_message_of_a_stream_is_routed_and_the_trailers_name_all_arms(doors
     assert sorted(set(said)) == sorted(trailers) == ["one@1;stable", "two@1;candidate"]
 
 
-COLOUR = Experiment("e1", "public", ("stable", "candidate"), buckets=10_000)
+COLOUR = DesiredExperiment("e1", "public", ("stable", "candidate"), buckets=10_000)
 KEY = b"k" * 32
 
 
@@ -222,11 +225,11 @@ def test_the_questions_about_a_route_are_answered_for_its_stable_arm(doors: Gate
 
 
 def test_an_arm_that_leads_nowhere_answers_with_its_error_and_is_counted(doors: Gated) -> None:
-    gone = Arm("stable", "one", 99, "", 10_000)
+    gone = DesiredArm("stable", "one", 99, "", 10_000)
     use(
         doors,
         changed(name="gone", arms=(gone,)),
-        changed(name="dangling", arms=(Arm("stable", "one", 0, "nobody", 10_000),)),
+        changed(name="dangling", arms=(DesiredArm("stable", "one", 0, "nobody", 10_000),)),
     )
     status, said, _ = rest(doors, "gone/infer")
     assert (status, said) == (503, "one@99;stable")
@@ -255,7 +258,7 @@ def test_what_clients_get_wrong_is_not_counted(doors: Gated) -> None:
 
 
 def test_a_mirror_gets_copies_and_the_client_hears_nothing_of_them(doors: Gated) -> None:
-    arms = (Arm("stable", "one", 1, "", 10_000), Arm("candidate", "two", 1, "", 0))
+    arms = (DesiredArm("stable", "one", 1, "", 10_000), DesiredArm("candidate", "two", 1, "", 0))
     use(doors, changed(name="shadowed", arms=arms, mirrors=(Mirror("candidate", 10_000),)))
     for _ in range(10):
         assert rest(doors, "shadowed/infer")[1] == "one@1;stable"
@@ -280,7 +283,7 @@ def test_what_is_not_loaded_yet_while_the_server_starts_counts_against_nobody() 
 
     lifecycle = Lifecycle(starting=True)
     with gated(False, grant(TOKEN), models=("one",), lifecycle=lifecycle) as doors:
-        use(doors, changed(name="early", arms=(Arm("stable", "one", 99, "", 10_000),)))
+        use(doors, changed(name="early", arms=(DesiredArm("stable", "one", 99, "", 10_000),)))
         assert asked() == (503, 0)
         doors.on_loop(lifecycle.finish_starting)
         assert asked() == (503, 1)

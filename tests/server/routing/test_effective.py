@@ -2,11 +2,20 @@
 
 from collections.abc import Mapping
 
-from control.desired import Arm, Desired, DesiredModel, Experiment, Match, Mirror, Pin, Route
+from control.desired import (
+    Desired,
+    DesiredArm,
+    DesiredExperiment,
+    DesiredModel,
+    DesiredRoute,
+    Match,
+    Mirror,
+    Pin,
+)
 from routing_support import route
 from server.routing.effective import (
     NOT_LOADED,
-    Effective,
+    EffectiveRoutes,
     TargetState,
     effective,
     experiments_in_force,
@@ -34,11 +43,11 @@ def alias(version: int) -> Desired:
     )
 
 
-def routed(*routes: Route) -> Desired:
+def routed(*routes: DesiredRoute) -> Desired:
     return Desired(2, routes=routes)
 
 
-def weights(now: Effective) -> Mapping[str, tuple[int, int]]:
+def weights(now: EffectiveRoutes) -> Mapping[str, tuple[int, int]]:
     """Arm → version and buckets, of the one route."""
     (one,) = now.routes
     return {arm.name: (arm.version, arm.weight) for arm in one.arms}
@@ -189,19 +198,19 @@ def test_what_is_in_force_stays_whatever_becomes_of_its_arms() -> None:
 
 
 def test_an_arm_of_an_alias_follows_the_alias_in_force() -> None:
-    arms = (Arm("stable", "m", 0, "champion", 10_000),)
-    old = Desired(1, aliases={"m": {"champion": 1}}, routes=(Route("r", arms),))
-    new = Desired(2, aliases={"m": {"champion": 2}}, routes=(Route("r", arms),))
+    arms = (DesiredArm("stable", "m", 0, "champion", 10_000),)
+    old = Desired(1, aliases={"m": {"champion": 1}}, routes=(DesiredRoute("r", arms),))
+    new = Desired(2, aliases={"m": {"champion": 2}}, routes=(DesiredRoute("r", arms),))
     now = effective(new, of_desired(old), states(m_1=READY, m_2=LOADING))
     assert (now.aliases["m"]["champion"], now.routes) == (1, new.routes)
 
 
 def test_a_new_route_does_not_take_its_name_from_a_model_before_it_can_answer() -> None:
     wanted = routed(route(("stable", 2, 100), name="digits"))
-    waiting = effective(wanted, Effective(), states(digits_0=READY, digits_2=LOADING))
+    waiting = effective(wanted, EffectiveRoutes(), states(digits_0=READY, digits_2=LOADING))
     assert waiting.routes == ()
     assert waiting.pending
-    assert effective(wanted, Effective(), states(digits_2=LOADING)).routes == wanted.routes
+    assert effective(wanted, EffectiveRoutes(), states(digits_2=LOADING)).routes == wanted.routes
 
 
 def test_an_experiment_counts_nobody_while_its_arms_are_not_what_they_are_called() -> None:
@@ -209,7 +218,7 @@ def test_an_experiment_counts_nobody_while_its_arms_are_not_what_they_are_called
     wanted = Desired(
         2,
         routes=(route(("stable", 1, 50), ("candidate", 2, 50)),),
-        experiments=(Experiment("e", "numbers", ("stable", "candidate")),),
+        experiments=(DesiredExperiment("e", "numbers", ("stable", "candidate")),),
     )
     waiting = effective(wanted, before, states(digits_1=READY, digits_2=LOADING))
     assert experiments_in_force(wanted, waiting).experiments == ()

@@ -5,24 +5,24 @@ from typing import Any
 
 import pytest
 
-from control.desired import Arm, Desired, Experiment, Route
+from control.desired import Desired, DesiredArm, DesiredExperiment, DesiredRoute
 from control.errors import Invalid
 from control.experiments.stamp import read, unit_key
 from schedulers.reply import Reply
 from schedulers.request import InferRequest
 from server.errors import InvalidRequest, Unsupported
-from server.routing.exposures import RETELL_S, Exposures
-from server.routing.feedback import Feedback, parse
+from server.routing.exposures import RETELL_S, ExposureBuffer
+from server.routing.feedback import FeedbackBuffer, parse
 from server.routing.routing import Routing
-from server.routing.table import Exposure, Target
+from server.routing.table import Target, UnitExposure
 
 KEY = b"k" * 32
-ARMS = (Arm("a", "digits", 1, weight=5_000), Arm("b", "digits", 2, weight=5_000))
-SHOP = Route("shop", ARMS, salt="s", unit="header:x-user")
-COLOUR = Experiment("e1", "shop", ("a", "b"), buckets=10_000)
+ARMS = (DesiredArm("a", "digits", 1, weight=5_000), DesiredArm("b", "digits", 2, weight=5_000))
+SHOP = DesiredRoute("shop", ARMS, salt="s", unit="header:x-user")
+COLOUR = DesiredExperiment("e1", "shop", ("a", "b"), buckets=10_000)
 
 
-def routing(*experiments: Experiment) -> Routing:
+def routing(*experiments: DesiredExperiment) -> Routing:
     made = Routing(_send)
     made.use(Desired(routes=(SHOP,), experiments=experiments, stamp_key=KEY))
     return made
@@ -56,7 +56,7 @@ def test_who_has_no_unit_and_what_has_no_experiment_gets_no_stamp() -> None:
 
 def test_experiments_of_one_namespace_share_no_unit() -> None:
     halves = [
-        Experiment(f"e{number}", "shop", ("a", "b"), "shops", 5_000 * number, 5_000)
+        DesiredExperiment(f"e{number}", "shop", ("a", "b"), "shops", 5_000 * number, 5_000)
         for number in range(2)
     ]
     made = routing(*halves)
@@ -67,8 +67,8 @@ def test_experiments_of_one_namespace_share_no_unit() -> None:
 
 
 def test_exposures_are_bounded_and_told_again_after_a_while() -> None:
-    made = Exposures(remembered=2, waiting=3)
-    seen = [Exposure("e1", f"{number}", "a") for number in range(4)]
+    made = ExposureBuffer(remembered=2, waiting=3)
+    seen = [UnitExposure("e1", f"{number}", "a") for number in range(4)]
     for one in seen:
         made.note(one, 0.0)
     assert made.dropped == 1
@@ -84,7 +84,7 @@ def test_exposures_are_bounded_and_told_again_after_a_while() -> None:
 
 
 def test_feedback_is_taken_whole_or_not_at_all() -> None:
-    queue = Feedback(waiting=3)
+    queue = FeedbackBuffer(waiting=3)
     two = parse({"values": [{"metric": "m", "value": 1, "unit": "u"}] * 2}, "shop", b"", 1.0)
     with pytest.raises(Unsupported, match="--allow-admin"):
         queue.offer(two)

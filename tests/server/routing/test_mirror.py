@@ -16,9 +16,9 @@ from schedulers.reply import Reply
 from schedulers.request import InferRequest, InferResponse, Sequence
 from server.errors import InvalidRequest
 from server.routing import mirror
+from server.routing.arm_counters_registry import ArmCountersRegistry
 from server.routing.mirror import RUNNING, WAITING, WAITING_BYTES, Mirrors
 from server.routing.table import Target, compile_table, targets_of
-from server.routing.windows import Windows
 
 TABLE = compile_table([halves(mirrors=(Mirror("candidate", 10_000),))], {})
 COPY = TABLE["numbers"].copied[0].target
@@ -30,7 +30,7 @@ class Desk:
     def __init__(self, error: Exception | None = None) -> None:
         self.error = error
         self.taken: list[Reply] = []
-        self.windows = Windows()
+        self.windows = ArmCountersRegistry()
         self.windows.use(targets_of(TABLE))
         self.mirrors = Mirrors(self.send, self.windows)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control.desired import Arm, Match, Mirror, Route
+from control.desired import DesiredArm, DesiredRoute, Match, Mirror
 from control.routing_buckets import BUCKETS, bucket
 from routing_support import halves, route
 from server.routing.pick import RouteKey, pick
@@ -18,7 +18,7 @@ from server.routing.table import LONGEST_KNOWN, MOST_KNOWN, compile_route, compi
 UNITS = 100_000
 
 
-def arm_of(wanted: Route, unit: str = "", draw: float = 0.0, **labels: str) -> str:
+def arm_of(wanted: DesiredRoute, unit: str = "", draw: float = 0.0, **labels: str) -> str:
     named = {name.replace("_", "-"): value for name, value in labels.items()}
     return pick(compile_route(wanted, {}), RouteKey(unit, named, draw)).arm
 
@@ -117,7 +117,7 @@ def test_what_the_response_says_is_ascii_and_names_the_rollout() -> None:
 
 
 def test_an_alias_stands_for_its_version_at_the_time_of_the_table() -> None:
-    wanted = Route("numbers", (Arm("stable", "digits", 0, "best", BUCKETS),))
+    wanted = DesiredRoute("numbers", (DesiredArm("stable", "digits", 0, "best", BUCKETS),))
     table = compile_table([wanted, replace(wanted, name="empty", arms=())], {"digits": {"best": 7}})
     assert {name: one.targets[0].version for name, one in table.items()} == {"numbers": 7}
     assert compile_route(wanted, {}).targets[0].version == 0

@@ -6,7 +6,7 @@ from control.desired import Desired
 from routing_support import Request, halves, route
 from schedulers.reply import Reply
 from schedulers.request import InferRequest, Sequence
-from server.routing import windows
+from server.routing import arm_counters_registry
 from server.routing.routing import Routing
 from server.routing.sequences import IDLE_S, Sequences
 from server.routing.table import Target, compile_route
@@ -52,7 +52,7 @@ def _send(target: Target, request: InferRequest, until_ns: int) -> Reply:
 def test_the_rest_of_a_sequence_counts_where_it_is_told_of_though_its_arm_was_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(windows, "MOST_RETIRED", 0)
+    monkeypatch.setattr(arm_counters_registry, "MOST_RETIRED", 0)
     routing = Routing(_send)
     routing.use(Desired(routes=(halves(only="stable"),)))
     began = routing.pick(routing.table["numbers"], "ada")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from control.desired import Arm, Desired, Mirror, Route
+from control.desired import Desired, DesiredArm, DesiredRoute, Mirror
 from routing_support import route
 from server.desired import disk
 from server.routing.table import HEADER_NAME
@@ -127,8 +127,11 @@ def test_a_wedged_mirror_costs_nothing_but_a_dropped_count(tmp_path: Path) -> No
         home = tmp_path / "models" / name
         (home / "1").mkdir(parents=True)
         (home / "config.pbtxt").write_text(identity_config(name, delay_ms))
-    arms = (Arm("stable", "fast", 1, "", 10_000), Arm("candidate", "wedged", 1, "", 0))
-    mirrored = Route("mirrored", arms, "s", "", (), (Mirror("candidate", 10_000),))
+    arms = (
+        DesiredArm("stable", "fast", 1, "", 10_000),
+        DesiredArm("candidate", "wedged", 1, "", 0),
+    )
+    mirrored = DesiredRoute("mirrored", arms, "s", "", (), (Mirror("candidate", 10_000),))
     plain = route(("stable", 1, 100), name="plain", model="fast", unit="")
     state = tmp_path / "state"
     state.mkdir()

@@ -13,7 +13,7 @@ from schedulers.errors import QueueFull
 from schedulers.reply import Reply
 from schedulers.request import InferRequest, InferResponse
 from server.errors import Internal
-from server.samples.ring import PER_S, Ring
+from server.samples.ring import PER_S, SampleRing
 from server.samples.samples import MOST_MODELS, Samples
 
 
@@ -132,7 +132,7 @@ async def test_a_share_of_the_requests_is_a_share() -> None:
 
 
 def test_no_more_than_so_many_a_second_are_taken() -> None:
-    ring = Ring()
+    ring = SampleRing()
     assert sum(ring.may_take(1.0) for _ in range(10_000)) == PER_S
     assert not ring.may_take(1.0)
     assert sum(ring.may_take(1.5) for _ in range(10_000)) == PER_S / 2

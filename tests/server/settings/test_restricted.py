@@ -16,18 +16,27 @@ from tritonclient.utils import InferenceServerException
 from grpc_support import Shelf
 from http_support import INFER, ask, infer_body
 from server.dataplane import DataPlane
-from server.openai.door import OpenAI
+from server.openai.endpoints import OpenAIEndpoints
 from server.rest.app import rest_app
-from server.rest.endpoint import Limits
-from server.settings.restricted import CATEGORIES, ROUTES, RPCS, Lock, category_of_path, read_locks
+from server.rest.endpoint import BodyLimits
+from server.settings.restricted import (
+    CATEGORIES,
+    ROUTES,
+    RPCS,
+    RequiredHeader,
+    category_of_path,
+    read_locks,
+)
 from server_support import running, write_identity
 
 DENIED = "This API is restricted, expecting header 'x-key'"
 
 
 def test_every_rest_route_has_a_category() -> None:
-    dataplane, limits = DataPlane(Shelf([]), "modelyard", "0"), Limits(1000, 10)
-    for route in rest_app(dataplane, limits, more=OpenAI(dataplane, limits).routes()).routes:
+    dataplane, limits = DataPlane(Shelf([]), "modelyard", "0"), BodyLimits(1000, 10)
+    for route in rest_app(
+        dataplane, limits, more=OpenAIEndpoints(dataplane, limits).routes()
+    ).routes:
         assert isinstance(route, Route)
         path = route.path.replace("{version}", "1")
         for name in ("model", "repository", "region"):
@@ -63,9 +72,9 @@ def test_paths_belong_to_categories(path: str, category: str | None) -> None:
 def test_rules_are_read_with_several_apis_and_equals_signs_in_the_value() -> None:
     locks = read_locks(["inference,health:X-Key=a=b", "trace:other=v"], "pre-")
     assert locks == {
-        "inference": Lock("pre-x-key", "a=b"),
-        "health": Lock("pre-x-key", "a=b"),
-        "trace": Lock("pre-other", "v"),
+        "inference": RequiredHeader("pre-x-key", "a=b"),
+        "health": RequiredHeader("pre-x-key", "a=b"),
+        "trace": RequiredHeader("pre-other", "v"),
     }
 
 

@@ -20,7 +20,7 @@ import tritonclient.http as http_client
 from tritonclient.utils import InferenceServerException
 
 from cuda_support import COMPILER, DEVICES, build_driver, handle_of
-from server.errors import InvalidRequest, RegionExists, TooLarge, UnknownRegion, Unsupported
+from server.errors import InvalidRequest, RegionExists, RequestTooLarge, UnknownRegion, Unsupported
 from server.shared_memory import cuda
 from server.shared_memory.cuda import Cuda, CudaFailed
 from server.shared_memory.cuda_region import CudaRegion
@@ -192,7 +192,7 @@ def test_regions_are_bounded_in_number_whatever_their_kind(shared: SharedMemory)
         for number in range(MAX_REGIONS - 1):
             shared.register(f"r{number}", key, 0, 8)
         register(shared, "the last", key, 8)
-        with pytest.raises(TooLarge, match="1024 regions are registered already"):
+        with pytest.raises(RequestTooLarge, match="1024 regions are registered already"):
             register(shared, "one more", key, 8)
         shared.unregister(SystemRegion)
         shared.unregister(CudaRegion)

@@ -5,12 +5,12 @@ import os
 import pytest
 from tritonclient.grpc import service_pb2 as pb
 
-from server.codec.tensor_places import place_in_json, place_in_message
+from server.codec.shared_memory_parameters import place_in_json, place_in_message
 from server.errors import (
     InvalidRequest,
     RegionExists,
+    RequestTooLarge,
     ServingError,
-    TooLarge,
     UnknownRegion,
     Unsupported,
 )
@@ -171,7 +171,7 @@ def test_a_tensor_over_the_limit_is_refused_naming_the_flag():
     with memory(64) as key:
         shared.register("r", key, 0, 64)
         assert len(shared.place("X", "r", 0, 10).read()) == 10
-        with pytest.raises(TooLarge, match="--client-shm-max-tensor-size"):
+        with pytest.raises(RequestTooLarge, match="--client-shm-max-tensor-size"):
             shared.place("X", "r", 0, 11)
 
 
@@ -180,7 +180,7 @@ def test_regions_are_bounded_in_number_and_give_their_descriptors_back(shared):
     with memory(8) as key:
         for number in range(MAX_REGIONS):
             shared.register(f"r{number}", key, 0, 8)
-        with pytest.raises(TooLarge, match="1024 regions are registered already"):
+        with pytest.raises(RequestTooLarge, match="1024 regions are registered already"):
             shared.register("one more", key, 0, 8)
         shared.unregister(SystemRegion)
         assert shared.regions(SystemRegion) == []

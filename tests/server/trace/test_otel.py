@@ -19,7 +19,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
-from server.trace.context import Parent, parent_in
+from server.trace.context import ParentSpan, parent_in
 from server_support import Server, running, write_identity
 
 TRACE_ID, SPAN_ID = "0af7651916cd43dd8448eb211c12666c", "b7ad6b7169242424"
@@ -293,7 +293,7 @@ def test_invalid_traceparent_counts_as_none(header: bytes) -> None:
 
 def test_traceparent_of_a_later_version_is_understood() -> None:
     header = f"01-{TRACE_ID}-{SPAN_ID}-01-more".encode()
-    expected = Parent(int(TRACE_ID, 16), int(SPAN_ID, 16), True, "")
+    expected = ParentSpan(int(TRACE_ID, 16), int(SPAN_ID, 16), True, "")
     assert parent_in([(b"traceparent", header)]) == expected
 
 

@@ -15,7 +15,7 @@ from server.settings import trace_config
 from server.settings.table import Settings, SettingsError
 from server.settings.trace_settings import TraceSettings
 from server.trace.file import TraceFile
-from server.trace.record import HTTP, Received, Trace
+from server.trace.record import HTTP, RequestReceipt, Trace
 from server.trace.sampling import Sampler
 from server.trace.tracing import CannotTrace, Tracing, start_tracing
 
@@ -44,7 +44,7 @@ def objects(path: Path) -> list[dict[str, Any]]:
     return found
 
 
-RECEIVED = Received(HTTP, 1, 2)
+RECEIVED = RequestReceipt(HTTP, 1, 2)
 
 
 def traced(sink: Any, **settings: Any) -> Tracing:

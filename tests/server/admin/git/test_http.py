@@ -9,7 +9,7 @@ import pytest
 from admin_support import PASSWORD, basic
 from git_http_support import client, commit, git, work_tree
 from git_server_support import Served, credentials, eventually, git_server
-from repository.git.receive import Pace
+from repository.git.receive import ReceiveTiming
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +122,7 @@ def test_a_repository_that_is_not_there_is_named(server: Served, tmp_path: Path)
 
 
 def test_a_busy_repository_says_when_to_come_back(migrated_sqlite: Path, tmp_path: Path) -> None:
-    with git_server(migrated_sqlite, pace=Pace(most_at_once=0, wait_s=0.2)) as server:
+    with git_server(migrated_sqlite, pace=ReceiveTiming(most_at_once=0, wait_s=0.2)) as server:
         server.user("ada", "operator")
         name, token = server.create("zoo"), server.token("ada")
         found = server.ask("GET", f"{name}.git/info/refs?service=git-upload-pack", token)

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from control.repository_settings import Budgets, RepositorySettings
+from control.repository_settings import PushBudgets, RepositorySettings
 from git_http_support import git, work_tree
 from git_server_support import Served, eventually, git_server, read_to_end
-from repository.git.receive import Pace
+from repository.git.receive import ReceiveTiming
 
 UPLOAD, RECEIVE = "git-upload-pack", "git-receive-pack"
 GARBAGE = b"this is no packet line"
@@ -36,10 +36,10 @@ def token(server: Served) -> str:
 @pytest.fixture(scope="module")
 def hasty(migrated_sqlite: Path) -> Iterator[Served]:
     """Waits two seconds for the next byte, and no longer."""
-    with git_server(migrated_sqlite, Pace(stall_s=2.0), stall_s=2.0) as running:
+    with git_server(migrated_sqlite, ReceiveTiming(stall_s=2.0), stall_s=2.0) as running:
         running.user("ada", "operator")
         running.create("zoo")
-        running.create("small", RepositorySettings(budgets=Budgets(max_pack_bytes=1)))
+        running.create("small", RepositorySettings(budgets=PushBudgets(max_pack_bytes=1)))
         yield running
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from control.repository_settings import Budgets, RepositorySettings
+from control.repository_settings import PushBudgets, RepositorySettings
 from git_server_support import (
     Served,
     cutting,
@@ -15,7 +15,7 @@ from git_server_support import (
     lfs_work_tree,
     needs_lfs,
 )
-from repository.lfs.places import Places
+from repository.lfs.places import LfsPaths
 
 pytestmark = needs_lfs
 
@@ -41,7 +41,7 @@ def weights(size_bytes: int) -> bytes:
 
 def place(server: Served, name: str, content: bytes) -> Path:
     """Where the repository has the object."""
-    return Places(server.store / "lfs").claim(name, sha256(content).hexdigest())
+    return LfsPaths(server.store / "lfs").claim(name, sha256(content).hexdigest())
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_a_large_file_without_the_scope_is_refused(
 def test_a_file_above_the_budget_is_refused_with_its_size(
     server: Served, name: str, tmp_path: Path
 ) -> None:
-    server.change(name, RepositorySettings(budgets=Budgets(max_lfs_bytes=1000)))
+    server.change(name, RepositorySettings(budgets=PushBudgets(max_lfs_bytes=1000)))
     work = lfs_work_tree(tmp_path / "work", {"a.onnx": bytes(1001)})
     refused = server.push(work, name, server.token("ada"))
     assert refused.returncode != 0

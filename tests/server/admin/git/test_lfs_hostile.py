@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from admin_support import Answered
-from control.repository_settings import Budgets, RepositorySettings
+from control.repository_settings import PushBudgets, RepositorySettings
 from git_server_support import SECRET, Served, eventually, git_server
 from repository.errors import DiskFull
 from repository.lfs.batch import MEDIA_TYPE
-from repository.lfs.tokens import LIFETIME_S, Scope, sign
+from repository.lfs.tokens import LIFETIME_S, LfsTokenScope, sign
 from server.admin.errors import trouble_of
 
 CONTENT = bytes(range(256)) * 40
@@ -45,7 +45,7 @@ def name(server: Served, request: pytest.FixtureRequest) -> str:
 
 
 def link(operation: Any, name: str, oid: str = OID, size: int = SIZE, age_s: float = 0.0) -> dict:
-    token = sign(SECRET, Scope(operation, name, oid, size), time.time() - age_s)
+    token = sign(SECRET, LfsTokenScope(operation, name, oid, size), time.time() - age_s)
     return {"Authorization": f"Bearer lfs-{token}"}
 
 
@@ -172,7 +172,7 @@ def test_another_length_than_was_signed_is_refused(
 
 
 def test_an_object_above_a_budget_lowered_meanwhile_is_refused(server: Served, name: str) -> None:
-    server.change(name, RepositorySettings(budgets=Budgets(max_lfs_bytes=SIZE - 1)))
+    server.change(name, RepositorySettings(budgets=PushBudgets(max_lfs_bytes=SIZE - 1)))
     assert put(server, name).status == 413
 
 

@@ -6,10 +6,10 @@ import pytest
 
 from control.access.scopes import Principal, Role
 from repository.git.errors import Busy
-from server.admin.git.pre_receive import Pushing
+from server.admin.git.pre_receive import PushContext
 from server.admin.git.push_keys import LIFETIME_S, MOST_PUSHES, PushKeys
 
-PUSHING = Pushing(Principal("user:ada", Role.OPERATOR), "192.0.2.7", "zoo")
+PUSHING = PushContext(Principal("user:ada", Role.OPERATOR), "192.0.2.7", "zoo")
 
 
 def test_a_key_is_found_until_its_push_ends() -> None:

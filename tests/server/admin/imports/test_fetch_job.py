@@ -11,17 +11,17 @@ import pytest
 from imports_support import LIMITS
 from repository.durable import lock
 from repository.sources.progress import Progress
-from server.admin.imports.fetching import FetcherDied, fetching
-from server.admin.imports.order import (
-    Done,
-    Order,
-    Refused,
+from server.admin.imports.fetch_messages import (
+    FetchCommand,
+    FetchRefused,
+    FetchSucceeded,
     Said,
     pack_order,
     pack_said,
     read_order,
     read_said,
 )
+from server.admin.imports.fetching import FetcherDied, fetching
 from sources_support import Fault, File, Site, site
 
 pytestmark = pytest.mark.anyio
@@ -40,11 +40,11 @@ async def web() -> AsyncIterator[Site]:
         yield one
 
 
-def order(web: Site, folder: Path, path: str = "/m.onnx", digest: str = "") -> Order:
-    return Order(f"{web.url}{path}", (web.url,), str(folder), digest, LIMITS, os.getpid())
+def order(web: Site, folder: Path, path: str = "/m.onnx", digest: str = "") -> FetchCommand:
+    return FetchCommand(f"{web.url}{path}", (web.url,), str(folder), digest, LIMITS, os.getpid())
 
 
-async def said(wanted: Order) -> list[Said]:
+async def said(wanted: FetchCommand) -> list[Said]:
     async with asyncio.timeout(60), fetching(wanted) as saying:
         return [one async for one in saying]
 
@@ -52,7 +52,7 @@ async def said(wanted: Order) -> list[Said]:
 async def test_what_was_fetched_lies_whole_beside_its_digest(web: Site, tmp_path: Path) -> None:
     told = await said(order(web, tmp_path))
     done = told[-1]
-    assert isinstance(done, Done)
+    assert isinstance(done, FetchSucceeded)
     assert all(isinstance(one, Progress) for one in told[:-1])
     assert sorted(os.listdir(tmp_path)) == ["digest", "whole"]
     assert (tmp_path / "whole/m.onnx").read_bytes() == BODY
@@ -84,7 +84,7 @@ async def test_an_end_between_the_last_two_steps_is_begun_anew(web: Site, tmp_pa
 async def test_a_refusal_is_told_in_words(web: Site, tmp_path: Path) -> None:
     web.pages["/gone.onnx"] = File(b"", faults=deque([Fault(status=404)]))
     told = (await said(order(web, tmp_path, "/gone.onnx")))[-1]
-    assert isinstance(told, Refused)
+    assert isinstance(told, FetchRefused)
     assert "answers 404" in told.reason
 
 
@@ -98,16 +98,20 @@ async def test_a_folder_is_one_process_alone(web: Site, tmp_path: Path) -> None:
 
 
 async def test_it_goes_when_whoever_asked_is_not_its_parent(web: Site, tmp_path: Path) -> None:
-    wanted = Order(f"{web.url}/m.onnx", (web.url,), str(tmp_path), "", LIMITS, parent=1)
+    wanted = FetchCommand(f"{web.url}/m.onnx", (web.url,), str(tmp_path), "", LIMITS, parent=1)
     with pytest.raises(FetcherDied, match="exit code 1"):
         await said(wanted)
     assert not web.requests
 
 
 def test_orders_and_answers_survive_the_way() -> None:
-    wanted = Order("https://x/y.onnx", ("https://x/",), "/f", "", LIMITS, 7)
+    wanted = FetchCommand("https://x/y.onnx", ("https://x/",), "/f", "", LIMITS, 7)
     assert read_order(pack_order(wanted)) == wanted
-    answers: list[Said] = [Progress(1, None, 0, 1, "a\nb", 0.5), Done("sha256:0"), Refused("no")]
+    answers: list[Said] = [
+        Progress(1, None, 0, 1, "a\nb", 0.5),
+        FetchSucceeded("sha256:0"),
+        FetchRefused("no"),
+    ]
     for one in answers:
         line = pack_said(one)
         assert line.count(b"\n") == 1

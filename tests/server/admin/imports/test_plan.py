@@ -5,18 +5,18 @@ import pytest
 from control.repository_settings import SAFE_FORMATS
 from repository.snapshots.digest import FileEntry
 from repository.sources.errors import BadLayout
-from server.admin.imports.plan import Plan, plan
+from server.admin.imports.plan import SnapshotPlan, plan
 
 BEFORE = [FileEntry(path, 1, "0" * 64) for path in ("1/model.onnx", "config.pbtxt", "labels.txt")]
 
 
 def planned(
     *paths: str, version: int | None = None, highest: int = 0, before: bool = False
-) -> Plan:
+) -> SnapshotPlan:
     return plan(paths, version, BEFORE if before else (), highest, tuple(SAFE_FORMATS))
 
 
-def kept(made: Plan) -> list[str]:
+def kept(made: SnapshotPlan) -> list[str]:
     return [file.path for file in made.kept]
 
 

@@ -1,0 +1,291 @@
+"""One instance, the thread it runs on, and the batch it is busy with, up to its answers.
+
+Batches come from `schedulers.batching` through a C-level queue; the loop hears back once per
+batch, by one `call_soon_threadsafe`. From `Run.answer` the replies wake the front ends.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+from typing import Any, cast
+
+from backends.errors import BackendError, ExecutionFailed, FaultyModel
+from backends.host.instance import HostedInstance
+from backends.seam import Batch, HearingInstance, Instance, Outcome, ResponseSender, Tensors
+from schedulers.counters import BatchStatistics, Counters, count_failure, count_success
+from schedulers.policy.cores import Lease
+from schedulers.policy.queue import Ticket
+from schedulers.request import InferRequest, InferResponse
+
+NICENESS = 5
+"""Executions yield to the event loop: with every core computing, the loop still answers at once."""
+
+OPEN_STREAMS = 1024
+"""Requests of a decoupled model one instance may have open; the others wait in the queue."""
+
+_log = logging.getLogger(__name__)
+
+
+class Run:
+    """One batch on its way through an instance; `outcome` is set by the lane's thread.
+
+    `outlets`: of a decoupled model, where each ticket's responses go; otherwise empty.
+    `abandoned`: it hangs, and its tickets have been told.
+    """
+
+    __slots__ = (
+        "abandoned",
+        "batch",
+        "lease",
+        "outcome",
+        "outlets",
+        "rows",
+        "started_ns",
+        "tickets",
+    )
+
+    def __init__(
+        self, tickets: Sequence[Ticket], batched: bool, started_ns: int, lease: Lease
+    ) -> None:
+        members = [ticket.request for ticket in tickets]
+        rows = [member.rows for member in members]
+        self.batch = Batch(members, rows, batched)
+        self.tickets = tickets
+        self.rows = sum(rows)
+        self.started_ns = started_ns
+        self.lease = lease
+        self.outlets: Sequence[ResponseSender] = ()
+        self.abandoned = False
+        self.outcome: Outcome | BackendError | None = None
+
+    @property
+    def busy_ns(self) -> int:
+        """How long the instance computed; 0 when it failed."""
+        outcome = self.outcome
+        if not isinstance(outcome, Outcome):
+            return 0
+        return outcome.input_ns + outcome.infer_ns + outcome.output_ns
+
+    def answer(self, counters: Counters, now_ns: int) -> None:
+        """Answer every ticket, once there is an outcome; nobody is left waiting, nobody gets
+        another's rows."""
+        outcome, requests = self.outcome, len(self.tickets)
+        if not isinstance(outcome, Outcome) or len(outcome.results) != requests:
+            error = _error_of(outcome, requests)
+            for ticket in self.tickets:
+                _fail(ticket, error, counters, now_ns)
+            return
+        self.count_execution(outcome, counters)
+        counters.input_ns += requests * outcome.input_ns
+        counters.infer_ns += requests * outcome.infer_ns
+        counters.output_ns += requests * outcome.output_ns
+        parameters = outcome.parameters
+        for index, (ticket, result) in enumerate(zip(self.tickets, outcome.results, strict=True)):
+            if ticket.request.trace is not None:
+                ticket.request.trace.executed(
+                    self.started_ns, outcome.input_ns, outcome.infer_ns, outcome.output_ns
+                )
+            if isinstance(result, Exception):
+                _fail(ticket, result, counters, now_ns)
+                continue
+            response = _succeed(ticket, result, counters, self.started_ns, now_ns)
+            if response is None:
+                continue
+            if parameters and index in parameters:
+                response.parameters = parameters[index]
+            ticket.send(response)
+
+    def count_execution(self, outcome: Outcome, counters: Counters) -> None:
+        """Count the batch and where its time went, whatever became of its requests."""
+        counters.inferences += self.rows
+        counters.executions += 1
+        counters.last_inference_ms = time.time_ns() // 1_000_000
+        batch = counters.batches.get(self.rows)
+        if batch is None:
+            batch = counters.batches[self.rows] = BatchStatistics()
+        batch.count += 1
+        batch.input_ns += outcome.input_ns
+        batch.infer_ns += outcome.infer_ns
+        batch.output_ns += outcome.output_ns
+
+
+def _error_of(outcome: Outcome | Exception | None, requests: int) -> Exception:
+    """What to tell the requests of a run that has no result for each."""
+    if isinstance(outcome, Outcome):
+        return FaultyModel(
+            f"{len(outcome.results)} results for {requests} requests. This is a bug."
+        )
+    return outcome or FaultyModel("no outcome. This is a bug.")
+
+
+def _succeed(
+    ticket: Ticket, outputs: Tensors, counters: Counters, started_ns: int, now_ns: int
+) -> InferResponse | None:
+    """The response to send; None when the ticket has failed after all."""
+    request = ticket.request
+    if request.wanted:
+        try:
+            outputs = _chosen(request, outputs)
+        except FaultyModel as error:
+            _fail(ticket, error, counters, now_ns)
+            return None
+    count_success(ticket, counters, started_ns, now_ns)
+    return InferResponse(request.id, request.model, request.version, outputs)
+
+
+def _chosen(request: InferRequest, outputs: Tensors) -> Tensors:
+    """The outputs the request asked for, in its order. Raises `FaultyModel` when one is missing."""
+    there = {name: outputs[name] for name in request.wanted if name in outputs}
+    if len(there) != len(request.wanted):
+        missing = [name for name in request.wanted if name not in outputs]
+        raise FaultyModel(
+            f"model '{request.model}' version {request.version} did not produce the requested "
+            f"output(s) {', '.join(missing)}"
+        )
+    return there
+
+
+def _fail(ticket: Ticket, error: Exception, counters: Counters, now_ns: int) -> None:
+    count_failure(counters, error, now_ns - ticket.request.arrived_ns)
+    ticket.fail(error)
+
+
+class CancelListener:
+    """Tells an executing instance that one member's client has gone; a reply's `Source`."""
+
+    __slots__ = ("_batch", "_instance", "_member")
+
+    def __init__(self, instance: HearingInstance, batch: Batch, member: int) -> None:
+        self._instance = instance
+        self._batch = batch
+        self._member = member
+
+    def taken(self) -> None:
+        """Of no interest: there is one response."""
+
+    def cancel(self) -> None:
+        self._instance.cancel(self._batch, self._member)
+
+
+class InstanceThread:
+    """Owns an instance from now on, including its `close`. The thread starts with the first
+    batch, so that a model nobody calls costs no thread.
+
+    `streams`: whether the model is decoupled, `open` how many of its requests are unfinished;
+    `hears`: whether the instance can be told of a cancelled request while it executes.
+    """
+
+    def __init__(
+        self, instance: Instance, loop: asyncio.AbstractEventLoop, done: Callable[[Run], None]
+    ) -> None:
+        self.instance = instance
+        self.streams: bool = getattr(instance, "streams", False)
+        self.hears: bool = hasattr(instance, "cancel")
+        self.open = 0
+        self._streamed = asyncio.Event()
+        self.running: Run | None = None
+        self._loop = loop
+        self._done = done
+        self._inbox: SimpleQueue[Run | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def free(self) -> bool:
+        return self.running is None and self.instance.ready and self.open < OPEN_STREAMS
+
+    def start(self, run: Run) -> None:
+        """Execute a batch; `done(run)` follows on the loop. Call only when `free`."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="instance", daemon=True)
+            self._thread.start()
+        self.running = run
+        if self.hears and not run.outlets:
+            for index, ticket in enumerate(run.tickets):
+                ticket.source = CancelListener(
+                    cast(HearingInstance, self.instance), run.batch, index
+                )
+        self._inbox.put(run)
+
+    def stream_ended(self) -> None:
+        """One of the `open` requests is finished."""
+        self.open -= 1
+        if not self.open:
+            self._streamed.set()
+
+    async def all_streamed(self) -> None:
+        """Wait until no request is open; call it when no other will be opened."""
+        if self.open:
+            self._streamed.clear()
+            await self._streamed.wait()
+
+    async def close(self, patience_s: float, give_up: Callable[[Run], None]) -> None:
+        """Close the instance once its batch has ended, or after `patience_s` in any case: then
+        `give_up(run)` comes first, and its process is killed, if it has one."""
+        ended = await asyncio.to_thread(self._join, patience_s)
+        running = self.running
+        if not ended and running is not None:
+            _log.warning(
+                "%s: the execution has not ended and is abandoned; closing anyway", whose(running)
+            )
+            give_up(running)
+        await asyncio.to_thread(self.instance.close)
+
+    def _join(self, patience_s: float) -> bool:
+        if self._thread is None:
+            return True
+        self._inbox.put(None)
+        self._thread.join(patience_s)
+        return not self._thread.is_alive()
+
+    def _work(self) -> None:
+        with contextlib.suppress(OSError, AttributeError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+        instance: Any = self.instance
+        while (run := self._inbox.get()) is not None:
+            try:
+                if run.outlets:
+                    run.outcome = instance.stream(run.batch, run.outlets)
+                else:
+                    run.outcome = instance.execute(run.batch)
+            except BackendError as error:
+                run.outcome = error
+            except Exception as error:  # noqa: BLE001 - a runtime's bug is its batch's
+                _log.exception("%s: its backend broke its contract. This is a bug.", whose(run))
+                run.outcome = ExecutionFailed(f"{type(error).__name__}: {error}. This is a bug.")
+            try:
+                self._loop.call_soon_threadsafe(self._ended, run)
+            except RuntimeError:  # the loop is closed: the process ends, and nobody waits
+                return
+            del run
+
+    def hangs(self, before_ns: int) -> Run | None:
+        """The run that has executed since before then on a thread of this process, which nobody
+        can end; worker processes are ended by their host."""
+        run = self.running
+        if run is None or run.started_ns > before_ns or run.outlets:
+            return None
+        return None if isinstance(self.instance, HostedInstance) else run
+
+    def abandon(self, run: Run) -> None:
+        """Nobody may execute here until the run has ended after all."""
+        run.abandoned = True
+        self.instance.ready = False
+
+    def _ended(self, run: Run) -> None:
+        self.running = None
+        if run.abandoned:
+            self.instance.ready = True
+        self._done(run)
+
+
+def whose(run: Run) -> str:
+    """The model a batch is for and the ids of its requests, for the log."""
+    requests = [ticket.request for ticket in run.tickets]
+    models = {f"model '{request.model}' version {request.version}" for request in requests}
+    ids = ", ".join(request.id or "<id_unknown>" for request in requests)
+    return f"{', '.join(models)}, request ids {ids}"

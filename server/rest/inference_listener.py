@@ -1,0 +1,65 @@
+"""The REST front end of inference: the infer verb inside the protocol, other paths as ASGI.
+
+Apart from `server.rest.listener`, so that the control process can listen without a data plane.
+"""
+
+from typing import Any, NamedTuple
+
+from server.access.sites import SitePolicy
+from server.codec.forwarding import HeaderForwarding
+from server.dataplane import DataPlane
+from server.listen_address import ListenAddress
+from server.logs.access import AccessLog
+from server.rest.compression import CompressionMiddleware
+from server.rest.connection import ConnectionLimits
+from server.rest.cors import with_cors
+from server.rest.endpoint import BodyLimits
+from server.rest.listener import HttpListener, start
+from server.rest.middleware import (
+    AccessLogMiddleware,
+    AuthorizationMiddleware,
+    LoggedInferExchange,
+    LoggedRejectedExchange,
+    RestrictedApiMiddleware,
+    SiteMiddleware,
+)
+from server.rest.protocol import HeaderCaseProtocol, InferProtocol
+from server.settings.restricted import Locks
+
+
+class RestMiddleware(NamedTuple):
+    """What stands before the REST API; each part is absent unless asked for."""
+
+    locks: Locks
+    sites: SitePolicy = SitePolicy()
+    forwarding: HeaderForwarding | None = None
+    log: AccessLog | None = None
+
+
+def guarded(app: Any, sites: SitePolicy) -> Any:
+    """`app` for those whom `sites` admits, with the answers to browsers' questions (CORS)."""
+    return with_cors(SiteMiddleware(app, sites), sites)
+
+
+async def start_inference(
+    app: Any,
+    dataplane: DataPlane,
+    limits: BodyLimits,
+    wire: ConnectionLimits,
+    place: ListenAddress,
+    porch: RestMiddleware,
+) -> HttpListener:
+    """Serve inference, and `app` for every other path. Raises OSError."""
+    app = AuthorizationMiddleware(CompressionMiddleware(app, limits.body_bytes), dataplane)
+    facts: dict[str, Any] = {"dataplane": dataplane, "limits": limits, "wire": wire}
+    facts["forwarding"] = porch.forwarding
+    facts["lock"] = porch.locks.get("inference")
+    facts["sites"] = porch.sites
+    if porch.locks:
+        app = RestrictedApiMiddleware(app, porch.locks)
+    app = guarded(app, porch.sites)
+    if porch.log is not None:
+        app = AccessLogMiddleware(app, porch.log)
+        facts.update(log=porch.log, exchange=LoggedInferExchange, refusal=LoggedRejectedExchange)
+    base = InferProtocol if porch.forwarding is None else HeaderCaseProtocol
+    return await start(app, place, type("Inference", (base,), facts))
