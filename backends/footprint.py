@@ -26,19 +26,19 @@ CUDA_CONTEXT = 640 * MIB
 workspaces, our kernels. An estimate that was not measured."""
 
 
-class Need(NamedTuple):
+class MemoryRequirement(NamedTuple):
     """Bytes of one device: what a load cannot do without, and what it would use if it may."""
 
     least: int
     wanted: int
 
 
-def need_of(version: ModelVersion, instances: int, device: str = "cpu") -> Need:
+def need_of(version: ModelVersion, instances: int, device: str = "cpu") -> MemoryRequirement:
     """What `instances` instances of a version on one device take of it, by the device's name; reads
     the sizes of the version's files."""
     backend = version.config.backend
     if backend == "identity":
-        return Need(0, 0)
+        return MemoryRequirement(0, 0)
     if backend == "llm":
         return _language_need(version, instances, device)
     files = int(_file_bytes(version.path) * OVER_FILES)
@@ -46,7 +46,7 @@ def need_of(version: ModelVersion, instances: int, device: str = "cpu") -> Need:
         estimate = instances * (WORKERS[backend] + files)
     else:
         estimate = SESSION + files + instances * THREAD
-    return Need(estimate, estimate)
+    return MemoryRequirement(estimate, estimate)
 
 
 def handed_down(version: ModelVersion, each: Iterable[tuple[str, int]]) -> ModelVersion:
@@ -83,7 +83,7 @@ def _beside_plan(device: str) -> int:
     return WORKERS["llm"] if device == "cpu" else CUDA_CONTEXT
 
 
-def _language_need(version: ModelVersion, instances: int, device: str) -> Need:
+def _language_need(version: ModelVersion, instances: int, device: str) -> MemoryRequirement:
     """A budget that the config names is a promise: not less is taken, not more asked for.
 
     Raises LoadFailed naming the parameter, or the field of config.json, that is wrong.
@@ -93,7 +93,7 @@ def _language_need(version: ModelVersion, instances: int, device: str) -> Need:
     plan = plan_serving(version)
     least = plan.budget if plan.settings.memory_budget else plan.least
     process = _beside_plan(device)
-    return Need(instances * (least + process), instances * (plan.budget + process))
+    return MemoryRequirement(instances * (least + process), instances * (plan.budget + process))
 
 
 def _file_bytes(path: Path) -> int:

@@ -12,9 +12,9 @@ from tritonclient.grpc import model_config_pb2 as pb
 from backends.artefact import refuse
 from backends.seam import (
     Batch,
+    BatchResult,
     Device,
-    Loaded,
-    Outcome,
+    LoadedInstances,
     ResponsePart,
     ResponseSender,
     Result,
@@ -45,7 +45,7 @@ class IdentityBackend:
         _check_pairs(version, config)
         return config
 
-    def load(self, version: ModelVersion, device: Device, count: int) -> Loaded:
+    def load(self, version: ModelVersion, device: Device, count: int) -> LoadedInstances:
         """`count` instances. `execute_delay_ms` sleeps before each answer, times the instance's
         number when `instance_wise_delay_multiplier` is set, as Triton counts it. Decoupled, it
         answers each request `responses` times (1 if unset), each time after that delay."""
@@ -53,7 +53,9 @@ class IdentityBackend:
         multiplier = _whole(version, "instance_wise_delay_multiplier")
         name = "cpu" if device.kind == "cpu" else f"{device.kind}:{device.index}"
         delays = [delay_ms * max(multiplier * number, 1) / 1000 for number in range(count)]
-        return Loaded([IdentityInstance(version, name, delay) for delay in delays], version.config)
+        return LoadedInstances(
+            [IdentityInstance(version, name, delay) for delay in delays], version.config
+        )
 
 
 def _check_pairs(version: ModelVersion, config: ModelConfig) -> None:
@@ -108,7 +110,7 @@ class IdentityInstance:
         required = not any(tensor.optional for tensor in config.input)
         self._single = self._pairs[0] if required and len(self._pairs) == 1 else None
 
-    def execute(self, batch: Batch) -> Outcome:
+    def execute(self, batch: Batch) -> BatchResult:
         """Answer every member with its own inputs; an output whose optional input is absent is
         absent too."""
         started = time.perf_counter_ns()
@@ -120,9 +122,9 @@ class IdentityInstance:
             results = [{target: member.inputs[source]} for member in batch.members]
         else:
             results = [self._answer(member.inputs, member.wanted) for member in batch.members]
-        return Outcome(results, 0, time.perf_counter_ns() - started, 0)
+        return BatchResult(results, 0, time.perf_counter_ns() - started, 0)
 
-    def stream(self, batch: Batch, outlets: Sequence[ResponseSender]) -> Outcome:
+    def stream(self, batch: Batch, outlets: Sequence[ResponseSender]) -> BatchResult:
         """Answer every member `responses` times, one after the other; the last says so."""
         started = time.perf_counter_ns()
         for member, outlet in zip(batch.members, outlets, strict=True):
@@ -134,7 +136,7 @@ class IdentityInstance:
                     time.sleep(self._delay_s)
                 outlet.send(ResponsePart(outputs, last=not left))
             outlet.pass_on(ResponsePart(None, last=True))  # of no effect after a last response
-        return Outcome((), 0, time.perf_counter_ns() - started, 0)
+        return BatchResult((), 0, time.perf_counter_ns() - started, 0)
 
     def _answer(self, inputs: Tensors, wanted: tuple[str, ...]) -> Tensors:
         return {

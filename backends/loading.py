@@ -7,7 +7,7 @@ from concurrent.futures import wait as wait_for
 from backends.errors import LoadFailed
 from backends.host.instance import HostedInstance
 from backends.registry import backend_of, runtime_for
-from backends.seam import Device, Loaded
+from backends.seam import Device, LoadedInstances
 from repository.model import ModelVersion
 
 Start = Callable[[ModelVersion, Device, str], HostedInstance]
@@ -16,7 +16,7 @@ Start = Callable[[ModelVersion, Device, str], HostedInstance]
 
 def load(
     version: ModelVersion, device: Device, names: Sequence[str], start: Start = HostedInstance
-) -> Loaded:
+) -> LoadedInstances:
     """An instance of each name, of a version whose config names its backend, ready to execute;
     `start` makes each of those that are hosted.
 
@@ -35,14 +35,14 @@ def load(
         raise
 
 
-def _agreed(version: ModelVersion, instances: list[HostedInstance]) -> Loaded:
+def _agreed(version: ModelVersion, instances: list[HostedInstance]) -> LoadedInstances:
     config = instances[0].config
     if any(instance.config != config for instance in instances):
         raise LoadFailed(
             f"model '{version.name}' version {version.number}: auto_complete_config completes the "
             "config differently in each instance; it must not depend on where it runs"
         )
-    return Loaded(instances, config)
+    return LoadedInstances(instances, config)
 
 
 def _close_loaded(attempts: list[Future[HostedInstance]]) -> None:

@@ -20,7 +20,7 @@ MOST_NODES = 100_000
 _Key = tuple[str, str, str]
 
 
-class _Size(NamedTuple):
+class _GraphSize(NamedTuple):
     nodes: int
     depth: int
 
@@ -31,12 +31,12 @@ def functions_problem(model: onnx.ModelProto) -> str:
     if len(bodies) < len(model.functions):
         return "has two functions of one name"
     calls = {key: _calls(nodes, bodies.keys()) for key, nodes in bodies.items()}
-    sizes: dict[_Key, _Size] = {}
+    sizes: dict[_Key, _GraphSize] = {}
     try:
         for key in TopologicalSorter(calls).static_order():
             called = [sizes[one] for one in calls[key]]
             nodes = sum(1 for _ in _nodes(bodies[key])) + sum(one.nodes for one in called)
-            sizes[key] = _Size(nodes, 1 + max((one.depth for one in called), default=0))
+            sizes[key] = _GraphSize(nodes, 1 + max((one.depth for one in called), default=0))
     except CycleError:
         return "has functions that call each other in a circle"
     if any(one.depth > MOST_DEPTH for one in sizes.values()):

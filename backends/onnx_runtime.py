@@ -15,7 +15,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as ort_state
 from backends.artefact import artefact_path, complete_config, name_file, refuse
 from backends.errors import ExecutionFailed
 from backends.onnx_options import providers, run_options, session_options
-from backends.seam import Device, Loaded, Tensors
+from backends.seam import Device, LoadedInstances, Tensors
 from backends.stacked import StackedInstance
 from repository.model import ModelConfig, ModelVersion
 from repository.tensors import BY_NAME, Array
@@ -48,7 +48,7 @@ class OnnxRuntime:
         name_file(config, path.name)
         return config
 
-    def load(self, version: ModelVersion, device: Device, count: int) -> Loaded:
+    def load(self, version: ModelVersion, device: Device, count: int) -> LoadedInstances:
         """One session shared by `count` instances. Raises LoadFailed in ORT's own words."""
         path = _model_file(version)
         options = session_options(version, device)
@@ -63,7 +63,7 @@ class OnnxRuntime:
                 f"onnxruntime could not start {_name(wanted[0])} on {device.kind}:{device.index} "
                 "and would have fallen back to the CPU; check the driver and the CUDA libraries",
             )
-        return Loaded(
+        return LoadedInstances(
             [OnnxInstance(version, device, session) for _ in range(count)], version.config
         )
 

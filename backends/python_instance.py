@@ -28,7 +28,7 @@ from backends.python_api import (
     TritonError,
 )
 from backends.python_single import MORE_THAN_ONE, SingleResponseSender
-from backends.seam import Batch, Member, Outcome, Result
+from backends.seam import Batch, BatchResult, Member, Result
 from repository.model import ModelVersion
 from repository.tensors import BY_CONFIG, BY_DTYPE, Array
 
@@ -73,7 +73,7 @@ class PythonInstance:
             tensor.name: BY_CONFIG[tensor.data_type].dtype for tensor in version.config.output
         }
 
-    def execute(self, batch: Batch) -> Outcome:
+    def execute(self, batch: Batch) -> BatchResult:
         """Run one batch; raises `ExecutionFailed` with Triton's text when user code fails."""
         started = perf_counter_ns()
         requests = [self._request(member) for member in batch.members]
@@ -97,7 +97,7 @@ class PythonInstance:
             for index, answer in enumerate(answers)
             if isinstance(answer, InferenceResponse) and answer.facts
         }
-        return Outcome(results, built - started, ran - built, perf_counter_ns() - ran, said)
+        return BatchResult(results, built - started, ran - built, perf_counter_ns() - ran, said)
 
     def _is_ready(self) -> bool:
         """What the model says of itself; anything but a bool is False, and printed."""

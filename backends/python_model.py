@@ -15,11 +15,11 @@ from typing import Any
 from backends import python_api
 from backends.artefact import name_file
 from backends.errors import LoadFailed
-from backends.host.veil import hide_house
+from backends.host.import_isolation import hide_house
 from backends.python_config import ModelConfig, from_dictionary, to_dictionary
 from backends.python_instance import PythonInstance, describe
 from backends.python_streams import StreamingPythonInstance
-from backends.seam import Device, Loaded
+from backends.seam import Device, LoadedInstances
 from repository.model import ModelConfig as ConfigMessage
 from repository.model import ModelVersion
 from repository.tensors import BY_CONFIG
@@ -41,7 +41,7 @@ class PythonModels:
         name_file(config, MODEL_FILE)
         return config
 
-    def load(self, version: ModelVersion, device: Device, count: int) -> Loaded:
+    def load(self, version: ModelVersion, device: Device, count: int) -> LoadedInstances:
         """One initialised instance; `count` must be 1, because each lives in its own process.
 
         From here on this process can import nothing more of ours. Raises `LoadFailed` with the
@@ -59,7 +59,7 @@ class PythonModels:
             version.name, version.number, version.folder, version.path, config, version.digest
         )
         instance = _initialised(completed, model_class, device)
-        return Loaded([instance], config)
+        return LoadedInstances([instance], config)
 
 
 def _where(version: ModelVersion) -> str:

@@ -13,7 +13,7 @@ from functools import partial
 from time import perf_counter_ns
 
 from backends.errors import ExecutionFailed, FaultyModel
-from backends.host.pulse import progressed
+from backends.host.heartbeat import progressed
 from backends.python_api import (
     InferenceRequest,
     InferenceResponse,
@@ -22,7 +22,7 @@ from backends.python_api import (
 )
 from backends.python_instance import PythonInstance, describe
 from backends.python_single import CLOSED, check_sent
-from backends.seam import Batch, Member, Outcome, ResponsePart, ResponseSender, Result
+from backends.seam import Batch, BatchResult, Member, ResponsePart, ResponseSender, Result
 
 
 class InferenceResponseSender:
@@ -62,7 +62,7 @@ class StreamingPythonInstance(PythonInstance):
 
     streams = True
 
-    def stream(self, batch: Batch, outlets: Sequence[ResponseSender]) -> Outcome:
+    def stream(self, batch: Batch, outlets: Sequence[ResponseSender]) -> BatchResult:
         """Let the model take the batch in; a coroutine goes on in a loop of the instance's own.
         Raises `ExecutionFailed` with Triton's text when user code fails."""
         started = perf_counter_ns()
@@ -85,7 +85,7 @@ class StreamingPythonInstance(PythonInstance):
                     "execute function must return None."
                 )
             )
-        return Outcome((), built - started, perf_counter_ns() - built, 0)
+        return BatchResult((), built - started, perf_counter_ns() - built, 0)
 
     def _sending(self, member: Member, outlet: ResponseSender) -> InferenceRequest:
         forgotten = FaultyModel(

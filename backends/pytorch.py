@@ -13,7 +13,7 @@ import numpy as np
 
 from backends.artefact import artefact_path, name_file, refuse
 from backends.errors import ExecutionFailed, FaultyModel
-from backends.seam import Device, Loaded, Tensors
+from backends.seam import Device, LoadedInstances, Tensors
 from backends.stacked import StackedInstance
 from repository.model import ModelConfig, ModelVersion
 from repository.tensors import BY_NAME, Array
@@ -39,7 +39,7 @@ class PyTorch:
         name_file(config, path.name)
         return config
 
-    def load(self, version: ModelVersion, device: Device, count: int) -> Loaded:
+    def load(self, version: ModelVersion, device: Device, count: int) -> LoadedInstances:
         """`count` instances sharing one model. Raises LoadFailed in torch's own words."""
         import torch
 
@@ -68,7 +68,7 @@ class PyTorch:
             refuse(version, f"torch cannot load {path.name}: {_first_lines(error)}")
         cores = device.threads if device.kind == "cpu" else 0
         instances = [TorchInstance(version, name, cores, call) for _ in range(count)]
-        return Loaded(instances, version.config)
+        return LoadedInstances(instances, version.config)
 
 
 def _model_file(version: ModelVersion) -> Path:

@@ -17,7 +17,7 @@ WINDOW = 16
 So a reader that has stopped reading costs this much memory and no more."""
 
 
-class BoundedOutlet:
+class BoundedResponseSender:
     """One stream between a model and its reader; ends with the first part that is `last`.
 
     The model's end, from any thread: `send`, and `cancelled` and `ended` to look at. The reader's
@@ -115,12 +115,12 @@ def respond(instance: Instance, batch: Batch) -> list[list[ResponsePart]]:
     return heard
 
 
-def _collector(parts: list[ResponsePart], ended: threading.Semaphore) -> BoundedOutlet:
+def _collector(parts: list[ResponsePart], ended: threading.Semaphore) -> BoundedResponseSender:
     def deliver(part: ResponsePart) -> None:
         parts.append(part)
         outlet.taken()
         if part.last:
             ended.release()
 
-    outlet = BoundedOutlet(deliver)
+    outlet = BoundedResponseSender(deliver)
     return outlet

@@ -63,7 +63,7 @@ Result = Tensors | Exception
 """What one request gets: its output tensors by name, or its own error."""
 
 
-class Outcome(NamedTuple):
+class BatchResult(NamedTuple):
     """One execution: a Result per member, in order, and where the time went (nanoseconds).
 
     `parameters`: what a member's answer says besides its tensors, by the member's index; of most
@@ -103,7 +103,7 @@ class Instance(Protocol):
     ready: bool
     changed: Callable[[], None]
 
-    def execute(self, batch: Batch) -> Outcome:
+    def execute(self, batch: Batch) -> BatchResult:
         """Run one batch; blocks; called by one thread at a time, always the same.
 
         A problem of one request is that request's `Result`. Raises `ExecutionFailed`,
@@ -144,7 +144,7 @@ class StreamingInstance(Instance, Protocol):
 
     streams: bool
 
-    def stream(self, batch: Batch, outlets: Sequence[ResponseSender]) -> Outcome:
+    def stream(self, batch: Batch, outlets: Sequence[ResponseSender]) -> BatchResult:
         """Hand a batch to the model; blocks while the model takes it in, one call at a time.
 
         Each member's responses go to its outlet, from any thread, during this call and after it;
@@ -153,7 +153,7 @@ class StreamingInstance(Instance, Protocol):
         """
 
 
-class HearingInstance(Instance, Protocol):
+class CancellableInstance(Instance, Protocol):
     """An instance whose model can be told, while it executes, that nobody waits any more."""
 
     def cancel(self, batch: Batch, member: int) -> None:
@@ -169,7 +169,7 @@ class Device:
     threads: int
 
 
-class Loaded(NamedTuple):
+class LoadedInstances(NamedTuple):
     """Instances ready to execute, and the config they serve (a python model completes its own)."""
 
     instances: Sequence[Instance]
@@ -189,7 +189,7 @@ class Backend(Protocol):
         config as written contradicts the artefact, naming field, value and what the artefact has.
         """
 
-    def load(self, version: ModelVersion, device: Device, count: int) -> Loaded:
+    def load(self, version: ModelVersion, device: Device, count: int) -> LoadedInstances:
         """`count` instances on one device, ready to execute; they may share weights.
 
         Blocks; called from a loading thread. Raises `LoadFailed`; leaves nothing behind then.

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from backends.errors import ExecutionFailed, FaultyModel
-from backends.seam import Batch, Outcome, Result, Tensors
+from backends.seam import Batch, BatchResult, Result, Tensors
 from repository.model import ModelVersion
 from repository.tensors import BY_CONFIG, BY_DTYPE, Array
 
@@ -68,7 +68,7 @@ class StackedInstance(ABC):
         """Take no further batch; runtimes that hold something give it back here."""
         self.ready = False
 
-    def execute(self, batch: Batch) -> Outcome:
+    def execute(self, batch: Batch) -> BatchResult:
         """Run one batch. Where the runtime refuses several requests together, each is tried
         alone, so that one client's values cost nobody else an answer."""
         started = perf_counter_ns()
@@ -82,7 +82,7 @@ class StackedInstance(ABC):
             return self._one_by_one(batch)
         ran = perf_counter_ns()
         results = self._split(batch, outputs)
-        return Outcome(results, stacked - started, ran - stacked, perf_counter_ns() - ran)
+        return BatchResult(results, stacked - started, ran - stacked, perf_counter_ns() - ran)
 
     def _stack(self, batch: Batch) -> Tensors:
         members = batch.members
@@ -144,7 +144,7 @@ class StackedInstance(ABC):
                 f"{self._where} is faulty: outputs {shapes} do not fit the reshape of its config"
             ) from error
 
-    def _one_by_one(self, batch: Batch) -> Outcome:
+    def _one_by_one(self, batch: Batch) -> BatchResult:
         results: list[Result] = []
         spent = (0, 0, 0)
         for member, rows in zip(batch.members, batch.rows, strict=True):
@@ -159,7 +159,7 @@ class StackedInstance(ABC):
                     spent[1] + outcome.infer_ns,
                     spent[2] + outcome.output_ns,
                 )
-        return Outcome(results, *spent)
+        return BatchResult(results, *spent)
 
 
 def _rows_apart(outputs: Mapping[str, Array], rows: Sequence[int]) -> list[Tensors]:

@@ -66,30 +66,32 @@ def brings_code(path: Path) -> str:
             if not any(name.endswith("/models/model.json") for name in names):
                 return "torchscript"
             return "" if _are_plain(archive, names) else "pickle"
-    except _Ambiguous:
+    except _AmbiguousArchive:
         return "pickle"
     except _UNREADABLE:
         return "torchscript"
 
 
 def _opened(file: IO[bytes]) -> ZipFile:
-    """The archive in `file`. Raises _Ambiguous where torch might read another one, or none."""
+    """The archive in `file`. Raises _AmbiguousArchive where torch might read another one, or
+    none."""
     size_bytes = directory_bytes(file)
     if size_bytes is None:
         raise BadZipFile
     if size_bytes > LARGEST_DIRECTORY_BYTES or not is_straight(file):
-        raise _Ambiguous
+        raise _AmbiguousArchive
     archive = ZipFile(file)
     entries = archive.infolist()
     names = [one.filename.casefold() for one in entries]
     if len(set(names)) != len(names):  # torch finds an entry whatever its case
-        raise _Ambiguous
+        raise _AmbiguousArchive
     if any(one.filename != one.orig_filename or one.flag_bits & _ENCRYPTED for one in entries):
-        raise _Ambiguous  # zipfile cuts names at NUL and takes others from extra fields; torch not
+        # zipfile cuts names at NUL and takes others from extra fields; torch does not.
+        raise _AmbiguousArchive
     return archive
 
 
-class _Ambiguous(Exception):
+class _AmbiguousArchive(Exception):
     """A zip archive whose entries depend on who reads it."""
 
 

@@ -14,8 +14,8 @@ from control import paging
 from control.clock import text_of
 from control.deployment import check_model_name
 from control.errors import Conflict, Invalid, NotFound
-from control.paging import Order, Page
-from control.pending import PendingView, by_subject
+from control.paging import Page, SortOrder
+from control.pending_changes import PendingView, by_subject
 from control.route_references import check_alias_unrouted
 from control.tables import Alias, LoadState, Model, Version
 from control.transaction import Transaction, expect_revision
@@ -99,7 +99,7 @@ def list_aliases(
     wanted = select(Alias)
     if model is not None:
         wanted = wanted.where(Alias.model == model)
-    order = Order((Alias.model, Alias.name))
+    order = SortOrder((Alias.model, Alias.name))
     return paging.page(session, wanted, order, cursor, limit).map(_shown(session))
 
 

@@ -108,7 +108,7 @@ class ArchiveWriter:
                     self._link(name, first)
                     return
                 self._first[same] = name
-            hashed = _Hashing(file)
+            hashed = _HashingReader(file)
             self._tar.addfile(_info(name, info.st_size, int(info.st_mtime)), hashed)  # type: ignore[arg-type]
             self._files[name] = ArchiveEntry(info.st_size, hashed.hasher.hexdigest())
 
@@ -181,7 +181,7 @@ def _telling() -> Iterator[None]:
         raise Invalid(f"the archive is damaged, or is none: {error}", "archive") from error
 
 
-class _Hashing:
+class _HashingReader:
     """A file that is hashed while tarfile reads it."""
 
     def __init__(self, file: IO[bytes]) -> None:

@@ -19,7 +19,7 @@ from control.clock import utc_now
 from control.errors import DatabaseFull, DatabaseGone, Invalid
 from control.sqlite_file import SqliteFile, is_damage, is_full
 from control.transaction import Actor, Fence, Transaction
-from control.turns import WriterQueue
+from control.writer_queue import WriterQueue
 from repository.durable import create
 
 BUSY_MS = 10_000

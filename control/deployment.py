@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from control.errors import Conflict, Invalid, LostLease
 from control.route_references import check_models_unrouted
-from control.sealed import SealedModel, SealedVersion
+from control.sealed_model import SealedModel, SealedVersion
 from control.tables import Alias, Model, Repository, SnapshotRow, Version
 from control.transaction import Transaction
 

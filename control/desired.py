@@ -1,8 +1,8 @@
 """What gateways are told: one frozen value, handed over whole and kept on their disks.
 
-Pure: rows become a `Desired` in `control.desired_rows`; gateways never see a row. The wire form
-is msgpack of plain lists and maps; a field this build does not know is ignored, one it misses has
-its default, so that old and new processes understand each other across an upgrade.
+Pure: rows become a `DesiredState` in `control.desired_rows`; gateways never see a row. The wire
+form is msgpack of plain lists and maps; a field this build does not know is ignored, one it misses
+has its default, so that old and new processes understand each other across an upgrade.
 """
 
 from collections.abc import Mapping
@@ -44,7 +44,7 @@ class DesiredModel:
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
+class TokenGrant:
     """A token as gateways know it: by the SHA-256 of its text, in hex.
 
     `expires` in seconds since the epoch, 0 for never. `rate_per_s` 0: not limited.
@@ -129,7 +129,7 @@ class DesiredExperiment:
 
 
 @dataclass(frozen=True, slots=True)
-class Desired:
+class DesiredState:
     """Everything at one revision; a gateway ignores one older than what it has.
 
     `store`: id of the store whose snapshots are meant. `aliases`: model → alias → version.
@@ -140,21 +140,21 @@ class Desired:
     store: str = ""
     models: tuple[DesiredModel, ...] = ()
     aliases: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    grants: tuple[Grant, ...] = ()
+    grants: tuple[TokenGrant, ...] = ()
     routes: tuple[DesiredRoute, ...] = ()
     experiments: tuple[DesiredExperiment, ...] = ()
     stamp_key: bytes = b""
 
 
-NOTHING = Desired()
+NOTHING = DesiredState()
 
 
-def encode(desired: Desired) -> bytes:
+def encode(desired: DesiredState) -> bytes:
     packed: bytes = msgpack.packb({"format": FORMAT, **asdict(desired)})
     return packed
 
 
-def decode(packed: bytes) -> Desired:
+def decode(packed: bytes) -> DesiredState:
     """Raises ValueError for bytes that are no desired state, or of a later format."""
     try:
         raw = msgpack.unpackb(packed)
@@ -165,7 +165,7 @@ def decode(packed: bytes) -> Desired:
             for row in raw["models"]
         )
         grants = tuple(
-            _made(Grant, {**row, "scopes": tuple(row["scopes"])}) for row in raw["grants"]
+            _made(TokenGrant, {**row, "scopes": tuple(row["scopes"])}) for row in raw["grants"]
         )
         routes = tuple(_route(row) for row in raw.get("routes", ()))
         trials = tuple(
@@ -173,7 +173,7 @@ def decode(packed: bytes) -> Desired:
             for row in raw.get("experiments", ())
         )
         made = {"models": models, "grants": grants, "routes": routes, "experiments": trials}
-        return _made(Desired, {**raw, **made})
+        return _made(DesiredState, {**raw, **made})
     except (msgpack.UnpackException, KeyError, TypeError) as error:
         raise ValueError(f"not a desired state: {error}") from error
 

@@ -8,10 +8,10 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from control.access.grants import grants
-from control.desired import Desired, DesiredModel, DesiredRoute, Pin
-from control.experiments.placing import running_on_routes, stamp_key
+from control.desired import DesiredModel, DesiredRoute, DesiredState, Pin
+from control.experiments.route_arms import running_on_routes, stamp_key
 from control.repository_settings import stored_settings
-from control.rollouts.reading import KeptVersion, kept
+from control.rollouts.queries import KeptVersion, kept
 from control.routes import every_route
 from control.store import known_store
 from control.tables import Alias, Counter, Model, Repository, SnapshotRow, Version
@@ -23,11 +23,11 @@ References = Mapping[str, list[tuple[int, str]]]
 """Model → versions that something refers to, and what does."""
 
 
-def desired(session: Session, now: datetime) -> Desired:
+def desired(session: Session, now: datetime) -> DesiredState:
     """Everything gateways should do, from one consistent look. `now` decides which tokens live."""
     aliases, routes = _aliases(session), every_route(session)
     trials = running_on_routes(session)
-    return Desired(
+    return DesiredState(
         revision=_revision(session),
         store=known_store(session),
         models=_models(session, _references(aliases, routes, kept(session))),

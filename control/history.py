@@ -10,7 +10,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from control import paging
 from control.clock import text_of
-from control.paging import Order, Page
+from control.paging import Page, SortOrder
 from control.tables import Audit, Event
 from control.transaction import Transaction
 
@@ -123,7 +123,7 @@ def audit_page(
 ) -> Page[AuditView]:
     """Newest first. Raises Invalid for a bad cursor or limit."""
     wanted = select(Audit).where(*_conditions(filters or AuditFilter()))
-    order = Order((Audit.id,), newest_first=True)
+    order = SortOrder((Audit.id,), newest_first=True)
     return paging.page(session, wanted, order, cursor, limit).map(_audit)
 
 

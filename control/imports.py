@@ -16,8 +16,8 @@ from control.clock import new_id, text_of
 from control.deployment import Origin, check_model_name, deploy_models, owner_of
 from control.errors import Conflict, Invalid, NotFound, TooMany
 from control.import_states import UNFINISHED, ImportState, may_follow
-from control.paging import Order, Page
-from control.sealed import SealedModel
+from control.paging import Page, SortOrder
+from control.sealed_model import SealedModel
 from control.tables import Event, Import
 from control.text import stored
 from control.transaction import Transaction
@@ -208,9 +208,9 @@ def list_imports(
         wanted = wanted.where(Import.model == model)
     if state is not None:
         wanted = wanted.where(Import.state == _known_state(state))
-    return paging.page(session, wanted, Order((Import.id,), newest_first=True), cursor, limit).map(
-        _view
-    )
+    return paging.page(
+        session, wanted, SortOrder((Import.id,), newest_first=True), cursor, limit
+    ).map(_view)
 
 
 def get_import(session: Session, import_id: str) -> ImportView:

@@ -34,7 +34,7 @@ class Page(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class SortOrder:
     """What a list is sorted by: columns that together name one row, none of them null."""
 
     columns: tuple[InstrumentedAttribute[Any], ...]
@@ -44,7 +44,7 @@ class Order:
 def page(
     session: Session,
     statement: Select[T],
-    order: Order,
+    order: SortOrder,
     cursor: str | None = None,
     limit: int = USUAL,
 ) -> Page[T]:

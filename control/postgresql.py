@@ -27,7 +27,7 @@ _SOCKET = {
 }
 
 
-class Hurried(psycopg.Connection[Any]):
+class TimeoutConnection(psycopg.Connection[Any]):
     """Closed, and of no more use, once the server has been silent for `answer_s`."""
 
     answer_s: float = ANSWER_S
@@ -35,12 +35,12 @@ class Hurried(psycopg.Connection[Any]):
     def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             return super().wait(_within(gen, self.answer_s), *args, **kwargs)
-        except Silent:
+        except AnswerTimeout:
             self.pgconn.finish()
             raise
 
 
-class Silent(psycopg.OperationalError):
+class AnswerTimeout(psycopg.OperationalError):
     """The server has not answered in time."""
 
 
@@ -61,8 +61,8 @@ def postgresql(url: str, pool_size: int) -> Engine:
     )
 
     @event.listens_for(engine, "do_connect")
-    def _connect(_: Any, __: Any, args: Any, settings: Any) -> Hurried:
-        return Hurried.connect(*args, **settings)
+    def _connect(_: Any, __: Any, args: Any, settings: Any) -> TimeoutConnection:
+        return TimeoutConnection.connect(*args, **settings)
 
     return engine
 
@@ -71,7 +71,7 @@ def take_time(connection: Connection) -> None:
     """Let the statements of this connection take as long as a migration's may; it is closed after
     use, and does not go back to the pool."""
     driver = connection.connection.driver_connection
-    assert isinstance(driver, Hurried)
+    assert isinstance(driver, TimeoutConnection)
     driver.answer_s = MIGRATION_S
     connection.detach()
     for name in ("statement_timeout", "idle_in_transaction_session_timeout"):
@@ -89,7 +89,7 @@ def _within(waiting: Any, seconds: float) -> Generator[Any, Any, Any]:
             if ready:
                 until = time.monotonic() + seconds
             elif time.monotonic() > until:
-                raise Silent(f"no answer within {seconds:g} s")
+                raise AnswerTimeout(f"no answer within {seconds:g} s")
             wanted = waiting.send(ready)
     except StopIteration as ended:
         return ended.value

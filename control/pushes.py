@@ -15,9 +15,9 @@ from control import paging, repositories
 from control.clock import new_id, text_of
 from control.deployment import Origin, deploy_models
 from control.errors import Conflict, Invalid, NotFound
-from control.paging import Order, Page
+from control.paging import Page, SortOrder
 from control.push_states import UNFINISHED, PushState, may_follow
-from control.sealed import SealedModel
+from control.sealed_model import SealedModel
 from control.tables import Push, Repository
 from control.text import stored
 from control.transaction import Transaction
@@ -182,7 +182,7 @@ def list_pushes(
         wanted = wanted.where(Push.repository_id == repositories.find(session, repository).id)
     if state is not None:
         wanted = wanted.where(Push.state == _known_state(state))
-    order = Order((Push.sequence, Push.id), newest_first=True)
+    order = SortOrder((Push.sequence, Push.id), newest_first=True)
     found = paging.page(session, wanted, order, cursor, limit)
     names = _names(session, {row.repository_id for row in found.items})
     return found.map(lambda row: _view(row, names[row.repository_id]))

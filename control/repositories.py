@@ -11,7 +11,7 @@ from control import paging
 from control.clock import new_id, text_of
 from control.deployment import undeploy
 from control.errors import Conflict, Invalid, NotFound
-from control.paging import Order, Page
+from control.paging import Page, SortOrder
 from control.push_states import PushState
 from control.repository_settings import RepositorySettings, stored_settings
 from control.tables import Model, Push, Repository, Version
@@ -108,7 +108,7 @@ def list_repositories(
     session: Session, *, cursor: str | None = None, limit: int = paging.USUAL
 ) -> Page[RepositoryView]:
     """By name. Raises Invalid for a bad cursor or limit."""
-    order = Order((Repository.name,))
+    order = SortOrder((Repository.name,))
     return paging.page(session, select(Repository), order, cursor, limit).map(view_of)
 
 

@@ -24,7 +24,7 @@ from control.errors import Conflict, Invalid
 from control.migrate import migrate
 from repository import durable
 from repository.git import bare
-from repository.git.bare import Bare, ReceiveLimits
+from repository.git.bare import BareRepository, ReceiveLimits
 from repository.git.process import run
 
 UNBUNDLE_S = 3600.0
@@ -208,7 +208,7 @@ async def _restore_repository(places: _RestorePaths, name: str) -> None:
         commands = "".join(f"create {ref} {oid}\n" for ref, oid in refs.items())
         await run(made.path, "update-ref", "--stdin", stdin=commands.encode())
         bundle.unlink()
-    bare.configure(places.store_dir, Bare(name, made.path), ReceiveLimits())
+    bare.configure(places.store_dir, BareRepository(name, made.path), ReceiveLimits())
 
 
 def _seal(folder: Path, whole: Iterable[str]) -> None:

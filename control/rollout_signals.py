@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from sqlalchemy.orm import Session
 
 from control.experiments import service as experiments
-from control.experiments.judging import interval, null_of
-from control.experiments.ledger import read_sums
-from control.experiments.metrics import Direction, Metric, MetricSource, Missing
+from control.experiments.evaluation import interval, null_of
+from control.experiments.metrics import Direction, Metric, MetricSource, MissingValueRule
 from control.experiments.service import ExperimentView
 from control.experiments.terms import ExperimentArm
-from control.rollouts import reading
+from control.experiments.totals import read_sums
+from control.rollouts import queries
 from control.rollouts.facts import Signals
 from control.rollouts.guardrails import Harm
 from control.rollouts.views import RolloutView
@@ -26,7 +26,7 @@ _YOUNGER = (
 def signals_of(session: Session, rollout_id: str) -> Signals:
     """Of the experiments on the rollout's route that compare its two versions, as the arms `stable`
     and `candidate`: each metric that clients send feedback for. Raises NotFound."""
-    rollout = reading.get_rollout(session, rollout_id)
+    rollout = queries.get_rollout(session, rollout_id)
     watching = [one for one in experiments.running(session) if _compares(one, rollout)]
     return Signals(tuple(harm for one in watching for harm in _harms(session, one)))
 
@@ -51,7 +51,9 @@ def _harms(session: Session, experiment: ExperimentView) -> Iterator[Harm]:
     for metric in metrics:
         name = f"{metric.name} ({experiment.name})"
         found = interval(terms, metric, sums, (CANDIDATE, STABLE), terms.alpha / len(metrics))
-        yield _harm(name, metric, found, _YOUNGER if metric.missing is Missing.ZERO else "")
+        yield _harm(
+            name, metric, found, _YOUNGER if metric.missing is MissingValueRule.ZERO else ""
+        )
 
 
 def _harm(name: str, metric: Metric, found: Interval, unfit: str) -> Harm:

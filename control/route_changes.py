@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from control import routes
 from control.errors import Conflict
 from control.experiments import service as experiments
-from control.rollouts import reading
+from control.rollouts import queries
 from control.rollouts import service as rollouts
 from control.rollouts.state import ENDS
 from control.route_spec import RouteSpec
@@ -127,6 +127,6 @@ def _check_free(route: RouteView, rollout: str, names: list[str]) -> None:
 
 def _rollout(session: Session, route: RouteView) -> str:
     """The one under way that moves the route, "" for none."""
-    if not route.rollout or reading.get_rollout(session, route.rollout).phase in ENDS:
+    if not route.rollout or queries.get_rollout(session, route.rollout).phase in ENDS:
         return ""
     return route.rollout

@@ -14,8 +14,8 @@ from control.clock import new_id, text_of
 from control.deployment import check_model_name
 from control.desired import DesiredArm, Match, Mirror
 from control.errors import Conflict, Invalid, NotFound
-from control.paging import Order, Page
-from control.pending import PendingView, by_subject
+from control.paging import Page, SortOrder
+from control.pending_changes import PendingView, by_subject
 from control.rollouts.state import ENDS
 from control.rollouts.tables import Rollout
 from control.route_spec import RouteSpec, checked, spec_json
@@ -167,7 +167,7 @@ def list_routes(
     session: Session, *, cursor: str | None = None, limit: int = paging.USUAL
 ) -> Page[RouteView]:
     """By name. Raises Invalid for a bad cursor or limit."""
-    return paging.page(session, select(Route), Order((Route.name,)), cursor, limit).map(
+    return paging.page(session, select(Route), SortOrder((Route.name,)), cursor, limit).map(
         _shown(session)
     )
 

@@ -14,7 +14,7 @@ from control.aliases import AliasView, aliases_of
 from control.clock import text_of
 from control.errors import NotFound
 from control.loads import LoadView
-from control.paging import Order, Page
+from control.paging import Page, SortOrder
 from control.tables import Model, Repository, SnapshotRow, Version
 
 _SHOWN = 20
@@ -116,7 +116,7 @@ def list_models(
     wanted = select(Model)
     if repository is not None:
         wanted = wanted.where(Model.repository_id == repositories.find(session, repository).id)
-    found = paging.page(session, wanted, Order((Model.name,)), cursor, limit)
+    found = paging.page(session, wanted, SortOrder((Model.name,)), cursor, limit)
     return Page(tuple(_models(session, found.items)), found.next)
 
 
@@ -131,7 +131,7 @@ def list_versions(
     """The highest number first. Raises NotFound for an unknown model, Invalid."""
     row = _found(session, model)
     wanted = select(Version).where(Version.model == model)
-    order = Order((Version.number,), newest_first=True)
+    order = SortOrder((Version.number,), newest_first=True)
     found = paging.page(session, wanted, order, cursor, limit)
     return Page(tuple(_versions_of(session, row, found.items)), found.next)
 

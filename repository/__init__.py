@@ -1,5 +1,5 @@
 """What exists: model config, versions, snapshots and watching. Loads nothing, calls nobody."""
 
-from repository.shells import install
+from repository.lazy_packages import install
 
 install()

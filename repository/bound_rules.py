@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
+from repository.finding_report import FindingReport
 from repository.model import ModelConfig
-from repository.report import FindingReport
 
 MOST_ROWS = 1_000_000
 MOST_PRIORITY_LEVELS = 1024

@@ -11,10 +11,10 @@ from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
 
+from repository.finding_report import more_at
 from repository.findings import MOST_FINDINGS, Finding
 from repository.model import ModelConfig
 from repository.positions import Mark, Positions
-from repository.report import more_at
 
 _INTEGERS: dict[int, tuple[int, int]] = {
     FieldDescriptor.TYPE_INT32: (-(1 << 31), (1 << 31) - 1),

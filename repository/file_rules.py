@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
+from repository.finding_report import FindingReport
 from repository.model import ModelConfig
-from repository.report import FindingReport
 from repository.tensor_rules import leads_out
 
 

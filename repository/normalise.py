@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from repository.finding_report import FindingReport
 from repository.findings import Finding
 from repository.model import ModelConfig
 from repository.positions import Positions
-from repository.report import FindingReport
 from repository.validate import validate
 
 SEQUENCE_IDLE_US = 1_000_000

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from repository.finding_report import FindingReport
 from repository.model import ModelConfig
-from repository.report import FindingReport
 
 
 def _not_offered(config: ModelConfig, report: FindingReport) -> None:

@@ -31,7 +31,7 @@ _MISMATCH = "Signature mismatch"
 
 
 @dataclass(frozen=True, slots=True)
-class Trusted:
+class TrustedSigner:
     """Who may sign: a name to show, and a PEM text.
 
     The text is an elliptic-curve public key (P-256, P-384 or P-521), or certificates: those of
@@ -47,13 +47,13 @@ class Trusted:
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class VerifiedSignature:
     """The name of whose key, or whose authority, stands behind a signature."""
 
     signer: str
 
 
-def verify(folder: Path, signature: Path, trusted: Sequence[Trusted]) -> Verified:
+def verify(folder: Path, signature: Path, trusted: Sequence[TrustedSigner]) -> VerifiedSignature:
     """Hold every file of `folder` against `signature`; blocks while it reads them.
 
     Raises `BadSignature`, naming the file and what to do, or `NoSigning`.
@@ -68,7 +68,7 @@ def verify(folder: Path, signature: Path, trusted: Sequence[Trusted]) -> Verifie
             config = _config(library, candidate).set_hashing_config(hashing)
             if _is_by(config, folder, place, candidate.name):
                 _check_covered(signature, predicate, files)
-                return Verified(candidate.name)
+                return VerifiedSignature(candidate.name)
     names = ", ".join(candidate.name for candidate in trusted) or "nobody"
     raise BadSignature(
         f"'{signature}' is not a signature by a trusted key ({names}); sign the version again "
@@ -194,7 +194,7 @@ def _is_by(config: Any, folder: Path, signature: Path, signer: str) -> bool:
     return True
 
 
-def _config(library: Any, candidate: Trusted) -> Any:
+def _config(library: Any, candidate: TrustedSigner) -> Any:
     config = library.verifying.Config()
     with _private_files(pem=candidate.pem) as (pem,):
         try:

@@ -6,8 +6,8 @@ from math import prod
 from pathlib import PurePosixPath
 from typing import Any
 
+from repository.finding_report import FindingReport
 from repository.model import ModelConfig
-from repository.report import FindingReport
 
 
 def _inputs(config: ModelConfig, report: FindingReport) -> None:

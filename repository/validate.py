@@ -10,10 +10,10 @@ from typing import Any
 
 from repository.bound_rules import BOUND_RULES
 from repository.file_rules import FILE_RULES
+from repository.finding_report import FindingReport
 from repository.findings import Finding
 from repository.model import ModelConfig
 from repository.positions import Positions
-from repository.report import FindingReport
 from repository.scheduling_rules import SCHEDULING_RULES
 from repository.tensor_rules import TENSOR_RULES, leads_out
 

@@ -1,6 +1,6 @@
 """The repositories, watched: a new Snapshot whenever something has changed and come to rest.
 
-The decision is `repository.settle`'s; this is its pump. File system events only say "look now":
+The decision is `repository.debounce`'s; this is its pump. File system events only say "look now":
 whatever they miss is seen by the next scan, `poll_secs` later at the latest.
 """
 
@@ -14,10 +14,10 @@ from pathlib import Path
 
 from watchfiles import awatch
 
+from repository.debounce import NOTHING, DebounceState, settle
 from repository.errors import BadRepository
 from repository.model import Snapshot
 from repository.presence import Root, States, kept, missing
-from repository.settle import NOTHING, Settled, settle
 from repository.snapshot import PATIENCE_S, Scanner
 
 logger = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class WatchedRepository:
         self._poll_secs = poll_secs
         self._use_events = use_events
         self._scanning = threading.Lock()  # the scanner has two callers, snapshot and changes
-        self._settled: Settled = NOTHING
+        self._settled: DebounceState = NOTHING
         self._reported: tuple[States, Mapping[int, str]] | None = None
         self._roots: Mapping[int, Root] = {}
         self._lost: dict[int, str] = {}
@@ -72,7 +72,7 @@ class WatchedRepository:
         """
         with self._scanning:
             seen = self._look(first=self._reported is None)
-            self._settled = Settled(seen, seen)
+            self._settled = DebounceState(seen, seen)
             self._lose(self._suspected)
             if self._reported is None:
                 self._reported = (seen, self._lost)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from backends.errors import ExecutionFailed, InstanceDied
 from backends.limits import NO_LIMIT, ExecutionLimit
-from backends.seam import Instance, Outcome
+from backends.seam import BatchResult, Instance
 from schedulers.counters import Counters, count_failure
 from schedulers.errors import DeadlineExceeded, Draining, QueueFull, ShutDown
 from schedulers.instance_thread import InstanceThread, Run, whose
@@ -316,7 +316,7 @@ class BatchScheduler:
 
     def _taken_in(self, run: Run) -> None:
         """A decoupled model has taken a batch in, or has failed to."""
-        if isinstance(run.outcome, Outcome):
+        if isinstance(run.outcome, BatchResult):
             run.count_execution(run.outcome, self._counters)
         elif run.outcome is not None:
             self._streams.fail(set(run.tickets), run.outcome)

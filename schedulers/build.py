@@ -14,7 +14,7 @@ from backends.seam import Instance
 from repository.model import ModelConfig, ModelVersion
 from schedulers.batching import BatchScheduler
 from schedulers.cache import ResponseCache
-from schedulers.cached import CachedScheduler
+from schedulers.cached_scheduler import CachedScheduler
 from schedulers.counters import Counters
 from schedulers.policy.cores import CoreTokens
 from schedulers.policy.merge import MergeRules

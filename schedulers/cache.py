@@ -1,7 +1,7 @@
 """Answers kept for requests that ask the same again: least recently used goes first. Pure policy.
 
-One per server, bounded in bytes. `schedulers.cached` asks before it queues a request. What makes
-two requests the same is in `key_of`: Triton's cache hashes names and bytes only.
+One per server, bounded in bytes. `schedulers.cached_scheduler` asks before it queues a request.
+What makes two requests the same is in `key_of`: Triton's cache hashes names and bytes only.
 """
 
 from collections import OrderedDict

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from backends.errors import BackendError, ExecutionFailed, FaultyModel
 from backends.host.instance import HostedInstance
-from backends.seam import Batch, HearingInstance, Instance, Outcome, ResponseSender, Tensors
+from backends.seam import Batch, BatchResult, CancellableInstance, Instance, ResponseSender, Tensors
 from schedulers.counters import BatchStatistics, Counters, count_failure, count_success
 from schedulers.policy.cores import Lease
 from schedulers.policy.queue import Ticket
@@ -61,13 +61,13 @@ class Run:
         self.lease = lease
         self.outlets: Sequence[ResponseSender] = ()
         self.abandoned = False
-        self.outcome: Outcome | BackendError | None = None
+        self.outcome: BatchResult | BackendError | None = None
 
     @property
     def busy_ns(self) -> int:
         """How long the instance computed; 0 when it failed."""
         outcome = self.outcome
-        if not isinstance(outcome, Outcome):
+        if not isinstance(outcome, BatchResult):
             return 0
         return outcome.input_ns + outcome.infer_ns + outcome.output_ns
 
@@ -75,7 +75,7 @@ class Run:
         """Answer every ticket, once there is an outcome; nobody is left waiting, nobody gets
         another's rows."""
         outcome, requests = self.outcome, len(self.tickets)
-        if not isinstance(outcome, Outcome) or len(outcome.results) != requests:
+        if not isinstance(outcome, BatchResult) or len(outcome.results) != requests:
             error = _error_of(outcome, requests)
             for ticket in self.tickets:
                 _fail(ticket, error, counters, now_ns)
@@ -100,7 +100,7 @@ class Run:
                 response.parameters = parameters[index]
             ticket.send(response)
 
-    def count_execution(self, outcome: Outcome, counters: Counters) -> None:
+    def count_execution(self, outcome: BatchResult, counters: Counters) -> None:
         """Count the batch and where its time went, whatever became of its requests."""
         counters.inferences += self.rows
         counters.executions += 1
@@ -114,9 +114,9 @@ class Run:
         batch.output_ns += outcome.output_ns
 
 
-def _error_of(outcome: Outcome | Exception | None, requests: int) -> Exception:
+def _error_of(outcome: BatchResult | Exception | None, requests: int) -> Exception:
     """What to tell the requests of a run that has no result for each."""
-    if isinstance(outcome, Outcome):
+    if isinstance(outcome, BatchResult):
         return FaultyModel(
             f"{len(outcome.results)} results for {requests} requests. This is a bug."
         )
@@ -160,7 +160,7 @@ class CancelListener:
 
     __slots__ = ("_batch", "_instance", "_member")
 
-    def __init__(self, instance: HearingInstance, batch: Batch, member: int) -> None:
+    def __init__(self, instance: CancellableInstance, batch: Batch, member: int) -> None:
         self._instance = instance
         self._batch = batch
         self._member = member
@@ -207,7 +207,7 @@ class InstanceThread:
         if self.hears and not run.outlets:
             for index, ticket in enumerate(run.tickets):
                 ticket.source = CancelListener(
-                    cast(HearingInstance, self.instance), run.batch, index
+                    cast(CancellableInstance, self.instance), run.batch, index
                 )
         self._inbox.put(run)
 

@@ -10,7 +10,7 @@ import contextlib
 import time
 from collections.abc import Callable
 
-from backends.response_sender import BoundedOutlet
+from backends.response_sender import BoundedResponseSender
 from backends.seam import ResponsePart, Tensors
 from schedulers.counters import Counters, ResponseStatistics, count_failure, count_success
 from schedulers.errors import Cancelled, DeadlineExceeded
@@ -80,7 +80,7 @@ class _Stream:
     def __init__(self, ticket: Ticket, lane: InstanceThread, run: Run, among: Streams) -> None:
         self.ticket = ticket
         self.lane = lane
-        self.outlet = BoundedOutlet(lambda part: among.hear(self, part))
+        self.outlet = BoundedResponseSender(lambda part: among.hear(self, part))
         self._among = among
         self._run = run
         self._position = 0

@@ -14,7 +14,7 @@ from typing import Any
 import uvloop
 
 from control.access.scopes import Principal, Role, parse_scopes
-from control.desired import Desired, Grant
+from control.desired import DesiredState, TokenGrant
 from grpc_support import Shelf, put
 from schedulers.reply import Reply
 from schedulers.request import InferRequest
@@ -39,10 +39,10 @@ PRINCIPALS = {
 """Token → who shows it: every role with every scope, also where the role is worth less."""
 
 
-def grant(token: str, role: str = "viewer", *scopes: str, **terms: Any) -> Grant:
+def grant(token: str, role: str = "viewer", *scopes: str, **terms: Any) -> TokenGrant:
     """A grant as the control process would send it; the token's text is its id as well."""
     digest = hashlib.sha256(token.encode()).hexdigest()
-    return Grant(digest, token, f"token:{token}", role, scopes or ("infer:*",), **terms)
+    return TokenGrant(digest, token, f"token:{token}", role, scopes or ("infer:*",), **terms)
 
 
 GRANTS = (
@@ -90,14 +90,14 @@ class Gated:
 
         return asyncio.run_coroutine_threadsafe(run(), self._loop).result(PATIENCE_S)
 
-    def use(self, *grants: Grant) -> None:
+    def use(self, *grants: TokenGrant) -> None:
         self.on_loop(lambda: self.dataplane.gate.use(grants))
 
 
 @contextmanager
 def gated(
     required: bool = False,
-    *grants: Grant,
+    *grants: TokenGrant,
     aliases: Mapping[str, Mapping[str, int]] | None = None,
     models: tuple[str, ...] = ("echo",),
     configs: tuple[str, ...] = (),
@@ -116,7 +116,7 @@ def gated(
         dataplane = NotingDataPlane(
             Shelf(served), "modelyard", "0.0.0", gate=gate, tracing=tracing, lifecycle=lifecycle
         )
-        dataplane.routing.use(Desired(aliases=aliases or {}))
+        dataplane.routing.use(DesiredState(aliases=aliases or {}))
         ports = free_ports(3)
         doors = Listeners()
         names = ("http_port", "grpc_port", "metrics_port")

@@ -17,7 +17,7 @@ from typing import Any
 
 import uvicorn
 
-from control.access.rates import Failures, Rates
+from control.access.rate_limits import LoginThrottle, RateLimiter
 from control.access.tokens import create_token
 from control.access.users import create_user
 from control.database import Database
@@ -174,8 +174,8 @@ async def _serve(
         database=database,
         commits=commits,
         facts=changes.pop("facts", facts(folder)),
-        rates=Rates(),
-        failures=Failures(),
+        rates=RateLimiter(),
+        failures=LoginThrottle(),
         archive=changes.pop("archive", lambda out: out.write(b"a tar")),
         deployable=lambda: bells.append(1),
         url=lambda: "http://127.0.0.1:8003",

@@ -7,7 +7,7 @@ from control import pushes, repositories
 from control.database import Database
 from control.pushes import PushFacts, PushView
 from control.repository_settings import RepositorySettings
-from control.sealed import SealedModel, SealedVersion
+from control.sealed_model import SealedModel, SealedVersion
 from control_support import ADA
 from repository.git.rules import RefUpdate
 

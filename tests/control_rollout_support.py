@@ -8,11 +8,11 @@ from sqlalchemy.orm import Session
 from control import loads, servers
 from control.database import Database
 from control.rollouts import counts, service
-from control.rollouts.arms import Arms
-from control.rollouts.commands import Command
+from control.rollouts.arms import RolloutTotals
+from control.rollouts.commands import RolloutCommand
 from control.rollouts.counts import GatewayReport
 from control.rollouts.plan import BUCKETS, RolloutPlan, RolloutStep
-from control.rollouts.service import CandidateRequest, Tick, WeightRequest
+from control.rollouts.service import CandidateRequest, TickResult, WeightRequest
 from control.rollouts.views import RolloutView
 from control.tables import Meta
 from control.transaction import SYSTEM, Transaction
@@ -76,17 +76,17 @@ def report(
 ) -> None:
     """What the server has counted in all, the same for each arm but for the candidate's errors."""
     tried = arm(answered, errors)
-    arms = Arms(arm(answered), tried, tried)
+    arms = RolloutTotals(arm(answered), tried, tried)
     with database.change(SYSTEM) as tx:
         counts.record(tx, rollout_id, server, process, GatewayReport(arms, crashes))
 
 
-def ticked(database: Database, rollout_id: str) -> Tick:
+def ticked(database: Database, rollout_id: str) -> TickResult:
     with database.change(SYSTEM) as tx:
         return service.tick(tx, ROUTES, rollout_id)
 
 
-def told_to(database: Database, rollout_id: str, command: Command) -> RolloutView:
+def told_to(database: Database, rollout_id: str, command: RolloutCommand) -> RolloutView:
     with database.change(ADA) as tx:
         return service.command(tx, ROUTES, rollout_id, command)
 

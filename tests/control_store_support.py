@@ -8,7 +8,7 @@ from pathlib import Path
 
 from control import aliases, pushes, repositories, store
 from control.database import Database
-from control.sealed import SealedModel, SealedVersion
+from control.sealed_model import SealedModel, SealedVersion
 from control_deploy_support import MAIN, ZEROS
 from control_support import ADA
 from git_http_support import commit, git, work_tree
@@ -16,7 +16,7 @@ from repository.git import bare
 from repository.git.bare import ReceiveLimits
 from repository.git.rules import RefUpdate
 from repository.lfs.store import LfsStore
-from repository.snapshots.write import Sealed, Writer
+from repository.snapshots.write import SealedSnapshot, SnapshotWriter
 
 WEIGHTS = b"weights" * 1000
 OID = hashlib.sha256(WEIGHTS).hexdigest()
@@ -71,8 +71,8 @@ async def _chunks() -> AsyncIterator[bytes]:
     yield WEIGHTS
 
 
-def _snapshot(home: Home, number: int) -> Sealed:
-    with Writer(home.store / "snapshots").begin("digits") as draft:
+def _snapshot(home: Home, number: int) -> SealedSnapshot:
+    with SnapshotWriter(home.store / "snapshots").begin("digits") as draft:
         draft.add("config.pbtxt", [b'backend: "onnxruntime"'])
         for version in range(1, number + 1):
             path = LfsStore(home.store).path("vision", OID)
@@ -81,7 +81,7 @@ def _snapshot(home: Home, number: int) -> Sealed:
         return draft.seal()
 
 
-def _row(sealed: Sealed) -> SealedModel:
+def _row(sealed: SealedSnapshot) -> SealedModel:
     versions = {
         number: SealedVersion(one.digest, one.size_bytes, len(one.files))
         for number, one in sealed.versions.items()

@@ -3,7 +3,7 @@
 from control import loads, pushes, servers
 from control.database import Database
 from control.repositories import create_repository
-from control.sealed import SealedModel, SealedVersion
+from control.sealed_model import SealedModel, SealedVersion
 from control.transaction import SYSTEM
 from repository.git.rules import RefUpdate
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from control.database import Database
 from control.experiments import service
-from control.experiments.exposures import Exposed, ExposureEvent, expose
-from control.experiments.feedback import ReportedOutcome, feedback
-from control.experiments.joining import UnitOutcome
+from control.experiments.attribution import FeedbackOutcome
+from control.experiments.exposures import ExposureCounts, ExposureEvent, expose
+from control.experiments.feedback import ClientFeedback, feedback
 from control.experiments.service import ExperimentView
 from control.experiments.stamp import unit_key
 from control_support import ADA
@@ -77,18 +77,18 @@ def moment(view: ExperimentView, later_s: float) -> datetime:
     return view.started_at + timedelta(seconds=later_s)
 
 
-def exposed(database: Database, rows: Iterable[ExposureEvent]) -> Exposed:
+def exposed(database: Database, rows: Iterable[ExposureEvent]) -> ExposureCounts:
     with database.change(ADA) as tx:
         return expose(tx, rows)
 
 
 def told(
     view: ExperimentView, unit: str, value: object, metric: str = "conversion", **more: Any
-) -> ReportedOutcome:
+) -> ClientFeedback:
     at = moment(view, more.pop("later_s", 0))
-    return ReportedOutcome(metric, value, at, experiment=view.name, unit=unit, **more)
+    return ClientFeedback(metric, value, at, experiment=view.name, unit=unit, **more)
 
 
-def given(database: Database, *rows: ReportedOutcome) -> list[UnitOutcome]:
+def given(database: Database, *rows: ClientFeedback) -> list[FeedbackOutcome]:
     with database.change(ADA) as tx:
         return feedback(tx, rows)

@@ -23,12 +23,12 @@ import uvicorn
 import uvloop
 
 from repository.git import bare
-from repository.git.bare import Bare, ReceiveLimits
+from repository.git.bare import BareRepository, ReceiveLimits
 from repository.git.body import gunzip
 from repository.git.errors import GitError
 from repository.git.hook import KEY_VARIABLE, SOCKET_VARIABLE, HookRequest
 from repository.git.listener import HookListener, Say
-from repository.git.receive import ReceiveTiming, Service, SmartHttp, protocol_variables
+from repository.git.receive import GitService, ReceiveTiming, SmartHttp, protocol_variables
 
 Answer = Callable[[HookRequest, Say], Awaitable[bool]]
 T = TypeVar("T")
@@ -136,14 +136,14 @@ class GitServer:
     def url(self, name: str) -> str:
         return f"http://127.0.0.1:{self.port}/{name}.git"
 
-    def bare(self, name: str) -> Bare:
+    def bare(self, name: str) -> BareRepository:
         return bare.find(self.root, name)
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run something on the server's loop."""
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(DEADLINE_SECS)
 
-    def create(self, name: str, push_bytes: int = 64 * 2**20) -> Bare:
+    def create(self, name: str, push_bytes: int = 64 * 2**20) -> BareRepository:
         return self.call(bare.create(self.root, name, ReceiveLimits(push_bytes)))
 
 
@@ -205,7 +205,7 @@ class _App:
         self._server.requests.append(" ".join(notes))
         protocol = headers.get("git-protocol", "")
         if rest == "info/refs":
-            service = Service(parse_qs(scope["query_string"].decode())["service"][0])
+            service = GitService(parse_qs(scope["query_string"].decode())["service"][0])
             try:
                 content = await self._http.advertise(repository, service, protocol)
             except GitError as error:
@@ -216,7 +216,7 @@ class _App:
             await _start(send, f"application/x-{service}-advertisement")
             await send({"type": "http.response.body", "body": content})
             return
-        service = Service(rest)
+        service = GitService(rest)
         incoming = _Incoming(receive)
         body = incoming.body()
         if headers.get("content-encoding") == "gzip":
@@ -237,7 +237,7 @@ class _App:
             self._server.failures.append(error)
 
 
-async def _answer(send: Any, service: Service, answer: Any) -> None:
+async def _answer(send: Any, service: GitService, answer: Any) -> None:
     async with aclosing(answer) as chunks:
         await _start(send, f"application/x-{service}-result")
         async for chunk in chunks:

@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 from admin_support import PASSWORD, Answered, basic, facts
-from control.access.rates import Failures, Rates
+from control.access.rate_limits import LoginThrottle, RateLimiter
 from control.access.scopes import Action, allows, why_not
 from control.access.tokens import create_token
 from control.access.users import create_user
@@ -33,7 +33,7 @@ from control.repository_settings import RepositorySettings
 from control.transaction import SYSTEM
 from git_http_support import DEADLINE_SECS, client, git, short_folder
 from repository.git import bare
-from repository.git.bare import Bare
+from repository.git.bare import BareRepository
 from repository.git.hook import HookRequest
 from repository.git.listener import HookListener, Say
 from repository.git.receive import ReceiveTiming
@@ -82,7 +82,7 @@ class Served:
     def url(self, name: str, port: int = 0) -> str:
         return f"http://127.0.0.1:{port or self.port}/git/{name}.git"
 
-    def bare(self, name: str) -> Bare:
+    def bare(self, name: str) -> BareRepository:
         return bare.find(self.store, name)
 
     def create(self, name: str, settings: RepositorySettings | None = None) -> str:
@@ -255,8 +255,8 @@ class _Composition:
             database=self._database,
             commits=commits,
             facts=facts(self._folder, public_url=self._public_url),
-            rates=Rates(),
-            failures=Failures(),
+            rates=RateLimiter(),
+            failures=LoginThrottle(),
             archive=lambda out: None,
         )
         listener = HookListener(self._folder / "hook.sock", self._decide, deadline_s=60)

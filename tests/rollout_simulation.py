@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy.stats import norm
 
-from control.rollouts.arms import Arms, ArmTotals, OutcomeCounts
+from control.rollouts.arms import ArmTotals, OutcomeCounts, RolloutTotals
 from control.rollouts.guardrails import RolloutObservations
 from control.rollouts.plan import BUCKETS, RolloutPlan
 from control.rollouts.policy import decide
@@ -49,12 +49,12 @@ class Traffic:
     def __post_init__(self) -> None:
         self._buckets = (self.stable.buckets(), self.candidate.buckets())
 
-    def after(self, arms: Arms, weight: int, mirror: int) -> Arms:
+    def after(self, arms: RolloutTotals, weight: int, mirror: int) -> RolloutTotals:
         """The counts one tick later."""
         total = int(self.random.poisson(self.rate_per_s * self.tick_s))
         tried = int(self.random.binomial(total, weight / BUCKETS))
         copied = int(self.random.binomial(total, mirror / BUCKETS))
-        return Arms(
+        return RolloutTotals(
             self._more(arms.control, self.stable, total - tried, 0),
             self._more(arms.candidate, self.candidate, tried, 1),
             self._more(arms.mirrored, self.candidate, copied, 1),
@@ -89,7 +89,7 @@ class Story:
 
 def run(plan: RolloutPlan, traffic: Traffic, longest_s: float = 86_400.0) -> Story:
     """Until it has ended, or has been paused for an hour, or `longest_s`."""
-    state, arms, now, moves, sampled_at = RolloutState(plan), Arms(), 0.0, [], None
+    state, arms, now, moves, sampled_at = RolloutState(plan), RolloutTotals(), 0.0, [], None
     while now < longest_s:
         decision = decide(state, RolloutObservations(arms), now)
         state = decision.state
@@ -107,7 +107,7 @@ def run(plan: RolloutPlan, traffic: Traffic, longest_s: float = 86_400.0) -> Sto
     return Story(state, tuple(moves), sampled_at)
 
 
-def _sampled(state: RolloutState, arms: Arms) -> bool:
+def _sampled(state: RolloutState, arms: RolloutTotals) -> bool:
     seen = arms.since(state.windows.base)
     return min(seen.control.counts.requests, seen.candidate.counts.requests) >= state.min_sample
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field, replace
 
-from control.rollouts.arms import Arms, ArmTotals, OutcomeCounts
-from control.rollouts.commands import Command, obey
+from control.rollouts.arms import ArmTotals, OutcomeCounts, RolloutTotals
+from control.rollouts.commands import RolloutCommand, obey
 from control.rollouts.guardrails import Candidate, Harm, RolloutObservations
 from control.rollouts.moves import RolloutDecision
 from control.rollouts.plan import BUCKETS, Guardrails, Mode, RolloutPlan, RolloutStep
@@ -40,7 +40,7 @@ class Walk:
     plan: RolloutPlan = PLAN
     shortcut: str = ""
     now: float = 1_000.0
-    arms: Arms = field(default_factory=Arms)
+    arms: RolloutTotals = field(default_factory=RolloutTotals)
     candidate: Candidate = field(default_factory=Candidate)
     readable: bool = True
     mismatch: str = ""
@@ -55,12 +55,12 @@ class Walk:
     def look(self, after_s: float = 0.0, **answered: ArmTotals) -> RolloutDecision:
         """Time passes, these arms answer more, and one decision is made."""
         self.now += after_s
-        self.arms = self.arms + Arms(**answered)
+        self.arms = self.arms + RolloutTotals(**answered)
         arms = self.arms if self.readable else None
         seen = RolloutObservations(arms, self.candidate, "db2 is silent", self.mismatch, self.harms)
         return self._took(decide(self.state, seen, self.now))
 
-    def obey(self, command: Command) -> RolloutDecision:
+    def obey(self, command: RolloutCommand) -> RolloutDecision:
         return self._took(obey(self.state, command, self.arms, "user:ada", self.now))
 
     def to(self, phase: Phase, step: int = -1) -> "Walk":

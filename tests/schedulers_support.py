@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from backends.errors import BackendError
-from backends.seam import Batch, Outcome
+from backends.seam import Batch, BatchResult
 from schedulers.policy.queue import Ticket
 from schedulers.request import InferRequest
 
@@ -37,13 +37,13 @@ class GatedEcho:
         self.batches: list[Sequence[int]] = []
         self.closed = False
 
-    def execute(self, batch: Batch) -> Outcome:
+    def execute(self, batch: Batch) -> BatchResult:
         self.batches.append(list(batch.rows))
         self.started.release()
         assert self.gate.wait(60)
         if self.error is not None:
             raise self.error
-        return Outcome([dict(member.inputs) for member in batch.members], 1, 2, 3)
+        return BatchResult([dict(member.inputs) for member in batch.members], 1, 2, 3)
 
     def close(self) -> None:
         self.closed = True

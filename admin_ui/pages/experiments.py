@@ -12,7 +12,7 @@ from admin_ui.screens import FormAction, Screen, ScreenContent
 from admin_ui.services import ControlApiError
 from admin_ui.tables import cursor_page
 from admin_ui.text import link
-from control.experiments.service import State
+from control.experiments.service import ExperimentState
 
 PATH = "/experiments/{experiment}"
 EVENTS, MOST_CHARTS, MOST_POINTS = 30, 12, 200
@@ -29,7 +29,7 @@ async def load_all(visit: PageContext) -> ScreenContent:
         page=page,
         route=visit.query.get("route", ""),
         state=visit.query.get("state", ""),
-        states=[str(one) for one in State],
+        states=[str(one) for one in ExperimentState],
         routes=[one["name"] for one in routes["items"]],
     )
 

@@ -20,7 +20,7 @@ _MOST_FDS = 4
 each came with the message that announces it."""
 
 
-class Received(NamedTuple):
+class ChannelMessage(NamedTuple):
     """One message; `fd` is -1 when none came with it, else it belongs to the receiver."""
 
     payload: bytes
@@ -48,7 +48,7 @@ class Channel:
         if sent < len(frame):
             self._socket.sendall(frame[sent:])
 
-    def receive(self, timeout: float | None = None) -> Received:
+    def receive(self, timeout: float | None = None) -> ChannelMessage:
         """Wait for one message.
 
         Raises `EOFError` when the peer has closed it, `TimeoutError` after `timeout` seconds
@@ -66,7 +66,7 @@ class Channel:
         if len(data) < end:
             data += self._read_rest(end - len(data))
         self._ahead = data[end:]
-        return Received(data[_HEADER_BYTES:end], self._own_fd(header))
+        return ChannelMessage(data[_HEADER_BYTES:end], self._own_fd(header))
 
     def _own_fd(self, header: int) -> int:
         """The descriptor that came with a message; descriptors arrive in the messages' order."""

@@ -9,7 +9,7 @@ import socket
 import sys
 
 from backends.host.channel import Channel
-from backends.host.pulse import answer_heartbeats
+from backends.host.heartbeat import answer_heartbeats
 from repository.sandbox.orphans import adopt
 
 _PR_SET_PDEATHSIG = 1

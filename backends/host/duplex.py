@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 
-from backends.host.channel import Channel, Received
+from backends.host.channel import Channel, ChannelMessage
 
 
 class Duplex:
@@ -23,7 +23,7 @@ class Duplex:
         self,
         channel: Channel,
         name: str,
-        hear: Callable[[Received], None],
+        hear: Callable[[ChannelMessage], None],
         gone: Callable[[], None],
     ) -> None:
         self._channel = channel

@@ -1,6 +1,6 @@
 """An Instance whose process may die: the parent's side of a hosted model.
 
-A batch comes from a scheduler's thread; it goes into the current `Conversation`, and the results
+A batch comes from a scheduler's thread; it goes into the current `WorkerSession`, and the results
 come back the same way. When its process dies, the batch fails at once, `ready` turns off, and a
 thread of its own starts the next process, sooner or later (`restart`).
 """
@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
 from backends.errors import InstanceDied, LoadFailed
-from backends.host.conversation import Conversation
+from backends.host.crash_history import CrashHistory
 from backends.host.messages import WorkerLoaded
-from backends.host.process import WORKER, Plan, Process, WorkerProgram
+from backends.host.process import WORKER, WorkerProcess, WorkerProgram, WorkerSpec
 from backends.host.restart import Backoff
-from backends.host.streak import Streak
+from backends.host.worker_session import WorkerSession
 from backends.limits import NO_LIMIT, ExecutionLimit
-from backends.seam import Batch, Device, Outcome, ResponseSender
+from backends.seam import Batch, BatchResult, Device, ResponseSender
 from repository.model import ModelConfig, ModelVersion
 
 _logger = logging.getLogger(__name__)
@@ -50,9 +50,9 @@ class HostedInstance:
         """Spawn and load; blocks. Raises `LoadFailed` and leaves no process then."""
         self.ready = False
         self.deaths = 0
-        self.streak = Streak()
+        self.streak = CrashHistory()
         self.changed: Callable[[], None] = lambda: None
-        self._plan = Plan(
+        self._plan = WorkerSpec(
             version,
             device,
             name,
@@ -64,8 +64,8 @@ class HostedInstance:
         self._backoff = Backoff()
         self._lock = threading.Lock()
         self._closing = threading.Event()
-        self._current: Conversation | None = None
-        self._starting: Process | None = None
+        self._current: WorkerSession | None = None
+        self._starting: WorkerProcess | None = None
         self._reviver: threading.Thread | None = None
         try:
             started, self._loaded = self._start()
@@ -92,11 +92,11 @@ class HostedInstance:
         confinement = self._plan.program.confinement
         return confinement.words if confinement else "off"
 
-    def execute(self, batch: Batch) -> Outcome:
+    def execute(self, batch: Batch) -> BatchResult:
         """Run one batch in the worker; see `backends.seam.Instance`. Waits without the GIL."""
         return self._living().execute(batch)
 
-    def stream(self, batch: Batch, outlets: Sequence[ResponseSender]) -> Outcome:
+    def stream(self, batch: Batch, outlets: Sequence[ResponseSender]) -> BatchResult:
         """Hand one batch to the worker; see `backends.seam.StreamingInstance`. When the worker
         dies, every open outlet ends with `InstanceDied` at once."""
         return self._living().stream(batch, outlets)
@@ -129,7 +129,7 @@ class HostedInstance:
         if reviver is not None:
             reviver.join(_REVIVER_SECS)
 
-    def _living(self) -> Conversation:
+    def _living(self) -> WorkerSession:
         current = self._current
         if current is None:
             raise InstanceDied(
@@ -138,13 +138,13 @@ class HostedInstance:
             )
         return current
 
-    def _converse(self, process: Process) -> Conversation:
+    def _converse(self, process: WorkerProcess) -> WorkerSession:
         """How this instance talks with its process; an engine's has another way."""
-        return Conversation(self._plan, process)
+        return WorkerSession(self._plan, process)
 
-    def _start(self) -> tuple[Conversation, WorkerLoaded]:
+    def _start(self) -> tuple[WorkerSession, WorkerLoaded]:
         """A loaded worker. Raises `LoadFailed` or `OSError`; nothing is left of it then."""
-        process = Process(self._plan, self._when_dead)
+        process = WorkerProcess(self._plan, self._when_dead)
         started = self._converse(process)
         with self._lock:
             self._starting = process
@@ -160,7 +160,7 @@ class HostedInstance:
             with self._lock:
                 self._starting = None
 
-    def _install(self, started: Conversation) -> bool:
+    def _install(self, started: WorkerSession) -> bool:
         """Make a loaded worker the current one; False when it is dead or unwanted by now."""
         with self._lock:
             if started.process.ended or self._closing.is_set():
@@ -169,7 +169,7 @@ class HostedInstance:
         self.changed()
         return True
 
-    def _when_dead(self, process: Process) -> None:
+    def _when_dead(self, process: WorkerProcess) -> None:
         """Called from the watching thread, once per process."""
         with self._lock:
             dead = self._current
@@ -183,7 +183,7 @@ class HostedInstance:
             self._reviver.start()
         self.changed()
 
-    def _revive(self, dead: Conversation) -> None:
+    def _revive(self, dead: WorkerSession) -> None:
         """Bury the dead worker; start others until one is ready or the instance is closed."""
         name, where = self._plan.name, self._plan.where
         lived_secs = time.monotonic() - dead.process.started

@@ -22,7 +22,7 @@ _ELEMENT_BYTES = 48
 Shape = tuple[int, ...]
 
 
-class Block(NamedTuple):
+class TensorBlock(NamedTuple):
     """One tensor of every member: its offset in the region, and the members' shapes in order
     (None for a member that has no tensor of this name)."""
 
@@ -43,14 +43,14 @@ class TensorBuffer(Protocol):
     def reserve(self, size_bytes: int) -> Array: ...
 
 
-def pack(members: Sequence[Tensors], room: TensorBuffer, start: int = 0) -> list[Block]:
+def pack(members: Sequence[Tensors], room: TensorBuffer, start: int = 0) -> list[TensorBlock]:
     """Write every member's tensors into the region, once, from `start` on.
 
     BYTES elements must be `bytes`. Raises `ValueError` when members disagree about a tensor's
     data type or a dtype is none of the protocol's.
     """
     names = members[0] if len(members) == 1 else dict.fromkeys(n for m in members for n in m)
-    blocks: list[Block] = []
+    blocks: list[TensorBlock] = []
     pieces: list[_ArrayPlacement] = []
     end = start
     for name in names:
@@ -58,7 +58,7 @@ def pack(members: Sequence[Tensors], room: TensorBuffer, start: int = 0) -> list
         start = -(-end // _ALIGN_BYTES) * _ALIGN_BYTES
         datatype, end = _place(name, arrays, start, pieces)
         shapes = tuple(None if array is None else array.shape for array in arrays)
-        blocks.append(Block(name, datatype, start, shapes))
+        blocks.append(TensorBlock(name, datatype, start, shapes))
     region = room.reserve(end)
     for offset, source in pieces:
         there = np.ndarray(source.shape, source.dtype, region, offset)
@@ -66,7 +66,7 @@ def pack(members: Sequence[Tensors], room: TensorBuffer, start: int = 0) -> list
     return blocks
 
 
-def unpack(blocks: Sequence[Block], count: int, region: Array) -> list[dict[str, Array]]:
+def unpack(blocks: Sequence[TensorBlock], count: int, region: Array) -> list[dict[str, Array]]:
     """The tensors of `count` members, as views of `region` (BYTES are copied).
 
     Raises `ValueError` or `TypeError` when the blocks do not fit the region, one beside the other.
@@ -84,7 +84,7 @@ def unpack(blocks: Sequence[Block], count: int, region: Array) -> list[dict[str,
     return members
 
 
-def kept_bytes(blocks: Sequence[Block], region: Array) -> int:
+def kept_bytes(blocks: Sequence[TensorBlock], region: Array) -> int:
     """What `unpack` makes of the blocks, in memory: an element of BYTES is an object. Raises as
     `unpack` does."""
     size = 0
@@ -96,10 +96,10 @@ def kept_bytes(blocks: Sequence[Block], region: Array) -> int:
     return size
 
 
-def merged(blocks: Sequence[Block]) -> list[Block] | None:
+def merged(blocks: Sequence[TensorBlock]) -> list[TensorBlock] | None:
     """The same blocks seen as one member with all the rows; None when the members' tensors
     cannot be stacked (one lacks an input, or shapes behind the batch dimension differ)."""
-    stacked: list[Block] = []
+    stacked: list[TensorBlock] = []
     for name, datatype, offset, shapes in blocks:
         first = shapes[0]
         if not first:
@@ -109,7 +109,7 @@ def merged(blocks: Sequence[Block]) -> list[Block] | None:
             if not shape or shape[1:] != first[1:]:
                 return None
             rows += shape[0]
-        stacked.append(Block(name, datatype, offset, ((rows, *first[1:]),)))
+        stacked.append(TensorBlock(name, datatype, offset, ((rows, *first[1:]),)))
     return stacked
 
 

@@ -2,8 +2,9 @@
 
 Server: `Load` once, then `Execute` again and again, `Finalize` at the end. Worker: `WorkerLoaded`
 or
-`Failed`, then `Executed` or `BatchFailed` to each `Execute`; it answers `Finalize` by exiting. The
-worker of a decoupled model sends `StreamPart` whenever the model has a response, and is told by
+`WorkerLoadFailed`, then `BatchExecuted` or `BatchFailed` to each `Execute`; it answers `Finalize`
+by exiting. The worker of a decoupled model sends `StreamPart` whenever the model has a response,
+and is told by
 `StreamRead` how the reader fares.
 """
 
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgpack
 
-from backends.host.layout import Block
+from backends.host.layout import TensorBlock
 
 
 class Load(NamedTuple):
@@ -41,13 +42,13 @@ class WorkerLoaded(NamedTuple):
     checks_ready: bool = False
 
 
-class Failed(NamedTuple):
+class WorkerLoadFailed(NamedTuple):
     """Not loaded, and why, for the model's owner to read."""
 
     text: str
 
 
-class Facts(NamedTuple):
+class RequestMetadata(NamedTuple):
     """What a model may know of one request; `parameters` is JSON text, empty for none."""
 
     id: str
@@ -63,12 +64,12 @@ class Execute(NamedTuple):
 
     rows: tuple[int, ...]
     batched: bool
-    members: tuple[Facts, ...]
-    blocks: tuple[Block, ...]
+    members: tuple[RequestMetadata, ...]
+    blocks: tuple[TensorBlock, ...]
     streams: tuple[int, ...]
 
 
-class Executed(NamedTuple):
+class BatchExecuted(NamedTuple):
     """One result per member: an error by index, or tensors in the worker's region; of a stream,
     only that the model has taken the batch in.
 
@@ -76,8 +77,8 @@ class Executed(NamedTuple):
     that lie in the server's region.
     """
 
-    errors: Mapping[int, "Trouble"]
-    blocks: tuple[Block, ...]
+    errors: Mapping[int, "WorkerError"]
+    blocks: tuple[TensorBlock, ...]
     input_ns: int
     infer_ns: int
     output_ns: int
@@ -85,7 +86,7 @@ class Executed(NamedTuple):
     held: bool
 
 
-class Trouble(NamedTuple):
+class WorkerError(NamedTuple):
     """An error: the name of its class in `backends.errors`, its text, and Triton's error code
     where the model chose one."""
 
@@ -97,7 +98,7 @@ class Trouble(NamedTuple):
 class BatchFailed(NamedTuple):
     """The whole batch failed."""
 
-    trouble: Trouble
+    trouble: WorkerError
     held: bool
 
 
@@ -108,8 +109,8 @@ class StreamPart(NamedTuple):
     stream: int
     last: bool
     empty: bool
-    trouble: Trouble | None
-    blocks: tuple[Block, ...]
+    trouble: WorkerError | None
+    blocks: tuple[TensorBlock, ...]
     data: bytes
     parameters: str
 
@@ -129,9 +130,9 @@ class Finalize(NamedTuple):
 Message = (
     Load
     | WorkerLoaded
-    | Failed
+    | WorkerLoadFailed
     | Execute
-    | Executed
+    | BatchExecuted
     | BatchFailed
     | StreamPart
     | StreamRead
@@ -141,9 +142,9 @@ Message = (
 _KINDS: tuple[type[Message], ...] = (
     Load,
     WorkerLoaded,
-    Failed,
+    WorkerLoadFailed,
     Execute,
-    Executed,
+    BatchExecuted,
     BatchFailed,
     StreamPart,
     StreamRead,
@@ -163,7 +164,7 @@ def decode(payload: bytes) -> Message:
     that is none, or has more parts than `MOST_PARTS`."""
     counted: dict[str, Any] = {}
     if len(payload) > MOST_PARTS // 32:  # so small a message has no more parts than bytes
-        count = _Count().of
+        count = _ValueCounter().of
         most = MOST_PARTS // 16
         counted = {"list_hook": count, "object_hook": count}
         counted |= {"max_array_len": most, "max_map_len": most}
@@ -182,7 +183,7 @@ and a byte is enough for one."""
 _Parts = TypeVar("_Parts", tuple[Any, ...], dict[Any, Any])
 
 
-class _Count:
+class _ValueCounter:
     """Of values in arrays and maps, while a message is read."""
 
     def __init__(self) -> None:

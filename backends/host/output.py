@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from backends.host.watch import prints
+from backends.host.selector_loop import prints
 
 LEVEL_MARK = "\x1e"
 LEVELS = {
@@ -36,7 +36,7 @@ class OutputLine(NamedTuple):
     text: str
 
 
-class Lines:
+class LineSplitter:
     """Cuts a stream into lines, at most `_LINES_PER_SECOND` of them; pure but for its buffer.
 
     `last` is the last line that was not empty; the head of a fatal Python error stays, with the
@@ -102,12 +102,12 @@ class Lines:
             self.last += f" at {text.strip()}"
 
 
-class Pump:
+class PipeLogger:
     """Carries one pipe to the log; lives on the `prints` watch, which owns the pipe."""
 
     def __init__(self, fd: int, level: int, name: str) -> None:
         os.set_blocking(fd, False)
-        self.lines = Lines(level)
+        self.lines = LineSplitter(level)
         self._fd = fd
         self._name = name
 
@@ -127,7 +127,7 @@ def logged(name: str) -> Iterator[int]:
     """A descriptor for the stderr of a process that is started meanwhile: its lines come into the
     log under `name`, and our own stderr, which may be a terminal, stays out of its reach."""
     reading, writing = os.pipe()
-    pump = Pump(reading, logging.WARNING, name)
+    pump = PipeLogger(reading, logging.WARNING, name)
 
     def when_readable() -> None:
         if not pump.pump(time.monotonic()):

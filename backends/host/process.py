@@ -2,7 +2,7 @@
 
 Everything that touches the process id happens on the `deaths` watch, which also reaps it; so no
 signal can reach a stranger that inherited the number. What is said to the worker is
-`backends.host.conversation`'s business.
+`backends.host.worker_session`'s business.
 """
 
 import contextlib
@@ -21,12 +21,12 @@ from typing import IO, NamedTuple, Protocol
 
 from backends.errors import ExecutionFailed, InstanceDied
 from backends.host.channel import Channel
+from backends.host.heartbeat import COUNT_BYTES, HEARTBEAT
 from backends.host.liveness import Activity, Liveness
-from backends.host.output import Pump
-from backends.host.pulse import COUNT_BYTES, HEARTBEAT
+from backends.host.memory_usage import exceeds
+from backends.host.output import PipeLogger
 from backends.host.readiness import Readiness
-from backends.host.watch import deaths, prints
-from backends.host.weigh import exceeds
+from backends.host.selector_loop import deaths, prints
 from backends.limits import ExecutionLimit
 from backends.seam import Device
 from repository.model import ModelVersion
@@ -65,7 +65,7 @@ class WorkerProgram(NamedTuple):
 WORKER = WorkerProgram("backends.host.worker")
 
 
-class Plan(NamedTuple):
+class WorkerSpec(NamedTuple):
     """What every life of an instance has in common.
 
     `load_secs`: how long loading may take. `limit`: how long it may execute without progress.
@@ -105,14 +105,14 @@ class Plan(NamedTuple):
         )
 
 
-class Readers(Protocol):
+class StreamReaders(Protocol):
     """Who reads what a worker streams."""
 
     def behind(self) -> bool:
         """Whether the model may be waiting for one of them; from any thread."""
 
 
-class Process:
+class WorkerProcess:
     """One worker process, from its spawning to its end.
 
     Once it is reaped, the watching thread sets `ended`, calls `when_dead(self)`, and sets the
@@ -121,7 +121,7 @@ class Process:
     the end.
     """
 
-    def __init__(self, plan: Plan, when_dead: Callable[["Process"], None]) -> None:
+    def __init__(self, plan: WorkerSpec, when_dead: Callable[["WorkerProcess"], None]) -> None:
         """Spawn it; blocks for milliseconds. Raises `OSError` when there is no room for one."""
         self.ended = False
         self.dead = threading.Event()
@@ -133,7 +133,7 @@ class Process:
         self._liveness = Liveness(plan.limit, plan.pulse_secs)
         self._looked = self.started
         self._told_progress = 0
-        self._readers: Readers | None = None
+        self._readers: StreamReaders | None = None
         self._readiness = Readiness()
         self._scratch: Path | None = None
         try:
@@ -146,7 +146,7 @@ class Process:
     def pid(self) -> int:
         return self._popen.pid
 
-    def loaded(self, readers: Readers | None) -> None:
+    def loaded(self, readers: StreamReaders | None) -> None:
         """From now on an idle worker has to answer heartbeats, and a busy one to get on."""
         self._readers = readers
         self.activity.loading = False
@@ -196,7 +196,7 @@ class Process:
         if confinement is not None and scratch is not None:
             confinement.scratch.remove(scratch)
 
-    # On the threads of `backends.host.watch` from here on.
+    # On the threads of `backends.host.selector_loop` from here on.
 
     def _spawn(self) -> None:
         with contextlib.ExitStack() as unless_spawned:
@@ -246,10 +246,10 @@ class Process:
         self._scratch = confinement.scratch.make()
         return _environment(self._plan, confinement.environment(os.environ, self._scratch))
 
-    def _listen(self, pipe: IO[bytes] | None, level: int, ended: threading.Event) -> Pump:
+    def _listen(self, pipe: IO[bytes] | None, level: int, ended: threading.Event) -> PipeLogger:
         assert pipe is not None
         fd = pipe.fileno()
-        pump = Pump(fd, level, self._plan.name)
+        pump = PipeLogger(fd, level, self._plan.name)
 
         def when_readable() -> None:
             if not pump.pump(time.monotonic()):
@@ -348,7 +348,7 @@ def _status_text(status: int) -> str:
     return f"was killed by signal {-status} ({names.get(-status, 'unnamed')})"
 
 
-def _environment(plan: Plan, inherited: Mapping[str, str]) -> dict[str, str]:
+def _environment(plan: WorkerSpec, inherited: Mapping[str, str]) -> dict[str, str]:
     """The worker's: threads as the device allows, and no `__pycache__` in a version's folder,
     which the repository's watcher would take for a change."""
     environment = {name: str(plan.device.threads) for name in _THREAD_SETTINGS}

@@ -7,7 +7,7 @@ import contextlib
 import socket
 from concurrent.futures import Future, InvalidStateError
 
-from backends.host.pulse import READINESS
+from backends.host.heartbeat import READINESS
 
 
 class Readiness:

@@ -20,7 +20,7 @@ _INSIDE_BYTES = 16 * 1024
 """Up to here a copy through the socket costs less than a region of its own."""
 
 
-class Outbox:
+class RegionWriter:
     """The writing side. Regions double, so their size stays below twice the largest need."""
 
     def __init__(self) -> None:
@@ -66,12 +66,12 @@ class Outbox:
         self._fd = fd
 
 
-class Parcel:
+class MessageBuffer:
     """What one message brings along: inside it when small, else in a region of its own that goes
     with its last reader. For a sender that does not wait for an answer."""
 
     def __init__(self) -> None:
-        self._outbox = Outbox()
+        self._outbox = RegionWriter()
         self._inside: Array | None = None
 
     def reserve(self, size_bytes: int) -> Array:
@@ -88,7 +88,7 @@ class Parcel:
         return inside, self._outbox.take_fd()
 
 
-class Inbox:
+class RegionReader:
     """The reading side."""
 
     def __init__(self) -> None:

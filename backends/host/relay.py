@@ -1,6 +1,6 @@
 """The streams of one worker, on the server's side: what a decoupled model says goes to its outlet.
 
-`backends.host.conversation` asks through it, because a worker that streams talks at any time; it
+`backends.host.worker_session` asks through it, because a worker that streams talks at any time; it
 is read on a thread of its own. `backends.host.streaming` is its counterpart in the worker.
 """
 
@@ -12,21 +12,21 @@ from queue import Empty, SimpleQueue
 
 import numpy as np
 
-from backends.host.channel import Received
-from backends.host.claims import NONSENSE, parameters, raised
+from backends.host.channel import ChannelMessage
 from backends.host.duplex import Duplex
-from backends.host.layout import Block, kept_bytes, unpack
+from backends.host.layout import TensorBlock, kept_bytes, unpack
 from backends.host.messages import (
     Finalize,
     Message,
     StreamPart,
     StreamRead,
-    Trouble,
+    WorkerError,
     decode,
     encode,
 )
-from backends.host.process import Plan, Process
-from backends.host.region import Inbox
+from backends.host.process import WorkerProcess, WorkerSpec
+from backends.host.region import RegionReader
+from backends.host.reply_validation import NONSENSE, parameters, raised
 from backends.response_sender import WINDOW
 from backends.seam import ResponsePart, ResponseSender, Result
 
@@ -35,17 +35,17 @@ _REGION_ROUNDING = 2
 """A region is less than twice as large as what lies in it (`backends.host.region`), or small."""
 
 
-class Gone(Exception):
+class WorkerGone(Exception):
     """The worker is dead or dying."""
 
 
-class Relay:
+class StreamRelay:
     """Takes over the channel of a loaded worker whose model is decoupled.
 
     `open`, `ask` and `forget` belong to the conversation's turn; outlets are heard from any thread.
     """
 
-    def __init__(self, plan: Plan, process: Process) -> None:
+    def __init__(self, plan: WorkerSpec, process: WorkerProcess) -> None:
         self._plan = plan
         self._process = process
         self._numbers = itertools.count()
@@ -83,7 +83,7 @@ class Relay:
             self._close(number)
 
     def ask(self, payload: bytes, fd: int, timeout: float | None) -> Message:
-        """One question, one answer. Raises `TimeoutError`, or `Gone`."""
+        """One question, one answer. Raises `TimeoutError`, or `WorkerGone`."""
         self._asking = True
         self._duplex.post(payload, fd)
         try:
@@ -92,7 +92,7 @@ class Relay:
             raise TimeoutError from None
         if answer is None:
             self._answers.put(None)
-            raise Gone
+            raise WorkerGone
         return answer
 
     def finalize(self) -> None:
@@ -123,7 +123,7 @@ class Relay:
 
     # on the reading thread
 
-    def _hear(self, received: Received) -> None:
+    def _hear(self, received: ChannelMessage) -> None:
         try:
             message = self._decoded(received)
             if isinstance(message, StreamPart):
@@ -134,7 +134,7 @@ class Relay:
             self._process.condemn(f"sent an invalid message ({error}) and was killed")
             raise EOFError from error
 
-    def _decoded(self, received: Received) -> Message:
+    def _decoded(self, received: ChannelMessage) -> Message:
         """Anything but a part of a stream is the answer to a question, and its memory is empty."""
         try:
             message = decode(received.payload)
@@ -164,15 +164,15 @@ class Relay:
 
     def _result(self, said: StreamPart, fd: int) -> Result | None:
         """Tensors are views of the message or of its region, which lives as long as they do."""
-        inbox = Inbox()
+        inbox = RegionReader()
         if fd >= 0:
             inbox.accept(fd)
         if said.trouble is not None:
-            return raised(Trouble(*said.trouble))
+            return raised(WorkerError(*said.trouble))
         if said.empty:
             return None
         region = inbox.view() if fd >= 0 else np.frombuffer(said.data, np.uint8)
-        blocks = [Block(*block) for block in said.blocks]
+        blocks = [TensorBlock(*block) for block in said.blocks]
         size = max(kept_bytes(blocks, region), len(region) // _REGION_ROUNDING)
         if 0 < self._plan.output_bytes < size:
             return self._plan.too_large(size, "a response")

@@ -9,27 +9,27 @@ import os
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 
-from backends.host.channel import Channel, Received
+from backends.host.channel import Channel, ChannelMessage
 from backends.host.duplex import Duplex
-from backends.host.layout import Block, pack
-from backends.host.messages import StreamPart, StreamRead, Trouble, decode, encode
-from backends.host.region import Parcel
-from backends.response_sender import BoundedOutlet
+from backends.host.layout import TensorBlock, pack
+from backends.host.messages import StreamPart, StreamRead, WorkerError, decode, encode
+from backends.host.region import MessageBuffer
+from backends.response_sender import BoundedResponseSender
 from backends.seam import ResponsePart
 
 
-class StreamLine:
+class StreamChannel:
     """A worker's channel when its model is decoupled: `receive` and `send` as a `Channel`'s, with
     streams beside them."""
 
-    def __init__(self, channel: Channel, name: str, trouble: Callable[[Exception], Trouble]):
+    def __init__(self, channel: Channel, name: str, trouble: Callable[[Exception], WorkerError]):
         self._trouble = trouble
-        self._open: dict[int, BoundedOutlet] = {}
-        self._inbox: SimpleQueue[Received | None] = SimpleQueue()
+        self._open: dict[int, BoundedResponseSender] = {}
+        self._inbox: SimpleQueue[ChannelMessage | None] = SimpleQueue()
         self._duplex = Duplex(channel, name, self._hear, self._gone)
         self._duplex.start()
 
-    def receive(self) -> Received:
+    def receive(self) -> ChannelMessage:
         """Wait for the next message that is not about a stream. Raises `EOFError`."""
         received = self._inbox.get()
         if received is None:
@@ -44,7 +44,7 @@ class StreamLine:
         """Send everything that was said so far; nothing can be said afterwards."""
         self._duplex.flush()
 
-    def open(self, streams: Sequence[int]) -> list[BoundedOutlet]:
+    def open(self, streams: Sequence[int]) -> list[BoundedResponseSender]:
         """An outlet per stream; each is forgotten when it has ended."""
         return [self._opened(stream) for stream in streams]
 
@@ -55,8 +55,8 @@ class StreamLine:
             if outlet is not None:
                 outlet.end()
 
-    def _opened(self, stream: int) -> BoundedOutlet:
-        outlet = BoundedOutlet(lambda part: self._say(stream, part))
+    def _opened(self, stream: int) -> BoundedResponseSender:
+        outlet = BoundedResponseSender(lambda part: self._say(stream, part))
         self._open[stream] = outlet
         return outlet
 
@@ -64,9 +64,9 @@ class StreamLine:
         """On the model's thread, so that it may change its arrays as soon as `send` returns."""
         if part.last:
             self._open.pop(stream, None)
-        trouble: Trouble | None = None
-        blocks: tuple[Block, ...] = ()
-        parcel = Parcel()
+        trouble: WorkerError | None = None
+        blocks: tuple[TensorBlock, ...] = ()
+        parcel = MessageBuffer()
         if isinstance(part.result, Exception):
             trouble = self._trouble(part.result)
         elif part.result is not None:
@@ -78,7 +78,7 @@ class StreamLine:
 
     # on the reading thread
 
-    def _hear(self, received: Received) -> None:
+    def _hear(self, received: ChannelMessage) -> None:
         message = decode(received.payload)
         if not isinstance(message, StreamRead):
             self._inbox.put(received)

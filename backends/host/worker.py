@@ -16,26 +16,26 @@ from typing import Any, cast
 from backends.errors import ExecutionFailed, FaultyModel, LoadFailed, ModelError
 from backends.host.channel import Channel
 from backends.host.child import begin
-from backends.host.layout import Block, merged, pack, unpack
+from backends.host.heartbeat import answer_readiness
+from backends.host.layout import TensorBlock, merged, pack, unpack
 from backends.host.messages import (
+    BatchExecuted,
     BatchFailed,
     Execute,
-    Executed,
-    Facts,
-    Failed,
     Finalize,
     Load,
     Message,
-    Trouble,
+    RequestMetadata,
+    WorkerError,
     WorkerLoaded,
+    WorkerLoadFailed,
     decode,
     encode,
 )
-from backends.host.pulse import answer_readiness
-from backends.host.region import Inbox, Outbox
-from backends.host.streaming import StreamLine
+from backends.host.region import RegionReader, RegionWriter
+from backends.host.streaming import StreamChannel
 from backends.registry import backend_of
-from backends.seam import Batch, Device, Instance, Outcome, Result, StreamingInstance, Tensors
+from backends.seam import Batch, BatchResult, Device, Instance, Result, StreamingInstance, Tensors
 from backends.stacked import StackedInstance
 from repository.model import ModelConfig, ModelVersion
 from repository.tensors import Array
@@ -58,12 +58,12 @@ def main(channel_fd: int, pulse_fd: int, parent_pid: int) -> None:
 
 def _serve(channel: Channel, instance: Instance) -> None:
     if not getattr(instance, "streams", False):
-        _Serving(channel, instance, None).until_finalized()
+        _WorkerLoop(channel, instance, None).until_finalized()
         instance.close()
         return
     name = os.environ.get("MODELYARD_INSTANCE", "worker")
-    line = StreamLine(channel, name, _trouble)
-    _Serving(line, instance, line).until_finalized()
+    line = StreamChannel(channel, name, _trouble)
+    _WorkerLoop(line, instance, line).until_finalized()
     instance.close()
     line.flush()
 
@@ -85,7 +85,7 @@ def _load(channel: Channel) -> Instance | None:
             1,
         )
     except LoadFailed as error:
-        channel.send(encode(Failed(str(error)[:_TEXT_LIMIT])))
+        channel.send(encode(WorkerLoadFailed(str(error)[:_TEXT_LIMIT])))
         return None
     instance = loaded.instances[0]
     config = loaded.config.SerializeToString(deterministic=True)
@@ -115,18 +115,18 @@ class _WorkerMember:
         return self.flag is not None and bool(self.flag[0])
 
 
-class _Serving:
+class _WorkerLoop:
     """The loop of a loaded worker; `line` is where streams go, if its model is decoupled."""
 
     def __init__(
-        self, channel: Channel | StreamLine, instance: Instance, line: StreamLine | None
+        self, channel: Channel | StreamChannel, instance: Instance, line: StreamChannel | None
     ) -> None:
         self._channel = channel
         self._line = line
         self._instance = instance
         self._stacks = isinstance(instance, StackedInstance)
-        self._inbox = Inbox()
-        self._outbox = Outbox()
+        self._inbox = RegionReader()
+        self._outbox = RegionWriter()
 
     def until_finalized(self) -> None:
         while True:
@@ -152,19 +152,19 @@ class _Serving:
         whatever still does is the model's."""
         region = self._inbox.view()
         try:
-            answer: Executed | BatchFailed = self._execute(message, region)
+            answer: BatchExecuted | BatchFailed = self._execute(message, region)
         except (ExecutionFailed, FaultyModel) as error:
             if self._line is not None:
                 self._line.forget(message.streams)
             answer = BatchFailed(_trouble(error), held=False)
         return answer._replace(held=sys.getrefcount(region) > _UNHELD_REFERENCES)
 
-    def _execute(self, message: Execute, region: Array) -> Executed:
+    def _execute(self, message: Execute, region: Array) -> BatchExecuted:
         started = perf_counter_ns()
-        members = [_member(Facts(*facts)) for facts in message.members]
+        members = [_member(RequestMetadata(*facts)) for facts in message.members]
         outcome = self._run(message, members, region)
         ended = perf_counter_ns()
-        errors: dict[int, Trouble] = {}
+        errors: dict[int, WorkerError] = {}
         tensors: list[Tensors] = []
         for index, result in enumerate(outcome.results):
             if isinstance(result, Exception):
@@ -177,12 +177,12 @@ class _Serving:
         output_ns = outcome.output_ns + perf_counter_ns() - ended
         input_ns = ended - started - inside_ns + outcome.input_ns
         parameters = {index: json.dumps(dict(said)) for index, said in outcome.parameters.items()}
-        return Executed(
+        return BatchExecuted(
             errors, blocks, input_ns, outcome.infer_ns, output_ns, parameters, held=False
         )
 
-    def _run(self, message: Execute, members: list[_WorkerMember], region: Array) -> Outcome:
-        blocks = [Block(*block) for block in message.blocks]
+    def _run(self, message: Execute, members: list[_WorkerMember], region: Array) -> BatchResult:
+        blocks = [TensorBlock(*block) for block in message.blocks]
         if self._stacks and message.batched and len(members) > 1:
             stacked = merged(blocks)
             if stacked is not None:
@@ -201,7 +201,7 @@ class _Serving:
 
     def _run_stacked(
         self, message: Execute, members: list[_WorkerMember], inputs: Tensors
-    ) -> Outcome:
+    ) -> BatchResult:
         """The whole batch as one member, whose arrays are the region's own: nothing is copied."""
         wanted = Batch(members, message.rows, True).wanted()
         whole = _WorkerMember("", 0, {}, wanted, 0, inputs)
@@ -222,11 +222,11 @@ def _split(outputs: Tensors, members: Sequence[_WorkerMember], rows: Sequence[in
     return results
 
 
-def _member(facts: Facts) -> _WorkerMember:
+def _member(facts: RequestMetadata) -> _WorkerMember:
     parameters = json.loads(facts.parameters) if facts.parameters else {}
     return _WorkerMember(facts.id, facts.correlation_id, parameters, facts.wanted, facts.timeout_us)
 
 
-def _trouble(error: Exception) -> Trouble:
+def _trouble(error: Exception) -> WorkerError:
     code = error.code if isinstance(error, ModelError) else ""
-    return Trouble(type(error).__name__, str(error)[:_TEXT_LIMIT], code)
+    return WorkerError(type(error).__name__, str(error)[:_TEXT_LIMIT], code)

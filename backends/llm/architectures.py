@@ -5,9 +5,9 @@ The body of a classifier looks like any other, and would generate or embed noise
 
 import re
 
+from backends.llm.config_fields import ConfigFields
 from backends.llm.encoder_config import ENCODERS
 from backends.llm.errors import BadCheckpoint
-from backends.llm.fields import Fields
 
 _HEAD = re.compile(r"For([A-Z]\w*)$")
 _SERVED = ("CausalLM", "MaskedLM", "PreTraining", "ConditionalGeneration")
@@ -19,7 +19,7 @@ _KNOWN = {
 }
 
 
-def refuse_other_tasks(fields: Fields) -> None:
+def refuse_other_tasks(fields: ConfigFields) -> None:
     """Raise BadCheckpoint for a config.json whose model was made for neither text nor vectors."""
     listed = fields.values.get("architectures")
     if listed is None:

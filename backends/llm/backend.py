@@ -14,10 +14,10 @@ from backends.llm.chat import read_template
 from backends.llm.config import DecoderConfig
 from backends.llm.encoder_config import EncoderConfig
 from backends.llm.errors import BadCheckpoint, NoRoom, UnknownFamily
-from backends.llm.expected import expected_tensors
+from backends.llm.expected_tensors import expected_tensors
 from backends.llm.headers import hold_against, read_headers
 from backends.llm.plan import ServePlan, plan_serving
-from backends.seam import Device, Loaded
+from backends.seam import Device, LoadedInstances
 from repository.model import ModelConfig, ModelVersion
 
 TEXT_INPUT, STREAM, SAMPLING, EXCLUDE = (
@@ -79,7 +79,7 @@ class LanguageModels:
             _complete_tensors(version, config.output, "output", (vectors,))
         return config
 
-    def load(self, version: ModelVersion, device: Device, count: int) -> Loaded:
+    def load(self, version: ModelVersion, device: Device, count: int) -> LoadedInstances:
         raise LoadFailed("language models are loaded by schedulers.llm. This is a bug.")
 
 

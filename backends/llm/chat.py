@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from backends.llm.config_fields import ConfigFields, read_fields
 from backends.llm.errors import BadCheckpoint
-from backends.llm.fields import Fields, read_fields
 from backends.llm.tool_formats import AUTO, FORMATS, ToolFormat, detect_format, takes_tools
 
 CONFIG = "tokenizer_config.json"
@@ -102,14 +102,16 @@ def read_template(folder: Path) -> ChatTemplate | None:
     A file of its own counts before the field in tokenizer_config.json. What is wrong with the Jinja
     itself is found when it renders.
     """
-    config = read_fields(folder / CONFIG) if (folder / CONFIG).is_file() else Fields({}, CONFIG)
+    config = (
+        read_fields(folder / CONFIG) if (folder / CONFIG).is_file() else ConfigFields({}, CONFIG)
+    )
     texts = _field_texts(config) | _file_texts(folder)
     if not texts:
         return None
     return ChatTemplate(texts, _specials(config), _added(config))
 
 
-def _field_texts(config: Fields) -> dict[str, str]:
+def _field_texts(config: ConfigFields) -> dict[str, str]:
     value = config.values.get("chat_template")
     if value is None:
         return {}
@@ -149,7 +151,7 @@ def _read(path: Path) -> str:
         raise BadCheckpoint(f"{path.name} cannot be read: {error}") from None
 
 
-def _specials(config: Fields) -> dict[str, str]:
+def _specials(config: ConfigFields) -> dict[str, str]:
     """Special tokens as text; older configs write each as an object with its `content`."""
     found = {}
     for name in SPECIALS:
@@ -163,7 +165,7 @@ def _specials(config: Fields) -> dict[str, str]:
     return found
 
 
-def _added(config: Fields) -> frozenset[str]:
+def _added(config: ConfigFields) -> frozenset[str]:
     listed = config.within("added_tokens_decoder")
     tokens = () if listed is None else listed.values.values()
     contents = (one.get("content") for one in tokens if isinstance(one, dict))

@@ -105,7 +105,7 @@ def _joined(template: jinja2.Template, variables: Mapping[str, Any]) -> str:
 @lru_cache(maxsize=32)
 def _compiled(text: str) -> jinja2.Template:
     environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols]
+        trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, loopcontrols]
     )
     environment.filters["tojson"] = _to_json
     environment.globals["raise_exception"] = _raise
@@ -115,7 +115,7 @@ def _compiled(text: str) -> jinja2.Template:
     return environment.from_string(text)
 
 
-class _Generation(Extension):
+class _GenerationTag(Extension):
     """`{% generation %}…{% endgeneration %}` marks what an assistant says; here it is just said."""
 
     tags = {"generation"}  # noqa: RUF012 (jinja's form)

@@ -13,8 +13,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from backends.llm.config_fields import read_fields
 from backends.llm.errors import BadCheckpoint
-from backends.llm.fields import read_fields
 from backends.llm.headers import INDEX, SINGLE, plain_name
 
 

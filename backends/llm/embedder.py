@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from backends.llm.checkpoint import Checkpoint
-from backends.llm.decoder_rows import DecoderRows
+from backends.llm.decoder_embedding import DecoderEmbeddingModel
 from backends.llm.embedding_plan import EmbeddingPlan, read_embedding
 from backends.llm.encoder import Encoder
 from backends.llm.encoder_config import EncoderConfig
@@ -61,7 +61,7 @@ class Embedder:
     def steps(self, texts: Texts) -> Generator[None, None, Vectors]:
         """The same, with a pause after every pass."""
         self.refuse(texts)
-        pools = [_Pool(self._pooling) for _ in texts]
+        pools = [_PoolAccumulator(self._pooling) for _ in texts]
         for pieces in self._rows.passes(texts):
             for index, rows in pieces:
                 pools[index].add(rows)
@@ -85,7 +85,7 @@ class Embedder:
                 )
 
 
-class _Pool:
+class _PoolAccumulator:
     """The rows of one text so far, as much of them as its vector needs."""
 
     def __init__(self, pooling: Pooling) -> None:
@@ -109,7 +109,7 @@ class _Pool:
         return torch.nn.functional.normalize(vector, dim=0) if self._pooling.normalise else vector
 
 
-class EncoderRows:
+class EncoderEmbeddingModel:
     """Whole texts, as many in a pass as `step_tokens` have room for; see `EmbeddingModel`."""
 
     def __init__(self, encoder: Encoder, step_tokens: int, ops: str) -> None:
@@ -139,12 +139,12 @@ def open_embedder(folder: Path, settings: LoadSettings, pooling: str = "") -> Em
         raise BadCheckpoint("the checkpoint has no modules.json and no pooling was asked for")
     _refuse_small_budget(plan, settings)
     if not isinstance(plan.config, EncoderConfig):
-        return Embedder(plan, DecoderRows.load(folder, plan, settings))
+        return Embedder(plan, DecoderEmbeddingModel.load(folder, plan, settings))
     linears = choose_linears(settings.precision, settings.compiled)
     with Checkpoint(folder) as checkpoint:
         weights = load_encoder(checkpoint, plan.config, linears.pack, linears.dtype)
     encoder = Encoder(plan.config, weights, linears.dtype)
-    return Embedder(plan, EncoderRows(encoder, settings.step_tokens, linears.name))
+    return Embedder(plan, EncoderEmbeddingModel(encoder, settings.step_tokens, linears.name))
 
 
 def _refuse_small_budget(plan: EmbeddingPlan, settings: LoadSettings) -> None:

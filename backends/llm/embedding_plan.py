@@ -5,10 +5,10 @@ from pathlib import Path
 
 from backends.llm.architectures import refuse_other_tasks
 from backends.llm.config import DecoderConfig
+from backends.llm.config_fields import read_fields
 from backends.llm.encoder_config import ENCODERS, EncoderConfig, read_encoder
 from backends.llm.errors import BadCheckpoint
 from backends.llm.families import read_config
-from backends.llm.fields import read_fields
 from backends.llm.memory import (
     MemoryLayout,
     block_bytes,

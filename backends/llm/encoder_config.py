@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from backends.llm.config_fields import ConfigFields
 from backends.llm.errors import BadCheckpoint
-from backends.llm.fields import Fields
 
 EncoderActivation = Literal["gelu", "gelu_tanh", "relu"]
 _ACTIVATIONS: dict[str, EncoderActivation] = {
@@ -46,7 +46,7 @@ class EncoderConfig:
         return self.hidden // self.heads
 
 
-def read_encoder(family: str, fields: Fields) -> EncoderConfig:
+def read_encoder(family: str, fields: ConfigFields) -> EncoderConfig:
     """Raises BadCheckpoint naming the field; `family` is one of ENCODERS."""
     config = ENCODERS[family](fields)
     if config.hidden % config.heads:
@@ -54,7 +54,7 @@ def read_encoder(family: str, fields: Fields) -> EncoderConfig:
     return config
 
 
-def _bert(fields: Fields) -> EncoderConfig:
+def _bert(fields: ConfigFields) -> EncoderConfig:
     kind = fields.text("position_embedding_type", "absolute")
     if kind != "absolute":
         raise fields.refuse("position_embedding_type", "'absolute'")
@@ -77,7 +77,7 @@ def _bert(fields: Fields) -> EncoderConfig:
     )
 
 
-def _roberta(fields: Fields) -> EncoderConfig:
+def _roberta(fields: ConfigFields) -> EncoderConfig:
     """Positions begin after the padding token's number."""
     config = _bert(fields)
     padding = fields.values.get("pad_token_id", 1)
@@ -101,7 +101,7 @@ def _roberta(fields: Fields) -> EncoderConfig:
     )
 
 
-def _distilbert(fields: Fields) -> EncoderConfig:
+def _distilbert(fields: ConfigFields) -> EncoderConfig:
     return EncoderConfig(
         family="distilbert",
         vocabulary=fields.count("vocab_size"),
@@ -116,7 +116,7 @@ def _distilbert(fields: Fields) -> EncoderConfig:
     )
 
 
-def _activation(fields: Fields, name: str) -> EncoderActivation:
+def _activation(fields: ConfigFields, name: str) -> EncoderActivation:
     given = fields.text(name, "gelu")
     if given not in _ACTIVATIONS:
         raise BadCheckpoint(
@@ -126,7 +126,7 @@ def _activation(fields: Fields, name: str) -> EncoderActivation:
     return _ACTIVATIONS[given]
 
 
-ENCODERS: dict[str, Callable[[Fields], EncoderConfig]] = {
+ENCODERS: dict[str, Callable[[ConfigFields], EncoderConfig]] = {
     "bert": _bert,
     "camembert": _roberta,
     "distilbert": _distilbert,

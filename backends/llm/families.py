@@ -10,9 +10,9 @@ from typing import Any
 
 from backends.llm.architectures import refuse_other_tasks
 from backends.llm.config import Activation, DecoderConfig, ExpertsConfig, LayerConfig, RopeConfig
+from backends.llm.config_fields import ConfigFields, read_fields
 from backends.llm.encoder_config import ENCODERS
 from backends.llm.errors import BadCheckpoint, UnknownFamily
-from backends.llm.fields import Fields, read_fields
 from backends.llm.rope_config import read_rope
 
 ACTIVATIONS: dict[str, Activation] = {
@@ -52,7 +52,7 @@ def read_config(folder: Path) -> DecoderConfig:
     return replace(config, family=family, end_ids=end_ids)
 
 
-def _end_ids(folder: Path, fields: Fields) -> tuple[int, ...]:
+def _end_ids(folder: Path, fields: ConfigFields) -> tuple[int, ...]:
     """As written; a token that the model does not know can never come."""
     found = fields.whole_numbers("eos_token_id")
     if (folder / "generation_config.json").is_file():
@@ -60,7 +60,9 @@ def _end_ids(folder: Path, fields: Fields) -> tuple[int, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _decoder(fields: Fields, layers: tuple[LayerConfig, ...], **differences: Any) -> DecoderConfig:
+def _decoder(
+    fields: ConfigFields, layers: tuple[LayerConfig, ...], **differences: Any
+) -> DecoderConfig:
     """What all families share, read from `fields`; `differences` are the family's own."""
     heads = fields.count("num_attention_heads")
     kv_heads = fields.count("num_key_value_heads", heads)
@@ -85,7 +87,7 @@ def _decoder(fields: Fields, layers: tuple[LayerConfig, ...], **differences: Any
     return DecoderConfig(**(shared | differences))
 
 
-def _head_dim(fields: Fields) -> int:
+def _head_dim(fields: ConfigFields) -> int:
     heads, hidden = fields.count("num_attention_heads"), fields.count("hidden_size")
     head_dim = fields.count("head_dim", max(hidden // heads, 1))
     if head_dim % 2:
@@ -93,7 +95,7 @@ def _head_dim(fields: Fields) -> int:
     return head_dim
 
 
-def _activation(fields: Fields) -> Activation:
+def _activation(fields: ConfigFields) -> Activation:
     name = fields.text("hidden_activation", fields.text("hidden_act", "silu"))
     if name not in ACTIVATIONS:
         wanted = f"one of {', '.join(ACTIVATIONS)}"
@@ -101,37 +103,37 @@ def _activation(fields: Fields) -> Activation:
     return ACTIVATIONS[name]
 
 
-def _dtype(fields: Fields) -> str:
+def _dtype(fields: ConfigFields) -> str:
     name = fields.text("dtype", fields.text("torch_dtype", "bfloat16"))
     if name not in DTYPES:
         raise fields.refuse("dtype", f"one of {', '.join(DTYPES)}")
     return name
 
 
-def _rope(fields: Fields, layer_type: str = "", theta: float = 10_000.0) -> RopeConfig:
+def _rope(fields: ConfigFields, layer_type: str = "", theta: float = 10_000.0) -> RopeConfig:
     positions = fields.count("max_position_embeddings")
     return read_rope(fields, _head_dim(fields), positions, layer_type, theta)
 
 
-def _layer_count(fields: Fields) -> int:
+def _layer_count(fields: ConfigFields) -> int:
     """Bounded, because every layer has its place in the config from the beginning."""
     return fields.count("num_hidden_layers", most=MAX_LAYERS)
 
 
 def _uniform(
-    fields: Fields, window: int | None, theta: float = 10_000.0
+    fields: ConfigFields, window: int | None, theta: float = 10_000.0
 ) -> tuple[LayerConfig, ...]:
     """Layers that are all alike."""
     layer = LayerConfig(fields.count("intermediate_size"), window, _rope(fields, theta=theta))
     return (layer,) * _layer_count(fields)
 
 
-def _window(fields: Fields) -> int | None:
+def _window(fields: ConfigFields) -> int | None:
     return None if fields.values.get("sliding_window") is None else fields.count("sliding_window")
 
 
 def _by_type(
-    fields: Fields, default: Callable[[int], bool], window: int | None
+    fields: ConfigFields, default: Callable[[int], bool], window: int | None
 ) -> tuple[LayerConfig, ...]:
     """Layers of which some see a window; `default` says which when `layer_types` does not."""
     count = _layer_count(fields)
@@ -147,7 +149,7 @@ def _by_type(
     return tuple(local if slides else full for slides in sliding)
 
 
-def _llama(fields: Fields) -> DecoderConfig:
+def _llama(fields: ConfigFields) -> DecoderConfig:
     bias = fields.flag("attention_bias", False)
     return _decoder(
         fields,
@@ -158,7 +160,7 @@ def _llama(fields: Fields) -> DecoderConfig:
     )
 
 
-def _smollm3(fields: Fields) -> DecoderConfig:
+def _smollm3(fields: ConfigFields) -> DecoderConfig:
     rotated = fields.whole_numbers("no_rope_layers")
     interval = fields.count("no_rope_layer_interval", 4)
     layers = tuple(
@@ -173,27 +175,27 @@ def _smollm3(fields: Fields) -> DecoderConfig:
     return replace(_llama(fields), layers=layers, tied=fields.flag("tie_word_embeddings", True))
 
 
-def _mistral(fields: Fields) -> DecoderConfig:
+def _mistral(fields: ConfigFields) -> DecoderConfig:
     return _decoder(fields, _uniform(fields, _window(fields)))
 
 
-def _qwen_layers(fields: Fields) -> tuple[LayerConfig, ...]:
+def _qwen_layers(fields: ConfigFields) -> tuple[LayerConfig, ...]:
     window = _window(fields) if fields.flag("use_sliding_window", False) else None
     first = fields.values.get("max_window_layers") or 0
     return _by_type(fields, lambda index: window is not None and index >= first, window)
 
 
-def _qwen2(fields: Fields) -> DecoderConfig:
+def _qwen2(fields: ConfigFields) -> DecoderConfig:
     return _decoder(fields, _qwen_layers(fields), qkv_bias=True)
 
 
-def _qwen3(fields: Fields) -> DecoderConfig:
+def _qwen3(fields: ConfigFields) -> DecoderConfig:
     bias = fields.flag("attention_bias", False)
     layers = _qwen_layers(fields)
     return _decoder(fields, layers, head_norm="head", qkv_bias=bias, output_bias=bias)
 
 
-def _gemma(fields: Fields, **differences: Any) -> DecoderConfig:
+def _gemma(fields: ConfigFields, **differences: Any) -> DecoderConfig:
     return _decoder(
         fields,
         differences.pop("layers", ()) or _uniform(fields, None),
@@ -207,12 +209,12 @@ def _gemma(fields: Fields, **differences: Any) -> DecoderConfig:
     )
 
 
-def _gemma_activation(fields: Fields) -> Activation:
+def _gemma_activation(fields: ConfigFields) -> Activation:
     """Gemma 1 says "gelu" in `hidden_act` and means the tanh approximation."""
     return "gelu_tanh" if fields.values.get("hidden_activation") is None else _activation(fields)
 
 
-def _gemma2(fields: Fields) -> DecoderConfig:
+def _gemma2(fields: ConfigFields) -> DecoderConfig:
     return _gemma(
         fields,
         layers=_by_type(fields, lambda index: index % 2 == 0, _window(fields)),
@@ -223,7 +225,7 @@ def _gemma2(fields: Fields) -> DecoderConfig:
     )
 
 
-def _gemma3(fields: Fields) -> DecoderConfig:
+def _gemma3(fields: ConfigFields) -> DecoderConfig:
     if fields.flag("use_bidirectional_attention", False):
         raise fields.refuse("use_bidirectional_attention", "false: text is generated forward")
     pattern = fields.count("sliding_window_pattern", 6)
@@ -233,18 +235,20 @@ def _gemma3(fields: Fields) -> DecoderConfig:
     return replace(_gemma2(fields), layers=layers, head_norm="head")
 
 
-def _old_gemma3_rope(fields: Fields, layers: tuple[LayerConfig, ...]) -> tuple[LayerConfig, ...]:
+def _old_gemma3_rope(
+    fields: ConfigFields, layers: tuple[LayerConfig, ...]
+) -> tuple[LayerConfig, ...]:
     """Before transformers 5 the scaling was meant for the layers that see everything."""
     full = _rope(fields, theta=1_000_000.0)
     local = RopeConfig("default", fields.number("rope_local_base_freq", 10_000.0), full.dims)
     return tuple(replace(one, rope=local if one.window else full) for one in layers)
 
 
-def _phi3(fields: Fields) -> DecoderConfig:
+def _phi3(fields: ConfigFields) -> DecoderConfig:
     return replace(_mistral(fields), fused=True)
 
 
-def _granite(fields: Fields) -> DecoderConfig:
+def _granite(fields: ConfigFields) -> DecoderConfig:
     return replace(
         _llama(fields),
         embedding_scale=fields.number("embedding_multiplier", 1.0),
@@ -254,7 +258,7 @@ def _granite(fields: Fields) -> DecoderConfig:
     )
 
 
-def _olmo2(fields: Fields) -> DecoderConfig:
+def _olmo2(fields: ConfigFields) -> DecoderConfig:
     bias = fields.flag("attention_bias", False)
     layers = _uniform(fields, None)
     return _decoder(
@@ -262,7 +266,7 @@ def _olmo2(fields: Fields) -> DecoderConfig:
     )
 
 
-def _mixtral(fields: Fields) -> DecoderConfig:
+def _mixtral(fields: ConfigFields) -> DecoderConfig:
     width = fields.count("intermediate_size")
     experts = ExpertsConfig(*_expert_counts(fields, "num_local_experts"), width, True)
     config = _mistral(fields)
@@ -270,13 +274,13 @@ def _mixtral(fields: Fields) -> DecoderConfig:
     return replace(config, layers=layers, expert_names="mixtral")
 
 
-def _expert_counts(fields: Fields, name: str) -> tuple[int, int]:
+def _expert_counts(fields: ConfigFields, name: str) -> tuple[int, int]:
     """How many there are, and how many of them see a token."""
     count = fields.count(name, most=MAX_EXPERTS)
     return count, fields.count("num_experts_per_tok", most=count)
 
 
-def _qwen_experts(config: DecoderConfig, fields: Fields, shared_width: int) -> DecoderConfig:
+def _qwen_experts(config: DecoderConfig, fields: ConfigFields, shared_width: int) -> DecoderConfig:
     written = "num_local_experts" if "num_local_experts" in fields.values else "num_experts"
     experts = ExpertsConfig(
         *_expert_counts(fields, written),
@@ -293,18 +297,18 @@ def _qwen_experts(config: DecoderConfig, fields: Fields, shared_width: int) -> D
     return replace(config, layers=layers)
 
 
-def _qwen2_moe(fields: Fields) -> DecoderConfig:
+def _qwen2_moe(fields: ConfigFields) -> DecoderConfig:
     config = replace(_qwen2(fields), qkv_bias=fields.flag("qkv_bias", True))
     return _qwen_experts(config, fields, fields.count("shared_expert_intermediate_size"))
 
 
-def _qwen3_moe(fields: Fields) -> DecoderConfig:
+def _qwen3_moe(fields: ConfigFields) -> DecoderConfig:
     window = _window(fields) if fields.flag("use_sliding_window", False) else None
     config = replace(_qwen3(fields), layers=_uniform(fields, window))
     return _qwen_experts(config, fields, 0)
 
 
-FAMILIES: dict[str, Callable[[Fields], DecoderConfig]] = {
+FAMILIES: dict[str, Callable[[ConfigFields], DecoderConfig]] = {
     "gemma": _gemma,
     "gemma2": _gemma2,
     "gemma3": _gemma3,

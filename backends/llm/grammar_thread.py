@@ -38,7 +38,7 @@ class Compiler(Protocol):
 
 
 @dataclass(eq=False)
-class _Task:
+class _CompileTask:
     spec: GrammarSpec
     future: "Future[Grammar]" = field(default_factory=Future)
     is_done: bool = False
@@ -49,7 +49,7 @@ class GrammarThread:
     """Futures for grammars; a call returns at once. Cancelling one that has not begun drops it."""
 
     def __init__(self, compiler: Compiler, deadline_s: float = DEADLINE_S) -> None:
-        overdue = _Overdue(deadline_s)
+        overdue = _OverdueCompilations(deadline_s)
         self._compiler = compiler
         self._new = _CompileQueue(compiler, overdue)
         self._kept = _CompileQueue(compiler, overdue)
@@ -57,20 +57,20 @@ class GrammarThread:
     def __call__(self, spec: GrammarSpec) -> "Future[Grammar]":
         """The future ends with a grammar of its own, or with GrammarInvalid."""
         lane = self._kept if self._compiler.has(spec) else self._new
-        return lane.add(_Task(spec))
+        return lane.add(_CompileTask(spec))
 
 
 class _CompileQueue:
     """Compiles in turn, on one thread at a time beside those that are overdue."""
 
-    def __init__(self, compiler: Compiler, overdue: "_Overdue") -> None:
+    def __init__(self, compiler: Compiler, overdue: "_OverdueCompilations") -> None:
         self._compiler = compiler
         self._overdue = overdue
-        self._tasks: deque[_Task] = deque()
+        self._tasks: deque[_CompileTask] = deque()
         self._lock = threading.Lock()
         self._working = False
 
-    def add(self, task: _Task) -> "Future[Grammar]":
+    def add(self, task: _CompileTask) -> "Future[Grammar]":
         with self._lock:
             self._tasks.append(task)
             if not self._working:
@@ -104,7 +104,7 @@ class _CompileQueue:
                 self._overdue.ended()
                 return
 
-    def _compile(self, task: _Task) -> None:
+    def _compile(self, task: _CompileTask) -> None:
         if reason := self._overdue.refusal(task.spec):
             task.future.set_exception(GrammarInvalid(reason))
             return
@@ -130,7 +130,7 @@ class _CompileQueue:
         else:
             task.future.set_result(result)
 
-    def _leave(self, task: _Task) -> None:
+    def _leave(self, task: _CompileTask) -> None:
         """The deadline has passed: fail the request, and go on without this thread."""
         with self._lock:
             if task.is_done:
@@ -144,7 +144,7 @@ class _CompileQueue:
         task.future.set_exception(GrammarInvalid(reason))
 
 
-class _Overdue:
+class _OverdueCompilations:
     """The compilations that have passed their deadline."""
 
     def __init__(self, deadline_s: float) -> None:
@@ -183,6 +183,6 @@ class _Overdue:
         )
 
 
-def _fail(task: _Task, reason: str) -> None:
+def _fail(task: _CompileTask, reason: str) -> None:
     if task.future.set_running_or_notify_cancel():
         task.future.set_exception(GrammarInvalid(reason))

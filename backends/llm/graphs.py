@@ -60,7 +60,7 @@ def _repeat_last(numbers: Tensor, times: int) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Graph:
+class StepGraph:
     """A recorded step, the batch whose tensors it reads, and the logits that it writes."""
 
     recorded: torch.cuda.CUDAGraph
@@ -97,7 +97,7 @@ class RecordingDecoder(Decoder):
         """See Decoder."""
         super().__init__(config, weights, ops, context, blocks, cache_type)
         self._width = -(-context // ops.block_tokens)
-        self._graphs: dict[int, Graph] = {}
+        self._graphs: dict[int, StepGraph] = {}
         self._records = True
 
     @torch.inference_mode()
@@ -115,7 +115,7 @@ class RecordingDecoder(Decoder):
         fits = self._records and single_rows(batch) and batch.tables.shape[1] <= self._width
         return size_for(len(batch.tokens)) if fits else None
 
-    def _record(self, size: int, batch: ForwardBatch) -> Graph | None:
+    def _record(self, size: int, batch: ForwardBatch) -> StepGraph | None:
         """None, from now on, if the device refuses: steps are then asked for one operation after
         the other."""
         filled = fill_up(batch, size)
@@ -138,5 +138,5 @@ class RecordingDecoder(Decoder):
             log.warning("steps of %d rows cannot be recorded as a CUDA graph: %s", size, error)
             self._records = False
             return None
-        self._graphs[size] = Graph(recorded, mine, logits)
+        self._graphs[size] = StepGraph(recorded, mine, logits)
         return self._graphs[size]

@@ -10,8 +10,8 @@ from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from backends.llm.config_fields import read_fields
 from backends.llm.errors import BadCheckpoint
-from backends.llm.fields import read_fields
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"

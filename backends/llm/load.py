@@ -14,8 +14,8 @@ from backends.llm.graphs import RecordingDecoder
 from backends.llm.memory import MemoryLayout, MemoryPlan, plan_memory
 from backends.llm.ops.choose import choose_ops, open_device
 from backends.llm.ops.seam import CacheType, Precision
-from backends.llm.pick import choose_pick
 from backends.llm.runner import Runner
+from backends.llm.select_tokens import choose_pick
 from backends.llm.tokeniser import Tokeniser, read_tokeniser
 from backends.llm.weights import load_weights
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from backends.artefact import refuse
 from backends.llm.config import DecoderConfig
+from backends.llm.config_fields import read_fields
 from backends.llm.embedding_plan import EmbeddingPlan, read_embedding
 from backends.llm.errors import NoRoom
 from backends.llm.families import read_config
-from backends.llm.fields import read_fields
 from backends.llm.memory import (
     MemoryLayout,
     block_bytes,

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from backends.llm.config_fields import read_fields
 from backends.llm.errors import BadCheckpoint
-from backends.llm.fields import read_fields
 
 PoolingKind = Literal["mean", "cls", "last"]
 KINDS: tuple[PoolingKind, ...] = get_args(PoolingKind)

@@ -7,25 +7,25 @@ from torch import Tensor
 
 from backends.llm.precision import GROUP
 
-__all__ = ["GROUP", "Quantised", "quantise_int4", "quantise_int8"]
+__all__ = ["GROUP", "QuantisedTensor", "quantise_int4", "quantise_int8"]
 
 
-class Quantised(NamedTuple):
+class QuantisedTensor(NamedTuple):
     """Whole numbers, int8 [outputs, inputs], and float32 scales [outputs, groups]."""
 
     values: Tensor
     scales: Tensor
 
 
-def quantise_int8(weight: Tensor) -> Quantised:
+def quantise_int8(weight: Tensor) -> QuantisedTensor:
     """-127 to 127, one scale per output. Also used for activations, one scale per row."""
     weight = weight.float()
     scales = weight.abs().amax(1, keepdim=True) / 127
     scales = torch.where(scales == 0, 1.0, scales)
-    return Quantised((weight / scales).round().to(torch.int8), scales)
+    return QuantisedTensor((weight / scales).round().to(torch.int8), scales)
 
 
-def quantise_int4(weight: Tensor) -> Quantised:
+def quantise_int4(weight: Tensor) -> QuantisedTensor:
     """-8 to 7, one scale per GROUP inputs, chosen for the least squared error.
 
     The number of inputs must be a multiple of GROUP.
@@ -43,10 +43,10 @@ def quantise_int4(weight: Tensor) -> Quantised:
         error = error.sum(2, keepdim=True)
         chosen, best = torch.where(error < best, scales, chosen), torch.minimum(error, best)
     values = (groups / chosen).round().clamp(-8, 7).to(torch.int8)
-    return Quantised(values.view(outputs, inputs), chosen.squeeze(2))
+    return QuantisedTensor(values.view(outputs, inputs), chosen.squeeze(2))
 
 
-def restore(quantised: Quantised) -> Tensor:
+def restore(quantised: QuantisedTensor) -> Tensor:
     """The float32 weight that the whole numbers stand for."""
     outputs, inputs = quantised.values.shape
     groups = quantised.scales.shape[1]

@@ -1,21 +1,29 @@
 """What a config says of rotary positions; no torch. `backends.llm.rope` computes with it."""
 
 from backends.llm.config import RopeConfig
+from backends.llm.config_fields import ConfigFields
 from backends.llm.errors import BadCheckpoint
-from backends.llm.fields import Fields
 
 KINDS = ("default", "linear", "llama3", "yarn", "longrope")
 _OLD_NAMES = {"su": "longrope"}
 
 
 def read_rope(
-    fields: Fields, head_dim: int, positions: int, layer_type: str = "", theta: float = 10_000.0
+    fields: ConfigFields,
+    head_dim: int,
+    positions: int,
+    layer_type: str = "",
+    theta: float = 10_000.0,
 ) -> RopeConfig:
     """From `rope_parameters` (transformers 5) or `rope_theta` and `rope_scaling` (before).
 
     `layer_type`: whose parameters, in a config that has them by type of layer.
     """
-    given = fields.within("rope_parameters") or fields.within("rope_scaling") or Fields({}, "rope")
+    given = (
+        fields.within("rope_parameters")
+        or fields.within("rope_scaling")
+        or ConfigFields({}, "rope")
+    )
     given = given.within(layer_type) or given
     named = given.text("rope_type", given.text("type", "default"))
     kind = _OLD_NAMES.get(named, named)
@@ -31,7 +39,7 @@ def read_rope(
     return base if kind == "default" else _READERS[kind](given, fields, base, positions)
 
 
-def _theta(given: Fields, fields: Fields, default: float) -> float:
+def _theta(given: ConfigFields, fields: ConfigFields, default: float) -> float:
     """More than 1, or all pairs of dimensions turn alike."""
     theta = given.number("rope_theta", fields.number("rope_theta", default))
     if theta <= 1:
@@ -41,7 +49,7 @@ def _theta(given: Fields, fields: Fields, default: float) -> float:
     return theta
 
 
-def _dims(given: Fields, fields: Fields, head_dim: int) -> int:
+def _dims(given: ConfigFields, fields: ConfigFields, head_dim: int) -> int:
     """Dimensions of a head that turn: the kernels write as many, and a head has no more."""
     name = "partial_rotary_factor"
     share = given.number(name, fields.number(name, 1.0))
@@ -53,11 +61,15 @@ def _dims(given: Fields, fields: Fields, head_dim: int) -> int:
     return dims
 
 
-def _linear(given: Fields, fields: Fields, base: RopeConfig, positions: int) -> RopeConfig:
+def _linear(
+    given: ConfigFields, fields: ConfigFields, base: RopeConfig, positions: int
+) -> RopeConfig:
     return RopeConfig("linear", base.theta, base.dims, given.number("factor"))
 
 
-def _llama3(given: Fields, fields: Fields, base: RopeConfig, positions: int) -> RopeConfig:
+def _llama3(
+    given: ConfigFields, fields: ConfigFields, base: RopeConfig, positions: int
+) -> RopeConfig:
     if given.number("low_freq_factor") == given.number("high_freq_factor"):
         raise given.refuse("high_freq_factor", "another number than low_freq_factor")
     return RopeConfig(
@@ -71,7 +83,9 @@ def _llama3(given: Fields, fields: Fields, base: RopeConfig, positions: int) -> 
     )
 
 
-def _yarn(given: Fields, fields: Fields, base: RopeConfig, positions: int) -> RopeConfig:
+def _yarn(
+    given: ConfigFields, fields: ConfigFields, base: RopeConfig, positions: int
+) -> RopeConfig:
     original = given.count("original_max_position_embeddings", positions)
     return RopeConfig(
         "yarn",
@@ -87,7 +101,9 @@ def _yarn(given: Fields, fields: Fields, base: RopeConfig, positions: int) -> Ro
     )
 
 
-def _longrope(given: Fields, fields: Fields, base: RopeConfig, positions: int) -> RopeConfig:
+def _longrope(
+    given: ConfigFields, fields: ConfigFields, base: RopeConfig, positions: int
+) -> RopeConfig:
     written = fields.count("original_max_position_embeddings", positions)
     original = given.count("original_max_position_embeddings", written)
     if original < 2:

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from backends.llm.decoder import Decoder
 from backends.llm.errors import DeviceLost
-from backends.llm.pick import Pick, pick_plainly
 from backends.llm.rows import Span, pack
-from backends.llm.sampling import Sampled, SamplingRow, sample, score
-from backends.llm.scored import Scored
+from backends.llm.sampling import SampledToken, SamplingRow, sample, score
+from backends.llm.select_tokens import Pick, pick_plainly
+from backends.llm.token_logprobs import TokenLogprobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,8 @@ class ForwardResult:
     and `following` if that is known.
     """
 
-    sampled: Sampled | None
-    prompt: tuple[Scored, ...] = ()
+    sampled: SampledToken | None
+    prompt: tuple[TokenLogprobs, ...] = ()
 
 
 class Runner:
@@ -118,7 +118,7 @@ def _logit_rows(job: ForwardItem) -> int:
     return 0 if job.draw is None else 1
 
 
-def _score_prompt(job: ForwardItem, logits: Tensor) -> tuple[Scored, ...]:
+def _score_prompt(job: ForwardItem, logits: Tensor) -> tuple[TokenLogprobs, ...]:
     following = () if job.following is None else (job.following,)
     targets = (*job.tokens[1:], *following)
     count = job.score_prompt or 0

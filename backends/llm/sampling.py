@@ -14,8 +14,8 @@ from torch import Tensor
 
 from backends.llm.largest import largest
 from backends.llm.params import SamplingParams
-from backends.llm.pick import Pick, pick_plainly
-from backends.llm.scored import Scored
+from backends.llm.select_tokens import Pick, pick_plainly
+from backends.llm.token_logprobs import TokenLogprobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +42,16 @@ class SamplingRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Sampled:
+class SampledToken:
     """A row's token, and its log-probability with those of the likeliest if it was asked for."""
 
     token: int
-    scored: Scored | None
+    scored: TokenLogprobs | None
 
 
 def sample(
     logits: Tensor, draws: Sequence[SamplingRow], pick: Pick = pick_plainly
-) -> list[Sampled | None]:
+) -> list[SampledToken | None]:
     """A token for each row of float32 `logits` [rows, vocabulary], which are overwritten.
 
     None for a row whose logits are not numbers: its request alone has failed.
@@ -63,12 +63,12 @@ def sample(
     adjust(logits, draws)
     tokens = pick(logits, [draw.params for draw in draws], [_uniform(draw) for draw in draws])
     return [
-        None if token < 0 else Sampled(token, _scored(row, token, draw.params.logprobs))
+        None if token < 0 else SampledToken(token, _scored(row, token, draw.params.logprobs))
         for row, token, draw in zip(before, tokens, draws, strict=True)
     ]
 
 
-def _scored(row: Tensor, token: int, count: int | None) -> Scored | None:
+def _scored(row: Tensor, token: int, count: int | None) -> TokenLogprobs | None:
     return None if count is None else score(row, token, count)
 
 
@@ -121,13 +121,13 @@ def _penalise(row: np.ndarray, draw: SamplingRow) -> None:
         row[said] -= params.presence_penalty + params.frequency_penalty * counts
 
 
-def score(logits: Tensor, token: int, count: int) -> Scored:
+def score(logits: Tensor, token: int, count: int) -> TokenLogprobs:
     """Log-probabilities as the model gave them, before any temperature, penalty or cut: of one row
     of float32 logits [vocabulary], `token` and the `count` likeliest."""
     values, total = logits.numpy(), logits.logsumexp(0).item()
     best = largest(values, min(count, len(values))) if count else np.empty(0, np.int64)
     best = best[np.argsort(-values[best], kind="stable")]
-    return Scored(
+    return TokenLogprobs(
         logprob=float(values[token]) - total,
         rank=int(np.count_nonzero(values > values[token])),
         likeliest=tuple((int(one), float(values[one]) - total) for one in best),

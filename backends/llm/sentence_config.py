@@ -6,7 +6,7 @@ Read as sentence-transformers reads it: `sentence_bert_config.json` first, then 
 
 from pathlib import Path
 
-from backends.llm.fields import Fields, read_fields
+from backends.llm.config_fields import ConfigFields, read_fields
 
 CONFIGS = tuple(
     f"sentence_{kind}_config.json"
@@ -32,12 +32,12 @@ def reads_lowercase(folder: Path) -> bool:
     return sentence is not None and sentence.flag("do_lower_case", False)
 
 
-def _first(folder: Path, names: tuple[str, ...]) -> Fields | None:
+def _first(folder: Path, names: tuple[str, ...]) -> ConfigFields | None:
     found = next((folder / name for name in names if (folder / name).is_file()), None)
     return None if found is None else read_fields(found)
 
 
-def _count(fields: Fields, name: str) -> int | None:
+def _count(fields: ConfigFields, name: str) -> int | None:
     """transformers writes 10**30 (at times as a float) for a tokenizer without a limit."""
     value = fields.values.get(name)
     if isinstance(value, int | float) and not isinstance(value, bool) and value >= 1 << 31:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection
 from typing import Protocol
 
-from backends.llm.json_steps import (
+from backends.llm.json_scanner import (
     COLON,
     DONE,
     FIRST_KEY,
@@ -17,7 +17,7 @@ from backends.llm.json_steps import (
     NEXT,
     SPACES,
     VALUE,
-    JsonSteps,
+    JsonScanner,
 )
 from backends.llm.tool_formats import ToolFormat
 
@@ -60,7 +60,7 @@ class ObjectReader:
         self.done = False
         self._names = names
         self._bare = bare
-        self._json = JsonSteps()
+        self._json = JsonScanner()
         self._said: str | None = None
         self._key = ""
         self._letters: list[str] = []
@@ -145,7 +145,7 @@ class NamedReader:
         self._names = names
         self._format = format
         self._head = ""
-        self._json: JsonSteps | None = None
+        self._json: JsonScanner | None = None
         self._arguments: list[str] = []
 
     def take(self, char: str) -> bool:
@@ -156,7 +156,7 @@ class NamedReader:
             name = NAME.match(self._head)
             if name is None or name[0] not in self._names or self._left_of_head():
                 return False
-            self.name, self._json = name[0], JsonSteps()
+            self.name, self._json = name[0], JsonScanner()
         if not self._json.take(char):
             return False
         self._arguments.append(char)

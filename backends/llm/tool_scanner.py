@@ -22,14 +22,14 @@ class ContentText(NamedTuple):
     text: str
 
 
-class Called(NamedTuple):
+class ToolCallStart(NamedTuple):
     """A call has begun; calls count from 0."""
 
     number: int
     name: str
 
 
-class Argued(NamedTuple):
+class ToolCallArguments(NamedTuple):
     """The call's arguments go on: JSON text."""
 
     number: int
@@ -42,21 +42,21 @@ class ToolCallEnd(NamedTuple):
     number: int
 
 
-class Dropped(NamedTuple):
+class ToolCallAborted(NamedTuple):
     """The call that has begun breaks off; its whole source is `ContentText` next."""
 
     number: int
 
 
-Event = ContentText | Called | Argued | ToolCallEnd | Dropped
+Event = ContentText | ToolCallStart | ToolCallArguments | ToolCallEnd | ToolCallAborted
 
 
 class ToolScanner:
     """One answer to a request with `tools`: their parameters by their names.
 
     Any cutting of its text into pieces gives the same events, but for where `ContentText` and
-    `Argued` are cut. White space before a call's marker and behind the last call belongs to the
-    calls. `most`: so many calls are looked for, what else comes is text.
+    `ToolCallArguments` are cut. White space before a call's marker and behind the last call belongs
+    to the calls. `most`: so many calls are looked for, what else comes is text.
     """
 
     def __init__(self, format: ToolFormat, tools: Tools, most: int | None = None) -> None:
@@ -202,7 +202,7 @@ class ToolScanner:
         """No call after all: its source is text, and text goes on."""
         self._argue()
         if self._opened:
-            self._events.append(Dropped(self._begun - 1))
+            self._events.append(ToolCallAborted(self._begun - 1))
         self._reader, self._opened = None, False
         self._say("".join(self._source))
         self._source.clear()
@@ -228,11 +228,11 @@ class ToolScanner:
         if reader is None or reader.name is None:
             return
         if not self._opened:
-            self._events.append(Called(self._begun, reader.name))
+            self._events.append(ToolCallStart(self._begun, reader.name))
             self._opened = True
             self._begun += 1
         if text := reader.arguments():
-            self._events.append(Argued(self._begun - 1, text))
+            self._events.append(ToolCallArguments(self._begun - 1, text))
 
     def _say(self, text: str) -> None:
         if not text:

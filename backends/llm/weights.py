@@ -10,7 +10,7 @@ from torch import Tensor
 
 from backends.llm.checkpoint import Checkpoint
 from backends.llm.config import DecoderConfig, ExpertsConfig, LayerConfig
-from backends.llm.expected import HEADS, NORMS, find_prefix
+from backends.llm.expected_tensors import HEADS, NORMS, find_prefix
 from backends.llm.ops.seam import Linear, Ops, Precision
 
 

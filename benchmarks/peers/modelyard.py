@@ -17,7 +17,7 @@ from benchmarks.process import (
     port_of,
     running,
 )
-from control.desired import Desired
+from control.desired import DesiredState
 from server.desired import disk
 
 NAME = "modelyard"
@@ -27,7 +27,7 @@ COMMAND_DEADLINE_S = 60.0
 
 @contextmanager
 def started(
-    repository: Path, cache: Path, desired: Desired | None = None, tree: Path | None = None
+    repository: Path, cache: Path, desired: DesiredState | None = None, tree: Path | None = None
 ) -> Iterator[Peer]:
     """`modelyard serve` on one repository with no option but where things are.
 

@@ -25,7 +25,7 @@ from benchmarks.report import Added, Figure, Report
 from benchmarks.rounds import Contest, Plan, interleave
 from benchmarks.scenarios.roster import Roster
 from benchmarks.shots import Problem, Shot, answer_size, grpc_shot, json_shot
-from control.desired import Desired, DesiredArm, DesiredRoute, Mirror
+from control.desired import DesiredArm, DesiredRoute, DesiredState, Mirror
 
 NAME = "routing"
 DIRECT, STICKY, DRAWN = "by its own name", "route, unit in a header", "route, a draw each time"
@@ -134,7 +134,7 @@ def _stall_ms(peer: Peer) -> float:
 
 
 def _started(plan: Plan, folder: Path) -> AbstractContextManager[Peer]:
-    return modelyard.started(folder, plan.cache, Desired(1, "", routes=_routes()))
+    return modelyard.started(folder, plan.cache, DesiredState(1, "", routes=_routes()))
 
 
 def _contests(peer: Peer, duration_s: float) -> Iterator[Contest]:

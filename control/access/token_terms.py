@@ -13,7 +13,7 @@ MOST_PER_S = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class RateLimit:
     """So many requests a second, and so many at once after a rest; None: not limited."""
 
     rate_per_s: float | None = None
@@ -42,12 +42,12 @@ def expiry(now: datetime, role: Role, expires_in_s: float | None) -> datetime | 
     return now + timedelta(seconds=expires_in_s)
 
 
-def limit(rate_per_s: float | None, burst: int | None) -> Limit:
+def limit(rate_per_s: float | None, burst: int | None) -> RateLimit:
     """Without a burst it is a second's worth. Raises Invalid."""
     if rate_per_s is None:
         if burst is not None:
             raise Invalid("a burst needs a rate_per_s", "burst")
-        return Limit()
+        return RateLimit()
     if not 0 < rate_per_s <= MOST_PER_S:  # false for NaN
         raise Invalid(
             f"rate_per_s cannot be {rate_per_s}; give more than 0, at most {MOST_PER_S}, or "
@@ -55,7 +55,7 @@ def limit(rate_per_s: float | None, burst: int | None) -> Limit:
             "rate_per_s",
         )
     if burst is None:
-        return Limit(rate_per_s, math.ceil(rate_per_s))
+        return RateLimit(rate_per_s, math.ceil(rate_per_s))
     if not 1 <= burst <= MOST_PER_S:
         raise Invalid(f"burst cannot be {burst}; give 1 to {MOST_PER_S}", "burst")
-    return Limit(rate_per_s, burst)
+    return RateLimit(rate_per_s, burst)

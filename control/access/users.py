@@ -9,8 +9,8 @@ from sqlalchemy import or_, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from control.access.endings import end_sessions, revoke_tokens
 from control.access.passwords import PasswordHash, hash_of_new, hash_password, is_outdated, matches
+from control.access.revocation import end_sessions, revoke_tokens
 from control.access.scopes import Principal, Role
 from control.clock import new_id, text_of
 from control.errors import Conflict, Invalid, NotFound

@@ -8,12 +8,12 @@ from sqlalchemy import func, insert, select
 from sqlalchemy.orm import Session
 
 from control.clock import text_of
-from control.experiments.judging import Analysis, as_json, judge, known
-from control.experiments.ledger import read_sums
-from control.experiments.moved import weights_moved
+from control.experiments.analysis_text import sentence, verdict
+from control.experiments.evaluation import Analysis, as_json, judge, known
 from control.experiments.service import ExperimentView, get_experiment, running
 from control.experiments.tables import Point
-from control.experiments.words import sentence, verdict
+from control.experiments.totals import read_sums
+from control.experiments.weight_changes import weights_moved
 from control.transaction import Transaction
 
 LEAST_APART = timedelta(minutes=1)

@@ -13,10 +13,10 @@ from datetime import datetime
 from sqlalchemy import insert, select, update
 from sqlalchemy.orm import Session
 
-from control.experiments.joining import SKEW, FirstExposure, count_waiting, in_batches
-from control.experiments.ledger import Ledger
-from control.experiments.service import ExperimentView, State, view_of
+from control.experiments.attribution import SKEW, FirstExposure, count_waiting, in_batches
+from control.experiments.service import ExperimentState, ExperimentView, view_of
 from control.experiments.tables import Experiment, Exposure
+from control.experiments.totals import ExperimentTotals
 from control.transaction import Transaction
 
 MOST_AT_ONCE = 10_000
@@ -33,7 +33,7 @@ class ExposureEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class Exposed:
+class ExposureCounts:
     """What became of a batch, in rows. `new`: units first seen; `known`: seen before, or twice in
     the batch; `crossed`: of these, in another arm than first; `refused`: no such arm, or the
     experiment was not running at that moment."""
@@ -44,7 +44,7 @@ class Exposed:
     refused: int = 0
 
 
-def expose(tx: Transaction, rows: Iterable[ExposureEvent]) -> Exposed:
+def expose(tx: Transaction, rows: Iterable[ExposureEvent]) -> ExposureCounts:
     """Idempotent, and in any order: a unit's arm is the one it was first told of. Raises ValueError
     for more than 10,000 rows."""
     batch: dict[str, list[ExposureEvent]] = defaultdict(list)
@@ -59,14 +59,14 @@ def expose(tx: Transaction, rows: Iterable[ExposureEvent]) -> Exposed:
         taken = [row for row in batch[experiment_id] if view and _fits(view, row, tx.now)]
         tally["refused"] += len(batch[experiment_id]) - len(taken)
         if view and taken:
-            ledger = Ledger(tx.session, view.id)
+            ledger = ExperimentTotals(tx.session, view.id)
             tally += expose_to(tx.session, view, ledger, taken)
             ledger.write()
-    return Exposed(tally["new"], tally["known"], tally["crossed"], tally["refused"])
+    return ExposureCounts(tally["new"], tally["known"], tally["crossed"], tally["refused"])
 
 
 def expose_to(
-    session: Session, view: ExperimentView, ledger: Ledger, rows: Iterable[ExposureEvent]
+    session: Session, view: ExperimentView, ledger: ExperimentTotals, rows: Iterable[ExposureEvent]
 ) -> Counter[str]:
     """The same for rows that fit one experiment, whose `ledger` the caller holds and writes."""
     by_unit: dict[str, list[ExposureEvent]] = defaultdict(list)
@@ -103,7 +103,7 @@ def sights_of(
 
 
 def _fits(view: ExperimentView, row: ExposureEvent, now: datetime) -> bool:
-    if view.started_at is None or view.state is State.CONCLUDED:
+    if view.started_at is None or view.state is ExperimentState.CONCLUDED:
         return False
     ends = view.stopped_at or now
     inside = view.started_at - SKEW <= row.at <= ends + SKEW
@@ -111,7 +111,7 @@ def _fits(view: ExperimentView, row: ExposureEvent, now: datetime) -> bool:
 
 
 def _insert(
-    session: Session, experiment_id: str, ledger: Ledger, new: dict[str, FirstExposure]
+    session: Session, experiment_id: str, ledger: ExperimentTotals, new: dict[str, FirstExposure]
 ) -> None:
     """Nobody else inserts meanwhile: whoever does holds the ledger."""
     for unit in new:
@@ -131,7 +131,7 @@ def _insert(
 
 
 def _mark_crossed(
-    session: Session, experiment_id: str, ledger: Ledger, units: Collection[str]
+    session: Session, experiment_id: str, ledger: ExperimentTotals, units: Collection[str]
 ) -> None:
     """Once each."""
     for some in in_batches(units):

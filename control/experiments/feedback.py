@@ -13,14 +13,20 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy import delete, select
 
 from control.errors import Invalid
+from control.experiments.attribution import SKEW, FeedbackOutcome, MetricValue, join
 from control.experiments.exposures import ExposureEvent, expose_to, sights_of
-from control.experiments.joining import SKEW, MetricValue, UnitOutcome, join
-from control.experiments.ledger import Ledger
-from control.experiments.metrics import Kind, Metric, MetricSource, Repeated, value_of
-from control.experiments.service import ExperimentView, State, view_of
+from control.experiments.metrics import (
+    Metric,
+    MetricKind,
+    MetricSource,
+    RepeatedValueRule,
+    value_of,
+)
+from control.experiments.service import ExperimentState, ExperimentView, view_of
 from control.experiments.stamp import Stamp, unit_key
 from control.experiments.tables import Experiment, Feedback
 from control.experiments.terms import LONGEST_WINDOW_S
+from control.experiments.totals import ExperimentTotals
 from control.statistics.histogram import Histogram
 from control.transaction import Transaction
 
@@ -32,7 +38,7 @@ _Address = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class ReportedOutcome:
+class ClientFeedback:
     """A value as a client tells it. One of `stamp`, `experiment` (a name) and `model` (or the
     public name that was asked) says where it belongs; `unit` as the client knows it, "" for the
     stamp's. `key` tells several values of one unit apart, where the metric takes several."""
@@ -48,7 +54,7 @@ class ReportedOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class ServerMeasurement:
     """What a gateway counted for a metric of source "server" since it last told: requests and how
     many of them were ones (errors, say), or their latencies."""
 
@@ -60,7 +66,7 @@ class Measured:
     latencies: Histogram | None = None
 
 
-def feedback(tx: Transaction, rows: Sequence[ReportedOutcome]) -> list[UnitOutcome]:
+def feedback(tx: Transaction, rows: Sequence[ClientFeedback]) -> list[FeedbackOutcome]:
     """One outcome a row; a row that several experiments want counts in each, and says the best.
 
     Sending rows again is harmless. Raises ValueError for more than 2,000 rows: SQLite has
@@ -71,7 +77,7 @@ def feedback(tx: Transaction, rows: Sequence[ReportedOutcome]) -> list[UnitOutco
     addressed: dict[_Address, list[int]] = defaultdict(list)
     for place, row in enumerate(rows):
         addressed[_address(row)].append(place)
-    outcomes: dict[int, list[UnitOutcome]] = defaultdict(list)
+    outcomes: dict[int, list[FeedbackOutcome]] = defaultdict(list)
     for view in _open(tx):
         mine = [place for address in _addresses(view) for place in addressed.get(address, ())]
         mine = [place for place in mine if _takes(view, rows[place].metric)]
@@ -82,17 +88,17 @@ def feedback(tx: Transaction, rows: Sequence[ReportedOutcome]) -> list[UnitOutco
     return [_best(outcomes[place]) for place in range(len(rows))]
 
 
-def measured(tx: Transaction, rows: Iterable[Measured]) -> int:
+def measured(tx: Transaction, rows: Iterable[ServerMeasurement]) -> int:
     """Add what gateways counted; how many rows counted. The caller sees to it that each is told
     once: these are sums. Rows for an experiment that is not running, or no metric of it, do not."""
-    batch: dict[str, list[Measured]] = defaultdict(list)
+    batch: dict[str, list[ServerMeasurement]] = defaultdict(list)
     for row in rows:
         batch[row.experiment_id].append(row)
     counted = 0
     for experiment_id in sorted(batch):
         found = tx.session.get(Experiment, experiment_id)
-        if found is not None and found.state == State.RUNNING:
-            view, ledger = view_of(found), Ledger(tx.session, experiment_id)
+        if found is not None and found.state == ExperimentState.RUNNING:
+            view, ledger = view_of(found), ExperimentTotals(tx.session, experiment_id)
             counted += sum(_add(view, ledger, row) for row in batch[experiment_id])
             ledger.write()
     return counted
@@ -107,12 +113,12 @@ def forget_waiting(tx: Transaction, waits: timedelta = WAITS) -> None:
 def _open(tx: Transaction) -> list[ExperimentView]:
     """Those for which a value may still count."""
     longest = tx.now - timedelta(seconds=LONGEST_WINDOW_S) - SKEW
-    stopped = (Experiment.state == State.STOPPED) & (Experiment.stopped_at > longest)
-    wanted = select(Experiment).where((Experiment.state == State.RUNNING) | stopped)
+    stopped = (Experiment.state == ExperimentState.STOPPED) & (Experiment.stopped_at > longest)
+    wanted = select(Experiment).where((Experiment.state == ExperimentState.RUNNING) | stopped)
     return [view_of(row) for row in tx.session.scalars(wanted.order_by(Experiment.id))]
 
 
-def _address(row: ReportedOutcome) -> _Address:
+def _address(row: ClientFeedback) -> _Address:
     if row.experiment:
         return "experiment", row.experiment
     if row.stamp is None:
@@ -132,10 +138,10 @@ def _takes(view: ExperimentView, name: str) -> bool:
 
 
 def _take(
-    tx: Transaction, view: ExperimentView, rows: Sequence[ReportedOutcome]
-) -> list[UnitOutcome]:
+    tx: Transaction, view: ExperimentView, rows: Sequence[ClientFeedback]
+) -> list[FeedbackOutcome]:
     given = [_given(view, row, tx.now) for row in rows]
-    ledger = Ledger(tx.session, view.id)
+    ledger = ExperimentTotals(tx.session, view.id)
     expose_to(tx.session, view, ledger, [seen for row in rows for seen in _seen(view, row)])
     good = [one for one in given if isinstance(one, MetricValue)]
     sights = sights_of(tx.session, view.id, {one.unit for one in good})
@@ -144,27 +150,29 @@ def _take(
     return [next(taken) if isinstance(one, MetricValue) else one for one in given]
 
 
-def _given(view: ExperimentView, row: ReportedOutcome, now: datetime) -> MetricValue | UnitOutcome:
+def _given(
+    view: ExperimentView, row: ClientFeedback, now: datetime
+) -> MetricValue | FeedbackOutcome:
     metric = view.terms.metric(row.metric)
     unit = row.stamp.unit if row.stamp else ""
     if row.unit and not unit:
         unit = unit_key(row.unit).hex()
     if metric is None or not unit:
-        return UnitOutcome.UNKNOWN
+        return FeedbackOutcome.UNKNOWN
     try:
         key, value = _key(metric, row.key), value_of(metric, row.value)
     except Invalid:
-        return UnitOutcome.REFUSED
+        return FeedbackOutcome.REFUSED
     return (
         MetricValue(unit, metric, key, value, row.at)
         if row.at <= now + SKEW
-        else UnitOutcome.REFUSED
+        else FeedbackOutcome.REFUSED
     )
 
 
 def _key(metric: Metric, key: str) -> str:
     """Raises Invalid when the metric takes several values of a unit and none is told apart."""
-    if metric.repeated in (Repeated.FIRST, Repeated.MAX):
+    if metric.repeated in (RepeatedValueRule.FIRST, RepeatedValueRule.MAX):
         return ""
     if not key or len(key) > LONGEST_KEY or not key.isprintable():
         raise Invalid(
@@ -175,7 +183,7 @@ def _key(metric: Metric, key: str) -> str:
     return key
 
 
-def check(view: ExperimentView, row: ReportedOutcome) -> None:
+def check(view: ExperimentView, row: ClientFeedback) -> None:
     """Raises Invalid saying why a row would be refused: for whoever sends a single one."""
     metric = view.terms.metric(row.metric)
     if metric is None or not _takes(view, row.metric):
@@ -189,7 +197,7 @@ def check(view: ExperimentView, row: ReportedOutcome) -> None:
     value_of(metric, row.value)
 
 
-def _seen(view: ExperimentView, row: ReportedOutcome) -> list[ExposureEvent]:
+def _seen(view: ExperimentView, row: ClientFeedback) -> list[ExposureEvent]:
     """What the stamp proves: only one of this very experiment, and of a unit."""
     stamp = row.stamp
     if stamp is None or not stamp.unit or stamp.route.subject != view.id:
@@ -201,7 +209,7 @@ def _seen(view: ExperimentView, row: ReportedOutcome) -> list[ExposureEvent]:
     return [ExposureEvent(view.id, stamp.unit, arm, at)]
 
 
-def _add(view: ExperimentView, ledger: Ledger, row: Measured) -> bool:
+def _add(view: ExperimentView, ledger: ExperimentTotals, row: ServerMeasurement) -> bool:
     metric = view.terms.metric(row.metric)
     if (
         metric is None
@@ -209,17 +217,17 @@ def _add(view: ExperimentView, ledger: Ledger, row: Measured) -> bool:
         or row.arm not in view.terms.shares
     ):
         return False
-    if metric.kind is Kind.QUANTILE and row.latencies is not None:
+    if metric.kind is MetricKind.QUANTILE and row.latencies is not None:
         ledger.add_histogram(row.arm, metric, row.latencies)
-    elif metric.kind is Kind.PROPORTION and 0 <= row.ones <= row.n:
+    elif metric.kind is MetricKind.PROPORTION and 0 <= row.ones <= row.n:
         ledger.add_counts(row.arm, metric, row.n, row.ones)
     else:
         return False
     return True
 
 
-_BEST_FIRST = tuple(UnitOutcome)
+_BEST_FIRST = tuple(FeedbackOutcome)
 
 
-def _best(outcomes: Sequence[UnitOutcome]) -> UnitOutcome:
-    return min(outcomes, key=_BEST_FIRST.index, default=UnitOutcome.UNKNOWN)
+def _best(outcomes: Sequence[FeedbackOutcome]) -> FeedbackOutcome:
+    return min(outcomes, key=_BEST_FIRST.index, default=FeedbackOutcome.UNKNOWN)

@@ -13,7 +13,7 @@ from control.errors import Invalid
 NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 
 
-class Kind(StrEnum):
+class MetricKind(StrEnum):
     PROPORTION = "proportion"  # of units, or of requests where the server counts
     MEAN = "mean"  # of a number per unit
     QUANTILE = "quantile"  # of latencies in seconds
@@ -34,14 +34,14 @@ class MetricSource(StrEnum):
     SERVER = "server"
 
 
-class Missing(StrEnum):
+class MissingValueRule(StrEnum):
     """What an exposed unit without feedback counts as."""
 
     ZERO = "zero"
     IGNORED = "ignored"
 
 
-class Repeated(StrEnum):
+class RepeatedValueRule(StrEnum):
     """What several values of one unit come to."""
 
     FIRST = "first"
@@ -56,12 +56,12 @@ class Metric:
     one point) and means (in their unit), a share for quantiles (0.1 is ten percent longer)."""
 
     name: str
-    kind: Kind
+    kind: MetricKind
     direction: Direction
     minimal_effect: float
     source: MetricSource = MetricSource.FEEDBACK
-    missing: Missing = Missing.IGNORED
-    repeated: Repeated = Repeated.FIRST
+    missing: MissingValueRule = MissingValueRule.IGNORED
+    repeated: RepeatedValueRule = RepeatedValueRule.FIRST
     quantile: float | None = None
 
     def as_json(self) -> dict[str, Any]:
@@ -78,26 +78,26 @@ class Metric:
 
 
 _REPEATED = {
-    Kind.PROPORTION: (Repeated.FIRST, Repeated.MAX),
-    Kind.MEAN: (Repeated.FIRST, Repeated.MAX, Repeated.SUM),
-    Kind.QUANTILE: (Repeated.EACH,),
+    MetricKind.PROPORTION: (RepeatedValueRule.FIRST, RepeatedValueRule.MAX),
+    MetricKind.MEAN: (RepeatedValueRule.FIRST, RepeatedValueRule.MAX, RepeatedValueRule.SUM),
+    MetricKind.QUANTILE: (RepeatedValueRule.EACH,),
 }
 _SOURCES = {
-    Kind.PROPORTION: (MetricSource.FEEDBACK, MetricSource.SERVER),
-    Kind.MEAN: (MetricSource.FEEDBACK,),
-    Kind.QUANTILE: (MetricSource.SERVER, MetricSource.FEEDBACK),
+    MetricKind.PROPORTION: (MetricSource.FEEDBACK, MetricSource.SERVER),
+    MetricKind.MEAN: (MetricSource.FEEDBACK,),
+    MetricKind.QUANTILE: (MetricSource.SERVER, MetricSource.FEEDBACK),
 }
 _MISSING = {
-    Kind.PROPORTION: (Missing.ZERO, Missing.IGNORED),
-    Kind.MEAN: (Missing.IGNORED, Missing.ZERO),
-    Kind.QUANTILE: (Missing.IGNORED,),
+    MetricKind.PROPORTION: (MissingValueRule.ZERO, MissingValueRule.IGNORED),
+    MetricKind.MEAN: (MissingValueRule.IGNORED, MissingValueRule.ZERO),
+    MetricKind.QUANTILE: (MissingValueRule.IGNORED,),
 }
 """What each kind may have; the first is the default."""
 
 _VALUES = {
-    Kind.PROPORTION: (0.0, 1.0, "0, 1, true or false"),
-    Kind.MEAN: (-1e12, 1e12, "a number of at most 1e12"),
-    Kind.QUANTILE: (0.0, 1e12, "seconds from 0 on"),
+    MetricKind.PROPORTION: (0.0, 1.0, "0, 1, true or false"),
+    MetricKind.MEAN: (-1e12, 1e12, "a number of at most 1e12"),
+    MetricKind.QUANTILE: (0.0, 1e12, "seconds from 0 on"),
 }
 
 C = TypeVar("C", bound=StrEnum)
@@ -116,9 +116,9 @@ def parse_metric(raw: Mapping[str, Any]) -> Metric:
     if unknown:
         known = ", ".join(Metric.__dataclass_fields__)
         raise Invalid(f"metric '{name}' has no '{unknown[0]:.80}'; it has {known}", "metrics")
-    kind = _one_of(name, raw, "kind", tuple(Kind), None)
+    kind = _one_of(name, raw, "kind", tuple(MetricKind), None)
     source = _one_of(name, raw, "source", _SOURCES[kind], _SOURCES[kind][0])
-    missing = (Missing.IGNORED,) if source is MetricSource.SERVER else _MISSING[kind]
+    missing = (MissingValueRule.IGNORED,) if source is MetricSource.SERVER else _MISSING[kind]
     return Metric(
         name,
         kind,
@@ -134,7 +134,7 @@ def parse_metric(raw: Mapping[str, Any]) -> Metric:
 def value_of(metric: Metric, value: object) -> float:
     """A feedback's value as it is kept. Raises Invalid for one the metric cannot have."""
     least, most, allowed = _VALUES[metric.kind]
-    if metric.kind is Kind.PROPORTION:
+    if metric.kind is MetricKind.PROPORTION:
         if value in (0, 1):  # as True and False are
             return 1.0 if value else 0.0
     else:
@@ -175,8 +175,8 @@ def _effect(name: str, value: object) -> float:
     )
 
 
-def _quantile(name: str, kind: Kind, value: object) -> float | None:
-    if kind is not Kind.QUANTILE:
+def _quantile(name: str, kind: MetricKind, value: object) -> float | None:
+    if kind is not MetricKind.QUANTILE:
         if value is None:
             return None
         raise Invalid(f"metric '{name}': a {kind.value} has no quantile; leave it out", "metrics")

@@ -16,15 +16,15 @@ from sqlalchemy.orm import Session
 from control import paging
 from control.clock import new_id, text_of
 from control.errors import Conflict, Invalid, NotFound
-from control.experiments.judging import judge
-from control.experiments.ledger import open_ledger, read_sums
+from control.experiments.analysis_text import verdict
+from control.experiments.evaluation import judge
 from control.experiments.metrics import NAME
-from control.experiments.moved import weights_moved
 from control.experiments.namespaces import free_range
 from control.experiments.tables import Experiment
-from control.experiments.terms import Terms, parse_terms
-from control.experiments.words import verdict
-from control.paging import Order, Page
+from control.experiments.terms import ExperimentTerms, parse_terms
+from control.experiments.totals import open_ledger, read_sums
+from control.experiments.weight_changes import weights_moved
+from control.paging import Page, SortOrder
 from control.text import stored
 from control.transaction import Transaction, expect_revision
 
@@ -33,7 +33,7 @@ LONGEST_WORDS, LONGEST_ROUTE = 4_096, 255
 _SHOWN = 20
 
 
-class State(StrEnum):
+class ExperimentState(StrEnum):
     DRAFT = "draft"
     RUNNING = "running"
     STOPPED = "stopped"  # no new units; what exposed units do still counts for a while
@@ -47,8 +47,8 @@ class ExperimentView:
     id: str
     name: str
     route: str
-    state: State
-    terms: Terms
+    state: ExperimentState
+    terms: ExperimentTerms
     buckets: range
     by: str
     created_at: datetime
@@ -95,7 +95,7 @@ def create_experiment(
         id=new_id(tx.now),
         name=name,
         route=route,
-        state=State.DRAFT,
+        state=ExperimentState.DRAFT,
         terms=parsed.as_json(),
         first_bucket=0,
         by=tx.actor.principal,
@@ -111,7 +111,7 @@ def start_experiment(tx: Transaction, name: str, expected: int | None = None) ->
     """From now on exposures count. Raises NotFound; Conflict for one that is no draft, for a route
     that has one running, for a namespace without room; Stale."""
     row = _held(tx, name, expected)
-    _check_state(row, "started", State.DRAFT)
+    _check_state(row, "started", ExperimentState.DRAFT)
     terms = parse_terms(row.terms)
     others = list(running(tx.session))
     if len(others) >= MOST_RUNNING:
@@ -126,7 +126,7 @@ def start_experiment(tx: Transaction, name: str, expected: int | None = None) ->
     held = _room(terms, others)
     before = _facts(row)
     row.first_bucket, row.started_at = held.start, tx.now
-    _move(row, State.RUNNING)
+    _move(row, ExperimentState.RUNNING)
     open_ledger(tx.session, row.id, terms)
     tx.changed("experiment.started", f"experiment:{name}", before, _facts(row))
     tx.desire()
@@ -136,10 +136,10 @@ def start_experiment(tx: Transaction, name: str, expected: int | None = None) ->
 def stop_experiment(tx: Transaction, name: str, expected: int | None = None) -> ExperimentView:
     """No new units from now on. Raises NotFound, Conflict for one that is not running, Stale."""
     row = _held(tx, name, expected)
-    _check_state(row, "stopped", State.RUNNING)
+    _check_state(row, "stopped", ExperimentState.RUNNING)
     before = _facts(row)
     row.stopped_at = tx.now
-    _move(row, State.STOPPED)
+    _move(row, ExperimentState.STOPPED)
     tx.changed("experiment.stopped", f"experiment:{name}", before, _facts(row))
     tx.desire()
     return view_of(row)
@@ -153,7 +153,7 @@ def conclude_experiment(
     Raises NotFound, Invalid without words, Conflict for one that is not stopped, Stale.
     """
     row = _held(tx, name, expected)
-    _check_state(row, "concluded", State.STOPPED)
+    _check_state(row, "concluded", ExperimentState.STOPPED)
     words = stored(decision, LONGEST_WORDS).strip()
     if not words:
         raise Invalid(
@@ -168,7 +168,7 @@ def conclude_experiment(
         "by": tx.actor.principal,
         "at": text_of(tx.now),
     }
-    _move(row, State.CONCLUDED)
+    _move(row, ExperimentState.CONCLUDED)
     tx.changed("experiment.concluded", f"experiment:{name}", before, _facts(row), decision=words)
     return view_of(row)
 
@@ -176,7 +176,7 @@ def conclude_experiment(
 def delete_experiment(tx: Transaction, name: str, expected: int | None = None) -> ExperimentView:
     """What it was. Raises NotFound, Conflict for one that has been started, Stale."""
     row = _held(tx, name, expected)
-    _check_state(row, "deleted", State.DRAFT)
+    _check_state(row, "deleted", ExperimentState.DRAFT)
     tx.session.delete(row)
     tx.changed("experiment.deleted", f"experiment:{name}", _facts(row), None)
     return view_of(row)
@@ -186,7 +186,7 @@ def list_experiments(
     session: Session,
     *,
     route: str | None = None,
-    state: State | None = None,
+    state: ExperimentState | None = None,
     cursor: str | None = None,
     limit: int = paging.USUAL,
 ) -> Page[ExperimentView]:
@@ -196,7 +196,7 @@ def list_experiments(
         wanted = wanted.where(Experiment.route == route)
     if state is not None:
         wanted = wanted.where(Experiment.state == state)
-    order = Order((Experiment.id,), newest_first=True)
+    order = SortOrder((Experiment.id,), newest_first=True)
     return paging.page(session, wanted, order, cursor, limit).map(view_of)
 
 
@@ -207,7 +207,11 @@ def get_experiment(session: Session, name: str) -> ExperimentView:
 
 def running(session: Session) -> tuple[ExperimentView, ...]:
     """What gateways are to report exposures for, by name."""
-    wanted = select(Experiment).where(Experiment.state == State.RUNNING).order_by(Experiment.name)
+    wanted = (
+        select(Experiment)
+        .where(Experiment.state == ExperimentState.RUNNING)
+        .order_by(Experiment.name)
+    )
     return tuple(view_of(row) for row in session.scalars(wanted))
 
 
@@ -218,7 +222,7 @@ def view_of(row: Experiment) -> ExperimentView:
         row.id,
         row.name,
         row.route,
-        State(row.state),
+        ExperimentState(row.state),
         terms,
         taken if row.started_at else range(0),
         row.by,
@@ -230,7 +234,7 @@ def view_of(row: Experiment) -> ExperimentView:
     )
 
 
-def _room(terms: Terms, others: list[ExperimentView]) -> range:
+def _room(terms: ExperimentTerms, others: list[ExperimentView]) -> range:
     if not terms.namespace:
         return range(terms.share_buckets)
     beside = [other for other in others if other.terms.namespace == terms.namespace]
@@ -265,7 +269,7 @@ def _found(session: Session, name: str) -> Experiment:
     return found
 
 
-def _check_state(row: Experiment, what: str, wanted: State) -> None:
+def _check_state(row: Experiment, what: str, wanted: ExperimentState) -> None:
     if row.state != wanted:
         raise Conflict(
             f"the experiment '{row.name}' is {row.state}; only one that is {wanted.value} can be "
@@ -273,7 +277,7 @@ def _check_state(row: Experiment, what: str, wanted: State) -> None:
         )
 
 
-def _move(row: Experiment, state: State) -> None:
+def _move(row: Experiment, state: ExperimentState) -> None:
     row.state, row.revision = state, row.revision + 1
 
 

@@ -27,7 +27,7 @@ _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
 @dataclass(frozen=True, slots=True)
-class RouteStamp:
+class ArmIdentity:
     """What all answers of one arm have in common. `subject`: the rollout's or experiment's id."""
 
     route: str
@@ -42,7 +42,7 @@ class Stamp:
     """A stamp that was read and found genuine. `unit`: the unit's key, "" for none; `at`: seconds
     since the epoch."""
 
-    route: RouteStamp
+    route: ArmIdentity
     unit: str
     at: int
 
@@ -66,7 +66,7 @@ class Stamper:
 
     __slots__ = ("_head", "_key")
 
-    def __init__(self, key: bytes, route: RouteStamp) -> None:
+    def __init__(self, key: bytes, route: ArmIdentity) -> None:
         self._key = key
         self._head = _encoded(_packed(route))
 
@@ -90,7 +90,7 @@ def read(key: bytes, text: str, now: float) -> Stamp:
     return stamp
 
 
-def _packed(route: RouteStamp) -> bytes:
+def _packed(route: ArmIdentity) -> bytes:
     """A multiple of three bytes, so that its base64 can be put in front of the tail's."""
     names = [name.encode() for name in (route.route, route.arm, route.model, route.subject)]
     if any(len(name) > _MOST_NAME_BYTES for name in names):
@@ -117,7 +117,7 @@ def _unpacked(payload: str) -> Stamp:
     route, arm, model, subject = names
     version = int.from_bytes(packed[1:9])
     who = "" if unit == NO_UNIT else unit.hex()
-    return Stamp(RouteStamp(route, arm, model, version, subject), who, at)
+    return Stamp(ArmIdentity(route, arm, model, version, subject), who, at)
 
 
 def _mac(key: bytes, payload: bytes) -> bytes:

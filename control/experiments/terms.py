@@ -28,7 +28,7 @@ class ExperimentArm:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class ExperimentTerms:
     """The first arm is the control, the others are compared with it.
 
     `horizon`: units of all arms together at which the intervals are narrowest, the planned size.
@@ -70,7 +70,7 @@ class Terms:
         }
 
 
-def parse_terms(raw: Mapping[str, Any]) -> Terms:
+def parse_terms(raw: Mapping[str, Any]) -> ExperimentTerms:
     """Raises Invalid naming the key, its value and what is allowed."""
     unknown = sorted(map(str, raw.keys() - set(_KEYS)))
     if unknown:
@@ -78,7 +78,7 @@ def parse_terms(raw: Mapping[str, Any]) -> Terms:
             f"an experiment has no '{unknown[0]:.80}'; it has {', '.join(_KEYS)}", unknown[0][:80]
         )
     namespace = _namespace(raw.get("namespace", ""))
-    return Terms(
+    return ExperimentTerms(
         _arms(raw.get("arms")),
         _metrics(raw.get("metrics")),
         _number(raw, "alpha", 0.05, 1e-4, 0.2),

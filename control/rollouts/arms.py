@@ -70,22 +70,22 @@ class ArmTotals:
 
 
 @dataclass(frozen=True, slots=True)
-class Arms:
+class RolloutTotals:
     """`mirrored`: copies that the candidate answered, beside what `control` answered."""
 
     control: ArmTotals = field(default_factory=ArmTotals)
     candidate: ArmTotals = field(default_factory=ArmTotals)
     mirrored: ArmTotals = field(default_factory=ArmTotals)
 
-    def __add__(self, other: "Arms") -> "Arms":
-        return Arms(
+    def __add__(self, other: "RolloutTotals") -> "RolloutTotals":
+        return RolloutTotals(
             self.control + other.control,
             self.candidate + other.candidate,
             self.mirrored + other.mirrored,
         )
 
-    def since(self, earlier: "Arms") -> "Arms":
-        return Arms(
+    def since(self, earlier: "RolloutTotals") -> "RolloutTotals":
+        return RolloutTotals(
             self.control.since(earlier.control),
             self.candidate.since(earlier.candidate),
             self.mirrored.since(earlier.mirrored),
@@ -95,7 +95,7 @@ class Arms:
         return [self.control.as_list(), self.candidate.as_list(), self.mirrored.as_list()]
 
     @classmethod
-    def from_list(cls, packed: Sequence[Any]) -> "Arms":
+    def from_list(cls, packed: Sequence[Any]) -> "RolloutTotals":
         return cls(*(ArmTotals.from_list(one) for one in packed))
 
 
@@ -120,7 +120,7 @@ class Stratum:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class RateComparison:
     """How often something bad happened in two arms, as whole numbers."""
 
     bad_candidate: int
@@ -138,7 +138,7 @@ class Compared:
         return self.bad_control / self.n_control
 
 
-def compared(strata: Iterable[Stratum], metric: str) -> Compared | None:
+def compared(strata: Iterable[Stratum], metric: str) -> RateComparison | None:
     """The candidate, and the control as it would have been with the candidate's share of each
     stratum; None when no stratum has both.
 
@@ -156,4 +156,4 @@ def compared(strata: Iterable[Stratum], metric: str) -> Compared | None:
         variance += share * share / one.control.requests
     effective = max(1, round(1 / variance))
     bad = sum(getattr(one.candidate, metric) for one in both)
-    return Compared(bad, n, min(effective, round(rate * effective)), effective)
+    return RateComparison(bad, n, min(effective, round(rate * effective)), effective)

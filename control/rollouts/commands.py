@@ -5,12 +5,12 @@ from enum import StrEnum
 
 from control.errors import Conflict
 from control.rollouts import moves
-from control.rollouts.arms import Arms
+from control.rollouts.arms import RolloutTotals
 from control.rollouts.moves import RolloutDecision
 from control.rollouts.state import PauseReason, Phase, RolloutState
 
 
-class Command(StrEnum):
+class RolloutCommand(StrEnum):
     PROMOTE = "promote"  # to the next step, without waiting for the end of this one
     PROMOTE_FULL = "promote_full"  # all traffic now, without any further step or hold
     PAUSE = "pause"
@@ -23,21 +23,21 @@ _OVERRULED = (PauseReason.SIGNAL, PauseReason.INCONCLUSIVE, PauseReason.SRM)
 
 
 def obey(
-    rollout: RolloutState, command: Command, arms: Arms, by: str, now: float
+    rollout: RolloutState, command: RolloutCommand, arms: RolloutTotals, by: str, now: float
 ) -> RolloutDecision:
     """`by` is who wants it. Whoever lets a paused rollout go on overrules what paused it, for the
     rest of this rollout; what takes a candidate back still does. Raises Conflict saying what would
     be possible instead."""
-    if command is Command.RETRY:
+    if command is RolloutCommand.RETRY:
         return _retry(rollout, by, now)
     if rollout.ended or rollout.phase is Phase.ABORTING:
         others = "only retry is possible" if rollout.phase is Phase.DEGRADED else "it has ended"
         raise Conflict(f"the rollout is {rollout.phase}: {others}")
-    if command is Command.ABORT:
+    if command is RolloutCommand.ABORT:
         return moves.abort(rollout, f"requested by {by}", now)
-    if command is Command.PAUSE:
+    if command is RolloutCommand.PAUSE:
         return _pause(rollout, by, now)
-    if command is Command.RESUME:
+    if command is RolloutCommand.RESUME:
         return _resume(rollout, by, now)
     return _promote(rollout, command, arms, by, now)
 
@@ -67,12 +67,12 @@ def _resume(state: RolloutState, by: str, now: float) -> RolloutDecision:
 
 
 def _promote(
-    state: RolloutState, command: Command, arms: Arms, by: str, now: float
+    state: RolloutState, command: RolloutCommand, arms: RolloutTotals, by: str, now: float
 ) -> RolloutDecision:
     if state.place in (Phase.PENDING, Phase.PREWARM) and not state.done:
         raise Conflict("the candidate is not ready on every server yet; wait for it, or abort")
     state = _overruled(state)
-    if command is Command.PROMOTE_FULL and state.place is not Phase.PROMOTING:
+    if command is RolloutCommand.PROMOTE_FULL and state.place is not Phase.PROMOTING:
         return _said(moves.promoting(state, arms, now, watched=False), by)
     return _said(moves.forward(state, arms, now), by)
 

@@ -8,8 +8,8 @@ from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from control.errors import NotFound
-from control.rollouts.arms import Arms
-from control.rollouts.sharing import Lot, mismatch
+from control.rollouts.arms import RolloutTotals
+from control.rollouts.assignment_counts import AssignmentCount, mismatch
 from control.rollouts.tables import Rollout, RolloutWindow
 from control.transaction import Transaction
 
@@ -26,11 +26,11 @@ class GatewayReport:
     `resident_bytes`: of the largest of these, 0 where there are none; `in_flight`: requests that
     the candidate has accepted and not answered; `lots`: how it shared units out, by weight."""
 
-    arms: Arms
+    arms: RolloutTotals
     crashes: int = 0
     resident_bytes: int = 0
     in_flight: int = 0
-    lots: tuple[Lot, ...] = ()
+    lots: tuple[AssignmentCount, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class RolloutReading:
     """All servers together. `problem` says why `arms` is not everything, "" when it is; `mismatch`
     that the arms did not get the units they were meant to get."""
 
-    arms: Arms = field(default_factory=Arms)
+    arms: RolloutTotals = field(default_factory=RolloutTotals)
     problem: str = ""
     crashes: int = 0
     memory_ratio: float | None = None
@@ -74,9 +74,9 @@ def read(
     rollout = session.get_one(Rollout, rollout_id)
     found = select(RolloutWindow).where(RolloutWindow.rollout_id == rollout_id)
     rows = session.scalars(found.order_by(RolloutWindow.at)).all()
-    arms = Arms()
+    arms = RolloutTotals()
     for row in rows:
-        arms = arms + Arms.from_list(row.arms["arms"])
+        arms = arms + RolloutTotals.from_list(row.arms["arms"])
     latest = [
         row for row in {row.server_id: row for row in rows}.values() if row.server_id in alive
     ]
@@ -99,9 +99,9 @@ def forget(tx: Transaction, keep_days: int = KEEP_DAYS) -> int:
     return len(tx.session.execute(old.returning(RolloutWindow.rollout_id)).all())
 
 
-def _lots(row: RolloutWindow, rollout: Rollout) -> Iterator[Lot]:
+def _lots(row: RolloutWindow, rollout: Rollout) -> Iterator[AssignmentCount]:
     """Of this try, not of one that was rolled back."""
-    lots = (Lot(*lot) for lot in row.arms.get("lots", ()))
+    lots = (AssignmentCount(*lot) for lot in row.arms.get("lots", ()))
     return (lot for lot in lots if lot.salt == rollout.salt)
 
 

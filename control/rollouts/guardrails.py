@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from control.rollouts.arms import Arms, Compared, Stratum, compared
+from control.rollouts.arms import RateComparison, RolloutTotals, Stratum, compared
 from control.rollouts.plan import Guardrails
-from control.rollouts.state import Phase, RolloutState, Tail
+from control.rollouts.state import LatencyWindow, Phase, RolloutState
 from control.rollouts.windows import P95, P99, LatencyGuard, tried
 from control.statistics.sequential import Interval, difference_of_rates
 
@@ -37,7 +37,7 @@ class GuardrailOutcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class GuardrailVerdict:
     """Of one guardrail, in words and numbers; rates are shares of requests."""
 
     guardrail: str
@@ -88,14 +88,14 @@ class RolloutObservations:
     words, that arms did not get the units they were meant to get.
     """
 
-    arms: Arms | None
+    arms: RolloutTotals | None
     candidate: Candidate = Candidate()
     problem: str = ""
     mismatch: str = ""
     harms: tuple[Harm, ...] = ()
 
 
-def judge(state: RolloutState, seen: RolloutObservations) -> tuple[Verdict, ...]:
+def judge(state: RolloutState, seen: RolloutObservations) -> tuple[GuardrailVerdict, ...]:
     """One verdict of each guardrail; those that need counts are missing when there are none."""
     rails = state.plan.guardrails
     always = (_crashes(state, seen.candidate), _memory(rails, seen.candidate))
@@ -115,44 +115,50 @@ def judge(state: RolloutState, seen: RolloutObservations) -> tuple[Verdict, ...]
     )
 
 
-def current(state: RolloutState, arms: Arms) -> Stratum:
+def current(state: RolloutState, arms: RolloutTotals) -> Stratum:
     """What both arms answered since the phase began."""
     base = state.windows.base
     candidate = tried(arms, state.place).counts.since(tried(base, state.place).counts)
     return Stratum(candidate, arms.control.counts.since(base.control.counts))
 
 
-def _crashes(state: RolloutState, candidate: Candidate) -> Verdict:
+def _crashes(state: RolloutState, candidate: Candidate) -> GuardrailVerdict:
     crashes = candidate.crashes - state.crashes
     numbers = {"crashes": float(crashes)}
     if candidate.failed:
-        return Verdict("crash", GuardrailOutcome.FAIL, f"it failed: {candidate.failed}", numbers)
+        return GuardrailVerdict(
+            "crash", GuardrailOutcome.FAIL, f"it failed: {candidate.failed}", numbers
+        )
     if crashes > 0:
         times = "once" if crashes == 1 else f"{crashes} times"
-        return Verdict("crash", GuardrailOutcome.FAIL, f"its worker crashed {times}", numbers)
-    return Verdict("crash", GuardrailOutcome.OK, "no crash", numbers)
+        return GuardrailVerdict(
+            "crash", GuardrailOutcome.FAIL, f"its worker crashed {times}", numbers
+        )
+    return GuardrailVerdict("crash", GuardrailOutcome.OK, "no crash", numbers)
 
 
-def _memory(rails: Guardrails, candidate: Candidate) -> Verdict:
+def _memory(rails: Guardrails, candidate: Candidate) -> GuardrailVerdict:
     ratio = candidate.memory_ratio
     if ratio is None:
-        return Verdict("memory", GuardrailOutcome.WAITING, "no memory is declared or measured", {})
+        return GuardrailVerdict(
+            "memory", GuardrailOutcome.WAITING, "no memory is declared or measured", {}
+        )
     words = f"memory is {ratio:.2f} × what is declared (limit {rails.memory_ratio:.2f})"
     outcome = GuardrailOutcome.FAIL if ratio > rails.memory_ratio else GuardrailOutcome.OK
     if math.isnan(ratio):
         outcome = GuardrailOutcome.INCONCLUSIVE
-    return Verdict("memory", outcome, words, {"ratio": ratio, "limit": rails.memory_ratio})
+    return GuardrailVerdict("memory", outcome, words, {"ratio": ratio, "limit": rails.memory_ratio})
 
 
-def _breaker(state: RolloutState, arms: Arms) -> Verdict:
+def _breaker(state: RolloutState, arms: RolloutTotals) -> GuardrailVerdict:
     rails = state.plan.guardrails
     recent = tried(arms, state.place).counts.since(state.windows.recent)
     numbers = {"errors": float(recent.errors), "requests": float(recent.requests)}
     words = f"{recent.errors} of its last {recent.requests} requests failed"
     if recent.requests < rails.breaker_requests:
-        return Verdict("breaker", GuardrailOutcome.WAITING, words, numbers)
+        return GuardrailVerdict("breaker", GuardrailOutcome.WAITING, words, numbers)
     tripped = recent.errors >= rails.breaker_share * recent.requests
-    return Verdict(
+    return GuardrailVerdict(
         "breaker", GuardrailOutcome.FAIL if tripped else GuardrailOutcome.OK, words, numbers
     )
 
@@ -166,10 +172,12 @@ def _beside_before(state: RolloutState, here: Stratum) -> Stratum:
     return Stratum(here.candidate, sum(before, here.control))
 
 
-def _errors(rails: Guardrails, strata: Sequence[Stratum], here: Stratum) -> Verdict:
+def _errors(rails: Guardrails, strata: Sequence[Stratum], here: Stratum) -> GuardrailVerdict:
     found = compared(strata, "errors")
     if found is None:
-        return Verdict("errors", GuardrailOutcome.WAITING, "not both arms have answered yet", {})
+        return GuardrailVerdict(
+            "errors", GuardrailOutcome.WAITING, "not both arms have answered yet", {}
+        )
     surely = _difference(found, FAIL_ALPHA)
     margin = rails.error_margin
     lower = max(surely.lower, _lower(compared((here,), "errors"), STEP_ALPHA, margin))
@@ -181,7 +189,7 @@ def _errors(rails: Guardrails, strata: Sequence[Stratum], here: Stratum) -> Verd
         f"(limit {100 * margin:.2f}, half of it to pause)"
     )
     numbers = {**_rates(found), "lower": lower, "upper": surely.upper, "limit": margin}
-    return Verdict("errors", _of_bounds(lower, likely, margin), words, numbers)
+    return GuardrailVerdict("errors", _of_bounds(lower, likely, margin), words, numbers)
 
 
 def _of_bounds(surely: float, likely: float, margin: float) -> GuardrailOutcome:
@@ -190,40 +198,42 @@ def _of_bounds(surely: float, likely: float, margin: float) -> GuardrailOutcome:
     return GuardrailOutcome.PAUSE if likely > margin / 2 else GuardrailOutcome.OK
 
 
-def _outputs(metric: str, what: str, strata: Sequence[Stratum]) -> Verdict:
+def _outputs(metric: str, what: str, strata: Sequence[Stratum]) -> GuardrailVerdict:
     found = compared(strata, metric)
     if found is None:
-        return Verdict(metric, GuardrailOutcome.WAITING, "not both arms have answered yet", {})
+        return GuardrailVerdict(
+            metric, GuardrailOutcome.WAITING, "not both arms have answered yet", {}
+        )
     lower = _lower(found, OUTPUT_ALPHA, 0.0)
     words = (
         f"{what}: {found.candidate:.2%} of its requests, {found.control:.2%} of the stable "
         "version's"
     )
     outcome = GuardrailOutcome.FAIL if lower > 0 else GuardrailOutcome.OK
-    return Verdict(metric, outcome, words, {**_rates(found), "lower": lower})
+    return GuardrailVerdict(metric, outcome, words, {**_rates(found), "lower": lower})
 
 
-def _lower(found: Compared | None, alpha: float, above: float) -> float:
+def _lower(found: RateComparison | None, alpha: float, above: float) -> float:
     """The interval's lower bound; -1.0, unasked, where even its middle is not above `above`."""
     if found is None or found.candidate - found.control <= above:
         return -1.0
     return _difference(found, alpha).lower
 
 
-def _difference(found: Compared, alpha: float) -> Interval:
+def _difference(found: RateComparison, alpha: float) -> Interval:
     return difference_of_rates(
         found.bad_candidate, found.n_candidate, found.bad_control, found.n_control, alpha
     )
 
 
-def _rates(found: Compared) -> dict[str, float]:
+def _rates(found: RateComparison) -> dict[str, float]:
     return {"candidate": found.candidate, "control": found.control}
 
 
-def _latency(guard: LatencyGuard, tail: Tail, rails: Guardrails) -> Verdict:
+def _latency(guard: LatencyGuard, tail: LatencyWindow, rails: Guardrails) -> GuardrailVerdict:
     if tail.ratio is None:
         words = f"no window with {guard.sample} answers of each arm yet"
-        return Verdict(guard.name, GuardrailOutcome.WAITING, words, {})
+        return GuardrailVerdict(guard.name, GuardrailOutcome.WAITING, words, {})
     windows = "window" if tail.slow == 1 else "windows"
     words = (
         f"{guard.name} was {tail.ratio:.2f} × the stable version's; above "
@@ -236,26 +246,26 @@ def _latency(guard: LatencyGuard, tail: Tail, rails: Guardrails) -> Verdict:
         "slow_windows": float(tail.slow),
         "lower": tail.lower,
     }
-    return Verdict(guard.name, _of_tail(tail, rails), words, numbers)
+    return GuardrailVerdict(guard.name, _of_tail(tail, rails), words, numbers)
 
 
-def _of_tail(tail: Tail, rails: Guardrails) -> GuardrailOutcome:
+def _of_tail(tail: LatencyWindow, rails: Guardrails) -> GuardrailOutcome:
     if tail.slow >= rails.latency_windows:
         return GuardrailOutcome.FAIL
     return GuardrailOutcome.PAUSE if tail.lower > rails.latency_pause_ratio else GuardrailOutcome.OK
 
 
-def _harm(harm: Harm) -> Verdict:
+def _harm(harm: Harm) -> GuardrailVerdict:
     numbers = {"lower": harm.lower, "upper": harm.upper}
     if harm.unfit:
-        return Verdict(harm.metric, GuardrailOutcome.WAITING, harm.unfit, numbers)
+        return GuardrailVerdict(harm.metric, GuardrailOutcome.WAITING, harm.unfit, numbers)
     if math.isnan(harm.lower) or math.isnan(harm.upper):
-        return Verdict(
+        return GuardrailVerdict(
             harm.metric, GuardrailOutcome.INCONCLUSIVE, f"{harm.metric} is no number", numbers
         )
     if harm.lower > 0:
         words = f"{harm.metric} is worse by at least {harm.lower:.3g}"
-        return Verdict(harm.metric, GuardrailOutcome.FAIL, words, numbers)
-    return Verdict(
+        return GuardrailVerdict(harm.metric, GuardrailOutcome.FAIL, words, numbers)
+    return GuardrailVerdict(
         harm.metric, GuardrailOutcome.OK, f"{harm.metric} is not significantly worse", numbers
     )

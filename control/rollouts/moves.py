@@ -5,8 +5,8 @@
 
 from dataclasses import dataclass, replace
 
-from control.rollouts.arms import Arms
-from control.rollouts.guardrails import Candidate, Verdict, current
+from control.rollouts.arms import RolloutTotals
+from control.rollouts.guardrails import Candidate, GuardrailVerdict, current
 from control.rollouts.plan import BUCKETS, Mode, percent
 from control.rollouts.state import PauseReason, Phase, RolloutState, Transition
 from control.rollouts.windows import opened
@@ -23,7 +23,7 @@ class RolloutDecision:
     state: RolloutState
     transition: Transition | None
     words: str
-    verdicts: tuple[Verdict, ...] = ()
+    verdicts: tuple[GuardrailVerdict, ...] = ()
 
 
 def prewarm(state: RolloutState, candidate: Candidate, now: float) -> RolloutDecision:
@@ -41,7 +41,7 @@ def prewarm(state: RolloutState, candidate: Candidate, now: float) -> RolloutDec
     )
 
 
-def forward(state: RolloutState, arms: Arms, now: float) -> RolloutDecision:
+def forward(state: RolloutState, arms: RolloutTotals, now: float) -> RolloutDecision:
     """To what follows the phase, or the one that a pause interrupts."""
     plan, place = state.plan, state.place
     if place is Phase.PROMOTING:
@@ -60,7 +60,7 @@ def goes_straight(state: RolloutState) -> bool:
     return bool(state.shortcut) or state.plan.mode is Mode.IMMEDIATE
 
 
-def _mirror(state: RolloutState, arms: Arms, now: float) -> RolloutDecision:
+def _mirror(state: RolloutState, arms: RolloutTotals, now: float) -> RolloutDecision:
     mirror = state.plan.mirror
     assert mirror is not None
     begun = _begun(state, Phase.MIRROR, arms, now, mirror.hold_s, mirror.min_sample)
@@ -68,7 +68,7 @@ def _mirror(state: RolloutState, arms: Arms, now: float) -> RolloutDecision:
     return _moved(replace(begun, mirror=mirror.weight), Transition.MIRROR, words)
 
 
-def _step(state: RolloutState, arms: Arms, now: float) -> RolloutDecision:
+def _step(state: RolloutState, arms: RolloutTotals, now: float) -> RolloutDecision:
     number = state.step + 1
     step = state.plan.steps[number]
     begun = _begun(state, Phase.STEP, arms, now, step.hold_s, step.min_sample)
@@ -76,7 +76,9 @@ def _step(state: RolloutState, arms: Arms, now: float) -> RolloutDecision:
     return _moved(replace(begun, step=number, weight=step.weight), Transition.STEP, words)
 
 
-def promoting(state: RolloutState, arms: Arms, now: float, *, watched: bool) -> RolloutDecision:
+def promoting(
+    state: RolloutState, arms: RolloutTotals, now: float, *, watched: bool
+) -> RolloutDecision:
     """All traffic; `watched` for the plan's last hold, otherwise healthy at the next look."""
     last = state.plan.last
     hold_s, sample = (last.hold_s, last.min_sample) if watched else (0.0, 0)
@@ -151,7 +153,7 @@ def retry(state: RolloutState, now: float) -> RolloutDecision:
 
 
 def _begun(
-    state: RolloutState, phase: Phase, arms: Arms, now: float, hold_s: float, sample: int
+    state: RolloutState, phase: Phase, arms: RolloutTotals, now: float, hold_s: float, sample: int
 ) -> RolloutState:
     """Counting anew; an ended step is kept to be compared with as well."""
     strata = state.windows.strata

@@ -86,7 +86,7 @@ def parse_plan(raw: Mapping[str, Any], prefix: str = "") -> RolloutPlan:
 
 def _plan(read: Mapping[str, Any]) -> RolloutPlan:
     hold_s, sample = read.get("hold", HOLD_S), read.get("min_sample", MIN_SAMPLE)
-    weights = read.get("steps") or tuple(_Raw(step.weight) for step in RolloutPlan().steps)
+    weights = read.get("steps") or tuple(_RawStep(step.weight) for step in RolloutPlan().steps)
     steps = [raw.step(hold_s, sample) for raw in weights]
     last = steps.pop() if steps[-1].weight == BUCKETS else RolloutStep(BUCKETS, hold_s, sample)
     mirror = RolloutStep(
@@ -107,7 +107,7 @@ def _plan(read: Mapping[str, Any]) -> RolloutPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class _Raw:
+class _RawStep:
     weight: int
     hold_s: float | None = None
     min_sample: int | None = None
@@ -120,7 +120,7 @@ class _Raw:
         )
 
 
-def _steps(value: Any) -> tuple[_Raw, ...]:
+def _steps(value: Any) -> tuple[_RawStep, ...]:
     parts = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, list) or not 1 <= len(parts) <= MOST_STEPS:
         raise ValueError
@@ -131,13 +131,13 @@ def _steps(value: Any) -> tuple[_Raw, ...]:
     return steps
 
 
-def _step(part: Any) -> _Raw:
+def _step(part: Any) -> _RawStep:
     if not isinstance(part, Mapping):
-        return _Raw(_weight(part))
+        return _RawStep(_weight(part))
     if not {"weight"} <= part.keys() <= {"weight", "hold", "min_sample"}:
         raise ValueError
     read = {name: KEYS[name].read(value) for name, value in part.items() if name != "weight"}
-    return _Raw(_weight(part["weight"]), read.get("hold"), read.get("min_sample"))
+    return _RawStep(_weight(part["weight"]), read.get("hold"), read.get("min_sample"))
 
 
 def _weight(value: Any) -> int:

@@ -6,11 +6,11 @@ Guardrails come first, then pauses, then the way forward; without traffic nothin
 from dataclasses import replace
 
 from control.rollouts import moves
-from control.rollouts.arms import Arms
+from control.rollouts.arms import RolloutTotals
 from control.rollouts.guardrails import (
     GuardrailOutcome,
+    GuardrailVerdict,
     RolloutObservations,
-    Verdict,
     current,
     judge,
 )
@@ -98,7 +98,10 @@ def _unread(state: RolloutState, now: float) -> RolloutState:
 
 
 def _decided(
-    state: RolloutState, seen: RolloutObservations, verdicts: tuple[Verdict, ...], now: float
+    state: RolloutState,
+    seen: RolloutObservations,
+    verdicts: tuple[GuardrailVerdict, ...],
+    now: float,
 ) -> RolloutDecision:
     if failed := _first(verdicts, GuardrailOutcome.FAIL):
         return moves.abort(state, failed.words, now)
@@ -114,7 +117,10 @@ def _decided(
 
 
 def _reason_to_pause(
-    state: RolloutState, seen: RolloutObservations, verdicts: tuple[Verdict, ...], now: float
+    state: RolloutState,
+    seen: RolloutObservations,
+    verdicts: tuple[GuardrailVerdict, ...],
+    now: float,
 ) -> tuple[PauseReason, str] | None:
     if state.unread >= MOST_UNREAD:
         words = f"the counts could not be read {state.unread} times in a row: {seen.problem}"
@@ -135,7 +141,10 @@ def _reason_to_pause(
 
 
 def _paused(
-    state: RolloutState, seen: RolloutObservations, verdicts: tuple[Verdict, ...], now: float
+    state: RolloutState,
+    seen: RolloutObservations,
+    verdicts: tuple[GuardrailVerdict, ...],
+    now: float,
 ) -> RolloutDecision:
     """What paused by itself goes on by itself once the reason is gone; a person's pause, a
     sample-ratio mismatch and what waits for a person stay."""
@@ -146,7 +155,7 @@ def _paused(
 
 
 def _recovered(
-    state: RolloutState, seen: RolloutObservations, verdicts: tuple[Verdict, ...]
+    state: RolloutState, seen: RolloutObservations, verdicts: tuple[GuardrailVerdict, ...]
 ) -> str:
     if seen.arms is None or state.done:
         return ""
@@ -163,7 +172,7 @@ def _recovered(
     return ""
 
 
-def _clear(verdicts: tuple[Verdict, ...]) -> bool:
+def _clear(verdicts: tuple[GuardrailVerdict, ...]) -> bool:
     """No sign of harm at all: half the margin would let a pause flutter."""
     signs = {"errors": 0.0, "p95": 1.0, "p99": 1.0}
     return all(
@@ -174,7 +183,9 @@ def _clear(verdicts: tuple[Verdict, ...]) -> bool:
     )
 
 
-def _waits_for(state: RolloutState, seen: RolloutObservations, arms: Arms, now: float) -> str:
+def _waits_for(
+    state: RolloutState, seen: RolloutObservations, arms: RolloutTotals, now: float
+) -> str:
     """What the phase still needs before it may end, in words; "" when it is over."""
     waits = []
     if now < state.deadline:
@@ -191,7 +202,7 @@ def _waits_for(state: RolloutState, seen: RolloutObservations, arms: Arms, now: 
 
 
 def _over(
-    state: RolloutState, arms: Arms, verdicts: tuple[Verdict, ...], now: float
+    state: RolloutState, arms: RolloutTotals, verdicts: tuple[GuardrailVerdict, ...], now: float
 ) -> RolloutDecision:
     unknown = _first(verdicts, GuardrailOutcome.INCONCLUSIVE)
     if unknown and PauseReason.INCONCLUSIVE not in state.accepted:
@@ -202,7 +213,7 @@ def _over(
     return moves.forward(state, arms, now)
 
 
-def _fed(state: RolloutState, arms: Arms, now: float) -> RolloutState:
+def _fed(state: RolloutState, arms: RolloutTotals, now: float) -> RolloutState:
     """Traffic keeps the deadline for the lack of it away; noted in halves of it, to write less."""
     grace_s = state.plan.no_data_s
     answered = _answered(state, arms)
@@ -213,7 +224,7 @@ def _fed(state: RolloutState, arms: Arms, now: float) -> RolloutState:
     return replace(state, data_requests=answered, data_until=now + grace_s)
 
 
-def _answered(state: RolloutState, arms: Arms) -> int:
+def _answered(state: RolloutState, arms: RolloutTotals) -> int:
     """Requests of the arm that has fewer, since the phase began; at last of the candidate alone,
     which then has them all."""
     both = current(state, arms)
@@ -222,5 +233,7 @@ def _answered(state: RolloutState, arms: Arms) -> int:
     return min(both.candidate.requests, both.control.requests)
 
 
-def _first(verdicts: tuple[Verdict, ...], outcome: GuardrailOutcome) -> Verdict | None:
+def _first(
+    verdicts: tuple[GuardrailVerdict, ...], outcome: GuardrailOutcome
+) -> GuardrailVerdict | None:
     return next((verdict for verdict in verdicts if verdict.outcome is outcome), None)

@@ -15,12 +15,12 @@ from control import crash
 from control.clock import new_id
 from control.errors import Conflict, Invalid, LostLease
 from control.rollouts import counts, facts, moves
-from control.rollouts.commands import Command, obey
+from control.rollouts.commands import RolloutCommand, obey
 from control.rollouts.facts import NO_SIGNALS, Signals
 from control.rollouts.moves import RolloutDecision
 from control.rollouts.plan import RolloutPlan, percent
 from control.rollouts.policy import decide
-from control.rollouts.reading import find, stable_before
+from control.rollouts.queries import find, stable_before
 from control.rollouts.state import ENDS, Phase, RolloutState, Transition, state_of
 from control.rollouts.tables import Rollout
 from control.rollouts.views import RolloutView, view_of
@@ -63,7 +63,7 @@ class CandidateRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class TickResult:
     """`moved`: tick again at once, for there may be more to do."""
 
     view: RolloutView
@@ -99,18 +99,20 @@ def command(
     tx: Transaction,
     routes: RouteWriter,
     rollout_id: str,
-    wanted: Command | str,
+    wanted: RolloutCommand | str,
     expected: int | None = None,
 ) -> RolloutView:
     """Do what the transaction's actor wants, at once. Raises NotFound, Invalid for no command,
     Conflict saying what is possible, Stale when its revision is not `expected`."""
-    if wanted not in tuple(Command):
-        raise Invalid(f"'{wanted:.80}' is no command; commands are {', '.join(Command)}", "command")
+    if wanted not in tuple(RolloutCommand):
+        raise Invalid(
+            f"'{wanted:.80}' is no command; commands are {', '.join(RolloutCommand)}", "command"
+        )
     tx.alone()
     row = find(tx.session, rollout_id)
     expect_revision(row.revision, expected, f"the rollout of '{row.name}'")
-    order = Command(wanted)
-    if order is Command.RETRY:
+    order = RolloutCommand(wanted)
+    if order is RolloutCommand.RETRY:
         _check_retry(tx.session, row)
         row.salt = secrets.token_hex(8)
     arms = counts.read(tx.session, row.id, (), tx.now).arms
@@ -134,7 +136,7 @@ def call_off(tx: Transaction, routes: RouteWriter, rollout_id: str, why: str) ->
 
 def tick(
     tx: Transaction, routes: RouteWriter, rollout_id: str, signals: Signals = NO_SIGNALS
-) -> Tick:
+) -> TickResult:
     """Look once, and make one move if it is time. To be repeated every second or so by whoever
     holds the lease, in a transaction with its fence; doing so too often changes nothing.
 
@@ -144,12 +146,12 @@ def tick(
     row = find(tx.session, rollout_id)
     state = _state(row)
     if state.ended:
-        return Tick(view_of(row), moved=False)
+        return TickResult(view_of(row), moved=False)
     found = facts.seen(tx.session, row, tx.now, signals)
     decision = decide(state, found, tx.now.timestamp())
     if decision.transition is not None or decision.state != state:
         _apply(tx, routes, row, decision)
-    return Tick(view_of(row), decision.transition is not None)
+    return TickResult(view_of(row), decision.transition is not None)
 
 
 def _check_wish(wish: CandidateRequest, stable: int | None, old: Rollout | None) -> None:

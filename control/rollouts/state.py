@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from control.rollouts.arms import Arms, OutcomeCounts, Stratum
+from control.rollouts.arms import OutcomeCounts, RolloutTotals, Stratum
 from control.rollouts.plan import RolloutPlan
 from control.rollouts.plan_keys import stored_plan
 from control.statistics.histogram import Histogram
@@ -59,7 +59,7 @@ class Transition(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Tail:
+class LatencyWindow:
     """Latency windows of one quantile: cumulative histograms where the open one began, how many
     closed ones in a row were slow, and what the last one said (NaN before the first)."""
 
@@ -75,21 +75,21 @@ class Tail:
         return [self.since, *hists, self.slow, self.ratio, self.lower]
 
     @classmethod
-    def from_list(cls, packed: list[Any]) -> "Tail":
+    def from_list(cls, packed: list[Any]) -> "LatencyWindow":
         since, control, candidate, *rest = packed
         return cls(since, Histogram.from_list(control), Histogram.from_list(candidate), *rest)
 
 
 @dataclass(frozen=True, slots=True)
-class Windows:
+class GuardrailWindows:
     """What the guardrails remember: the counts where the phase began (`base`), the ended steps
     (`strata`), open latency windows by quantile, and the candidate's counts where the fast
     breaker's window began."""
 
-    base: Arms = field(default_factory=Arms)
+    base: RolloutTotals = field(default_factory=RolloutTotals)
     strata: tuple[Stratum, ...] = ()
-    p95: Tail = field(default_factory=lambda: Tail(0.0))
-    p99: Tail = field(default_factory=lambda: Tail(0.0))
+    p95: LatencyWindow = field(default_factory=lambda: LatencyWindow(0.0))
+    p99: LatencyWindow = field(default_factory=lambda: LatencyWindow(0.0))
     recent_since: float = 0.0
     recent: OutcomeCounts = field(default_factory=OutcomeCounts)
 
@@ -103,13 +103,13 @@ class Windows:
         }
 
     @classmethod
-    def from_json(cls, raw: dict[str, Any]) -> "Windows":
+    def from_json(cls, raw: dict[str, Any]) -> "GuardrailWindows":
         since, *recent = raw["recent"]
         return cls(
-            Arms.from_list(raw["base"]),
+            RolloutTotals.from_list(raw["base"]),
             tuple(Stratum(OutcomeCounts(*a), OutcomeCounts(*b)) for a, b in raw["strata"]),
-            Tail.from_list(raw["p95"]),
-            Tail.from_list(raw["p99"]),
+            LatencyWindow.from_list(raw["p95"]),
+            LatencyWindow.from_list(raw["p99"]),
             since,
             OutcomeCounts(*recent),
         )
@@ -147,7 +147,7 @@ class RolloutState:
     unread_at: float = 0.0
     crashes: int = 0
     accepted: tuple[PauseReason, ...] = ()
-    windows: Windows = field(default_factory=Windows)
+    windows: GuardrailWindows = field(default_factory=GuardrailWindows)
 
     @property
     def ended(self) -> bool:
@@ -173,7 +173,7 @@ def state_of(plan: dict[str, Any], raw: dict[str, Any]) -> RolloutState:
         pause=PauseReason(made.pause) if made.pause else None,
         interrupts=Phase(made.interrupts) if made.interrupts else None,
         accepted=tuple(PauseReason(one) for one in raw.get("accepted", ())),
-        windows=Windows.from_json(raw["windows"]),
+        windows=GuardrailWindows.from_json(raw["windows"]),
     )
 
 

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from control.clock import text_of
-from control.rollouts.arms import Arms, ArmTotals
-from control.rollouts.guardrails import Verdict
+from control.rollouts.arms import ArmTotals, RolloutTotals
+from control.rollouts.guardrails import GuardrailVerdict
 from control.rollouts.plan import RolloutPlan, percent
 from control.rollouts.state import ENDS, PauseReason, Phase, state_of
 from control.rollouts.tables import Rollout
@@ -64,8 +64,8 @@ class Standing:
     answered since its phase began; `problem`: why some of that is missing, "" if nothing is."""
 
     words: str
-    verdicts: tuple[Verdict, ...]
-    arms: Arms
+    verdicts: tuple[GuardrailVerdict, ...]
+    arms: RolloutTotals
     problem: str
 
     def as_json(self) -> dict[str, Any]:

@@ -7,9 +7,9 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from control.rollouts.arms import Arms, ArmTotals, Stratum, latency_since
+from control.rollouts.arms import ArmTotals, RolloutTotals, Stratum, latency_since
 from control.rollouts.plan import Guardrails, Mode, RolloutPlan, RolloutStep, percent
-from control.rollouts.state import Phase, RolloutState, Tail, Windows
+from control.rollouts.state import GuardrailWindows, LatencyWindow, Phase, RolloutState
 from control.statistics.histogram import Histogram, lasting_quantile_ratio
 
 SURE_Z = 2.0
@@ -83,19 +83,21 @@ class _Pair:
         return self.candidate.quantile(quantile) / self.control.quantile(quantile)
 
 
-def tried(arms: Arms, place: Phase) -> ArmTotals:
+def tried(arms: RolloutTotals, place: Phase) -> ArmTotals:
     """The arm that stands for the candidate."""
     return arms.mirrored if place is Phase.MIRROR else arms.candidate
 
 
-def opened(arms: Arms, place: Phase, now: float, strata: tuple[Stratum, ...] = ()) -> Windows:
+def opened(
+    arms: RolloutTotals, place: Phase, now: float, strata: tuple[Stratum, ...] = ()
+) -> GuardrailWindows:
     """Of a phase that begins now. `strata`: the ended steps of this rollout."""
     arm = tried(arms, place)
-    tail = Tail(now, arms.control.latency, arm.latency)
-    return Windows(arms, strata, tail, tail, now, arm.counts)
+    tail = LatencyWindow(now, arms.control.latency, arm.latency)
+    return GuardrailWindows(arms, strata, tail, tail, now, arm.counts)
 
 
-def closed(state: RolloutState, arms: Arms, now: float) -> Windows:
+def closed(state: RolloutState, arms: RolloutTotals, now: float) -> GuardrailWindows:
     """Latency windows that are full have been judged, and others opened."""
     windows, rails = state.windows, state.plan.guardrails
     here = _pair(arms, state.place)
@@ -109,7 +111,7 @@ def closed(state: RolloutState, arms: Arms, now: float) -> Windows:
     )
 
 
-def refreshed(state: RolloutState, arms: Arms, now: float) -> Windows:
+def refreshed(state: RolloutState, arms: RolloutTotals, now: float) -> GuardrailWindows:
     """The fast breaker's window begins anew when it is over."""
     windows = state.windows
     if now - windows.recent_since < state.plan.guardrails.window_s:
@@ -117,11 +119,13 @@ def refreshed(state: RolloutState, arms: Arms, now: float) -> Windows:
     return replace(windows, recent_since=now, recent=tried(arms, state.place).counts)
 
 
-def _pair(arms: Arms, place: Phase) -> _Pair:
+def _pair(arms: RolloutTotals, place: Phase) -> _Pair:
     return _Pair(arms.control.latency, tried(arms, place).latency)
 
 
-def _full(tail: Tail, guard: LatencyGuard, rails: Guardrails, here: _Pair, now: float) -> bool:
+def _full(
+    tail: LatencyWindow, guard: LatencyGuard, rails: Guardrails, here: _Pair, now: float
+) -> bool:
     if now - tail.since < rails.window_s:
         return False
     answers = (here.control.n - tail.control.n, here.candidate.n - tail.candidate.n)
@@ -129,14 +133,21 @@ def _full(tail: Tail, guard: LatencyGuard, rails: Guardrails, here: _Pair, now: 
 
 
 def _closed(
-    tail: Tail, guard: LatencyGuard, rails: Guardrails, here: _Pair, so_far: _Pair, now: float
-) -> Tail:
+    tail: LatencyWindow,
+    guard: LatencyGuard,
+    rails: Guardrails,
+    here: _Pair,
+    so_far: _Pair,
+    now: float,
+) -> LatencyWindow:
     if not _full(tail, guard, rails, here, now):
         return tail
     window = here.since(_Pair(tail.control, tail.candidate))
     ratio = window.ratio(guard.quantile)
     slow = tail.slow + 1 if ratio > rails.latency_ratio and _slower(guard, window) else 0
-    return Tail(now, here.control, here.candidate, slow, ratio, _surely_slower(guard, so_far))
+    return LatencyWindow(
+        now, here.control, here.candidate, slow, ratio, _surely_slower(guard, so_far)
+    )
 
 
 def _slower(guard: LatencyGuard, window: _Pair) -> bool:

@@ -150,7 +150,7 @@ def lasting_quantile_ratio(
         return Interval(0.0, math.inf)
     strength = 1 / spread(alpha, max(1, horizon // 2))
     prior = q * strength, (1 - q) * strength
-    return _doubtful_ratio(_Doubts(a, q, prior), _Doubts(b, q, prior), -math.log(alpha))
+    return _doubtful_ratio(_LogEvidence(a, q, prior), _LogEvidence(b, q, prior), -math.log(alpha))
 
 
 def _check(q: float, alpha: float) -> None:
@@ -189,7 +189,7 @@ def _first(numbers: range, holds: Callable[[int], bool]) -> int:
     return low
 
 
-class _Doubts:
+class _LogEvidence:
     """How much speaks against an arm's quantile being in each bucket, as the log of a martingale.
 
     The count of what is at or below a quantile is a coin with a known chance, so that a Beta
@@ -216,7 +216,7 @@ class _Doubts:
         return range(first, _first(range(self.mode, BUCKETS), lambda one: self.at(one) >= limit))
 
 
-def _doubtful_ratio(a: _Doubts, b: _Doubts, limit: float) -> Interval:
+def _doubtful_ratio(a: _LogEvidence, b: _LogEvidence, limit: float) -> Interval:
     """Of all pairs of buckets that the doubts together do not exclude. Arms are independent, so
     the product of their martingales is one, and a sum of logs is held against one limit."""
     possible = a.within(limit - b.at(b.mode))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from repository.git import hook
-from repository.git.errors import BadName, RepositoryExists, UnknownRepository
+from repository.git.errors import BadGitName, RepositoryExists, UnknownRepository
 from repository.git.names import is_oid, key_problem, repository_problem
 from repository.git.process import run
 from repository.git.quarantine import PREFIX
@@ -33,17 +33,17 @@ class ReceiveLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Bare:
+class BareRepository:
     """One bare repository."""
 
     name: str
     path: Path
 
 
-async def create(root: Path, name: str, limits: ReceiveLimits) -> Bare:
+async def create(root: Path, name: str, limits: ReceiveLimits) -> BareRepository:
     """A new, empty repository, whole or not at all.
 
-    Raises `BadName`, `RepositoryExists`, `GitFailed`.
+    Raises `BadGitName`, `RepositoryExists`, `GitFailed`.
     """
     made = _bare(root, name)
     unfinished = _folder(root) / f".new-{secrets.token_hex(8)}"
@@ -54,7 +54,7 @@ async def create(root: Path, name: str, limits: ReceiveLimits) -> Bare:
     try:
         init = ("init", "--quiet", "--bare", "--template=", f"--initial-branch={BRANCH}")
         await run(unfinished, *init)
-        configure(root, Bare(name, unfinished), limits)
+        configure(root, BareRepository(name, unfinished), limits)
         os.rename(unfinished, made.path)
     except OSError as error:
         if not made.path.exists():
@@ -73,8 +73,8 @@ def names(root: Path) -> tuple[str, ...]:
     return tuple(sorted(name for name in found if not repository_problem(name)))
 
 
-def find(root: Path, name: str) -> Bare:
-    """The repository of that name; raises `BadName`, `UnknownRepository`."""
+def find(root: Path, name: str) -> BareRepository:
+    """The repository of that name; raises `BadGitName`, `UnknownRepository`."""
     bare = _bare(root, name)
     if not bare.path.is_dir():
         there = ", ".join(names(root)[:20]) or "none"
@@ -82,7 +82,7 @@ def find(root: Path, name: str) -> Bare:
     return bare
 
 
-def configure(root: Path, bare: Bare, limits: ReceiveLimits) -> None:
+def configure(root: Path, bare: BareRepository, limits: ReceiveLimits) -> None:
     """Write the repository's whole config; the same again changes nothing."""
     config = _config(hooks_folder(root), limits)
     path = bare.path / "config"
@@ -93,7 +93,7 @@ def configure(root: Path, bare: Bare, limits: ReceiveLimits) -> None:
     os.replace(unfinished, path)
 
 
-def start(root: Path, limits: ReceiveLimits) -> tuple[Bare, ...]:
+def start(root: Path, limits: ReceiveLimits) -> tuple[BareRepository, ...]:
     """Every repository, configured anew and rid of what a crash left.
 
     Only while no git runs below `root`: locks and quarantines are taken for abandoned.
@@ -110,7 +110,7 @@ def start(root: Path, limits: ReceiveLimits) -> tuple[Bare, ...]:
     return found
 
 
-def sweep(bare: Bare, older_s: float = 0.0) -> None:
+def sweep(bare: BareRepository, older_s: float = 0.0) -> None:
     """Remove quarantines, locks and half packs that a git killed half-way has left.
 
     While git may be running, only those not touched for `older_s`, longer than it takes for a push.
@@ -132,26 +132,28 @@ def sweep_all(root: Path, older_s: float) -> None:
 
 
 def remove(root: Path, name: str) -> None:
-    """Take the repository away, at once to all who look. Raises `BadName`, `UnknownRepository`."""
+    """Take the repository away, at once to all who look. Raises `BadGitName`,
+    `UnknownRepository`."""
     bare = find(root, name)
     removed = _folder(root) / f".removed-{secrets.token_hex(8)}"
     os.rename(bare.path, removed)
     shutil.rmtree(removed)
 
 
-async def pin(bare: Bare, commit: str, key: str) -> None:
-    """Keep a commit from gc until `unpin(key)`. Raises `BadName`, `GitFailed` if there is none."""
+async def pin(bare: BareRepository, commit: str, key: str) -> None:
+    """Keep a commit from gc until `unpin(key)`. Raises `BadGitName`, `GitFailed` if there is
+    none."""
     if not is_oid(commit):
-        raise BadName(f"'{commit}' is not a whole commit id of 40 or 64 hex digits")
+        raise BadGitName(f"'{commit}' is not a whole commit id of 40 or 64 hex digits")
     await run(bare.path, "update-ref", "--end-of-options", _pin_ref(key), commit)
 
 
-async def unpin(bare: Bare, key: str) -> None:
+async def unpin(bare: BareRepository, key: str) -> None:
     """Let a pinned commit go; no-op when it is not pinned."""
     await run(bare.path, "update-ref", "-d", "--end-of-options", _pin_ref(key))
 
 
-async def pins(bare: Bare) -> dict[str, str]:
+async def pins(bare: BareRepository) -> dict[str, str]:
     """Per key the commit that is pinned under it."""
     form = "--format=%(objectname) %(refname)"
     output = await run(bare.path, "for-each-ref", form, "--end-of-options", PINS)
@@ -159,17 +161,17 @@ async def pins(bare: Bare) -> dict[str, str]:
     return {ref.removeprefix(PINS): oid for oid, ref in lines}
 
 
-def packs(bare: Bare) -> int:
+def packs(bare: BareRepository) -> int:
     """How many packs the repository's objects lie in: each push leaves one."""
     return sum(1 for _ in (bare.path / "objects/pack").glob("*.pack"))
 
 
-def is_receiving(bare: Bare) -> bool:
+def is_receiving(bare: BareRepository) -> bool:
     """Whether a push is under way, whichever server has taken it, or was cut off a while ago."""
     return any((bare.path / "objects").glob(f"{PREFIX}*"))
 
 
-async def collect(bare: Bare) -> None:
+async def collect(bare: BareRepository) -> None:
     """git's garbage collection; slow, safe beside pushes, and it keeps whatever is pinned.
 
     It gives way to everything else that wants a core. Raises `GitFailed`, also where another
@@ -187,10 +189,10 @@ def _folder(root: Path) -> Path:
     return Path(os.path.abspath(root)) / "git"
 
 
-def _bare(root: Path, name: str) -> Bare:
+def _bare(root: Path, name: str) -> BareRepository:
     if problem := repository_problem(name):
-        raise BadName(f"'{name}' cannot name a repository: {problem}")
-    return Bare(name, _folder(root) / f"{name}.git")
+        raise BadGitName(f"'{name}' cannot name a repository: {problem}")
+    return BareRepository(name, _folder(root) / f"{name}.git")
 
 
 def _untouched_s(path: Path) -> float:
@@ -203,7 +205,7 @@ def _untouched_s(path: Path) -> float:
 
 def _pin_ref(key: str) -> str:
     if problem := key_problem(key):
-        raise BadName(f"'{key}' cannot be the key of a pin: {problem}")
+        raise BadGitName(f"'{key}' cannot be the key of a pin: {problem}")
     return PINS + key
 
 

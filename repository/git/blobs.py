@@ -9,7 +9,7 @@ from typing import Any
 
 from repository.git.errors import GitTimedOut, WrongObject
 from repository.git.names import is_oid
-from repository.git.process import Git, started
+from repository.git.process import GitProcess, started
 from repository.git.quarantine import Quarantine
 from repository.git.text import plain_text
 from repository.pipes import feed
@@ -30,7 +30,7 @@ async def blobs(repository: Path, quarantine: Quarantine | None = None) -> Async
 class Blobs:
     """Hands out files by object id. After any error it is of no more use: open another one."""
 
-    def __init__(self, git: Git) -> None:
+    def __init__(self, git: GitProcess) -> None:
         self._git = git
         self._broken = False
 

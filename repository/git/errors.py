@@ -4,7 +4,7 @@ GitError
 ├── GitMissing          there is no git on this machine
 ├── GitFailed           git ended with an error: its command, exit status and last words
 │   └── GitTimedOut     git took too long, or no byte moved for too long, and was killed
-├── BadName             a repository, ref, revision or key whose name we do not let near git
+├── BadGitName             a repository, ref, revision or key whose name we do not let near git
 ├── UnknownRepository   no repository of that name
 ├── RepositoryExists    there is one of that name already
 ├── UnknownRevision     the repository has no such commit
@@ -48,7 +48,7 @@ class GitTimedOut(GitFailed):
     """git was killed because it took longer than it was given."""
 
 
-class BadName(GitError):
+class BadGitName(GitError):
     """A name that is not let near git; the message says what would be accepted."""
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from repository.git.errors import BadName, GitFailed, GitTimedOut, UnknownRevision
+from repository.git.errors import BadGitName, GitFailed, GitTimedOut, UnknownRevision
 from repository.git.names import is_oid, ref_problem
-from repository.git.process import READ_SECS, Git, run, started
+from repository.git.process import READ_SECS, GitProcess, run, started
 from repository.git.quarantine import Quarantine
 from repository.git.text import plain_text
 from repository.git.tree import TreeEntry
@@ -55,7 +55,7 @@ async def list_tree(
 ) -> list[TreeEntry]:
     """Every file of a commit in git's order, the first `most_entries` of them if there are more.
 
-    Raises `BadName` when `commit` is not an object id, `GitFailed` when it is of nothing here.
+    Raises `BadGitName` when `commit` is not an object id, `GitFailed` when it is of nothing here.
     """
     _need_oid(commit)
     command = ("ls-tree", "-r", "-z", "--long", "--full-tree", "--end-of-options", commit)
@@ -71,7 +71,7 @@ async def list_tree(
 async def resolve(repository: Path, revision: str) -> str:
     """The commit that a branch, a tag, a whole ref or a whole or shortened commit id names.
 
-    Raises `BadName` for any other spelling, `UnknownRevision`.
+    Raises `BadGitName` for any other spelling, `UnknownRevision`.
     """
     for candidate in _spellings(revision):
         command = (
@@ -91,7 +91,7 @@ async def resolve(repository: Path, revision: str) -> str:
 async def commit_info(
     repository: Path, commit: str, quarantine: Quarantine | None = None
 ) -> Commit:
-    """What one commit says of itself. Raises `BadName`, `UnknownRevision`."""
+    """What one commit says of itself. Raises `BadGitName`, `UnknownRevision`."""
     try:
         found = await _log(repository, commit, 1, quarantine)
     except GitFailed as error:
@@ -146,7 +146,7 @@ async def _answer(
             raise git.failed(status)
 
 
-async def _within(ends: float, git: Git, waiting: Coroutine[Any, Any, _T]) -> _T:
+async def _within(ends: float, git: GitProcess, waiting: Coroutine[Any, Any, _T]) -> _T:
     try:
         async with asyncio.timeout_at(ends):
             return await waiting
@@ -173,7 +173,7 @@ def _spellings(revision: str) -> list[str]:
         found.append(revision)
     if not found:
         shown = plain_text(revision, 100)
-        raise BadName(f"'{shown}' cannot name a commit: {ref_problem(names[0])}")
+        raise BadGitName(f"'{shown}' cannot name a commit: {ref_problem(names[0])}")
     return found
 
 
@@ -215,6 +215,6 @@ def _seconds(text: bytes) -> int:
 def _need_oid(text: str) -> None:
     if not is_oid(text):
         shown = plain_text(text, 100)
-        raise BadName(
+        raise BadGitName(
             f"'{shown}' is not a whole commit id of 40 or 64 hex digits; resolve it first"
         )

@@ -42,7 +42,7 @@ class GitOutput:
     stdout: bytes
 
 
-class Git:
+class GitProcess:
     """One running git; `stdin` and `stdout` are pipes, stderr is read as it comes."""
 
     def __init__(self, command: str, process: asyncio.subprocess.Process) -> None:
@@ -144,7 +144,7 @@ async def started(
     quarantine: Quarantine | None = None,
     environment: Mapping[str, str] | None = None,
     nice: int = 0,
-) -> AsyncIterator[Git]:
+) -> AsyncIterator[GitProcess]:
     """git with these arguments on this bare repository; leaving the block ends it. `nice`: how much
     it gives way to other processes, up to 19.
 
@@ -162,7 +162,7 @@ async def started(
         start_new_session=True,
         limit=4 * _CHUNK_BYTES,
     )
-    git = Git(arguments[0], process)
+    git = GitProcess(arguments[0], process)
     try:
         yield git
     finally:
@@ -211,13 +211,13 @@ def _signal(pid: int, number: signal.Signals) -> None:
         os.kill(pid, number)
 
 
-async def _feed(git: Git, stdin: bytes) -> None:
+async def _feed(git: GitProcess, stdin: bytes) -> None:
     with contextlib.suppress(ConnectionError):
         await feed(git.stdin, stdin)
         git.stdin.close()
 
 
-async def _whole(git: Git) -> bytes:
+async def _whole(git: GitProcess) -> bytes:
     output = bytearray()
     while chunk := await git.stdout.read(_CHUNK_BYTES):
         output += chunk

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from repository.git.body import bounded
 from repository.git.errors import GitTimedOut
-from repository.git.process import Git, run, started
+from repository.git.process import GitProcess, run, started
 from repository.git.turns import RepositoryTurns
 from repository.pipes import feed
 
@@ -29,7 +29,7 @@ _MOST_WANTS_BYTES = 16 * 2**20
 _PROTOCOL = re.compile(r"version=[0-9](?::[a-z0-9=._-]{1,40}){0,4}")
 
 
-class Service(StrEnum):
+class GitService(StrEnum):
     """What a client asks for, in the words of its URLs."""
 
     RECEIVE = "git-receive-pack"
@@ -66,12 +66,14 @@ class SmartHttp:
         pace = self._pace
         self._turns = RepositoryTurns(pace.most_at_once, pace.most_waiting, pace.wait_s)
 
-    async def advertise(self, repository: Path, service: Service, git_protocol: str = "") -> bytes:
+    async def advertise(
+        self, repository: Path, service: GitService, git_protocol: str = ""
+    ) -> bytes:
         """The body of `info/refs`; `git_protocol` is the request's header of that name.
 
         Raises `Busy`, `GitFailed`.
         """
-        variables = protocol_variables(git_protocol) if service is Service.UPLOAD else {}
+        variables = protocol_variables(git_protocol) if service is GitService.UPLOAD else {}
         options = ("--stateless-rpc", "--http-backend-info-refs", str(repository))
         async with self._turns.turn(repository):
             command = (service.removeprefix("git-"), *options)
@@ -83,7 +85,7 @@ class SmartHttp:
     async def rpc(
         self,
         repository: Path,
-        service: Service,
+        service: GitService,
         body: AsyncIterator[bytes],
         environment: Mapping[str, str] | None = None,
     ) -> AsyncGenerator[bytes]:
@@ -94,14 +96,14 @@ class SmartHttp:
         by the hooks. Raises, before the first chunk, `Busy` or `GitFailed`; at any time
         `GitTimedOut`, and whatever `body` raises.
         """
-        if service is Service.UPLOAD:
+        if service is GitService.UPLOAD:
             body = bounded(body, _MOST_WANTS_BYTES)
         command = (service.removeprefix("git-"), "--stateless-rpc", str(repository))
         async with (
             self._turns.turn(repository),
             started(repository, command, environment=environment) as git,
         ):
-            exchange = _Exchange(git, self._pace)
+            exchange = _GitRequest(git, self._pace)
             tasks = exchange.begin(body)
             try:
                 sent = False
@@ -116,10 +118,10 @@ class SmartHttp:
                 await asyncio.wait(tasks)
 
 
-class _Exchange:
+class _GitRequest:
     """One request on its way into git; its answer is read by the owner."""
 
-    def __init__(self, git: Git, pace: ReceiveTiming) -> None:
+    def __init__(self, git: GitProcess, pace: ReceiveTiming) -> None:
         self._git = git
         self._pace = pace
         self._loop = asyncio.get_running_loop()

@@ -1,6 +1,6 @@
 """What can be wrong with a large file or with a request for one.
 
-LfsRefused
+LfsError
 ├── BadPointer        a file is nearly, but not quite, a Git LFS pointer
 ├── BadLfsName           an oid or a repository's name that cannot be one
 ├── BadBatch          a batch request that cannot be answered object by object
@@ -20,19 +20,19 @@ A full disk is `repository.errors.DiskFull`.
 from repository.errors import RepositoryError
 
 
-class LfsRefused(RepositoryError):
+class LfsError(RepositoryError):
     """Base of everything `repository.lfs` raises; the message is meant for the pusher."""
 
 
-class BadPointer(LfsRefused):
+class BadPointer(LfsError):
     """A file that is nearly, but not quite, a Git LFS pointer."""
 
 
-class BadLfsName(LfsRefused):
+class BadLfsName(LfsError):
     """An oid or a repository's name that cannot be one."""
 
 
-class BadBatch(LfsRefused):
+class BadBatch(LfsError):
     """A batch request that cannot be answered object by object."""
 
 
@@ -44,15 +44,15 @@ class WrongAlgorithm(BadBatch):
     """A batch request wants another hash than sha256."""
 
 
-class BadToken(LfsRefused):
+class BadToken(LfsError):
     """A transfer's token is forged, expired or for something else."""
 
 
-class UnknownObject(LfsRefused):
+class UnknownObject(LfsError):
     """The repository has no such object, whatever other repositories have."""
 
 
-class BadRange(LfsRefused):
+class BadRange(LfsError):
     """A range begins behind the object's end; `size_bytes` is how long the object is."""
 
     def __init__(self, message: str, size_bytes: int) -> None:
@@ -60,7 +60,7 @@ class BadRange(LfsRefused):
         self.size_bytes = size_bytes
 
 
-class BadUpload(LfsRefused):
+class BadUpload(LfsError):
     """What was sent is not the object; nothing of it is kept."""
 
 
@@ -72,5 +72,5 @@ class WrongHash(BadUpload):
     """A content's sha256 is not its oid."""
 
 
-class Stalled(BadUpload):
+class UploadStalled(BadUpload):
     """No byte of an upload came for too long."""

@@ -16,10 +16,10 @@ from repository.durable import (
     room_for,
     sync_folder,
 )
-from repository.lfs.errors import BadRange, Stalled, UnknownObject
-from repository.lfs.incoming import Incoming, sweep_abandoned
-from repository.lfs.places import LfsPaths
+from repository.lfs.errors import BadRange, UnknownObject, UploadStalled
+from repository.lfs.paths import LfsPaths
 from repository.lfs.threads import in_thread
+from repository.lfs.upload import ObjectUpload, sweep_abandoned
 
 STALL_S = 60.0
 
@@ -64,13 +64,13 @@ class LfsStore:
     ) -> None:
         """Take an object in; when this returns it is whole, on the disk and the repository's.
 
-        Raises `WrongSize`, `WrongHash`, `Stalled` after `stall_s` without a byte, `DiskFull`, or
-        whatever `chunks` raises; then, and when cancelled, nothing is left of it. The same object
-        may come in several times at once.
+        Raises `WrongSize`, `WrongHash`, `UploadStalled` after `stall_s` without a byte, `DiskFull`,
+        or whatever `chunks` raises; then, and when cancelled, nothing is left of it. The same
+        object may come in several times at once.
         """
         self._places.claim(repository, oid)
         await in_thread(make_folders, self._places.incoming)
-        incoming = Incoming(self._places.incoming, oid, size_bytes)
+        incoming = ObjectUpload(self._places.incoming, oid, size_bytes)
         try:
             await in_thread(incoming.open)
             await _fill(incoming, chunks, stall_s)
@@ -176,7 +176,7 @@ class ObjectRange:
             yield chunk
 
 
-async def _fill(incoming: Incoming, chunks: AsyncIterator[bytes], stall_s: float) -> None:
+async def _fill(incoming: ObjectUpload, chunks: AsyncIterator[bytes], stall_s: float) -> None:
     """Write all chunks, in blocks worth a thread's while: the wire's chunks are small."""
     block = bytearray()
     while (chunk := await _next(chunks, incoming.oid, stall_s)) is not None:
@@ -192,7 +192,9 @@ async def _next(chunks: AsyncIterator[bytes], oid: str, stall_s: float) -> bytes
         async with asyncio.timeout(stall_s):
             return await anext(chunks, None)
     except TimeoutError as error:
-        raise Stalled(f"no byte of object {oid} came for {stall_s:g} s; push again") from error
+        raise UploadStalled(
+            f"no byte of object {oid} came for {stall_s:g} s; push again"
+        ) from error
 
 
 def _settle(source: Path, target: Path, size_bytes: int) -> None:

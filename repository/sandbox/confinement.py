@@ -6,7 +6,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from repository.sandbox.enter import variables
-from repository.sandbox.policy import Kernel, Surroundings, Tenant, is_secret, sandbox_of
+from repository.sandbox.policy import (
+    ConfinedWorker,
+    Kernel,
+    SandboxEnvironment,
+    is_secret,
+    sandbox_of,
+)
 from repository.sandbox.scratch import ScratchFolders
 
 _COMPILED = {
@@ -27,8 +33,8 @@ class Confinement(NamedTuple):
     counted as the server keeps it; 0 for no limit."""
 
     kernel: Kernel
-    around: Surroundings
-    tenant: Tenant
+    around: SandboxEnvironment
+    tenant: ConfinedWorker
     scratch: ScratchFolders
     keep: frozenset[str] = frozenset()
     memory_bytes: int = 0

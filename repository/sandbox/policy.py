@@ -72,7 +72,7 @@ class Sandbox(NamedTuple):
     fork: bool = True
 
 
-class Surroundings(NamedTuple):
+class SandboxEnvironment(NamedTuple):
     """Of one server, the same for all of its workers. All paths are absolute and real.
 
     mode: "strict", "default" or "off".
@@ -92,7 +92,7 @@ class Surroundings(NamedTuple):
     allow_write: tuple[str, ...] = ()
 
 
-class Tenant(NamedTuple):
+class ConfinedWorker(NamedTuple):
     """What is to be confined: one worker.
 
     model, version: its model's folder and its version's own.
@@ -112,7 +112,7 @@ class Tenant(NamedTuple):
     compiles: bool = False
 
 
-def sandbox_of(kernel: Kernel, around: Surroundings, tenant: Tenant) -> Sandbox:
+def sandbox_of(kernel: Kernel, around: SandboxEnvironment, tenant: ConfinedWorker) -> Sandbox:
     """A worker's; `around.mode` is "default" or "strict"."""
     strict = around.mode == "strict"
     own = (tenant.version, *tenant.linked) if strict else (tenant.model, tenant.version)

@@ -49,7 +49,7 @@ class WrittenVersion:
 
 
 @dataclass(frozen=True, slots=True)
-class Sealed:
+class SealedSnapshot:
     """A whole snapshot: `path` is a repository of one model, `path/model` its folder."""
 
     digest: str
@@ -59,7 +59,7 @@ class Sealed:
     size_bytes: int
 
 
-class Writer:
+class SnapshotWriter:
     """Begins snapshots below `root`; one at a time or many, from any thread."""
 
     def __init__(self, root: Path) -> None:
@@ -173,7 +173,7 @@ class Draft:
                 return self._added(entry)
         return self.add(path, checked(source, entry))
 
-    def seal(self) -> Sealed:
+    def seal(self) -> SealedSnapshot:
         """Make the snapshot immutable and give it its name; the draft is finished.
 
         A snapshot of the same content that is there already is kept, and replaced only if its
@@ -284,10 +284,10 @@ def _is_whole(target: Path) -> bool:
     return True
 
 
-def _sealed(manifest: SnapshotManifest, path: Path) -> Sealed:
+def _sealed(manifest: SnapshotManifest, path: Path) -> SealedSnapshot:
     found = {
         number: WrittenVersion(digest(files), sum(file.size_bytes for file in files), files)
         for number, files in versions(manifest.files).items()
     }
     size_bytes = sum(file.size_bytes for file in manifest.files)
-    return Sealed(manifest.digest, path, manifest.model, found, size_bytes)
+    return SealedSnapshot(manifest.digest, path, manifest.model, found, size_bytes)

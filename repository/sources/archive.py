@@ -8,10 +8,10 @@ from threading import Event
 from typing import IO
 
 from repository.sources import tars, zips
-from repository.sources.entry import SourceEntry
 from repository.sources.errors import BadArchive, TooLarge
 from repository.sources.limits import FetchLimits
 from repository.sources.names import shown, why_clashing, why_unsafe
+from repository.sources.source_entry import SourceEntry
 from repository.sources.threads import Stopped
 
 MOST_RATIO = 200

@@ -18,14 +18,14 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class FolderDigest:
     """A folder's files: relative paths with sizes in bytes, and one digest "sha256:…" of it all."""
 
     digest: str
     files: dict[str, int]
 
 
-def tree(folder: Path, stop: Event, left_out: str = "") -> Tree:
+def tree(folder: Path, stop: Event, left_out: str = "") -> FolderDigest:
     """Read every file below `folder` but `left_out`; blocks. Raises `Stopped` once `stop` is set.
 
     The digest is the sha256 of one line per file, sorted by path: path, NUL, size in decimal,
@@ -37,7 +37,7 @@ def tree(folder: Path, stop: Event, left_out: str = "") -> Tree:
         content = hashed(folder / path, "sha256", stop)
         sizes[path] = (folder / path).stat().st_size
         lines.append(f"{path}\0{sizes[path]}\0{content}\n")
-    return Tree(f"sha256:{sha256(''.join(lines).encode()).hexdigest()}", sizes)
+    return FolderDigest(f"sha256:{sha256(''.join(lines).encode()).hexdigest()}", sizes)
 
 
 def read_digest(text: str | None) -> str | None:
@@ -64,24 +64,24 @@ def hashed(path: Path, algorithm: str, stop: Event) -> str:
     return running.digest().hex()
 
 
-class _Running(Protocol):
+class _RunningHash(Protocol):
     def update(self, block: bytes, /) -> None: ...
     def digest(self) -> bytes: ...
 
 
-def _git_blob(size: int) -> _Running:
+def _git_blob(size: int) -> _RunningHash:
     return sha1(b"blob %d\0" % size, usedforsecurity=False)
 
 
-def _crc32c(size: int) -> _Running:
+def _crc32c(size: int) -> _RunningHash:
     # It comes with gcsfs, and only that store has such checksums.
     import google_crc32c
 
-    made: _Running = google_crc32c.Checksum()  # type: ignore[no-untyped-call]
+    made: _RunningHash = google_crc32c.Checksum()  # type: ignore[no-untyped-call]
     return made
 
 
-_ALGORITHMS: dict[str, Callable[[int], _Running]] = {
+_ALGORITHMS: dict[str, Callable[[int], _RunningHash]] = {
     "sha256": lambda size: sha256(),
     "md5": lambda size: md5(usedforsecurity=False),
     "git": _git_blob,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeGuard
 
 from repository.sources.archive import unpack, why_unreadable
-from repository.sources.digest import Tree, read_digest, tree
+from repository.sources.digest import FolderDigest, read_digest, tree
 from repository.sources.errors import (
     BadArchive,
     BadSource,
@@ -30,7 +30,7 @@ from repository.sources.names import (
     why_unsafe,
 )
 from repository.sources.progress import Meter, Progress
-from repository.sources.store import Remote, SourceStore, open_store
+from repository.sources.store import RemoteFile, SourceStore, open_store
 from repository.sources.threads import stoppable
 from repository.sources.transfer import Transfer, persist
 from repository.sources.url import ARCHIVES, Source, WebFile
@@ -40,7 +40,7 @@ _LISTING_STALLS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class FetchResult:
     """What now lies in the staging folder, and nothing else: its digest, paths, sizes in bytes."""
 
     digest: str
@@ -53,13 +53,13 @@ async def fetch(
     limits: FetchLimits,
     progress: Callable[[Progress], None],
     expected_digest: str | None = None,
-) -> Fetched:
+) -> FetchResult:
     """Bring `source` into the folder `into`, which is made if need be.
 
     `into` must be empty, or left by a call for the same source, and is one call's alone. A call
     that is cancelled or ends with `FetchFailed` leaves it such that a second one goes on with what
     has arrived; `TooLarge`, `BadArchive` and `WrongDigest` leave it empty. `BadSource` is raised
-    for a URL that leads to a forbidden address. `expected_digest` is as `Fetched` has it.
+    for a URL that leads to a forbidden address. `expected_digest` is as `FetchResult` has it.
     `progress` is called on the loop, about four times a second.
     """
     wanted = read_digest(expected_digest)
@@ -80,7 +80,7 @@ async def fetch(
 
 async def _fetch(
     source: Source, into: Path, limits: FetchLimits, meter: Meter, wanted: str | None
-) -> Fetched:
+) -> FetchResult:
     journal = Journal(into, _identity(source))
     try:
         await _transfer(source, into, limits, meter, journal)
@@ -91,7 +91,7 @@ async def _fetch(
         raise
     finally:
         journal.close()
-    return Fetched(found.digest, found.files)
+    return FetchResult(found.digest, found.files)
 
 
 async def _transfer(
@@ -110,7 +110,7 @@ async def _transfer(
         await store.close()
 
 
-async def _listed(store: SourceStore, source: Source, limits: FetchLimits) -> list[Remote]:
+async def _listed(store: SourceStore, source: Source, limits: FetchLimits) -> list[RemoteFile]:
     seconds = limits.stall_s * _LISTING_STALLS
     try:
         async with asyncio.timeout(seconds) as deadline:
@@ -131,7 +131,9 @@ async def _listed(store: SourceStore, source: Source, limits: FetchLimits) -> li
     return remotes
 
 
-async def _unpacked(source: Source, into: Path, limits: FetchLimits, wanted: str | None) -> Tree:
+async def _unpacked(
+    source: Source, into: Path, limits: FetchLimits, wanted: str | None
+) -> FolderDigest:
     """The staging folder with every file in its place; raises `WrongDigest`."""
     if not _is_archive(source):
         found = await stoppable(lambda stop: tree(into, stop, JOURNAL))
@@ -151,7 +153,7 @@ async def _unpacked(source: Source, into: Path, limits: FetchLimits, wanted: str
     return found
 
 
-def _refuse_other(source: Source, found: Tree, wanted: str | None) -> None:
+def _refuse_other(source: Source, found: FolderDigest, wanted: str | None) -> None:
     if wanted is not None and found.digest != wanted:
         what = f"has the digest {found.digest}, not the expected {wanted}"
         raise WrongDigest(f"'{source.text}' {what}; what was fetched is removed")
@@ -162,7 +164,7 @@ def _refuse_unreadable(source: Source) -> None:
         raise BadSource(f"'{source.text}' {why}")
 
 
-def _refuse_full_disk(into: Path, remotes: Sequence[Remote]) -> None:
+def _refuse_full_disk(into: Path, remotes: Sequence[RemoteFile]) -> None:
     there = sum(path.stat().st_size for path in into.rglob("*") if path.is_file())
     missing = sum(remote.size or 0 for remote in remotes) - there
     free = shutil.disk_usage(into).free

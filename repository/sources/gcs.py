@@ -20,9 +20,9 @@ from repository.sources.errors import FetchFailed, TooLarge
 from repository.sources.limits import FetchLimits
 from repository.sources.prefixes import prefix
 from repository.sources.ranged import open_ranged
-from repository.sources.store import Checksum, OpenTransfer, Remote
+from repository.sources.store import Checksum, OpenTransfer, RemoteFile
 from repository.sources.url import BucketUrl, Hop, hop
-from repository.sources.web import Web
+from repository.sources.web import FetchClient
 
 _FIELDS = "nextPageToken,items(name,size,generation)"
 
@@ -35,11 +35,11 @@ class GcsStore:
         self._max_files = limits.max_files
         self._headers: dict[str, str] = {}
         self._files: Any = None
-        self._web: Web | None = None
+        self._web: FetchClient | None = None
 
-    async def listing(self) -> list[Remote]:
+    async def listing(self) -> list[RemoteFile]:
         web = await self._connected()
-        found: list[Remote] = []
+        found: list[RemoteFile] = []
         page = ""
         while True:
             answer, _ = await web.json(self._page_url(page))
@@ -54,7 +54,7 @@ class GcsStore:
 
     @asynccontextmanager
     async def open(
-        self, remote: Remote, offset: int, validator: str
+        self, remote: RemoteFile, offset: int, validator: str
     ) -> AsyncIterator[OpenTransfer]:
         web = await self._connected()
         url = self._files.url(f"{self._source.bucket}/{remote.key}")
@@ -65,7 +65,7 @@ class GcsStore:
         if self._web is not None:
             await self._web.close()
 
-    async def _connected(self) -> Web:
+    async def _connected(self) -> FetchClient:
         """Connections with credentials that are valid now; a token lasts an hour."""
         if self._web is None:
             # Looking for credentials may ask the metadata server, and blocks.
@@ -73,7 +73,7 @@ class GcsStore:
             endpoint = replace(prefix(self._files.base), parts=())
             trusted = (*self._source.allowed, endpoint)
             origin = hop(self._files.base, trusted).origin
-            self._web = Web(trusted, lambda at: self._token(at, origin), "gs")
+            self._web = FetchClient(trusted, lambda at: self._token(at, origin), "gs")
         await asyncio.to_thread(_apply, self._files, self._headers, self._source.text)
         return self._web
 
@@ -87,9 +87,9 @@ class GcsStore:
         bucket = quote(self._source.bucket, safe="")
         return f"{self._files.base}b/{bucket}/o?{urlencode(asked)}"
 
-    def _remote(self, item: Mapping[str, Any]) -> Remote:
+    def _remote(self, item: Mapping[str, Any]) -> RemoteFile:
         local = str(item["name"]).removeprefix(self._source.key_prefix)
-        return Remote(local, str(item["name"]), int(item["size"]), str(item["generation"]))
+        return RemoteFile(local, str(item["name"]), int(item["size"]), str(item["generation"]))
 
 
 def _file_system(text: str) -> Any:

@@ -10,9 +10,9 @@ from repository.sources.errors import FetchFailed, TooLarge
 from repository.sources.limits import FetchLimits
 from repository.sources.prefixes import prefix
 from repository.sources.ranged import open_ranged
-from repository.sources.store import Checksum, OpenTransfer, Remote
+from repository.sources.store import Checksum, OpenTransfer, RemoteFile
 from repository.sources.url import Hop, HubFolder, hop
-from repository.sources.web import Web
+from repository.sources.web import FetchClient
 
 ENDPOINT = "https://huggingface.co"
 _LEFT_OUT = (".gitattributes", ".gitignore")
@@ -28,13 +28,13 @@ class HubStore:
         # The operator named the hub, so it may be private; what it redirects to may not.
         trusted = (*source.allowed, prefix(self._endpoint))
         self._origin = hop(self._endpoint, trusted).origin
-        self._web = Web(trusted, self._token, "hf")
+        self._web = FetchClient(trusted, self._token, "hf")
 
-    async def listing(self) -> list[Remote]:
+    async def listing(self) -> list[RemoteFile]:
         """Every file below the folder at the revision's commit of this moment."""
         about, _ = await self._web.json(self._api(f"revision/{quote(self._source.revision, '')}"))
         commit = _text(about, "sha")
-        found: list[Remote] = []
+        found: list[RemoteFile] = []
         async for entry in self._entries(commit):
             path = _text(entry, "path")
             if entry.get("type") != "file" or path in _LEFT_OUT:
@@ -45,7 +45,7 @@ class HubStore:
         return found
 
     def open(
-        self, remote: Remote, offset: int, validator: str
+        self, remote: RemoteFile, offset: int, validator: str
     ) -> AbstractAsyncContextManager[OpenTransfer]:
         return open_ranged(self._web, remote.key, offset, validator, lambda headers: None)
 
@@ -65,7 +65,7 @@ class HubStore:
             following = response.links.get("next")
             url = urljoin(url, str(following["url"])) if page and following else ""
 
-    def _remote(self, commit: str, path: str, entry: dict[str, Any]) -> Remote:
+    def _remote(self, commit: str, path: str, entry: dict[str, Any]) -> RemoteFile:
         url = f"{self._endpoint}/{self._source.repository}/resolve/{commit}/{quote(path)}"
         lfs = entry.get("lfs")
         holder: dict[str, Any] = lfs if isinstance(lfs, dict) else entry
@@ -74,7 +74,7 @@ class HubStore:
             raise FetchFailed(f"'{self._source.text}': the hub gives no size for '{path}'")
         # Files in git itself are known by their blob's id, those in LFS by their sha256.
         checksum = Checksum("git" if holder is entry else "sha256", oid.removeprefix("sha256:"))
-        return Remote(path.removeprefix(self._source.folder), url, size, oid, checksum)
+        return RemoteFile(path.removeprefix(self._source.folder), url, size, oid, checksum)
 
     def _api(self, rest: str) -> str:
         return f"{self._endpoint}/api/models/{self._source.repository}/{rest}"

@@ -13,7 +13,7 @@ from repository.sources.names import JOURNAL, PART
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class TransferRecord:
     """A file's transfer: the version that was listed, what `open` needs to go on, whether whole."""
 
     listed: str
@@ -32,7 +32,7 @@ class Journal:
         lines = _lines(self._path)
         _refuse_foreign(folder, source, lines)
         self.files = {
-            line["path"]: Begun(line["listed"], line["validator"], line["whole"])
+            line["path"]: TransferRecord(line["listed"], line["validator"], line["whole"])
             for line in lines[1:]
         }
         # Written anew, so that what follows never continues a torn line.
@@ -42,7 +42,7 @@ class Journal:
         os.replace(fresh, self._path)
         self._file = open(self._path, "a")  # noqa: SIM115  closed by `close`
 
-    def note(self, path: str, begun: Begun) -> None:
+    def note(self, path: str, begun: TransferRecord) -> None:
         self.files[path] = begun
         self._file.write(f"{json.dumps(_row(path, begun))}\n")
         self._file.flush()
@@ -98,7 +98,7 @@ def _refuse_foreign(folder: Path, source: str, lines: list[dict[str, Any]]) -> N
         raise FetchFailed(f"'{folder}' is not empty; give a folder of its own to each fetch")
 
 
-def _row(path: str, begun: Begun) -> dict[str, Any]:
+def _row(path: str, begun: TransferRecord) -> dict[str, Any]:
     return {
         "path": path,
         "listed": begun.listed,

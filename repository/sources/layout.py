@@ -16,7 +16,7 @@ _VERSION = re.compile(r"[1-9][0-9]{0,17}")
 _MOST_LISTED = 12
 
 
-class Shape(Enum):
+class SourceKind(Enum):
     """MODEL: a model's folder, versions and all. VERSION: the files of one version.
     CHECKPOINT: what a Hugging Face hub holds; its files are those of one version."""
 
@@ -30,13 +30,15 @@ class SourceLayout:
     """What was found. `versions` are the numbers it brings; `places` says where each fetched file
     goes below the model's folder."""
 
-    shape: Shape
+    shape: SourceKind
     versions: tuple[int, ...]
     has_config: bool
     places: dict[str, str]
 
 
-def layout(paths: Collection[str], wanted: Shape | None = None, number: int = 1) -> SourceLayout:
+def layout(
+    paths: Collection[str], wanted: SourceKind | None = None, number: int = 1
+) -> SourceLayout:
     """Recognise a folder by its files' relative paths; raises `BadLayout`, listing what is there.
 
     `wanted` is what the caller knows it to be. A version's files become version `number`.
@@ -44,12 +46,12 @@ def layout(paths: Collection[str], wanted: Shape | None = None, number: int = 1)
     shape = _shape(paths, wanted)
     if shape is None or (wanted is not None and shape is not wanted):
         raise BadLayout(_complaint(paths, wanted))
-    if shape is Shape.MODEL:
+    if shape is SourceKind.MODEL:
         versions = {int(path.split("/")[0]) for path in paths if _in_version(path)}
         own = {path: path for path in paths}
         return SourceLayout(shape, tuple(sorted(versions)), CONFIG_NAME in paths, own)
     places = {path: f"{number}/{path}" for path in paths}
-    lone = _lone_artefact(paths) if shape is Shape.VERSION else None
+    lone = _lone_artefact(paths) if shape is SourceKind.VERSION else None
     if lone is not None:
         places[lone] = f"{number}/model{lone[lone.rindex('.') :]}"
     return SourceLayout(shape, (number,), False, places)
@@ -62,16 +64,16 @@ def wrapper(paths: Collection[str]) -> str:
     return "" if _VERSION.fullmatch(top) else top
 
 
-def _shape(paths: Collection[str], wanted: Shape | None) -> Shape | None:
+def _shape(paths: Collection[str], wanted: SourceKind | None) -> SourceKind | None:
     tops = {path for path in paths if "/" not in path}
     if CONFIG_NAME in tops or any(_in_version(path) for path in paths):
-        return Shape.MODEL
-    if wanted is Shape.VERSION and paths:
-        return Shape.VERSION
+        return SourceKind.MODEL
+    if wanted is SourceKind.VERSION and paths:
+        return SourceKind.VERSION
     if "config.json" in tops and any(path.endswith(".safetensors") for path in tops):
-        return Shape.CHECKPOINT
+        return SourceKind.CHECKPOINT
     if MODEL_PY in tops or any(path.endswith(ARTEFACTS) for path in tops):
-        return Shape.VERSION
+        return SourceKind.VERSION
     return None
 
 
@@ -87,18 +89,18 @@ def _in_version(path: str) -> bool:
     return bool(slash and _VERSION.fullmatch(top))
 
 
-def _complaint(paths: Collection[str], wanted: Shape | None) -> str:
+def _complaint(paths: Collection[str], wanted: SourceKind | None) -> str:
     known = {path.partition("/")[0] + ("/" if "/" in path else "") for path in paths}
     listed = ", ".join(f"'{name}'" for name in sorted(known)[:_MOST_LISTED])
     more = f" and {len(known) - _MOST_LISTED} more" if len(known) > _MOST_LISTED else ""
     accepted = {
-        Shape.MODEL: f"a model folder has {CONFIG_NAME} or version folders '1/', '2/'",
-        Shape.VERSION: f"a version's files are model.onnx, model.pt2, {MODEL_PY} or the like, "
+        SourceKind.MODEL: f"a model folder has {CONFIG_NAME} or version folders '1/', '2/'",
+        SourceKind.VERSION: f"a version's files are model.onnx, model.pt2, {MODEL_PY} or the like, "
         f"with neither {CONFIG_NAME} nor version folders",
-        Shape.CHECKPOINT: "a checkpoint has config.json and *.safetensors",
+        SourceKind.CHECKPOINT: "a checkpoint has config.json and *.safetensors",
     }
     foreign = foreign_weights([path for path in paths if "/" not in path])
-    wants = foreign or "; ".join(accepted[shape] for shape in ([wanted] if wanted else Shape))
+    wants = foreign or "; ".join(accepted[shape] for shape in ([wanted] if wanted else SourceKind))
     return (
         f"not {wanted.value if wanted else 'a model'}: found {listed or 'nothing'}{more}; {wants}"
     )

@@ -10,7 +10,7 @@ import aiohttp
 from repository.sources.errors import FetchFailed
 from repository.sources.prefixes import shown_url
 from repository.sources.store import Checksum, OpenTransfer
-from repository.sources.web import Web, chunks
+from repository.sources.web import FetchClient, chunks
 
 ChecksumOf = Callable[[Mapping[str, str]], Checksum | None]
 
@@ -19,7 +19,7 @@ _RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 
 @asynccontextmanager
 async def open_ranged(
-    web: Web, url: str, offset: int, validator: str, checksum_of: ChecksumOf
+    web: FetchClient, url: str, offset: int, validator: str, checksum_of: ChecksumOf
 ) -> AsyncIterator[OpenTransfer]:
     """The file from `offset` on if `validator` still holds, else from 0.
 

@@ -21,7 +21,7 @@ from botocore.exceptions import (
 
 from repository.sources.errors import FetchFailed, Interrupted, TooLarge
 from repository.sources.limits import FetchLimits
-from repository.sources.store import Checksum, OpenTransfer, Remote
+from repository.sources.store import Checksum, OpenTransfer, RemoteFile
 from repository.sources.url import CREDENTIALS, BucketUrl
 
 _CHUNK_BYTES = 1 << 18
@@ -51,8 +51,8 @@ class S3Store:
         )
         self._client: Any = None
 
-    async def listing(self) -> list[Remote]:
-        found: list[Remote] = []
+    async def listing(self) -> list[RemoteFile]:
+        found: list[RemoteFile] = []
         with _translating(self._source.text):
             pages = (await self._connected()).get_paginator("list_objects_v2")
             asked = {"Bucket": self._source.bucket, "Prefix": self._source.key_prefix}
@@ -65,7 +65,7 @@ class S3Store:
 
     @asynccontextmanager
     async def open(
-        self, remote: Remote, offset: int, validator: str
+        self, remote: RemoteFile, offset: int, validator: str
     ) -> AsyncIterator[OpenTransfer]:
         answer = await self._answer(remote.key, offset, validator)
         body = answer["Body"]
@@ -109,10 +109,10 @@ class S3Store:
             self._client = await self._files.set_session()
         return self._client
 
-    def _remote(self, item: Mapping[str, Any]) -> Remote:
+    def _remote(self, item: Mapping[str, Any]) -> RemoteFile:
         key = str(item["Key"])
         local = key.removeprefix(self._source.key_prefix)
-        return Remote(local, key, int(item["Size"]), str(item["ETag"]))
+        return RemoteFile(local, key, int(item["Size"]), str(item["ETag"]))
 
 
 @contextmanager

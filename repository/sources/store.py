@@ -21,7 +21,7 @@ class Checksum:
 
 
 @dataclass(frozen=True, slots=True)
-class Remote:
+class RemoteFile:
     """One file to fetch. `path` is where it goes below the staging folder, `key` the store's name.
 
     `size` in bytes and `version` (ETag, generation, object id) are as listed; None and "" when
@@ -53,11 +53,11 @@ class OpenTransfer:
 class SourceStore(Protocol):
     """Where the files of one source lie. Not for several tasks at once."""
 
-    async def listing(self) -> list[Remote]:
+    async def listing(self) -> list[RemoteFile]:
         """Every file; raises `FetchFailed`, or `TooLarge` beyond the limit of files."""
 
     def open(
-        self, remote: Remote, offset: int, validator: str
+        self, remote: RemoteFile, offset: int, validator: str
     ) -> AbstractAsyncContextManager[OpenTransfer]:
         """Begin a transfer at `offset`, or at 0 if the file is no longer the one of `validator`.
 

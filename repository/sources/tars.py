@@ -9,8 +9,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import IO, Any
 
-from repository.sources.entry import SourceEntry
 from repository.sources.errors import BadArchive
+from repository.sources.source_entry import SourceEntry
 
 _LARGEST_HEADER_BYTES = 1 << 20
 _ENTRIES_PER_FILE = 2

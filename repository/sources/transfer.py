@@ -9,11 +9,11 @@ from typing import TypeVar
 
 from repository.sources.digest import matches
 from repository.sources.errors import FetchFailed, Interrupted
-from repository.sources.journal import Begun, Journal
+from repository.sources.journal import Journal, TransferRecord
 from repository.sources.limits import FetchLimits
-from repository.sources.part import PartFile
+from repository.sources.part_file import PartFile
 from repository.sources.progress import Meter
-from repository.sources.store import Checksum, OpenTransfer, Remote, SourceStore
+from repository.sources.store import Checksum, OpenTransfer, RemoteFile, SourceStore
 from repository.sources.threads import stoppable
 
 ADVANCE_BYTES = 1 << 20
@@ -36,13 +36,13 @@ class Transfer:
         self._limits = limits
         self._meter = meter
 
-    async def file(self, remote: Remote) -> None:
+    async def file(self, remote: RemoteFile) -> None:
         """Fetch and verify one file; raises `FetchFailed` or `TooLarge`, its part stays."""
         if not self._is_there(remote):
             await self._fetch(remote)
         self._meter.finished()
 
-    def _is_there(self, remote: Remote) -> bool:
+    def _is_there(self, remote: RemoteFile) -> bool:
         """Whether an earlier call brought it; it was verified then."""
         begun, path = self._journal.files.get(remote.path), self._folder / remote.path
         if begun is None or not begun.whole or begun.listed != remote.version:
@@ -52,7 +52,7 @@ class Transfer:
         self._meter.begin(remote.path, path.stat().st_size)
         return True
 
-    async def _fetch(self, remote: Remote) -> None:
+    async def _fetch(self, remote: RemoteFile) -> None:
         part = PartFile(self._folder / remote.path)
         try:
             begun = self._journal.files.get(remote.path)
@@ -67,7 +67,7 @@ class Transfer:
             part.close()
         self._note(remote, "", whole=True)
 
-    async def _attempt(self, remote: Remote, part: PartFile) -> None:
+    async def _attempt(self, remote: RemoteFile, part: PartFile) -> None:
         checksum = await self._receive(remote, part)
         if checksum and not await stoppable(lambda stop: matches(part.path, checksum, stop)):
             self._restart(part)
@@ -76,7 +76,7 @@ class Transfer:
             )
             raise Interrupted(f"{problem}; the bytes were damaged on the way")
 
-    async def _receive(self, remote: Remote, part: PartFile) -> Checksum | None:
+    async def _receive(self, remote: RemoteFile, part: PartFile) -> Checksum | None:
         """Take bytes until the store ends; returns what to verify them with."""
         begun = self._journal.files.get(remote.path)
         if remote.size is not None and part.size >= remote.size > 0 and begun is not None:
@@ -92,7 +92,7 @@ class Transfer:
             await opening.__aexit__(None, None, None)
         return opened.checksum or remote.checksum
 
-    def _go_on(self, remote: Remote, part: PartFile, opened: OpenTransfer) -> None:
+    def _go_on(self, remote: RemoteFile, part: PartFile, opened: OpenTransfer) -> None:
         if opened.start != part.size:
             self._restart(part)
         if opened.size is not None:
@@ -125,8 +125,8 @@ class Transfer:
         self._meter.dropped(part.size)
         part.empty()
 
-    def _note(self, remote: Remote, validator: str, whole: bool) -> None:
-        begun = Begun(remote.version, validator, whole)
+    def _note(self, remote: RemoteFile, validator: str, whole: bool) -> None:
+        begun = TransferRecord(remote.version, validator, whole)
         if self._journal.files.get(remote.path) != begun:
             self._journal.note(remote.path, begun)
 

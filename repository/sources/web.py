@@ -25,7 +25,7 @@ Credentials = Callable[[Hop], Mapping[str, str]]
 """The headers that prove who we are to one hop; most hops get none."""
 
 
-class Web:
+class FetchClient:
     """Connections of one fetch. Only what lies below a `trusted` prefix may be private.
 
     `credentials` is asked again for every hop, so that a redirect to another host takes none

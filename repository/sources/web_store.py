@@ -9,9 +9,9 @@ from contextlib import AbstractAsyncContextManager
 from repository.sources.errors import FetchFailed
 from repository.sources.limits import FetchLimits
 from repository.sources.ranged import open_ranged
-from repository.sources.store import OpenTransfer, Remote
+from repository.sources.store import OpenTransfer, RemoteFile
 from repository.sources.url import Hop, WebFile
-from repository.sources.web import Web
+from repository.sources.web import FetchClient
 
 
 class WebStore:
@@ -19,14 +19,14 @@ class WebStore:
 
     def __init__(self, source: WebFile, limits: FetchLimits) -> None:
         self._source = source
-        self._web = Web(source.allowed, _from_netrc, "https")
+        self._web = FetchClient(source.allowed, _from_netrc, "https")
 
-    async def listing(self) -> list[Remote]:
+    async def listing(self) -> list[RemoteFile]:
         # HEAD is answered wrongly by too many servers to rely on.
-        return [Remote(self._source.name, self._source.url)]
+        return [RemoteFile(self._source.name, self._source.url)]
 
     def open(
-        self, remote: Remote, offset: int, validator: str
+        self, remote: RemoteFile, offset: int, validator: str
     ) -> AbstractAsyncContextManager[OpenTransfer]:
         return open_ranged(self._web, remote.key, offset, validator, lambda headers: None)
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from struct import Struct
 from typing import IO
 
-from repository.sources.entry import SourceEntry
 from repository.sources.errors import BadArchive, TooLarge
+from repository.sources.source_entry import SourceEntry
 
 _DIRECTORY_BYTES_PER_FILE = 1024
 _ENCRYPTED = 0x1

@@ -11,9 +11,9 @@ from backends.llm.errors import DeviceLost
 from backends.llm.grammar_spec import Grammar, GrammarSpec
 from backends.llm.runner import ForwardItem, ForwardResult, Runner
 from backends.llm.tokeniser import Tokeniser
-from schedulers.llm.answer import RunningRequest
 from schedulers.llm.generation import GenerateRequest, GenerationOutput
 from schedulers.llm.request import Finish
+from schedulers.llm.running_request import RunningRequest
 from schedulers.llm.scheduler import SchedulerCounts, SequenceScheduler
 from schedulers.llm.step import Chunk, SequenceAdvance
 

@@ -7,11 +7,17 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from backends.llm.control_text import ControlText
 from backends.llm.token_table import TokenTable
+from schedulers.llm.engine_messages import (
+    Decode,
+    Encode,
+    TokeniserReply,
+    pack_tokens,
+    unpack_tokens,
+)
 from schedulers.llm.errors import SenselessRequest
-from schedulers.llm.frames import Decode, Encode, Read, pack_tokens, unpack_tokens
 
 Tokens = tuple[tuple[int, ...], ...]
-Ask = Callable[[Encode | Decode], Awaitable[Read]]
+Ask = Callable[[Encode | Decode], Awaitable[TokeniserReply]]
 """Raises InstanceDied when no engine answers in time, and ShutDown."""
 
 
@@ -50,7 +56,7 @@ class EngineTokeniser:
         """What a token adds to a text: bytes, which need not be whole characters."""
         return self._table.bytes_of(token)
 
-    async def _answer(self, asked: Encode | Decode) -> Read:
+    async def _answer(self, asked: Encode | Decode) -> TokeniserReply:
         assert self._ask is not None, "a tokeniser was asked before its engines. This is a bug."
         read = await self._ask(asked)
         if read.error:

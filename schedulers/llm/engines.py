@@ -15,16 +15,16 @@ from backends.llm.token_table import TokenTable
 from backends.seam import Instance
 from schedulers.counters import TokenCounters
 from schedulers.errors import ShutDown
-from schedulers.llm.frames import (
+from schedulers.llm.engine_messages import (
     Cancel,
     Decode,
     Encode,
-    Figures,
+    EngineStats,
     Grow,
     Message,
-    Read,
-    Resized,
+    ResizeReply,
     Shrink,
+    TokeniserReply,
 )
 from schedulers.llm.instance import EngineInstance
 from schedulers.llm.llm_reply import LLMReply
@@ -39,7 +39,7 @@ _COUNTED = ("prompt_tokens", "generated_tokens", "prefix_hit_tokens", "preemptio
 _GAUGES = (
     "running", "waiting", "waiting_tokens", "blocks_in_use", "blocks_cached", "blocks_empty",
 )  # fmt: skip
-_NOTHING = Figures(*[0] * len(Figures._fields))
+_NOTHING = EngineStats(*[0] * len(EngineStats._fields))
 
 
 @dataclass(slots=True, eq=False)
@@ -47,7 +47,7 @@ class TokeniserRequest:
     """A text to be read, and what an engine makes of it. `again`: an engine has died with it."""
 
     message: Encode | Decode
-    answer: "asyncio.Future[Read]"
+    answer: "asyncio.Future[TokeniserReply]"
     again: bool = False
 
 
@@ -66,7 +66,7 @@ class EngineHandle:
     tickets: dict[str, LLMReply] = field(default_factory=dict)
     asked: dict[int, TokeniserRequest] = field(default_factory=dict)
     told_ns: int = 0
-    figures: Figures = _NOTHING
+    figures: EngineStats = _NOTHING
     leaving: bool = False
     given_back: int = 0
     owes: bool = False
@@ -149,7 +149,7 @@ class Engines:
                 lane.instance.post(Cancel(gone))
         self._retire_idle()
 
-    async def read(self, message: Encode | Decode) -> Read:
+    async def read(self, message: Encode | Decode) -> TokeniserReply:
         """What an engine makes of a text, which it does beside its steps; asked once more if it
         dies of it. Raises InstanceDied when none answers in time, and ShutDown."""
         if self._closed:
@@ -180,7 +180,7 @@ class Engines:
             lane.asked.pop(id, None)
         self._retire_idle()
 
-    def count(self, lane: EngineHandle, figures: Figures) -> int:
+    def count(self, lane: EngineHandle, figures: EngineStats) -> int:
         """An engine's own counters have moved on; all tokens computed so far."""
         before, lane.figures = lane.figures, figures
         self.steps += figures.steps - before.steps
@@ -274,13 +274,13 @@ class Engines:
         return hear
 
     def _heard(self, lane: EngineHandle, message: Message) -> None:
-        if isinstance(message, Read):  # which says nothing of its steps
+        if isinstance(message, TokeniserReply):  # which says nothing of its steps
             asked = lane.asked.get(message.id)
             if asked is not None and not asked.answer.done():
                 asked.answer.set_result(message)
             return
         lane.told_ns = time.monotonic_ns()
-        if not isinstance(message, Resized):
+        if not isinstance(message, ResizeReply):
             self._hear(lane, message)
         elif lane.resized is not None and not lane.resized.done():
             lane.resized.set_result(message.bytes)

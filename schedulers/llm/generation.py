@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from backends.llm.grammar_spec import GrammarKind, GrammarSpec
 from backends.llm.params import SamplingParams
-from backends.llm.scored import Scored
+from backends.llm.token_logprobs import TokenLogprobs
 from schedulers.llm.request import NEVER, Finish
 
 __all__ = [
@@ -80,9 +80,9 @@ class GenerationOutput:
     id: str
     token: int | None = None
     text: str = ""
-    scored: Scored | None = None
+    scored: TokenLogprobs | None = None
     finish: Finish | None = None
     stopped_by: str | int | None = None
     message: str = ""
-    prompt: tuple[Scored, ...] = ()
+    prompt: tuple[TokenLogprobs, ...] = ()
     cached_tokens: int = 0

@@ -10,18 +10,18 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from backends.errors import LoadFailed
-from backends.host.channel import Received
-from backends.host.claims import NONSENSE
-from backends.host.conversation import Conversation
+from backends.host.channel import ChannelMessage
 from backends.host.duplex import Duplex
 from backends.host.instance import HostedInstance
 from backends.host.messages import WorkerLoaded
-from backends.host.process import REAP_SECS, Plan, Process, WorkerProgram
+from backends.host.process import REAP_SECS, WorkerProcess, WorkerProgram, WorkerSpec
+from backends.host.reply_validation import NONSENSE
+from backends.host.worker_session import WorkerSession
 from backends.llm.settings import read_settings
 from backends.seam import Device
 from repository.model import ModelVersion
 from repository.sandbox.confinement import Confinement
-from schedulers.llm.frames import Close, EngineOpened, Message, decode, encode
+from schedulers.llm.engine_messages import Close, EngineOpened, Message, decode, encode
 
 
 def start_engine(
@@ -63,7 +63,7 @@ class EngineInstance(HostedInstance):
     def post(self, message: Message) -> bool:
         """Say something soon; never blocks. False when there is no engine to hear it."""
         current = self._current
-        if not isinstance(current, EngineConversation):
+        if not isinstance(current, EngineSession):
             return False
         current.post(message)
         return True
@@ -74,8 +74,8 @@ class EngineInstance(HostedInstance):
         if current is not None:
             current.process.condemn(verdict)
 
-    def _converse(self, process: Process) -> Conversation:
-        return EngineConversation(self._plan, process, self._heard)
+    def _converse(self, process: WorkerProcess) -> WorkerSession:
+        return EngineSession(self._plan, process, self._heard)
 
     def _heard(self, message: Message) -> None:
         if isinstance(message, EngineOpened):
@@ -84,10 +84,12 @@ class EngineInstance(HostedInstance):
             self.hear(message)
 
 
-class EngineConversation(Conversation):
+class EngineSession(WorkerSession):
     """One life of an engine: loaded like any worker, then heard at any time."""
 
-    def __init__(self, plan: Plan, process: Process, hear: Callable[[Message], None]) -> None:
+    def __init__(
+        self, plan: WorkerSpec, process: WorkerProcess, hear: Callable[[Message], None]
+    ) -> None:
         super().__init__(plan, process)
         self._hear = hear
         self._duplex: Duplex | None = None
@@ -119,7 +121,7 @@ class EngineConversation(Conversation):
             self._duplex.join()
         super().close()
 
-    def _read(self, received: Received) -> None:
+    def _read(self, received: ChannelMessage) -> None:
         """An engine that talks nonsense is ended: nobody hears it any more."""
         try:
             if received.fd >= 0:

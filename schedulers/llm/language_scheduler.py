@@ -16,10 +16,16 @@ from backends.seam import Instance
 from schedulers.counters import Counters, count_failure, count_success
 from schedulers.errors import Cancelled, DeadlineExceeded, Draining, SchedulingError, ShutDown
 from schedulers.llm.admission import Admission
+from schedulers.llm.engine_messages import (
+    EmbedReply,
+    Message,
+    RequestRefused,
+    StepReport,
+    unpack_output,
+)
 from schedulers.llm.engine_tokeniser import Tokens
 from schedulers.llm.engines import REVIVAL_PATIENCE_S, EngineHandle, Engines
 from schedulers.llm.errors import PromptTooLong, SenselessRequest
-from schedulers.llm.frames import Embedded, Message, RequestRefused, Stepped, unpack_output
 from schedulers.llm.generation import GenerationOutput
 from schedulers.llm.language import Language
 from schedulers.llm.llm_reply import LLMReply
@@ -184,16 +190,16 @@ class LanguageScheduler:
 
     def _hear(self, lane: EngineHandle, message: Message) -> None:
         match message:
-            case Stepped():
+            case StepReport():
                 self._stepped(lane, message)
-            case Embedded(name, data, error):
+            case EmbedReply(name, data, error):
                 if (ticket := lane.tickets.get(name)) is not None:
                     self._embedded(ticket, data, error, lane.told_ns)
             case RequestRefused(name, kind, text):
                 if (ticket := lane.tickets.get(name)) is not None:
                     self._fail(ticket, _REFUSALS[kind](text))
 
-    def _stepped(self, lane: EngineHandle, step: Stepped) -> None:
+    def _stepped(self, lane: EngineHandle, step: StepReport) -> None:
         for name in step.started:
             if (ticket := lane.tickets.get(name)) is not None:
                 self._started(ticket, step.began_ns)

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from backends.llm.backend import TEXT_INPUT
+from schedulers.llm.engine_messages import Embed, Message, Submit, pack_request, pack_tokens
 from schedulers.llm.errors import PromptTooLong, SenselessRequest
-from schedulers.llm.frames import Embed, Message, Submit, pack_request, pack_tokens
 from schedulers.llm.generation import EMBED, GENERATE, GenerateRequest
 from schedulers.llm.language import Language
 from schedulers.llm.request import NEVER
-from schedulers.llm.text_ask import TextAsk, read_ask, read_texts
+from schedulers.llm.text_input import TextInputRequest, read_ask, read_texts
 from schedulers.request import InferRequest
 
 CHARACTERS_A_TOKEN = 4
@@ -29,7 +29,7 @@ class LLMRequest:
     requests: tuple[GenerateRequest, ...] = ()
     lists: tuple[tuple[int, ...], ...] | None = None
     prompts: tuple[str, ...] = ()
-    ask: TextAsk | None = None
+    ask: TextInputRequest | None = None
 
     @property
     def answers(self) -> int:

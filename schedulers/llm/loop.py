@@ -7,17 +7,17 @@ import os
 from queue import Empty, SimpleQueue
 from typing import Protocol
 
-from backends.host.channel import Channel, Received
+from backends.host.channel import Channel, ChannelMessage
 from backends.host.duplex import Duplex
 from backends.llm.tokeniser import Tokeniser
-from schedulers.llm.frames import Close, Decode, Encode, Message, decode, encode
-from schedulers.llm.reading import TokeniserThread
+from schedulers.llm.engine_messages import Close, Decode, Encode, Message, decode, encode
+from schedulers.llm.tokeniser_thread import TokeniserThread
 
 Inbox = SimpleQueue[Message | None]
 """None only wakes the loop."""
 
 
-class Work(Protocol):
+class EngineWork(Protocol):
     """What a process does: it generates, or it embeds."""
 
     @property
@@ -35,7 +35,7 @@ class Work(Protocol):
         """Compute a little, and say what came of it."""
 
 
-class Loop:
+class EngineLoop:
     """One process's conversation with its gateway."""
 
     def __init__(self, channel: Channel, inbox: Inbox) -> None:
@@ -51,7 +51,7 @@ class Loop:
         """Read texts with this one, from `run` on."""
         self._reading = TokeniserThread(tokeniser, self.say)
 
-    def run(self, work: Work) -> None:
+    def run(self, work: EngineWork) -> None:
         """Until the gateway says `Close`."""
         self._duplex.start()
         while not self._closing:
@@ -62,7 +62,7 @@ class Loop:
 
     # on the reading thread
 
-    def _heard(self, received: Received) -> None:
+    def _heard(self, received: ChannelMessage) -> None:
         message = decode(received.payload)
         if isinstance(message, Encode | Decode) and self._reading is not None:
             self._reading.take(message)
@@ -75,7 +75,7 @@ class Loop:
 
     # on the loop's
 
-    def _take_in(self, work: Work) -> None:
+    def _take_in(self, work: EngineWork) -> None:
         """Everything that has come; waits where there is nothing else to do."""
         waits = not work.busy
         try:

@@ -11,7 +11,7 @@ from backends.llm.embedder import Embedder, open_embedder
 from backends.llm.load import LoadSettings, load
 from backends.llm.plan import BLOCK_TOKENS, ServePlan
 from backends.llm.tokeniser import Tokeniser
-from schedulers.llm import frames
+from schedulers.llm import engine_messages
 from schedulers.llm.blocks import BlockPool
 from schedulers.llm.engine import Compile, Engine, Vocabulary
 from schedulers.llm.limits import EngineLimits
@@ -28,7 +28,7 @@ class OpenedEngine:
     """An engine, and what its process says of it."""
 
     engine: Engine
-    facts: frames.EngineOpened
+    facts: engine_messages.EngineOpened
     tokeniser: Tokeniser
 
 
@@ -53,7 +53,7 @@ def open_generating(
     compile = _compiler(vocabulary, wake)
     engine = Engine(SequenceScheduler(limits, pool), model.runner, vocabulary, compile)
     memory = model.plan
-    facts = frames.EngineOpened(
+    facts = engine_messages.EngineOpened(
         ops=model.ops,
         context=model.context,
         blocks=memory.blocks,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from backends.errors import LoadFailed
 from backends.host.child import begin
-from backends.host.messages import Failed, Load, WorkerLoaded, decode, encode
+from backends.host.messages import Load, WorkerLoaded, WorkerLoadFailed, decode, encode
 from backends.host.output import LEVEL_MARK
 from backends.llm.backend import examine
 from backends.llm.errors import NoKernels
@@ -20,10 +20,10 @@ from backends.llm.plan import ServePlan
 from backends.llm.tokeniser import read_tokeniser
 from repository.model import ModelConfig, ModelVersion
 from repository.sandbox.enter import forbid_programs, is_strict
-from schedulers.llm.embedding import Embedding
-from schedulers.llm.frames import EngineOpened
-from schedulers.llm.generating import Generating
-from schedulers.llm.loop import Inbox, Loop, Work
+from schedulers.llm.embedding_work import EmbeddingWork
+from schedulers.llm.engine_messages import EngineOpened
+from schedulers.llm.generation_work import GenerationWork
+from schedulers.llm.loop import EngineLoop, EngineWork, Inbox
 from schedulers.llm.open import open_embedding, open_generating
 
 _log = logging.getLogger("engine")
@@ -38,11 +38,11 @@ def main(channel_fd: int, pulse_fd: int, parent_pid: int) -> None:
     assert isinstance(request, Load)
     _start_no_programs(request)
     inbox = Inbox()
-    loop = Loop(channel, inbox)
+    loop = EngineLoop(channel, inbox)
     try:
         work = _load(request, loop, inbox)
     except LoadFailed as error:
-        channel.send(encode(Failed(_named(request, error))))
+        channel.send(encode(WorkerLoadFailed(_named(request, error))))
         return
     gc.collect()
     gc.freeze()
@@ -60,7 +60,7 @@ def _start_no_programs(request: Load) -> None:
     forbid_programs()
 
 
-def _load(request: Load, loop: Loop, inbox: Inbox) -> Work:
+def _load(request: Load, loop: EngineLoop, inbox: Inbox) -> EngineWork:
     version = ModelVersion(
         request.name,
         request.number,
@@ -81,7 +81,9 @@ def _device(request: Load) -> str:
     return "cpu" if request.kind == "cpu" else f"{request.kind}:{request.device_index}"
 
 
-def _generating(folder: Path, plan: ServePlan, device: str, loop: Loop, inbox: Inbox) -> Work:
+def _generating(
+    folder: Path, plan: ServePlan, device: str, loop: EngineLoop, inbox: Inbox
+) -> EngineWork:
     opened = open_generating(folder, plan, device, lambda: inbox.put(None))
     facts = opened.facts
     _log.info(
@@ -93,10 +95,10 @@ def _generating(folder: Path, plan: ServePlan, device: str, loop: Loop, inbox: I
     )
     loop.say(facts)
     loop.read_with(opened.tokeniser)
-    return Generating(opened.engine, facts.block_bytes, loop.say)
+    return GenerationWork(opened.engine, facts.block_bytes, loop.say)
 
 
-def _embedding(folder: Path, plan: ServePlan, device: str, loop: Loop) -> Work:
+def _embedding(folder: Path, plan: ServePlan, device: str, loop: EngineLoop) -> EngineWork:
     embedder = open_embedding(folder, plan, device)
     _log.info("embeds with %s, into %d dimensions", embedder.ops, embedder.dimensions)
     tokeniser = read_tokeniser(folder)
@@ -105,7 +107,7 @@ def _embedding(folder: Path, plan: ServePlan, device: str, loop: Loop) -> Work:
     texts = (tuple(tokeniser.specials), tokeniser.markers)
     loop.say(EngineOpened(embedder.ops, *sizes, table.ends, table.letters, *texts))
     loop.read_with(tokeniser)
-    return Embedding(embedder, loop.say)
+    return EmbeddingWork(embedder, loop.say)
 
 
 def _named(request: Load, error: LoadFailed) -> str:

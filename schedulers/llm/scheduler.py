@@ -17,7 +17,7 @@ from schedulers.llm.prefill_budget import PrefillBudget
 from schedulers.llm.request import Finish, LLMSequence, TokenRequest
 from schedulers.llm.step import Chunk, EndedSequence, SequenceAdvance, Step
 from schedulers.llm.step_builder import StepBuilder
-from schedulers.llm.waiting import Waiting
+from schedulers.llm.waiting_queue import WaitingQueue
 
 DECODE_COST = 2.0
 """What a decode row is charged, in prompt tokens; measured 1.6 on two CPU cores."""
@@ -47,7 +47,7 @@ class SequenceScheduler:
         self._sequences: dict[str, LLMSequence] = {}
         self._held: set[str] = set()
         self._running: list[LLMSequence] = []
-        self._waiting = Waiting()
+        self._waiting = WaitingQueue()
         self._pace = PrefillBudget(limits.step_tokens, limits.step_s)
         self._planned = (0, 0)
         self._arrivals = 0

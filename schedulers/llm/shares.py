@@ -19,7 +19,7 @@ is cheap, having little before it to attend to, while the pace was learned from 
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryClaim:
+class PrefillDemand:
     """A prompt of which `remaining` tokens are still to be computed; a smaller `priority` is more
     urgent."""
 
@@ -28,7 +28,7 @@ class MemoryClaim:
     principal: str = ""
 
 
-def share_out(wants: Sequence[MemoryClaim], budget: int, most: int) -> list[int]:
+def share_out(wants: Sequence[PrefillDemand], budget: int, most: int) -> list[int]:
     """Tokens of each, in order; `wants` stand in the order of rank (priority, then arrival).
 
     `budget`: tokens of all together, which only those nearly done may exceed, up to `most`.
@@ -37,15 +37,15 @@ def share_out(wants: Sequence[MemoryClaim], budget: int, most: int) -> list[int]
     order = range(len(wants))
     for _, group in groupby(order, key=lambda index: wants[index].priority):
         dealt = sum(shares)
-        deal = _Deal(wants, shares, most - dealt)
+        deal = _PriorityShares(wants, shares, most - dealt)
         deal.among(list(group), max(min(budget, most) - dealt, 0))
     return shares
 
 
-class _Deal:
+class _PriorityShares:
     """Dealing to one priority; `left`: of the step."""
 
-    def __init__(self, wants: Sequence[MemoryClaim], shares: list[int], left: int) -> None:
+    def __init__(self, wants: Sequence[PrefillDemand], shares: list[int], left: int) -> None:
         self._wants = wants
         self._shares = shares
         self._left = left
@@ -74,7 +74,7 @@ class _Deal:
         return given
 
 
-def _by_length(wants: Sequence[MemoryClaim], group: Sequence[int]) -> list[int]:
+def _by_length(wants: Sequence[PrefillDemand], group: Sequence[int]) -> list[int]:
     """The shortest first, but each principal's first before anybody's second."""
     seen: dict[str, int] = {}
     places = []

@@ -6,9 +6,9 @@ Comes from `Scheduler.schedule`; changes block tables and who runs, never what w
 from schedulers.llm.blocks import BlockPool
 from schedulers.llm.limits import EngineLimits
 from schedulers.llm.request import LLMSequence
-from schedulers.llm.shares import MemoryClaim, share_out
+from schedulers.llm.shares import PrefillDemand, share_out
 from schedulers.llm.step import Chunk
-from schedulers.llm.waiting import Waiting
+from schedulers.llm.waiting_queue import WaitingQueue
 
 
 class StepBuilder:
@@ -19,7 +19,7 @@ class StepBuilder:
         limits: EngineLimits,
         pool: BlockPool,
         running: list[LLMSequence],
-        waiting: Waiting,
+        waiting: WaitingQueue,
         prompt_tokens: int,
     ) -> None:
         """`prompt_tokens`: of prompts, where anything decodes."""
@@ -78,7 +78,7 @@ class StepBuilder:
         running = (one for one in self._running if one not in self._decodes)
         prompts = sorted(running, key=lambda one: one.rank)
         wants = [
-            MemoryClaim(one.remaining, one.request.priority, one.request.principal)
+            PrefillDemand(one.remaining, one.request.priority, one.request.principal)
             for one in prompts
         ]
         for sequence, count in zip(prompts, share_out(wants, budget, self._left), strict=True):

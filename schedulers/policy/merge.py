@@ -30,14 +30,14 @@ class MergeRules:
     hold_until: int = 0
 
 
-class Cut(NamedTuple):
+class MergeDecision(NamedTuple):
     """Take `take` tickets now; or, when 0, ask again at `again_ns`."""
 
     take: int
     again_ns: int
 
 
-def cut(waiting: Iterable[Ticket], rules: MergeRules, now_ns: int) -> Cut:
+def cut(waiting: Iterable[Ticket], rules: MergeRules, now_ns: int) -> MergeDecision:
     """Decide about a non-empty queue, given in serving order.
 
     Takes the largest preferred size reachable. Where there is none, a batch that has reached the
@@ -46,18 +46,18 @@ def cut(waiting: Iterable[Ticket], rules: MergeRules, now_ns: int) -> Cut:
     exceeds the largest preferred size.
     """
     if not rules.max_rows:
-        return Cut(1, NEVER)
+        return MergeDecision(1, NEVER)
     reach = _reach(waiting, rules)
     if not rules.delay_ns:
-        return Cut(reach.preferred or reach.tickets, NEVER)
+        return MergeDecision(reach.preferred or reach.tickets, NEVER)
     company_ends_ns = reach.oldest_ns + rules.delay_ns
     if now_ns >= company_ends_ns:
-        return Cut(reach.tickets, NEVER)  # no instance was free: it has grown meanwhile
+        return MergeDecision(reach.tickets, NEVER)  # no instance was free: it has grown meanwhile
     if reach.preferred:
-        return Cut(reach.preferred, NEVER)
+        return MergeDecision(reach.preferred, NEVER)
     if reach.full:
-        return Cut(reach.tickets, NEVER)
-    return Cut(0, company_ends_ns)
+        return MergeDecision(reach.tickets, NEVER)
+    return MergeDecision(0, company_ends_ns)
 
 
 class _Reach(NamedTuple):

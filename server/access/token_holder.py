@@ -3,9 +3,9 @@
 import logging
 from typing import NamedTuple
 
-from control.access.rates import RateBucket
+from control.access.rate_limits import RateBucket
 from control.access.scopes import Action, Principal, Role, allows, most_urgent, parse_scopes
-from control.desired import Grant
+from control.desired import TokenGrant
 from control.errors import Invalid
 from server.errors import ServingError
 
@@ -38,7 +38,7 @@ class TokenHolder:
         "welcome",
     )
 
-    def __init__(self, grant: Grant, bucket: RateBucket) -> None:
+    def __init__(self, grant: TokenGrant, bucket: RateBucket) -> None:
         """Raises Invalid or ValueError for a grant that cannot be read."""
         self.grant = grant
         self.digest = bytes.fromhex(grant.digest)
@@ -67,7 +67,7 @@ class TokenHolder:
         return allowed
 
 
-def holder_of(grant: Grant, before: TokenHolder | None) -> TokenHolder | None:
+def holder_of(grant: TokenGrant, before: TokenHolder | None) -> TokenHolder | None:
     """As it was `before` where nothing changed; None, and told, for a grant of no known form."""
     if before is not None and before.grant == grant:
         return before

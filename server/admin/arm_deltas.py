@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from control.experiments.feedback import Measured
-from control.experiments.metrics import Kind, MetricSource
+from control.experiments.feedback import ServerMeasurement
+from control.experiments.metrics import MetricKind, MetricSource
 from control.experiments.service import ExperimentView
 from control.rollouts.arms import ArmTotals, latency_since
 from control.statistics.histogram import Histogram
@@ -47,7 +47,9 @@ class ArmDeltas:
         return found
 
 
-def measured_by(trials: Iterable[ExperimentView], rows: Iterable[ArmDelta]) -> list[Measured]:
+def measured_by(
+    trials: Iterable[ExperimentView], rows: Iterable[ArmDelta]
+) -> list[ServerMeasurement]:
     """A row for every metric of source "server" of the experiments on these routes."""
     by_route: Mapping[str, list[ExperimentView]] = _by_route(trials)
     return [
@@ -66,10 +68,10 @@ def _by_route(trials: Iterable[ExperimentView]) -> dict[str, list[ExperimentView
     return found
 
 
-def _measured(experiment: str, metric: str, kind: Kind, row: ArmDelta) -> Measured:
-    if kind is Kind.QUANTILE:
-        return Measured(experiment, metric, row.arm, latencies=row.latencies)
-    return Measured(experiment, metric, row.arm, row.requests, row.errors)
+def _measured(experiment: str, metric: str, kind: MetricKind, row: ArmDelta) -> ServerMeasurement:
+    if kind is MetricKind.QUANTILE:
+        return ServerMeasurement(experiment, metric, row.arm, latencies=row.latencies)
+    return ServerMeasurement(experiment, metric, row.arm, row.requests, row.errors)
 
 
 def _since(one: ArmReport, before: ArmTotals) -> ArmDelta:

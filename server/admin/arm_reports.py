@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from control.rollouts.arms import Arms, ArmTotals
+from control.rollouts.arms import ArmTotals, RolloutTotals
+from control.rollouts.assignment_counts import AssignmentCount
 from control.rollouts.counts import GatewayReport
-from control.rollouts.sharing import Lot
 from control.route_weights import CANDIDATE
 
 MOST_ROLLOUTS = 1_024
@@ -41,7 +41,7 @@ class ArmReports:
     server: str
     boot: str
     arms: tuple[ArmReport, ...]
-    lots: Mapping[str, tuple[Lot, ...]] | None = None
+    lots: Mapping[str, tuple[AssignmentCount, ...]] | None = None
 
 
 def windows_of(server: str, frame: Mapping[str, Any]) -> ArmReports:
@@ -66,12 +66,12 @@ def windows_of(server: str, frame: Mapping[str, Any]) -> ArmReports:
     return ArmReports(server, str(frame["boot"]), arms, _lots(frame["lots"]))
 
 
-def _lots(rows: Iterable[Any] | None) -> Mapping[str, tuple[Lot, ...]] | None:
+def _lots(rows: Iterable[Any] | None) -> Mapping[str, tuple[AssignmentCount, ...]] | None:
     if rows is None:
         return None
-    found: dict[str, tuple[Lot, ...]] = {}
+    found: dict[str, tuple[AssignmentCount, ...]] = {}
     for rollout, salt, weight, units, second in rows:
-        lot = Lot(str(salt), int(weight), int(units), int(second))
+        lot = AssignmentCount(str(salt), int(weight), int(units), int(second))
         found[str(rollout)] = (*found.get(str(rollout), ()), lot)
     return found
 
@@ -85,7 +85,7 @@ class LatestArmReports:
         self._rollouts: OrderedDict[str, dict[tuple[str, str, int, bool], ArmReport]] = (
             OrderedDict()
         )
-        self._lots: Mapping[str, tuple[Lot, ...]] = {}
+        self._lots: Mapping[str, tuple[AssignmentCount, ...]] = {}
 
     def heard(self, told: ArmReports) -> dict[str, GatewayReport]:
         """The reports of those rollouts that the news is about, by rollout."""
@@ -110,7 +110,7 @@ class LatestArmReports:
         }
 
 
-def report_of(arms: Iterable[ArmReport], lots: tuple[Lot, ...] = ()) -> GatewayReport:
+def report_of(arms: Iterable[ArmReport], lots: tuple[AssignmentCount, ...] = ()) -> GatewayReport:
     """Of one rollout's arms. The candidate's workers are told of with each of its rows."""
     control, candidate, mirrored = ArmTotals(), ArmTotals(), ArmTotals()
     in_flight = crashes = resident = 0
@@ -124,4 +124,6 @@ def report_of(arms: Iterable[ArmReport], lots: tuple[Lot, ...] = ()) -> GatewayR
             mirrored = mirrored + one.outcomes
         else:
             candidate = candidate + one.outcomes
-    return GatewayReport(Arms(control, candidate, mirrored), crashes, resident, in_flight, lots)
+    return GatewayReport(
+        RolloutTotals(control, candidate, mirrored), crashes, resident, in_flight, lots
+    )

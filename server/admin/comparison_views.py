@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from control.experiments.judging import Analysis
+from control.experiments.evaluation import Analysis
 from control.experiments.service import ExperimentView
 from control.rollouts.views import RolloutView, Standing
 

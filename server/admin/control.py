@@ -13,10 +13,10 @@ from typing import IO, Any
 
 from control import history, repositories, servers, store
 from control.access.invitations import first_link_code
-from control.access.rates import Failures, Rates
+from control.access.rate_limits import LoginThrottle, RateLimiter
 from control.clock import utc_now
 from control.database import Database
-from control.desired import Desired
+from control.desired import DesiredState
 from control.errors import ControlError, DatabaseDamaged, DatabaseGone, Invalid
 from control.experiments.stamp import key_of
 from control.migrate import migrate
@@ -254,8 +254,8 @@ class ControlServer:
             database=self._database,
             commits=commits,
             facts=facts,
-            rates=Rates(),
-            failures=Failures(),
+            rates=RateLimiter(),
+            failures=LoginThrottle(),
             archive=self._archive,
             url=lambda: self._url(self._door.port),
             deployable=deployable,
@@ -308,7 +308,7 @@ class ControlServer:
             self._importer.heard(told)
         self._recorder.heard(told)
 
-    def _look_again(self, _: Desired) -> None:
+    def _look_again(self, _: DesiredState) -> None:
         self._deployer.ring()
         self._importer.ring()
 

@@ -17,16 +17,16 @@ from control.clock import utc_now
 from control.database import Database
 from control.deployment import deployed_snapshots
 from control.errors import ControlError, DatabaseGone, LostLease
+from control.promotion import succeed
 from control.push_states import PushState
 from control.pushes import PushFacts, PushView
 from control.route_weights import RolloutRoutes
-from control.sealed import SealedModel
-from control.succession import succeed
+from control.sealed_model import SealedModel
 from control.transaction import SYSTEM, Actor, Fence
 from repository.errors import RepositoryError
 from repository.findings import reason
 from repository.git import bare as repositories_on_disk
-from repository.git.bare import Bare
+from repository.git.bare import BareRepository
 from repository.git.errors import UnknownRepository, UnknownRevision
 from repository.git.names import is_null
 from repository.git.objects import commit_info, is_ancestor, refs
@@ -216,7 +216,7 @@ class Deployer:
             except RepositoryError as error:  # the other repositories are not to wait for it
                 _log.error("the state of the push to '%s' cannot be read: %s", name, error)
 
-    async def _find_unknown(self, bare: Bare, fence: Fence) -> None:
+    async def _find_unknown(self, bare: BareRepository, fence: Fence) -> None:
         """A deploy ref that moved without a row: somebody wrote to the repository itself."""
         view = await asyncio.to_thread(self._rows.repository, bare.name)
         if view is None:

@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from control.clock import utc_now
 from control.database import Database
-from control.desired import Desired
+from control.desired import DesiredState
 from control.desired_rows import desired
 from control.errors import DatabaseGone
 from control.tables import Counter
@@ -27,13 +27,13 @@ class DesiredStateFeed:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._followers: list[Callable[[Desired], None]] = []
+        self._followers: list[Callable[[DesiredState], None]] = []
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
         self._revision = -1
         self.answering = True
 
-    def follow(self, hand: Callable[[Desired], None]) -> None:
+    def follow(self, hand: Callable[[DesiredState], None]) -> None:
         """Call it with each new desired state; brief, and before `run`."""
         self._followers.append(hand)
 
@@ -64,7 +64,7 @@ class DesiredStateFeed:
                 pause_s = RETRY_S
             await self._pause(pause_s)
 
-    def _look(self) -> Desired | None:
+    def _look(self) -> DesiredState | None:
         with self._database.reading() as session:
             number = session.scalar(select(Counter.value).where(Counter.name == "desired"))
             if number == self._revision:

@@ -34,7 +34,7 @@ from control.errors import (
 from repository.errors import DiskFull
 from repository.git.errors import (
     BadBody,
-    BadName,
+    BadGitName,
     BodyTooLarge,
     Busy,
     GitMissing,
@@ -48,9 +48,9 @@ from repository.lfs.errors import (
     BadToken,
     BadUpload,
     BatchTooLarge,
-    LfsRefused,
-    Stalled,
+    LfsError,
     UnknownObject,
+    UploadStalled,
     WrongAlgorithm,
 )
 from server.admin.link import GatewayUnreachable
@@ -105,15 +105,15 @@ STATUSES: dict[type[Exception], tuple[int, str]] = {
     TooMany: (429, "too_many"),
     UnknownRepository: (404, "not_found"),
     UnknownRevision: (404, "not_found"),
-    BadName: (422, "invalid"),
+    BadGitName: (422, "invalid"),
     RepositoryExists: (409, "conflict"),
     BadBody: (400, "malformed"),
     BodyTooLarge: (413, "too_large"),
-    LfsRefused: (422, "invalid"),
+    LfsError: (422, "invalid"),
     BadUpload: (400, "wrong_bytes"),  # of a 422 git-lfs makes a push without the object
     BadToken: (403, "forbidden"),
     UnknownObject: (404, "not_found"),
-    Stalled: (408, "stalled"),
+    UploadStalled: (408, "stalled"),
     WrongAlgorithm: (409, "wrong_algorithm"),
     BatchTooLarge: (413, "too_large"),
     BadRange: (416, "bad_range"),

@@ -14,7 +14,7 @@ from control.errors import ControlError, DatabaseGone, Invalid
 from control.experiments import service, stamp
 from control.experiments.analysis import record_points
 from control.experiments.exposures import ExposureEvent, expose
-from control.experiments.feedback import ReportedOutcome, feedback, measured
+from control.experiments.feedback import ClientFeedback, feedback, measured
 from control.experiments.metrics import MetricSource
 from control.transaction import SYSTEM, Actor, Transaction
 from server.admin.arm_deltas import ArmDelta, ArmDeltas, measured_by
@@ -50,7 +50,7 @@ class ExperimentRecorder:
         self._boot = boot
         self._key = key
         self._seen: deque[ExposureEvent] = deque()
-        self._told: deque[ReportedOutcome] = deque()
+        self._told: deque[ClientFeedback] = deque()
         self._answered: deque[ArmDelta] = deque()
         self._increments = ArmDeltas()
         self._bell = WakeEvent()
@@ -156,7 +156,7 @@ def seen_in(frame: Mapping[str, Any]) -> Iterator[ExposureEvent]:
         yield ExposureEvent(str(experiment), str(unit), str(arm), _moment(at))
 
 
-def told_in(frame: Mapping[str, Any], key: bytes) -> Iterator[ReportedOutcome]:
+def told_in(frame: Mapping[str, Any], key: bytes) -> Iterator[ClientFeedback]:
     """Values with stamps that are no good, or of another name, are left out."""
     for name, metric, value, at, text, experiment, unit, told_key in frame["rows"]:
         read = None
@@ -167,7 +167,7 @@ def told_in(frame: Mapping[str, Any], key: bytes) -> Iterator[ReportedOutcome]:
                 continue
             if name not in (read.route.route, read.route.model):
                 continue
-        yield ReportedOutcome(metric, value, _moment(at), read, experiment, name, unit, told_key)
+        yield ClientFeedback(metric, value, _moment(at), read, experiment, name, unit, told_key)
 
 
 def _moment(at: Any) -> datetime:

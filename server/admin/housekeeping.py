@@ -16,7 +16,7 @@ from control.access import sweep as access
 from control.database import Database
 from control.errors import DatabaseGone
 from control.experiments.feedback import forget_waiting
-from control.experiments.forgetting import forget_units
+from control.experiments.retention import forget_units
 from control.rollouts import counts
 from control.tables import SnapshotRow
 from control.transaction import SYSTEM

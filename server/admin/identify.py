@@ -8,7 +8,7 @@ from anyio import to_thread
 from sqlalchemy.orm import Session
 from starlette.requests import Request
 
-from control.access.rates import network_of, whole_seconds
+from control.access.rate_limits import network_of, whole_seconds
 from control.access.scopes import Principal, Role
 from control.access.sessions import principal_of_session
 from control.access.tokens import digest_of, get_token, principal_of

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from control.desired import Desired, encode
+from control.desired import DesiredState, encode
 from server.admin.arm_reports import ArmReports, windows_of
 from server.admin.peer import peer_uid
 from server.desired.link import BadFrame, pack_frame, read_frame
@@ -85,7 +85,7 @@ class LinkServer:
         self._server = await asyncio.start_unix_server(self._accept, self._path)
         os.chmod(self._path, 0o600)
 
-    def hand(self, desired: Desired) -> None:
+    def hand(self, desired: DesiredState) -> None:
         """Give every gateway, and each that connects later, this state."""
         self._latest = pack_frame({"kind": "desired", "state": encode(desired)})
         for gateway in self._gateways:

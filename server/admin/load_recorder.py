@@ -2,7 +2,7 @@
 
 import asyncio
 
-from control import loads, pending
+from control import loads, pending_changes
 from control.database import Database
 from control.errors import DatabaseGone
 from control.transaction import Actor
@@ -44,4 +44,4 @@ class LoadRecorder:
         rows = [(row.model, row.version, row.state, row.reason) for row in told.rows]
         with self._database.change(Actor(f"server:{told.server}", "system")) as tx:
             loads.record(tx, told.server, rows)
-            pending.record(tx, told.server, told.pending)
+            pending_changes.record(tx, told.server, told.pending)

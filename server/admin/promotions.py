@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 
 from control.errors import Invalid
+from control.promotion import Promotion
 from control.rollouts.plan import RolloutPlan
 from control.rollouts.plan_keys import parameters_plan
-from control.succession import Succession
 from repository.model import ModelConfig, ModelFolder
 from server.desired.store import SnapshotStore
 from server.fleet.plan import default_version, selected_versions
@@ -13,7 +13,7 @@ from server.fleet.plan import default_version, selected_versions
 
 def successions(
     store: SnapshotStore, before: Mapping[str, str], after: Mapping[str, str]
-) -> Iterator[Succession]:
+) -> Iterator[Promotion]:
     """Per model of `after`; both map models to the digests of their snapshots. Blocks.
 
     A model whose snapshot cannot be read is left out: its load will say why.
@@ -23,7 +23,7 @@ def successions(
         if isinstance(new, str):
             continue
         old = store.sealed(before[model]) if model in before else None
-        yield Succession(
+        yield Promotion(
             model,
             _default(old) if isinstance(old, ModelFolder) else None,
             _default(new),

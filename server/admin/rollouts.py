@@ -14,7 +14,7 @@ from control import leases
 from control.database import Database
 from control.errors import ControlError, DatabaseGone, LostLease, NotFound
 from control.rollout_signals import signals_of
-from control.rollouts import counts, reading, service
+from control.rollouts import counts, queries, service
 from control.rollouts.counts import GatewayReport
 from control.route_weights import RolloutRoutes
 from control.transaction import SYSTEM, Actor, Fence
@@ -140,7 +140,7 @@ class RolloutController:
 
     def _under_way(self) -> list[str]:
         with self._database.reading() as session:
-            return reading.under_way(session)
+            return queries.under_way(session)
 
     def _tick(self, rollout: str, fence: Fence) -> None:
         for _ in range(MOST_MOVES):

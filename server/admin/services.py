@@ -9,7 +9,7 @@ from typing import IO, Any
 
 from anyio import CapacityLimiter
 
-from control.access.rates import Failures, Rates
+from control.access.rate_limits import LoginThrottle, RateLimiter
 from control.clock import utc_now
 from control.database import Database
 from server.admin.event_notifier import EventNotifier
@@ -82,8 +82,8 @@ class ControlServices:
     database: Database
     commits: EventNotifier
     facts: ServerFacts
-    rates: Rates
-    failures: Failures
+    rates: RateLimiter
+    failures: LoginThrottle
     archive: Callable[[IO[bytes]], object]
     ask_gateway: AskGateway = _no_gateway
     deployable: Callable[[], object] = lambda: None

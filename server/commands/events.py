@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from control.route_words import change_text
+from control.route_event_text import change_text
 from server.admin.client import ApiClient, ServerUnreachable
 from server.commands.command import CliCommand, argument, limited, whole
 from server.commands.output import Columns, ListOutput, Shown, cell

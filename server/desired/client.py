@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from control.desired import Desired
+from control.desired import DesiredState
 from repository.model import Snapshot
 from server.desired import state_paths
 from server.desired.child import ControlChild, facts_of
@@ -48,7 +48,7 @@ class DesiredStateClient:
     def __init__(
         self,
         settings: Settings,
-        want: Callable[[Desired], None],
+        want: Callable[[DesiredState], None],
         copy: DiskCopy,
         look: Callable[[], FleetStatus],
         counts: Counts,

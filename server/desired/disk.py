@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from control.desired import NOTHING, Desired, decode, encode
+from control.desired import NOTHING, DesiredState, decode, encode
 
 NAME = "desired.msgpack"
 IN_FORCE = "in-force.msgpack"
@@ -24,7 +24,9 @@ class DiskCopy:
     """Keeps what is desired, and what is in force meanwhile, on the disk; on the loop's thread, and
     written off it."""
 
-    def __init__(self, state_dir: Path, desired: Desired, in_force: Desired | None = None) -> None:
+    def __init__(
+        self, state_dir: Path, desired: DesiredState, in_force: DesiredState | None = None
+    ) -> None:
         """`desired` and `in_force`: what the disk has."""
         self._state_dir = state_dir
         self._desired = self._kept = desired
@@ -32,7 +34,7 @@ class DiskCopy:
         self._news = asyncio.Event()
         self._ended = False
 
-    def put(self, desired: Desired, in_force: Desired | None) -> None:
+    def put(self, desired: DesiredState, in_force: DesiredState | None) -> None:
         """Have the disk know both soon; `in_force` is None where it is what is desired."""
         self._desired, self._in_force = desired, in_force
         self._news.set()
@@ -52,7 +54,7 @@ class DiskCopy:
         self._ended = True
         self._news.set()
 
-    async def _keep_both(self, desired: Desired, in_force: Desired | None) -> bool:
+    async def _keep_both(self, desired: DesiredState, in_force: DesiredState | None) -> bool:
         """Whether the disk has both; what stands in for a desired state is there before it."""
         if in_force is not None and in_force is not self._kept_in_force:
             if not await self._write(keep_in_force, in_force):
@@ -68,7 +70,7 @@ class DiskCopy:
             self._kept_in_force = None
         return True
 
-    async def _write(self, keep: Callable[[Path, Any], None], state: Desired | None) -> bool:
+    async def _write(self, keep: Callable[[Path, Any], None], state: DesiredState | None) -> bool:
         try:
             await asyncio.to_thread(keep, self._state_dir, state)
         except OSError as error:
@@ -77,17 +79,17 @@ class DiskCopy:
         return True
 
 
-def read(state_dir: Path) -> Desired:
+def read(state_dir: Path) -> DesiredState:
     """What was kept, or nothing; a damaged file is told of and left for a person to look at."""
     return _read(state_dir / NAME) or NOTHING
 
 
-def read_in_force(state_dir: Path) -> Desired | None:
+def read_in_force(state_dir: Path) -> DesiredState | None:
     """What answered when the process before this one ended, where that was not what is desired."""
     return _read(state_dir / IN_FORCE)
 
 
-def _read(path: Path) -> Desired | None:
+def _read(path: Path) -> DesiredState | None:
     try:
         return decode(path.read_bytes())
     except FileNotFoundError:
@@ -97,12 +99,12 @@ def _read(path: Path) -> Desired | None:
         return None
 
 
-def keep(state_dir: Path, desired: Desired) -> None:
+def keep(state_dir: Path, desired: DesiredState) -> None:
     """Replace what was kept; after a crash there is the old one or the new one. Raises OSError."""
     _keep(state_dir, NAME, desired)
 
 
-def keep_in_force(state_dir: Path, in_force: Desired | None) -> None:
+def keep_in_force(state_dir: Path, in_force: DesiredState | None) -> None:
     """Replace what `read_in_force` will read; None for nothing. Raises OSError."""
     if in_force is None:
         (state_dir / IN_FORCE).unlink(missing_ok=True)
@@ -110,7 +112,7 @@ def keep_in_force(state_dir: Path, in_force: Desired | None) -> None:
         _keep(state_dir, IN_FORCE, in_force)
 
 
-def _keep(state_dir: Path, name: str, desired: Desired) -> None:
+def _keep(state_dir: Path, name: str, desired: DesiredState) -> None:
     state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     fresh = state_dir / f"{name}.new"
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)

@@ -8,7 +8,7 @@ from typing import Any
 
 from google.protobuf.text_format import MessageToString
 
-from backends.host.streak import Streak, joined
+from backends.host.crash_history import CrashHistory, joined
 from server.fleet.memory_ledger import DeviceAccount
 from server.routing.worker_monitor import deaths_of, resident_of
 from server.served_version import ServedVersion
@@ -44,7 +44,7 @@ def dying(served: Iterable[ServedVersion]) -> dict[str, Any]:
 
 def _dying(served: ServedVersion) -> dict[str, Any] | None:
     told = (getattr(one, "streak", None) for one in served.instances)
-    streak = joined(one for one in told if isinstance(one, Streak))
+    streak = joined(one for one in told if isinstance(one, CrashHistory))
     if not streak.deaths:
         return None
     return {

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgpack
 
-from control.desired import Desired, decode
+from control.desired import DesiredState, decode
 
 RETRY_S = 0.2
 """Between two tries to connect; the socket is local, and a control process starts in a second."""
@@ -60,7 +60,7 @@ class ControlLink:
         self,
         path: Path,
         server: str,
-        told: Callable[[Desired], None],
+        told: Callable[[DesiredState], None],
         reports: Reports,
         counts: Counts = lambda _: iter(()),
         answers: Answers = lambda _: {},
@@ -142,7 +142,7 @@ class ControlLink:
             await asyncio.sleep(COUNT_S)
 
 
-def _desired(frame: Mapping[str, Any]) -> Desired:
+def _desired(frame: Mapping[str, Any]) -> DesiredState:
     """A large one takes longer than the loop should stand. Raises BadFrame."""
     try:
         return decode(frame["state"])

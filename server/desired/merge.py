@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from types import MappingProxyType
 
-from control.desired import Desired, DesiredModel, Pin
+from control.desired import DesiredModel, DesiredState, Pin
 from repository.model import ModelFolder, ModelVersion, PinnedVersion, Snapshot
 
 Sealed = ModelFolder | str
 """A model as its snapshot in the store has it, or why that cannot be read."""
 
 
-def merge(seen: Snapshot, desired: Desired, sealed: Callable[[str], Sealed]) -> Snapshot:
+def merge(seen: Snapshot, desired: DesiredState, sealed: Callable[[str], Sealed]) -> Snapshot:
     """`seen` with the pushed models and the pins of `desired`; `sealed` reads a digest's snapshot.
 
     A name that stands in a folder and is pushed too is a problem, as it is for two folders.

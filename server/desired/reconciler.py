@@ -5,7 +5,7 @@ this server.
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
-from control.desired import Desired, Grant
+from control.desired import DesiredState, TokenGrant
 from server.routing.effective import (
     EffectiveRoutes,
     PendingSubject,
@@ -16,8 +16,8 @@ from server.routing.effective import (
     with_pins,
 )
 
-Apply = Callable[[Desired], None]
-Keep = Callable[[Desired, Desired | None], None]
+Apply = Callable[[DesiredState], None]
+Keep = Callable[[DesiredState, DesiredState | None], None]
 
 _log = logging.getLogger(__name__)
 
@@ -29,10 +29,10 @@ class Reconciler:
 
     def __init__(
         self,
-        desired: Desired,
-        in_force: Desired | None,
+        desired: DesiredState,
+        in_force: DesiredState | None,
         state_of: StateOf,
-        admit: Callable[[Sequence[Grant]], None],
+        admit: Callable[[Sequence[TokenGrant]], None],
         route: Apply,
         load: Apply,
         keep: Keep,
@@ -55,7 +55,7 @@ class Reconciler:
         """Begin with what was kept."""
         self._reconcile(self.desired)
 
-    def want(self, desired: Desired) -> None:
+    def want(self, desired: DesiredState) -> None:
         """This is desired from now on; what is ready of it is in force when this returns."""
         if (desired.store, desired.revision) == (self.desired.store, self.desired.revision):
             return
@@ -74,11 +74,11 @@ class Reconciler:
             if now != self._in_force:
                 self._apply(self.desired, now)
 
-    def _reconcile(self, desired: Desired) -> None:
+    def _reconcile(self, desired: DesiredState) -> None:
         self._admit(desired.grants)
         self._apply(desired, effective(desired, self._in_force, self._state_of))
 
-    def _apply(self, desired: Desired, now: EffectiveRoutes) -> None:
+    def _apply(self, desired: DesiredState, now: EffectiveRoutes) -> None:
         _tell(self._in_force.pending, now.pending)
         self._in_force = now
         routed = experiments_in_force(desired, now)

@@ -7,7 +7,7 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator
 
-from control.desired import Desired
+from control.desired import DesiredState
 from repository.model import Snapshot
 from repository.watch import WatchedRepository
 from server.desired.merge import merge
@@ -21,7 +21,7 @@ class DesiredRepository:
         self,
         folders: WatchedRepository,
         store: SnapshotStore,
-        desired: Desired,
+        desired: DesiredState,
         follow_folders: bool,
     ) -> None:
         self._folders = folders
@@ -33,7 +33,7 @@ class DesiredRepository:
         self._closed = False
         self.desired = desired
 
-    def want(self, desired: Desired) -> None:
+    def want(self, desired: DesiredState) -> None:
         """From now on; `changes` yields what it makes of the repository. On the loop's thread."""
         self.desired = desired
         self._news.set()

@@ -15,9 +15,9 @@ from repository.sandbox.confinement import Confinement
 from repository.sandbox.enter import kernel
 from repository.sandbox.orphans import adopt_and_end
 from repository.sandbox.policy import (
+    ConfinedWorker,
     Sandbox,
-    Surroundings,
-    Tenant,
+    SandboxEnvironment,
     asks_for_network,
     parser_sandbox,
     report,
@@ -88,9 +88,9 @@ class Confiner:
         """Remove what workers have left."""
         self._scratch.close()
 
-    def _tenant(self, version: ModelVersion, is_engine: bool) -> Tenant:
+    def _tenant(self, version: ModelVersion, is_engine: bool) -> ConfinedWorker:
         """Engines are our own code: no network, and a cache for kernels that they compile."""
-        return Tenant(
+        return ConfinedWorker(
             model=_real(version.folder),
             version=_real(version.path),
             scratch="",
@@ -150,11 +150,11 @@ _HOME_SECRETS = (
 )
 
 
-def surroundings(settings: Settings, sockets: Path) -> Surroundings:
+def surroundings(settings: Settings, sockets: Path) -> SandboxEnvironment:
     """Of this process and machine; looks at paths and the environment."""
     home = _real(Path.home())
     homes = () if home == "/" else (home,)
-    return Surroundings(
+    return SandboxEnvironment(
         mode=settings.worker_sandbox,
         secrets=(*secrets(settings, sockets), *homes),
         repositories=tuple(map(_real, settings.model_repository)),

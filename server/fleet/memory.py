@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from backends.errors import LoadFailed
-from backends.footprint import Need, handed_down, need_of
+from backends.footprint import MemoryRequirement, handed_down, need_of
 from backends.seam import Device
 from repository.model import ModelVersion
 from server.fleet.memory_ledger import DeviceAccount, MemoryGrant, MemoryLedger, OverBudget
@@ -36,7 +36,7 @@ class MemoryRequest(NamedTuple):
 
     device: str
     instances: int
-    need: Need
+    need: MemoryRequirement
 
 
 @dataclass(slots=True, eq=False)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from backends.footprint import Need
+from backends.footprint import MemoryRequirement
 
 MIB = 1 << 20
 SHOWN = 4
@@ -66,12 +66,12 @@ class MemoryLedger:
         budget = self._budgets.get(device)
         return None if budget is None else budget - self._granted(device)
 
-    def lacking(self, device: str, need: Need) -> int:
+    def lacking(self, device: str, need: MemoryRequirement) -> int:
         """How many bytes would have to be given back before `ask` grants `need`; 0 for none."""
         free = self.free(device)
         return 0 if free is None else max(0, need.least - free)
 
-    def ask(self, device: str, holder: str, need: Need) -> MemoryGrant:
+    def ask(self, device: str, holder: str, need: MemoryRequirement) -> MemoryGrant:
         """Grant at least what is needed, more of it while half of what else is free stays free.
 
         Raises OverBudget, with nothing changed.

@@ -9,7 +9,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, Protocol
 
-from schedulers.cached import CachedScheduler
+from schedulers.cached_scheduler import CachedScheduler
 from schedulers.counters import (
     FAILURE_REASONS,
     FIRST_RESPONSE,

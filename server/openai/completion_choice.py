@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from backends.llm.scored import Scored
+from backends.llm.token_logprobs import TokenLogprobs
 from schedulers.llm.generation import GenerationOutput
 from schedulers.llm.request import Finish
 
@@ -20,8 +20,8 @@ class CompletionChoice:
     silent: bool = False
     keeps_scores: bool = True
     pieces: list[str] = field(default_factory=list)
-    scores: list[tuple[int, Scored]] = field(default_factory=list)
-    prompt_scores: list[Scored] = field(default_factory=list)
+    scores: list[tuple[int, TokenLogprobs]] = field(default_factory=list)
+    prompt_scores: list[TokenLogprobs] = field(default_factory=list)
     tokens: int = 0
     cached: int = 0
     finish: Finish | None = None

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from backends.llm.scored import Scored
+from backends.llm.token_logprobs import TokenLogprobs
 
 if TYPE_CHECKING:
     from schedulers.llm.engine_tokeniser import EngineTokeniser
 
-Scores = Sequence[tuple[int, Scored]]
+Scores = Sequence[tuple[int, TokenLogprobs]]
 
 LEAST = -9999.0
 """What stands for minus infinity, which JSON has no word for; OpenAI's number."""
@@ -25,7 +25,7 @@ def chat_logprobs(tokeniser: "EngineTokeniser", scores: Scores, count: int) -> d
 
 def text_logprobs(
     tokeniser: "EngineTokeniser",
-    tokens: Sequence[tuple[int, Scored | None]],
+    tokens: Sequence[tuple[int, TokenLogprobs | None]],
     count: int,
     offset: int,
 ) -> tuple[dict[str, Any], int]:
@@ -46,7 +46,7 @@ def text_logprobs(
 
 
 def prompt_logprobs(
-    tokeniser: "EngineTokeniser", prompt: Sequence[int], scores: Sequence[Scored], count: int
+    tokeniser: "EngineTokeniser", prompt: Sequence[int], scores: Sequence[TokenLogprobs], count: int
 ) -> list[dict[str, Any] | None]:
     """vLLM's form: by token number, with ranks from 1."""
     found: list[dict[str, Any] | None] = [None]
@@ -81,7 +81,7 @@ def _entry(tokeniser: "EngineTokeniser", token: int, logprob: float) -> dict[str
 
 
 def _top(
-    tokeniser: "EngineTokeniser", token: int, scored: Scored | None, count: int
+    tokeniser: "EngineTokeniser", token: int, scored: TokenLogprobs | None, count: int
 ) -> dict[str, float] | None:
     """The likeliest and the chosen one; of tokens that read alike, the likeliest counts."""
     if scored is None:

@@ -5,12 +5,12 @@ from hashlib import blake2b
 
 from backends.llm.tool_formats import ToolFormat
 from backends.llm.tool_scanner import (
-    Argued,
-    Called,
     ContentText,
-    Dropped,
     Event,
+    ToolCallAborted,
+    ToolCallArguments,
     ToolCallEnd,
+    ToolCallStart,
     ToolScanner,
 )
 from schedulers.llm.generation import GenerationOutput
@@ -44,9 +44,9 @@ class ToolCallEncoder:
         calls: dict[int, Json] = {}
         whole = {event.number for event in events if isinstance(event, ToolCallEnd)}
         for event in events:
-            if isinstance(event, Called) and event.number in whole:
+            if isinstance(event, ToolCallStart) and event.number in whole:
                 calls[event.number] = self._call(index, event)
-            elif isinstance(event, Argued) and event.number in whole:
+            elif isinstance(event, ToolCallArguments) and event.number in whole:
                 calls[event.number]["function"]["arguments"] += event.text
         found = self._plain.whole(index, answer)
         if calls:
@@ -82,14 +82,14 @@ class ToolCallEncoder:
             match event:
                 case ContentText(text):
                     yield {"content": text}
-                case Called(number):
+                case ToolCallStart(number):
                     yield {"tool_calls": [{"index": number} | self._call(index, event)]}
-                case Argued(number, text):
+                case ToolCallArguments(number, text):
                     yield {"tool_calls": [{"index": number, "function": {"arguments": text}}]}
-                case ToolCallEnd() | Dropped():
+                case ToolCallEnd() | ToolCallAborted():
                     pass
 
-    def _call(self, index: int, call: Called) -> Json:
+    def _call(self, index: int, call: ToolCallStart) -> Json:
         function = {"name": call.name, "arguments": ""}
         return {"id": self._id(index, call.number), "type": "function", "function": function}
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from control.desired import Desired, DesiredArm, DesiredModel, DesiredRoute, Pin
+from control.desired import DesiredArm, DesiredModel, DesiredRoute, DesiredState, Pin
 from server.routing.table import Aliases
 
 
@@ -46,7 +46,7 @@ class EffectiveRoutes:
     pending: tuple[PendingSubject, ...] = ()
 
 
-def effective(desired: Desired, before: EffectiveRoutes, state_of: StateOf) -> EffectiveRoutes:
+def effective(desired: DesiredState, before: EffectiveRoutes, state_of: StateOf) -> EffectiveRoutes:
     """What is in force now that this is desired and `before` was in force."""
     aliases, waiting = _aliases(desired.aliases, before.aliases, state_of)
     old = {route.name: route for route in before.routes}
@@ -60,13 +60,13 @@ def effective(desired: Desired, before: EffectiveRoutes, state_of: StateOf) -> E
     return EffectiveRoutes(aliases, tuple(routes), pins, tuple(waiting))
 
 
-def of_desired(desired: Desired) -> EffectiveRoutes:
+def of_desired(desired: DesiredState) -> EffectiveRoutes:
     """Everything in force as it is desired, ready or not: of a server that knows nothing else."""
     pins = _pins(desired.aliases, desired.routes, desired.models, {})
     return EffectiveRoutes(desired.aliases, desired.routes, pins)
 
 
-def with_pins(desired: Desired, now: EffectiveRoutes) -> Desired:
+def with_pins(desired: DesiredState, now: EffectiveRoutes) -> DesiredState:
     """`desired`, and what is still in force instead is kept loaded as well."""
     models = {model.name: model for model in desired.models}
     for name, pins in now.pins.items():
@@ -78,7 +78,7 @@ def with_pins(desired: Desired, now: EffectiveRoutes) -> Desired:
     return replace(desired, models=tuple(models[name] for name in sorted(models)))
 
 
-def experiments_in_force(desired: Desired, now: EffectiveRoutes) -> Desired:
+def experiments_in_force(desired: DesiredState, now: EffectiveRoutes) -> DesiredState:
     """`desired` with the routes in force, and with the experiments on those of them that are as
     they are desired: the arms of the others are not what they are called."""
     named = {route.name: route for route in desired.routes}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from control import desired
 from control.experiments.namespaces import takes_part
-from control.experiments.stamp import RouteStamp as Stamped
+from control.experiments.stamp import ArmIdentity as Stamped
 from control.experiments.stamp import Stamper, unit_key
 from server.routing.table import CompiledRoute, RouteTable, Target, UnitExposure
 

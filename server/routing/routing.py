@@ -9,7 +9,7 @@ from random import random
 from types import MappingProxyType
 from typing import Protocol
 
-from control.desired import Desired
+from control.desired import DesiredState
 from control.route_spec import HEADER, KEY
 from control.routing_buckets import BUCKETS
 from schedulers.request import Sequence
@@ -65,7 +65,7 @@ class Routing:
         self._trials: Trials = {}
         self._sequences = Sequences()
 
-    def use(self, in_force: Desired) -> None:
+    def use(self, in_force: DesiredState) -> None:
         """Route by its aliases, routes and experiments from the next request on."""
         self.aliases = _frozen(in_force.aliases)
         self.table = compile_table(in_force.routes, self.aliases, self.windows.at)

@@ -7,7 +7,7 @@ from typing import Any
 
 from admin_support import Api
 from console_support import console_over, person
-from control import aliases, loads, pending
+from control import aliases, loads, pending_changes
 from control.database import Database
 from control.transaction import SYSTEM
 from deployed_support import deploy
@@ -42,7 +42,9 @@ def test_what_serves_on_after_a_failed_reload_is_told(sqlite: Database, tmp_path
         deploy(running.database)
         with running.database.change(SYSTEM) as tx:
             loads.record(tx, "server1", [("digits", 1, "READY", why)])
-            pending.record(tx, "server1", [("alias digits@champion", "kept at version 1: no")])
+            pending_changes.record(
+                tx, "server1", [("alias digits@champion", "kept at version 1: no")]
+            )
             aliases.set_alias(tx, "digits", "champion", 2)
         shown = person(running, "viewer", "vera").get("/").text
     assert "the reload of digits version 1 failed on server server1" in shown
@@ -124,7 +126,7 @@ def test_the_page_of_a_model_says_what_is_pending(night: Api) -> None:
     with night.database.change(SYSTEM) as tx:
         aliases.set_alias(tx, "digits", "champion", 2)
         rows = [("alias digits@champion", "kept at version 1"), ("route digits", "an arm loads")]
-        pending.record(tx, "server1", rows)
+        pending_changes.record(tx, "server1", rows)
     shown = person(night, "viewer", "vera").get("/models/digits").text
     assert "alias @champion</a> on server server1: kept at version 1." in shown
     assert "route digits</a> on server server1: an arm loads." in shown

@@ -19,7 +19,7 @@ from admin_ui.pages.rollout_points import (
 )
 from console_support import Person, person
 from control.rollouts import service
-from control.rollouts.service import Tick
+from control.rollouts.service import TickResult
 from control.route_weights import RolloutRoutes
 from control.transaction import SYSTEM
 from control_rollout_support import report
@@ -38,7 +38,7 @@ def rolled(night: Api) -> Api:
     return night
 
 
-def ticked(api: Api) -> Tick:
+def ticked(api: Api) -> TickResult:
     with api.database.change(SYSTEM) as tx:
         return service.tick(tx, RolloutRoutes(), api.rollout)
 

@@ -13,7 +13,7 @@ import pytest
 from backends.errors import ExecutionFailed, FaultyModel, InstanceDied, ModelError
 from backends.host.instance import HostedInstance
 from backends.identity import IdentityBackend
-from backends.response_sender import WINDOW, BoundedOutlet, respond
+from backends.response_sender import WINDOW, BoundedResponseSender, respond
 from backends.seam import Batch, ResponsePart
 from hosting_support import CPU, ECHO, ECHO_CONFIG, Ask, batch_of, floats, until, write_model
 from runtime_support import make_version, with_config
@@ -121,7 +121,7 @@ class Listener:
         self.first = threading.Event()
         self.ended = threading.Event()
         self.slow = slow
-        self.outlet = BoundedOutlet(self._hear)
+        self.outlet = BoundedResponseSender(self._hear)
 
     def _hear(self, part: ResponsePart) -> None:
         self.parts.append(part)

@@ -17,10 +17,10 @@ import pytest
 from backends.errors import ExecutionFailed, InstanceDied, LoadFailed
 from backends.host import process
 from backends.host.instance import HostedInstance
-from backends.host.layout import Block, merged, pack, unpack
-from backends.host.messages import BatchFailed, Trouble, decode, encode
-from backends.host.output import Lines
-from backends.host.region import Inbox, Outbox
+from backends.host.layout import TensorBlock, merged, pack, unpack
+from backends.host.messages import BatchFailed, WorkerError, decode, encode
+from backends.host.output import LineSplitter
+from backends.host.region import RegionReader, RegionWriter
 from backends.host.restart import Backoff
 from backends.limits import ExecutionLimit
 from backends.loading import load
@@ -420,7 +420,7 @@ def test_strided_scalar_and_empty_arrays_cross_as_they_are() -> None:
 
 
 def test_rows_of_one_input_lie_behind_one_another() -> None:
-    outbox = Outbox()
+    outbox = RegionWriter()
     blocks = pack([{"X": np.full((n, 2), n, np.int8)} for n in (1, 3)], outbox)
     whole = merged(blocks)
     assert whole is not None
@@ -430,28 +430,28 @@ def test_rows_of_one_input_lie_behind_one_another() -> None:
 
 
 def test_rows_of_different_shapes_are_not_merged() -> None:
-    assert merged([Block("X", "FP32", 0, ((1, 2), (1, 3)))]) is None
-    assert merged([Block("X", "FP32", 0, ((1, 2), None))]) is None
+    assert merged([TensorBlock("X", "FP32", 0, ((1, 2), (1, 3)))]) is None
+    assert merged([TensorBlock("X", "FP32", 0, ((1, 2), None))]) is None
 
 
 def test_blocks_beyond_their_region_are_refused() -> None:
     region = np.zeros(64, np.uint8)
     with pytest.raises((ValueError, TypeError)):
-        unpack([Block("X", "FP32", 0, ((17,),))], 1, region)
+        unpack([TensorBlock("X", "FP32", 0, ((17,),))], 1, region)
     region[:4] = 255
     with pytest.raises(ValueError, match="ends behind its region"):
-        unpack([Block("X", "BYTES", 0, ((1,),))], 1, region)
+        unpack([TensorBlock("X", "BYTES", 0, ((1,),))], 1, region)
 
 
 def test_memory_that_could_be_shrunk_is_refused() -> None:
     fd = os.memfd_create("unsealed", os.MFD_ALLOW_SEALING)
     os.ftruncate(fd, 4096)
     with pytest.raises(ValueError, match="not sealed"):
-        Inbox().accept(fd)
+        RegionReader().accept(fd)
 
 
 def test_messages_survive_the_wire() -> None:
-    message = BatchFailed(Trouble("FaultyModel", "\udc80 text", ""), True)
+    message = BatchFailed(WorkerError("FaultyModel", "\udc80 text", ""), True)
     assert tuple(decode(encode(message))) == (("FaultyModel", "\udc80 text", ""), True)
 
 
@@ -462,7 +462,7 @@ def test_restarts_wait_longer_each_time_and_forget_after_a_healthy_minute() -> N
 
 
 def test_printed_lines_are_bounded_in_length_and_rate() -> None:
-    lines = Lines(logging.INFO)
+    lines = LineSplitter(logging.INFO)
     assert [line.text for line in lines.feed(b"one\ntw", 1.0)] == ["one"]
     assert lines.feed(b"o\n" + b"z" * 20_000, 1.0)[0].text == "two"
     assert len(lines.feed(b"x\n" * 1_000, 1.1)) < 200
@@ -474,7 +474,7 @@ def test_printed_lines_are_bounded_in_length_and_rate() -> None:
 
 
 def test_the_last_line_of_a_worker_is_the_models_and_not_the_stack_where_it_hung() -> None:
-    lines = Lines(logging.WARNING)
+    lines = LineSplitter(logging.WARNING)
 
     lines.feed(b"cannot reach the feature store\n", 1.0)
     lines.feed(b'Stack (most recent call first):\n  File "/models/m/1/model.py", line 4\n', 2.0)
@@ -484,7 +484,7 @@ def test_the_last_line_of_a_worker_is_the_models_and_not_the_stack_where_it_hung
 
 
 def test_a_traceback_that_a_model_logs_keeps_its_indentation() -> None:
-    lines = Lines(logging.INFO)
+    lines = LineSplitter(logging.INFO)
 
     taken = lines.feed(b'\x1eE Traceback:\n\x1eE   File "model.py", line 6\n', 1.0)
 
@@ -492,8 +492,8 @@ def test_a_traceback_that_a_model_logs_keeps_its_indentation() -> None:
 
 
 def _through_memory(members: list[dict[str, np.ndarray]]) -> list[dict[str, np.ndarray]]:
-    outbox, inbox = Outbox(), Inbox()
-    blocks = [Block(*block) for block in pack(members, outbox)]
+    outbox, inbox = RegionWriter(), RegionReader()
+    blocks = [TensorBlock(*block) for block in pack(members, outbox)]
     inbox.accept(outbox.take_fd())
     back = unpack(blocks, len(members), inbox.view())
     outbox.close()

@@ -11,11 +11,17 @@ import pytest
 
 from backends.errors import InstanceDied, LoadFailed
 from backends.host.channel import Channel
-from backends.host.claims import NONSENSE, loaded_as_promised, nanoseconds, parameters, raised
 from backends.host.instance import HostedInstance
-from backends.host.layout import Block, unpack
-from backends.host.messages import Executed, Trouble, WorkerLoaded, decode, encode
-from backends.response_sender import BoundedOutlet
+from backends.host.layout import TensorBlock, unpack
+from backends.host.messages import BatchExecuted, WorkerError, WorkerLoaded, decode, encode
+from backends.host.reply_validation import (
+    NONSENSE,
+    loaded_as_promised,
+    nanoseconds,
+    parameters,
+    raised,
+)
+from backends.response_sender import BoundedResponseSender
 from hosting_support import CPU, ECHO_CONFIG, batch_of, floats, hosted, one, until, write_model
 from repository.model import ModelConfig, ModelVersion
 
@@ -70,7 +76,7 @@ def test_a_worker_that_streams_more_than_was_asked_for_is_killed(
     body: str, reason: str, tmp_path: Path
 ) -> None:
     with hosted(tmp_path, _BY_HAND + body, DECOUPLED) as instance:
-        outlet = BoundedOutlet(lambda part: None)
+        outlet = BoundedResponseSender(lambda part: None)
         with suppress(InstanceDied):  # unless it is hanging yet
             instance.stream(batch_of(floats(1)), [outlet])
         until(lambda: instance.streak.deaths > 0)
@@ -97,7 +103,7 @@ def test_a_frame_of_many_small_parts_is_refused_before_they_are_made() -> None:
 
 def test_a_large_batch_of_honest_parts_is_read() -> None:
     shapes = tuple((1, 16) for _ in range(20_000))
-    answer = Executed({}, (Block("OUT", "FP32", 0, shapes),), 1, 2, 3, {}, False)
+    answer = BatchExecuted({}, (TensorBlock("OUT", "FP32", 0, shapes),), 1, 2, 3, {}, False)
     assert decode(encode(answer)) == answer
 
 
@@ -115,8 +121,8 @@ def test_descriptors_that_no_message_announces_are_counted() -> None:
 
 def test_tensors_that_lie_over_one_another_are_refused() -> None:
     region = np.zeros(1024, np.uint8)
-    numbers = [Block(f"X{i}", "UINT8", 0, ((600,),)) for i in range(2)]
-    texts = [Block(f"X{i}", "BYTES", 0, ((150,),)) for i in range(2)]
+    numbers = [TensorBlock(f"X{i}", "UINT8", 0, ((600,),)) for i in range(2)]
+    texts = [TensorBlock(f"X{i}", "BYTES", 0, ((150,),)) for i in range(2)]
     for blocks in (numbers, texts):
         with pytest.raises(ValueError, match="over one another"):
             unpack(blocks, 1, region)
@@ -154,4 +160,4 @@ def test_claims_of_the_wrong_kind_are_nonsense(tmp_path: Path) -> None:
         with pytest.raises(NONSENSE):
             parameters(text)  # type: ignore[arg-type]
     with pytest.raises(NONSENSE):
-        raised(Trouble("ModelError", 7, ""))  # type: ignore[arg-type]
+        raised(WorkerError("ModelError", 7, ""))  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from control.deployment import (
     owner_of,
 )
 from control.errors import Conflict, Invalid
-from control.sealed import SealedModel
+from control.sealed_model import SealedModel
 from control.tables import Model, SnapshotRow, Version
 from control_deploy_support import accepted, commit, deploy, deployed, digest, repository, sealed
 from control_support import ADA, desired_revision, rows, told

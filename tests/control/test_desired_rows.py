@@ -5,13 +5,13 @@ from control.access import tokens, users
 from control.access.scopes import Role
 from control.clock import utc_now
 from control.database import Database
-from control.desired import Desired, DesiredModel, Pin, decode, encode
+from control.desired import DesiredModel, DesiredState, Pin, decode, encode
 from control.desired_rows import desired
 from control_deploy_support import commit, deployed, repository, sealed
 from control_support import ADA, desired_revision
 
 
-def _desired(database: Database) -> Desired:
+def _desired(database: Database) -> DesiredState:
     with database.reading() as session:
         return desired(session, utc_now())
 
@@ -22,7 +22,7 @@ def _alias(database: Database, model: str, name: str, version: int) -> None:
 
 
 def test_nothing_is_wanted_of_an_empty_database(database: Database) -> None:
-    assert _desired(database) == Desired()
+    assert _desired(database) == DesiredState()
 
 
 def test_deployed_models_are_wanted_with_where_they_came_from(database: Database) -> None:

@@ -8,7 +8,7 @@ from sqlalchemy import text
 from control import postgresql
 from control.database import Database
 from control.errors import DatabaseGone
-from control.postgresql import MIGRATION_S, STATEMENT_S, Hurried, take_time
+from control.postgresql import MIGRATION_S, STATEMENT_S, TimeoutConnection, take_time
 from control_support import ADA, fresh_url
 from severed_support import Way, severable
 
@@ -27,7 +27,7 @@ def way(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Way]:
 @pytest.fixture
 def far(way: Way, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
     """Behind the way, with little patience."""
-    monkeypatch.setattr(Hurried, "answer_s", SILENCE_S)
+    monkeypatch.setattr(TimeoutConnection, "answer_s", SILENCE_S)
     monkeypatch.setattr(postgresql, "CONNECT_S", 5)
     opened = Database(way.url)
     yield opened

@@ -10,8 +10,8 @@ from control.database import Database
 from control.desired import DesiredArm, Match
 from control.errors import Conflict, Stale
 from control.experiments import service as experiments
-from control.experiments.service import State
-from control.rollouts import reading
+from control.experiments.service import ExperimentState
+from control.rollouts import queries
 from control.rollouts import service as rollouts
 from control.rollouts.plan import Mode, RolloutPlan, RolloutStep
 from control.rollouts.service import CandidateRequest
@@ -64,11 +64,11 @@ def watched(database: Database, **terms: Any) -> None:
 
 def phase(database: Database, rollout: str) -> tuple[Phase, str]:
     with database.reading() as session:
-        view = reading.get_rollout(session, rollout)
+        view = queries.get_rollout(session, rollout)
         return view.phase, view.reason
 
 
-def state(database: Database) -> State:
+def state(database: Database) -> ExperimentState:
     with database.reading() as session:
         return experiments.get_experiment(session, "colour").state
 
@@ -106,7 +106,7 @@ def test_the_kill_switch_leaves_an_experiment_running(database: Database) -> Non
     route(database, *SPLIT)
     watched(database)
     assert change(database, route_changes.kill, "digits", "candidate").only == "candidate"
-    assert state(database) is State.RUNNING
+    assert state(database) is ExperimentState.RUNNING
 
 
 @pytest.mark.parametrize(
@@ -137,9 +137,9 @@ def test_what_needs_a_route_is_named_and_ended_by_force_alone(
     watched(database)
     with pytest.raises(Conflict, match=r"the experiment .colour. compares.*experiment stop colour"):
         change(database, spoil)
-    assert state(database) is State.RUNNING
+    assert state(database) is ExperimentState.RUNNING
     change(database, spoil, force=True)
-    assert state(database) is State.STOPPED
+    assert state(database) is ExperimentState.STOPPED
 
 
 def test_weights_that_an_experiment_is_about_stay_as_they_are(database: Database) -> None:
@@ -149,7 +149,7 @@ def test_weights_that_an_experiment_is_about_stay_as_they_are(database: Database
         change(database, route_changes.set_weights, "digits", {"candidate": 100})
     change(database, route_changes.set_weights, "digits", {"candidate": 5_000})  # as they are
     change(database, route_changes.set_weights, "digits", {"candidate": 100}, force=True)
-    assert state(database) is State.STOPPED
+    assert state(database) is ExperimentState.STOPPED
 
 
 def test_rules_for_testers_may_be_changed_all_the_time(database: Database) -> None:
@@ -181,10 +181,10 @@ def test_no_rollout_begins_under_a_kill_switch_that_is_on(database: Database) ->
 def test_an_experiment_on_a_rollout_ends_with_its_candidate(database: Database) -> None:
     rollout = rolling(database)
     watched(database)
-    assert state(database) is State.RUNNING
+    assert state(database) is ExperimentState.RUNNING
     with database.change(ADA) as tx:
         rollouts.call_off(tx, WRITER, rollout, "enough")
-    assert state(database) is State.STOPPED
+    assert state(database) is ExperimentState.STOPPED
 
 
 def test_a_rollout_that_is_called_off_twice_has_been_once(database: Database) -> None:

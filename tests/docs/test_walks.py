@@ -17,7 +17,7 @@ from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc as stubs
 
 from access_support import Gated, gated
-from control.desired import Desired, DesiredArm, DesiredRoute
+from control.desired import DesiredArm, DesiredRoute, DesiredState
 from docs.walks import GRPC_INFER, REST_INFER, WALKS, Step, Walk
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -145,7 +145,7 @@ def recorded() -> Iterator[tuple[Gated, Recorder]]:
         with gated(models=("first", "second")) as doors:
             arms = (DesiredArm("a", "first", 1, "", 5_000), DesiredArm("b", "second", 1, "", 5_000))
             route = DesiredRoute("public", arms, "salt", unit="header:x-user")
-            doors.on_loop(lambda: doors.dataplane.routing.use(Desired(routes=(route,))))
+            doors.on_loop(lambda: doors.dataplane.routing.use(DesiredState(routes=(route,))))
             yield doors, recorder
     finally:
         threading.setprofile(None)  # type: ignore[arg-type]

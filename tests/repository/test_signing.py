@@ -20,7 +20,7 @@ from model_signing import hashing, signing
 
 from killing_support import ROOT
 from repository.errors import BadSignature
-from repository.signing import SIGNATURE, Trusted, Verified, sign, verify
+from repository.signing import SIGNATURE, TrustedSigner, VerifiedSignature, sign, verify
 
 KEY, OTHER_KEY = (ec.generate_private_key(curve()) for curve in (ec.SECP256R1, ec.SECP384R1))
 
@@ -35,8 +35,8 @@ def public(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.public_key().public_bytes(serialization.Encoding.PEM, form)
 
 
-TRUSTED = Trusted("release", public(KEY))
-OTHER = Trusted("other", public(OTHER_KEY))
+TRUSTED = TrustedSigner("release", public(KEY))
+OTHER = TrustedSigner("other", public(OTHER_KEY))
 
 
 @pytest.fixture
@@ -51,24 +51,24 @@ def folder(tmp_path: Path) -> Path:
 def test_a_signed_version_is_verified_and_its_signer_named(folder: Path):
     signature = sign(folder, private(KEY))
     assert signature == folder / SIGNATURE
-    assert verify(folder, signature, [OTHER, TRUSTED]) == Verified("release")
+    assert verify(folder, signature, [OTHER, TRUSTED]) == VerifiedSignature("release")
 
 
 def test_signing_again_replaces_the_signature(folder: Path):
     sign(folder, private(OTHER_KEY))
     signature = sign(folder, private(KEY))
-    assert verify(folder, signature, [TRUSTED]) == Verified("release")
+    assert verify(folder, signature, [TRUSTED]) == VerifiedSignature("release")
     assert sorted(path.name for path in folder.iterdir()) == ["model.onnx", "model.sig", "sub"]
 
 
 def test_the_folder_may_be_called_and_lie_elsewhere(folder: Path, tmp_path: Path):
     sign(folder, private(KEY))
     moved = folder.rename(tmp_path / "7")
-    assert verify(moved, moved / SIGNATURE, [TRUSTED]) == Verified("release")
+    assert verify(moved, moved / SIGNATURE, [TRUSTED]) == VerifiedSignature("release")
 
 
 @pytest.mark.parametrize("trusted", [[], [OTHER]])
-def test_a_key_that_is_not_trusted_is_refused(folder: Path, trusted: list[Trusted]):
+def test_a_key_that_is_not_trusted_is_refused(folder: Path, trusted: list[TrustedSigner]):
     signature = sign(folder, private(KEY))
     with pytest.raises(BadSignature, match=r"model\.sig' is not a signature by a trusted key"):
         verify(folder, signature, trusted)
@@ -121,7 +121,7 @@ def test_a_signature_that_was_made_elsewhere_and_put_in_counts(folder: Path, tmp
     signer = signing.Config().use_elliptic_key_signer(private_key=tmp_path / "key")
     signer.sign(folder, tmp_path / "made")
     (tmp_path / "made").rename(folder / SIGNATURE)
-    assert verify(folder, folder / SIGNATURE, [TRUSTED]) == Verified("release")
+    assert verify(folder, folder / SIGNATURE, [TRUSTED]) == VerifiedSignature("release")
 
 
 def test_a_way_of_hashing_that_does_not_exist_is_refused(folder: Path):
@@ -194,7 +194,7 @@ def test_every_way_of_hashing_of_the_library_is_understood(folder: Path, tmp_pat
     signer = signing.Config().use_elliptic_key_signer(private_key=tmp_path / "key")
     signer.set_hashing_config(config).sign(folder, folder / SIGNATURE)
     (folder / ".gitattributes").write_bytes(b"*.onnx filter=lfs\n")
-    assert verify(folder, folder / SIGNATURE, [TRUSTED]) == Verified("release")
+    assert verify(folder, folder / SIGNATURE, [TRUSTED]) == VerifiedSignature("release")
 
 
 def test_the_librarys_own_command_makes_a_signature_that_counts(folder: Path, tmp_path: Path):
@@ -202,7 +202,7 @@ def test_the_librarys_own_command_makes_a_signature_that_counts(folder: Path, tm
     command = [sys.executable, "-m", "model_signing", "sign", "key", str(folder)]
     command += ["--signature", str(folder / SIGNATURE), "--private_key", str(tmp_path / "key")]
     subprocess.run([*command], check=True, capture_output=True, timeout=180)
-    assert verify(folder, folder / SIGNATURE, [TRUSTED]) == Verified("release")
+    assert verify(folder, folder / SIGNATURE, [TRUSTED]) == VerifiedSignature("release")
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_the_librarys_own_command_makes_a_signature_that_counts(folder: Path, tm
 def test_a_trusted_key_that_cannot_be_read_is_named(folder: Path, pem: bytes):
     signature = sign(folder, private(KEY))
     with pytest.raises(BadSignature, match="trusted key 'broken' cannot be read"):
-        verify(folder, signature, [Trusted("broken", pem), TRUSTED])
+        verify(folder, signature, [TrustedSigner("broken", pem), TRUSTED])
 
 
 def certificate(
@@ -253,9 +253,11 @@ def test_a_certificate_of_a_trusted_authority_is_verified(folder: Path, tmp_path
     )
     config = hashing.Config().set_ignored_paths(paths=[SIGNATURE])
     signer.set_hashing_config(config).sign(folder, folder / SIGNATURE)
-    authority = Trusted("our authority", pem(root))
-    assert verify(folder, folder / SIGNATURE, [TRUSTED, authority]) == Verified("our authority")
-    stranger = Trusted("stranger", pem(certificate("root", KEY, None, KEY)))
+    authority = TrustedSigner("our authority", pem(root))
+    assert verify(folder, folder / SIGNATURE, [TRUSTED, authority]) == VerifiedSignature(
+        "our authority"
+    )
+    stranger = TrustedSigner("stranger", pem(certificate("root", KEY, None, KEY)))
     with pytest.raises(BadSignature, match="stranger"):
         verify(folder, folder / SIGNATURE, [stranger])
 

@@ -10,7 +10,7 @@ import pytest
 
 from schedulers.batching import BatchScheduler
 from schedulers.cache import ENTRY_BYTES, CachedResponse, ResponseCache, answer_of, key_of
-from schedulers.cached import CachedScheduler
+from schedulers.cached_scheduler import CachedScheduler
 from schedulers.counters import Counters
 from schedulers.errors import Draining
 from schedulers.policy.cores import CoreTokens

@@ -11,7 +11,7 @@ import pytest
 
 from backends.errors import BackendError, ExecutionFailed, ModelError
 from backends.response_sender import WINDOW
-from backends.seam import Batch, Outcome, ResponsePart, ResponseSender
+from backends.seam import Batch, BatchResult, ResponsePart, ResponseSender
 from schedulers.batching import BatchScheduler
 from schedulers.counters import Counters
 from schedulers.errors import DeadlineExceeded, ShutDown
@@ -41,13 +41,13 @@ class HandStreamed:
         self.came = threading.Semaphore(0)
         self.closed = False
 
-    def stream(self, batch: Batch, outlets: Sequence[ResponseSender]) -> Outcome:
+    def stream(self, batch: Batch, outlets: Sequence[ResponseSender]) -> BatchResult:
         self.outlets += outlets
         if self.error is not None:
             raise self.error
         for _ in outlets:
             self.came.release()
-        return Outcome((), 1, 2, 3)
+        return BatchResult((), 1, 2, 3)
 
     def close(self) -> None:
         self.closed = True

@@ -17,7 +17,7 @@ from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc as stubs
 
 from access_support import Gated, gated
-from control.desired import Desired, DesiredArm, DesiredRoute
+from control.desired import DesiredArm, DesiredRoute, DesiredState
 from schedulers.request import InferRequest
 from server.routing.table import HEADER_NAME
 from server.settings.trace_config import TraceConfig
@@ -157,7 +157,7 @@ def turn(doors: Gated, *models: str) -> None:
     arms = tuple(
         DesiredArm(model, model, 1, "", n) for model, n in zip(models, weights, strict=True)
     )
-    state = Desired(routes=(DesiredRoute("public", arms, "salt"),))
+    state = DesiredState(routes=(DesiredRoute("public", arms, "salt"),))
     doors.on_loop(lambda: doors.dataplane.routing.use(state))
 
 

@@ -21,7 +21,7 @@ from llm_served_support import (
     streaming,
     write_language_model,
 )
-from schedulers.llm.reading import BRIEF
+from schedulers.llm.tokeniser_thread import BRIEF
 from server_support import Server, running
 
 PROMPT = "Once upon a time there was a fox."

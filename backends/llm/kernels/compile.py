@@ -21,7 +21,7 @@ from backends.llm.errors import NoKernels
 
 
 @dataclass(frozen=True, slots=True)
-class Instructions:
+class InstructionSet:
     """A set of instructions that there are kernels for, in the folder of its name.
 
     `needed`: what the CPU must have for it, in Linux's words. `base`: the set whose sources stand
@@ -43,9 +43,9 @@ _SOURCES = Path(__file__).parent
 _AVX512 = frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_bf16", "avx512_vnni"})
 _TILES = frozenset({"amx_tile", "amx_bf16", "amx_int8"})
 SETS = (
-    Instructions("amx", _AVX512 | _TILES, base="avx512"),
-    Instructions("avx512", _AVX512),
-    Instructions("avx2", frozenset({"avx2", "fma"})),
+    InstructionSet("amx", _AVX512 | _TILES, base="avx512"),
+    InstructionSet("avx512", _AVX512),
+    InstructionSet("avx2", frozenset({"avx2", "fma"})),
 )
 """Best first."""
 FLAGS = (
@@ -71,7 +71,7 @@ def compiled_library() -> Path:
     raise errors[0]
 
 
-def _library_for(instructions: Instructions) -> Path:
+def _library_for(instructions: InstructionSet) -> Path:
     """Raises NoKernels."""
     sources = [*sorted(_SOURCES.glob("*.cpp")), *instructions.sources()]
     library = _cache_folder() / f"kernels-{_fingerprint(sources)}.so"
@@ -81,7 +81,7 @@ def _library_for(instructions: Instructions) -> Path:
     return library
 
 
-def instruction_sets() -> list[Instructions]:
+def instruction_sets() -> list[InstructionSet]:
     """Those this CPU has that there are kernels for, best first. Raises NoKernels for none."""
     found = [one for one in SETS if one.needed <= cpu_flags()]
     if not found:

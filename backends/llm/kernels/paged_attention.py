@@ -51,7 +51,7 @@ class BatchRows:
 
 
 @dataclass(frozen=True, slots=True)
-class Scores:
+class ScoreSpec:
     """How scores are made: see `backends.llm.ops.seam.AttentionSpec`."""
 
     window: int | None
@@ -65,7 +65,7 @@ def rows_per_tile(sharing: int, head_dim: int, number_bytes: int) -> int:
 
 
 def attend(
-    queries: Tensor, pages: Pages, rows: BatchRows, tiles: Tiles, scores: Scores, result: Tensor
+    queries: Tensor, pages: Pages, rows: BatchRows, tiles: Tiles, scores: ScoreSpec, result: Tensor
 ) -> None:
     """Write the attention of the tiles' rows to `result` [T, heads, head_dim].
 

@@ -15,7 +15,7 @@ OUTPUTS = 32
 """Weights are padded to a multiple of so many outputs; inputs must be one of GROUP."""
 
 
-class _Padded:
+class _PaddedLinear:
     """What the three precisions share: the padding of outputs and the type of results."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, wide: bool) -> None:
@@ -34,7 +34,7 @@ class _Padded:
         return result[:, : self.outputs].contiguous()
 
 
-class CompiledBf16(_Padded):
+class CompiledBf16(_PaddedLinear):
     """bfloat16 weights and rows."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, wide: bool) -> None:
@@ -52,7 +52,7 @@ class CompiledBf16(_Padded):
         return self._cut(result)
 
 
-class CompiledInt8(_Padded):
+class CompiledInt8(_PaddedLinear):
     """int8 weights; rows are quantised to int8 with a scale each."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, wide: bool) -> None:
@@ -73,7 +73,7 @@ class CompiledInt8(_Padded):
         return self._cut(result)
 
 
-class CompiledInt4(_Padded):
+class CompiledInt4(_PaddedLinear):
     """int4 weights with a scale per 32 inputs; rows are quantised to int8 with a scale each."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, wide: bool) -> None:

@@ -21,7 +21,7 @@ _ALIGNED = 8
 """And for inputs and outputs that are multiples of this."""
 
 
-class _Int8:
+class _CudaInt8Weights:
     """int8 weights with a scale per output, and the bias, on a device."""
 
     def __init__(
@@ -35,7 +35,7 @@ class _Int8:
         self.bytes = self._weight.nbytes + self._scales.nbytes
 
 
-class CudaInt8Linear(_Int8):
+class CudaInt8Linear(_CudaInt8Weights):
     """int8 weights and rows, quantised with a scale each and multiplied whole."""
 
     def __call__(self, rows: Tensor) -> Tensor:
@@ -50,7 +50,7 @@ class CudaInt8Linear(_Int8):
         return (result if self._bias is None else result.add_(self._bias)).to(self._dtype)
 
 
-class Int8WeightLinear(_Int8):
+class Int8WeightLinear(_CudaInt8Weights):
     """int8 weights, restored to the rows' type while they are multiplied: for shapes that cuBLAS
     does not multiply whole."""
 

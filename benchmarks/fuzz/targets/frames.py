@@ -17,7 +17,7 @@ from benchmarks.fuzz.target import Target, plain
 from control import desired
 from repository.git import hook
 from repository.git.errors import BadBody
-from schedulers.llm import frames as engine
+from schedulers.llm import engine_messages as engine
 from server.admin.arm_reports import windows_of
 from server.admin.link import _loads
 from server.desired.link import BadFrame, pack_frame, read_frame
@@ -34,7 +34,7 @@ def _engine(data: bytes) -> None:
     if isinstance(message, engine.Submit):
         for one in message.requests:
             engine.unpack_request(one)
-    elif isinstance(message, engine.Stepped):
+    elif isinstance(message, engine.StepReport):
         for one in message.outputs:
             engine.unpack_output(one)
 
@@ -83,13 +83,13 @@ def run(data: bytes) -> None:
 
 
 def seeds() -> Sequence[bytes]:
-    trouble = messages.Trouble("ModelError", "text", "INTERNAL")
-    facts = messages.Facts("id", 7, "{}", ("OUT",), 5)
+    trouble = messages.WorkerError("ModelError", "text", "INTERNAL")
+    facts = messages.RequestMetadata("id", 7, "{}", ("OUT",), 5)
     worker = (
         messages.Load("m", 1, "/f", "/p", b"", "d", "cpu", 0, 1),
         messages.WorkerLoaded(b"", "cpu", 1, False),
         messages.Execute((1,), True, (facts,), (), ()),
-        messages.Executed({0: trouble}, (), 1, 2, 3, {0: "{}"}, False),
+        messages.BatchExecuted({0: trouble}, (), 1, 2, 3, {0: "{}"}, False),
         messages.BatchFailed(trouble, False),
         messages.StreamPart(1, True, False, trouble, (), b"x", ""),
     )
@@ -101,10 +101,10 @@ def seeds() -> Sequence[bytes]:
         engine.Submit((request,)),
         engine.Cancel(("a",)),
         engine.Embed("e", (b"\1\0\0\0",)),
-        engine.Stepped(1, ("a",), (("a", 5, "x"),), engine.Figures(*range(11))),
+        engine.StepReport(1, ("a",), (("a", 5, "x"),), engine.EngineStats(*range(11))),
         engine.Encode(1, ("text",), True),
     )
-    state = desired.Desired(
+    state = desired.DesiredState(
         3,
         "s",
         (desired.DesiredModel("m", "d", pins=(desired.Pin(1, "", "alias a"),)),),
@@ -136,7 +136,7 @@ def seeds() -> Sequence[bytes]:
 
 TARGET = Target(
     "frames",
-    ("backends.host.messages", "backends.host.channel", "schedulers.llm.frames",
+    ("backends.host.messages", "backends.host.channel", "schedulers.llm.engine_messages",
      "server.desired.link", "server.admin.arm_reports", "control.desired", "repository.git.hook"),
     lambda: plain(run),
     seeds,

@@ -8,9 +8,9 @@ from control.access.scopes import Action
 from control.errors import Invalid
 from control.experiments import service
 from control.experiments.analysis import PointView, analyse, analysis_json, series
-from control.experiments.judging import Analysis
-from control.experiments.placing import check_placed, placed
-from control.experiments.service import ExperimentView, State
+from control.experiments.evaluation import Analysis
+from control.experiments.route_arms import check_placed, placed
+from control.experiments.service import ExperimentState, ExperimentView
 from server.admin.body_fields import part
 from server.admin.call import NOTHING, Access, AuthorizedCall, EndpointResult, Operation, Param
 from server.admin.responses import from_page
@@ -67,13 +67,13 @@ class NewConclusion:
 
 def list_(call: AuthorizedCall) -> EndpointResult:
     state = call.query.get("state")
-    if state is not None and state not in tuple(State):
-        raise Invalid(f"'{state:.80}' is no state; {', '.join(State)} are", "state")
+    if state is not None and state not in tuple(ExperimentState):
+        raise Invalid(f"'{state:.80}' is no state; {', '.join(ExperimentState)} are", "state")
     with call.services.database.reading() as session:
         found = service.list_experiments(
             session,
             route=call.query.get("route"),
-            state=None if state is None else State(state),
+            state=None if state is None else ExperimentState(state),
             **call.paging(),
         )
         return from_page(found)

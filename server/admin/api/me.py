@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from control.access.invitations import accept, first_link_code
-from control.access.rates import whole_seconds
+from control.access.rate_limits import whole_seconds
 from control.access.scopes import Action
 from control.access.users import UserView
 from control.errors import Conflict, TooMany

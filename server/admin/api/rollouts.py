@@ -10,8 +10,8 @@ from sqlalchemy.orm import Session
 from control.access.scopes import Action
 from control.errors import Conflict, Invalid
 from control.rollout_signals import signals_of
-from control.rollouts import reading, service
-from control.rollouts.commands import Command
+from control.rollouts import queries, service
+from control.rollouts.commands import RolloutCommand
 from control.rollouts.plan_keys import parse_plan
 from control.rollouts.service import CandidateRequest
 from control.rollouts.views import RolloutView, Standing
@@ -27,12 +27,12 @@ _READ = Access(Action.READ)
 _OPERATE = Access(Action.OPERATE)
 _ONE = "/rollouts/{rollout}"
 _WORDS = {
-    Command.PROMOTE: "Promote to the next step without waiting for the end of this one",
-    Command.PROMOTE_FULL: "Promote: send all traffic to the candidate now",
-    Command.PAUSE: "Hold the current weight until resumed",
-    Command.RESUME: "Resume, whatever the pause reason",
-    Command.ABORT: "Roll back: send all traffic to the stable version at once",
-    Command.RETRY: "Retry a rollout that was rolled back",
+    RolloutCommand.PROMOTE: "Promote to the next step without waiting for the end of this one",
+    RolloutCommand.PROMOTE_FULL: "Promote: send all traffic to the candidate now",
+    RolloutCommand.PAUSE: "Hold the current weight until resumed",
+    RolloutCommand.RESUME: "Resume, whatever the pause reason",
+    RolloutCommand.ABORT: "Roll back: send all traffic to the stable version at once",
+    RolloutCommand.RETRY: "Retry a rollout that was rolled back",
 }
 
 
@@ -51,19 +51,19 @@ class NewRollout:
 def list_(call: AuthorizedCall) -> EndpointResult:
     with call.services.database.reading() as session:
         name, phase = call.query.get("name"), call.query.get("phase")
-        found = reading.list_rollouts(session, name=name, phase=phase, **call.paging())
+        found = queries.list_rollouts(session, name=name, phase=phase, **call.paging())
         return from_page(found)
 
 
 def show(call: AuthorizedCall) -> EndpointResult:
     with call.services.database.reading() as session:
-        return _one(reading.get_rollout(session, call.path["rollout"]))
+        return _one(queries.get_rollout(session, call.path["rollout"]))
 
 
 def standing(call: AuthorizedCall) -> EndpointResult:
     with call.services.database.reading() as session:
         rollout = call.path["rollout"]
-        found = reading.standing(session, rollout, call.now, signals_of(session, rollout))
+        found = queries.standing(session, rollout, call.now, signals_of(session, rollout))
         return EndpointResult(found.as_json())
 
 
@@ -99,7 +99,7 @@ def _stable(session: Session, route: RouteView) -> int:
             f"which may move; give it a version first (modelyard route set {route.name} --arm "
             f"{arm.name}={arm.model}:VERSION=100)"
         )
-    under_way = any(one.name == route.name for one in reading.active(session))
+    under_way = any(one.name == route.name for one in queries.active(session))
     if not under_way and (names := running_on(session, route.name)):
         raise Conflict(
             f"the experiment '{names[0]}' compares the arms of the route '{route.name}'; stop it "
@@ -108,7 +108,7 @@ def _stable(session: Session, route: RouteView) -> int:
     return arm.version
 
 
-def _told(command: Command) -> Callable[[AuthorizedCall], EndpointResult]:
+def _told(command: RolloutCommand) -> Callable[[AuthorizedCall], EndpointResult]:
     def tell(call: AuthorizedCall) -> EndpointResult:
         with call.services.database.change(call.actor) as tx:
             wanted = service.command(

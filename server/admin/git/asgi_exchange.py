@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from starlette.datastructures import Headers
 from starlette.requests import Request
 
-from repository.lfs.errors import Stalled
+from repository.lfs.errors import UploadStalled
 from server.admin.errors import RequestBodyTooLarge
 
 STALL_S = 60.0
@@ -58,7 +58,7 @@ class RequestBody:
                 yield body
 
     async def whole(self, most_bytes: int) -> bytes:
-        """A small body. Raises RequestBodyTooLarge, Stalled, ClientGone."""
+        """A small body. Raises RequestBodyTooLarge, UploadStalled, ClientGone."""
         if self.length is not None and self.length > most_bytes:
             raise RequestBodyTooLarge(f"the body has {self.length} bytes, of {most_bytes} allowed")
         content = bytearray()
@@ -71,7 +71,9 @@ class RequestBody:
                             f"the body has more than the {most_bytes} bytes allowed"
                         )
         except TimeoutError as error:
-            raise Stalled(f"the body did not arrive within {BODY_S:g} s; send it again") from error
+            raise UploadStalled(
+                f"the body did not arrive within {BODY_S:g} s; send it again"
+            ) from error
         return bytes(content)
 
     async def until_gone(self) -> None:

@@ -12,7 +12,7 @@ from repository.git.blobs import Blobs
 from repository.git.tree import TreeEntry
 from repository.lfs import pointer as pointers
 from repository.lfs.errors import BadPointer
-from repository.lfs.places import LfsPaths
+from repository.lfs.paths import LfsPaths
 from repository.lfs.pointer import Pointer
 from repository.lfs.threads import in_thread
 from repository.snapshots.errors import BadEntry

@@ -16,22 +16,22 @@ from control.deployment import changed_versions, check_model_name
 from control.errors import Conflict, Invalid
 from control.repositories import RepositoryView
 from control.route_references import check_models_unrouted
-from control.sealed import SealedModel
+from control.sealed_model import SealedModel
 from control.tables import Alias, Model, Repository
 from repository.findings import MOST_SHOWN, Finding
-from repository.git.bare import Bare
+from repository.git.bare import BareRepository
 from repository.git.blobs import blobs
 from repository.git.objects import list_tree
 from repository.git.process import run
 from repository.git.quarantine import Quarantine
 from repository.git.rules import TreeBudgets, check_tree
 from repository.git.tree import MODELS, TreeEntry, models_in, prefix_of
-from repository.lfs.places import LfsPaths
+from repository.lfs.paths import LfsPaths
 from repository.lfs.threads import in_thread
 from repository.snapshots import manifest
 from repository.snapshots.digest import check_model
 from repository.snapshots.errors import BadEntry
-from repository.snapshots.write import Draft, Sealed, Writer
+from repository.snapshots.write import Draft, SealedSnapshot, SnapshotWriter
 from server.admin.git.draft_builder import DraftBuilder
 from server.admin.git.inspect import Inspector, ModelInspection
 from server.admin.git.off_loop import held
@@ -79,7 +79,11 @@ class Examiner:
         self._folders = folders
 
     async def tree(
-        self, bare: Bare, repository: RepositoryView, commit: str, quarantine: Quarantine | None
+        self,
+        bare: BareRepository,
+        repository: RepositoryView,
+        commit: str,
+        quarantine: Quarantine | None,
     ) -> tuple[list[TreeEntry], list[Finding]]:
         """The files of a commit, and what no commit may have, whatever ref it is pushed to."""
         budgets = repository.settings.budgets
@@ -89,7 +93,7 @@ class Examiner:
 
     async def examine(
         self,
-        bare: Bare,
+        bare: BareRepository,
         repository: RepositoryView,
         commit: str,
         entries: Sequence[TreeEntry],
@@ -136,7 +140,7 @@ class Examiner:
     def _begin(self, name: str, known: DeployedModel | None) -> AbstractContextManager[Draft]:
         snapshots = self._store / SNAPSHOTS
         beside = snapshots / known.snapshot if known and known.snapshot else None
-        return Writer(snapshots).begin(name, beside)
+        return SnapshotWriter(snapshots).begin(name, beside)
 
     async def _one(
         self,
@@ -253,7 +257,10 @@ class Examiner:
 
 
 async def _same_as_deployed(
-    bare: Bare, known: Mapping[str, DeployedModel], root: str, quarantine: Quarantine | None
+    bare: BareRepository,
+    known: Mapping[str, DeployedModel],
+    root: str,
+    quarantine: Quarantine | None,
 ) -> set[str]:
     """The models whose folder below `root`, "COMMIT:models/", is as it was when they were deployed.
 
@@ -277,7 +284,7 @@ async def _same_as_deployed(
     }
 
 
-def sealed_model(sealed: Sealed, inspected: ModelInspection) -> SealedModel:
+def sealed_model(sealed: SealedSnapshot, inspected: ModelInspection) -> SealedModel:
     """A snapshot as rows take it over, with what was found when it was looked at."""
     files = sum(len(one.files) for one in sealed.versions.values())
     return SealedModel(

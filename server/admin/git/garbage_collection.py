@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from repository.git import bare
-from repository.git.bare import Bare
+from repository.git.bare import BareRepository
 from repository.git.errors import GitError
 
 LOOK_S = 600.0
@@ -55,7 +55,7 @@ class GitGarbageCollector:
                 self._not_before[name] = self._monotonic() + REST_S
                 _log.warning("git gc of the repository '%s' failed: %s", name, error)
 
-    async def _one(self, one: Bare) -> None:
+    async def _one(self, one: BareRepository) -> None:
         packs, others = await asyncio.to_thread(lambda: (bare.packs(one), bare.is_receiving(one)))
         receiving = others or one.name in self._pushed()
         not_before = self._not_before.get(one.name, 0.0)

@@ -21,7 +21,7 @@ from repository.git.body import gunzip
 from repository.git.commands import Commands
 from repository.git.errors import GitError, GitFailed, GitTimedOut, TooManyCommands
 from repository.git.hook import KEY_VARIABLE, SOCKET_VARIABLE
-from repository.git.receive import ReceiveTiming, Service, SmartHttp, protocol_variables
+from repository.git.receive import GitService, ReceiveTiming, SmartHttp, protocol_variables
 from repository.git.report import refusal, reported
 from repository.lfs.batch import MEDIA_TYPE, error_body
 from server.admin.errors import (
@@ -49,7 +49,7 @@ from server.admin.hosts import check_host, check_origin
 from server.admin.identify import is_local
 from server.admin.services import ControlServices
 
-ACTIONS = {Service.UPLOAD: Action.PULL, Service.RECEIVE: Action.PUSH}
+ACTIONS = {GitService.UPLOAD: Action.PULL, GitService.RECEIVE: Action.PUSH}
 
 CHALLENGE = 'Basic realm="modelyard", charset="UTF-8"'
 
@@ -111,8 +111,8 @@ class GitApp:
                 await self._lfs.serve(exchange, target.repository, rest.removeprefix(LFS))
             case "GET", "info/refs":
                 await self._advertise(exchange, target)
-            case "POST", Service.UPLOAD | Service.RECEIVE as service:
-                await self._exchange(exchange, target, Service(service))
+            case "POST", GitService.UPLOAD | GitService.RECEIVE as service:
+                await self._exchange(exchange, target, GitService(service))
             case method, rest:
                 raise HTTPException(404, f"git asks for no {method} of '{rest:.100}' here")
 
@@ -126,7 +126,7 @@ class GitApp:
         kind = {"Content-Type": f"application/x-{service}-advertisement"}
         await exchange.outgoing.whole(200, NEVER_KEPT | kind, content)
 
-    async def _exchange(self, exchange: AsgiExchange, target: GitPath, service: Service) -> None:
+    async def _exchange(self, exchange: AsgiExchange, target: GitPath, service: GitService) -> None:
         request = exchange.request
         _check_version(request)
         visit = await enter(self._services, request, ACTIONS[service], target.repository, True)
@@ -134,7 +134,7 @@ class GitApp:
         too_long = _too_long(visit, service, exchange.incoming)
         variables = protocol_variables(request.headers.get("git-protocol", ""))
         body = _inflated(exchange, _most_bytes(visit, service))
-        if service is Service.RECEIVE:
+        if service is GitService.RECEIVE:
             await self._receive(exchange, visit, body, variables, too_long)
             return
         if too_long:
@@ -151,7 +151,7 @@ class GitApp:
         too_long: str,
     ) -> None:
         """A push: its commands are read on the way in, and git's verdict on the way back."""
-        service, name = Service.RECEIVE, visit.repository.name
+        service, name = GitService.RECEIVE, visit.repository.name
         pushing, commands = PushContext(visit.principal, visit.address, name), Commands()
         pack_bytes = visit.repository.settings.budgets.max_pack_bytes
         unpacked = UnpackReporter(self._services.database, pushing, commands, pack_bytes)
@@ -203,14 +203,14 @@ class GitApp:
         lines = await unpacked.refuse([found], commands.updates)
         banded = "side-band-64k" in commands.capabilities
         content = refusal(lines, why, [update.ref for update in commands.updates], banded)
-        headers = NEVER_KEPT | _result_of(Service.RECEIVE)
+        headers = NEVER_KEPT | _result_of(GitService.RECEIVE)
         await exchange.outgoing.refuse(200, headers, content, exchange.incoming)
 
     async def _pass(
         self,
         exchange: AsgiExchange,
         visit: RepositoryAccess,
-        service: Service,
+        service: GitService,
         answer: AsyncGenerator[bytes],
     ) -> None:
         """Give git's answer to the client as it comes."""
@@ -263,7 +263,7 @@ def _inflated(exchange: AsgiExchange, most_bytes: int) -> AsyncIterator[bytes]:
     return body
 
 
-def _result_of(service: Service) -> dict[str, str]:
+def _result_of(service: GitService) -> dict[str, str]:
     return {"Content-Type": f"application/x-{service}-result"}
 
 
@@ -289,13 +289,13 @@ def _check_version(request: Request) -> None:
         raise HTTPException(505, f"{told} must keep it (nginx: proxy_http_version 1.1)")
 
 
-def _check_type(request: Request, service: Service) -> None:
+def _check_type(request: Request, service: GitService) -> None:
     kind = f"application/x-{service}-request"
     if request.headers.get("content-type", "") != kind:
         raise UnsupportedMediaType(f"the Content-Type of this request must be {kind}")
 
 
-def _too_long(visit: RepositoryAccess, service: Service, incoming: RequestBody) -> str:
+def _too_long(visit: RepositoryAccess, service: GitService, incoming: RequestBody) -> str:
     """Why the body is refused before it is read, "" when it is not."""
     most = _most_bytes(visit, service)
     if incoming.length is None or incoming.length <= most:
@@ -306,7 +306,7 @@ def _too_long(visit: RepositoryAccess, service: Service, incoming: RequestBody) 
     )
 
 
-def _most_bytes(visit: RepositoryAccess, service: Service) -> int:
-    if service is Service.UPLOAD:
+def _most_bytes(visit: RepositoryAccess, service: GitService) -> int:
+    if service is GitService.UPLOAD:
         return _COMMANDS_BYTES
     return visit.repository.settings.budgets.max_pack_bytes + _COMMANDS_BYTES

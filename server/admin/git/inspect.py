@@ -10,7 +10,7 @@ from pathlib import Path, PurePath
 from backends.code_formats import NATIVE, CodeUse
 from backends.errors import LoadFailed
 from control.repository_settings import RepositorySettings, Signing
-from control.sealed import SealedVersion
+from control.sealed_model import SealedVersion
 from repository.config import decode
 from repository.errors import BadRepository, BadSignature, ConfigError, NoSigning
 from repository.findings import Finding
@@ -19,7 +19,7 @@ from repository.lfs.threads import in_thread
 from repository.lint import lint
 from repository.model import ModelVersion
 from repository.positions import Positions
-from repository.signing import SIGNATURE, Trusted, verify
+from repository.signing import SIGNATURE, TrustedSigner, verify
 from repository.snapshot import model_folder
 from repository.snapshots.digest import FileEntry, digest, versions
 from repository.walk import CONFIG_NAME
@@ -108,7 +108,7 @@ class Inspector:
         if self._settings.signing == Signing.OFF:
             return {}, []
         trusted = [
-            Trusted(f"trusted key {number}", pem.encode())
+            TrustedSigner(f"trusted key {number}", pem.encode())
             for number, pem in enumerate(self._settings.trusted_keys, 1)
         ]
         signers, unsigned = {}, []

@@ -8,7 +8,7 @@ from starlette.exceptions import HTTPException
 
 from control.errors import NotFound
 from repository.git.names import repository_problem
-from repository.git.receive import Service
+from repository.git.receive import GitService
 
 PREFIX = "/git"
 LFS = "info/lfs/"
@@ -38,10 +38,10 @@ def target_of(raw_path: bytes) -> GitPath:
     return GitPath(found[1], found[2])
 
 
-def advertised(query: bytes) -> Service:
+def advertised(query: bytes) -> GitService:
     """The service whose refs are asked for. Raises HTTPException for the dumb protocol."""
     asked = parse_qs(query.decode("latin-1"), keep_blank_values=True).get("service", [])
-    if len(asked) != 1 or asked[0] not in tuple(Service):
-        wanted = " or ".join(f"?service={service}" for service in Service)
+    if len(asked) != 1 or asked[0] not in tuple(GitService):
+        wanted = " or ".join(f"?service={service}" for service in GitService)
         raise HTTPException(403, f"only git's smart protocol is supported here: info/refs{wanted}")
-    return Service(asked[0])
+    return GitService(asked[0])

@@ -24,7 +24,7 @@ from control.transaction import Actor, Transaction
 from repository.errors import RepositoryError
 from repository.findings import Finding, lines
 from repository.git import bare as repositories_on_disk
-from repository.git.bare import Bare
+from repository.git.bare import BareRepository
 from repository.git.errors import GitFailed, GitTimedOut
 from repository.git.hook import HookRequest
 from repository.git.listener import Say
@@ -148,7 +148,7 @@ class PreReceiveHook:
     async def _check_refs(
         self,
         decision: _PreReceiveResult,
-        bare: Bare,
+        bare: BareRepository,
         view: RepositoryView,
         pushing: PushContext,
         request: HookRequest,
@@ -172,7 +172,7 @@ class PreReceiveHook:
     async def _check_commits(
         self,
         decision: _PreReceiveResult,
-        bare: Bare,
+        bare: BareRepository,
         view: RepositoryView,
         updates: Sequence[RefUpdate],
         quarantine: Quarantine | None,
@@ -186,7 +186,7 @@ class PreReceiveHook:
     async def _check_commit(
         self,
         decision: _PreReceiveResult,
-        bare: Bare,
+        bare: BareRepository,
         view: RepositoryView,
         update: RefUpdate,
         quarantine: Quarantine | None,
@@ -281,7 +281,9 @@ def refuse_each(
         pushes.refuse(tx, pushing.repository, update, known, report)
 
 
-async def _is_forced(bare: Bare, update: RefUpdate, quarantine: Quarantine | None) -> bool:
+async def _is_forced(
+    bare: BareRepository, update: RefUpdate, quarantine: Quarantine | None
+) -> bool:
     """Whether an existing ref does not only move forward; a tag has no forward."""
     if is_null(update.old) or is_null(update.new):
         return False
@@ -295,7 +297,9 @@ async def _is_forced(bare: Bare, update: RefUpdate, quarantine: Quarantine | Non
         return True
 
 
-async def _has_commit(bare: Bare, update: RefUpdate, quarantine: Quarantine | None) -> bool:
+async def _has_commit(
+    bare: BareRepository, update: RefUpdate, quarantine: Quarantine | None
+) -> bool:
     """Whether the ref would point to a commit: a branch directly, a tag perhaps through others."""
     revision = f"{update.new}^{{commit}}"
     command = ("rev-parse", "--verify", "--quiet", "--end-of-options", revision)
@@ -304,7 +308,9 @@ async def _has_commit(bare: Bare, update: RefUpdate, quarantine: Quarantine | No
     return commit == update.new if update.ref.startswith(HEADS) else bool(commit)
 
 
-async def _facts(bare: Bare, update: RefUpdate, quarantine: Quarantine | None) -> PushFacts:
+async def _facts(
+    bare: BareRepository, update: RefUpdate, quarantine: Quarantine | None
+) -> PushFacts:
     """Subject and author of the commit, empty for a deleted ref or an unreadable commit."""
     if is_null(update.new):
         return PushFacts()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from control.repository_settings import FORMATS, formats_of
 from repository.snapshots.digest import FileEntry
 from repository.sources.errors import BadLayout
-from repository.sources.layout import Shape, SourceLayout, layout
+from repository.sources.layout import SourceKind, SourceLayout, layout
 from repository.walk import hidden
 
 _MOST_NAMED = 5
@@ -38,7 +38,7 @@ def plan(
     found = layout(fetched, None, version or highest + 1)
     brought = _brought(found, version)
     placed = {target: path for path, target in found.places.items() if _is_wanted(target, brought)}
-    if found.shape is Shape.CHECKPOINT:
+    if found.shape is SourceKind.CHECKPOINT:
         # A hub holds the same weights for many frameworks, and pictures of them.
         placed = {new: old for new, old in placed.items() if _is_taken(old, formats)}
     _refuse_formats(placed.values(), formats)
@@ -54,7 +54,7 @@ def plan(
 def _brought(found: SourceLayout, version: int | None) -> tuple[int, ...]:
     if not found.versions:
         raise BadLayout("a model folder without a version: found no folder '1/', '2/'")
-    if version is None or found.shape is not Shape.MODEL:
+    if version is None or found.shape is not SourceKind.MODEL:
         return found.versions
     if version not in found.versions:
         there = ", ".join(map(str, found.versions))

@@ -11,14 +11,14 @@ from sqlalchemy import func, select
 
 from control.database import Database
 from control.repository_settings import RepositorySettings
-from control.sealed import SealedModel
+from control.sealed_model import SealedModel
 from control.tables import Model, Version
 from repository.durable import CHUNK_BYTES, open_file
 from repository.errors import RepositoryError
 from repository.findings import reason
 from repository.snapshots import manifest as manifests
 from repository.snapshots.digest import FileEntry
-from repository.snapshots.write import Draft, Writer
+from repository.snapshots.write import Draft, SnapshotWriter
 from repository.sources.threads import Stopped, stoppable
 from server.admin.git.examine import sealed_model
 from server.admin.git.inspect import Inspector
@@ -68,7 +68,7 @@ class ImportSealer:
         before = await anyio.to_thread.run_sync(self._before, model)
         paths = await anyio.to_thread.run_sync(_files, fetched)
         planned = plan(paths, version, before.files, before.highest, SETTINGS.formats)
-        writer = Writer(self._snapshots)
+        writer = SnapshotWriter(self._snapshots)
         async with held(lambda: writer.begin(model, before.snapshot)) as draft:
             await stoppable(lambda stop: _lay_out(draft, planned, fetched, before, stop))
             inspected = await self._inspector.inspect(draft.folder, draft.files, model)

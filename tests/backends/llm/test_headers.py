@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from backends.llm.checkpoint import Checkpoint
 from backends.llm.errors import BadCheckpoint
-from backends.llm.expected import expected_tensors
+from backends.llm.expected_tensors import expected_tensors
 from backends.llm.families import read_config
 from backends.llm.headers import INDEX, SINGLE, hold_against, read_headers
 from backends.llm.ops.reference import TorchOps

@@ -8,15 +8,15 @@ import pytest
 from backends.llm.errors import NoKernels
 from backends.llm.kernels.compile import (
     SETS,
-    Instructions,
+    InstructionSet,
     compiled_library,
     cpu_flags,
     instruction_sets,
     usable,
 )
 
-NEEDS_NOTHING = Instructions("plain", frozenset())
-NEEDS_WHAT_NO_CPU_HAS = Instructions("other", frozenset({"time_travel"}))
+NEEDS_NOTHING = InstructionSet("plain", frozenset())
+NEEDS_WHAT_NO_CPU_HAS = InstructionSet("other", frozenset({"time_travel"}))
 
 
 @pytest.fixture(params=[one for one in SETS if one.needed <= cpu_flags()], ids=lambda one: one.name)

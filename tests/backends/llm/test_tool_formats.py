@@ -16,7 +16,13 @@ from backends.llm.settings import read_settings
 from backends.llm.tokeniser import Tokeniser
 from backends.llm.tool_choice import Tool, ToolChoice, calls_of
 from backends.llm.tool_formats import FORMATS, ToolFormat, detect_format, takes_tools
-from backends.llm.tool_scanner import Argued, Called, ContentText, ToolCallEnd, ToolScanner
+from backends.llm.tool_scanner import (
+    ContentText,
+    ToolCallArguments,
+    ToolCallEnd,
+    ToolCallStart,
+    ToolScanner,
+)
 from chat_templates_support import TEMPLATES
 from grammar_support import END, byte_level, random_answer, sentencepiece
 from repository.model import ModelConfig, ModelVersion
@@ -78,11 +84,15 @@ def test_whatever_a_grammar_allows_are_calls_with_valid_arguments(
         scanner = ToolScanner(format, dict(TOOLS))
         events = [*scanner.add(text), *scanner.end()]
         assert not [one for one in events if isinstance(one, ContentText)], text
-        names = [event.name for event in events if isinstance(event, Called)]
+        names = [event.name for event in events if isinstance(event, ToolCallStart)]
         assert names
         assert len([one for one in events if isinstance(one, ToolCallEnd)]) == len(names)
         for number, called in enumerate(names):
-            said = [one.text for one in events if isinstance(one, Argued) and one.number == number]
+            said = [
+                one.text
+                for one in events
+                if isinstance(one, ToolCallArguments) and one.number == number
+            ]
             valid[called].validate(json.loads("".join(said)))
         counts.add(len(names))
     assert counts == {1} if not many else len(counts) > 1

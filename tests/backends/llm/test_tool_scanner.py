@@ -9,15 +9,15 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from backends.llm.json_steps import DONE, MAX_DEPTH, JsonSteps
+from backends.llm.json_scanner import DONE, MAX_DEPTH, JsonScanner
 from backends.llm.tool_formats import FORMATS, HERMES, JSON, LLAMA3_JSON, MISTRAL, ToolFormat
 from backends.llm.tool_scanner import (
-    Argued,
-    Called,
     ContentText,
-    Dropped,
     Event,
+    ToolCallAborted,
+    ToolCallArguments,
     ToolCallEnd,
+    ToolCallStart,
     ToolScanner,
 )
 
@@ -40,9 +40,9 @@ def scanned(format: ToolFormat, pieces: Sequence[str], most: int | None = None) 
         last = events[-1] if events else None
         if isinstance(event, ContentText) and isinstance(last, ContentText):
             events[-1] = ContentText(last.text + event.text)
-        elif isinstance(event, Argued) and isinstance(last, Argued):
+        elif isinstance(event, ToolCallArguments) and isinstance(last, ToolCallArguments):
             assert event.number == last.number
-            events[-1] = Argued(last.number, last.text + event.text)
+            events[-1] = ToolCallArguments(last.number, last.text + event.text)
         else:
             events.append(event)
     return events
@@ -51,11 +51,11 @@ def scanned(format: ToolFormat, pieces: Sequence[str], most: int | None = None) 
 def said_and_called(format: ToolFormat, text: str, most: int | None = None) -> tuple[str, Calls]:
     events = scanned(format, list(text), most)
     whole = {event.number for event in events if isinstance(event, ToolCallEnd)}
-    names = {event.number: event.name for event in events if isinstance(event, Called)}
+    names = {event.number: event.name for event in events if isinstance(event, ToolCallStart)}
     calls = [
         (names[event.number], json.loads(event.text))
         for event in events
-        if isinstance(event, Argued) and event.number in whole
+        if isinstance(event, ToolCallArguments) and event.number in whole
     ]
     return "".join(event.text for event in events if isinstance(event, ContentText)), calls
 
@@ -250,7 +250,12 @@ def test_a_broken_call_is_text_and_the_next_one_a_call() -> None:
     assert said == '<tool_call>{"name": "time", "arguments": {"a" '
     assert calls == [("weather", {})]
     events = scanned(HERMES, [text])
-    assert [type(one) for one in events[:4]] == [Called, Argued, Dropped, ContentText]
+    assert [type(one) for one in events[:4]] == [
+        ToolCallStart,
+        ToolCallArguments,
+        ToolCallAborted,
+        ContentText,
+    ]
 
 
 def test_a_list_that_breaks_off_keeps_its_whole_calls() -> None:
@@ -274,9 +279,9 @@ def test_no_more_calls_are_looked_for_than_are_wanted() -> None:
 def test_arguments_come_as_soon_as_they_are_written() -> None:
     scanner = ToolScanner(HERMES, TOOLS)
     assert scanner.add('<tool_call>{"name": "time", "arguments": ') == []
-    assert scanner.add('{"zone"') == [Called(0, "time"), Argued(0, '{"zone"')]
-    assert scanner.add(': "ut') == [Argued(0, ': "ut')]
-    assert scanner.add('c"}}') == [Argued(0, 'c"}'), ToolCallEnd(0)]
+    assert scanner.add('{"zone"') == [ToolCallStart(0, "time"), ToolCallArguments(0, '{"zone"')]
+    assert scanner.add(': "ut') == [ToolCallArguments(0, ': "ut')]
+    assert scanner.add('c"}}') == [ToolCallArguments(0, 'c"}'), ToolCallEnd(0)]
 
 
 def test_text_waits_only_while_it_may_be_a_marker() -> None:
@@ -322,12 +327,12 @@ def test_any_cutting_gives_what_the_whole_gives(
 def test_nothing_is_lost_and_every_call_can_be_made(format: ToolFormat, text: str) -> None:
     events = scanned(format, [text])
     whole = [event.number for event in events if isinstance(event, ToolCallEnd)]
-    begun = [event.number for event in events if isinstance(event, Called)]
-    dropped = [event.number for event in events if isinstance(event, Dropped)]
+    begun = [event.number for event in events if isinstance(event, ToolCallStart)]
+    dropped = [event.number for event in events if isinstance(event, ToolCallAborted)]
     assert begun == sorted({*whole, *dropped})
     assert begun == [*range(len(begun))]
     for event in events:
-        if isinstance(event, Argued) and event.number in whole:
+        if isinstance(event, ToolCallArguments) and event.number in whole:
             assert isinstance(json.loads(event.text), dict)
     said = "".join(event.text for event in events if isinstance(event, ContentText))
     if not whole:
@@ -347,7 +352,7 @@ ANY_JSON = st.recursive(
 @settings(deadline=None)
 @given(st.dictionaries(st.text(max_size=4), ANY_JSON, max_size=4), st.booleans())
 def test_json_is_followed_to_its_end_and_no_further(value: Any, ascii: bool) -> None:
-    steps, text = JsonSteps(), json.dumps(value, ensure_ascii=ascii, indent=1)
+    steps, text = JsonScanner(), json.dumps(value, ensure_ascii=ascii, indent=1)
     assert all(map(steps.take, text))
     assert steps.place == DONE
     assert steps.take(" ")
@@ -357,7 +362,7 @@ def test_json_is_followed_to_its_end_and_no_further(value: Any, ascii: bool) -> 
 @settings(deadline=None, max_examples=300)
 @given(st.text(alphabet='{}[],:"\\ua0b-+.e1tru \n', max_size=14))
 def test_what_is_followed_to_its_end_is_json(text: str) -> None:
-    steps = JsonSteps()
+    steps = JsonScanner()
     for at, char in enumerate("[" + text):
         if not steps.take(char):
             return
@@ -367,6 +372,6 @@ def test_what_is_followed_to_its_end_is_json(text: str) -> None:
 
 
 def test_json_that_nests_too_deep_is_left() -> None:
-    steps = JsonSteps()
+    steps = JsonScanner()
     assert all(map(steps.take, "[" * MAX_DEPTH))
     assert not steps.take("[")

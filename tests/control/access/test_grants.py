@@ -7,11 +7,11 @@ from control.access.tokens import create_token, digest_of, revoke_token
 from control.access.users import change_user, create_user
 from control.clock import utc_now
 from control.database import Database
-from control.desired import Grant
+from control.desired import TokenGrant
 from control_support import ADA
 
 
-def granted(database: Database, days: float = 0) -> tuple[Grant, ...]:
+def granted(database: Database, days: float = 0) -> tuple[TokenGrant, ...]:
     with database.reading() as session:
         return grants(session, utc_now() + timedelta(days=days))
 
@@ -23,7 +23,7 @@ def test_gateways_know_live_tokens_by_their_digests_and_terms(database: Database
         limited = create_token(tx, "grace", "ci", ["infer:m", "read"], rate_per_s=5, burst=9)
         endless = create_token(tx, "ada", "ops", ["admin"], expires_in_s=0)
     expected = [
-        Grant(
+        TokenGrant(
             digest=digest_of(limited.text),
             token_id=limited.view.id,
             principal=f"user:grace/token:{limited.view.id}",
@@ -33,7 +33,7 @@ def test_gateways_know_live_tokens_by_their_digests_and_terms(database: Database
             rate_per_s=5.0,
             burst=9,
         ),
-        Grant(
+        TokenGrant(
             digest=digest_of(endless.text),
             token_id=endless.view.id,
             principal=f"user:ada/token:{endless.view.id}",

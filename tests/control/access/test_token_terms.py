@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from control.access.scopes import Role
-from control.access.token_terms import DAY_S, LONGEST_S, Limit, expiry, limit
+from control.access.token_terms import DAY_S, LONGEST_S, RateLimit, expiry, limit
 from control.errors import Invalid
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -43,14 +43,14 @@ def test_never_is_for_admins(role: Role) -> None:
 @pytest.mark.parametrize(
     ("rate", "burst", "expected"),
     [
-        (None, None, Limit()),
-        (0.1, None, Limit(0.1, 1)),
-        (2.5, None, Limit(2.5, 3)),
-        (10.0, 50, Limit(10.0, 50)),
+        (None, None, RateLimit()),
+        (0.1, None, RateLimit(0.1, 1)),
+        (2.5, None, RateLimit(2.5, 3)),
+        (10.0, 50, RateLimit(10.0, 50)),
     ],
 )
 def test_a_burst_is_a_seconds_worth_unless_said_otherwise(
-    rate: float | None, burst: int | None, expected: Limit
+    rate: float | None, burst: int | None, expected: RateLimit
 ) -> None:
     assert limit(rate, burst) == expected
 

@@ -7,11 +7,11 @@ from datetime import timedelta
 import pytest
 
 from control.database import Database
-from control.experiments.exposures import Exposed, ExposureEvent
-from control.experiments.ledger import read_sums
+from control.experiments.exposures import ExposureCounts, ExposureEvent
 from control.experiments.service import ExperimentView
 from control.experiments.sums import UNITS
 from control.experiments.tables import Exposure
+from control.experiments.totals import read_sums
 from control_support import rows
 from experiments_support import draft, exposed, seen, started, stopped
 
@@ -27,8 +27,8 @@ def units_of(database: Database, view: ExperimentView) -> dict[str, tuple[int, i
 def test_a_batch_told_again_changes_nothing(database: Database) -> None:
     view = started(database)
     batch = seen(view, "a", *UNITS_TOLD[:700]) + seen(view, "b", *UNITS_TOLD[700:])
-    assert exposed(database, batch) == Exposed(new=1_200)
-    assert exposed(database, batch + batch[:3]) == Exposed(known=1_203)
+    assert exposed(database, batch) == ExposureCounts(new=1_200)
+    assert exposed(database, batch + batch[:3]) == ExposureCounts(known=1_203)
     assert units_of(database, view) == {"a": (700, 0), "b": (500, 0)}
     assert len(rows(database, Exposure)) == 1_200
 
@@ -37,10 +37,10 @@ def test_a_unit_keeps_its_first_arm_and_is_marked_once_when_it_crosses(database:
     view = started(database)
     exposed(database, seen(view, "a", "ada", "grace"))
     crossing = seen(view, "b", "ada", later_s=1)
-    assert exposed(database, crossing) == Exposed(known=1, crossed=1)
-    assert exposed(database, crossing) == Exposed(known=1, crossed=1)
+    assert exposed(database, crossing) == ExposureCounts(known=1, crossed=1)
+    assert exposed(database, crossing) == ExposureCounts(known=1, crossed=1)
     both = seen(view, "b", "new", later_s=2) + seen(view, "a", "new", later_s=1)
-    assert exposed(database, both) == Exposed(new=1, known=1, crossed=1)
+    assert exposed(database, both) == ExposureCounts(new=1, known=1, crossed=1)
     assert units_of(database, view) == {"a": (3, 2), "b": (0, 0)}
 
 
@@ -54,14 +54,14 @@ def test_what_does_not_fit_is_refused_alone(database: Database) -> None:
         ExposureEvent(other.id, "u", "a", fits[0].at),
     ]
     batch = [*fits, *seen(view, "c", "u"), *long_ago, *future, *unknown]
-    assert exposed(database, batch) == Exposed(new=1, refused=5)
+    assert exposed(database, batch) == ExposureCounts(new=1, refused=5)
 
 
 def test_what_a_gateway_saw_before_the_stop_still_counts(database: Database) -> None:
     view = started(database)
     stopped(database)
-    assert exposed(database, seen(view, "a", "ada")) == Exposed(new=1)
-    assert exposed(database, seen(view, "a", "grace", later_s=3_600)) == Exposed(refused=1)
+    assert exposed(database, seen(view, "a", "ada")) == ExposureCounts(new=1)
+    assert exposed(database, seen(view, "a", "grace", later_s=3_600)) == ExposureCounts(refused=1)
 
 
 def test_a_batch_has_a_limit(database: Database) -> None:
@@ -73,7 +73,7 @@ def test_a_batch_has_a_limit(database: Database) -> None:
 def test_servers_that_tell_of_the_same_units_at_once_count_each_once(database: Database) -> None:
     view = started(database)
 
-    def tell(number: int) -> Exposed:
+    def tell(number: int) -> ExposureCounts:
         units = random.Random(number).sample(UNITS_TOLD[:200], 150)
         return exposed(database, seen(view, "ab"[number % 2], *units, later_s=number))
 

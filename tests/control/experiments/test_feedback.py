@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from control.database import Database
 from control.errors import Invalid
 from control.experiments import feedback as taking
-from control.experiments.feedback import Measured, ReportedOutcome
-from control.experiments.joining import UnitOutcome
-from control.experiments.ledger import read_sums
+from control.experiments.attribution import FeedbackOutcome
+from control.experiments.feedback import ClientFeedback, ServerMeasurement
 from control.experiments.service import ExperimentView, conclude_experiment
-from control.experiments.stamp import RouteStamp, Stamp, unit_key
+from control.experiments.stamp import ArmIdentity, Stamp, unit_key
 from control.experiments.sums import Key, Sums
 from control.experiments.tables import Exposure, Feedback
+from control.experiments.totals import read_sums
 from control.statistics.histogram import histogram_of
 from control_support import ADA, rows
 from experiments_support import (
@@ -32,7 +32,11 @@ from experiments_support import (
 )
 from experiments_support import given as give
 
-COUNTED, WAITING, DUPLICATE = UnitOutcome.COUNTED, UnitOutcome.WAITING, UnitOutcome.DUPLICATE
+COUNTED, WAITING, DUPLICATE = (
+    FeedbackOutcome.COUNTED,
+    FeedbackOutcome.WAITING,
+    FeedbackOutcome.DUPLICATE,
+)
 
 
 def sums_of(database: Database, view: ExperimentView) -> Mapping[Key, Sums]:
@@ -91,7 +95,7 @@ def test_sums_add_up_by_key_and_a_retry_adds_nothing(database: Database) -> None
         told(view, "ada", 7.5, "revenue", key="order2"),
         told(view, "ada", 3, "revenue"),
     ]
-    assert give(database, *orders) == [COUNTED, COUNTED, DUPLICATE, UnitOutcome.REFUSED]
+    assert give(database, *orders) == [COUNTED, COUNTED, DUPLICATE, FeedbackOutcome.REFUSED]
     moments = sums_of(database, view)["b", "revenue"].moments
     assert (moments.n, moments.mean) == (2, pytest.approx((12.5 + 2) / 2))
     assert moments.m2 == pytest.approx(2 * 5.25**2)
@@ -120,18 +124,18 @@ def test_what_is_early_late_unknown_or_impossible_says_so(database: Database) ->
     view = started(database, window_s=600)
     exposed(database, seen(view, "a", "ada"))
     cases = {
-        told(view, "ada", 1, later_s=-301): UnitOutcome.EARLY,
+        told(view, "ada", 1, later_s=-301): FeedbackOutcome.EARLY,
         told(
             view, "ada", 1, later_s=601
-        ): UnitOutcome.REFUSED,  # of the future: ten minutes from now
-        told(view, "ada", 2): UnitOutcome.REFUSED,
-        told(view, "ada", 1, "colour"): UnitOutcome.UNKNOWN,
-        told(view, "ada", 1, "errors"): UnitOutcome.UNKNOWN,
-        told(view, "", 1): UnitOutcome.UNKNOWN,
-        ReportedOutcome(
+        ): FeedbackOutcome.REFUSED,  # of the future: ten minutes from now
+        told(view, "ada", 2): FeedbackOutcome.REFUSED,
+        told(view, "ada", 1, "colour"): FeedbackOutcome.UNKNOWN,
+        told(view, "ada", 1, "errors"): FeedbackOutcome.UNKNOWN,
+        told(view, "", 1): FeedbackOutcome.UNKNOWN,
+        ClientFeedback(
             "conversion", 1, moment(view, 0), experiment="other", unit="ada"
-        ): UnitOutcome.UNKNOWN,
-        ReportedOutcome("conversion", 1, moment(view, 0), unit="ada"): UnitOutcome.UNKNOWN,
+        ): FeedbackOutcome.UNKNOWN,
+        ClientFeedback("conversion", 1, moment(view, 0), unit="ada"): FeedbackOutcome.UNKNOWN,
     }
     assert give(database, *cases) == list(cases.values())
     assert rows(database, Feedback) == []
@@ -142,33 +146,33 @@ def test_after_its_window_a_value_is_late_and_before_the_conclusion_none_is(
 ) -> None:
     view = started(database, window_s=1)
     exposed(database, seen(view, "a", "ada", later_s=-290) + seen(view, "a", "grace"))
-    assert give(database, told(view, "ada", 1)) == [UnitOutcome.LATE]
+    assert give(database, told(view, "ada", 1)) == [FeedbackOutcome.LATE]
     stopped(database)
     assert give(database, told(view, "grace", 1)) == [COUNTED]
     with database.change(ADA) as tx:
         conclude_experiment(tx, "colour", "keep a")
-    assert give(database, told(view, "grace", 1)) == [UnitOutcome.UNKNOWN]
+    assert give(database, told(view, "grace", 1)) == [FeedbackOutcome.UNKNOWN]
 
 
 def test_a_draft_takes_no_feedback(database: Database) -> None:
     view = draft(database)
-    row = ReportedOutcome("conversion", 1, view.created_at, experiment="colour", unit="ada")
-    assert give(database, row) == [UnitOutcome.UNKNOWN]
+    row = ClientFeedback("conversion", 1, view.created_at, experiment="colour", unit="ada")
+    assert give(database, row) == [FeedbackOutcome.UNKNOWN]
 
 
 def test_a_stamp_says_who_saw_which_arm_before_the_gateway_does(database: Database) -> None:
     view = started(database)
     at = moment(view, 1)
     unit = unit_key("ada").hex()
-    stamp = Stamp(RouteStamp("shop", "b", "digits", 2, view.id), unit, int(at.timestamp()))
-    row = ReportedOutcome("conversion", 1, at, stamp=stamp)
+    stamp = Stamp(ArmIdentity("shop", "b", "digits", 2, view.id), unit, int(at.timestamp()))
+    row = ClientFeedback("conversion", 1, at, stamp=stamp)
     assert give(database, row) == [COUNTED]
     assert [(one.unit, one.arm) for one in rows(database, Exposure)] == [(unit, "b")]
     assert exposed(database, seen(view, "b", "ada")).known == 1
     assert sums_of(database, view)["b", "conversion"].ones == 1
-    nobody = Stamp(RouteStamp("shop", "b", "digits", 2, view.id), "", int(at.timestamp()))
-    assert give(database, ReportedOutcome("conversion", 1, at, stamp=nobody)) == [
-        UnitOutcome.UNKNOWN
+    nobody = Stamp(ArmIdentity("shop", "b", "digits", 2, view.id), "", int(at.timestamp()))
+    assert give(database, ClientFeedback("conversion", 1, at, stamp=nobody)) == [
+        FeedbackOutcome.UNKNOWN
     ]
 
 
@@ -177,10 +181,10 @@ def test_feedback_for_a_model_counts_in_every_experiment_that_has_it(database: D
     exposed(database, seen(one, "a", "ada") + seen(two, "b", "grace"))
     at = moment(two, 0)
     ada, grace, other = (
-        ReportedOutcome("conversion", 1, at, model=model, unit=unit)
+        ClientFeedback("conversion", 1, at, model=model, unit=unit)
         for model, unit in (("digits", "ada"), ("digits", "grace"), ("letters", "ada"))
     )
-    assert give(database, ada, grace, other) == [COUNTED, COUNTED, UnitOutcome.UNKNOWN]
+    assert give(database, ada, grace, other) == [COUNTED, COUNTED, FeedbackOutcome.UNKNOWN]
     assert sums_of(database, one)["a", "conversion"].n == 1
     assert sums_of(database, two)["b", "conversion"].n == 1
 
@@ -189,13 +193,13 @@ def test_what_gateways_measure_is_added(database: Database) -> None:
     view = started(database)
     latencies = histogram_of([0.01, 0.02, 0.04])
     batch = [
-        Measured(view.id, "errors", "a", n=100, ones=3),
-        Measured(view.id, "errors", "a", n=50, ones=1),
-        Measured(view.id, "latency", "b", latencies=latencies),
-        Measured(view.id, "errors", "a", n=1, ones=2),
-        Measured(view.id, "errors", "c", n=1),
-        Measured(view.id, "conversion", "a", n=1),
-        Measured("none", "errors", "a", n=1),
+        ServerMeasurement(view.id, "errors", "a", n=100, ones=3),
+        ServerMeasurement(view.id, "errors", "a", n=50, ones=1),
+        ServerMeasurement(view.id, "latency", "b", latencies=latencies),
+        ServerMeasurement(view.id, "errors", "a", n=1, ones=2),
+        ServerMeasurement(view.id, "errors", "c", n=1),
+        ServerMeasurement(view.id, "conversion", "a", n=1),
+        ServerMeasurement("none", "errors", "a", n=1),
     ]
     with database.change(ADA) as tx:
         assert taking.measured(tx, batch) == 3

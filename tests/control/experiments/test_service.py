@@ -6,25 +6,25 @@ from control.database import Database
 from control.errors import Conflict, Invalid, NotFound, Stale
 from control.experiments import service
 from control.experiments.namespaces import takes_part
-from control.experiments.service import State
+from control.experiments.service import ExperimentState
 from control_support import ADA, desired_revision, told
 from experiments_support import draft, started, stopped
 
 
 def test_an_experiment_is_made_started_stopped_and_concluded(database: Database) -> None:
-    assert draft(database).state is State.DRAFT
+    assert draft(database).state is ExperimentState.DRAFT
     revision = desired_revision(database)
     with database.change(ADA) as tx:
         running = service.start_experiment(tx, "colour", 1)
-    assert (running.state, running.revision) == (State.RUNNING, 2)
+    assert (running.state, running.revision) == (ExperimentState.RUNNING, 2)
     assert running.started_at is not None
     with database.reading() as session:
         assert service.running(session) == (running,)
-    assert stopped(database).state is State.STOPPED
+    assert stopped(database).state is ExperimentState.STOPPED
     assert desired_revision(database) == revision + 2
     with database.change(ADA) as tx:
         ended = service.conclude_experiment(tx, "colour", " ship b ", 3)
-    assert ended.state is State.CONCLUDED
+    assert ended.state is ExperimentState.CONCLUDED
     assert ended.conclusion is not None
     assert ended.conclusion["decision"] == "ship b"
     assert ended.conclusion["by"] == ADA.principal
@@ -122,5 +122,5 @@ def test_lists_are_newest_first_and_by_route_or_state(database: Database) -> Non
             "one",
             "three",
         }
-        running = service.list_experiments(session, state=State.RUNNING).items
+        running = service.list_experiments(session, state=ExperimentState.RUNNING).items
         assert [view.name for view in running] == ["two"]

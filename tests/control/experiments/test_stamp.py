@@ -11,7 +11,7 @@ from control.experiments.stamp import (
     LASTS_S,
     NO_UNIT,
     SKEW_S,
-    RouteStamp,
+    ArmIdentity,
     Stamp,
     Stamper,
     key_of,
@@ -20,7 +20,7 @@ from control.experiments.stamp import (
 )
 
 KEY = key_of(b"secret of the database")
-ROUTE = RouteStamp("digits", "candidate", "digits", 7, "0123456789abcdefghij")
+ROUTE = ArmIdentity("digits", "candidate", "digits", 7, "0123456789abcdefghij")
 NOW = 1_795_000_000.5
 
 names = st.text(max_size=60).filter(lambda text: text.isprintable() and len(text.encode()) < 256)
@@ -30,7 +30,7 @@ names = st.text(max_size=60).filter(lambda text: text.isprintable() and len(text
 def test_what_was_stamped_is_read(
     route: str, arm: str, model: str, version: int, subject: str, unit: str
 ) -> None:
-    stamped = RouteStamp(route, arm, model, version, subject)
+    stamped = ArmIdentity(route, arm, model, version, subject)
     text = Stamper(KEY, stamped).sign(unit_key(unit), NOW)
     assert read(KEY, text, NOW) == Stamp(stamped, unit_key(unit).hex(), int(NOW))
     assert text.isascii()
@@ -75,7 +75,7 @@ def test_a_stamp_of_long_ago_or_of_the_future_is_refused() -> None:
 
 def test_a_name_that_does_not_fit_is_refused_when_the_stamper_is_made() -> None:
     with pytest.raises(ValueError, match="at most 255 bytes"):
-        Stamper(KEY, RouteStamp("x" * 256, "a", "m", 1))
+        Stamper(KEY, ArmIdentity("x" * 256, "a", "m", 1))
 
 
 def test_stamping_costs_a_few_microseconds() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from control.errors import Invalid
-from control.experiments.metrics import MetricSource, Missing, Repeated, value_of
+from control.experiments.metrics import MetricSource, MissingValueRule, RepeatedValueRule, value_of
 from control.experiments.namespaces import free_range
 from control.experiments.terms import parse_terms
 from experiments_support import ARMS, CONVERSION, ERRORS, LATENCY, REVENUE, TERMS
@@ -16,10 +16,10 @@ def test_terms_are_read_with_their_defaults_and_written_back() -> None:
     assert (terms.control, terms.alpha, terms.horizon) == ("a", 0.05, 5_000)
     assert terms.shares == {"a": 1.0, "b": 1.0}
     conversion, revenue, latency, errors = terms.metrics
-    assert (conversion.source, conversion.missing) == (MetricSource.FEEDBACK, Missing.ZERO)
-    assert (revenue.missing, revenue.repeated) == (Missing.IGNORED, Repeated.SUM)
-    assert (latency.source, latency.repeated) == (MetricSource.SERVER, Repeated.EACH)
-    assert (errors.source, errors.missing) == (MetricSource.SERVER, Missing.IGNORED)
+    assert (conversion.source, conversion.missing) == (MetricSource.FEEDBACK, MissingValueRule.ZERO)
+    assert (revenue.missing, revenue.repeated) == (MissingValueRule.IGNORED, RepeatedValueRule.SUM)
+    assert (latency.source, latency.repeated) == (MetricSource.SERVER, RepeatedValueRule.EACH)
+    assert (errors.source, errors.missing) == (MetricSource.SERVER, MissingValueRule.IGNORED)
     assert parse_terms(terms.as_json()) == terms
 
 

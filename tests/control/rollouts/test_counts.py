@@ -9,11 +9,18 @@ from control.clock import utc_now
 from control.database import Database
 from control.errors import NotFound
 from control.rollouts import counts, facts, service
-from control.rollouts.arms import Arms, ArmTotals, Compared, OutcomeCounts, Stratum, compared
-from control.rollouts.commands import Command
+from control.rollouts.arms import (
+    ArmTotals,
+    OutcomeCounts,
+    RateComparison,
+    RolloutTotals,
+    Stratum,
+    compared,
+)
+from control.rollouts.assignment_counts import AssignmentCount
+from control.rollouts.commands import RolloutCommand
 from control.rollouts.counts import MIB, GatewayReport
-from control.rollouts.reading import find
-from control.rollouts.sharing import Lot
+from control.rollouts.queries import find
 from control.rollouts.tables import RolloutWindow
 from control.transaction import SYSTEM
 from control_rollout_support import FAST, NAME, ROUTES, alive, begun, report, ticked, told_to
@@ -57,10 +64,10 @@ def test_facts_of_processes_that_are_gone_count_only_where_they_last(database: D
     plan = replace(FAST, guardrails=replace(FAST.guardrails, memory_mib=100))
     rollout = begun(database, plan=plan)
     with database.change(SYSTEM) as tx:
-        old = GatewayReport(Arms(arm(1)), crashes=1, resident_bytes=900 * MIB, in_flight=7)
+        old = GatewayReport(RolloutTotals(arm(1)), crashes=1, resident_bytes=900 * MIB, in_flight=7)
         counts.record(tx, rollout.id, "srv-1", "p1", old)
     with database.change(SYSTEM) as tx:
-        new = GatewayReport(Arms(arm(1)), crashes=2, resident_bytes=50 * MIB, in_flight=1)
+        new = GatewayReport(RolloutTotals(arm(1)), crashes=2, resident_bytes=50 * MIB, in_flight=1)
         counts.record(tx, rollout.id, "srv-1", "p2", new)
     with database.reading() as session:
         found = counts.read(session, rollout.id, {"srv-1"}, utc_now())
@@ -70,7 +77,9 @@ def test_facts_of_processes_that_are_gone_count_only_where_they_last(database: D
 def test_memory_that_nobody_declared_is_held_against_nothing(database: Database) -> None:
     rollout = begun(database)
     with database.change(SYSTEM) as tx:
-        counts.record(tx, rollout.id, "srv-1", "p1", GatewayReport(Arms(), resident_bytes=MIB))
+        counts.record(
+            tx, rollout.id, "srv-1", "p1", GatewayReport(RolloutTotals(), resident_bytes=MIB)
+        )
     with database.reading() as session:
         assert counts.read(session, rollout.id, {"srv-1"}, utc_now()).memory_ratio is None
 
@@ -85,12 +94,12 @@ def test_units_in_the_wrong_arm_are_a_mismatch_until_the_rollout_is_tried_again(
             return counts.read(session, rollout.id, {"srv-1"}, utc_now()).mismatch
 
     with database.change(SYSTEM) as tx:
-        lots = (Lot(rollout.salt, 5_000, 1_000, 300),)
-        counts.record(tx, rollout.id, "srv-1", "p1", GatewayReport(Arms(), lots=lots))
+        lots = (AssignmentCount(rollout.salt, 5_000, 1_000, 300),)
+        counts.record(tx, rollout.id, "srv-1", "p1", GatewayReport(RolloutTotals(), lots=lots))
     assert "of 1,000 units 300 met the candidate" in mismatch()
-    told_to(database, rollout.id, Command.ABORT)
+    told_to(database, rollout.id, RolloutCommand.ABORT)
     ticked(database, rollout.id)
-    assert told_to(database, rollout.id, Command.RETRY).salt != rollout.salt
+    assert told_to(database, rollout.id, RolloutCommand.RETRY).salt != rollout.salt
     assert mismatch() == ""
 
 
@@ -99,13 +108,13 @@ def test_a_rollout_that_has_ended_need_not_be_told_of_again(database: Database) 
 
     def over() -> bool:
         with database.change(SYSTEM) as tx:
-            return counts.record(tx, rollout.id, "srv-1", "p1", GatewayReport(Arms()))
+            return counts.record(tx, rollout.id, "srv-1", "p1", GatewayReport(RolloutTotals()))
 
     assert not over()
-    told_to(database, rollout.id, Command.ABORT)
+    told_to(database, rollout.id, RolloutCommand.ABORT)
     ticked(database, rollout.id)
     assert over()
-    told_to(database, rollout.id, Command.RETRY)
+    told_to(database, rollout.id, RolloutCommand.RETRY)
     assert not over()
 
 
@@ -136,7 +145,7 @@ def test_what_a_dead_server_says_of_the_candidate_does_not_count(database: Datab
 def test_counts_of_ended_rollouts_are_forgotten_in_the_end(database: Database) -> None:
     rollout = begun(database)
     report(database, rollout.id, 1)
-    told_to(database, rollout.id, Command.ABORT)
+    told_to(database, rollout.id, RolloutCommand.ABORT)
     with database.change(SYSTEM) as tx:
         assert counts.forget(tx, keep_days=0) == 0
     alive(database, "srv-1", NAME, 2)
@@ -149,8 +158,8 @@ def test_counts_of_ended_rollouts_are_forgotten_in_the_end(database: Database) -
 
 
 def test_an_arm_read_back_is_the_same() -> None:
-    packed = Arms(arm(10, 2), arm(5, not_a_number=1), arm(0)).as_list()
-    assert Arms.from_list(packed).as_list() == packed
+    packed = RolloutTotals(arm(10, 2), arm(5, not_a_number=1), arm(0)).as_list()
+    assert RolloutTotals.from_list(packed).as_list() == packed
 
 
 def test_counts_that_shrink_are_taken_for_nothing_new() -> None:
@@ -162,7 +171,7 @@ def test_counts_that_shrink_are_taken_for_nothing_new() -> None:
 
 def test_in_one_stratum_the_arms_are_compared_as_they_are() -> None:
     stratum = Stratum(OutcomeCounts(1_000, 20), OutcomeCounts(99_000, 500))
-    assert compared([stratum], "errors") == Compared(20, 1_000, 500, 99_000)
+    assert compared([stratum], "errors") == RateComparison(20, 1_000, 500, 99_000)
 
 
 def test_strata_are_compared_at_the_candidates_mix() -> None:

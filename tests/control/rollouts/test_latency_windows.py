@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from control.rollouts.arms import Arms, ArmTotals, OutcomeCounts
+from control.rollouts.arms import ArmTotals, OutcomeCounts, RolloutTotals
 from control.rollouts.plan import Guardrails, RolloutPlan
 from control.rollouts.state import Phase, RolloutState
 from control.rollouts.windows import P95, closed, opened
@@ -22,10 +22,12 @@ def answers(draw: np.random.Generator, count: int, slower: float) -> ArmTotals:
 
 def slow_windows(draw: np.random.Generator, number: int, slower: float) -> int:
     """Of `number` windows that have just as many answers as one needs."""
-    state = RolloutState(PLAN, phase=Phase.STEP, windows=opened(Arms(), Phase.STEP, 0.0))
-    arms, found = Arms(), 0
+    state = RolloutState(PLAN, phase=Phase.STEP, windows=opened(RolloutTotals(), Phase.STEP, 0.0))
+    arms, found = RolloutTotals(), 0
     for second in range(1, number + 1):
-        arms = arms + Arms(answers(draw, P95.sample, 1.0), answers(draw, P95.sample, slower))
+        arms = arms + RolloutTotals(
+            answers(draw, P95.sample, 1.0), answers(draw, P95.sample, slower)
+        )
         windows = closed(state, arms, float(second))
         found += windows.p95.slow > 0
         state = RolloutState(PLAN, phase=Phase.STEP, windows=windows)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from control.errors import Conflict
-from control.rollouts.commands import Command
+from control.rollouts.commands import RolloutCommand
 from control.rollouts.guardrails import Candidate, Harm
 from control.rollouts.moves import SETTLE_S, supersede
 from control.rollouts.plan import BUCKETS, RolloutStep
@@ -155,7 +155,7 @@ def test_units_in_the_wrong_arms_pause_the_rollout_until_a_person_overrules_it()
     for _ in range(5):
         walk.healthy_step()
     assert walk.state.phase is Phase.PAUSED
-    walk.obey(Command.RESUME)
+    walk.obey(RolloutCommand.RESUME)
     walk.to(Phase.HEALTHY)
 
 
@@ -218,7 +218,7 @@ def test_what_does_worse_is_rolled_back_in_one_change_of_the_weight(
 ) -> None:
     walk = Walk().to(phase)
     if paused:
-        walk.obey(Command.PAUSE)
+        walk.obey(RolloutCommand.PAUSE)
     worse(walk)
     if walk.state.phase is not Phase.ABORTING:
         walk.look()
@@ -294,7 +294,7 @@ def test_probably_worse_pauses_and_better_again_goes_on() -> None:
 def test_who_resumes_a_signal_overrules_it_for_good() -> None:
     walk = Walk().to(Phase.STEP)
     walk.look(1, control=arm(100_000, 1_000), candidate=arm(4_000, 80))
-    walk.obey(Command.RESUME)
+    walk.obey(RolloutCommand.RESUME)
     walk.look(1)
     assert walk.state.phase is Phase.STEP
     assert walk.state.accepted == (PauseReason.SIGNAL,)
@@ -338,7 +338,7 @@ def test_a_crash_of_an_earlier_try_does_not_count() -> None:
     crash(walk)
     walk.look()
     walk.look()
-    walk.obey(Command.RETRY)
+    walk.obey(RolloutCommand.RETRY)
     assert walk.state.phase is Phase.PENDING
     walk.to(Phase.HEALTHY)
 
@@ -347,7 +347,7 @@ def test_counts_of_an_earlier_try_do_not_count() -> None:
     walk = Walk().to(Phase.STEP)
     walk.look(1, control=arm(5_000), candidate=arm(5_000, 4_000))
     walk.look()
-    walk.obey(Command.RETRY)
+    walk.obey(RolloutCommand.RETRY)
     walk.to(Phase.HEALTHY)
 
 
@@ -387,14 +387,14 @@ def test_by_hand_every_step_waits_for_a_person() -> None:
             walk.healthy_step()
         assert (walk.state.phase, walk.state.pause) == (Phase.PAUSED, PauseReason.MANUAL)
         seen.append((walk.state.weight, walk.state.mirror))
-        walk.obey(Command.PROMOTE)
+        walk.obey(RolloutCommand.PROMOTE)
     assert seen == [(0, 0), (0, 500), (100, 0), (5_000, 0)]
     assert walk.to(Phase.HEALTHY).state.weight == BUCKETS
 
 
 def test_aborting_waits_for_what_was_accepted_but_not_for_ever() -> None:
     walk = Walk().to(Phase.STEP)
-    walk.obey(Command.ABORT)
+    walk.obey(RolloutCommand.ABORT)
     walk.candidate = Candidate(in_flight=3)
     assert walk.look(1).words == "draining 3 requests in flight"
     assert walk.look(SETTLE_S).transition is Transition.DEGRADE
@@ -403,9 +403,9 @@ def test_aborting_waits_for_what_was_accepted_but_not_for_ever() -> None:
 def test_a_pause_does_not_count_as_part_of_the_hold() -> None:
     walk = Walk().to(Phase.STEP)
     walk.look(30, control=arm(500), candidate=arm(500))
-    walk.obey(Command.PAUSE)
+    walk.obey(RolloutCommand.PAUSE)
     walk.look(3_600)
-    walk.obey(Command.RESUME)
+    walk.obey(RolloutCommand.RESUME)
     assert walk.look(29).words == "waits for 1 s"
     assert walk.look(1).transition is Transition.STEP
 
@@ -414,7 +414,7 @@ def test_a_persons_pause_is_for_a_person_to_end() -> None:
     walk = Walk().to(Phase.STEP)
     walk.look(120)
     assert walk.state.pause is PauseReason.NO_DATA
-    walk.obey(Command.PAUSE)
+    walk.obey(RolloutCommand.PAUSE)
     walk.healthy_step()
     assert walk.state.pause is PauseReason.MANUAL
 
@@ -429,7 +429,7 @@ def test_a_persons_pause_is_for_a_person_to_end() -> None:
 )
 def test_promote_skips_to_the_next_step(phase: Phase, step: int, weight: int) -> None:
     walk = Walk().to(phase)
-    walk.obey(Command.PROMOTE)
+    walk.obey(RolloutCommand.PROMOTE)
     assert (walk.state.step, walk.state.weight) == (step, weight)
     assert walk.state.phase is (Phase.HEALTHY if phase is Phase.PROMOTING else Phase.STEP)
     assert walk.state.reason.endswith("(user:ada)")
@@ -438,7 +438,7 @@ def test_promote_skips_to_the_next_step(phase: Phase, step: int, weight: int) ->
 @pytest.mark.parametrize("phase", [Phase.MIRROR, Phase.STEP, Phase.PROMOTING])
 def test_promote_full_skips_everything_without_a_single_request(phase: Phase) -> None:
     walk = Walk().to(phase)
-    walk.obey(Command.PROMOTE_FULL)
+    walk.obey(RolloutCommand.PROMOTE_FULL)
     walk.look()
     assert (walk.state.phase, walk.state.weight) == (Phase.HEALTHY, BUCKETS)
 
@@ -453,19 +453,19 @@ def test_a_newer_candidate_supersedes_at_any_time(phase: Phase) -> None:
 
 
 IMPOSSIBLE = [
-    (Phase.PENDING, Command.PAUSE, "about to start"),
-    (Phase.PENDING, Command.PROMOTE, "not ready on every server yet"),
-    (Phase.PREWARM, Command.PROMOTE_FULL, "not ready on every server yet"),
-    (Phase.STEP, Command.RESUME, "is not paused but in phase step"),
-    (Phase.STEP, Command.RETRY, "only one that was rolled back can be retried"),
-    (Phase.HEALTHY, Command.ABORT, "the rollout is healthy: it has ended"),
-    (Phase.HEALTHY, Command.RETRY, "only one that was rolled back can be retried"),
+    (Phase.PENDING, RolloutCommand.PAUSE, "about to start"),
+    (Phase.PENDING, RolloutCommand.PROMOTE, "not ready on every server yet"),
+    (Phase.PREWARM, RolloutCommand.PROMOTE_FULL, "not ready on every server yet"),
+    (Phase.STEP, RolloutCommand.RESUME, "is not paused but in phase step"),
+    (Phase.STEP, RolloutCommand.RETRY, "only one that was rolled back can be retried"),
+    (Phase.HEALTHY, RolloutCommand.ABORT, "the rollout is healthy: it has ended"),
+    (Phase.HEALTHY, RolloutCommand.RETRY, "only one that was rolled back can be retried"),
 ]
 
 
 @pytest.mark.parametrize(("phase", "command", "why"), IMPOSSIBLE)
 def test_what_is_impossible_is_refused_and_says_why(
-    phase: Phase, command: Command, why: str
+    phase: Phase, command: RolloutCommand, why: str
 ) -> None:
     walk = Walk(candidate=Candidate(missing=("srv-1",)) if phase is Phase.PREWARM else Candidate())
     walk.to(phase)
@@ -477,9 +477,9 @@ def test_what_is_impossible_is_refused_and_says_why(
 
 def test_what_was_rolled_back_can_only_be_retried() -> None:
     walk = Walk().to(Phase.STEP)
-    walk.obey(Command.ABORT)
+    walk.obey(RolloutCommand.ABORT)
     walk.look()
-    for command in set(Command) - {Command.RETRY}:
+    for command in set(RolloutCommand) - {RolloutCommand.RETRY}:
         with pytest.raises(Conflict, match="only retry is possible"):
             walk.obey(command)
 
@@ -487,7 +487,7 @@ def test_what_was_rolled_back_can_only_be_retried() -> None:
 def test_resuming_what_waits_to_be_promoted_is_refused() -> None:
     walk = Walk(MANUAL).to(Phase.PAUSED)
     with pytest.raises(Conflict, match="promote or abort it"):
-        walk.obey(Command.RESUME)
+        walk.obey(RolloutCommand.RESUME)
 
 
 def test_what_has_ended_stays_whatever_is_seen() -> None:
@@ -503,9 +503,9 @@ def test_a_state_read_back_from_json_is_the_same(phase: Phase) -> None:
     walk = Walk()
     if phase in (Phase.ABORTING, Phase.DEGRADED):
         walk.to(Phase.STEP)
-        walk.obey(Command.ABORT)
+        walk.obey(RolloutCommand.ABORT)
     elif phase is Phase.PAUSED:
-        walk.to(Phase.STEP).obey(Command.PAUSE)
+        walk.to(Phase.STEP).obey(RolloutCommand.PAUSE)
     walk.to(phase)
     again = state_of(PLAN.as_json(), walk.state.as_json())
     assert again == walk.state

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from control.errors import Conflict
-from control.rollouts.commands import Command
+from control.rollouts.commands import RolloutCommand
 from control.rollouts.guardrails import Candidate, GuardrailOutcome
 from control.rollouts.plan import BUCKETS, Mode
 from control.rollouts.state import ENDS, Phase, Transition, state_of
@@ -40,8 +40,8 @@ class Rollouts(RuleBasedStateMachine):
         failed = [one for one in decision.verdicts if one.outcome is GuardrailOutcome.FAIL]
         assert not failed or decision.transition is Transition.ABORT
 
-    @rule(command=st.sampled_from(Command))
-    def obey(self, command: Command) -> None:
+    @rule(command=st.sampled_from(RolloutCommand))
+    def obey(self, command: RolloutCommand) -> None:
         before = self.walk.state
         try:
             decision = self.walk.obey(command)
@@ -50,7 +50,7 @@ class Rollouts(RuleBasedStateMachine):
             return
         assert before.phase is not Phase.HEALTHY
         assert before.phase is not Phase.SUPERSEDED
-        if command is Command.PAUSE:
+        if command is RolloutCommand.PAUSE:
             assert (decision.state.weight, decision.state.mirror) == (before.weight, before.mirror)
 
     @rule(

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from control.rollouts.commands import Command
+from control.rollouts.commands import RolloutCommand
 from control.rollouts.state import Phase
 from rollout_support import Walk, arm
 
@@ -17,7 +17,7 @@ def test_with_all_traffic_it_is_held_against_the_steps_before() -> None:
 
 def test_with_all_traffic_and_no_steps_before_nothing_is_made_up() -> None:
     walk = Walk().to(Phase.STEP)
-    walk.obey(Command.PROMOTE_FULL)
+    walk.obey(RolloutCommand.PROMOTE_FULL)
     walk.state = replace(
         walk.state, windows=replace(walk.state.windows, strata=()), min_sample=1_000
     )

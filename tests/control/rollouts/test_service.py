@@ -12,8 +12,8 @@ from control import crash, leases, loads
 from control.clock import utc_now
 from control.database import Database
 from control.errors import Conflict, Invalid, LostLease, NotFound, Stale
-from control.rollouts import reading, service
-from control.rollouts.commands import Command
+from control.rollouts import queries, service
+from control.rollouts.commands import RolloutCommand
 from control.rollouts.plan import BUCKETS, Mode
 from control.rollouts.service import CandidateRequest, WeightRequest
 from control.rollouts.state import Phase, Transition
@@ -101,7 +101,7 @@ def test_a_candidate_that_no_server_has_waits(database: Database) -> None:
     ticked(database, rollout.id)
     assert not ticked(database, rollout.id).moved
     with database.reading() as session:
-        standing = reading.standing(session, rollout.id, utc_now())
+        standing = queries.standing(session, rollout.id, utc_now())
     assert standing.words == "it is not ready on srv-1"
 
 
@@ -132,7 +132,7 @@ def test_counts_of_all_servers_and_of_processes_that_are_gone_add_up(database: D
     report(database, rollout.id, 10, process="p2")
     report(database, rollout.id, 5, errors=1, server="srv-9")
     with database.reading() as session:
-        found = reading.standing(session, rollout.id, utc_now())
+        found = queries.standing(session, rollout.id, utc_now())
     assert found.arms.control.counts.requests == 15
     assert found.arms.mirrored.counts.errors == 1
     assert found.as_json()["arms"]["mirrored"]["p50_s"] == pytest.approx(0.02, rel=0.05)
@@ -144,7 +144,7 @@ def test_a_newer_candidate_supersedes_and_the_stable_version_stays(database: Dat
     new = begun(database, candidate=3, stable=2)
     assert (new.stable, new.candidate, new.weight, new.step) == (1, 3, 0.0, 0)
     with database.reading() as session:
-        assert reading.get_rollout(session, old.id).phase is Phase.SUPERSEDED
+        assert queries.get_rollout(session, old.id).phase is Phase.SUPERSEDED
     assert weights(database) == WeightRequest(NAME, 1, 3, 0, 0, new.salt)
     assert new.salt != old.salt
 
@@ -173,7 +173,7 @@ def test_a_wish_for_the_stable_version_leaves_the_rollout_under_way_alone(
     ):
         service.start(tx, ROUTES, CandidateRequest(NAME, "letters", 1, 1), FAST)
     with database.reading() as session:
-        assert [one.id for one in reading.active(session)] == [rollout.id]
+        assert [one.id for one in queries.active(session)] == [rollout.id]
 
 
 def test_the_first_version_of_a_name_has_everything_at_once(database: Database) -> None:
@@ -201,14 +201,18 @@ def test_versions_that_a_rollout_may_need_are_kept_loaded(database: Database) ->
         taken_over(database, candidate, stable)
     rollout = begun(database, candidate=6, stable=5)
     with database.reading() as session:
-        kept = {(one.version, one.by) for one in reading.kept(session)}
+        kept = {(one.version, one.by) for one in queries.kept(session)}
     window = "rollback window of 'digits'"
     under_way = f"rollout {rollout.id}"
     assert kept == {(6, under_way), (5, under_way), (4, window), (3, window), (2, window)}
 
 
-@pytest.mark.parametrize("command", [Command.PROMOTE, Command.PAUSE, Command.ABORT])
-def test_a_command_is_done_at_once_and_says_by_whom(database: Database, command: Command) -> None:
+@pytest.mark.parametrize(
+    "command", [RolloutCommand.PROMOTE, RolloutCommand.PAUSE, RolloutCommand.ABORT]
+)
+def test_a_command_is_done_at_once_and_says_by_whom(
+    database: Database, command: RolloutCommand
+) -> None:
     alive(database, "srv-1", NAME, 1, 2)
     rollout = walked(database, begun(database).id, "step")
     view = told_to(database, rollout.id, command)
@@ -240,11 +244,11 @@ def test_unknown_rollouts_and_commands_are_refused_by_name(database: Database) -
 def test_what_was_rolled_back_is_not_retried_after_a_newer_rollout(database: Database) -> None:
     alive(database, "srv-1", NAME, 1, 2, 3)
     old = begun(database)
-    told_to(database, old.id, Command.ABORT)
+    told_to(database, old.id, RolloutCommand.ABORT)
     ticked(database, old.id)
     begun(database, candidate=3)
     with pytest.raises(Conflict, match="version 3 of 'digits' has been rolled out since"):
-        told_to(database, old.id, Command.RETRY)
+        told_to(database, old.id, RolloutCommand.RETRY)
 
 
 def test_a_retry_begins_again(database: Database) -> None:
@@ -253,14 +257,14 @@ def test_a_retry_begins_again(database: Database) -> None:
     report(database, rollout.id, 1_000, errors=900)
     ticked(database, rollout.id)
     assert ticked(database, rollout.id).view.finished_at is not None
-    again = told_to(database, rollout.id, Command.RETRY)
+    again = told_to(database, rollout.id, RolloutCommand.RETRY)
     assert (again.phase, again.finished_at, again.step) == (Phase.PENDING, None, 0)
     report(database, rollout.id, 1_000, errors=900)
     for number in range(1, 12):
         report(database, rollout.id, 1_000 + number, errors=900)
         ticked(database, rollout.id)
     with database.reading() as session:
-        assert reading.get_rollout(session, rollout.id).phase is Phase.HEALTHY
+        assert queries.get_rollout(session, rollout.id).phase is Phase.HEALTHY
 
 
 def test_who_lost_the_lease_moves_nothing(database: Database) -> None:
@@ -295,22 +299,22 @@ def test_a_route_that_cannot_be_written_leaves_the_rollout_where_it_was(
     with pytest.raises(Conflict, match="frozen"), database.change(SYSTEM) as tx:
         service.tick(tx, Refusing(), rollout.id)
     with database.reading() as session:
-        assert reading.get_rollout(session, rollout.id).phase is Phase.MIRROR
+        assert queries.get_rollout(session, rollout.id).phase is Phase.MIRROR
 
 
 def test_lists_are_paged_and_filtered(database: Database) -> None:
     first = taken_over(database, 1, None)
     second = begun(database, 2, 1)
     with database.reading() as session:
-        page = reading.list_rollouts(session, name=NAME, limit=1)
+        page = queries.list_rollouts(session, name=NAME, limit=1)
         assert [one.id for one in page.items] == [second.id]
-        rest = reading.list_rollouts(session, name=NAME, cursor=page.next)
+        rest = queries.list_rollouts(session, name=NAME, cursor=page.next)
         assert [one.id for one in rest.items] == [first.id]
-        healthy = reading.list_rollouts(session, phase="healthy").items
+        healthy = queries.list_rollouts(session, phase="healthy").items
         assert [one.id for one in healthy] == [first.id]
-        assert [one.id for one in reading.active(session)] == [second.id]
+        assert [one.id for one in queries.active(session)] == [second.id]
         with pytest.raises(Invalid, match="'lost' is no phase; pending, prewarm"):
-            reading.list_rollouts(session, phase="lost")
+            queries.list_rollouts(session, phase="lost")
 
 
 def test_a_view_is_plain_json(database: Database) -> None:
@@ -372,7 +376,7 @@ def test_killed_within_a_transition_no_weight_has_changed_and_it_is_made_again(
     assert killed.returncode == -signal.SIGKILL
     assert (weights(database), told(database)) == (weights_before, events)
     if command:
-        told_to(database, rollout.id, Command(command))
+        told_to(database, rollout.id, RolloutCommand(command))
     else:
         ticked(database, rollout.id)
     assert told(database)[-1][0] == f"rollout.{transition}"
@@ -381,7 +385,11 @@ def test_killed_within_a_transition_no_weight_has_changed_and_it_is_made_again(
 def bring(database: Database, rollout_id: str, phase: str) -> None:
     if phase in ("paused", "aborting", "degraded"):
         walked(database, rollout_id, "step")
-        told_to(database, rollout_id, Command.PAUSE if phase == "paused" else Command.ABORT)
+        told_to(
+            database,
+            rollout_id,
+            RolloutCommand.PAUSE if phase == "paused" else RolloutCommand.ABORT,
+        )
         if phase == "degraded":
             ticked(database, rollout_id)
     elif phase != "pending":

@@ -9,17 +9,17 @@ import pytest
 
 from git_http_support import CLIENT, client, git, work_tree
 from repository.git import bare, objects
-from repository.git.bare import Bare, ReceiveLimits
-from repository.git.errors import BadName, RepositoryExists, UnknownRepository
+from repository.git.bare import BareRepository, ReceiveLimits
+from repository.git.errors import BadGitName, RepositoryExists, UnknownRepository
 
 LIMITS = ReceiveLimits(push_bytes=12345)
 
 
-def create(root: Path, name: str = "zoo") -> Bare:
+def create(root: Path, name: str = "zoo") -> BareRepository:
     return asyncio.run(bare.create(root, name, LIMITS))
 
 
-def filled(root: Path, tmp_path: Path) -> tuple[Bare, str]:
+def filled(root: Path, tmp_path: Path) -> tuple[BareRepository, str]:
     """A repository with one commit, and its id."""
     made, work = create(root), work_tree(tmp_path / "work")
     # A push by path runs our hooks, which refuse what does not come through the server.
@@ -81,9 +81,9 @@ def test_a_name_is_taken_once(tmp_path: Path):
 
 @pytest.mark.parametrize("name", ["../zoo", "zoo.git", "", "--bare", "Zoo"])
 def test_a_name_that_is_more_than_a_name_is_refused(name: str, tmp_path: Path):
-    with pytest.raises(BadName, match="cannot name a repository"):
+    with pytest.raises(BadGitName, match="cannot name a repository"):
         create(tmp_path, name)
-    with pytest.raises(BadName):
+    with pytest.raises(BadGitName):
         bare.remove(tmp_path, name)
 
 
@@ -148,7 +148,7 @@ def test_an_unpinned_commit_may_go(tmp_path: Path):
 
 @pytest.mark.parametrize("key", ["", "../x", "a/b", "-d", "a.lock"])
 def test_a_pin_has_a_plain_key(key: str, tmp_path: Path):
-    with pytest.raises(BadName, match="key of a pin"):
+    with pytest.raises(BadGitName, match="key of a pin"):
         asyncio.run(bare.pin(create(tmp_path), "a" * 40, key))
 
 

@@ -17,8 +17,8 @@ from repository.lfs.errors import (
     BadLfsName,
     BadRange,
     BadUpload,
-    Stalled,
     UnknownObject,
+    UploadStalled,
     WrongHash,
     WrongSize,
 )
@@ -116,7 +116,7 @@ async def test_an_upload_that_stalls_is_given_up(tmp_path: Path):
         yield b"s"
         await asyncio.Event().wait()
 
-    with pytest.raises(Stalled):
+    with pytest.raises(UploadStalled):
         await LfsStore(tmp_path).receive("digits", SMALL_OID, 5, stalling(), stall_s=0.05)
     assert files(tmp_path) == []
 

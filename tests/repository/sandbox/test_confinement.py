@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from repository.sandbox.confinement import Confinement
-from repository.sandbox.policy import Kernel, Surroundings, Tenant
+from repository.sandbox.policy import ConfinedWorker, Kernel, SandboxEnvironment
 from repository.sandbox.scratch import ScratchFolders
 
 
@@ -13,8 +13,8 @@ def environment(
     tmp_path: Path, inherited: dict[str, str], caches: tuple[str, ...] = ()
 ) -> dict[str, str]:
     """What a worker gets that may also write `tmp_path/allowed`."""
-    around = Surroundings("default", (), (), (), (), (), (str(tmp_path / "allowed"),))
-    tenant = Tenant("/m", "/m/1", "", caches=caches)
+    around = SandboxEnvironment("default", (), (), (), (), (), (str(tmp_path / "allowed"),))
+    tenant = ConfinedWorker("/m", "/m/1", "", caches=caches)
     confinement = Confinement(Kernel(6, True), around, tenant, ScratchFolders(tmp_path))
     return confinement.environment(inherited, Path("/scratch"))
 
@@ -39,8 +39,8 @@ def test_a_cache_of_compiled_code_is_where_the_worker_may_write(
 
 def test_a_sandbox_says_in_words_whether_the_network_may_be_used(tmp_path: Path) -> None:
     def words(mode: str, network: bool) -> str:
-        around = Surroundings(mode, (), (), (), (), (), ())
-        tenant = Tenant("/m", "/m/1", "", network=network)
+        around = SandboxEnvironment(mode, (), (), (), (), (), ())
+        tenant = ConfinedWorker("/m", "/m/1", "", network=network)
         return Confinement(Kernel(6, True), around, tenant, ScratchFolders(tmp_path)).words
 
     assert words("default", True) == "default, may use the network"

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 import pytest
 
 from repository.sandbox.policy import (
+    ConfinedWorker,
     Kernel,
+    SandboxEnvironment,
     SandboxFeature,
-    Surroundings,
-    Tenant,
     is_secret,
     parts_of,
     report,
@@ -17,11 +17,11 @@ from repository.sandbox.policy import (
 )
 
 FULL = Kernel(7, seccomp=True)
-TENANT = Tenant("/models/a", "/models/a/1", "/state/scratch/x", linked=("/blobs/w",))
+TENANT = ConfinedWorker("/models/a", "/models/a/1", "/state/scratch/x", linked=("/blobs/w",))
 
 
-def around(mode: str) -> Surroundings:
-    return Surroundings(
+def around(mode: str) -> SandboxEnvironment:
+    return SandboxEnvironment(
         mode, ("/state", "/people/u"), ("/models",), ("/venv",), ("/usr",), ("/data",), ("/out",)
     )
 

@@ -17,16 +17,16 @@ from repository.lfs.store import LfsStore
 from repository.snapshot import scan
 from repository.snapshots.errors import BadEntry
 from repository.snapshots.stored import digests, sweep, verify
-from repository.snapshots.write import Sealed, Writer
+from repository.snapshots.write import SealedSnapshot, SnapshotWriter
 from repository_support import CONFIG
 
 NOW = 4e9
 """Long after the tests, so that nothing is young."""
 
 
-def sealed(root: Path, beside: Path | None = None, **files: bytes) -> Sealed:
+def sealed(root: Path, beside: Path | None = None, **files: bytes) -> SealedSnapshot:
     """A snapshot of model 'digits' with a config and these files, '_' standing for '/'."""
-    with Writer(root).begin("digits", beside) as draft:
+    with SnapshotWriter(root).begin("digits", beside) as draft:
         draft.add("config.pbtxt", [CONFIG.encode()])
         for name, content in files.items():
             draft.add(name.removeprefix("v").replace("_", "/"), [content[:3], content[3:]])
@@ -119,7 +119,7 @@ def test_a_file_that_was_touched_in_the_earlier_snapshot_is_not_linked(tmp_path:
 def test_a_file_of_known_content_need_not_be_sent_again(tmp_path: Path):
     first = sealed(tmp_path, v1_model=b"weights")
     known = sha256(b"weights").hexdigest()
-    with Writer(tmp_path).begin("digits", first.path) as draft:
+    with SnapshotWriter(tmp_path).begin("digits", first.path) as draft:
         assert draft.reuse("1/model", known, 7)
         assert not draft.reuse("2/model", sha256(b"new").hexdigest(), 3)
         second = draft.seal()
@@ -133,7 +133,7 @@ def test_an_earlier_snapshot_that_is_gone_only_costs_space(tmp_path: Path):
 
 def test_a_stored_object_is_linked(tmp_path: Path):
     digest = stored_object(tmp_path / "object", b"large")
-    with Writer(tmp_path / "s").begin("digits") as draft:
+    with SnapshotWriter(tmp_path / "s").begin("digits") as draft:
         draft.link("1/model", tmp_path / "object", digest, 5)
         made = draft.seal()
     assert (made.path / "digits/1/model").samefile(tmp_path / "object")
@@ -143,7 +143,7 @@ def test_a_stored_object_is_linked(tmp_path: Path):
 def test_an_object_that_was_touched_is_copied_and_checked(tmp_path: Path):
     digest = stored_object(tmp_path / "object", b"large")
     os.utime(tmp_path / "object")
-    with Writer(tmp_path / "s").begin("digits") as draft:
+    with SnapshotWriter(tmp_path / "s").begin("digits") as draft:
         draft.link("1/model", tmp_path / "object", digest, 5)
         made = draft.seal()
     assert not (made.path / "digits/1/model").samefile(tmp_path / "object")
@@ -153,7 +153,7 @@ def test_an_object_that_was_touched_is_copied_and_checked(tmp_path: Path):
 def test_an_object_of_another_content_is_refused_and_leaves_nothing(tmp_path: Path):
     (tmp_path / "object").write_bytes(b"LARGE")
     digest = sha256(b"large").hexdigest()
-    with Writer(tmp_path / "s").begin("digits") as draft:
+    with SnapshotWriter(tmp_path / "s").begin("digits") as draft:
         with pytest.raises(BadEntry, match="instead of"):
             draft.link("1/model", tmp_path / "object", digest, 5)
         draft.add("1/other", [b"x"])
@@ -163,7 +163,7 @@ def test_an_object_of_another_content_is_refused_and_leaves_nothing(tmp_path: Pa
 
 def test_a_symlink_is_not_taken_for_an_object(tmp_path: Path):
     (tmp_path / "object").symlink_to("/etc/hostname")
-    with Writer(tmp_path / "s").begin("digits") as draft, pytest.raises(OSError):
+    with SnapshotWriter(tmp_path / "s").begin("digits") as draft, pytest.raises(OSError):
         draft.link("1/model", tmp_path / "object", "ab" * 32, 5)
 
 
@@ -172,14 +172,14 @@ def test_a_draft_that_is_not_sealed_leaves_nothing(tmp_path: Path):
         yield b"x"
         raise ConnectionError("gone")
 
-    with pytest.raises(ConnectionError), Writer(tmp_path).begin("digits") as draft:
+    with pytest.raises(ConnectionError), SnapshotWriter(tmp_path).begin("digits") as draft:
         draft.add("1/model", broken())
     assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize("path", ["../x", "/x", "a\\b", "config.pbtxt", "config.pbtxt/x", "1"])
 def test_a_file_that_has_no_place_is_refused(tmp_path: Path, path: str):
-    with Writer(tmp_path).begin("digits") as draft:
+    with SnapshotWriter(tmp_path).begin("digits") as draft:
         draft.add("config.pbtxt", [b""])
         draft.add("1/model", [b""])
         with pytest.raises(BadEntry):
@@ -189,7 +189,10 @@ def test_a_file_that_has_no_place_is_refused(tmp_path: Path, path: str):
 
 
 def test_a_model_without_a_file_is_refused(tmp_path: Path):
-    with Writer(tmp_path).begin("digits") as draft, pytest.raises(BadEntry, match="no file"):
+    with (
+        SnapshotWriter(tmp_path).begin("digits") as draft,
+        pytest.raises(BadEntry, match="no file"),
+    ):
         draft.seal()
 
 
@@ -228,7 +231,7 @@ def test_a_process_killed_at_any_moment_leaves_whole_snapshots_or_drafts_to_swee
 
 
 def test_a_file_can_be_written_as_it_comes(tmp_path: Path):
-    with Writer(tmp_path).begin("digits") as draft:
+    with SnapshotWriter(tmp_path).begin("digits") as draft:
         with draft.file("1/model") as new:
             new.write(b"wei")
             new.write(b"ghts")
@@ -250,7 +253,7 @@ def test_an_object_on_another_filesystem_is_copied(tmp_path: Path):
     source = Path("/dev/shm", f"modelyard-object-{os.getpid()}")
     try:
         digest = stored_object(source, b"large")
-        with Writer(tmp_path).begin("digits") as draft:
+        with SnapshotWriter(tmp_path).begin("digits") as draft:
             draft.link("1/model", source, digest, 5)
             made = draft.seal()
     finally:
@@ -259,14 +262,14 @@ def test_an_object_on_another_filesystem_is_copied(tmp_path: Path):
 
 
 def test_bytecode_that_belongs_to_a_model_is_a_file_like_others(tmp_path: Path):
-    with Writer(tmp_path).begin("digits") as draft:
+    with SnapshotWriter(tmp_path).begin("digits") as draft:
         draft.add("1/__pycache__/model.cpython-311.pyc", [b"x"])
         made = draft.seal()
     assert len(verify(tmp_path, made.digest).files) == 1
 
 
 def test_a_folder_whose_file_was_refused_is_not_in_the_snapshot(tmp_path: Path):
-    with Writer(tmp_path).begin("digits") as draft:
+    with SnapshotWriter(tmp_path).begin("digits") as draft:
         draft.add("1/model", [b"x"])
         with pytest.raises(TypeError):
             draft.add("2/sub/model", [1])  # type: ignore[list-item]
@@ -276,8 +279,8 @@ def test_a_folder_whose_file_was_refused_is_not_in_the_snapshot(tmp_path: Path):
 
 def test_a_model_may_not_be_called_like_the_manifest(tmp_path: Path):
     with pytest.raises(BadEntry, match="own file"):
-        Writer(tmp_path).begin("manifest.json")
-    with Writer(tmp_path).begin("link") as draft:
+        SnapshotWriter(tmp_path).begin("manifest.json")
+    with SnapshotWriter(tmp_path).begin("link") as draft:
         draft.add("1/model", [b"x"])
         verify(tmp_path, draft.seal().digest)
 
@@ -288,7 +291,7 @@ def test_an_object_of_the_lfs_store_is_linked_as_it_lies(tmp_path: Path):
 
     store, oid = LfsStore(tmp_path), sha256(b"large").hexdigest()
     asyncio.run(store.receive("digits", oid, 5, sent()))
-    with Writer(tmp_path / "snapshots").begin("digits") as draft:
+    with SnapshotWriter(tmp_path / "snapshots").begin("digits") as draft:
         draft.link("1/model", store.path("digits", oid), oid, 5)
         made = draft.seal()
     assert (made.path / "digits/1/model").samefile(store.path("digits", oid))

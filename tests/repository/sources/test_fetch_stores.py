@@ -19,7 +19,7 @@ import s3fs
 from moto.server import ThreadedMotoServer
 
 from repository.sources.errors import FetchFailed, SourceError, TooLarge
-from repository.sources.fetch import Fetched, fetch
+from repository.sources.fetch import FetchResult, fetch
 from repository.sources.limits import FetchLimits
 from repository.sources.url import parse
 from sources_support import LIMITS, MIB, Answer, Fault, File, Request, Seen, Site, redirect, site
@@ -43,7 +43,7 @@ def into(tmp_path: Path) -> Path:
     return tmp_path / "staging"
 
 
-async def fetched(url: str, into: Path, limits: FetchLimits = LIMITS) -> Fetched:
+async def fetched(url: str, into: Path, limits: FetchLimits = LIMITS) -> FetchResult:
     return await fetch(parse(url), into, limits, Seen())
 
 
@@ -342,7 +342,7 @@ async def hub(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Hub]:
         yield Hub(web, storage)
 
 
-async def from_hub(hub: Hub, into: Path, limits: FetchLimits = LIMITS) -> Fetched:
+async def from_hub(hub: Hub, into: Path, limits: FetchLimits = LIMITS) -> FetchResult:
     allowed = ["hf://owner/name", hub.storage.url]
     return await fetch(parse("hf://owner/name", allowed), into, limits, Seen())
 

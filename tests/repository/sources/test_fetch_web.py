@@ -21,7 +21,7 @@ from repository.sources.errors import (
     TooLarge,
     WrongDigest,
 )
-from repository.sources.fetch import Fetched, fetch
+from repository.sources.fetch import FetchResult, fetch
 from repository.sources.limits import FetchLimits
 from repository.sources.url import parse
 from sources_support import (
@@ -65,7 +65,7 @@ async def fetched(
     path: str = "/m.onnx",
     limits: FetchLimits = LIMITS,
     expected: str | None = None,
-) -> Fetched:
+) -> FetchResult:
     return await fetch(parse(web.url + path, [web.url]), into, limits, Seen(), expected)
 
 
@@ -106,7 +106,7 @@ def zipped(files: dict[str, bytes]) -> bytes:
 async def test_a_file_arrives_with_its_digest_and_nothing_else(web: Site, into: Path) -> None:
     web.pages["/m.onnx"] = File(BODY)
     found = await fetched(web, into)
-    assert found == Fetched(digest_of({"m.onnx": BODY}), {"m.onnx": len(BODY)})
+    assert found == FetchResult(digest_of({"m.onnx": BODY}), {"m.onnx": len(BODY)})
     assert names(into) == ["m.onnx"]
     assert (into / "m.onnx").read_bytes() == BODY
 

@@ -9,7 +9,7 @@ from llm_served_support import parameters
 from llm_support import make_checkpoint, prompt, save_tokeniser
 from repository.model import ModelVersion
 from runtime_support import CPU, make_version
-from schedulers.llm.frames import Message, Stepped, Submit, pack_request
+from schedulers.llm.engine_messages import Message, StepReport, Submit, pack_request
 from schedulers.llm.generation import GenerateRequest
 from schedulers.llm.instance import start_engine
 
@@ -50,7 +50,7 @@ def asked(name: str, tokens: tuple[int, ...]) -> tuple[object, ...]:
     return pack_request(GenerateRequest(name, tokens, 4, ignore_end=True))
 
 
-def next_step(said: "SimpleQueue[Message]") -> Stepped:
-    while not isinstance(message := said.get(timeout=WAIT_S), Stepped):
+def next_step(said: "SimpleQueue[Message]") -> StepReport:
+    while not isinstance(message := said.get(timeout=WAIT_S), StepReport):
         pass
     return message

@@ -8,12 +8,12 @@ import pytest
 from backends.errors import InstanceDied
 from schedulers.counters import TokenCounters
 from schedulers.errors import ShutDown
+from schedulers.llm.engine_messages import Encode, Message, TokeniserReply
 from schedulers.llm.engines import Engines
-from schedulers.llm.frames import Encode, Message, Read
 from schedulers.llm.instance import EngineInstance
 
 ASKED = Encode(1, ("fox",), True)
-ANSWER = Read(1, (b"\1\0\0\0",), "", "")
+ANSWER = TokeniserReply(1, (b"\1\0\0\0",), "", "")
 
 
 class Engine(EngineInstance):
@@ -42,7 +42,7 @@ class Engine(EngineInstance):
         self.changed()
 
 
-def run(work: Callable[[Engines, Engine, "asyncio.Task[Read]"], Awaitable[None]]) -> None:
+def run(work: Callable[[Engines, Engine, "asyncio.Task[TokeniserReply]"], Awaitable[None]]) -> None:
     """`work` with one engine, which has been asked to read a text."""
 
     async def all_of_it() -> None:
@@ -65,7 +65,9 @@ async def turns() -> None:
 
 
 def test_a_text_is_answered() -> None:
-    async def work(engines: Engines, engine: Engine, reading: "asyncio.Task[Read]") -> None:
+    async def work(
+        engines: Engines, engine: Engine, reading: "asyncio.Task[TokeniserReply]"
+    ) -> None:
         engine.hear(ANSWER)
         assert await reading == ANSWER
 
@@ -73,7 +75,9 @@ def test_a_text_is_answered() -> None:
 
 
 def test_a_text_whose_engine_dies_is_asked_again_of_the_next_one() -> None:
-    async def work(engines: Engines, engine: Engine, reading: "asyncio.Task[Read]") -> None:
+    async def work(
+        engines: Engines, engine: Engine, reading: "asyncio.Task[TokeniserReply]"
+    ) -> None:
         engine.die()
         await turns()
         assert engine.told == [ASKED]
@@ -87,7 +91,9 @@ def test_a_text_whose_engine_dies_is_asked_again_of_the_next_one() -> None:
 
 
 def test_a_text_with_which_two_engines_die_is_given_up() -> None:
-    async def work(engines: Engines, engine: Engine, reading: "asyncio.Task[Read]") -> None:
+    async def work(
+        engines: Engines, engine: Engine, reading: "asyncio.Task[TokeniserReply]"
+    ) -> None:
         engine.die()
         engine.revive()
         await turns()
@@ -99,7 +105,9 @@ def test_a_text_with_which_two_engines_die_is_given_up() -> None:
 
 
 def test_a_text_under_way_ends_with_its_model_and_none_is_taken_in_after_it() -> None:
-    async def work(engines: Engines, engine: Engine, reading: "asyncio.Task[Read]") -> None:
+    async def work(
+        engines: Engines, engine: Engine, reading: "asyncio.Task[TokeniserReply]"
+    ) -> None:
         await engines.close()
         with pytest.raises(ShutDown, match="before the text could be read"):
             await reading
@@ -110,7 +118,9 @@ def test_a_text_under_way_ends_with_its_model_and_none_is_taken_in_after_it() ->
 
 
 def test_an_engine_that_leaves_answers_first() -> None:
-    async def work(engines: Engines, engine: Engine, reading: "asyncio.Task[Read]") -> None:
+    async def work(
+        engines: Engines, engine: Engine, reading: "asyncio.Task[TokeniserReply]"
+    ) -> None:
         engines.resize([Engine()])
         await turns()
         assert not engine.closed
@@ -123,7 +133,9 @@ def test_an_engine_that_leaves_answers_first() -> None:
 
 
 def test_a_text_that_nobody_waits_for_is_forgotten() -> None:
-    async def work(engines: Engines, engine: Engine, reading: "asyncio.Task[Read]") -> None:
+    async def work(
+        engines: Engines, engine: Engine, reading: "asyncio.Task[TokeniserReply]"
+    ) -> None:
         reading.cancel()
         await turns()
         assert reading.cancelled()

@@ -8,7 +8,7 @@ from schedulers.llm.generation import OUTPUT, GenerateRequest, GenerationOutput
 from schedulers.llm.llm_reply import MOST_UNREAD, LLMReply
 from schedulers.llm.llm_request import LLMRequest
 from schedulers.llm.request import Finish
-from schedulers.llm.text_ask import TextAsk
+from schedulers.llm.text_input import TextInputRequest
 from schedulers.request import InferRequest, InferResponse
 
 END = GenerationOutput("engine-2", 6, "b", finish=Finish.LENGTH)
@@ -19,7 +19,7 @@ def ticket(question: LLMRequest) -> LLMReply:
 
 
 def texts(streams: bool, prepends: bool = False) -> LLMReply:
-    ask = TextAsk("once ", streams, prepends, {"max_tokens": 2}, SamplingParams())
+    ask = TextInputRequest("once ", streams, prepends, {"max_tokens": 2}, SamplingParams())
     return ticket(LLMRequest(prompts=("once ",), ask=ask).tokenised(((1, 2),)))
 
 

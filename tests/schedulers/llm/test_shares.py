@@ -7,7 +7,7 @@ from schedulers.llm.blocks import BlockPool
 from schedulers.llm.limits import EngineLimits
 from schedulers.llm.request import TokenRequest
 from schedulers.llm.scheduler import SequenceScheduler
-from schedulers.llm.shares import SHORT_LEAST, SHORT_TOKENS, MemoryClaim, share_out
+from schedulers.llm.shares import SHORT_LEAST, SHORT_TOKENS, PrefillDemand, share_out
 
 LONG, CHAT = 4000, 30
 
@@ -106,7 +106,7 @@ def test_who_waits_for_blocks_is_passed_by_as_many_tokens_as_it_has_and_no_more(
 
 
 wants = st.lists(
-    st.builds(MemoryClaim, st.integers(1, 5000), st.integers(0, 2), st.sampled_from("ab")),
+    st.builds(PrefillDemand, st.integers(1, 5000), st.integers(0, 2), st.sampled_from("ab")),
     min_size=1,
     max_size=20,
 ).map(lambda found: sorted(found, key=lambda one: one.priority))
@@ -114,7 +114,7 @@ wants = st.lists(
 
 @given(wants, st.integers(1, 256), st.integers(1, 256))
 def test_shares_keep_the_budget_and_leave_none_of_it_unused(
-    wants: list[MemoryClaim], budget: int, most: int
+    wants: list[PrefillDemand], budget: int, most: int
 ) -> None:
     shares = share_out(wants, budget, most)
     total, wanted = sum(shares), sum(one.remaining for one in wants)
@@ -129,7 +129,7 @@ def test_shares_keep_the_budget_and_leave_none_of_it_unused(
 
 @given(wants.filter(lambda found: len(found) <= 16))
 def test_every_prompt_of_the_most_urgent_priority_gets_into_the_step(
-    wants: list[MemoryClaim],
+    wants: list[PrefillDemand],
 ) -> None:
     shares = share_out(wants, 256, 256)
     first = wants[0].priority

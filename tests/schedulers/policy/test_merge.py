@@ -1,6 +1,6 @@
 """How many requests leave together: plain data in, a decision out."""
 
-from schedulers.policy.merge import Cut, MergeRules, cut
+from schedulers.policy.merge import MergeDecision, MergeRules, cut
 from schedulers.policy.queue import NEVER
 from schedulers_support import ticket
 
@@ -8,11 +8,11 @@ MS = 1_000_000
 
 
 def test_without_batching_every_request_runs_alone() -> None:
-    assert cut([ticket(), ticket()], MergeRules(max_rows=0), 0) == Cut(1, NEVER)
+    assert cut([ticket(), ticket()], MergeRules(max_rows=0), 0) == MergeDecision(1, NEVER)
 
 
 def test_without_delay_whatever_waits_is_sent() -> None:
-    assert cut([ticket(), ticket(2)], MergeRules(max_rows=8), 0) == Cut(2, NEVER)
+    assert cut([ticket(), ticket(2)], MergeRules(max_rows=8), 0) == MergeDecision(2, NEVER)
 
 
 def test_rows_are_counted_not_requests() -> None:
@@ -40,13 +40,13 @@ def test_without_delay_the_largest_preferred_size_is_taken() -> None:
 
 def test_within_the_delay_a_preferred_size_leaves_at_once() -> None:
     rules = MergeRules(max_rows=8, preferred=frozenset({4}), delay_ns=5 * MS)
-    assert cut([ticket() for _ in range(5)], rules, 1 * MS) == Cut(4, NEVER)
+    assert cut([ticket() for _ in range(5)], rules, 1 * MS) == MergeDecision(4, NEVER)
 
 
 def test_within_the_delay_too_few_wait_for_company_until_the_oldest_is_late() -> None:
     rules = MergeRules(max_rows=8, preferred=frozenset({4}), delay_ns=5 * MS)
     waiting = [ticket(arrived_ns=2 * MS), ticket(arrived_ns=3 * MS)]
-    assert cut(waiting, rules, 4 * MS) == Cut(0, 7 * MS)
+    assert cut(waiting, rules, 4 * MS) == MergeDecision(0, 7 * MS)
 
 
 def test_past_the_delay_what_waits_is_sent_even_if_not_preferred() -> None:
@@ -67,14 +67,16 @@ def test_a_queue_that_waited_for_an_instance_leaves_in_preferred_sizes() -> None
 def test_a_request_that_would_exceed_every_preferred_size_sends_those_before_it() -> None:
     # Triton's L0_batcher: test_multi_batch_sum_gt_max_preferred, {2, 6}, rows 3 and 4
     rules = MergeRules(max_rows=8, preferred=frozenset({2, 6}), delay_ns=5 * MS)
-    assert cut([ticket(3), ticket(4)], rules, 0) == Cut(1, NEVER)
-    assert cut([ticket(4)], rules, 0) == Cut(0, 5 * MS)
-    assert cut([ticket(3), ticket(4)], MergeRules(8, frozenset({2, 6})), 0) == Cut(1, NEVER)
+    assert cut([ticket(3), ticket(4)], rules, 0) == MergeDecision(1, NEVER)
+    assert cut([ticket(4)], rules, 0) == MergeDecision(0, 5 * MS)
+    assert cut([ticket(3), ticket(4)], MergeRules(8, frozenset({2, 6})), 0) == MergeDecision(
+        1, NEVER
+    )
 
 
 def test_one_request_larger_than_every_preferred_size_leaves_at_once_alone() -> None:
     rules = MergeRules(max_rows=8, preferred=frozenset({2, 6}), delay_ns=5 * MS)
-    assert cut([ticket(7), ticket(1)], rules, 0) == Cut(1, NEVER)
+    assert cut([ticket(7), ticket(1)], rules, 0) == MergeDecision(1, NEVER)
 
 
 def test_a_batch_that_cannot_grow_does_not_wait_for_the_delay() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from control.rollouts.arms import ArmTotals, OutcomeCounts
-from control.rollouts.sharing import Lot
+from control.rollouts.assignment_counts import AssignmentCount
 from routing_support import halves
 from schedulers.reply import Reply
 from schedulers.request import InferResponse
@@ -63,7 +63,7 @@ def test_how_units_were_shared_out_stays_known_until_it_is_told_anew() -> None:
     latest = LatestArmReports()
     lots = [["r1", "salt", 100, 40, 3], ["r1", "salt", 500, 20, 1], ["r2", "salt", 100, 1, 0]]
     first = latest.heard(told("b1", row("candidate", 1), lots=lots))["r1"]
-    assert first.lots == (Lot("salt", 100, 40, 3), Lot("salt", 500, 20, 1))
+    assert first.lots == (AssignmentCount("salt", 100, 40, 3), AssignmentCount("salt", 500, 20, 1))
     assert latest.heard(told("b1", row("candidate", 2)))["r1"].lots == first.lots
     assert latest.heard(told("b1", row("candidate", 2), lots=[]))["r1"].lots == ()
 

@@ -11,8 +11,8 @@ import pytest
 from control.database import Database
 from control.errors import DatabaseGone
 from control.experiments.analysis import analyse
-from control.experiments.judging import Comparison
-from control.experiments.stamp import RouteStamp, Stamper, unit_key
+from control.experiments.evaluation import Comparison
+from control.experiments.stamp import ArmIdentity, Stamper, unit_key
 from control.rollouts.arms import ArmTotals, OutcomeCounts
 from control.statistics.histogram import Histogram
 from experiments_support import started
@@ -76,7 +76,7 @@ def seen(database: Database) -> dict[str, int]:
 def test_what_gateways_tell_is_counted_once(colour: tuple[Database, str]) -> None:
     database, experiment = colour
     made = ExperimentRecorder(database, "srv", "boot", KEY)
-    stamp = Stamper(KEY, RouteStamp("shop", "b", "digits", 2, experiment)).sign(
+    stamp = Stamper(KEY, ArmIdentity("shop", "b", "digits", 2, experiment)).sign(
         unit_key("eve"), time.time()
     )
     told = [value("ada"), value("", stamp), value("", "bad"), value("", stamp, "other")]

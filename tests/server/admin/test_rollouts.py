@@ -9,15 +9,15 @@ from sqlalchemy.orm import make_transient
 from control import loads, route_changes, routes, servers
 from control.database import Database
 from control.desired import DesiredArm
-from control.experiments import placing
+from control.experiments import route_arms
 from control.experiments import service as experiments
 from control.rollout_signals import signals_of
 from control.rollouts import arms as counted
-from control.rollouts import reading
+from control.rollouts import queries
 from control.rollouts import service as rollouts
+from control.rollouts.assignment_counts import AssignmentCount
 from control.rollouts.plan import Mode, RolloutPlan, RolloutStep
 from control.rollouts.service import CandidateRequest
-from control.rollouts.sharing import Lot
 from control.rollouts.state import PauseReason, Phase
 from control.rollouts.views import RolloutView
 from control.route_spec import RouteSpec
@@ -52,7 +52,7 @@ class Yard:
 
     def view(self) -> RolloutView:
         with self.database.reading() as session:
-            return reading.get_rollout(session, self.rollout)
+            return queries.get_rollout(session, self.rollout)
 
     def until(self, phase: Phase, *told: ArmReports) -> RolloutView:
         """Run the pump, which hears this, until the rollout is there."""
@@ -78,7 +78,7 @@ class Yard:
         asyncio.run(run())
         return self.view()
 
-    def windows(self, crashes: int = 0, lots: tuple[Lot, ...] = ()) -> ArmReports:
+    def windows(self, crashes: int = 0, lots: tuple[AssignmentCount, ...] = ()) -> ArmReports:
         """Both arms have answered a little."""
         arm = counted.ArmTotals(counted.OutcomeCounts(5))
         name = "digits"
@@ -107,7 +107,7 @@ def test_a_crash_of_its_worker_takes_the_candidate_back(rolling: Yard) -> None:
 def test_units_that_the_candidate_loses_pause_it_until_a_person_says_otherwise(
     rolling: Yard,
 ) -> None:
-    lots = (Lot(rolling.view().salt, 5_000, 1_000, 300),)
+    lots = (AssignmentCount(rolling.view().salt, 5_000, 1_000, 300),)
     view = rolling.until(Phase.PAUSED, rolling.windows(lots=lots))
     assert view.pause is PauseReason.SRM
     assert "of 1,000 units 300 met the candidate" in view.reason
@@ -120,9 +120,9 @@ def experiment(database: Database, **metric: str) -> experiments.ExperimentView:
     """Compares the rollout's arms by what users buy."""
     terms = {"metrics": [{**BOUGHT, **metric}], "arms": [{"name": "stable"}, {"name": "candidate"}]}
     with database.change(ADA) as tx:
-        terms = placing.placed(tx.session, "digits", terms)
+        terms = route_arms.placed(tx.session, "digits", terms)
         made = experiments.create_experiment(tx, "shop", "digits", terms)
-        placing.check_placed(tx.session, made)
+        route_arms.check_placed(tx.session, made)
         return experiments.start_experiment(tx, "shop")
 
 
@@ -159,7 +159,7 @@ def test_a_rollout_that_cannot_be_read_is_told_of_once_and_stops_no_other(
     rolling: Yard, caplog: pytest.LogCaptureFixture
 ) -> None:
     with rolling.database.change(ADA) as tx:
-        row = reading.find(tx.session, rolling.rollout)
+        row = queries.find(tx.session, rolling.rollout)
         tx.session.expunge(row)
         make_transient(row)
         row.id, row.name, row.state = "broken", "another", {"windows": {}}

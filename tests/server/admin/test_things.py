@@ -10,7 +10,7 @@ from typing import IO
 import pytest
 
 from admin_support import PASSWORD, Api, api
-from control.access.rates import Failures
+from control.access.rate_limits import LoginThrottle
 from control.access.sessions import open_session
 from control.database import Database
 from control.errors import Conflict
@@ -145,10 +145,10 @@ def test_a_browser_left_open_is_no_way_to_guess_the_password(
         body = {"password": "another good password", "current_password": "a guess"}
         guesses = [
             running.ask("PATCH", "/users/ada", body, headers=browser)
-            for _ in range(Failures.FREE + 1)
+            for _ in range(LoginThrottle.FREE + 1)
         ]
 
-    assert [one.status for one in guesses] == [403] * Failures.FREE + [429]
+    assert [one.status for one in guesses] == [403] * LoginThrottle.FREE + [429]
     assert guesses[0].message == "current_password is not your password so far"
     assert guesses[-1].headers["retry-after"] == "1"
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from admin_support import Api
-from control import loads, pending
+from control import loads, pending_changes
 from control.transaction import SYSTEM
 from deployed_support import deploy
 from server import cli
@@ -103,7 +103,9 @@ def test_a_change_that_is_not_in_force_yet_says_so(run: Run, running: Api) -> No
 def test_a_model_shows_what_is_pending_of_its_aliases(run: Run, running: Api) -> None:
     assert run("alias", "set", "digits", "next", "2")[0] == 0
     with running.database.change(SYSTEM) as tx:
-        pending.record(tx, "server1", [("alias digits@next", "not in force yet: it is loading")])
+        pending_changes.record(
+            tx, "server1", [("alias digits@next", "not in force yet: it is loading")]
+        )
     lines = run("model", "show", "digits")[1].splitlines()
     (told,) = (line for line in lines if line.startswith("pending"))
     assert told.endswith("server server1: not in force yet: it is loading")

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from control.desired import NOTHING, Desired, DesiredModel, Grant, Pin
+from control.desired import NOTHING, DesiredModel, DesiredState, Pin, TokenGrant
 from server.desired import disk
 
-FULL = Desired(
+FULL = DesiredState(
     12,
     "store1",
     (DesiredModel("m", "s1", "vision", "c" * 40, (Pin(1, "s0", "alias champion"),)),),
     {"m": {"champion": 1}},
-    (Grant("d" * 64, "t1", "token:t1", "operator", ("infer:m", "read"), 1e9, 5.0, 10),),
+    (TokenGrant("d" * 64, "t1", "token:t1", "operator", ("infer:m", "read"), 1e9, 5.0, 10),),
 )
 
 
@@ -71,7 +71,7 @@ async def test_a_slow_disk_does_not_hold_up_the_loop(
 ) -> None:
     stuck, kept = threading.Event(), []
 
-    def slow(state_dir: Path, desired: Desired) -> None:
+    def slow(state_dir: Path, desired: DesiredState) -> None:
         assert stuck.wait(60)
         kept.append(desired.revision)
 
@@ -100,7 +100,7 @@ async def test_what_stops_standing_in_while_it_is_written_is_removed_again(
 ) -> None:
     begun, stuck, write = threading.Event(), threading.Event(), disk.keep_in_force
 
-    def slow(state_dir: Path, in_force: Desired | None) -> None:
+    def slow(state_dir: Path, in_force: DesiredState | None) -> None:
         begun.set()
         assert stuck.wait(60)
         write(state_dir, in_force)
@@ -123,7 +123,7 @@ async def test_what_the_disk_did_not_take_is_written_once_it_does(
     tries, kept = [], asyncio.Event()
     loop, write = asyncio.get_running_loop(), disk.keep
 
-    def full_at_first(state_dir: Path, desired: Desired) -> None:
+    def full_at_first(state_dir: Path, desired: DesiredState) -> None:
         tries.append(desired.revision)
         if len(tries) < 3:
             raise OSError(28, "No space left on device")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from control.desired import NOTHING, Desired
+from control.desired import NOTHING, DesiredState
 from server.admin.link import LinkServer, LoadReport
 from server.desired import link
 from server.desired.link import ControlLink
@@ -24,7 +24,7 @@ async def test_a_state_that_cannot_be_applied_does_not_keep_out_the_next(
     monkeypatch.setattr(link, "BROKEN_S", 0.01)
     broke, applied = asyncio.Event(), asyncio.Event()
 
-    def told(desired: Desired) -> None:
+    def told(desired: DesiredState) -> None:
         if desired.revision == 1:
             broke.set()
             raise ZeroDivisionError("a bug")

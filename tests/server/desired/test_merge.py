@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from control.desired import Desired, DesiredModel, Pin
+from control.desired import DesiredModel, DesiredState, Pin
 from repository.model import ModelConfig, ModelFolder, ModelVersion, Snapshot
 from server.desired.merge import Sealed, merge
 
@@ -29,7 +29,7 @@ def store(**sealed: Sealed):  # type: ignore[no-untyped-def]
 
 
 def test_a_pushed_model_stands_beside_those_in_folders() -> None:
-    desired = Desired(7, models=(DesiredModel("pushed", "s1", "vision"),))
+    desired = DesiredState(7, models=(DesiredModel("pushed", "s1", "vision"),))
     made = merge(seen(model("local", 1)), desired, store(s1=model("pushed", 1, home="s1")))
     assert set(made.models) == {"local", "pushed"}
     assert made.delivered == {"pushed"}
@@ -37,14 +37,14 @@ def test_a_pushed_model_stands_beside_those_in_folders() -> None:
 
 
 def test_a_snapshot_that_is_not_in_the_store_is_the_models_problem_alone() -> None:
-    desired = Desired(1, models=(DesiredModel("pushed", "s1"), DesiredModel("other", "s2")))
+    desired = DesiredState(1, models=(DesiredModel("pushed", "s1"), DesiredModel("other", "s2")))
     made = merge(seen(), desired, store(s2=model("other", 1, home="s2")))
     assert "not in the store" in made.problems["pushed"]
     assert set(made.models) == {"other"}
 
 
 def test_a_name_that_is_pushed_and_lies_in_a_folder_is_a_problem() -> None:
-    desired = Desired(1, models=(DesiredModel("m", "s1", "vision"),))
+    desired = DesiredState(1, models=(DesiredModel("m", "s1", "vision"),))
     made = merge(seen(model("m", 1)), desired, store(s1=model("m", 1, home="s1")))
     assert "git repository 'vision'" in made.problems["m"]
     assert not made.models
@@ -52,7 +52,7 @@ def test_a_name_that_is_pushed_and_lies_in_a_folder_is_a_problem() -> None:
 
 def test_a_model_that_was_undeployed_stays_for_the_versions_that_something_still_leads_to() -> None:
     wanted = DesiredModel("m", pins=(Pin(1, "old", "route r"),))
-    made = merge(seen(), Desired(1, models=(wanted,)), store(old=model("m", 1, 2, home="old")))
+    made = merge(seen(), DesiredState(1, models=(wanted,)), store(old=model("m", 1, 2, home="old")))
     found = made.models["m"]
     assert found.only_pinned
     assert [pin.version.number for pin in found.pins] == [1]
@@ -62,7 +62,7 @@ def test_a_model_that_was_undeployed_stays_for_the_versions_that_something_still
 def test_a_pin_keeps_a_version_that_the_deployed_snapshot_no_longer_has() -> None:
     wanted = DesiredModel("m", "new", pins=(Pin(1, "old", "alias champion"),))
     sealed = store(new=model("m", 2, home="new"), old=model("m", 1, home="old"))
-    (pin,) = merge(seen(), Desired(1, models=(wanted,)), sealed).models["m"].pins
+    (pin,) = merge(seen(), DesiredState(1, models=(wanted,)), sealed).models["m"].pins
     assert (pin.version.path, pin.core_digest) == (Path("old/m/1"), "old")
     assert pin.by == "alias champion"
 
@@ -70,20 +70,22 @@ def test_a_pin_keeps_a_version_that_the_deployed_snapshot_no_longer_has() -> Non
 def test_a_pin_of_a_version_that_is_deployed_is_served_as_deployed() -> None:
     wanted = DesiredModel("m", "new", pins=(Pin(1, "old", "alias champion"),))
     sealed = store(new=model("m", 1, 2, home="new"), old=model("m", 1, home="old"))
-    (pin,) = merge(seen(), Desired(1, models=(wanted,)), sealed).models["m"].pins
+    (pin,) = merge(seen(), DesiredState(1, models=(wanted,)), sealed).models["m"].pins
     assert pin.version.path == Path("new/m/1")
 
 
 def test_two_who_refer_to_one_version_are_both_named() -> None:
     pins = (Pin(1, "", "alias champion"), Pin(1, "", "route front"))
-    made = merge(seen(model("m", 1)), Desired(1, models=(DesiredModel("m", pins=pins),)), store())
+    made = merge(
+        seen(model("m", 1)), DesiredState(1, models=(DesiredModel("m", pins=pins),)), store()
+    )
     (pin,) = made.models["m"].pins
     assert pin.by == "alias champion, route front"
 
 
 def test_a_pin_on_a_folder_model_that_lost_the_version_pins_nothing() -> None:
     wanted = DesiredModel("m", pins=(Pin(9, "", "alias champion"),))
-    made = merge(seen(model("m", 1)), Desired(1, models=(wanted,)), store())
+    made = merge(seen(model("m", 1)), DesiredState(1, models=(wanted,)), store())
     assert made.models["m"].pins == ()
 
 
@@ -91,15 +93,15 @@ def test_a_pin_on_a_folder_model_that_lost_the_version_pins_nothing() -> None:
 def test_a_pin_on_a_model_that_is_gone_changes_nothing(where: str) -> None:
     wanted = DesiredModel("gone", pins=(Pin(1, "", "alias champion"),))
     before = seen(model("m", 1)) if where == "models" else seen(gone="broken")
-    made = merge(before, Desired(1, models=(wanted,)), store())
+    made = merge(before, DesiredState(1, models=(wanted,)), store())
     assert (made.models, made.problems) == (before.models, before.problems)
 
 
 def test_the_repositorys_permission_for_the_network_reaches_every_version_and_is_a_change() -> None:
     folders = store(s1=model("m", 2, home="s1"), s0=model("m", 1, home="s0"))
     pins = (Pin(1, "s0", "alias old"),)
-    before = merge(seen(), Desired(1, models=(DesiredModel("m", "s1", pins=pins),)), folders)
-    desired = Desired(2, models=(DesiredModel("m", "s1", pins=pins, network=True),))
+    before = merge(seen(), DesiredState(1, models=(DesiredModel("m", "s1", pins=pins),)), folders)
+    desired = DesiredState(2, models=(DesiredModel("m", "s1", pins=pins, network=True),))
     allowed = merge(seen(), desired, folders).models["m"]
     assert [one.network_allowed for one in before.models["m"].versions] == [False]
     assert [one.network_allowed for one in allowed.versions] == [True]

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from control.desired import Desired, Grant
+from control.desired import DesiredState, TokenGrant
 from server.desired.reconciler import Reconciler
 from server.routing.effective import TargetState
 
-FIRST = Desired(1, "store", aliases={"m": {"champion": 1}})
-GRANT = Grant("d" * 64, "t1", "token:t1", "operator", ("infer:m",))
+FIRST = DesiredState(1, "store", aliases={"m": {"champion": 1}})
+GRANT = TokenGrant("d" * 64, "t1", "token:t1", "operator", ("infer:m",))
 
 
 @dataclass
@@ -18,10 +18,10 @@ class Server:
     """One whose versions in `ready` answer, and what it was told."""
 
     ready: set[int] = field(default_factory=lambda: {1})
-    admitted: list[Sequence[Grant]] = field(default_factory=list)
-    routed: list[Desired] = field(default_factory=list)
-    loaded: list[Desired] = field(default_factory=list)
-    kept: list[tuple[Desired, Desired | None]] = field(default_factory=list)
+    admitted: list[Sequence[TokenGrant]] = field(default_factory=list)
+    routed: list[DesiredState] = field(default_factory=list)
+    loaded: list[DesiredState] = field(default_factory=list)
+    kept: list[tuple[DesiredState, DesiredState | None]] = field(default_factory=list)
 
     def reconciler(self) -> Reconciler:
         return Reconciler(

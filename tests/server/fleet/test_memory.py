@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from backends.footprint import SESSION, THREAD, Need
+from backends.footprint import SESSION, THREAD, MemoryRequirement
 from backends.seam import Device
 from fleet_support import (
     break_version,
@@ -91,10 +91,10 @@ async def test_a_worker_process_is_charged_what_it_measures(tmp_path: Path) -> N
 
 async def test_who_only_caches_gives_back_for_a_load_and_has_it_again_afterwards() -> None:
     memory, cache = MemoryAllocator({"cpu": 100}), Cache()
-    first = await memory.grant("first", [MemoryRequest("cpu", 1, Need(10, 90))])
+    first = await memory.grant("first", [MemoryRequest("cpu", 1, MemoryRequirement(10, 90))])
     memory.loaded(first, [CPU], {}, cache)
     held_by_first = first.shares[0].grant.bytes
-    second = await memory.grant("second", [MemoryRequest("cpu", 1, Need(80, 80))])
+    second = await memory.grant("second", [MemoryRequest("cpu", 1, MemoryRequirement(80, 80))])
     assert 80 - (100 - held_by_first) <= cache.given <= held_by_first - 10
     (account,) = memory.accounts()
     assert account.granted == held_by_first - cache.given + 80 <= 100
@@ -105,10 +105,10 @@ async def test_who_only_caches_gives_back_for_a_load_and_has_it_again_afterwards
 
 async def test_what_a_model_cannot_do_without_is_never_asked_back() -> None:
     memory, cache = MemoryAllocator({"cpu": 100}), Cache()
-    first = await memory.grant("first", [MemoryRequest("cpu", 1, Need(50, 60))])
+    first = await memory.grant("first", [MemoryRequest("cpu", 1, MemoryRequirement(50, 60))])
     memory.loaded(first, [CPU], {}, cache)
     with pytest.raises(OverBudget, match="first has 1 MiB; unload"):
-        await memory.grant("second", [MemoryRequest("cpu", 1, Need(51, 51))])
+        await memory.grant("second", [MemoryRequest("cpu", 1, MemoryRequirement(51, 51))])
     assert cache.given == 10
 
 
@@ -117,16 +117,21 @@ async def test_who_does_not_give_back_in_time_is_passed_over(
 ) -> None:
     monkeypatch.setattr("server.fleet.memory.SHRINK_S", 0.01)
     memory = MemoryAllocator({"cpu": 100})
-    first = await memory.grant("first", [MemoryRequest("cpu", 1, Need(10, 90))])
+    first = await memory.grant("first", [MemoryRequest("cpu", 1, MemoryRequirement(10, 90))])
     memory.loaded(first, [CPU], {}, Stuck())
     with pytest.raises(OverBudget):
-        await memory.grant("second", [MemoryRequest("cpu", 1, Need(80, 80))])
-    assert (await memory.grant("third", [MemoryRequest("cpu", 1, Need(45, 45))])).shares
+        await memory.grant("second", [MemoryRequest("cpu", 1, MemoryRequirement(80, 80))])
+    assert (
+        await memory.grant("third", [MemoryRequest("cpu", 1, MemoryRequirement(45, 45))])
+    ).shares
 
 
 async def test_a_load_for_two_devices_gets_both_or_nothing() -> None:
     memory = MemoryAllocator({"cpu": 100, "cuda:0": 10})
-    wants = [MemoryRequest("cpu", 1, Need(50, 50)), MemoryRequest("cuda:0", 1, Need(20, 20))]
+    wants = [
+        MemoryRequest("cpu", 1, MemoryRequirement(50, 50)),
+        MemoryRequest("cuda:0", 1, MemoryRequirement(20, 20)),
+    ]
     with pytest.raises(OverBudget, match="cuda:0's memory"):
         await memory.grant("both", wants)
     assert [account.granted for account in memory.accounts()] == [0, 0]

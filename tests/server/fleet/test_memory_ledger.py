@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from backends.footprint import Need
+from backends.footprint import MemoryRequirement
 from server.fleet.memory_ledger import MIB, MemoryGrant, MemoryLedger, OverBudget
 
 BUDGETS = {"cpu": 1000, "cuda:0": 500}
@@ -14,10 +14,10 @@ DEVICES = ("cpu", "cuda:0", "cuda:1")
 
 def test_a_load_beyond_the_budget_is_refused_naming_who_holds_what() -> None:
     ledger = MemoryLedger({"cpu": 100 * MIB})
-    ledger.ask("cpu", "small version 1", Need(10 * MIB, 10 * MIB))
-    ledger.ask("cpu", "large version 3", Need(60 * MIB, 60 * MIB))
+    ledger.ask("cpu", "small version 1", MemoryRequirement(10 * MIB, 10 * MIB))
+    ledger.ask("cpu", "large version 3", MemoryRequirement(60 * MIB, 60 * MIB))
     with pytest.raises(OverBudget) as refused:
-        ledger.ask("cpu", "new version 1", Need(31 * MIB, 31 * MIB))
+        ledger.ask("cpu", "new version 1", MemoryRequirement(31 * MIB, 31 * MIB))
     assert str(refused.value) == (
         "new version 1 needs 31 MiB of cpu's memory, and of the budget of 100 MiB 30 MiB are left: "
         "large version 3 has 60 MiB, small version 1 has 10 MiB; unload one of them, or give more "
@@ -28,44 +28,44 @@ def test_a_load_beyond_the_budget_is_refused_naming_who_holds_what() -> None:
 def test_only_the_largest_holders_are_named_and_the_others_are_summed() -> None:
     ledger = MemoryLedger({"cpu": 10 * MIB})
     for number in range(7):
-        ledger.ask("cpu", f"m{number} version 1", Need(MIB, MIB))
+        ledger.ask("cpu", f"m{number} version 1", MemoryRequirement(MIB, MIB))
     with pytest.raises(OverBudget, match="and 3 more have 3 MiB; unload"):
-        ledger.ask("cpu", "new version 1", Need(4 * MIB, 4 * MIB))
+        ledger.ask("cpu", "new version 1", MemoryRequirement(4 * MIB, 4 * MIB))
 
 
 def test_what_no_budget_could_hold_is_told_so() -> None:
     with pytest.raises(OverBudget, match="the whole budget is 1 MiB; make it smaller"):
-        MemoryLedger({"cpu": MIB}).ask("cpu", "huge version 1", Need(2 * MIB, 2 * MIB))
+        MemoryLedger({"cpu": MIB}).ask("cpu", "huge version 1", MemoryRequirement(2 * MIB, 2 * MIB))
 
 
 def test_what_is_only_wanted_leaves_half_of_what_is_free_to_others() -> None:
     ledger = MemoryLedger({"cpu": 1000})
-    assert ledger.ask("cpu", "a", Need(200, 10_000)).bytes == 600
-    assert ledger.ask("cpu", "b", Need(100, 10_000)).bytes == 250
-    assert ledger.ask("cpu", "c", Need(100, 110)).bytes == 110
+    assert ledger.ask("cpu", "a", MemoryRequirement(200, 10_000)).bytes == 600
+    assert ledger.ask("cpu", "b", MemoryRequirement(100, 10_000)).bytes == 250
+    assert ledger.ask("cpu", "c", MemoryRequirement(100, 110)).bytes == 110
 
 
 def test_a_device_without_a_budget_grants_all_that_is_wanted() -> None:
-    assert MemoryLedger({"cpu": 1}).ask("cuda:0", "a", Need(5, 50)).bytes == 50
+    assert MemoryLedger({"cpu": 1}).ask("cuda:0", "a", MemoryRequirement(5, 50)).bytes == 50
 
 
 def test_those_with_most_to_spare_are_asked_first() -> None:
     ledger = MemoryLedger({"cpu": 1000})
-    some, most = (ledger.ask("cpu", name, Need(100, 100 + more)) for name, more in (
+    some, most = (ledger.ask("cpu", name, MemoryRequirement(100, 100 + more)) for name, more in (
         ("some", 50), ("most", 90),
     ))  # fmt: skip
-    ledger.ask("cpu", "none", Need(300, 300))
+    ledger.ask("cpu", "none", MemoryRequirement(300, 300))
     assert [grant.number for grant in ledger.elastic("cpu")] == [most.number, some.number]
-    assert ledger.lacking("cpu", Need(400, 400)) == 40
+    assert ledger.lacking("cpu", MemoryRequirement(400, 400)) == 40
 
 
 def test_what_was_given_back_is_offered_again_once_there_is_room() -> None:
     ledger = MemoryLedger({"cpu": 1000})
-    elastic = ledger.ask("cpu", "elastic", Need(100, 500))
-    other = ledger.ask("cpu", "other", Need(500, 500))
+    elastic = ledger.ask("cpu", "elastic", MemoryRequirement(100, 500))
+    other = ledger.ask("cpu", "other", MemoryRequirement(500, 500))
     assert ledger.offers() == []
     elastic = ledger.correct(elastic, 100)
-    third = ledger.ask("cpu", "third", Need(400, 400))
+    third = ledger.ask("cpu", "third", MemoryRequirement(400, 400))
     assert ledger.offers() == []
     ledger.release(other)
     ledger.release(third)
@@ -74,7 +74,7 @@ def test_what_was_given_back_is_offered_again_once_there_is_room() -> None:
 
 def test_a_correction_after_the_release_changes_nothing() -> None:
     ledger = MemoryLedger({"cpu": 10})
-    grant = ledger.ask("cpu", "a", Need(4, 4))
+    grant = ledger.ask("cpu", "a", MemoryRequirement(4, 4))
     ledger.release(grant)
     ledger.correct(grant, 9)
     ledger.release(grant)
@@ -89,7 +89,7 @@ def test_a_refusal_changes_nothing_and_says_truly_that_there_is_no_room(
     for number, (least, more) in enumerate(needs):
         free = ledger.free("cpu")
         assert free is not None
-        need = Need(least, least + more)
+        need = MemoryRequirement(least, least + more)
         try:
             grant = ledger.ask("cpu", str(number), need)
         except OverBudget:
@@ -119,7 +119,7 @@ class Books(RuleBasedStateMachine):
     )
     def ask(self, device: str, least: int, more: int) -> MemoryGrant | None:
         try:
-            grant = self.ledger.ask(device, "holder", Need(least, least + more))
+            grant = self.ledger.ask(device, "holder", MemoryRequirement(least, least + more))
         except OverBudget:
             return None
         self.table[grant.number] = grant

@@ -8,7 +8,7 @@ from google.protobuf import text_format
 
 from backends.errors import ExecutionFailed, LoadFailed
 from backends.loading import load
-from backends.seam import Batch, Device, Instance, Outcome
+from backends.seam import Batch, BatchResult, Device, Instance
 from repository.model import ModelConfig, ModelVersion
 from server.fleet.warmup import warm
 from server.signature import compile_signature
@@ -27,7 +27,7 @@ class Recorded:
 
     def changed(self) -> None: ...
 
-    def execute(self, batch: Batch) -> Outcome:
+    def execute(self, batch: Batch) -> BatchResult:
         self.batches.append(batch)
         if self._error is not None:
             raise self._error

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 
 from google.protobuf import text_format
 
-from control.desired import Desired, Mirror
+from control.desired import DesiredState, Mirror
 from grpc_support import IDENTITY, Shelf, put
 from repository.model import ModelConfig
 from routing_support import halves
 from schedulers.cache import ResponseCache
-from schedulers.cached import CachedScheduler
+from schedulers.cached_scheduler import CachedScheduler
 from schedulers.counters import TokenCounters, counters_of
 from schedulers.reply import Reply
 from schedulers.request import InferRequest
@@ -33,7 +33,7 @@ async def routed() -> Routing:
         return Reply()
 
     routing = Routing(send)
-    routing.use(Desired(routes=(halves(mirrors=(Mirror("candidate", 10_000),)),)))
+    routing.use(DesiredState(routes=(halves(mirrors=(Mirror("candidate", 10_000),)),)))
     targets = (routing.table["numbers"].copied[0].target,)
     asked = InferRequest("digits", 1, {}, 1, None, 0)
     for _ in range(RUNNING + WAITING + 3):

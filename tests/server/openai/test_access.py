@@ -11,7 +11,7 @@ import openai
 import pytest
 from openai import OpenAI
 
-from control.desired import Desired, DesiredArm, DesiredRoute, Grant
+from control.desired import DesiredArm, DesiredRoute, DesiredState, TokenGrant
 from openai_support import CONFIG, client, serving, write_language
 from server.desired import disk
 from server.routing.table import HEADER_NAME
@@ -21,9 +21,9 @@ ALL_VERSIONS = CONFIG + "version_policy { all {} }\n"
 GREEDY: dict[str, Any] = {"prompt": "Once", "temperature": 0, "max_tokens": 6}
 
 
-def grant(token: str, *scopes: str, role: str = "viewer", **terms: Any) -> Grant:
+def grant(token: str, *scopes: str, role: str = "viewer", **terms: Any) -> TokenGrant:
     digest = hashlib.sha256(token.encode()).hexdigest()
-    return Grant(digest, token, f"token:{token}", role, scopes, **terms)
+    return TokenGrant(digest, token, f"token:{token}", role, scopes, **terms)
 
 
 GRANTS = (
@@ -53,7 +53,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     aliases = {"talker": {"old": 1, "gone": 7}}
     state = folder / "state"
     state.mkdir()
-    disk.keep(state, Desired(1, "", aliases=aliases, routes=(CHAT,), grants=GRANTS))
+    disk.keep(state, DesiredState(1, "", aliases=aliases, routes=(CHAT,), grants=GRANTS))
     with serving(
         folder / "models",
         state_dir=str(state),

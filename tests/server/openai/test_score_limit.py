@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from openai import BadRequestError, OpenAI
 
-from backends.llm.scored import Scored
+from backends.llm.token_logprobs import TokenLogprobs
 from schedulers.llm.generation import GenerationOutput
 from server.openai.completion_choice import CompletionChoice
 from server.openai.completions import read_completion
@@ -13,7 +13,7 @@ from server.openai.request_fields import RequestFields
 from server.openai.score_limit import MOST_SCORES, LogprobLimit
 from server.rest.openai_errors import BadField
 
-SCORED = Scored(-1.0, 0, ((1, -1.0),))
+SCORED = TokenLogprobs(-1.0, 0, ((1, -1.0),))
 
 
 def limit(**asked: Any) -> LogprobLimit:

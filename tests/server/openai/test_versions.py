@@ -12,10 +12,10 @@ from backends.llm.tokeniser import Tokeniser
 from grpc_support import Shelf, put
 from openai_support import tokenizer, tokens_of
 from schedulers.errors import ShutDown
+from schedulers.llm.engine_messages import Decode, Encode, TokeniserReply
 from schedulers.llm.engine_tokeniser import EngineTokeniser
-from schedulers.llm.frames import Decode, Encode, Read
 from schedulers.llm.language import Language
-from schedulers.llm.reading import read
+from schedulers.llm.tokeniser_thread import read
 from server.dataplane import DataPlane
 from server.errors import NotReady
 from server.openai.endpoints import OpenAIEndpoints
@@ -30,7 +30,7 @@ def language(context: int = 64) -> Language:
     """Whose engine is this process."""
     tokeniser = Tokeniser(tokenizer())
 
-    async def ask(asked: Encode | Decode) -> Read:
+    async def ask(asked: Encode | Decode) -> TokeniserReply:
         return read(tokeniser, asked)
 
     remote = EngineTokeniser()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from control.desired import Desired, Match
+from control.desired import DesiredState, Match
 from control.routing_buckets import bucket
 from routing_support import Request, route
 from schedulers.reply import Reply
@@ -20,7 +20,7 @@ def routing(weight: float = 50, **rest: object) -> Routing:
 
 def use(made: Routing, weight: float, **rest: object) -> None:
     arms = (("stable", 1, 100 - weight), ("candidate", 2, weight))
-    made.use(Desired(routes=(route(*arms, **{"rollout": "r1", **rest}),)))
+    made.use(DesiredState(routes=(route(*arms, **{"rollout": "r1", **rest}),)))
 
 
 def _send(target: Target, request: InferRequest, until_ns: int) -> Reply:

@@ -13,7 +13,7 @@ from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc as stubs
 
 from access_support import Gated, gated, grant
-from control.desired import Desired, DesiredArm, DesiredExperiment, DesiredRoute, Match, Mirror
+from control.desired import DesiredArm, DesiredExperiment, DesiredRoute, DesiredState, Match, Mirror
 from control.experiments import stamp as stamps
 from server.lifecycle import Lifecycle
 from server.routing.route_experiments import STAMP_NAME
@@ -40,7 +40,7 @@ def doors(opened: Gated) -> Gated:
 
 
 def use(doors: Gated, *routes: DesiredRoute) -> None:
-    state = Desired(routes=routes, aliases={"one": {"best": 1}})
+    state = DesiredState(routes=routes, aliases={"one": {"best": 1}})
     doors.on_loop(lambda: doors.dataplane.routing.use(state))
 
 
@@ -178,7 +178,7 @@ KEY = b"k" * 32
 def watch(doors: Gated) -> None:
     """With the experiment on the route."""
     routes = (changed(unit="parameter:user"),)
-    state = Desired(routes=routes, experiments=(COLOUR,), stamp_key=KEY)
+    state = DesiredState(routes=routes, experiments=(COLOUR,), stamp_key=KEY)
     doors.on_loop(lambda: doors.dataplane.routing.use(state))
 
 

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 
 from control.desired import (
-    Desired,
     DesiredArm,
     DesiredExperiment,
     DesiredModel,
     DesiredRoute,
+    DesiredState,
     Match,
     Mirror,
     Pin,
@@ -34,17 +34,17 @@ def states(**by_name: TargetState):  # type: ignore[no-untyped-def]
     return lambda model, version: by_name.get(f"{model}_{version}", MISSING)
 
 
-def alias(version: int) -> Desired:
+def alias(version: int) -> DesiredState:
     pin = Pin(version, f"s{version}", "alias champion")
-    return Desired(
+    return DesiredState(
         version,
         models=(DesiredModel("m", "s9", pins=(pin,)),),
         aliases={"m": {"champion": version}},
     )
 
 
-def routed(*routes: DesiredRoute) -> Desired:
-    return Desired(2, routes=routes)
+def routed(*routes: DesiredRoute) -> DesiredState:
+    return DesiredState(2, routes=routes)
 
 
 def weights(now: EffectiveRoutes) -> Mapping[str, tuple[int, int]]:
@@ -94,7 +94,7 @@ def test_what_is_in_force_is_kept_loaded_until_it_is_not() -> None:
     waiting = effective(alias(2), of_desired(alias(1)), states(m_1=READY, m_2=LOADING))
     (model,) = with_pins(alias(2), waiting).models
     assert {(pin.version, pin.snapshot) for pin in model.pins} == {(1, "s1"), (2, "s2")}
-    gone = Desired(3, aliases=alias(2).aliases)  # undeployed meanwhile
+    gone = DesiredState(3, aliases=alias(2).aliases)  # undeployed meanwhile
     (model,) = with_pins(gone, effective(gone, waiting, states(m_1=READY))).models
     assert [(pin.version, pin.snapshot) for pin in model.pins] == [(1, "s1")]
     done = effective(alias(2), waiting, states(m_2=READY))
@@ -199,8 +199,8 @@ def test_what_is_in_force_stays_whatever_becomes_of_its_arms() -> None:
 
 def test_an_arm_of_an_alias_follows_the_alias_in_force() -> None:
     arms = (DesiredArm("stable", "m", 0, "champion", 10_000),)
-    old = Desired(1, aliases={"m": {"champion": 1}}, routes=(DesiredRoute("r", arms),))
-    new = Desired(2, aliases={"m": {"champion": 2}}, routes=(DesiredRoute("r", arms),))
+    old = DesiredState(1, aliases={"m": {"champion": 1}}, routes=(DesiredRoute("r", arms),))
+    new = DesiredState(2, aliases={"m": {"champion": 2}}, routes=(DesiredRoute("r", arms),))
     now = effective(new, of_desired(old), states(m_1=READY, m_2=LOADING))
     assert (now.aliases["m"]["champion"], now.routes) == (1, new.routes)
 
@@ -215,7 +215,7 @@ def test_a_new_route_does_not_take_its_name_from_a_model_before_it_can_answer() 
 
 def test_an_experiment_counts_nobody_while_its_arms_are_not_what_they_are_called() -> None:
     before = of_desired(routed(route(("stable", 1, 100))))
-    wanted = Desired(
+    wanted = DesiredState(
         2,
         routes=(route(("stable", 1, 50), ("candidate", 2, 50)),),
         experiments=(DesiredExperiment("e", "numbers", ("stable", "candidate")),),

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from control.desired import Desired, DesiredArm, DesiredExperiment, DesiredRoute
+from control.desired import DesiredArm, DesiredExperiment, DesiredRoute, DesiredState
 from control.errors import Invalid
 from control.experiments.stamp import read, unit_key
 from schedulers.reply import Reply
@@ -24,7 +24,7 @@ COLOUR = DesiredExperiment("e1", "shop", ("a", "b"), buckets=10_000)
 
 def routing(*experiments: DesiredExperiment) -> Routing:
     made = Routing(_send)
-    made.use(Desired(routes=(SHOP,), experiments=experiments, stamp_key=KEY))
+    made.use(DesiredState(routes=(SHOP,), experiments=experiments, stamp_key=KEY))
     return made
 
 

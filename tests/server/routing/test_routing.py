@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from control.desired import Desired, Mirror
+from control.desired import DesiredState, Mirror
 from routing_support import Request, halves
 from schedulers.reply import Reply
 from schedulers.request import InferRequest
@@ -23,7 +23,7 @@ def _send(target: Target, request: InferRequest, until_ns: int) -> Reply:
 @pytest.mark.parametrize("only", ["", "candidate"])
 def test_the_unit_alone_is_read_as_it_is_with_other_headers(value: bytes, only: str) -> None:
     made = Routing(_send)
-    made.use(Desired(routes=(halves(only=only),)))
+    made.use(DesiredState(routes=(halves(only=only),)))
     route = made.table["numbers"]
     headers = [(b"host", b"x"), (b"x-user", value), (b"x-user", b"second")]
     unit = unit_of(route, labels_of(route, headers), None)
@@ -51,7 +51,7 @@ def test_a_draw_finds_whom_a_request_without_a_unit_finds(
     terms: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = Routing(_send)
-    made.use(Desired(routes=(replace(halves(**terms), unit=""),)))
+    made.use(DesiredState(routes=(replace(halves(**terms), unit=""),)))
     route = made.table["numbers"]
     for n in range(1_000):
         monkeypatch.setattr(routing, "random", lambda draw=n / 1_000: draw)

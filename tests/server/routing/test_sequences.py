@@ -2,7 +2,7 @@
 
 import pytest
 
-from control.desired import Desired
+from control.desired import DesiredState
 from routing_support import Request, halves, route
 from schedulers.reply import Reply
 from schedulers.request import InferRequest, Sequence
@@ -54,10 +54,10 @@ def test_the_rest_of_a_sequence_counts_where_it_is_told_of_though_its_arm_was_fo
 ) -> None:
     monkeypatch.setattr(arm_counters_registry, "MOST_RETIRED", 0)
     routing = Routing(_send)
-    routing.use(Desired(routes=(halves(only="stable"),)))
+    routing.use(DesiredState(routes=(halves(only="stable"),)))
     began = routing.pick(routing.table["numbers"], "ada")
     routing.keep(began, Sequence(7, True, False))
-    routing.use(Desired(routes=(route(("candidate", 2, 100)),)))
+    routing.use(DesiredState(routes=(route(("candidate", 2, 100)),)))
     meant = routing.pick(routing.table["numbers"], "ada")
     goes_on = Request(((b"x-user", b"ada"),), Sequence(7, False, False))
     stays = routing.select(routing.table["numbers"], goes_on)
@@ -69,10 +69,10 @@ def test_the_rest_of_a_sequence_counts_where_it_is_told_of_though_its_arm_was_fo
 
 def test_an_arm_goes_on_counting_where_it_was_when_its_route_changes() -> None:
     routing = Routing(_send)
-    routing.use(Desired(routes=(halves(only="stable"),)))
+    routing.use(DesiredState(routes=(halves(only="stable"),)))
     before = routing.pick(routing.table["numbers"], "ada")
     before.window.refused()
-    routing.use(Desired(routes=(halves(only="stable", unit=""),)))
+    routing.use(DesiredState(routes=(halves(only="stable", unit=""),)))
     after = routing.pick(routing.table["numbers"], "ada")
     assert after is not before
     assert after.window.errors == 1

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from control.desired import Desired, DesiredArm, DesiredRoute, Mirror
+from control.desired import DesiredArm, DesiredRoute, DesiredState, Mirror
 from routing_support import route
 from server.desired import disk
 from server.routing.table import HEADER_NAME
@@ -135,7 +135,7 @@ def test_a_wedged_mirror_costs_nothing_but_a_dropped_count(tmp_path: Path) -> No
     plain = route(("stable", 1, 100), name="plain", model="fast", unit="")
     state = tmp_path / "state"
     state.mkdir()
-    disk.keep(state, Desired(1, "", routes=(mirrored, plain)))
+    disk.keep(state, DesiredState(1, "", routes=(mirrored, plain)))
     body = BODY.replace("[1, 2]", json.dumps([1, 20_000]), 1).replace(
         "[1, 2]", json.dumps([1] * 20_000)
     )

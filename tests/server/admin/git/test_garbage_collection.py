@@ -12,7 +12,7 @@ import pytest
 
 from git_http_support import git, work_tree
 from repository.git import bare
-from repository.git.bare import Bare, ReceiveLimits
+from repository.git.bare import BareRepository, ReceiveLimits
 from server.admin.git.garbage_collection import REST_S, WORTH_PACKS, GitGarbageCollector, is_due
 from server_support import ROOT
 
@@ -20,7 +20,7 @@ MAIN = "refs/heads/main"
 
 
 @pytest.fixture
-def busy(tmp_path: Path) -> Bare:
+def busy(tmp_path: Path) -> BareRepository:
     """A repository of many packs, one of them with a commit on main."""
     made = asyncio.run(bare.create(tmp_path / "store", "busy", ReceiveLimits()))
     work = work_tree(tmp_path / "work")
@@ -35,28 +35,30 @@ def busy(tmp_path: Path) -> Bare:
     return made
 
 
-def collector(one: Bare, pushed: set[str] | None = None, now: float = 0.0) -> GitGarbageCollector:
+def collector(
+    one: BareRepository, pushed: set[str] | None = None, now: float = 0.0
+) -> GitGarbageCollector:
     return GitGarbageCollector(one.path.parents[1], lambda: pushed or set(), lambda: now)
 
 
-def whole(one: Bare) -> bool:
+def whole(one: BareRepository) -> bool:
     git(one.path, "fsck", "--full", "--strict")
     return len(git(one.path, "rev-parse", MAIN)) == 40
 
 
-def test_many_packs_become_few(busy: Bare) -> None:
+def test_many_packs_become_few(busy: BareRepository) -> None:
     asyncio.run(collector(busy).look())
     assert bare.packs(busy) <= 2, "one, and one of what nothing refers to"
     assert whole(busy)
 
 
-def test_a_repository_that_is_pushed_to_is_left_for_later(busy: Bare) -> None:
+def test_a_repository_that_is_pushed_to_is_left_for_later(busy: BareRepository) -> None:
     before = bare.packs(busy)
     asyncio.run(collector(busy, pushed={"busy"}).look())
     assert bare.packs(busy) == before
 
 
-def test_one_that_another_server_takes_a_push_for_is_left_for_later(busy: Bare) -> None:
+def test_one_that_another_server_takes_a_push_for_is_left_for_later(busy: BareRepository) -> None:
     before = bare.packs(busy)
     (busy.path / "objects/tmp_objdir-incoming-x").mkdir()
     asyncio.run(collector(busy).look())
@@ -64,7 +66,7 @@ def test_one_that_another_server_takes_a_push_for_is_left_for_later(busy: Bare) 
 
 
 def test_a_collection_that_fails_is_not_tried_again_at_once(
-    busy: Bare, caplog: pytest.LogCaptureFixture
+    busy: BareRepository, caplog: pytest.LogCaptureFixture
 ) -> None:
     running = f"{os.getpid()} {os.uname().nodename}"  # as git writes it
     (busy.path / "gc.pid").write_text(running)
@@ -94,7 +96,7 @@ def test_what_is_due(packs: int, receiving: bool, now: float, due: bool) -> None
     assert is_due(packs, receiving, now, 5.0) is due
 
 
-def test_a_killed_collection_harms_nothing_and_is_cleared_away(busy: Bare) -> None:
+def test_a_killed_collection_harms_nothing_and_is_cleared_away(busy: BareRepository) -> None:
     script = (
         "import asyncio, sys; from pathlib import Path; from repository.git import bare; "
         "asyncio.run(bare.collect(bare.find(Path(sys.argv[1]), 'busy')))"

@@ -15,7 +15,7 @@ from git_server_support import (
     lfs_work_tree,
     needs_lfs,
 )
-from repository.lfs.places import LfsPaths
+from repository.lfs.paths import LfsPaths
 
 pytestmark = needs_lfs
 

@@ -1,0 +1,108 @@
+"""What a gateway and an engine say arrives as it was said."""
+
+import pytest
+
+from backends.llm.grammar_spec import GrammarSpec
+from backends.llm.params import SamplingParams
+from backends.llm.token_logprobs import TokenLogprobs
+from schedulers.llm.engine_messages import (
+    Cancel,
+    Close,
+    Decode,
+    Embed,
+    EmbedReply,
+    Encode,
+    EngineOpened,
+    EngineStats,
+    Grow,
+    Message,
+    RequestRefused,
+    ResizeReply,
+    Shrink,
+    StepReport,
+    Submit,
+    TokeniserReply,
+    decode,
+    encode,
+    pack_output,
+    pack_request,
+    pack_tokens,
+    unpack_output,
+    unpack_request,
+    unpack_tokens,
+)
+from schedulers.llm.generation import GenerateRequest, GenerationOutput
+from schedulers.llm.request import NEVER, Finish
+
+REQUEST = GenerateRequest(
+    "a-1",
+    (1, 2, 150_000),
+    7,
+    SamplingParams(0.5, 3, 0.9, 0.1, 1.2, 0.3, 0.4, ((5, -2.0),), 2),
+    ("stop", "\udcff"),
+    (9, 10),
+    2,
+    True,
+    -(1 << 70),
+    1,
+    False,
+    "ada",
+    -3,
+    12.5,
+    b"\0salt",
+    GrammarSpec("json_schema", '{"type": "object"}'),
+    ("<tool_call>",),
+)
+SCORED = TokenLogprobs(-0.5, 0, ((3, -0.5), (4, -1.5)))
+OUTPUTS = [
+    GenerationOutput("a", 5, "text"),
+    GenerationOutput("a", 5, "\udcff", SCORED, Finish.STOP, "stop", "", (SCORED, SCORED), 16),
+    GenerationOutput("a", finish=Finish.FAILED, message="why"),
+    GenerationOutput("a", 5, stopped_by=2, finish=Finish.STOP),
+    GenerationOutput("a", 5, cached_tokens=32),
+]
+MESSAGES: list[Message] = [
+    EngineOpened("compiled", 256, 64, 16, 1, 2, 3, 0, b"\1\0\0\0", b"a"),
+    Submit((pack_request(REQUEST),)),
+    Cancel(("a", "b")),
+    Embed("a", (pack_tokens((1, 2)),)),
+    Shrink(1 << 40),
+    Grow(0),
+    ResizeReply(5),
+    Close(),
+    StepReport(123, ("a",), tuple(map(pack_output, OUTPUTS)), None),
+    StepReport(123, (), (), EngineStats(*range(11))),
+    RequestRefused("a", "long", "too long"),
+    EmbedReply("a", b"\0\0\x80?", ""),
+    Encode(1, ("a", "\udcff"), True),
+    Decode(2, pack_tokens((1, 2)), False),
+    TokeniserReply(1, (pack_tokens((1, 2)),), "", ""),
+]
+
+
+@pytest.mark.parametrize("number", range(len(MESSAGES)))
+def test_every_message_arrives_as_it_was_said(number: int) -> None:
+    message = MESSAGES[number]
+    assert decode(encode(message)) == message
+    assert type(decode(encode(message))) is type(message)
+
+
+def test_a_request_arrives_as_it_was_made() -> None:
+    assert unpack_request(pack_request(REQUEST)) == REQUEST
+    plain = GenerateRequest("b", (1,), 1)
+    assert unpack_request(pack_request(plain)) == plain
+    assert plain.deadline_s == NEVER
+
+
+def test_an_output_arrives_as_it_was_given() -> None:
+    assert [unpack_output(pack_output(one)) for one in OUTPUTS] == OUTPUTS
+
+
+def test_tokens_arrive() -> None:
+    assert unpack_tokens(pack_tokens((0, 1, (1 << 32) - 1))) == (0, 1, (1 << 32) - 1)
+
+
+@pytest.mark.parametrize("payload", [b"", b"\x93\x63\x01\x02", b"\xc1", b"\x01"])
+def test_what_is_no_message_is_an_error(payload: bytes) -> None:
+    with pytest.raises((ValueError, TypeError, IndexError)):
+        decode(payload)
