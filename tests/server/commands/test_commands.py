@@ -145,7 +145,7 @@ def test_a_repository_is_made_shown_changed_and_deleted(run: Run, tmp_path: Path
     )
     assert (status, out) == (
         0,
-        "repository vision made; push models to http://127.0.0.1:8003/git/vision.git\n",
+        "repository vision created; push models to http://127.0.0.1:8003/git/vision.git\n",
     )
     assert run("push-url", "vision")[1] == "http://127.0.0.1:8003/git/vision.git\n"
     assert "settings.budgets.max_files" in run("repo", "show", "vision")[1]

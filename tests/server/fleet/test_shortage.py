@@ -57,7 +57,7 @@ def test_a_model_is_loaded_once_there_is_enough_again(tmp_path: Path) -> None:
     with running(
         tmp_path / "models", wait=False, environment={"SHORTAGE": str(shortage)}
     ) as server:
-        reason = "for want of file descriptors; try 1 of"
+        reason = "for lack of file descriptors; try 1 of"
         server.wait_for(lambda: reason in server.log(), "the first try")
         server.wait_for(lambda: "try 2 of" in server.log(), "the second try")
         assert "This is a bug" not in server.log()
