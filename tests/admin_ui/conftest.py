@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from admin_support import Api
-from console_support import console_over
 from control.database import Database
-from control_support import *  # noqa: F403
-from deployed_support import deploy
+from support.admin import Api
+from support.console import console_over
+from support.control import *  # noqa: F403
+from support.deployed import deploy
 
 
 @pytest.fixture

@@ -2,10 +2,10 @@
 
 import pytest
 
-from admin_support import Api
 from admin_ui.pages import experiments
 from admin_ui.services import ControlApiError
-from console_support import Person, person
+from support.admin import Api
+from support.console import Person, person
 
 PATH = "/experiments/colour"
 ARMS = [

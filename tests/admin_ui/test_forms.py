@@ -4,11 +4,11 @@ import re
 
 import pytest
 
-from admin_support import PASSWORD, Api
 from admin_ui.console import ACTS
-from console_support import Person, person
 from control.access.invitations import first_link_code
 from control.transaction import SYSTEM
+from support.admin import PASSWORD, Api
+from support.console import Person, person
 
 NAMES = {
     "model": "digits", "alias": "champion", "repository": "vision", "user": "iris", "token": "t",

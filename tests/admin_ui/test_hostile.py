@@ -9,22 +9,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from admin_support import Api
 from admin_ui.snapshots import config
 from admin_ui.text import harmless, link
-from console_support import console_over, person
 from control import loads, pushes
 from control.database import Database
 from control.experiments.service import conclude_experiment
 from control.experiments.tables import Experiment
 from control.repositories import create_repository
 from control.transaction import SYSTEM, Actor
-from deployed_support import deploy
-from experiments_support import exposed, given, seen, started, stopped, told
 from repository.git.rules import RefUpdate
 from schedulers.request import InferRequest
 from server.errors import Internal
 from server.samples.samples import Samples
+from support.admin import Api
+from support.console import console_over, person
+from support.deployed import deploy
+from support.experiments import exposed, given, seen, started, stopped, told
 
 CORPUS = (
     "<script>alert(1)</script>",

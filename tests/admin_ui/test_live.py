@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from admin_support import Api
 from admin_ui.watches import LEAST_PAUSE_S, MOST_PAUSE_S, SHARE, pause_s
-from console_support import COOKIE, Person, console_over, person
 from control import loads
 from control.access.users import change_user
 from control.database import Database
 from control.transaction import SYSTEM, Actor
+from support.admin import Api
+from support.console import COOKIE, Person, console_over, person
 
 PATIENCE_S = 60.0
 

@@ -7,14 +7,14 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from admin_support import Api
-from console_support import Person, console_over, person
 from control.clock import utc_now
 from control.database import Database
 from control.errors import DatabaseDamaged, DatabaseGone
-from deployed_support import deploy
 from server.admin.link import GatewayUnreachable
-from server_support import free_ports
+from support.admin import Api
+from support.console import Person, console_over, person
+from support.deployed import deploy
+from support.server import free_ports
 
 
 def late() -> datetime:

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from admin_support import PASSWORD, Api
-from console_support import Person
-from server_support import identity_config
-from yard_support import Yard, yard
+from support.admin import PASSWORD, Api
+from support.console import Person
+from support.server import identity_config
+from support.yard import Yard, yard
 
 
 class _Door(Api):

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from admin_support import Api
-from console_support import console_over, person
 from control import aliases, loads, pending_changes
 from control.database import Database
 from control.transaction import SYSTEM
-from deployed_support import deploy
 from server.admin.link import GatewayUnreachable
+from support.admin import Api
+from support.console import console_over, person
+from support.deployed import deploy
 
 DYING = {
     "model": "digits", "version": 2, "instances": 2, "ready": 1, "deaths": 12,

@@ -6,15 +6,15 @@ from html import unescape
 
 import pytest
 
-from admin_support import Api
 from admin_ui.console import ACTS, SCREENS
 from admin_ui.headers import GUARDS
 from admin_ui.text import link
-from console_support import Person, person
 from control import loads
 from control.access.tokens import create_token
 from control.transaction import SYSTEM, Actor
 from server.cli import make_parser
+from support.admin import Api
+from support.console import Person, person
 
 TITLES = {
     "/": "Overview",

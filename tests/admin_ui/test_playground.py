@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from admin_support import PASSWORD, Api
 from admin_ui.pages.snippets import curl, python_client
 from admin_ui.pages.tensors import (
     body_of,
@@ -18,8 +17,9 @@ from admin_ui.pages.tensors import (
     shown_outputs,
 )
 from admin_ui.services import ControlApiError
-from console_support import Person, person
-from yard_support import Yard, write_identity, yard
+from support.admin import PASSWORD, Api
+from support.console import Person, person
+from support.yard import Yard, write_identity, yard
 
 FP32 = {"name": "X", "datatype": "FP32", "shape": [-1, 2]}
 

@@ -1,8 +1,8 @@
 """Sampled requests in the console: switched on, looked up, told in words, and who may."""
 
-from admin_support import Api
 from admin_ui.pages.requests import summed
-from console_support import person
+from support.admin import Api
+from support.console import person
 
 
 def test_an_operator_samples_a_model_and_stops(night: Api) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 import orjson
 import pytest
 
-from admin_support import Api
 from admin_ui.pages import rollouts
 from admin_ui.pages.rollout_points import (
     MOST_POINTS,
@@ -17,12 +16,13 @@ from admin_ui.pages.rollout_points import (
     point_of,
     thinned,
 )
-from console_support import Person, person
 from control.rollouts import service
 from control.rollouts.service import TickResult
 from control.route_weights import RolloutRoutes
 from control.transaction import SYSTEM
-from control_rollout_support import report
+from support.admin import Api
+from support.console import Person, person
+from support.control_rollout import report
 
 ROUTE = {"arms": [{"name": "stable", "model": "digits", "version": 1, "weight": 100}]}
 PLAN = {"mirror": 0, "steps": "10, 50", "hold": "1h", "min_sample": 1}

@@ -2,9 +2,9 @@
 
 import pytest
 
-from admin_support import Api
 from admin_ui.pages import routes
-from console_support import Person, person
+from support.admin import Api
+from support.console import Person, person
 
 PATH = "/routes/shop"
 ARMS = [

@@ -4,14 +4,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from admin_support import Api
 from admin_ui.event_text import together, words
 from admin_ui.problems import ProblemInputs, problems
 from admin_ui.text import age, count, duration, link, moment, number, plain, size, spoken, who
-from console_support import person
 from control import loads
 from control.clock import text_of
 from control.transaction import Actor
+from support.admin import Api
+from support.console import person
 
 NOW = datetime(2026, 11, 22, 3, 0, tzinfo=UTC)
 AT = text_of(NOW - timedelta(minutes=3))

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from admin_support import PASSWORD, Api
 from admin_ui.pages.snippets import python_urllib
 from admin_ui.pages.verbs import (
     documents_in,
@@ -22,9 +21,10 @@ from admin_ui.pages.verbs import (
     verb_of,
 )
 from admin_ui.services import ControlApiError
-from console_support import Person
-from llm_served_support import write_language_model
-from yard_support import Yard, yard
+from support.admin import PASSWORD, Api
+from support.console import Person
+from support.llm_served import write_language_model
+from support.yard import Yard, yard
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DECOUPLED = {"model_transaction_policy": {"decoupled": True}}

@@ -15,8 +15,8 @@ from backends.host.instance import HostedInstance
 from backends.identity import IdentityBackend
 from backends.response_sender import WINDOW, BoundedResponseSender, respond
 from backends.seam import Batch, ResponsePart
-from hosting_support import CPU, ECHO, ECHO_CONFIG, Ask, batch_of, floats, until, write_model
-from runtime_support import make_version, with_config
+from support.hosting import CPU, ECHO, ECHO_CONFIG, Ask, batch_of, floats, until, write_model
+from support.runtime import make_version, with_config
 
 DECOUPLED = ECHO_CONFIG + "model_transaction_policy { decoupled: true }\n"
 

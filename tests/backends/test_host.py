@@ -25,7 +25,9 @@ from backends.host.restart import Backoff
 from backends.limits import ExecutionLimit
 from backends.loading import load
 from backends.seam import Device
-from hosting_support import (
+from repository.model import ModelConfig, ModelVersion
+from repository.tensors import DATA_TYPES, DataType
+from support.hosting import (
     CPU,
     ECHO_CONFIG,
     Ask,
@@ -35,8 +37,6 @@ from hosting_support import (
     until,
     write_model,
 )
-from repository.model import ModelConfig, ModelVersion
-from repository.tensors import DATA_TYPES, DataType
 
 OBEDIENT = """
 import os, signal, sys, time
@@ -332,7 +332,7 @@ def test_workers_die_with_the_server(tmp_path: Path) -> None:
     code = (
         "import sys; sys.path[:0] = ['.', 'tests']\n"
         "from pathlib import Path\n"
-        "from hosting_support import *\n"
+        "from support.hosting import *\n"
         "from backends.host.instance import HostedInstance\n"
         f"root = Path({str(tmp_path / 'other')!r})\n"
         "instance = HostedInstance(write_model(root), CPU, 'echo_0_0')\n"

@@ -22,8 +22,8 @@ from backends.host.reply_validation import (
     raised,
 )
 from backends.response_sender import BoundedResponseSender
-from hosting_support import CPU, ECHO_CONFIG, batch_of, floats, hosted, one, until, write_model
 from repository.model import ModelConfig, ModelVersion
+from support.hosting import CPU, ECHO_CONFIG, batch_of, floats, hosted, one, until, write_model
 
 _BY_HAND = """
 import array, os, socket, struct, sys, time

@@ -8,7 +8,7 @@ import pytest
 
 from backends.errors import LoadFailed
 from backends.identity import IdentityBackend
-from runtime_support import CPU, batch_of, make_version, member, with_config
+from support.runtime import CPU, batch_of, make_version, member, with_config
 
 TWO = """
 max_batch_size: 4

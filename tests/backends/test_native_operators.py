@@ -12,10 +12,10 @@ from backends.host.instance import HostedInstance
 from backends.loading import load
 from backends.onnx_runtime import OnnxRuntime
 from backends.registry import runtime_for
-from native_code_support import loaders, operators
 from repository.model import ModelVersion
-from runtime_support import CPU, batch_of, make_version, member, save_unary, with_config
 from server.fleet.check import Checker
+from support.native_code import loaders, operators
+from support.runtime import CPU, batch_of, make_version, member, save_unary, with_config
 
 CONFIG = 'backend: "onnxruntime" model_operations { op_library_filename: "ops.txt" }'
 

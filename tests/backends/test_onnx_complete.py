@@ -9,7 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from backends.errors import LoadFailed
 from backends.onnx_runtime import OnnxRuntime
-from runtime_support import CPU, make_version, save_graph, save_unary, with_config
+from support.runtime import CPU, make_version, save_graph, save_unary, with_config
 
 
 def test_lone_model_gets_names_types_dims_and_batching(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from backends.onnx_runtime import OnnxRuntime
 from backends.seam import Device, Instance, Result, Tensors
 from repository.model import ModelVersion
 from repository.tensors import BY_CONFIG
-from runtime_support import (
+from support.runtime import (
     CPU,
     batch_of,
     make_version,

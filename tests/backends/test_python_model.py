@@ -13,7 +13,8 @@ from backends.errors import ExecutionFailed, FaultyModel, LoadFailed, ModelError
 from backends.host.instance import HostedInstance
 from backends.python_config import ModelConfig, to_dictionary
 from backends.python_model import PythonModels
-from hosting_support import (
+from repository.model import ModelConfig as ConfigMessage
+from support.hosting import (
     CPU,
     ECHO,
     ECHO_CONFIG,
@@ -27,7 +28,6 @@ from hosting_support import (
     until,
     write_model,
 )
-from repository.model import ModelConfig as ConfigMessage
 
 STRINGS = """
 input { name: "IN" data_type: TYPE_STRING dims: -1 }

@@ -11,7 +11,7 @@ from backends.errors import ExecutionFailed, FaultyModel, ModelError
 from backends.host.instance import HostedInstance
 from backends.response_sender import respond
 from backends.seam import Batch
-from hosting_support import (
+from support.hosting import (
     CPU,
     ECHO_CONFIG,
     HEAD,

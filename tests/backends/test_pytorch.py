@@ -17,7 +17,7 @@ from backends.errors import ExecutionFailed, FaultyModel, LoadFailed
 from backends.pytorch import PyTorch
 from backends.seam import Device, Instance, Result, Tensors
 from repository.model import ModelVersion
-from runtime_support import CPU, batch_of, make_version, member, with_config
+from support.runtime import CPU, batch_of, make_version, member, with_config
 
 pytestmark = pytest.mark.filterwarnings(r"ignore:`torch\.jit\.\w+` is deprecated")
 

@@ -10,7 +10,7 @@ from backends.errors import ExecutionFailed, FaultyModel
 from backends.seam import Tensors
 from backends.stacked import StackedInstance
 from repository.tensors import Array
-from runtime_support import batch_of, make_version, member
+from support.runtime import batch_of, make_version, member
 
 CONFIG = """
 max_batch_size: 8

@@ -17,12 +17,12 @@ import pytest
 from backends.errors import LoadFailed
 from backends.torch_archive import brings_code
 from repository.model import ModelVersion
-from runtime_support import make_version
 from server.fleet.check import Checker
+from support.runtime import make_version
 
 torch = pytest.importorskip("torch")
 
-import hostile_programs_support as hostile  # noqa: E402 - after torch is known to be there
+from support import hostile_programs as hostile  # noqa: E402 - after torch is known to be there
 
 LEAF = hostile.LEAF
 

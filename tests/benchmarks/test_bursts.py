@@ -10,7 +10,7 @@ import pytest
 from benchmarks.bursts import PASSES, compare, grpc_asker, rest_asker
 from benchmarks.models import identity_problem
 from benchmarks.shots import Shot, WrongAnswer, grpc_shot, json_shot
-from server_support import Server, running, write_identity
+from support.server import Server, running, write_identity
 
 
 def shot(name: str) -> Shot:

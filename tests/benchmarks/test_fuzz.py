@@ -13,7 +13,7 @@ from benchmarks.fuzz.campaign import CONTROL_API, CORPORA, TARGETS, Campaign, Ro
 from benchmarks.fuzz.mutate import mutator
 from benchmarks.fuzz.replay import load
 from benchmarks.fuzz.targets import config, git, http2
-from server_support import ROOT
+from support.server import ROOT
 
 READERS = [name for name in TARGETS if name != CONTROL_API]
 

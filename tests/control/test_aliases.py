@@ -8,8 +8,8 @@ from control import aliases, loads
 from control.database import Database
 from control.errors import Conflict, Invalid, NotFound
 from control.tables import Alias, Audit
-from control_deploy_support import deployed, repository, sealed
-from control_support import ADA, desired_revision, rows, told
+from support.control import ADA, desired_revision, rows, told
+from support.control_deploy import deployed, repository, sealed
 
 
 @pytest.fixture(autouse=True)

@@ -18,8 +18,8 @@ from control.database import Database
 from control.errors import Conflict, Invalid
 from control.migrate import migrate
 from control.tables import Audit, Counter, Event, Meta, Repository, Table
-from control_deploy_support import deployed, repository, sealed
-from control_support import ADA, KINDS, desired_revision, fresh_url, rows, told
+from support.control import ADA, KINDS, desired_revision, fresh_url, rows, told
+from support.control_deploy import deployed, repository, sealed
 
 PASSWORD = "correct horse battery staple"
 

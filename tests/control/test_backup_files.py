@@ -17,11 +17,11 @@ from control.database import Database
 from control.errors import Conflict, Invalid
 from control.restore_files import restore
 from control.tables import SnapshotRow
-from control_store_support import OID, WEIGHTS, Home, build, deploy
-from control_support import KINDS, fresh_url, rows
-from git_http_support import git
 from repository.lfs.store import LfsStore
 from repository.snapshots.stored import digests, remove, verify
+from support.control import KINDS, fresh_url, rows
+from support.control_store import OID, WEIGHTS, Home, build, deploy
+from support.git_http import git
 
 
 @pytest.fixture

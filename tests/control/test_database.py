@@ -21,9 +21,9 @@ from control.database import Database, check_url
 from control.errors import DatabaseGone, Invalid
 from control.migrate import migrate, revisions
 from control.tables import Audit, Event, Meta, Table
-from control_support import ADA, KINDS, desired_revision, fresh_url, rows, terminate_connections
 from docs.write_settings import ROOT
-from server_support import free_ports
+from support.control import ADA, KINDS, desired_revision, fresh_url, rows, terminate_connections
+from support.server import free_ports
 
 WRITERS, CHANGES = 6, 10
 

@@ -15,8 +15,8 @@ from control.deployment import (
 from control.errors import Conflict, Invalid
 from control.sealed_model import SealedModel
 from control.tables import Model, SnapshotRow, Version
-from control_deploy_support import accepted, commit, deploy, deployed, digest, repository, sealed
-from control_support import ADA, desired_revision, rows, told
+from support.control import ADA, desired_revision, rows, told
+from support.control_deploy import accepted, commit, deploy, deployed, digest, repository, sealed
 
 
 @pytest.fixture(autouse=True)

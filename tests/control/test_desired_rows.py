@@ -7,8 +7,8 @@ from control.clock import utc_now
 from control.database import Database
 from control.desired import DesiredModel, DesiredState, Pin, decode, encode
 from control.desired_rows import desired
-from control_deploy_support import commit, deployed, repository, sealed
-from control_support import ADA, desired_revision
+from support.control import ADA, desired_revision
+from support.control_deploy import commit, deployed, repository, sealed
 
 
 def _desired(database: Database) -> DesiredState:

@@ -11,8 +11,8 @@ from control.errors import Invalid
 from control.history import AuditFilter
 from control.tables import Audit, Event
 from control.transaction import Actor
-from control_deploy_support import deployed, repository, sealed
-from control_support import ADA, rows
+from support.control import ADA, rows
+from support.control_deploy import deployed, repository, sealed
 
 BOB = Actor("user:bob", "cli")
 

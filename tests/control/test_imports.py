@@ -10,10 +10,10 @@ from control.imports import ImportView
 from control.repositories import create_repository
 from control.tables import Event, Import, Model
 from control.versions import get_version
-from control_deploy_support import deployed as pushed
-from control_support import ADA, all_text, desired_revision, rows, told
-from deployed_support import sealed
 from repository.sources.progress import Progress
+from support.control import ADA, all_text, desired_revision, rows, told
+from support.control_deploy import deployed as pushed
+from support.deployed import sealed
 
 URL = "https://example.com/digits.onnx"
 SEEN = Progress(10, 40, 0, 1, "digits.onnx", 5.0)

@@ -9,7 +9,7 @@ from control.errors import LostLease
 from control.leases import release, take
 from control.tables import Event, Meta
 from control.transaction import SYSTEM, Fence
-from control_support import rows
+from support.control import rows
 
 LONG_S = 600.0
 

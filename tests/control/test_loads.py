@@ -3,7 +3,7 @@
 from control import loads
 from control.database import Database
 from control.tables import Event
-from control_support import ADA, rows, told
+from support.control import ADA, rows, told
 
 
 def _record(database: Database, *rows: loads.Row, server: str = "one") -> int:

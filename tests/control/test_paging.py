@@ -10,8 +10,8 @@ from control import history, repositories
 from control.database import Database
 from control.errors import Invalid
 from control.paging import cursor_of, key_of
-from control_deploy_support import repository
-from control_support import ADA
+from support.control import ADA
+from support.control_deploy import repository
 
 
 def test_pages_follow_each_other_without_gap_or_repetition(database: Database) -> None:

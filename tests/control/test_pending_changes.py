@@ -2,7 +2,7 @@
 
 from control import pending_changes
 from control.database import Database
-from control_support import ADA
+from support.control import ADA
 
 
 def _told(database: Database, *rows: tuple[str, str]) -> int:

@@ -9,8 +9,8 @@ from control import postgresql
 from control.database import Database
 from control.errors import DatabaseGone
 from control.postgresql import MIGRATION_S, STATEMENT_S, TimeoutConnection, take_time
-from control_support import ADA, fresh_url
-from severed_support import Way, severable
+from support.control import ADA, fresh_url
+from support.severed import Way, severable
 
 SILENCE_S = 3.0
 

@@ -11,8 +11,8 @@ from control.rollouts.state import Phase
 from control.route_spec import RouteSpec
 from control.route_weights import RolloutRoutes
 from control.routes import find_route, set_route
-from control_deploy_support import deployed, repository, sealed
-from control_support import ADA
+from support.control import ADA
+from support.control_deploy import deployed, repository, sealed
 
 PROGRESSIVE = RolloutPlan(mode=Mode.PROGRESSIVE)
 WRITER = RolloutRoutes()

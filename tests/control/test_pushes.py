@@ -8,7 +8,9 @@ from control.errors import Conflict, Invalid, LostLease, NotFound
 from control.push_states import PushState
 from control.pushes import PushFacts, PushView
 from control.tables import Audit, Push, Version
-from control_deploy_support import (
+from repository.git.rules import RefUpdate
+from support.control import ADA, desired_revision, rows, told
+from support.control_deploy import (
     MAIN,
     ZEROS,
     accepted,
@@ -19,8 +21,6 @@ from control_deploy_support import (
     repository,
     sealed,
 )
-from control_support import ADA, desired_revision, rows, told
-from repository.git.rules import RefUpdate
 
 
 @pytest.fixture(autouse=True)

@@ -9,8 +9,8 @@ from control.database import Database
 from control.errors import Conflict, Invalid, NotFound
 from control.repository_settings import RepositorySettings, parse_settings
 from control.tables import Audit, Push, Version
-from control_deploy_support import accepted, deployed, received, repository, sealed
-from control_support import ADA, desired_revision, rows, told
+from support.control import ADA, desired_revision, rows, told
+from support.control_deploy import accepted, deployed, received, repository, sealed
 
 
 def test_a_repository_is_there_with_its_settings_and_an_audit_row(database: Database) -> None:

@@ -19,9 +19,9 @@ from control.rollouts.state import Phase
 from control.route_spec import RouteSpec
 from control.route_weights import RolloutRoutes
 from control.routes import RouteView
-from control_deploy_support import deployed, repository, sealed
-from control_support import ADA, told
-from experiments_support import started
+from support.control import ADA, told
+from support.control_deploy import deployed, repository, sealed
+from support.experiments import started
 
 WRITER = RolloutRoutes()
 PLAN = RolloutPlan(mode=Mode.PROGRESSIVE, mirror=None, steps=(RolloutStep(2_500, 600, 10),))

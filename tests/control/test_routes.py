@@ -16,8 +16,8 @@ from control.rollouts.state import Phase
 from control.rollouts.tables import Rollout
 from control.route_spec import RouteSpec
 from control.route_weights import RolloutRoutes
-from control_deploy_support import deployed, repository, sealed
-from control_support import ADA, desired_revision, told
+from support.control import ADA, desired_revision, told
+from support.control_deploy import deployed, repository, sealed
 
 STABLE, CANDIDATE = (
     DesiredArm("stable", "digits", 1, "", 9_900),

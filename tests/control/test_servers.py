@@ -9,7 +9,7 @@ from control.database import Database
 from control.errors import Conflict, LostLease, NotFound
 from control.tables import LoadState, Server
 from control.transaction import Fence
-from control_support import ADA, rows
+from support.control import ADA, rows
 
 
 def _register(database: Database, boot: str = "b1") -> servers.ServerView:

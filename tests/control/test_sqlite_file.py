@@ -11,7 +11,7 @@ import pytest
 from control.database import Database
 from control.errors import DatabaseDamaged
 from control.tables import Meta
-from control_support import ADA, rows
+from support.control import ADA, rows
 
 
 @pytest.fixture

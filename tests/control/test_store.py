@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from control import store
 from control.database import Database
-from control_support import ADA, told
+from support.control import ADA, told
 
 
 def test_they_are_made_once_by_however_many_servers(database: Database) -> None:

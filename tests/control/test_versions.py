@@ -7,8 +7,8 @@ import pytest
 from control import aliases, loads, versions
 from control.database import Database
 from control.errors import NotFound
-from control_deploy_support import commit, deployed, digest, repository, sealed
-from control_support import ADA
+from support.control import ADA
+from support.control_deploy import commit, deployed, digest, repository, sealed
 
 
 @pytest.fixture(autouse=True)

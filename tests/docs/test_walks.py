@@ -16,9 +16,9 @@ import pytest
 from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc as stubs
 
-from access_support import Gated, gated
 from control.desired import DesiredArm, DesiredRoute, DesiredState
 from docs.walks import GRPC_INFER, REST_INFER, WALKS, Step, Walk
+from support.access import Gated, gated
 
 ROOT = Path(__file__).resolve().parents[2]
 _NAMED = re.compile(r"((?:server|schedulers|backends|control|repository)(?:\.\w+)+)(?::\w+)?")

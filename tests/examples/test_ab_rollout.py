@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from yard_support import yard
+from support.yard import yard
 
 ROOT = Path(__file__).parents[2]
 

@@ -8,7 +8,7 @@ import pytest
 from repository.bounded_reads import BoundedReads
 from repository.folders import FolderReader, FolderState
 from repository.snapshot import Scanner
-from repository_support import put_model
+from support.repository import put_model
 
 
 def test_what_hangs_is_left_out_and_told_once_it_answers() -> None:

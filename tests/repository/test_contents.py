@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from imports_support import onnx_model
 from repository.contents import HEAD_BYTES, Content, content_of
+from support.imports import onnx_model
 
 
 def archive() -> bytes:

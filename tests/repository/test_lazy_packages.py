@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from server_support import ROOT
+from support.server import ROOT
 
 
 def _python(code: str) -> str:

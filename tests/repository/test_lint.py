@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from repository.lint import lint
-from repository_support import CONFIG, put_model
+from support.repository import CONFIG, put_model
 
 
 def codes(path: Path) -> list[str]:

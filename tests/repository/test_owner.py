@@ -3,8 +3,8 @@
 import subprocess
 import sys
 
-from killing_support import ROOT
 from repository import owner
+from support.killing import ROOT
 
 
 def test_this_process_is_alive():

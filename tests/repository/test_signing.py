@@ -18,9 +18,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from model_signing import hashing, signing
 
-from killing_support import ROOT
 from repository.errors import BadSignature
 from repository.signing import SIGNATURE, TrustedSigner, VerifiedSignature, sign, verify
+from support.killing import ROOT
 
 KEY, OTHER_KEY = (ec.generate_private_key(curve()) for curve in (ec.SECP256R1, ec.SECP384R1))
 

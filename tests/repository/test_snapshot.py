@@ -15,7 +15,7 @@ from repository.errors import BadRepository
 from repository.model import ModelFolder
 from repository.snapshot import Scanner, scan
 from repository.walk import MOST_ENTRIES
-from repository_support import CONFIG, put_model, put_version
+from support.repository import CONFIG, put_model, put_version
 
 
 def only(root: Path) -> ModelFolder:

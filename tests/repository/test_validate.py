@@ -11,7 +11,7 @@ from repository.normalise import normalise, validate_complete
 from repository.positions import Positions
 from repository.tensors import DATA_TYPES
 from repository.validate import validate
-from repository_support import CONFIG
+from support.repository import CONFIG
 
 WHERE = Path("models/m/config.pbtxt")
 

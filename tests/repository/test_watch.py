@@ -11,7 +11,7 @@ import pytest
 
 from repository.model import Snapshot
 from repository.watch import WatchedRepository
-from repository_support import CONFIG, put_model, put_version
+from support.repository import CONFIG, put_model, put_version
 
 pytestmark = pytest.mark.anyio
 DEADLINE_SECS = 60

@@ -16,7 +16,7 @@ from schedulers.policy.cores import CoreTokens
 from schedulers.policy.merge import MergeRules
 from schedulers.policy.queue import BatchQueue, QueuePolicy
 from schedulers.reply import Reply
-from schedulers_support import GatedEcho, request
+from support.schedulers import GatedEcho, request
 
 NOW = time.monotonic_ns
 

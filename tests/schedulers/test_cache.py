@@ -17,7 +17,7 @@ from schedulers.policy.cores import CoreTokens
 from schedulers.policy.merge import MergeRules
 from schedulers.policy.queue import BatchQueue, QueuePolicy
 from schedulers.request import InferRequest, InferResponse, Sequence
-from schedulers_support import GatedEcho
+from support.schedulers import GatedEcho
 
 MIB = 1 << 20
 

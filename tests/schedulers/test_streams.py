@@ -21,7 +21,7 @@ from schedulers.policy.queue import BatchQueue, QueuePolicy
 from schedulers.reply import NotOneResponse, Reply
 from schedulers.request import InferResponse
 from schedulers.streams import MOST_POSITIONS
-from schedulers_support import GatedEcho, request
+from support.schedulers import GatedEcho, request
 
 PATIENCE_S = 60
 

@@ -17,7 +17,7 @@ import tritonclient.grpc
 import tritonclient.http
 from tritonclient.utils import InferenceServerException
 
-from server_support import Server, free_ports, identity_config, running, write_identity
+from support.server import Server, free_ports, identity_config, running, write_identity
 
 SLOW_WARMUP = (
     'model_warmup { name: "w" inputs { key: "INPUT0" value '

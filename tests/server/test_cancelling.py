@@ -9,11 +9,11 @@ import grpc
 import pytest
 from tritonclient.grpc import service_pb2 as pb
 
-from doors_support import House, house
-from http2_support import Raw, ask, data, message, to
-from http_support import infer_body
 from server.http2 import frames
-from server_support import identity_config
+from support.doors import House, house
+from support.http import infer_body
+from support.http2 import Raw, ask, data, message, to
+from support.server import identity_config
 
 CLIENTS = 1000
 AT_ONCE = 100

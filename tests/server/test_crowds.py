@@ -14,12 +14,12 @@ import pytest
 import tritonclient.grpc as triton
 from tritonclient.grpc import service_pb2 as pb
 
-from http2_support import Raw, ask, data, message, to
 from server.grpc.stream import IN_FLIGHT_BYTES
 from server.http2 import frames
 from server.http2.stream import STREAM_WINDOW
-from server_support import Server, identity_config, running, write_identity
-from usage_support import metric, resident_bytes, threads
+from support.http2 import Raw, ask, data, message, to
+from support.server import Server, identity_config, running, write_identity
+from support.usage import metric, resident_bytes, threads
 
 CROWD = 1000
 SLOW_READERS = 200

@@ -16,7 +16,6 @@ import pytest
 from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc as stubs
 
-from access_support import Gated, gated
 from control.desired import DesiredArm, DesiredRoute, DesiredState
 from schedulers.request import InferRequest
 from server.routing.table import HEADER_NAME
@@ -24,7 +23,8 @@ from server.settings.trace_config import TraceConfig
 from server.trace.record import Trace
 from server.trace.sampling import Sampler
 from server.trace.tracing import Tracing
-from server_support import identity_config
+from support.access import Gated, gated
+from support.server import identity_config
 
 DECOUPLED = identity_config("parts", extra="model_transaction_policy { decoupled: true }")
 OTHER_INPUT = identity_config("strange").replace("INPUT0", "OTHER")

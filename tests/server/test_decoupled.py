@@ -14,7 +14,7 @@ import tritonclient.grpc as triton
 import tritonclient.http
 from tritonclient.utils import InferenceServerException
 
-from server_support import ROOT, Server, identity_config, running, write_identity
+from support.server import ROOT, Server, identity_config, running, write_identity
 
 DECOUPLED = "model_transaction_policy { decoupled: true }\n"
 PATIENCE_S = 60

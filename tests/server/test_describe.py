@@ -2,9 +2,9 @@
 
 import asyncio
 
-from grpc_support import IDENTITY, PAIR, put
 from server import describe
 from server.served_version import ServingState, VersionRow
+from support.grpc import IDENTITY, PAIR, put
 
 
 def described(text, of):

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from llm_served_support import parameters, write_language_model
-from llm_support import byte_tokeniser
-from server_support import Server, running
+from support.llm import byte_tokeniser
+from support.llm_served import parameters, write_language_model
+from support.server import Server, running
 
 TEXTS = ["a fox", "a hen and a fox", "x"]
 

@@ -15,7 +15,7 @@ from tritonclient.grpc import service_pb2_grpc
 from repository.tensors import BY_NAME
 from schedulers.request import NO_PARAMETERS
 from server.codec.grpc_infer import set_parameter
-from server_support import Server, running, write_identity
+from support.server import Server, running, write_identity
 
 HTTP = {
     "INVALID_ARGUMENT": 400,

@@ -11,8 +11,8 @@ import grpc
 import pytest
 from tritonclient.grpc import service_pb2 as pb
 
-from http2_support import Raw, ask, data, message, to
-from server_support import running, write_identity
+from support.http2 import Raw, ask, data, message, to
+from support.server import running, write_identity
 
 INFER = "/inference.GRPCInferenceService/ModelInfer"
 STREAM = "/inference.GRPCInferenceService/ModelStreamInfer"

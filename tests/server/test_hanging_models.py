@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from server_support import Server, identity_config, running, write_identity
+from support.server import Server, identity_config, running, write_identity
 
 BODY = '{"inputs":[{"name":"IN","datatype":"FP32","shape":[1,1],"data":[%s]}]}'
 WAITING = b'nv_inference_pending_request_count{model="m",version="1"} 1\n'

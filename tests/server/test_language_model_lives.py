@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from llm_served_support import (
+from support.llm import make_checkpoint, save_tokeniser
+from support.llm_served import (
     GREEDY,
     engine_pid,
     engine_pids,
@@ -23,8 +24,7 @@ from llm_served_support import (
     streaming,
     write_language_model,
 )
-from llm_support import make_checkpoint, save_tokeniser
-from server_support import Server, identity_config, running
+from support.server import Server, identity_config, running
 
 PROMPT = "Once upon a time there was a fox."
 FLOAT = parameters(precision="float32", threads=1)

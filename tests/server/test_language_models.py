@@ -11,7 +11,8 @@ import pytest
 import tritonclient.grpc.aio as grpc_client
 from tritonclient.utils import InferenceServerException
 
-from llm_served_support import (
+from schedulers.llm.tokeniser_thread import BRIEF
+from support.llm_served import (
     GREEDY,
     asking,
     figure,
@@ -21,8 +22,7 @@ from llm_served_support import (
     streaming,
     write_language_model,
 )
-from schedulers.llm.tokeniser_thread import BRIEF
-from server_support import Server, running
+from support.server import Server, running
 
 PROMPT = "Once upon a time there was a fox."
 FLOAT = parameters(precision="float32", threads=1)

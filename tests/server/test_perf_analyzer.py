@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from server_support import running, write_identity
+from support.server import running, write_identity
 
 pytestmark = [
     pytest.mark.slow,

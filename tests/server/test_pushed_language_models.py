@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from llm_served_support import GREEDY, generate, parameters, write_language_model
-from yard_support import yard
+from support.llm_served import GREEDY, generate, parameters, write_language_model
+from support.yard import yard
 
 PROMPT = "Once upon a time"
 

@@ -9,7 +9,7 @@ import pytest
 import tritonclient.grpc as grpc_client
 from tritonclient.utils import InferenceServerException
 
-from server_support import Server, running
+from support.server import Server, running
 
 OUT = 'backend: "python" output { name: "OUT" data_type: TYPE_FP32 dims: 1 }'
 CLOCK = """

@@ -13,13 +13,13 @@ from shutil import which
 
 import pytest
 
-from hosting_support import alive
-from llm_served_support import GREEDY, generate, parameters, write_language_model
 from repository.sandbox.enter import kernel
-from sandbox_support import answer, write_prober
 from server.desired.link import pack_frame
-from server_support import running
-from yard_support import Yard, yard
+from support.hosting import alive
+from support.llm_served import GREEDY, generate, parameters, write_language_model
+from support.sandbox import answer, write_prober
+from support.server import running
+from support.yard import Yard, yard
 
 pytestmark = pytest.mark.skipif(
     kernel().landlock_abi < 6 or not kernel().seccomp, reason="needs Landlock (ABI 6) and seccomp"

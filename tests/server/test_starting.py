@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from server_support import ROOT, free_ports, write_identity
+from support.server import ROOT, free_ports, write_identity
 
 pytestmark = pytest.mark.slow
 

@@ -2,9 +2,9 @@
 
 import asyncio
 
-from grpc_support import IDENTITY, put
 from schedulers.counters import BatchStatistics
 from server.statistics import statistics, statistics_json
+from support.grpc import IDENTITY, put
 
 
 def counted():

@@ -11,11 +11,11 @@ import tritonclient.grpc as grpc_triton
 import tritonclient.http as triton
 from tritonclient.utils import InferenceServerException
 
-from http_support import INFER, infer_body
 from server.settings.table import Settings, SettingsError
 from server.tls import UnusableCertificate, grpc_context, http_context
-from server_support import Server, running, write_identity
-from tls_support import Certificates, make_certificates
+from support.http import INFER, infer_body
+from support.server import Server, running, write_identity
+from support.tls import Certificates, make_certificates
 
 
 @pytest.fixture(scope="module")

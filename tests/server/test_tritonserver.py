@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from docs.write_triton_flags import PAGE, up_to_date
-from grpc_support import IDENTITY, Shelf, put
 from repository.snapshot import Scanner, scan
 from server.metrics.exposition import render
 from server.metrics.loop_lag import LoopLag
@@ -29,7 +28,8 @@ from server.settings.triton_flags import (
     fate,
 )
 from server.tritonserver import TritonCommand, help_text, main, read_command
-from server_support import ROOT, Server, free_ports, running, write_identity
+from support.grpc import IDENTITY, Shelf, put
+from support.server import ROOT, Server, free_ports, running, write_identity
 
 TRITONS = [flag for flags in GROUPS.values() for flag in flags]
 DOORS = ("http", "grpc", "metrics")

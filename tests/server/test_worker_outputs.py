@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from sandbox_support import answer, write_prober
-from server_support import Server, running
+from support.sandbox import answer, write_prober
+from support.server import Server, running
 
 LIMIT = 1 << 20
 _STREAM = """

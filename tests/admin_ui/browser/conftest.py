@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser
 
-from browser_support import chromium
-from console_seed import Night, break_a_folder, seed
-from yard_support import yard
+from support.browser import chromium
+from support.console_seed import Night, break_a_folder, seed
+from support.yard import yard
 
 
 @pytest.fixture(scope="module")

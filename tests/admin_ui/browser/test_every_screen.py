@@ -4,8 +4,8 @@ import pytest
 from playwright.sync_api import Browser
 
 from admin_ui.console import SCREENS
-from browser_support import NARROW, WIDE, log_in, page, violations
-from console_seed import BEFORE, PASSWORD, Night, paths
+from support.browser import NARROW, WIDE, log_in, page, violations
+from support.console_seed import BEFORE, PASSWORD, Night, paths
 
 pytestmark = pytest.mark.slow
 

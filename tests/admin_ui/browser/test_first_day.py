@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from browser_support import PATIENCE_MS, log_in, page
-from console_seed import PASSWORD, Night
-from yard_support import Yard, write_identity, yard
+from support.browser import PATIENCE_MS, log_in, page
+from support.console_seed import PASSWORD, Night
+from support.yard import Yard, write_identity, yard
 
 pytestmark = pytest.mark.slow
 expect.set_options(timeout=PATIENCE_MS)

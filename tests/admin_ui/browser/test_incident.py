@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from browser_support import PATIENCE_MS, log_in, page
-from console_seed import PASSWORD, PEOPLE
-from yard_support import Yard, write_identity, yard
+from support.browser import PATIENCE_MS, log_in, page
+from support.console_seed import PASSWORD, PEOPLE
+from support.yard import Yard, write_identity, yard
 
 pytestmark = pytest.mark.slow
 expect.set_options(timeout=PATIENCE_MS)

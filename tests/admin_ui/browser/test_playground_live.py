@@ -14,11 +14,11 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Browser, expect
 
-from browser_support import PATIENCE_MS, log_in, page, violations
-from chat_templates_support import CHATML
-from console_seed import PASSWORD, PEOPLE
-from llm_support import make_checkpoint, save_tokeniser
-from yard_support import Yard, yard
+from support.browser import PATIENCE_MS, log_in, page, violations
+from support.chat_templates import CHATML
+from support.console_seed import PASSWORD, PEOPLE
+from support.llm import make_checkpoint, save_tokeniser
+from support.yard import Yard, yard
 
 pytestmark = pytest.mark.slow
 expect.set_options(timeout=3 * PATIENCE_MS)

@@ -3,10 +3,10 @@
 import pytest
 from playwright.sync_api import Browser
 
-from admin_support import PASSWORD, Api
-from browser_support import log_in, page
 from control.servers import register
 from control.transaction import SYSTEM
+from support.admin import PASSWORD, Api
+from support.browser import log_in, page
 
 pytestmark = pytest.mark.slow
 LONG = "https://modelyard-production.eu-west-1.internal.example.com:8003"

@@ -11,11 +11,11 @@ from backends.llm.embedder import open_embedder
 from backends.llm.errors import BadCheckpoint, UnknownFamily
 from backends.llm.families import read_config
 from backends.llm.load import LoadSettings
-from embedding_support import make_encoder
-from llm_support import make_checkpoint, save_tokeniser
 from repository.foreign_weights import foreign_weights
-from runtime_support import make_version
 from server.fleet.check_version import complete_version
+from support.embedding import make_encoder
+from support.llm import make_checkpoint, save_tokeniser
+from support.runtime import make_version
 
 LANGUAGE = 'backend: "llm"\nparameters { key: "context" value { string_value: "64" } }'
 

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer, models
 from backends.llm.chat import Chat, ChatTemplate, question, read_template
 from backends.llm.chat_render import TemplateFailed, _answer, render
 from backends.llm.errors import BadCheckpoint
-from chat_templates_support import CHATML, CHATS, TEMPLATES, TOOLS
+from support.chat_templates import CHATML, CHATS, TEMPLATES, TOOLS
 
 SPECIALS = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
 

@@ -13,7 +13,7 @@ from backends.llm.families import FAMILIES, read_config
 from backends.llm.load import LoadSettings, load
 from backends.llm.rows import Span
 from backends.llm.tokeniser import read_tokeniser
-from llm_support import (
+from support.llm import (
     CONTEXT,
     SMALL,
     byte_tokeniser,

@@ -17,7 +17,7 @@ from backends.llm.ops.seam import AttentionSpec, Precision, QueryKeySpec
 from backends.llm.quantise import quantise_int4, quantise_int8, restore
 from backends.llm.rope import rope_tables
 from backends.llm.rows import Span, pack
-from llm_support import (
+from support.llm import (
     BLOCK_TOKENS,
     CONTEXT,
     VARIANTS,

@@ -9,10 +9,10 @@ from google.protobuf import text_format
 
 from backends.errors import LoadFailed
 from backends.llm.backend import LanguageModels
-from embedding_support import make_encoder
-from llm_support import make_checkpoint, save_tokeniser
 from repository.model import ModelConfig, ModelVersion
 from server.fleet.check_version import complete_version
+from support.embedding import make_encoder
+from support.llm import make_checkpoint, save_tokeniser
 
 ROOT = Path(__file__).resolve().parents[3]
 ALONE = """

@@ -12,7 +12,7 @@ from backends.llm.chat import Chat, ChatTemplate
 from backends.llm.chat_render import render
 from backends.llm.control_text import MARK, ControlText, markers_among
 from backends.llm.tokeniser import Tokeniser
-from chat_templates_support import CHATS, TEMPLATES, TOOLS
+from support.chat_templates import CHATS, TEMPLATES, TOOLS
 
 SPECIALS = {
     "chatml": ["<|im_start|>", "<|im_end|>", "<|endoftext|>"],

@@ -18,7 +18,7 @@ from backends.llm.ops.seam import AttentionSpec, CacheType, Ops, Precision, Quer
 from backends.llm.quantise import quantise_int4, quantise_int8, restore
 from backends.llm.rope import rope_tables
 from backends.llm.rows import ForwardBatch, Span, pack
-from llm_support import (
+from support.llm import (
     BLOCK_TOKENS,
     CONTEXT,
     VARIANTS,
@@ -28,7 +28,7 @@ from llm_support import (
     make_checkpoint,
     prompt,
 )
-from triton_support import DEVICE, ON_GPU
+from support.triton import DEVICE, ON_GPU
 
 pytest.importorskip("triton", reason="Triton is not installed")
 pytestmark = [pytest.mark.gpu] if ON_GPU else []

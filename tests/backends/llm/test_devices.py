@@ -17,7 +17,12 @@ from backends.llm.params import SamplingParams
 from backends.llm.precision import CacheType, Precision
 from backends.llm.rows import ForwardBatch, Span
 from backends.seam import Device
-from llm_support import (
+from repository.model import ModelConfig, ModelVersion
+from schedulers.llm.engine import Engine
+from schedulers.llm.generation import GenerateRequest
+from schedulers.llm.instance import start_engine
+from schedulers.llm.open import open_engine
+from support.llm import (
     BLOCK_TOKENS,
     answers,
     decoder_config,
@@ -29,12 +34,7 @@ from llm_support import (
     save_tokeniser,
     tokens_of,
 )
-from repository.model import ModelConfig, ModelVersion
-from schedulers.llm.engine import Engine
-from schedulers.llm.generation import GenerateRequest
-from schedulers.llm.instance import start_engine
-from schedulers.llm.open import open_engine
-from triton_support import DEVICE, needs_gpu
+from support.triton import DEVICE, needs_gpu
 
 LAST = torch.cuda.device_count()
 

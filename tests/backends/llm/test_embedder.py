@@ -15,7 +15,7 @@ from backends.llm.errors import BadCheckpoint, NoRoom
 from backends.llm.load import LoadSettings
 from backends.llm.ops.seam import Precision
 from backends.llm.pooling import Pooling, read_pooling
-from embedding_support import (
+from support.embedding import (
     DECODER_VARIANTS,
     ENCODER_VARIANTS,
     LONGEST,
@@ -24,7 +24,7 @@ from embedding_support import (
     rows_of,
     say_pooling,
 )
-from llm_support import prompt
+from support.llm import prompt
 
 CLOSE = {"atol": 1e-4, "rtol": 0.0}
 TEXTS = [prompt(seed, length) for seed, length in enumerate((7, 1, LONGEST, 30, 30, 2), start=1)]

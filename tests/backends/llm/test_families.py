@@ -9,7 +9,7 @@ import torch
 
 from backends.llm.decoder import Decoder
 from backends.llm.rows import Span
-from llm_support import VARIANTS, load_decoder, logits, make_checkpoint, prompt
+from support.llm import VARIANTS, load_decoder, logits, make_checkpoint, prompt
 
 LENGTH = 75
 CLOSE = {"atol": 1e-4, "rtol": 0.0}

@@ -14,8 +14,8 @@ from backends.llm.grammar import GrammarCompiler
 from backends.llm.grammar_spec import GrammarKind, GrammarSpec
 from backends.llm.grammar_thread import GrammarThread
 from backends.llm.tokeniser import Tokeniser
-from grammar_support import END, byte_level, random_answer, sentencepiece
-from llm_support import byte_tokeniser
+from support.grammar import END, byte_level, random_answer, sentencepiece
+from support.llm import byte_tokeniser
 
 VOCABULARY = 512
 SCHEMAS: dict[str, dict[str, Any]] = {

@@ -13,8 +13,8 @@ from backends.llm.graphs import RecordingDecoder, fill_up, single_rows, size_for
 from backends.llm.ops.cuda import CudaOps, triton_kernels
 from backends.llm.rows import ForwardBatch, Span, pack
 from backends.llm.weights import load_weights
-from llm_support import BLOCK_TOKENS, CONTEXT, load_decoder, logits, make_checkpoint, prompt
-from triton_support import DEVICE, needs_gpu
+from support.llm import BLOCK_TOKENS, CONTEXT, load_decoder, logits, make_checkpoint, prompt
+from support.triton import DEVICE, needs_gpu
 
 LONG, SHORT, THIRD = range(8), (12, 9, 30), (20, 21)
 

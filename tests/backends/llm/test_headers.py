@@ -16,7 +16,7 @@ from backends.llm.families import read_config
 from backends.llm.headers import INDEX, SINGLE, hold_against, read_headers
 from backends.llm.ops.reference import TorchOps
 from backends.llm.weights import load_weights
-from llm_support import BLOCK_TOKENS, VARIANTS, make_checkpoint
+from support.llm import BLOCK_TOKENS, VARIANTS, make_checkpoint
 
 
 def examine(folder: Path) -> None:

@@ -10,7 +10,7 @@ from backends.llm.memory import MemoryLayout, block_bytes, plan_memory, weight_b
 from backends.llm.ops.choose import choose_ops
 from backends.llm.ops.seam import CacheType, Precision
 from backends.llm.weights import load_weights
-from llm_support import VARIANTS, decoder_config, make_checkpoint
+from support.llm import VARIANTS, decoder_config, make_checkpoint
 
 
 @pytest.fixture(scope="module", params=VARIANTS)

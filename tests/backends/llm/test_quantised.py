@@ -15,7 +15,7 @@ from backends.llm.ops.linears import make_linear
 from backends.llm.ops.seam import CacheType, Precision
 from backends.llm.quantise import quantise_int4, quantise_int8, restore
 from backends.llm.rows import Span
-from llm_support import (
+from support.llm import (
     decoder_config,
     load_decoder,
     logits,

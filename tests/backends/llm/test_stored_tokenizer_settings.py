@@ -20,7 +20,7 @@ from backends.llm.embedder import open_embedder
 from backends.llm.embedding_plan import read_embedding
 from backends.llm.load import LoadSettings
 from backends.llm.tokeniser import read_tokeniser
-from embedding_support import LONGEST, make_encoder, rows_of, say_pooling
+from support.embedding import LONGEST, make_encoder, rows_of, say_pooling
 
 TEXTS = ("a fox", "A hen and a fox, and a hen", "fox hen " * 20)
 PIECES = ("a", "fox", "hen", "and", ",", "f", "o", "x", "h", "e", "n", "d")

@@ -4,7 +4,7 @@ import pytest
 
 from backends.llm.token_table import TokenTable, tabulated
 from backends.llm.tokeniser import Tokeniser
-from grammar_support import byte_level, sentencepiece
+from support.grammar import byte_level, sentencepiece
 
 
 @pytest.mark.parametrize("make", [byte_level, sentencepiece], ids=["byte-level", "sentencepiece"])

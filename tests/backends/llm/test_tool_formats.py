@@ -23,9 +23,9 @@ from backends.llm.tool_scanner import (
     ToolCallStart,
     ToolScanner,
 )
-from chat_templates_support import TEMPLATES
-from grammar_support import END, byte_level, random_answer, sentencepiece
 from repository.model import ModelConfig, ModelVersion
+from support.chat_templates import TEMPLATES
+from support.grammar import END, byte_level, random_answer, sentencepiece
 
 WEATHER = Tool(
     "weather",

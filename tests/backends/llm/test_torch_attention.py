@@ -9,7 +9,7 @@ import torch
 from backends.llm.ops.reference import TorchOps
 from backends.llm.ops.seam import AttentionSpec, CacheType, QueryKeySpec
 from backends.llm.rows import Span, pack
-from llm_support import (
+from support.llm import (
     BLOCK_TOKENS,
     decoder_config,
     load_decoder,

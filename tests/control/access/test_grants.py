@@ -8,7 +8,7 @@ from control.access.users import change_user, create_user
 from control.clock import utc_now
 from control.database import Database
 from control.desired import TokenGrant
-from control_support import ADA
+from support.control import ADA
 
 
 def granted(database: Database, days: float = 0) -> tuple[TokenGrant, ...]:

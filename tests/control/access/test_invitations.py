@@ -13,7 +13,7 @@ from control.database import Database
 from control.errors import Conflict, ControlError, Invalid, NotFound
 from control.tables import Invitation
 from control.transaction import SYSTEM
-from control_support import ADA, all_text, rows, told
+from support.control import ADA, all_text, rows, told
 
 PASSWORD = "correct horse battery"
 

@@ -18,7 +18,7 @@ from control.clock import utc_now
 from control.database import Database
 from control.errors import Conflict, NotFound
 from control.tables import Session, User
-from control_support import ADA, all_text, rows, told
+from support.control import ADA, all_text, rows, told
 
 HOURS = timedelta(hours=1)
 GRACE = Principal("user:grace", Role.OPERATOR)

@@ -9,7 +9,7 @@ from control.access.tokens import create_token, revoke_token
 from control.access.users import create_user
 from control.database import Database
 from control.tables import Audit, Invitation, Session, Token
-from control_support import ADA, rows
+from support.control import ADA, rows
 
 
 def test_dead_rows_go_after_a_while_and_live_ones_stay(database: Database) -> None:

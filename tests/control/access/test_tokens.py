@@ -24,7 +24,7 @@ from control.clock import utc_now
 from control.database import Database
 from control.errors import Conflict, Invalid, NotFound
 from control.tables import Audit, Token, User
-from control_support import (
+from support.control import (
     ADA,
     all_text,
     desired_revision,

@@ -23,7 +23,7 @@ from control.clock import utc_now
 from control.database import Database
 from control.errors import Conflict, ControlError, Invalid, NotFound
 from control.tables import Audit, User
-from control_support import ADA, all_text, desired_revision, rows, told
+from support.control import ADA, all_text, desired_revision, rows, told
 
 PASSWORD = "correct horse battery"
 

@@ -8,9 +8,9 @@ from control.database import Database
 from control.errors import NotFound
 from control.experiments import analysis
 from control.experiments.tables import Experiment, Point
-from control_support import ADA, rows, told
-from experiments_support import exposed, given, seen, started, stopped
-from experiments_support import told as value
+from support.control import ADA, rows, told
+from support.experiments import exposed, given, seen, started, stopped
+from support.experiments import told as value
 
 
 def measure(database: Database, later: timedelta = timedelta(0)) -> int:

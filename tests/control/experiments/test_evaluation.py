@@ -14,7 +14,7 @@ from control.experiments.sums import UNITS, Key, Sums
 from control.experiments.terms import ExperimentTerms, parse_terms
 from control.statistics.histogram import Histogram
 from control.statistics.sequential import Moments
-from experiments_support import ARMS, CONVERSION, ERRORS, LATENCY, REVENUE, TERMS
+from support.experiments import ARMS, CONVERSION, ERRORS, LATENCY, REVENUE, TERMS
 
 EXPERIMENTS, LOOKS, BATCH = 2_000, 25, 100
 

@@ -12,8 +12,8 @@ from control.experiments.service import ExperimentView
 from control.experiments.sums import UNITS
 from control.experiments.tables import Exposure
 from control.experiments.totals import read_sums
-from control_support import rows
-from experiments_support import draft, exposed, seen, started, stopped
+from support.control import rows
+from support.experiments import draft, exposed, seen, started, stopped
 
 UNITS_TOLD = [f"u{number}" for number in range(1_200)]
 

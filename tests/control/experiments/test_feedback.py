@@ -18,8 +18,8 @@ from control.experiments.sums import Key, Sums
 from control.experiments.tables import Exposure, Feedback
 from control.experiments.totals import read_sums
 from control.statistics.histogram import histogram_of
-from control_support import ADA, rows
-from experiments_support import (
+from support.control import ADA, rows
+from support.experiments import (
     CONVERSION,
     LATENCY,
     draft,
@@ -30,7 +30,7 @@ from experiments_support import (
     stopped,
     told,
 )
-from experiments_support import given as give
+from support.experiments import given as give
 
 COUNTED, WAITING, DUPLICATE = (
     FeedbackOutcome.COUNTED,

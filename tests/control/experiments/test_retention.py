@@ -7,8 +7,8 @@ from control.experiments.analysis import analyse
 from control.experiments.retention import forget_units
 from control.experiments.service import conclude_experiment
 from control.experiments.tables import Exposure, Feedback
-from control_support import ADA, rows
-from experiments_support import exposed, given, seen, started, stopped, told
+from support.control import ADA, rows
+from support.experiments import exposed, given, seen, started, stopped, told
 
 
 def forget(database: Database, keep: timedelta, at_once: int = 10_000) -> int:

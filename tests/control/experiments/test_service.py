@@ -7,8 +7,8 @@ from control.errors import Conflict, Invalid, NotFound, Stale
 from control.experiments import service
 from control.experiments.namespaces import takes_part
 from control.experiments.service import ExperimentState
-from control_support import ADA, desired_revision, told
-from experiments_support import draft, started, stopped
+from support.control import ADA, desired_revision, told
+from support.experiments import draft, started, stopped
 
 
 def test_an_experiment_is_made_started_stopped_and_concluded(database: Database) -> None:

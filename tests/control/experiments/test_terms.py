@@ -8,7 +8,7 @@ from control.errors import Invalid
 from control.experiments.metrics import MetricSource, MissingValueRule, RepeatedValueRule, value_of
 from control.experiments.namespaces import free_range
 from control.experiments.terms import parse_terms
-from experiments_support import ARMS, CONVERSION, ERRORS, LATENCY, REVENUE, TERMS
+from support.experiments import ARMS, CONVERSION, ERRORS, LATENCY, REVENUE, TERMS
 
 
 def test_terms_are_read_with_their_defaults_and_written_back() -> None:

@@ -23,9 +23,9 @@ from control.rollouts.counts import MIB, GatewayReport
 from control.rollouts.queries import find
 from control.rollouts.tables import RolloutWindow
 from control.transaction import SYSTEM
-from control_rollout_support import FAST, NAME, ROUTES, alive, begun, report, ticked, told_to
-from control_support import rows
-from rollout_support import arm
+from support.control import rows
+from support.control_rollout import FAST, NAME, ROUTES, alive, begun, report, ticked, told_to
+from support.rollout import arm
 
 
 def test_what_a_process_says_replaces_what_it_said_before(database: Database) -> None:

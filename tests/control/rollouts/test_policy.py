@@ -11,7 +11,7 @@ from control.rollouts.guardrails import Candidate, Harm
 from control.rollouts.moves import SETTLE_S, supersede
 from control.rollouts.plan import BUCKETS, RolloutStep
 from control.rollouts.state import PauseReason, Phase, Transition, state_of
-from rollout_support import IMMEDIATE, MANUAL, PLAN, Walk, arm
+from support.rollout import IMMEDIATE, MANUAL, PLAN, Walk, arm
 
 
 def test_a_candidate_like_the_stable_version_takes_over_step_by_step() -> None:

@@ -9,7 +9,7 @@ from control.rollouts.commands import RolloutCommand
 from control.rollouts.guardrails import Candidate, GuardrailOutcome
 from control.rollouts.plan import BUCKETS, Mode
 from control.rollouts.state import ENDS, Phase, Transition, state_of
-from rollout_support import IMMEDIATE, MANUAL, PLAN, Walk, arm
+from support.rollout import IMMEDIATE, MANUAL, PLAN, Walk, arm
 
 LADDER = (0, 100, 5_000, BUCKETS)
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from control.rollouts.commands import RolloutCommand
 from control.rollouts.state import Phase
-from rollout_support import Walk, arm
+from support.rollout import Walk, arm
 
 
 def test_with_all_traffic_it_is_held_against_the_steps_before() -> None:

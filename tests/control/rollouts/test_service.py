@@ -20,7 +20,8 @@ from control.rollouts.state import Phase, Transition
 from control.rollouts.tables import Rollout
 from control.tables import Audit, Event
 from control.transaction import SYSTEM, Fence
-from control_rollout_support import (
+from support.control import ADA, desired_revision, rows, told
+from support.control_rollout import (
     FAST,
     NAME,
     ROUTES,
@@ -33,7 +34,6 @@ from control_rollout_support import (
     walked,
     weights,
 )
-from control_support import ADA, desired_revision, rows, told
 
 ROOT = Path(__file__).parents[3]
 
@@ -335,7 +335,7 @@ import sys
 from control.database import Database
 from control.rollouts import service
 from control.transaction import SYSTEM
-from control_rollout_support import ROUTES
+from support.control_rollout import ROUTES
 database = Database(sys.argv[1])
 with database.change(SYSTEM) as tx:
     if sys.argv[3]:

@@ -14,7 +14,7 @@ from control.rollouts.plan import RolloutPlan, RolloutStep
 from control.rollouts.plan_keys import parse_plan
 from control.rollouts.state import Phase, Transition
 from control.rollouts.windows import P95, latency_gaps
-from rollout_simulation import Behaviour, Story, Traffic, stories
+from support.rollout_simulation import Behaviour, Story, Traffic, stories
 
 PLAN = RolloutPlan()
 WINDOW_S = PLAN.guardrails.window_s

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from git_http_support import CLIENT, client, git, work_tree
 from repository.git import bare, objects
 from repository.git.bare import BareRepository, ReceiveLimits
 from repository.git.errors import BadGitName, RepositoryExists, UnknownRepository
+from support.git_http import CLIENT, client, git, work_tree
 
 LIMITS = ReceiveLimits(push_bytes=12345)
 

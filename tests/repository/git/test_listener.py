@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from git_http_support import accept, short_folder
 from repository.git import hook
 from repository.git.errors import BadBody, BadSocketPath
 from repository.git.hook import HookRequest, decode
 from repository.git.hook_client import MOST_REQUEST_BYTES
 from repository.git.listener import Answer, HookListener, Say
+from support.git_http import accept, short_folder
 
 UPDATE = f"{'0' * 40} {'a' * 40} refs/heads/main\n".encode()
 

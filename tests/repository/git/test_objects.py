@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from git_http_support import blob, commit, commit_of, git, work_tree
 from repository.git import bare, objects
 from repository.git.bare import BareRepository, ReceiveLimits
 from repository.git.blobs import Blobs, blobs
@@ -20,6 +19,7 @@ from repository.git.errors import (
 )
 from repository.git.process import run
 from repository.git.quarantine import quarantine_of
+from support.git_http import blob, commit, commit_of, git, work_tree
 
 ZERO = "0" * 40
 

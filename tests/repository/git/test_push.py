@@ -16,7 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from git_http_support import (
+from repository.git import bare, objects
+from repository.git.hook import HookRequest
+from repository.git.listener import Say
+from repository.git.quarantine import quarantine_of
+from repository.git.receive import ReceiveTiming
+from repository.git.rules import TreeBudgets, check_refs, check_tree
+from support.git_http import (
     CLIENT,
     DEADLINE_SECS,
     Answer,
@@ -31,12 +37,6 @@ from git_http_support import (
     short_folder,
     work_tree,
 )
-from repository.git import bare, objects
-from repository.git.hook import HookRequest
-from repository.git.listener import Say
-from repository.git.quarantine import quarantine_of
-from repository.git.receive import ReceiveTiming
-from repository.git.rules import TreeBudgets, check_refs, check_tree
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from killing_support import ROOT, killed_at_every_step
 from repository.durable import CHUNK_BYTES, stamp_ns
 from repository.lfs.errors import (
     BadLfsName,
@@ -23,6 +22,7 @@ from repository.lfs.errors import (
     WrongSize,
 )
 from repository.lfs.store import LfsStore
+from support.killing import ROOT, killed_at_every_step
 
 pytestmark = pytest.mark.anyio
 CONTENT = random.Random(7).randbytes(3 * CHUNK_BYTES + 17)

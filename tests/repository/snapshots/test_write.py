@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from killing_support import killed_at_every_step
 from repository import owner
 from repository.durable import create, finish, write_all
 from repository.lfs.store import LfsStore
@@ -18,7 +17,8 @@ from repository.snapshot import scan
 from repository.snapshots.errors import BadEntry
 from repository.snapshots.stored import digests, sweep, verify
 from repository.snapshots.write import SealedSnapshot, SnapshotWriter
-from repository_support import CONFIG
+from support.killing import killed_at_every_step
+from support.repository import CONFIG
 
 NOW = 4e9
 """Long after the tests, so that nothing is young."""

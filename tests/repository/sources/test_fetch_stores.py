@@ -22,7 +22,7 @@ from repository.sources.errors import FetchFailed, SourceError, TooLarge
 from repository.sources.fetch import FetchResult, fetch
 from repository.sources.limits import FetchLimits
 from repository.sources.url import parse
-from sources_support import LIMITS, MIB, Answer, Fault, File, Request, Seen, Site, redirect, site
+from support.sources import LIMITS, MIB, Answer, Fault, File, Request, Seen, Site, redirect, site
 
 pytestmark = pytest.mark.anyio
 FILES = {

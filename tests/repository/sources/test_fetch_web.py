@@ -24,7 +24,7 @@ from repository.sources.errors import (
 from repository.sources.fetch import FetchResult, fetch
 from repository.sources.limits import FetchLimits
 from repository.sources.url import parse
-from sources_support import (
+from support.sources import (
     LIMITS,
     MIB,
     Answer,

@@ -14,7 +14,10 @@ from backends.llm.grammar_spec import Grammar, GrammarSpec
 from backends.llm.load import LoadSettings, load
 from backends.llm.ops.seam import CacheType, Precision
 from backends.llm.params import SamplingParams
-from llm_support import (
+from schedulers.llm.engine import Compile, Engine
+from schedulers.llm.generation import GenerateRequest
+from schedulers.llm.request import Finish
+from support.llm import (
     VARIANTS,
     answers,
     byte_tokeniser,
@@ -25,9 +28,6 @@ from llm_support import (
     save_tokeniser,
     tokens_of,
 )
-from schedulers.llm.engine import Compile, Engine
-from schedulers.llm.generation import GenerateRequest
-from schedulers.llm.request import Finish
 
 GREEDY = SamplingParams(temperature=0.0)
 CLOSE_CALL = 1e-3

@@ -5,13 +5,13 @@ from queue import SimpleQueue
 
 import pytest
 
-from llm_served_support import parameters
-from llm_support import make_checkpoint, prompt, save_tokeniser
 from repository.model import ModelVersion
-from runtime_support import CPU, make_version
 from schedulers.llm.engine_messages import Message, StepReport, Submit, pack_request
 from schedulers.llm.generation import GenerateRequest
 from schedulers.llm.instance import start_engine
+from support.llm import make_checkpoint, prompt, save_tokeniser
+from support.llm_served import parameters
+from support.runtime import CPU, make_version
 
 WAIT_S = 120.0
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from backends.llm.params import SamplingParams
-from llm_support import answers, load_decoder, make_checkpoint, make_engine, prompt, tokens_of
 from schedulers.llm.blocks import BlockPool, PoolUse
 from schedulers.llm.engine import Engine
 from schedulers.llm.generation import GenerateRequest
+from support.llm import answers, load_decoder, make_checkpoint, make_engine, prompt, tokens_of
 
 
 def test_withdrawn_blocks_are_forgotten_and_not_handed_out() -> None:

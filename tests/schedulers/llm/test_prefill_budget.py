@@ -1,12 +1,12 @@
 """Chunks of prompts are as long as the answers beside them can wait for."""
 
-from llm_support import prompt
 from schedulers.llm.blocks import BlockPool
 from schedulers.llm.limits import EngineLimits
 from schedulers.llm.prefill_budget import LEAST_TOKENS, PrefillBudget
 from schedulers.llm.request import TokenRequest
 from schedulers.llm.scheduler import SequenceScheduler
 from schedulers.llm.step import Step
+from support.llm import prompt
 
 MOST, TARGET_S = 256, 0.5
 

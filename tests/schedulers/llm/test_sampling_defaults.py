@@ -11,8 +11,6 @@ from admin_ui.pages.version import sampling_of
 from backends.errors import LoadFailed
 from backends.llm.backend import examine
 from backends.llm.params import SamplingParams
-from llm_support import make_checkpoint, save_tokeniser
-from runtime_support import make_version
 from schedulers.llm.language import Language, read_language
 from schedulers.llm.llm_request import read_question
 from schedulers.request import InferRequest
@@ -22,6 +20,8 @@ from server.openai.completions import read_completion
 from server.openai.generation_run import requests_for
 from server.openai.options import GenerationOptions
 from server.openai.request_fields import RequestFields
+from support.llm import make_checkpoint, save_tokeniser
+from support.runtime import make_version
 
 FILE: dict[str, Any] = {
     "do_sample": False,

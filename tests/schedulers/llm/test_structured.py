@@ -14,14 +14,14 @@ from backends.llm.grammar_spec import GrammarKind, GrammarSpec
 from backends.llm.grammar_thread import GrammarThread
 from backends.llm.params import SamplingParams
 from backends.llm.runner import Runner
-from grammar_support import END, byte_level
-from llm_support import load_decoder, make_checkpoint, prompt
 from schedulers.llm.blocks import BlockPool
 from schedulers.llm.engine import Engine, Vocabulary
 from schedulers.llm.generation import GenerateRequest, GenerationOutput
 from schedulers.llm.limits import EngineLimits
 from schedulers.llm.request import Finish
 from schedulers.llm.scheduler import SequenceScheduler
+from support.grammar import END, byte_level
+from support.llm import load_decoder, make_checkpoint, prompt
 
 SIZE = 288
 BLOCKS = 96

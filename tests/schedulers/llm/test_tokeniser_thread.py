@@ -6,7 +6,6 @@ from queue import SimpleQueue
 import pytest
 
 from backends.llm.control_text import ControlText
-from llm_support import byte_tokeniser
 from schedulers.llm.engine_messages import (
     Decode,
     Encode,
@@ -18,6 +17,7 @@ from schedulers.llm.engine_messages import (
 from schedulers.llm.engine_tokeniser import EngineTokeniser
 from schedulers.llm.errors import SenselessRequest
 from schedulers.llm.tokeniser_thread import BRIEF, TokeniserThread, read
+from support.llm import byte_tokeniser
 
 
 def test_a_short_text_is_read_at_once_and_a_long_one_on_a_thread() -> None:

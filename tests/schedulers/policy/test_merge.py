@@ -2,7 +2,7 @@
 
 from schedulers.policy.merge import MergeDecision, MergeRules, cut
 from schedulers.policy.queue import NEVER
-from schedulers_support import ticket
+from support.schedulers import ticket
 
 MS = 1_000_000
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from schedulers.errors import QueueFull
 from schedulers.policy.queue import NEVER, BatchQueue, QueuePolicy
-from schedulers_support import ticket
+from support.schedulers import ticket
 
 
 def test_requests_leave_in_order_of_arrival() -> None:

@@ -2,11 +2,11 @@
 
 import pytest
 
-from access_support import grant
 from control.access.scopes import Action
 from server.access.authorizer import LONGEST_SHOWN, MOST_SHOWN, Authorizer, public_name
 from server.access.token_holder import LONGEST_NAME, MOST_NAMES
 from server.errors import Forbidden, RateLimited, ServingError, Unauthenticated
+from support.access import grant
 
 
 class Clock:

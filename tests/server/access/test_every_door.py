@@ -16,10 +16,10 @@ from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health_pb2
 from tritonclient.grpc import service_pb2 as pb
 
-from access_support import GRANTS, PRINCIPALS, Gated, gated
 from control.access.scopes import Action, allows
 from server.access.permissions import RPCS
 from server.rest.openapi_paths import RestOperation, each_path
+from support.access import GRANTS, PRINCIPALS, Gated, gated
 
 THROUGH, UNKNOWN, FORBIDDEN = "through", "unauthenticated", "forbidden"
 STRANGERS = ("", "nobodys")

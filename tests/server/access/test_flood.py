@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import tritonclient.grpc as triton
 
-from access_support import gated, grant
-from flood_support import flood
-from http_support import INFER, infer_body
+from support.access import gated, grant
+from support.flood import flood
+from support.http import INFER, infer_body
 
 SECONDS = 4.0
 MOST_GROWTH_BYTES = 16 * 2**20

@@ -6,10 +6,10 @@ import pytest
 from tritonclient.grpc import service_pb2 as pb
 
 from control.access.scopes import Action
-from grpc_support import Shelf
 from server.access.permissions import RPCS, Permission, ask_of_path
 from server.dataplane import DataPlane
 from server.grpc.service import _InferenceService
+from support.grpc import Shelf
 
 
 def test_every_rpc_that_is_answered_says_what_it_asks_for() -> None:

@@ -17,9 +17,9 @@ import tritonclient.grpc as triton
 from tritonclient.grpc import service_pb2 as pb
 from tritonclient.utils import InferenceServerException
 
-from access_support import PATIENCE_S, Gated, gated, grant
-from http_support import INFER, infer_body
 from server.rest.protocol import READ_ON_BYTES
+from support.access import PATIENCE_S, Gated, gated, grant
+from support.http import INFER, infer_body
 
 HUGE = 64 * 2**20
 PUSHER = grant("pusher", "operator", "push:zoo:*")

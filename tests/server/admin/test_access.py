@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from starlette.routing import Route
 
-from admin_support import Api, api
 from control.access.sessions import open_session
 from control.database import Database
 from control.repositories import create_repository
@@ -15,6 +14,7 @@ from control.transaction import SYSTEM
 from server.admin.app import admin_routes
 from server.admin.credentials import COOKIE
 from server.admin.operations import ROUTES
+from support.admin import Api, api
 
 PEOPLE = ("viewer", "operator", "admin")
 SCOPES = ("infer:*", "infer:digits", "read", "operate", "admin", "push:vision:*", "push:other:*")

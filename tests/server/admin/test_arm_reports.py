@@ -7,7 +7,6 @@ from typing import Any
 
 from control.rollouts.arms import ArmTotals, OutcomeCounts
 from control.rollouts.assignment_counts import AssignmentCount
-from routing_support import halves
 from schedulers.reply import Reply
 from schedulers.request import InferResponse
 from server.admin.arm_reports import ArmReports, LatestArmReports, windows_of
@@ -15,6 +14,7 @@ from server.admin.link import LinkServer, LoadReport
 from server.desired.link import ControlLink
 from server.routing.arm_counters_registry import ArmCountersRegistry as Counting
 from server.routing.table import compile_table, targets_of
+from support.routing import halves
 
 
 def row(

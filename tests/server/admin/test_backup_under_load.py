@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 
 from control.backup import AHEAD
-from control_support import fresh_url
-from server_support import free_ports
-from yard_load_support import (
+from support.control import fresh_url
+from support.server import free_ports
+from support.yard import PATIENCE_SECS, Yard, write_identity, yard
+from support.yard_load import (
     check_load,
     check_whole,
     inferring,
     next_version,
     push_until_accepted,
 )
-from yard_support import PATIENCE_SECS, Yard, write_identity, yard
 
 
 @dataclass

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from control import crash
-from git_http_support import CLIENT
-from yard_load_support import (
+from support.git_http import CLIENT
+from support.yard import Yard, write_identity, yard
+from support.yard_load import (
     check_load,
     check_whole,
     eventually,
@@ -22,7 +23,6 @@ from yard_load_support import (
     try_push,
     wait_for_another,
 )
-from yard_support import Yard, write_identity, yard
 
 TRANSITIONS = tuple(name for name in crash.POINTS if name.startswith("push."))
 

@@ -14,10 +14,10 @@ from control.pushes import PushFacts, get_push, receive
 from control.repositories import create_repository
 from control.repository_settings import RepositorySettings
 from control.transaction import SYSTEM
-from control_support import *  # noqa: F403
 from repository.git import bare
 from repository.git.rules import RefUpdate
 from server.admin.deployer import GIVE_UP_S, LEASE, LEASE_S, Deployer
+from support.control import *  # noqa: F403
 
 pytestmark = pytest.mark.anyio
 BOOT, COMMIT = "boot", "c" * 40

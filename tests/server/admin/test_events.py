@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from anyio import CapacityLimiter
 
-from admin_support import ANSWER_SECS, Api, api
 from control.access.users import change_user, create_user
 from control.database import Database
 from control.history import forget_events
 from control.transaction import SYSTEM
+from support.admin import ANSWER_SECS, Api, api
 
 WAIT_SECS = 60.0
 

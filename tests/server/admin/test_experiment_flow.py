@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from yard_support import Yard, write_identity, yard
+from support.yard import Yard, write_identity, yard
 
 ARMS = [
     {"name": "a", "model": "m", "version": 1, "weight": 50},

@@ -15,11 +15,11 @@ from control.experiments.evaluation import Comparison
 from control.experiments.stamp import ArmIdentity, Stamper, unit_key
 from control.rollouts.arms import ArmTotals, OutcomeCounts
 from control.statistics.histogram import Histogram
-from experiments_support import started
 from server.admin import experiment_recorder
 from server.admin.arm_deltas import ArmDeltas
 from server.admin.arm_reports import ArmReport, ArmReports
 from server.admin.experiment_recorder import ExperimentRecorder, told_in
+from support.experiments import started
 
 KEY = b"k" * 32
 

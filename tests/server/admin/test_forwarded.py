@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admin_support import Api, api, basic
 from control.database import Database
 from server.admin.app import admin_app
 from server.admin.forwarded import behind_proxies, client_address, networks
 from server.admin.services import ControlServices
+from support.admin import Api, api, basic
 
 TRUSTED = networks(["10.0.0.0/8", "fd00::/8", "127.0.0.1"])
 

@@ -8,12 +8,12 @@ import pytest
 from control.database import Database
 from control.errors import DatabaseGone
 from control.tables import SnapshotRow
-from control_store_support import build
-from control_support import rows
 from repository.lfs.store import LfsStore
 from repository.snapshots import stored
 from server.admin import housekeeping
 from server.desired.state_paths import SNAPSHOTS
+from support.control import rows
+from support.control_store import build
 
 
 def test_a_chore_that_takes_long_keeps_no_other_waiting() -> None:

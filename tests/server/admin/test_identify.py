@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from admin_support import PASSWORD, Api, api, basic, facts
 from control.access.sessions import open_session
 from control.access.tokens import list_tokens, revoke_token
 from control.access.users import change_user
@@ -14,6 +13,7 @@ from control.transaction import SYSTEM
 from server.admin.credentials import COOKIE
 from server.admin.hosts import known_hosts
 from server.admin.last_use import write_uses
+from support.admin import PASSWORD, Api, api, basic, facts
 
 
 def test_over_the_unix_socket_the_servers_own_user_is_an_admin(running: Api) -> None:

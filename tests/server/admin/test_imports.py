@@ -1,6 +1,6 @@
 """The control API's imports: who may wish for one, what is answered, how it is given up."""
 
-from admin_support import Api
+from support.admin import Api
 
 URL = "https://example.com/digits.onnx"
 

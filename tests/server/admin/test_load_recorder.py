@@ -7,11 +7,11 @@ from pathlib import Path
 from control import loads, servers
 from control.database import Database
 from control.migrate import migrate
-from control_support import ADA, fresh_url
 from server.admin.link import LoadReport, LoadRow
 from server.admin.load_recorder import LoadRecorder
-from severed_support import Way, severable
-from yard_load_support import eventually
+from support.control import ADA, fresh_url
+from support.severed import Way, severable
+from support.yard_load import eventually
 
 
 def _told(state: str) -> LoadReport:

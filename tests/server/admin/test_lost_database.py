@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from yard_load_support import check_load, inferring
-from yard_support import Yard, write_identity, yard
+from support.yard import Yard, write_identity, yard
+from support.yard_load import check_load, inferring
 
 pytestmark = pytest.mark.slow
 

@@ -15,14 +15,14 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from schemathesis import Case, GenerationMode
 
-from admin_support import Api, api
 from control.database import Database
 from control.experiments.analysis import record_points
 from control.repositories import create_repository
 from control.transaction import SYSTEM
-from deployed_support import deploy
 from server import VERSION
 from server.admin.openapi import document
+from support.admin import Api, api
+from support.deployed import deploy
 
 ANSWER_SECS = 60.0
 CASES, MANY = 60, 500

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from control_support import fresh_url
-from severed_support import severable
-from yard_load_support import (
+from support.control import fresh_url
+from support.severed import severable
+from support.yard import Yard, write_identity, yard
+from support.yard_load import (
     check_load,
     check_whole,
     inferring,
@@ -21,7 +22,6 @@ from yard_load_support import (
     push_until_accepted,
     try_push,
 )
-from yard_support import Yard, write_identity, yard
 
 BRIEF_S, LONG_S = 3.0, 30.0
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from server.desired.state_paths import close_folder
-from yard_support import Yard, write_identity, yard
+from support.yard import Yard, write_identity, yard
 
 OTHERS = 0o077
 

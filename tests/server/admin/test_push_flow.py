@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from yard_support import Yard, write_identity, yard
+from support.yard import Yard, write_identity, yard
 
 
 @pytest.fixture(scope="module")

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from git_server_support import LFS_SETTINGS, cutting, needs_lfs
-from imports_support import onnx_model
-from refusals_support import refused
 from repository.lfs import pointer
 from repository.lfs.pointer import Pointer
 from repository.snapshots import stored
-from yard_support import Yard, yard
+from support.git_server import LFS_SETTINGS, cutting, needs_lfs
+from support.imports import onnx_model
+from support.refusals import refused
+from support.yard import Yard, yard
 
 pytestmark = needs_lfs
 

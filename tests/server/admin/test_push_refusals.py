@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from git_http_support import git
-from imports_support import onnx_model
-from native_code_support import loaders, mapping, operators
-from refusals_support import (
+from repository.lfs import pointer
+from repository.lfs.pointer import Pointer
+from support.git_http import git
+from support.imports import onnx_model
+from support.native_code import loaders, mapping, operators
+from support.refusals import (
     commit_with,
     config_of,
     pushes,
@@ -21,10 +23,8 @@ from refusals_support import (
     started,
     write,
 )
-from repository.lfs import pointer
-from repository.lfs.pointer import Pointer
-from server_support import write_identity as write_model
-from yard_support import Yard, write_identity, yard
+from support.server import write_identity as write_model
+from support.yard import Yard, write_identity, yard
 
 ONNX = 'backend: "onnxruntime"\nmax_batch_size: 8\ninput { name: "x" data_type: %s dims: %s }\n'
 
@@ -553,7 +553,7 @@ def test_a_program_that_runs_code_when_it_is_loaded_is_refused_and_runs_nowhere(
     y: Yard, tmp_path: Path
 ) -> None:
     pytest.importorskip("torch")
-    import hostile_programs_support as hostile
+    from support import hostile_programs as hostile
 
     honest, marker = tmp_path / "model.pt2", tmp_path / "marker"
     hostile.save_program(honest)

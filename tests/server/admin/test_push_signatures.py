@@ -10,9 +10,9 @@ pytest.importorskip("model_signing")
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from refusals_support import refused, started, write
 from repository.signing import SIGNATURE, sign
-from yard_support import Yard, write_identity, yard
+from support.refusals import refused, started, write
+from support.yard import Yard, write_identity, yard
 
 KEY, STRANGER = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from control import crash
-from rollouts_yard_support import (
+from support.rollouts_yard import (
     check_weights,
     history,
     insist,
@@ -19,8 +19,8 @@ from rollouts_yard_support import (
     until,
     weight_kept,
 )
-from yard_load_support import Load, eventually, inferring, wait_for_another
-from yard_support import Yard, yard
+from support.yard import Yard, yard
+from support.yard_load import Load, eventually, inferring, wait_for_another
 
 pytestmark = pytest.mark.slow
 

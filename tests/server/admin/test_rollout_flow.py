@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from yard_support import Yard, yard
+from support.yard import Yard, yard
 
 PLAN = {
     "rollout": "progressive",

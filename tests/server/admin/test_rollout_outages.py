@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from control_support import fresh_url
-from rollouts_yard_support import MODEL, check_weights, history, serve_versions, started, until
 from server.admin.deployer import LEASE_S
-from severed_support import severable
-from yard_load_support import check_load, eventually, inferring, query
-from yard_support import Yard, yard
+from support.control import fresh_url
+from support.rollouts_yard import MODEL, check_weights, history, serve_versions, started, until
+from support.severed import severable
+from support.yard import Yard, yard
+from support.yard_load import check_load, eventually, inferring, query
 
 pytestmark = pytest.mark.slow
 

@@ -23,11 +23,11 @@ from control.rollouts.views import RolloutView
 from control.route_spec import RouteSpec
 from control.route_weights import RolloutRoutes
 from control.transaction import SYSTEM
-from control_deploy_support import deployed, repository, sealed
-from control_support import ADA
-from experiments_support import CONVERSION, exposed, given, seen, told
 from server.admin.arm_reports import ArmReport, ArmReports
 from server.admin.rollouts import RolloutController
+from support.control import ADA
+from support.control_deploy import deployed, repository, sealed
+from support.experiments import CONVERSION, exposed, given, seen, told
 
 PLAN = RolloutPlan(mode=Mode.PROGRESSIVE, mirror=None, steps=(RolloutStep(5_000, 600, 10),))
 PATIENCE_S = 60.0

@@ -2,9 +2,9 @@
 
 import pytest
 
-from admin_support import Api
-from control_support import told
-from deployed_support import deploy
+from support.admin import Api
+from support.control import told
+from support.deployed import deploy
 
 ARMS = [
     {"name": "stable", "model": "digits", "version": 1, "weight": 75},

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import tritonclient.grpc as triton_grpc
 
-from admin_support import basic
-from console_seed import PASSWORD
-from yard_support import Yard, write_identity, yard
+from support.admin import basic
+from support.console_seed import PASSWORD
+from support.yard import Yard, write_identity, yard
 
 
 def infer(y: Yard, identity: str, values: list[float], model: str = "digits") -> None:

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from control import crash
-from control_support import fresh_url
-from yard_load_support import (
+from support.control import fresh_url
+from support.yard import Yard, write_identity, yard
+from support.yard_load import (
     check_load,
     check_whole,
     eventually,
@@ -25,7 +26,6 @@ from yard_load_support import (
     query,
     try_push,
 )
-from yard_support import Yard, write_identity, yard
 
 SEED = 4
 ROUNDS = 6

@@ -9,16 +9,16 @@ from typing import IO
 
 import pytest
 
-from admin_support import PASSWORD, Api, api
 from control.access.rate_limits import LoginThrottle
 from control.access.sessions import open_session
 from control.database import Database
 from control.errors import Conflict
 from control.transaction import SYSTEM
-from control_support import told
-from deployed_support import deploy
 from server.admin.credentials import COOKIE, CSRF
 from server.admin.services import BACKUPS
+from support.admin import PASSWORD, Api, api
+from support.control import told
+from support.deployed import deploy
 
 
 def test_a_user_is_made_changed_and_disabled(anywhere: Api) -> None:

@@ -20,7 +20,7 @@ from server.codec import grpc_infer
 from server.codec.classification import classified, top
 from server.errors import InvalidRequest
 from server.signature import Signature, compile_signature
-from server_support import Server, running, write_identity
+from support.server import Server, running, write_identity
 
 CONFIG = """
 name: "zoo" backend: "identity" max_batch_size: 4

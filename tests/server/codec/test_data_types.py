@@ -10,7 +10,7 @@ import tritonclient.http
 
 from repository.tensors import BY_NAME, DATA_TYPES, Array
 from server.admit import bytes_array
-from server_support import Server, running, write_identity
+from support.server import Server, running, write_identity
 
 NAMES = [row.name for row in DATA_TYPES]
 WAYS = [

@@ -10,11 +10,11 @@ import pytest
 import tritonclient.grpc as grpc_triton
 from tritonclient.utils import InferenceServerException
 
-from http_support import ask, infer_body
 from server.codec.forwarding import HeaderForwarding
 from server.errors import InvalidRequest
 from server.rest.envelope import PLAIN_ENVELOPE, Envelope, read_envelope
-from server_support import Server, identity_config, running, write_identity
+from support.http import ask, infer_body
+from support.server import Server, identity_config, running, write_identity
 
 MODEL = """
 import json

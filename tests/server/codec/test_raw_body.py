@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from google.protobuf import text_format
 
-from http_support import ask
 from repository.model import ModelConfig
 from server.codec.output_format import InferBody
 from server.codec.raw_body import decode_raw
 from server.errors import InvalidRequest
 from server.signature import compile_signature
-from server_support import Server, running, write_identity
+from support.http import ask
+from support.server import Server, running, write_identity
 
 
 def raw(config: str, body: bytes) -> InferBody:

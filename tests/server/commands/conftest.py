@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from admin_support import Api, api
 from control.database import Database
-from control_support import *  # noqa: F403
+from support.admin import Api, api
+from support.control import *  # noqa: F403
 
 
 @pytest.fixture

@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from admin_support import PASSWORD, Api
 from control.access.users import check_password
 from control.backup_files import archive_to
 from control.database import Database
 from control.transaction import SYSTEM
-from deployed_support import deploy
 from server import cli
-from server_support import ROOT
+from support.admin import PASSWORD, Api
+from support.deployed import deploy
+from support.server import ROOT
 
 Run = Any
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from admin_support import Api
-from deployed_support import deploy
 from server import cli
 from server.commands.experiments import metric
+from support.admin import Api
+from support.deployed import deploy
 
 Run = Any
 CONVERSION = "conversion=proportion:up:0.01"

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from admin_support import Api
 from control.access.users import create_user
 from control.transaction import SYSTEM
 from server.commands.events import parse_stream
-from server_support import ROOT
+from support.admin import Api
+from support.server import ROOT
 
 
 @pytest.fixture

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from admin_support import Api
 from control.rollouts import service
 from control.route_weights import RolloutRoutes
 from control.transaction import SYSTEM
-from deployed_support import deploy
 from server import cli
 from server.commands.rollouts import told
+from support.admin import Api
+from support.deployed import deploy
 
 Run = Any
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from admin_support import Api
 from control import loads, pending_changes
 from control.transaction import SYSTEM
-from deployed_support import deploy
 from server import cli
 from server.commands.routes import arm, match
+from support.admin import Api
+from support.deployed import deploy
 
 Run = Any
 

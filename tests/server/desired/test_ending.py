@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from server.desired.heartbeat_timeout import SILENT_S
-from yard_support import write_identity, yard
+from support.yard import write_identity, yard
 
 
 def _listens(port: int) -> bool:

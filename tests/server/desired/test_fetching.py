@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from server.desired.disk import NAME
-from yard_support import write_identity, yard
+from support.yard import write_identity, yard
 
 pytestmark = pytest.mark.slow
 

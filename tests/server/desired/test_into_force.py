@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from server_support import identity_config
-from yard_load_support import Load, check_load, inferring
-from yard_support import Yard, write_identity, yard
+from support.server import identity_config
+from support.yard import Yard, write_identity, yard
+from support.yard_load import Load, check_load, inferring
 
 pytestmark = pytest.mark.slow
 

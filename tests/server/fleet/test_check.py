@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from backends.errors import LoadFailed
-from runtime_support import make_version, save_unary
 from server.fleet.check import Checker, ConfigCompletion, _Child, complete_version
+from support.runtime import make_version, save_unary
 
 
 def run_with(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from server.fleet.client_paths import ClientPaths
-from server_support import running, write_identity
+from support.server import running, write_identity
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from fleet_support import (
+from server.errors import Internal, InvalidRequest, ModelLoadFailed, NotReady, UnknownModel
+from server.served_version import ServingState
+from support.fleet import (
     break_version,
     eventually,
     fleet_over,
@@ -14,9 +16,7 @@ from fleet_support import (
     write_config,
     write_onnx_model,
 )
-from server.errors import Internal, InvalidRequest, ModelLoadFailed, NotReady, UnknownModel
-from server.served_version import ServingState
-from server_support import identity_config, write_identity
+from support.server import identity_config, write_identity
 
 pytestmark = pytest.mark.anyio
 

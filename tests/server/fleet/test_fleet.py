@@ -8,7 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from fleet_support import (
+from repository.snapshot import scan
+from repository.watch import WatchedRepository
+from schedulers.policy.cores import CoreTokens
+from server.errors import NotReady, UnknownModel
+from server.fleet.check import Checker
+from server.fleet.fleet import Fleet
+from server.fleet.loading import VersionLoader
+from server.served_version import ServingState
+from server.settings.table import Settings
+from support.fleet import (
     LATEST,
     break_version,
     eventually,
@@ -22,16 +31,7 @@ from fleet_support import (
     write_config,
     write_onnx_model,
 )
-from repository.snapshot import scan
-from repository.watch import WatchedRepository
-from schedulers.policy.cores import CoreTokens
-from server.errors import NotReady, UnknownModel
-from server.fleet.check import Checker
-from server.fleet.fleet import Fleet
-from server.fleet.loading import VersionLoader
-from server.served_version import ServingState
-from server.settings.table import Settings
-from server_support import identity_config, write_identity
+from support.server import identity_config, write_identity
 
 pytestmark = pytest.mark.anyio
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from server_support import ROOT
+from support.server import ROOT
 
 
 @pytest.mark.slow

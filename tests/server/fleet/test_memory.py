@@ -8,7 +8,11 @@ import pytest
 
 from backends.footprint import SESSION, THREAD, MemoryRequirement
 from backends.seam import Device
-from fleet_support import (
+from server.fleet.fleet import Fleet
+from server.fleet.memory import MemoryAllocator, MemoryRequest
+from server.fleet.memory_ledger import MIB, DeviceAccount, OverBudget
+from server.served_version import ServingState
+from support.fleet import (
     break_version,
     eventually,
     fleet_over,
@@ -17,10 +21,6 @@ from fleet_support import (
     states,
     write_onnx_model,
 )
-from server.fleet.fleet import Fleet
-from server.fleet.memory import MemoryAllocator, MemoryRequest
-from server.fleet.memory_ledger import MIB, DeviceAccount, OverBudget
-from server.served_version import ServingState
 
 pytestmark = pytest.mark.anyio
 CPU = Device("cpu", 0, 1)

@@ -9,13 +9,13 @@ import pytest
 
 from backends.footprint import CUDA_CONTEXT, MIB, WORKERS, handed_down, need_of
 from backends.llm.params import SamplingParams
-from fleet_support import eventually, fleet_over, look_again, states_of
-from llm_support import make_checkpoint, save_tokeniser
 from repository.snapshot import scan
 from schedulers.llm.generation import GENERATE, OUTPUT, GenerateRequest
 from schedulers.request import InferRequest
 from server.fleet.fleet import Fleet
 from server.served_version import ServingState
+from support.fleet import eventually, fleet_over, look_again, states_of
+from support.llm import make_checkpoint, save_tokeniser
 
 pytestmark = pytest.mark.anyio
 

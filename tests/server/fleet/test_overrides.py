@@ -14,17 +14,6 @@ import pytest
 from tritonclient.grpc import service_pb2 as pb
 
 from backends.code_formats import CodeUse
-from fleet_support import (
-    eventually,
-    fleet_over,
-    look_again,
-    numbers,
-    reason,
-    states,
-    submit,
-    write_onnx_model,
-)
-from overrides_support import ECHO, config
 from repository.errors import ConfigError
 from repository.model import ModelVersion, Snapshot
 from repository.override import parse_json
@@ -38,7 +27,18 @@ from server.fleet.override_files import MOST_FILES, OverrideFiles
 from server.overrides import Override, of_json, of_message
 from server.served_version import ServingState
 from server.settings.table import Settings
-from server_support import identity_config, write_identity
+from support.fleet import (
+    eventually,
+    fleet_over,
+    look_again,
+    numbers,
+    reason,
+    states,
+    submit,
+    write_onnx_model,
+)
+from support.overrides import ECHO, config
+from support.server import identity_config, write_identity
 
 pytestmark = pytest.mark.anyio
 

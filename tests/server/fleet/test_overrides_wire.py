@@ -10,9 +10,9 @@ import tritonclient.grpc
 import tritonclient.http
 from tritonclient.utils import InferenceServerException
 
-from overrides_support import ECHO, config
 from server import describe
-from server_support import Server, running, write_identity
+from support.overrides import ECHO, config
+from support.server import Server, running, write_identity
 
 
 @pytest.fixture(scope="module")

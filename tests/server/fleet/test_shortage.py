@@ -7,7 +7,7 @@ import pytest
 
 from backends.errors import LoadFailed
 from server.fleet.shortage import LONGEST_PAUSE_S, MOST_TRIES, pause_s, shortage_of
-from server_support import identity_config, running
+from support.server import identity_config, running
 
 MODEL = """
 import errno, os

@@ -12,7 +12,7 @@ from backends.seam import Batch, BatchResult, Device, Instance
 from repository.model import ModelConfig, ModelVersion
 from server.fleet.warmup import warm
 from server.signature import compile_signature
-from server_support import identity_config
+from support.server import identity_config
 
 
 class Recorded:

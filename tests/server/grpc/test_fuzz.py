@@ -11,10 +11,10 @@ import pytest
 import tritonclient.grpc as triton
 from tritonclient.grpc import service_pb2 as pb
 
-from rest_cases_support import write_models
-from server_support import Server, running
-from usage_support import keeps_its_size, resident_bytes
-from wire_cases_support import mutated, seeds
+from support.rest_cases import write_models
+from support.server import Server, running
+from support.usage import keeps_its_size, resident_bytes
+from support.wire_cases import mutated, seeds
 
 ALLOWED = {"OK", "INVALID_ARGUMENT", "NOT_FOUND", "UNIMPLEMENTED", "UNAVAILABLE"}
 """What `server.errors` has for input that cannot be, and for a deadline that has passed."""

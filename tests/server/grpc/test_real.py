@@ -9,7 +9,7 @@ import tritonclient.grpc as client
 from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc as services
 
-from server_support import running, write_identity
+from support.server import running, write_identity
 
 FLOATS = np.arange(16, dtype=np.float32)[None]
 

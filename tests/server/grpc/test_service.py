@@ -14,7 +14,7 @@ from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc as services
 from tritonclient.utils import InferenceServerException
 
-from grpc_support import IDENTITY, SLOW, Open, open_door
+from support.grpc import IDENTITY, SLOW, Open, open_door
 
 FLOATS = np.arange(16, dtype=np.float32)[None]
 INFER = "/inference.GRPCInferenceService/ModelInfer"
@@ -442,9 +442,9 @@ def test_a_port_that_is_taken_is_named_with_its_flag():
 def refused(port: int) -> None:
     import asyncio
 
-    from grpc_support import Shelf
     from server.dataplane import DataPlane
     from server.grpc.service import start
     from server.settings.table import Settings
+    from support.grpc import Shelf
 
     asyncio.run(start(DataPlane(Shelf([]), "m", "0"), Settings(grpc_port=port)))

@@ -2,10 +2,10 @@
 
 from tritonclient.grpc import service_pb2 as pb
 
-from grpc_support import open_door
-from http2_support import Raw, ask, data, message, to
 from server.buffers import CONNECTION_BYTES
 from server.http2.frames import ErrorCode, rst_stream
+from support.grpc import open_door
+from support.http2 import Raw, ask, data, message, to
 
 NO_WINDOW = {"initial_window_size": 0}
 WIDE = """

@@ -7,13 +7,13 @@ import zlib
 import grpc
 import pytest
 
-from http2_support import POST, Raw, Served, ask, data, message, serving, to, works
 from server.buffers import CONNECTION_BYTES, BufferBudget
 from server.http2 import frames
 from server.http2.frames import ErrorCode, rst_stream, window_update
 from server.http2.limits import GrpcLimits
 from server.http2.messages import OVERHEAD_BYTES
 from server.http2.stream_capacity import FREE_STREAMS, STREAM_BYTES
+from support.http2 import POST, Raw, Served, ask, data, message, serving, to, works
 
 MIB = 2**20
 BUDGET = 64 * MIB

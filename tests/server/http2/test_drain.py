@@ -6,9 +6,9 @@ import time
 import grpc
 import pytest
 
-from http2_support import LOOPS, Raw, ask, data, message, serving, to
 from server.http2 import connection, frames
 from server.http2.frames import ErrorCode, frame
+from support.http2 import LOOPS, Raw, ask, data, message, serving, to
 
 
 def stop(server, grace_s: float) -> threading.Thread:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from http2_support import POST
 from server.http2.head import read_head
 from server.http2.stream import MalformedHeaders
+from support.http2 import POST
 
 MINUTE = (b"grpc-timeout", b"1M")
 

@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from http2_support import POST, Raw, ask, data, message, serving, to, works
 from server.http2 import frames
 from server.http2.frames import ErrorCode, Http2Setting, frame, window_update
 from server.http2.hpack import literal
+from support.http2 import POST, Raw, ask, data, message, serving, to, works
 
 HEADERS, DATA, END = frames.HEADERS, frames.DATA, frames.END_STREAM
 BOTH = frames.END_HEADERS | frames.END_STREAM

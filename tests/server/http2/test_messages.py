@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from http2_support import message
 from server.http2.messages import BRIEF_BYTES, INFLATED_BYTES, Assembler
 from server.http2.status import CallFailed
+from support.http2 import message
 
 
 @given(st.lists(st.binary(max_size=40), max_size=8), st.lists(st.integers(1, 60), min_size=1))

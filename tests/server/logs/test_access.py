@@ -10,9 +10,9 @@ import pytest
 import tritonclient.grpc as triton
 from tritonclient.utils import InferenceServerException
 
-from http_support import INFER, ask, infer_body
 from server.logs.access import MOST_WAITING, AccessLog, AccessLogEntry, line
-from server_support import Server, running, write_identity
+from support.http import INFER, ask, infer_body
+from support.server import Server, running, write_identity
 
 
 def entry(**changes: Any) -> AccessLogEntry:

@@ -13,7 +13,7 @@ import tritonclient.http as triton
 from tritonclient.utils import InferenceServerException
 
 from server.logs.lines import FORMS, LogSettings, escaped
-from server_support import Server, running, write_identity
+from support.server import Server, running, write_identity
 
 INITIAL = {
     "log_file": "",

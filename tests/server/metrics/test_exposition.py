@@ -8,9 +8,7 @@ from types import SimpleNamespace
 from google.protobuf import text_format
 
 from control.desired import DesiredState, Mirror
-from grpc_support import IDENTITY, Shelf, put
 from repository.model import ModelConfig
-from routing_support import halves
 from schedulers.cache import ResponseCache
 from schedulers.cached_scheduler import CachedScheduler
 from schedulers.counters import TokenCounters, counters_of
@@ -21,6 +19,8 @@ from server.metrics.machine_usage import MachineUsage
 from server.routing.mirror import RUNNING, WAITING
 from server.routing.routing import Routing
 from server.settings.metrics_config import MetricsConfig
+from support.grpc import IDENTITY, Shelf, put
+from support.routing import halves
 
 LAG = SimpleNamespace(max_seconds=0.012, recent_max_seconds=0.003)
 LINE = re.compile(r'[a-z_]+(\{[a-z_]\w*="(\\.|[^"\\])*"(,[a-z_]\w*="(\\.|[^"\\])*")*\})? [-+.e\d]+')

@@ -13,7 +13,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from server_support import free_ports, identity_config, running, write_identity
+from support.server import free_ports, identity_config, running, write_identity
 
 MODEL = 'model="identity",version="1"'
 QUERIES = {

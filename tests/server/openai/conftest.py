@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 from openai import OpenAI
 
-from openai_support import CONFIG, client, serving, write_language
-from server_support import Server, write_identity
+from support.openai import CONFIG, client, serving, write_language
+from support.server import Server, write_identity
 
 NARROW = CONFIG + "".join(
     f'parameters {{ key: "{name}" value {{ string_value: "{value}" }} }}\n'

@@ -12,10 +12,10 @@ import pytest
 from openai import OpenAI
 
 from control.desired import DesiredArm, DesiredRoute, DesiredState, TokenGrant
-from openai_support import CONFIG, client, serving, write_language
 from server.desired import disk
 from server.routing.table import HEADER_NAME
-from server_support import Server, write_identity
+from support.openai import CONFIG, client, serving, write_language
+from support.server import Server, write_identity
 
 ALL_VERSIONS = CONFIG + "version_policy { all {} }\n"
 GREEDY: dict[str, Any] = {"prompt": "Once", "temperature": 0, "max_tokens": 6}

@@ -8,8 +8,8 @@ import pytest
 from openai import OpenAI
 from openai.types.chat import ChatCompletion
 
-from openai_support import SPECIALS, async_client, tokens_of
-from server_support import Server
+from support.openai import SPECIALS, async_client, tokens_of
+from support.server import Server
 
 HELLO: Any = [{"role": "user", "content": "Hello"}]
 SAID = "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n"

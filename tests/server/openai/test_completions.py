@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from openai import OpenAI
 
-from openai_support import greedy, tokens_of, write_language
-from server_support import Server
+from support.openai import greedy, tokens_of, write_language
+from support.server import Server
 
 PROMPT = "Once upon a time"
 GREEDY: dict[str, Any] = {"model": "talker", "temperature": 0, "max_tokens": 8}

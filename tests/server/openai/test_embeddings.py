@@ -10,10 +10,10 @@ import openai
 import pytest
 from openai import OpenAI
 
-from embedding_support import make_encoder, rows_of, say_pooling
-from llm_support import byte_tokeniser, save_tokeniser
-from openai_support import CONFIG, client, serving
-from server_support import Server
+from support.embedding import make_encoder, rows_of, say_pooling
+from support.llm import byte_tokeniser, save_tokeniser
+from support.openai import CONFIG, client, serving
+from support.server import Server
 
 WORDS = ["fox", "hedgehog", "f"]
 

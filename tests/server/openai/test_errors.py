@@ -10,8 +10,8 @@ import openai
 import pytest
 from openai import OpenAI
 
-from openai_support import client
-from server_support import Server
+from support.openai import client
+from support.server import Server
 
 HELLO = [{"role": "user", "content": "Hello"}]
 CHAT: dict[str, Any] = {"model": "talker", "messages": HELLO, "max_tokens": 4}

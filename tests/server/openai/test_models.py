@@ -2,7 +2,7 @@
 
 from openai import OpenAI
 
-from server_support import Server
+from support.server import Server
 
 
 def test_language_models_are_listed_and_others_are_not(ai: OpenAI) -> None:

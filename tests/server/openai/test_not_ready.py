@@ -12,7 +12,7 @@ import pytest
 import tritonclient.grpc as grpc_client
 from tritonclient.utils import InferenceServerException
 
-from server_support import Server, running
+from support.server import Server, running
 
 WAITS_TO_LOAD = """
 import pathlib, time

@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 import pytest
 
 from backends.llm.chat import Chat, ChatTemplate
-from chat_templates_support import CHATML
 from server.errors import NotReady
 from server.openai.rendering import ChatRenderer
 from server.rest.openai_errors import BadField
+from support.chat_templates import CHATML
 
 HELLO = Chat([{"role": "user", "content": "Hello"}])
 SAID = "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n"

@@ -11,9 +11,9 @@ import pytest
 from openai import OpenAI
 from tokenizers import AddedToken, Tokenizer
 
-from chat_templates_support import QWEN
-from openai_support import CONFIG, client, serving, write_language
-from server_support import Server
+from support.chat_templates import QWEN
+from support.openai import CONFIG, client, serving, write_language
+from support.server import Server
 
 CONTEXT = 4096
 PLACES = {"type": "string", "enum": ["Köln", 'the "South"', "São Paulo"]}

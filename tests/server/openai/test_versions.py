@@ -9,8 +9,6 @@ from starlette.requests import Request
 
 from backends.llm.control_text import ControlText
 from backends.llm.tokeniser import Tokeniser
-from grpc_support import Shelf, put
-from openai_support import tokenizer, tokens_of
 from schedulers.errors import ShutDown
 from schedulers.llm.engine_messages import Decode, Encode, TokeniserReply
 from schedulers.llm.engine_tokeniser import EngineTokeniser
@@ -23,7 +21,9 @@ from server.openai.language_inference import LanguageInference
 from server.openai.prompt_tokeniser import refuse_beyond_context
 from server.rest.endpoint import BodyLimits
 from server.rest.openai_errors import BadField
-from server_support import identity_config
+from support.grpc import Shelf, put
+from support.openai import tokenizer, tokens_of
+from support.server import identity_config
 
 
 def language(context: int = 64) -> Language:

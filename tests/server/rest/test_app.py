@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tritonclient.http as triton
 
-from server_support import Server, identity_config, running, write_identity
+from support.server import Server, identity_config, running, write_identity
 
 LIMIT = 1 << 20
 

@@ -9,7 +9,7 @@ from http.client import HTTPConnection
 
 import pytest
 
-from server_support import Server, running, write_identity
+from support.server import Server, running, write_identity
 
 MIB = 2**20
 INFER = b"POST /v2/models/m/infer HTTP/1.1\r\nHost: 127.0.0.1\r\n"

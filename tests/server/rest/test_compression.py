@@ -15,7 +15,6 @@ import tritonclient.http.aio as triton_aio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from http_support import INFER, ask, infer_body
 from server.errors import InvalidRequest, RequestTooLarge
 from server.rest.compression import (
     BRIEF_BYTES,
@@ -26,7 +25,8 @@ from server.rest.compression import (
     inflate,
     inflate_brief,
 )
-from server_support import Server, running, write_identity
+from support.http import INFER, ask, infer_body
+from support.server import Server, running, write_identity
 
 LIMIT = 1 << 20
 TOO_LARGE = (

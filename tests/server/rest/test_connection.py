@@ -10,9 +10,9 @@ from typing import BinaryIO
 
 import pytest
 
-from http_support import INFER, ask, infer_body
 from server.rest.connection import SLOWEST_BYTES_PER_S, ConnectionProbe, same_wait
-from server_support import Server, running, write_identity
+from support.http import INFER, ask, infer_body
+from support.server import Server, running, write_identity
 
 STALL_S = 0.6
 PATIENCE_S = 30.0

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import tritonclient.http as triton
 
-from http_support import INFER, ask, infer_body
 from server.settings.sources import read_settings
 from server.settings.table import SettingsError
-from server_support import ROOT, Server, running, write_identity
+from support.http import INFER, ask, infer_body
+from support.server import ROOT, Server, running, write_identity
 
 EVIL = "https://evil.example"
 FRIEND = "https://app.example"

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from http_support import INFER, ask, infer_body
-from rest_cases_support import INFERRING, send_cases, write_models
-from server_support import Server, running
-from usage_support import keeps_its_size, resident_bytes
+from support.http import INFER, ask, infer_body
+from support.rest_cases import INFERRING, send_cases, write_models
+from support.server import Server, running
+from support.usage import keeps_its_size, resident_bytes
 
 LOOK_EVERY = 300
 """Cases between two looks at the server's memory."""

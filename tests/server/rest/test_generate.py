@@ -17,7 +17,7 @@ from server.admit import bytes_array, read_terms
 from server.codec.json_generate import decode, encode, shape_for
 from server.errors import Internal, InvalidRequest, ServingError
 from server.signature import Signature, compile_signature
-from server_support import Server, running, write_identity
+from support.server import Server, running, write_identity
 
 LLM = """
 name: "llm" backend: "identity"

@@ -11,7 +11,6 @@ import orjson
 import pytest
 from starlette.routing import Route
 
-from grpc_support import Shelf
 from server import VERSION
 from server.access.permissions import is_openai
 from server.dataplane import DataPlane
@@ -22,7 +21,8 @@ from server.rest.endpoint import BodyLimits
 from server.rest.openapi import document
 from server.rest.openapi_language import LANGUAGE_SCHEMAS
 from server.rest.openapi_schemas import SCHEMAS
-from server_support import Server, running
+from support.grpc import Shelf
+from support.server import Server, running
 
 DOCUMENT = document("modelyard", "0.0.0")
 

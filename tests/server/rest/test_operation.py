@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import tritonclient.grpc as triton
 
-from http_support import INFER, ask, infer_body
-from server_support import Server, free_ports, running, write_identity
+from support.http import INFER, ask, infer_body
+from support.server import Server, free_ports, running, write_identity
 
 CROWD = 1000
 SLOW = "/v2/models/slow/infer"

@@ -7,7 +7,6 @@ import pytest
 
 from backends.errors import ExecutionFailed
 from control.rollouts.arms import ArmTotals
-from routing_support import halves
 from schedulers.errors import Cancelled, DeadlineExceeded, QueueFull, ShutDown
 from schedulers.reply import Reply
 from schedulers.request import InferResponse
@@ -15,6 +14,7 @@ from server.errors import InvalidRequest, NotReady
 from server.routing.arm_counters import FEW_TAKEN, LOOKED_AT, MOST_TAKEN, ArmCounters
 from server.routing.arm_counters_registry import AT_ONCE, ArmCountersRegistry
 from server.routing.table import compile_table, targets_of
+from support.routing import halves
 
 FINE = np.ones(3, np.float32)
 

@@ -4,12 +4,12 @@ import pytest
 
 from control.desired import DesiredState, Match
 from control.routing_buckets import bucket
-from routing_support import Request, route
 from schedulers.reply import Reply
 from schedulers.request import InferRequest, Sequence
 from server.routing import assignment_counter
 from server.routing.routing import Routing
 from server.routing.table import Target
+from support.routing import Request, route
 
 
 def routing(weight: float = 50, **rest: object) -> Routing:

@@ -12,12 +12,12 @@ import pytest
 from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc as stubs
 
-from access_support import Gated, gated, grant
 from control.desired import DesiredArm, DesiredExperiment, DesiredRoute, DesiredState, Match, Mirror
 from control.experiments import stamp as stamps
 from server.lifecycle import Lifecycle
 from server.routing.route_experiments import STAMP_NAME
 from server.routing.table import HEADER_NAME
+from support.access import Gated, gated, grant
 
 TOKEN = "secret"
 STABLE, CANDIDATE = (

@@ -12,7 +12,6 @@ from control.desired import (
     Mirror,
     Pin,
 )
-from routing_support import route
 from server.routing.effective import (
     NOT_LOADED,
     EffectiveRoutes,
@@ -22,6 +21,7 @@ from server.routing.effective import (
     of_desired,
     with_pins,
 )
+from support.routing import route
 
 READY = TargetState(True, False, "is ready")
 LOADING = TargetState(False, True, "is loading")

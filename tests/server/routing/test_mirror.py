@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from control.desired import Mirror
-from routing_support import halves
 from schedulers.errors import QueueFull
 from schedulers.reply import Reply
 from schedulers.request import InferRequest, InferResponse, Sequence
@@ -19,6 +18,7 @@ from server.routing import mirror
 from server.routing.arm_counters_registry import ArmCountersRegistry
 from server.routing.mirror import RUNNING, WAITING, WAITING_BYTES, Mirrors
 from server.routing.table import Target, compile_table, targets_of
+from support.routing import halves
 
 TABLE = compile_table([halves(mirrors=(Mirror("candidate", 10_000),))], {})
 COPY = TABLE["numbers"].copied[0].target

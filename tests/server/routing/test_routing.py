@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from control.desired import DesiredState, Mirror
-from routing_support import Request, halves
 from schedulers.reply import Reply
 from schedulers.request import InferRequest
 from server.routing import routing
 from server.routing.pick import RouteKey, pick
 from server.routing.routing import Routing, labels_of, unit_of
 from server.routing.table import Target
+from support.routing import Request, halves
 
 
 def _send(target: Target, request: InferRequest, until_ns: int) -> Reply:

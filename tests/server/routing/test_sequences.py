@@ -3,13 +3,13 @@
 import pytest
 
 from control.desired import DesiredState
-from routing_support import Request, halves, route
 from schedulers.reply import Reply
 from schedulers.request import InferRequest, Sequence
 from server.routing import arm_counters_registry
 from server.routing.routing import Routing
 from server.routing.sequences import IDLE_S, Sequences
 from server.routing.table import Target, compile_route
+from support.routing import Request, halves, route
 
 STABLE, CANDIDATE = compile_route(halves(), {}).loose
 

@@ -3,9 +3,9 @@
 import os
 from typing import Any
 
-from routing_support import halves
 from server.routing.arm_counters_registry import ArmCountersRegistry
 from server.routing.table import compile_table, targets_of
+from support.routing import halves
 
 
 class Worker:

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from control.desired import DesiredArm, DesiredRoute, DesiredState, Mirror
-from routing_support import route
 from server.desired import disk
 from server.routing.table import HEADER_NAME
-from server_support import identity_config, running
-from usage_support import metric, resident_bytes
-from yard_support import Yard, write_identity, yard
+from support.routing import route
+from support.server import identity_config, running
+from support.usage import metric, resident_bytes
+from support.yard import Yard, write_identity, yard
 
 pytestmark = pytest.mark.slow
 

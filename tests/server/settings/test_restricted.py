@@ -13,8 +13,6 @@ from starlette.routing import Route
 from tritonclient.grpc import service_pb2 as pb
 from tritonclient.utils import InferenceServerException
 
-from grpc_support import Shelf
-from http_support import INFER, ask, infer_body
 from server.dataplane import DataPlane
 from server.openai.endpoints import OpenAIEndpoints
 from server.rest.app import rest_app
@@ -27,7 +25,9 @@ from server.settings.restricted import (
     category_of_path,
     read_locks,
 )
-from server_support import running, write_identity
+from support.grpc import Shelf
+from support.http import INFER, ask, infer_body
+from support.server import running, write_identity
 
 DENIED = "This API is restricted, expecting header 'x-key'"
 

@@ -1,8 +1,8 @@
 """CUDA shared memory: a stand-in for the driver everywhere, the driver where there is a GPU.
 
-The stand-in (tests/cuda_stand_in.c) is a real library with the driver's functions, loaded by the
-real code; what it cannot show is that the driver's own functions do what is expected of them. The
-tests marked `gpu` do that.
+The stand-in (tests/support/cuda_stand_in.c) is a real library with the driver's functions, loaded
+by the real code; what it cannot show is that the driver's own functions do what is expected of
+them. The tests marked `gpu` do that.
 """
 
 import asyncio
@@ -19,15 +19,15 @@ import tritonclient.grpc as grpc_client
 import tritonclient.http as http_client
 from tritonclient.utils import InferenceServerException
 
-from cuda_support import COMPILER, DEVICES, build_driver, handle_of
 from server.errors import InvalidRequest, RegionExists, RequestTooLarge, UnknownRegion, Unsupported
 from server.shared_memory import cuda
 from server.shared_memory.cuda import Cuda, CudaFailed
 from server.shared_memory.cuda_region import CudaRegion
 from server.shared_memory.regions import MAX_REGIONS, SharedMemory
 from server.shared_memory.system import SystemRegion
-from server_support import Server, running, write_identity
-from shared_memory_support import bytes_of, memory
+from support.cuda import COMPILER, DEVICES, build_driver, handle_of
+from support.server import Server, running, write_identity
+from support.shared_memory import bytes_of, memory
 
 PROTOCOLS = {"http": http_client, "gRPC": grpc_client}
 

@@ -16,7 +16,7 @@ from server.errors import (
 )
 from server.shared_memory.regions import MAX_REGIONS, SharedMemory
 from server.shared_memory.system import SystemRegion
-from shared_memory_support import FOLDER, bytes_of, memory
+from support.shared_memory import FOLDER, bytes_of, memory
 
 DISABLED = (
     "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable."

@@ -18,8 +18,8 @@ import tritonclient.utils.shared_memory as shm
 from tritonclient.utils import InferenceServerException, serialize_byte_tensor
 
 from repository.tensors import BY_NAME, DATA_TYPES
-from server_support import running, write_identity
-from shared_memory_support import FOLDER, bytes_of, memory
+from support.server import running, write_identity
+from support.shared_memory import FOLDER, bytes_of, memory
 
 
 class Http:

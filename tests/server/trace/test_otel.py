@@ -20,7 +20,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from server.trace.context import ParentSpan, parent_in
-from server_support import Server, running, write_identity
+from support.server import Server, running, write_identity
 
 TRACE_ID, SPAN_ID = "0af7651916cd43dd8448eb211c12666c", "b7ad6b7169242424"
 SAMPLED = {"traceparent": f"00-{TRACE_ID}-{SPAN_ID}-01", "tracestate": "vendor=1,other=2"}

@@ -12,7 +12,7 @@ import pytest
 import tritonclient.http as triton
 from tritonclient.utils import InferenceServerException
 
-from server_support import Server, running, write_identity
+from support.server import Server, running, write_identity
 
 STEPS = [
     "HTTP_RECV_START",

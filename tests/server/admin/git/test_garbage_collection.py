@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from git_http_support import git, work_tree
 from repository.git import bare
 from repository.git.bare import BareRepository, ReceiveLimits
 from server.admin.git.garbage_collection import REST_S, WORTH_PACKS, GitGarbageCollector, is_due
-from server_support import ROOT
+from support.git_http import git, work_tree
+from support.server import ROOT
 
 MAIN = "refs/heads/main"
 

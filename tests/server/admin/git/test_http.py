@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from admin_support import PASSWORD, basic
-from git_http_support import client, commit, git, work_tree
-from git_server_support import Served, credentials, eventually, git_server
 from repository.git.receive import ReceiveTiming
+from support.admin import PASSWORD, basic
+from support.git_http import client, commit, git, work_tree
+from support.git_server import Served, credentials, eventually, git_server
 
 
 @pytest.fixture(scope="module")

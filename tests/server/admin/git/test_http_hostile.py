@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from control.repository_settings import PushBudgets, RepositorySettings
-from git_http_support import git, work_tree
-from git_server_support import Served, eventually, git_server, read_to_end
 from repository.git.receive import ReceiveTiming
+from support.git_http import git, work_tree
+from support.git_server import Served, eventually, git_server, read_to_end
 
 UPLOAD, RECEIVE = "git-upload-pack", "git-receive-pack"
 GARBAGE = b"this is no packet line"

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from control.repository_settings import PushBudgets, RepositorySettings
-from git_server_support import (
+from repository.lfs.paths import LfsPaths
+from support.git_server import (
     Served,
     cutting,
     git_server,
     lfs_work_tree,
     needs_lfs,
 )
-from repository.lfs.paths import LfsPaths
 
 pytestmark = needs_lfs
 

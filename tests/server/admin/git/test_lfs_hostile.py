@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from admin_support import Answered
 from control.repository_settings import PushBudgets, RepositorySettings
-from git_server_support import SECRET, Served, eventually, git_server
 from repository.errors import DiskFull
 from repository.lfs.batch import MEDIA_TYPE
 from repository.lfs.tokens import LIFETIME_S, LfsTokenScope, sign
 from server.admin.errors import trouble_of
+from support.admin import Answered
+from support.git_server import SECRET, Served, eventually, git_server
 
 CONTENT = bytes(range(256)) * 40
 OID, SIZE = sha256(CONTENT).hexdigest(), len(CONTENT)

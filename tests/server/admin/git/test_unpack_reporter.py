@@ -13,11 +13,11 @@ import pytest
 from control import pushes
 from control.pushes import PushView
 from control.repository_settings import PushBudgets, RepositorySettings
-from git_http_support import blob, commit_of, git, work_tree
-from git_server_support import Served, git_server
 from repository.git.commands import MOST_BYTES, MOST_LINES
 from repository.git.report import ReceiveReport
 from server.admin.git.unpack_reporter import findings_of
+from support.git_http import blob, commit_of, git, work_tree
+from support.git_server import Served, git_server
 
 RECEIVE = "git-receive-pack"
 NULL, ONE = "0" * 40, "1" * 40

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from imports_support import LIMITS
 from repository.durable import lock
 from repository.sources.progress import Progress
 from server.admin.imports.fetch_messages import (
@@ -22,7 +21,8 @@ from server.admin.imports.fetch_messages import (
     read_said,
 )
 from server.admin.imports.fetching import FetcherDied, fetching
-from sources_support import Fault, File, Site, site
+from support.imports import LIMITS
+from support.sources import Fault, File, Site, site
 
 pytestmark = pytest.mark.anyio
 BODY = b"weights" * 1000

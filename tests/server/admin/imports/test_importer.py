@@ -19,10 +19,10 @@ from control.database import Database
 from control.desired_rows import desired
 from control.imports import ImportView
 from control.tables import Audit, Version
-from control_support import ADA, rows, told
-from imports_support import Running, importing, onnx_model, tar
 from repository.sources.digest import tree
-from sources_support import MIB, Fault, File, Site, redirect, site
+from support.control import ADA, rows, told
+from support.imports import Running, importing, onnx_model, tar
+from support.sources import MIB, Fault, File, Site, redirect, site
 
 pytestmark = pytest.mark.anyio
 

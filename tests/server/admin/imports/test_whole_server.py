@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from imports_support import onnx_model, tar
-from sources_support import MIB, Fault, File, Site, site
-from yard_support import Yard, yard
+from support.imports import onnx_model, tar
+from support.sources import MIB, Fault, File, Site, site
+from support.yard import Yard, yard
 
 START_SECS = 60.0
 

@@ -1,0 +1,143 @@
+"""A server as it looks after a bad night, for pictures and for axe: `seed(yard)` fills it.
+
+Two models by git, one of them broken in its newest push, one in a model folder, a refused push,
+aliases, users of each role, tokens.
+"""
+
+import json
+from dataclasses import dataclass
+from http.client import HTTPConnection
+
+from support.server import identity_config
+from support.yard import Yard, write_identity
+
+PASSWORD = "correct horse battery"
+BROKEN = 'backend: "onnxruntime"\nmax_batch_size: 8\n'
+PEOPLE = {"iris": "admin", "otto": "operator", "vera": "viewer"}
+
+
+@dataclass(frozen=True)
+class Seeded:
+    """Ids that paths of screens need."""
+
+    push: str
+    refused: str
+    token: str
+    rollout: str
+
+
+@dataclass(frozen=True)
+class Night:
+    """A filled server."""
+
+    yard: Yard
+    seeded: Seeded
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.yard.admin_port}"
+
+
+def seed(yard: Yard) -> Seeded:
+    folder = yard.repository("vision")
+    write_identity(folder, "digits", 1, 2)
+    write_identity(folder, "faces", 1)
+    yard.commit(folder, "Digits and faces")
+    yard.push(folder)
+    yard.wait_versions("digits", 2)
+    write_identity(folder, "digits", 3, config="# the third one\nmax_queue_size: 1\n")
+    yard.commit(folder, "A \x1b[31mred\x1b[0m <b>mistake</b>")
+    yard.push(folder, ok=False)
+    write_identity(folder, "digits", 3)
+    yard.commit(folder, "Digits once more, <script>alert(1)</script>")
+    yard.push(folder)
+    yard.wait_versions("digits", 3)
+    for name, role in PEOPLE.items():
+        yard.api("POST", "/users", {"name": name, "role": role, "password": PASSWORD})
+    wanted = {"name": "laptop", "user": "iris", "scopes": ["push:vision:*", "infer:*"]}
+    token = yard.api("POST", "/tokens", wanted)[1]["token"]["id"]
+    yard.api("PUT", "/models/digits/aliases/champion", {"version": 2})
+    pushes = yard.api("GET", "/pushes")[1]["items"]
+    refused = next(one["id"] for one in pushes if one["state"] == "refused")
+    served = next(one["id"] for one in pushes if one["state"] != "refused")
+    _sample(yard)
+    return Seeded(served, refused, token, _roll_out(yard))
+
+
+def _sample(yard: Yard) -> None:
+    """Sampling of one model, and two requests that were kept; one without an id."""
+    terms = {"minutes": 60}  # refused until the control process has heard of the model
+    yard.wait_for(lambda: yard.api("PUT", "/sampling/digits", terms)[0] == 200, "sampling")
+    values = [float(one) for one in range(12)]
+    tensor = {"name": "INPUT0", "shape": [1, 12], "datatype": "FP32", "data": values}
+    for identity in ("order-17", ""):
+        connection = HTTPConnection("127.0.0.1", yard.server.http_port, timeout=60)
+        body = json.dumps({"id": identity, "inputs": [tensor]})
+        connection.request("POST", "/v2/models/digits/infer", body)
+        answer = connection.getresponse()
+        assert answer.status == 200, answer.read()
+        answer.read()
+        connection.close()
+
+
+def _roll_out(yard: Yard) -> str:
+    """Two routes, and a rollout of one of them that waits in its first step; its id."""
+    first, third = ({"model": "digits", "version": number} for number in (1, 3))
+    stable = {"name": "stable", **first, "weight": 100}
+    yard.api("PUT", "/routes/digits", {"arms": [stable], "unit": "header:x-user"})
+    arms = [{**stable, "weight": 75}, {"name": "next", **third, "weight": 25}]
+    rules = [{"header": "x-user", "value": "beta", "prefix": True, "arm": "next"}]
+    yard.api("PUT", "/routes/shop", {"arms": arms, "unit": "key", "matches": rules})
+    bought = {"name": "bought", "kind": "proportion", "direction": "up", "minimal_effect": 0.01}
+    yard.api("POST", "/experiments", {"name": "colour", "route": "shop", "metrics": [bought]})
+    plan = {"mirror": 0, "steps": "10, 50", "hold": "1h"}
+    begun = yard.api("POST", "/rollouts", {"name": "digits", "candidate": 3, "plan": plan})
+    return str(begun[1]["id"])
+
+
+def break_a_folder(yard: Yard) -> None:
+    """A model folder of the server's own that cannot be loaded, and one that can."""
+    good = yard.folder / "models" / "echo"
+    (good / "1").mkdir(parents=True)
+    (good / "config.pbtxt").write_text(identity_config("echo"))
+    bad = yard.folder / "models" / "captions"
+    (bad / "1").mkdir(parents=True)
+    (bad / "1" / "model.onnx").write_bytes(b"not an onnx file")
+    (bad / "config.pbtxt").write_text('name: "captions"\n' + BROKEN)
+
+
+def paths(seeded: Seeded) -> dict[str, str]:
+    """Every screen by a name."""
+    return {
+        "overview": "/",
+        "models": "/models",
+        "model": "/models/digits",
+        "model-of-a-folder": "/models/captions",
+        "alias": "/models/digits/aliases/champion",
+        "version": "/models/digits/versions/3",
+        "playground": "/playground",
+        "try": "/playground/digits",
+        "routes": "/routes",
+        "route": "/routes/shop",
+        "rollouts": "/rollouts",
+        "rollout": f"/rollouts/{seeded.rollout}",
+        "experiments": "/experiments",
+        "experiment": "/experiments/colour",
+        "pushes": "/pushes",
+        "push": f"/pushes/{seeded.push}",
+        "push-refused": f"/pushes/{seeded.refused}",
+        "repositories": "/repositories",
+        "repository": "/repositories/vision",
+        "servers": "/servers",
+        "requests": "/requests",
+        "jobs": "/jobs",
+        "access": "/access",
+        "user": "/access/users/otto",
+        "token": f"/access/tokens/{seeded.token}",
+        "audit": "/audit",
+        "settings": "/settings",
+        "not-found": "/nowhere",
+    }
+
+
+BEFORE = {"login": "/login", "welcome": "/welcome"}
