@@ -1,6 +1,8 @@
 """Rules of our code that no linter knows."""
 
 import ast
+import re
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -47,3 +49,34 @@ def _assigned_into_data_plane(path: Path) -> Iterator[str]:
             owner = ast.unparse(node.value)
             if any(part.strip("_") == "dataplane" for part in owner.split(".")):
                 yield f"{path.relative_to(ROOT)}:{node.lineno}: {ast.unparse(node)}"
+
+
+def test_documents_name_files_that_exist() -> None:
+    names = {path.name for path in files_of_ours()}
+    assert [found for found in _files_in_documents() if found[1] not in names] == []
+
+
+def files_of_ours() -> list[Path]:
+    folders = (*PACKAGES, "docs", "tests", "examples", "benchmarks", "migrations")
+    return [path for name in folders for path in (ROOT / name).rglob("*.py")]
+
+
+THEIRS = frozenset({"model.py", "trace_summary.py"})
+"""A user's, and one of Triton's tools."""
+
+
+def _files_in_documents() -> Iterator[tuple[str, str]]:
+    for document in sorted([*(ROOT / "docs").glob("*.md"), ROOT / "README.md"]):
+        for path in re.findall(r"`([\w./]+\.py)`", document.read_text()):
+            if Path(path).name not in THEIRS:
+                yield document.name, Path(path).name
+
+
+def test_no_class_name_stands_for_two_things() -> None:
+    """Two classes of one name in two modules; a leading underscore does not tell them apart."""
+    where: defaultdict[str, set[str]] = defaultdict(set)
+    for path in product_files():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                where[node.name.lstrip("_")].add(str(path.relative_to(ROOT)))
+    assert {name: paths for name, paths in where.items() if len(paths) > 1} == {}
