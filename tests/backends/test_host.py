@@ -24,12 +24,9 @@ from backends.host.region import RegionReader, RegionWriter
 from backends.host.restart import Backoff
 from backends.limits import ExecutionLimit
 from backends.loading import load
-from backends.seam import Device
-from repository.model import ModelConfig, ModelVersion
 from repository.tensors import DATA_TYPES, DataType
 from support.hosting import (
     CPU,
-    ECHO_CONFIG,
     Ask,
     alive,
     batch_of,
@@ -109,12 +106,6 @@ def kill_and_await_another(instance: HostedInstance) -> None:
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     until(lambda: instance.ready and instance.pid != pid)
-
-
-def test_a_batch_goes_to_the_worker_and_comes_back(obedient: HostedInstance) -> None:
-    outcome = obedient.execute(batch_of(floats(1, 2), floats(3, 4)))
-    answers = [result["OUT"].tolist() for result in outcome.results]
-    assert answers == [[[1, 2]], [[3, 4]]]
 
 
 def test_results_stay_as_they_are_when_later_batches_reuse_the_region(
@@ -373,20 +364,6 @@ def test_instances_that_complete_different_configs_fail_the_load(tmp_path: Path)
     with pytest.raises(LoadFailed, match="differently in each instance"):
         load(write_model(tmp_path, code), CPU, ["echo_0", "echo_1"])
     assert not _children()
-
-
-def test_a_hosted_stacked_runtime_gets_the_whole_batch_and_splits_it(tmp_path: Path) -> None:
-    identity = write_model(tmp_path, config=ECHO_CONFIG, name="stacked").config
-    config = ModelConfig()
-    config.CopyFrom(identity)
-    config.backend = "identity"
-    version = ModelVersion("stacked", 1, tmp_path, tmp_path, config, "digest")
-    instance = HostedInstance(version, Device("cpu", 0, 1), "stacked_0_0")
-    try:
-        outcome = instance.execute(batch_of(floats(1, 2), floats(3, 4), floats(5, 6)))
-        assert [r["OUT"].tolist() for r in outcome.results] == [[[1, 2]], [[3, 4]], [[5, 6]]]
-    finally:
-        instance.close()
 
 
 @pytest.mark.parametrize("row", DATA_TYPES, ids=lambda row: row.name)

@@ -136,14 +136,6 @@ def test_batching_over_a_fixed_dimension_is_refused_with_the_remedy(tmp_path: Pa
         OnnxRuntime().complete(version, 4)
 
 
-def test_file_that_is_no_model_is_refused_readably(tmp_path: Path) -> None:
-    version = make_version(tmp_path)
-    (version.path / "model.onnx").write_bytes(b"\xffnot a protobuf")
-
-    with pytest.raises(LoadFailed, match=r"model\.onnx is not an ONNX model"):
-        OnnxRuntime().complete(version, 4)
-
-
 def test_outputs_that_are_no_tensors_are_refused_with_the_remedy(tmp_path: Path) -> None:
     version = make_version(tmp_path)
     tensor = helper.make_tensor_value_info("X", TensorProto.FLOAT, ("N", 2))

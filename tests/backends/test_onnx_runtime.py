@@ -19,7 +19,6 @@ from support.runtime import (
     batch_of,
     make_version,
     member,
-    save_gather,
     save_graph,
     save_unary,
     with_config,
@@ -79,21 +78,6 @@ def test_text_that_is_not_utf8_fails_its_own_request_only(tmp_path: Path) -> Non
     assert tensors(good)["Y"].tolist() == [[b"fine"]]
     assert isinstance(bad, ExecutionFailed)
     assert "element 0 of input 'X' is not UTF-8" in str(bad)
-
-
-def test_value_the_graph_refuses_fails_its_own_request_only(tmp_path: Path) -> None:
-    version = make_version(tmp_path)
-    save_gather(version.path / "model.onnx")
-    (instance,) = loaded(version)
-
-    good, bad = instance.execute(
-        batch_of(member(X=np.array([[2]])), member(X=np.array([[9]])))
-    ).results
-
-    assert tensors(good)["Y"].tolist() == [[2.0, 2.5]]
-    assert isinstance(bad, ExecutionFailed)
-    assert "model 'm' version 1: onnxruntime: " in str(bad)
-    assert "idx=9 must be within" in str(bad)
 
 
 def test_scalars_travel_as_one_element(tmp_path: Path) -> None:

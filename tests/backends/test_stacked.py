@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from backends.errors import ExecutionFailed, FaultyModel
+from backends.errors import FaultyModel
 from backends.seam import Tensors
 from backends.stacked import StackedInstance
 from repository.tensors import Array
@@ -65,15 +65,6 @@ def test_batch_of_one_is_not_copied(instance: Computed) -> None:
     assert result["Y"] is sent
 
 
-def test_member_gets_only_the_outputs_it_wanted(instance: Computed) -> None:
-    outcome = instance.execute(batch_of(member(("Z",), X=rows(1)), member(X=rows(2))))
-
-    assert [sorted(result) for result in outcome.results if isinstance(result, Mapping)] == [
-        ["Z"],
-        ["Y", "Z"],
-    ]
-
-
 def test_wrong_leading_dimension_names_the_model_and_answers_nobody(instance: Computed) -> None:
     instance.compute = lambda inputs: {"Y": inputs["X"][:-1], "Z": inputs["X"][:, :1]}
 
@@ -89,24 +80,6 @@ def test_wrong_data_type_names_both_types(instance: Computed) -> None:
 
     with pytest.raises(FaultyModel, match="'Y' was returned as FP64, but its config says FP32"):
         instance.execute(batch_of(member(X=rows(1))))
-
-
-def test_refused_request_costs_its_neighbours_nothing(instance: Computed) -> None:
-    def refuse_negative(inputs: Tensors) -> dict[str, Array]:
-        if (inputs["X"] < 0).any():
-            raise ExecutionFailed("negative")
-        return {"Y": inputs["X"], "Z": inputs["X"][:, :1]}
-
-    instance.compute = refuse_negative
-
-    first, second, third = instance.execute(
-        batch_of(member(X=rows(1)), member(X=rows(-1)), member(X=rows(3)))
-    ).results
-
-    assert isinstance(second, ExecutionFailed)
-    assert isinstance(first, Mapping)
-    assert isinstance(third, Mapping)
-    np.testing.assert_array_equal(third["Y"], rows(3))
 
 
 def test_reshape_shows_the_runtime_other_dims(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from backends.errors import ExecutionFailed
 from backends.limits import NO_LIMIT, ExecutionLimit
 from schedulers.batching import BatchScheduler
 from schedulers.counters import Counters
-from schedulers.errors import DeadlineExceeded, Draining, QueueFull, ShutDown
+from schedulers.errors import DeadlineExceeded, ShutDown
 from schedulers.policy.cores import CoreTokens
 from schedulers.policy.merge import MergeRules
 from schedulers.policy.queue import BatchQueue, QueuePolicy
@@ -112,25 +112,6 @@ def test_a_request_that_waits_too_long_is_refused_while_the_instance_is_busy() -
     run(test)
 
 
-def test_a_full_queue_refuses_but_not_for_requests_nobody_waits_for() -> None:
-    async def test() -> None:
-        echo = GatedEcho()
-        pump = scheduler(echo, policy=QueuePolicy(max_size=1))
-        busy = pump.submit(request(arrived_ns=NOW()))
-        await started(echo)
-        waiting = pump.submit(request(arrived_ns=NOW()))
-        with pytest.raises(QueueFull):
-            pump.submit(request(arrived_ns=NOW()))
-        waiting.cancel()
-        last = pump.submit(request(arrived_ns=NOW()))
-        echo.gate.set()
-        await busy.one()
-        await last.one()
-        await pump.close()
-
-    run(test)
-
-
 def test_order_is_preserved_across_instances_when_asked() -> None:
     async def test() -> None:
         slow, fast = GatedEcho(), GatedEcho()
@@ -187,41 +168,6 @@ def test_two_models_share_the_cores_in_turn() -> None:
         assert two.batches == [[1]]
         await first.close()
         await second.close()
-
-    run(test)
-
-
-def test_draining_refuses_new_requests_and_finishes_old_ones() -> None:
-    async def test() -> None:
-        echo = GatedEcho()
-        pump = scheduler(echo)
-        reply = pump.submit(request(arrived_ns=NOW()))
-        draining = asyncio.create_task(pump.drain(NOW() + 10_000_000_000))
-        await started(echo)
-        with pytest.raises(Draining):
-            pump.submit(request(arrived_ns=NOW()))
-        echo.gate.set()
-        await draining
-        assert reply.ended
-        await pump.close()
-        assert echo.closed
-
-    run(test)
-
-
-def test_a_drain_ends_at_its_deadline_and_close_fails_what_is_left() -> None:
-    async def test() -> None:
-        echo = GatedEcho()
-        pump = scheduler(echo)
-        pump.submit(request(arrived_ns=NOW()))
-        await started(echo)
-        queued = pump.submit(request(arrived_ns=NOW()))
-        await pump.drain(NOW() + 20_000_000)
-        assert not queued.ended
-        echo.gate.set()
-        await pump.close()
-        with pytest.raises(ShutDown):
-            await queued.one()
 
     run(test)
 

@@ -66,18 +66,3 @@ def save_unary(
             [helper.make_tensor_value_info("Y", kind, shape)],
         ),
     )
-
-
-def save_gather(path: Path) -> None:
-    """X INT64 [N] picks rows of a table of three: 0, 1 and 2; any other value makes it fail."""
-    table = helper.make_tensor("table", TensorProto.FLOAT, (3, 2), [0.0, 0.5, 1.0, 1.5, 2.0, 2.5])
-    save_graph(
-        path,
-        helper.make_graph(
-            [helper.make_node("Gather", ["table", "X"], ["Y"])],
-            "g",
-            [helper.make_tensor_value_info("X", TensorProto.INT64, ("N",))],
-            [helper.make_tensor_value_info("Y", TensorProto.FLOAT, ("N", 2))],
-            [table],
-        ),
-    )

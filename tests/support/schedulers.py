@@ -1,4 +1,4 @@
-"""Small makers for scheduler tests: requests, tickets, and an instance the test opens by hand."""
+"""Small makers for scheduler tests: requests, tickets, and instances that the test has in hand."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -8,6 +8,8 @@ import numpy as np
 
 from backends.errors import BackendError
 from backends.seam import Batch, BatchResult
+from schedulers.llm.engine_messages import Message
+from schedulers.llm.instance import EngineInstance
 from schedulers.policy.queue import Ticket
 from schedulers.request import InferRequest
 
@@ -47,3 +49,29 @@ class GatedEcho:
 
     def close(self) -> None:
         self.closed = True
+
+
+class EngineWithoutProcess(EngineInstance):
+    """An engine that notes what it is told."""
+
+    def __init__(self) -> None:
+        self.ready = True
+        self.deaths = 0
+        self.told: list[Message] = []
+        self.closed = False
+
+    def post(self, message: Message) -> bool:
+        self.told.append(message)
+        return True
+
+    def close(self) -> None:
+        self.closed = True
+
+    def die(self) -> None:
+        self.ready = False
+        self.deaths += 1
+        self.changed()
+
+    def revive(self) -> None:
+        self.ready = True
+        self.changed()

@@ -144,25 +144,6 @@ def test_a_row_is_computed_alike_in_any_company(
         assert torch.equal(linear(x[index : index + 1])[0], together[index])
 
 
-@pytest.mark.parametrize("count", [1, 20])
-def test_the_residual_stream_is_added_to_and_normed(count: int) -> None:
-    weight, delta = noise(96, seed=3), rows(count, 96, 1)
-    stream = noise(count, 96, seed=2)
-    ours, theirs = stream.clone(), stream.clone()
-    found = compiled().add_norm(ours, delta, 0.5, weight, 1e-5)
-    assert_near(found, exact().add_norm(theirs, delta, 0.5, weight, 1e-5), 4e-3)
-    torch.testing.assert_close(ours, theirs)
-    assert_near(compiled().add(ours, None, 1.0), theirs, 4e-3)
-    assert_near(compiled().norm(delta, weight, 1e-5), exact().norm(delta, weight, 1e-5), 4e-3)
-
-
-@pytest.mark.parametrize("activation", ["silu", "gelu_tanh", "gelu"])
-def test_the_gate(activation: str) -> None:
-    x = rows(5, 192) * 3
-    wanted = exact().gate(x.float(), activation)  # type: ignore[arg-type]
-    assert_near(compiled().gate(x, activation), wanted, 5e-3)  # type: ignore[arg-type]
-
-
 ATTENTIONS = {
     "plain": {},
     "one key head": {"heads": 5, "kv_heads": 1},

@@ -126,14 +126,6 @@ def test_a_window_hides_what_lies_before_it(sight: AttentionSpec) -> None:
         torch.testing.assert_close(found.cpu(), each, **CLOSE)
 
 
-@pytest.mark.parametrize("sight", [WHOLE, CAPPED], ids=["all", "cap"])
-@pytest.mark.parametrize("cache_type", ["auto", "int8"])
-def test_bfloat16_attends_like_float32(cache_type: CacheType, sight: AttentionSpec) -> None:
-    wanted = attended(exact(), sight)
-    for found, each in zip(attended(on_device(BF16), sight, cache_type), wanted, strict=True):
-        assert_near(found, each, 2e-2)
-
-
 def test_an_int8_cache_is_read_as_plain_torch_reads_it() -> None:
     wanted = attended(exact(), WINDOW, "int8")
     for found, each in zip(attended(on_device(FP32), WINDOW, "int8"), wanted, strict=True):

@@ -8,38 +8,12 @@ import pytest
 from backends.errors import InstanceDied
 from schedulers.counters import TokenCounters
 from schedulers.errors import ShutDown
-from schedulers.llm.engine_messages import Encode, Message, TokeniserReply
+from schedulers.llm.engine_messages import Encode, TokeniserReply
 from schedulers.llm.engines import Engines
-from schedulers.llm.instance import EngineInstance
+from support.schedulers import EngineWithoutProcess as Engine
 
 ASKED = Encode(1, ("fox",), True)
 ANSWER = TokeniserReply(1, (b"\1\0\0\0",), "", "")
-
-
-class Engine(EngineInstance):
-    """One without a process, which notes what it is told."""
-
-    def __init__(self) -> None:
-        self.ready = True
-        self.deaths = 0
-        self.told: list[Message] = []
-        self.closed = False
-
-    def post(self, message: Message) -> bool:
-        self.told.append(message)
-        return True
-
-    def close(self) -> None:
-        self.closed = True
-
-    def die(self) -> None:
-        self.ready = False
-        self.deaths += 1
-        self.changed()
-
-    def revive(self) -> None:
-        self.ready = True
-        self.changed()
 
 
 def run(work: Callable[[Engines, Engine, "asyncio.Task[TokeniserReply]"], Awaitable[None]]) -> None:

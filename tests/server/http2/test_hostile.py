@@ -263,7 +263,7 @@ def test_what_is_legal_and_odd_is_served(server):
 def test_who_speaks_no_HTTP_2_is_told_what_this_port_speaks(server, greeting):
     with Raw(server.port, greet=False) as raw:
         raw.send(greeting)
-        assert b"this port speaks gRPC" in raw.next(frames.GOAWAY)[1]
+        assert b"this port serves gRPC" in raw.next(frames.GOAWAY)[1]
 
 
 def test_the_first_frame_must_be_settings(server):

@@ -1,0 +1,334 @@
+"""Promises of `schedulers.seam` that every scheduler keeps."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol
+
+import pytest
+
+from backends.llm.settings import ServeSettings
+from backends.seam import Batch, BatchResult, ResponsePart, ResponseSender
+from schedulers.batching import BatchScheduler
+from schedulers.cache import ResponseCache
+from schedulers.cached_scheduler import CachedScheduler
+from schedulers.counters import Counters
+from schedulers.errors import Cancelled, Draining, QueueFull, ShutDown
+from schedulers.llm.engine_messages import (
+    EngineOpened,
+    Message,
+    StepReport,
+    Submit,
+    pack_output,
+    unpack_request,
+)
+from schedulers.llm.engine_tokeniser import EngineTokeniser
+from schedulers.llm.generation import GENERATE, GenerateRequest, GenerationOutput
+from schedulers.llm.language import Language
+from schedulers.llm.language_scheduler import LanguageScheduler
+from schedulers.llm.request import Finish
+from schedulers.policy.cores import CoreTokens
+from schedulers.policy.merge import MergeRules
+from schedulers.policy.queue import BatchQueue, QueuePolicy
+from schedulers.reply import Reply
+from schedulers.request import InferRequest
+from schedulers.seam import Scheduler
+from support.schedulers import EngineWithoutProcess, GatedEcho, request
+
+PATIENCE_S = 60
+WAITING = 2
+"""Requests that may wait beside the one that runs."""
+
+
+class Gated(Protocol):
+    """An instance that answers nothing until its gate is opened."""
+
+    started: threading.Semaphore
+    closed: bool
+
+    def open(self) -> None: ...
+
+
+class Echo(GatedEcho):
+    def open(self) -> None:
+        self.gate.set()
+
+
+class StreamedEcho(Echo):
+    """The same of a decoupled model, which answers each request once."""
+
+    streams = True
+
+    def stream(self, batch: Batch, outlets: Sequence[ResponseSender]) -> BatchResult:
+        outcome = self.execute(batch)
+        for result, outlet in zip(outcome.results, outlets, strict=True):
+            outlet.send(ResponsePart(result, last=True))
+        return outcome._replace(results=())
+
+
+class GatedEngine(EngineWithoutProcess):
+    """Answers every prompt with one token."""
+
+    opened = EngineOpened("", 64, 1, 16, 0, 0, 0, 0, b"", b"")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.started = threading.Semaphore(0)
+        self._is_open = False
+
+    def post(self, message: Message) -> bool:
+        super().post(message)
+        if isinstance(message, Submit):
+            self.started.release()
+            if self._is_open:
+                self._answer(message)
+        return True
+
+    def open(self) -> None:
+        self._is_open = True
+        for message in self.told:
+            if isinstance(message, Submit):
+                self._answer(message)
+
+    def _answer(self, message: Submit) -> None:
+        ids = tuple(unpack_request(packed).id for packed in message.requests)
+        outputs = [pack_output(GenerationOutput(id, 7, "a", finish=Finish.LENGTH)) for id in ids]
+        self.hear(StepReport(time.monotonic_ns(), ids, tuple(outputs), None))
+
+
+def batching(instance: Echo) -> BatchScheduler:
+    return BatchScheduler(
+        BatchQueue(QueuePolicy(max_size=WAITING)),
+        MergeRules(max_rows=8),
+        [instance],
+        Counters(),
+        CoreTokens(2),
+    )
+
+
+class Scene:
+    """A scheduler over one instance, whose gate the test opens."""
+
+    def __init__(self, kind: str) -> None:
+        self.is_language = kind == "language model"
+        self.asked = 0
+        self.instance: Gated
+        self.scheduler: Scheduler
+        if self.is_language:
+            self.instance = engine = GatedEngine()
+            settings = ServeSettings(max_running=1, max_waiting=WAITING)
+            language = Language(EngineTokeniser(), None, 64, 160, (2,))
+            self.scheduler = LanguageScheduler(settings, language, [engine], Counters())
+            return
+        self.instance = echo = StreamedEcho() if kind == "decoupled model" else Echo()
+        self.scheduler = batching(echo)
+        if kind == "response cache":
+            self.scheduler = CachedScheduler(self.scheduler, ResponseCache(1 << 20), Counters())
+
+    def request(self) -> InferRequest:
+        """Unlike every other, so that no cache knows its answer."""
+        self.asked += 1
+        facts: dict[str, Any] = {"id": f"r{self.asked}", "arrived_ns": time.monotonic_ns()}
+        if self.is_language:
+            asked = GenerateRequest("answer", (1, 2), 1)
+            return InferRequest("m", 1, {}, 1, None, parameters={GENERATE: (asked,)}, **facts)
+        return request(value=self.asked, **facts)
+
+    def submit(self) -> Reply:
+        return self.scheduler.submit(self.request())
+
+    async def fill(self) -> list[Reply]:
+        """One request that runs, and as many waiting as may."""
+        running = self.submit()
+        assert await asyncio.to_thread(self.instance.started.acquire, timeout=PATIENCE_S)
+        return [running, *(self.submit() for _ in range(WAITING))]
+
+
+Act = Callable[[Scene], Awaitable[None]]
+Play = Callable[[Act], None]
+
+
+@pytest.fixture(params=["batching", "response cache", "decoupled model", "language model"])
+def play(request: pytest.FixtureRequest) -> Play:
+    """Runs a test on a loop with a scene of its own."""
+
+    async def whole(act: Act) -> None:
+        scene = Scene(request.param)
+        async with asyncio.timeout(PATIENCE_S):
+            try:
+                await act(scene)
+            finally:
+                scene.instance.open()
+                await scene.scheduler.close()
+
+    return lambda act: asyncio.run(whole(act))
+
+
+def now_ns() -> int:
+    return time.monotonic_ns()
+
+
+def in_time_ns() -> int:
+    return now_ns() + PATIENCE_S * 1_000_000_000
+
+
+# submit
+
+
+def test_every_request_is_answered_under_its_own_id_and_its_reply_ends_once(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        ends: list[Reply] = []
+        replies = await scene.fill()
+        for reply in replies:
+            reply.watch(ends.append)
+        scene.instance.open()
+        answers = [await reply.one() for reply in replies]
+        await scene.scheduler.close()
+        assert [answer.id for answer in answers] == ["r1", "r2", "r3"]
+        assert all(answer.last for answer in answers)
+        assert sorted(map(id, ends)) == sorted(map(id, replies))
+
+    play(act)
+
+
+def test_a_full_queue_refuses_and_the_caller_may_submit_the_request_later(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        replies = await scene.fill()
+        refused = scene.request()
+        with pytest.raises(QueueFull):
+            scene.scheduler.submit(refused)
+        assert scene.scheduler.inflight() == len(replies)
+        scene.instance.open()
+        for reply in replies:
+            await reply.one()
+        assert (await scene.scheduler.submit(refused).one()).id == refused.id
+
+    play(act)
+
+
+def test_a_request_nobody_waits_for_makes_room_in_a_full_queue(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        running, waiting, gone = await scene.fill()
+        gone.cancel()
+        last = scene.submit()
+        scene.instance.open()
+        answers = [await reply.one() for reply in (running, waiting, last)]
+        assert [answer.id for answer in answers] == ["r1", "r2", "r4"]
+
+    play(act)
+
+
+def test_a_cancelled_reply_ends_at_once_and_the_others_are_answered(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        running, gone, waiting = await scene.fill()
+        gone.cancel()
+        assert gone.ended
+        with pytest.raises(Cancelled):
+            gone.result()
+        scene.instance.open()
+        answers = [await running.one(), await waiting.one()]
+        assert [answer.id for answer in answers] == ["r1", "r3"]
+        await scene.scheduler.drain(in_time_ns())
+        assert scene.scheduler.inflight() == 0
+
+    play(act)
+
+
+def test_a_reply_cancelled_while_it_is_computed_ends_at_once_and_is_not_inflight_for_ever(
+    play: Play,
+) -> None:
+    async def act(scene: Scene) -> None:
+        running, *waiting = await scene.fill()
+        running.cancel()
+        with pytest.raises(Cancelled):
+            running.result()
+        scene.instance.open()
+        for reply in waiting:
+            await reply.one()
+        await scene.scheduler.drain(in_time_ns())
+        assert scene.scheduler.inflight() == 0
+
+    play(act)
+
+
+# inflight and hung
+
+
+def test_inflight_counts_what_was_accepted_and_is_not_answered(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        assert scene.scheduler.inflight() == 0
+        replies = await scene.fill()
+        assert scene.scheduler.inflight() == 1 + WAITING
+        scene.instance.open()
+        for reply in replies:
+            await reply.one()
+        await scene.scheduler.drain(in_time_ns())
+        assert scene.scheduler.inflight() == 0
+
+    play(act)
+
+
+def test_no_instance_counts_as_hung_that_has_no_limit_or_a_process_of_its_own(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.fill()
+        assert scene.scheduler.hung() == 0
+
+    play(act)
+
+
+# drain
+
+
+def test_a_scheduler_that_drains_refuses_new_requests_and_answers_the_others(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        replies = await scene.fill()
+        draining = asyncio.create_task(scene.scheduler.drain(in_time_ns()))
+        await asyncio.sleep(0)
+        with pytest.raises(Draining, match=r"^m version 1 is going away$"):
+            scene.submit()
+        assert not draining.done()
+        assert scene.scheduler.inflight() == len(replies)
+        scene.instance.open()
+        await draining
+        assert [reply.result().id for reply in replies] == ["r1", "r2", "r3"]
+
+    play(act)
+
+
+def test_an_idle_scheduler_has_drained_at_once(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.scheduler.drain(in_time_ns())
+        with pytest.raises(Draining):
+            scene.submit()
+
+    play(act)
+
+
+def test_a_drain_ends_at_its_deadline_and_close_fails_what_is_left_inside(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        replies = await scene.fill()
+        await scene.scheduler.drain(now_ns() + 20_000_000)
+        assert not any(reply.ended for reply in replies)
+        await scene.scheduler.close()
+        for reply in replies:
+            with pytest.raises(ShutDown):
+                await reply.one()
+
+    play(act)
+
+
+# close
+
+
+def test_closing_closes_the_instance_and_may_be_repeated(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        scene.instance.open()
+        await scene.submit().one()
+        await scene.scheduler.close()
+        await scene.scheduler.close()
+        assert scene.instance.closed
+        with pytest.raises(Draining):
+            scene.submit()
+
+    play(act)
