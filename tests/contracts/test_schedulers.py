@@ -285,7 +285,7 @@ def test_a_scheduler_that_drains_refuses_new_requests_and_answers_the_others(pla
         replies = await scene.fill()
         draining = asyncio.create_task(scene.scheduler.drain(in_time_ns()))
         await asyncio.sleep(0)
-        with pytest.raises(Draining, match=r"^m version 1 is going away$"):
+        with pytest.raises(Draining, match=r"^m version 1 is being unloaded$"):
             scene.submit()
         assert not draining.done()
         assert scene.scheduler.inflight() == len(replies)

@@ -273,10 +273,10 @@ def hook(event, arguments):
         os._exit(1)
 
 sys.addaudithook(hook)
-from repository.signing import Trusted, sign, verify
+from repository.signing import TrustedSigner, sign, verify
 folder = Path(sys.argv[1])
 assert "model_signing" not in sys.modules
-trusted = Trusted("x", sys.stdin.buffer.read())
+trusted = TrustedSigner("x", sys.stdin.buffer.read())
 verify(folder, sign(folder, Path(sys.argv[2]).read_bytes()), [trusted])
 """
 

@@ -254,7 +254,7 @@ def test_sweep_removes_what_dead_processes_left(tmp_path: Path):
 
 UPLOAD = f"""
 import asyncio
-from repository.lfs.store import Store
+from repository.lfs.store import LfsStore
 
 async def sent():
     yield {SMALL!r}
@@ -263,7 +263,7 @@ def prepare(folder):
     pass
 
 def work(folder):
-    asyncio.run(Store(folder).receive("digits", "{SMALL_OID}", {len(SMALL)}, sent()))
+    asyncio.run(LfsStore(folder).receive("digits", "{SMALL_OID}", {len(SMALL)}, sent()))
 """
 
 
@@ -284,7 +284,7 @@ FULL_DISK = """
 import asyncio, subprocess, sys
 from pathlib import Path
 from repository.errors import DiskFull
-from repository.lfs.store import Store
+from repository.lfs.store import LfsStore
 
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", sys.argv[1]], check=True)
 
@@ -294,7 +294,7 @@ async def sent():
 
 folder = Path(sys.argv[1])
 try:
-    asyncio.run(Store(folder).receive("digits", "ab" * 32, 4 << 20, sent()))
+    asyncio.run(LfsStore(folder).receive("digits", "ab" * 32, 4 << 20, sent()))
 except DiskFull as error:
     print(error, [path for path in folder.rglob("*") if path.is_file()])
 """

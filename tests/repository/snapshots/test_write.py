@@ -197,14 +197,14 @@ def test_a_model_without_a_file_is_refused(tmp_path: Path):
 
 
 WORK = f"""
-from repository.snapshots.write import Writer
+from repository.snapshots.write import SnapshotWriter
 from repository.snapshots.stored import remove
 
 def prepare(folder):
     write(folder, b"first", None)
 
 def write(folder, content, beside):
-    with Writer(folder / "s").begin("digits", beside) as draft:
+    with SnapshotWriter(folder / "s").begin("digits", beside) as draft:
         draft.add("config.pbtxt", [{CONFIG.encode()!r}])
         draft.add("1/model", [content])
         draft.add("2/model", [b"kept"])
