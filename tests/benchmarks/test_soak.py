@@ -17,11 +17,11 @@ GATEWAY = Weight(7, "gateway", 200_000, 300_000, 50, 20)
 END = {"status": 0, "problem": ""}
 
 
-def samples(*pss: int) -> list[Sample]:
+def samples(*anonymous: int) -> list[Sample]:
     """One every 100 s."""
     return [
-        Sample(100.0 * number, (replace(GATEWAY, pss=one),), shm=2)
-        for number, one in enumerate(pss)
+        Sample(100.0 * number, (replace(GATEWAY, anonymous=one),), shm=2)
+        for number, one in enumerate(anonymous)
     ]
 
 
