@@ -167,7 +167,7 @@ def test_log_goes_to_the_file_it_was_given(tmp_path: Path) -> None:
     assert told == {**INITIAL, "log_file": str(log), "log_info": False}
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert {line["level"] for line in lines} == {"INFO"}
-    assert "ending" in lines[0]["message"]
+    assert "stopping" in lines[0]["message"]
 
 
 def test_log_file_that_cannot_be_opened_stops_the_server(tmp_path: Path) -> None:
