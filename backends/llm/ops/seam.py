@@ -103,8 +103,9 @@ class Ops(Protocol):
         """What attention needs to know of a batch, once for all layers; opaque."""
 
     def store(self, qkv: Tensor, turn: QueryKeySpec, cache: Any, plan: Any, eps: float) -> Tensor:
-        """Norm and turn queries and keys, write keys and values to the cache; the queries
-        [T, heads * head_dim]."""
+        """Norm and rotate queries and keys, write keys and values to the cache; the queries, for
+        `attend` of the same implementation alone ([T, heads * head_dim], or more columns)."""
 
     def attend(self, queries: Tensor, cache: Any, plan: Any, sight: AttentionSpec) -> Tensor:
-        """Attention over the cache; [T, heads * head_dim] in the compute type."""
+        """Attention of what `store` returned over the cache; [T, heads * head_dim] in the compute
+        type."""
