@@ -56,9 +56,7 @@ def _panels(runs: Sequence[Run]) -> list[Panel]:
     drawn = {name: [(float(at), _latency_ms(one, share)) for at, one in minutes]
              for name, share in (("p50", 0.5), ("p99", 0.99), ("longest", 1.0))}  # fmt: skip
     return [
-        Panel(
-            "Anonymous memory of the median process", "MiB", _by_role(samples, "anonymous", 1024)
-        ),
+        Panel("Memory (RSS) of the median process", "MiB", _by_role(samples, "rss", 1024)),
         Panel("Open descriptors of the median process", "", _by_role(samples, "files", 1)),
         Panel("Threads of the median process", "", _by_role(samples, "threads", 1)),
         Panel("Requests a minute, by outcome", "", _by_outcome(minutes)),

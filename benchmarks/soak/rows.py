@@ -12,11 +12,11 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """One process: its role, KiB of anonymous and all memory, descriptors, threads, CPU time."""
+    """One process: its role, PSS and RSS in KiB, open descriptors, threads, CPU seconds so far."""
 
     pid: int
     role: str
-    anonymous: int
+    pss: int
     rss: int
     files: int
     threads: int

@@ -13,12 +13,12 @@ JUDGED_S = 600.0
 BOUNDS = {"memory": 16 * 1024, "descriptors": 4.0, "threads": 2.0, "shared memory": 2.0}
 """What may be added between the second and the last quarter, whose middles are half the run apart.
 
-Memory in KiB of one process, anonymous: what is mapped from files counts for whoever else has it
-mapped, and changes when others end. Over the 30 minutes and some 20,000 requests between the
-quarters of an hour that is 0.8 KiB a request, less than any request, answer or error that would be
-kept; what the allocator and SQLite's caches move stays below. Descriptors and threads: less than
-what the requests of the moment differ by. Shared memory: the pieces that all processes have open
-together; one worker more has two.
+Memory (RSS, in KiB) of one process; its PSS would grow whenever another process ends that has the
+same libraries mapped. Over the 30 minutes and some 20,000 requests between the quarters of an hour
+that is 0.8 KiB a request, less than any request, answer or error that would be kept; what the
+allocator and SQLite's caches move stays below. Descriptors and threads: less than what the requests
+of the moment differ by. Shared memory: the pieces that all processes have open together; one worker
+more has two.
 """
 
 
@@ -87,7 +87,7 @@ def _grew(one: Growth) -> str:
 
 
 _TAKEN: dict[str, Callable[[Weight], float]] = {
-    "memory": lambda one: one.anonymous,
+    "memory": lambda one: one.rss,
     "descriptors": lambda one: one.files,
     "threads": lambda one: one.threads,
 }

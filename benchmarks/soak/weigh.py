@@ -53,8 +53,8 @@ def _weight(pid: int, role: str) -> Weight:
     fields = _stat(folder)
     ticks = int(fields[11]) + int(fields[12])
     return Weight(
-        pid, role, rollup["Anonymous"], rollup["Rss"], len(os.listdir(folder / "fd")),
-        int(fields[17]), ticks / os.sysconf("SC_CLK_TCK"),
+        pid, role, rollup["Pss"], rollup["Rss"], len(os.listdir(folder / "fd")), int(fields[17]),
+        ticks / os.sysconf("SC_CLK_TCK"),
     )  # fmt: skip
 
 

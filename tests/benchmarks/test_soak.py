@@ -17,11 +17,11 @@ GATEWAY = Weight(7, "gateway", 200_000, 300_000, 50, 20)
 END = {"status": 0, "problem": ""}
 
 
-def samples(*anonymous: int) -> list[Sample]:
+def samples(*rss: int) -> list[Sample]:
     """One every 100 s."""
     return [
-        Sample(100.0 * number, (replace(GATEWAY, anonymous=one),), shm=2)
-        for number, one in enumerate(anonymous)
+        Sample(100.0 * number, (replace(GATEWAY, rss=one),), shm=2)
+        for number, one in enumerate(rss)
     ]
 
 
