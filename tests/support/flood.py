@@ -41,7 +41,8 @@ class Flood:
 @contextmanager
 def flood(http_port: int, grpc_port: int, seconds: float, least: int) -> Iterator[Flood]:
     arguments = [str(http_port), str(grpc_port), str(seconds), str(least)]
-    process = subprocess.Popen([sys.executable, __file__, *arguments], stdout=subprocess.PIPE)
+    # -P: beside this file lie others whose names are those of libraries.
+    process = subprocess.Popen([sys.executable, "-P", __file__, *arguments], stdout=subprocess.PIPE)
     try:
         yield Flood(process)
     finally:
