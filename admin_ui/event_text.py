@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from control.rollouts.state import Transition
-from control.route_event_text import change_text
+from control.routes.event_text import change_text
 
 SHORT = 8
 """Characters of a server's id that tell it from others."""

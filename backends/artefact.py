@@ -11,9 +11,9 @@ from typing import NamedTuple, NoReturn
 from tritonclient.grpc import model_config_pb2 as pb
 
 from backends.errors import LoadFailed
-from repository.file_rules import names_hidden
+from repository.config.file_rules import names_hidden
+from repository.config.type_names import NAMES
 from repository.model import ModelConfig, ModelVersion
-from repository.type_names import NAMES
 
 
 class TensorDescription(NamedTuple):

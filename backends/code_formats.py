@@ -4,21 +4,10 @@ Judged before anything is loaded, and never by a file's name: a config may call 
 `labels.txt`. Reads files, executes none.
 """
 
-from typing import NamedTuple
-
 from backends.artefact import artefact_path
-from backends.torch_archive import brings_code
+from backends.pytorch.archive import brings_code
+from repository.code_use import NATIVE, CodeUse
 from repository.model import ModelVersion
-
-NATIVE = "native_library"
-
-
-class CodeUse(NamedTuple):
-    """Code that would run: the format it takes an administrator's permission for, and its file,
-    relative to the version's folder or the model's, as the config has it."""
-
-    format: str
-    file: str
 
 
 def code_uses(version: ModelVersion, backend: str) -> tuple[CodeUse, ...]:

@@ -28,9 +28,9 @@ class Runtime(NamedTuple):
 
 RUNTIMES: dict[str, Runtime] = {
     "identity": Runtime("backends.identity:IdentityBackend", hosted=False, per_core=True),
-    "onnxruntime": Runtime("backends.onnx_runtime:OnnxRuntime", hosted=False, per_core=True),
-    "pytorch": Runtime("backends.pytorch:PyTorch", hosted=True, per_core=False),
-    "python": Runtime("backends.python_model:PythonModels", hosted=True, per_core=False),
+    "onnxruntime": Runtime("backends.onnx.backend:OnnxRuntime", hosted=False, per_core=True),
+    "pytorch": Runtime("backends.pytorch.backend:PyTorch", hosted=True, per_core=False),
+    "python": Runtime("backends.python.backend:PythonModels", hosted=True, per_core=False),
     "llm": Runtime("backends.llm.backend:LanguageModels", hosted=True, per_core=False, steps=True),
 }
 

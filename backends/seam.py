@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
+from repository.config.tensors import Array
 from repository.model import ModelConfig, ModelVersion
-from repository.tensors import Array
 
 Tensors = Mapping[str, Array]
 Parameters = Mapping[str, Any]

@@ -14,8 +14,8 @@ import numpy as np
 
 from backends.errors import ExecutionFailed, FaultyModel
 from backends.seam import Batch, BatchResult, Result, Tensors
+from repository.config.tensors import BY_CONFIG, BY_DTYPE, Array
 from repository.model import ModelVersion
-from repository.tensors import BY_CONFIG, BY_DTYPE, Array
 
 Dims = tuple[int, ...]
 

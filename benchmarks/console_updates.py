@@ -9,8 +9,8 @@ import sys
 import time
 
 from control import loads, servers
-from control.database import Database
-from control.transaction import Actor
+from control.sql.database import Database
+from control.sql.transaction import Actor
 
 UPDATES_PER_S, TRANSACTIONS_PER_S = 100, 10
 SERVER = "other"

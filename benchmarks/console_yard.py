@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from benchmarks.process import Process, family, free_addresses, is_http_ready, port_of, running
-from server.desired.state_paths import API, sockets
+from control.state_paths import API, sockets
 
 VERSIONS, REQUESTS_PER_S = 3, 100
 ROUTED = "m000"
@@ -148,7 +148,7 @@ def until(true: Callable[[], bool], problem: str) -> None:
 
 def control_of(process: Process) -> int:
     for pid in family(process.pid):
-        if b"server.admin.process" in Path(f"/proc/{pid}/cmdline").read_bytes():
+        if b"server.control_process" in Path(f"/proc/{pid}/cmdline").read_bytes():
             return pid
     raise ProcessLookupError("the server has no control process")
 

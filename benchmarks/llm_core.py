@@ -19,7 +19,7 @@ from tokenizers import Tokenizer, models
 
 from backends.llm.load import LoadSettings
 from backends.llm.ops.seam import Precision
-from backends.llm.params import SamplingParams
+from backends.llm.sampling.params import SamplingParams
 from schedulers.llm.engine import Engine
 from schedulers.llm.generation import GenerateRequest
 from schedulers.llm.open import open_engine

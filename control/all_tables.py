@@ -1,7 +1,7 @@
 """Every table there is: for whoever walks through all of them, so that none is missing."""
 
+from control import rollout_tables as rollouts
 from control.experiments import tables as experiments
-from control.rollouts import tables as rollouts
 from control.tables import Table
 
 __all__ = ["Table", "experiments", "rollouts"]

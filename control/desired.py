@@ -97,7 +97,7 @@ class Mirror:
 class DesiredRoute:
     """A public name and where its requests go. The first arm is the stable one.
 
-    `unit`: what stays with its arm, "" for nothing; see `control.route_spec.check_unit`. `only`:
+    `unit`: what stays with its arm, "" for nothing; see `control.routes.spec.check_unit`. `only`:
     the arm that gets everything while the kill switch is on, "" while it is not. `rollout`: id
     of the rollout that owns the weights.
     """

@@ -1,4 +1,4 @@
-"""What can go wrong with desired state; `server.admin.errors` knows the statuses.
+"""What can go wrong with desired state; `control.http_errors` knows the statuses.
 
 ControlError
 ├── Invalid        what was asked for cannot be: names the field, the value and what is allowed
@@ -12,6 +12,9 @@ ControlError
     ├── DatabaseDamaged  its file was removed, replaced or damaged; nothing is written any more
     └── DatabaseFull     the disk that it is on is full; the change was not made
 """
+
+PROBLEM_HEADER = "X-Modelyard-Problem"
+"""A header of every answer of the API while the database takes no changes: why, percent-encoded."""
 
 
 class ControlError(Exception):

@@ -9,9 +9,9 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from control.clock import text_of
+from control.sql.transaction import Transaction
 from control.tables import LoadState
 from control.text import stored
-from control.transaction import Transaction
 
 LONGEST_REASON, LONGEST_NAME = 4096, 255
 

@@ -7,11 +7,11 @@ from typing import Any
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from control import leases
 from control.clock import text_of
 from control.errors import Conflict, NotFound
+from control.sql import leases
+from control.sql.transaction import Transaction
 from control.tables import LoadState, PendingChange, Server
-from control.transaction import Transaction
 
 BEAT_S = 5.0
 """How often a server says that it is there."""

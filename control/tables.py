@@ -1,7 +1,7 @@
 """The rows that hold desired state. SQLite and PostgreSQL alike; `migrations/` creates them.
 
 Every moment is UTC. Nothing here is ever edited by hand: each change goes through a
-`control.transaction.Transaction`, which writes the event and the audit row in the same commit.
+`control.sql.transaction.Transaction`, which writes the event and the audit row in the same commit.
 """
 
 from datetime import UTC, datetime
@@ -169,8 +169,8 @@ class Repository(Table):
 
 
 class Push(Table):
-    """One ref of one push, or one other wish to deploy a commit; `control.push_states` has its
-    states.
+    """One ref of one push, or one other wish to deploy a commit; `control.deployments.push_states`
+    has its states.
 
     `sequence` is the event that recorded it first: of two of one repository the later one wins.
     `report` is the text the pusher saw, `reason` why it ended badly. `models` is what it touched:
@@ -301,7 +301,7 @@ class PendingChange(Table):
 
 
 class Import(Table):
-    """A model fetched from a URL; `control.import_states` has its states.
+    """A model fetched from a URL; `control.imports.states` has its states.
 
     `url` is whole until it has ended, without its query afterwards. `digest`: of all that was
     fetched. `versions`: number (as text) → digest of each version it brought.

@@ -1,4 +1,4 @@
-"""Write docs/cli.md, every command that asks a running server, from `server.commands.table`.
+"""Write docs/cli.md, every command that asks a running server, from `server.cli.commands.table`.
 
 Run by `./dev fix`; tests/docs fails while the page is out of date.
 """
@@ -6,8 +6,8 @@ Run by `./dev fix`; tests/docs fails while the page is out of date.
 from collections.abc import Iterator
 from pathlib import Path
 
-from server.commands.command import Argument, CliCommand
-from server.commands.table import COMMANDS, COMMON, GROUPS
+from server.cli.commands.command import Argument, CliCommand
+from server.cli.commands.table import COMMANDS, COMMON, GROUPS
 
 PAGE = Path(__file__).resolve().parent / "cli.md"
 _INTRODUCTION = """# The command line

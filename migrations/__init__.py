@@ -1,1 +1,1 @@
-"""Alembic's folder: one file per change of the tables, run by `control.migrate` on start."""
+"""Alembic's folder: one file per change of the tables, run by `control.sql.migrate` on start."""

@@ -1,4 +1,4 @@
-"""Alembic's entry: runs the migrations on the connection `control.migrate` hands over."""
+"""Alembic's entry: runs the migrations on the connection `control.sql.migrate` hands over."""
 
 from alembic import context
 

@@ -4,15 +4,15 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from repository.config import decode
+from repository.config.positions import Positions
+from repository.config.read import decode
 from repository.errors import BadRepository, ConfigError
 from repository.findings import Finding
-from repository.folders import FolderReader, FolderState
+from repository.folders.read import FolderReader, FolderState
+from repository.folders.snapshot import IGNORED, read_config
+from repository.folders.walk import CONFIG_NAME
 from repository.model import ModelConfig
 from repository.policy import no_version_reason, select
-from repository.positions import Positions
-from repository.snapshot import IGNORED, read_config
-from repository.walk import CONFIG_NAME
 
 FILELESS = ("identity",)
 """Backends whose models need no file: their version folders may be empty."""

@@ -18,7 +18,7 @@ class ModelVersion:
     """One numbered version of a model, as files.
 
     `folder` is the model's folder, `path` the version's own (`folder/<number>`). `config` is the
-    config as written, or completed once `server.fleet.check` has seen the artefact. `digest`
+    config as written, or completed once `server.fleet.checks.check` has seen the artefact. `digest`
     changes when, and only when, a file below `path` changes. `network_allowed`: whether an
     administrator lets it open connections, if it is not from the operator's own folders.
     """

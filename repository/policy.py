@@ -1,8 +1,8 @@
-"""Which of a model's versions its version policy wants served. Pure."""
+"""Select the versions of a model to serve, and the one that answers by default. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from repository.model import ModelConfig
+from repository.model import ModelConfig, ModelFolder, ModelVersion
 
 
 def select(config: ModelConfig, numbers: Sequence[int]) -> tuple[int, ...]:
@@ -27,3 +27,22 @@ def no_version_reason(config: ModelConfig) -> str:
     return (
         f"at least one version must be available under the version policy of model '{config.name}'"
     )
+
+
+def selected_versions(folder: ModelFolder) -> dict[int, ModelVersion]:
+    """Those of the policy alone: what a request that names no version may reach."""
+    if folder.only_pinned:
+        return {}
+    by_number = {version.number: version for version in folder.versions}
+    return {number: by_number[number] for number in select(folder.config, tuple(by_number))}
+
+
+def default_version(folder: ModelFolder | None, serving: Collection[int]) -> int | None:
+    """The version that answers who names none: the highest that serves.
+
+    One that is kept only because something refers to it answers only if there is no other: a
+    candidate that is loaded beside the stable version must not get traffic by its number alone.
+    """
+    selected = set(selected_versions(folder)) if folder else set()
+    pinned = {pin.version.number for pin in folder.pins} - selected if folder else set()
+    return max(set(serving) - pinned or serving, default=None)

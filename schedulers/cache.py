@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from backends.seam import Tensors
-from repository.tensors import Array
+from repository.config.tensors import Array
 from schedulers.request import InferRequest, InferResponse
 
 ENTRY_BYTES = 1024

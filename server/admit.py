@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from repository.tensors import Array
+from repository.config.tensors import Array
 from schedulers.request import NO_PARAMETERS
 from schedulers.request import Sequence as SequenceKey
 from server.errors import InvalidRequest

@@ -1,4 +1,4 @@
-"""The gateway as a process: its loop, its signals, its exit status. Called by `server.cli`."""
+"""The gateway as a process: its loop, its signals, its exit status. Called by `server.cli.main`."""
 
 import asyncio
 import logging
@@ -8,9 +8,9 @@ import threading
 
 import uvloop
 
-from server.allocator import keep_buffers
-from server.immediate_exit import leave_now
 from server.logs.lines import LOG, log_settings
+from server.process.allocator import keep_buffers
+from server.process.immediate_exit import leave_now
 from server.settings.table import Settings
 
 SWITCH_INTERVAL_S = 0.001

@@ -17,7 +17,7 @@ from server.admit import NO_TERMS, read_terms
 from server.codec.output_format import InferBody
 from server.errors import InvalidRequest, NotReady, UnknownModel
 from server.inference import Inference
-from server.lifecycle import STOPPING, Lifecycle
+from server.process.lifecycle import STOPPING, Lifecycle
 from server.routing.mirror_requests import copy_for
 from server.routing.routing import Routing
 from server.routing.table import CompiledRoute, Target

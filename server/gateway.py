@@ -12,9 +12,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
+from control.state_paths import SNAPSHOTS, close_folder, socket_folder
 from repository.errors import RepositoryError
+from repository.folders.watch import WatchedRepository
 from repository.model import Snapshot
-from repository.watch import WatchedRepository
+from repository.snapshots.sealed_models import SnapshotStore
 from schedulers.policy.cores import CoreTokens
 from server import VERSION
 from server.access.authorizer import Authorizer
@@ -25,16 +27,14 @@ from server.desired.client import DesiredStateClient, FleetStatus
 from server.desired.instances import dying, loaded, running
 from server.desired.reconciler import Reconciler
 from server.desired.repository import DesiredRepository
-from server.desired.state_paths import SNAPSHOTS, close_folder, socket_folder
-from server.desired.store import SnapshotStore
-from server.exit_deadline import ExitDeadline, draining_secs
-from server.fleet.check import Checker, ConfigCompletion
+from server.fleet.checks.check import Checker, ConfigCompletion
 from server.fleet.confine import Confiner, checker_sandbox
 from server.fleet.fleet import Fleet
 from server.fleet.loading import VersionLoader
-from server.lifecycle import Lifecycle
 from server.listeners import CannotListen, Listeners
 from server.metrics.loop_lag import LoopLag
+from server.process.exit_deadline import ExitDeadline, draining_secs
+from server.process.lifecycle import Lifecycle
 from server.served_version import VersionRow
 from server.settings import trace_config
 from server.settings.table import OWN_DATABASE, Settings

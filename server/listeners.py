@@ -13,19 +13,19 @@ from server.buffers import BufferBudget
 from server.codec.forwarding import HeaderForwarding
 from server.dataplane import DataPlane
 from server.fleet.confine import template_sandbox
-from server.grpc import service as grpc_door
+from server.grpc import service as grpc_service
 from server.grpc.service import GrpcPort
+from server.http1 import listener
+from server.http1.connection import ConnectionLimits
+from server.http1.listener import HttpListener
 from server.listen_address import ListenAddress, grpc_address
 from server.logs.access import AccessLog
 from server.metrics.exposition import MetricsApp
 from server.metrics.loop_lag import LoopLag
 from server.openai.endpoints import OpenAIEndpoints
-from server.rest import listener
 from server.rest.app import rest_app
-from server.rest.connection import ConnectionLimits
 from server.rest.endpoint import BodyLimits
 from server.rest.inference_listener import RestMiddleware, guarded, start_inference
-from server.rest.listener import HttpListener
 from server.rest.middleware import AuthorizationMiddleware
 from server.settings import metrics_config
 from server.settings.listeners import UNIX, is_loopback
@@ -58,7 +58,7 @@ class Listeners:
             self.addresses["REST"] = self.rest.url
         if settings.allow_grpc:
             try:
-                self.grpc = await grpc_door.start(dataplane, settings, self.access_log, budget)
+                self.grpc = await grpc_service.start(dataplane, settings, self.access_log, budget)
             except UnusableCertificate as error:
                 raise CannotListen(f"cannot listen for gRPC: {error}") from error
             except OSError as error:

@@ -2,8 +2,8 @@
 
 from server.dataplane import DataPlane, parse_version, require_ready
 from server.errors import InvalidRequest, NotReady, UnknownModel
-from server.lifecycle import STOPPING
 from server.model_ready import say_ready
+from server.process.lifecycle import STOPPING
 from server.served_version import ServedVersion, ServingState, VersionRow
 from server.settings.trace_settings import Given
 

@@ -6,8 +6,8 @@ from math import prod
 
 import numpy as np
 
+from repository.config.tensors import BY_CONFIG
 from repository.model import ModelConfig
-from repository.tensors import BY_CONFIG
 
 
 @dataclass(frozen=True, slots=True)

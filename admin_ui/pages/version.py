@@ -12,12 +12,12 @@ from admin_ui import snapshots
 from admin_ui.page_context import PageContext
 from admin_ui.pages import model as model_page
 from admin_ui.screens import FormAction, Screen, ScreenContent
-from repository.config import parse
+from repository.config.generation_defaults import FILE, effective
+from repository.config.read import parse
+from repository.config.type_names import NAMES
 from repository.errors import RepositoryError
-from repository.generation_defaults import FILE, effective
 from repository.model import ModelConfig
 from repository.snapshots.digest import FileEntry
-from repository.type_names import NAMES
 
 PATH = "/models/{model}/versions/{version}"
 MOST_FILES = 500

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from backends.seam import Tensors
-from repository.tensors import BY_DTYPE, BY_NAME, Array
+from repository.config.tensors import BY_DTYPE, BY_NAME, Array
 
 _ALIGN_BYTES = 64
 _ELEMENT_BYTES = 48

@@ -12,7 +12,7 @@ import os
 
 import numpy as np
 
-from repository.tensors import Array
+from repository.config.tensors import Array
 
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 _SMALLEST_BYTES = 64 * 1024

@@ -37,8 +37,8 @@ from backends.host.streaming import StreamChannel
 from backends.registry import backend_of
 from backends.seam import Batch, BatchResult, Device, Instance, Result, StreamingInstance, Tensors
 from backends.stacked import StackedInstance
+from repository.config.tensors import Array
 from repository.model import ModelConfig, ModelVersion
-from repository.tensors import Array
 
 _TEXT_LIMIT = 32 * 1024
 # The region's view and getrefcount's own argument.

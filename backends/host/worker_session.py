@@ -39,7 +39,7 @@ from backends.host.reply_validation import (
     raised,
 )
 from backends.seam import Batch, BatchResult, Member, ResponseSender, Result
-from repository.tensors import Array
+from repository.config.tensors import Array
 
 _log = logging.getLogger(__name__)
 

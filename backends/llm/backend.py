@@ -10,13 +10,13 @@ from tritonclient.grpc import model_config_pb2 as pb
 
 from backends.artefact import refuse
 from backends.errors import LoadFailed
-from backends.llm.chat import read_template
-from backends.llm.config import DecoderConfig
-from backends.llm.encoder_config import EncoderConfig
+from backends.llm.chat.template import read_template
+from backends.llm.config.decoder import DecoderConfig
+from backends.llm.config.encoder import EncoderConfig
 from backends.llm.errors import BadCheckpoint, NoRoom, UnknownFamily
-from backends.llm.expected_tensors import expected_tensors
-from backends.llm.headers import hold_against, read_headers
 from backends.llm.plan import ServePlan, plan_serving
+from backends.llm.weights.expected_tensors import expected_tensors
+from backends.llm.weights.headers import hold_against, read_headers
 from backends.seam import Device, LoadedInstances
 from repository.model import ModelConfig, ModelVersion
 
@@ -88,7 +88,7 @@ def examine(version: ModelVersion) -> ServePlan:
 
     Raises LoadFailed naming the version, and the file, tensor, field or parameter that is wrong.
     """
-    from backends.llm.tokeniser import read_tokeniser  # no gateway is to load the library
+    from backends.llm.tokens.tokeniser import read_tokeniser  # no gateway is to load the library
 
     try:
         plan = plan_serving(version)

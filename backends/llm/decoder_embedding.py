@@ -6,15 +6,15 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from backends.llm.checkpoint import Checkpoint
-from backends.llm.config import DecoderConfig
-from backends.llm.decoder import Decoder
+from backends.llm.config.decoder import DecoderConfig
 from backends.llm.embedding_plan import EmbeddingPlan
 from backends.llm.errors import DeviceLost
 from backends.llm.load import LoadSettings
+from backends.llm.model.decoder import Decoder
 from backends.llm.ops.choose import choose_ops, open_device
 from backends.llm.rows import Span, pack
-from backends.llm.weights import load_weights
+from backends.llm.weights.checkpoint import Checkpoint
+from backends.llm.weights.stream import load_weights
 
 
 class DecoderEmbeddingModel:

@@ -11,17 +11,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from backends.llm.checkpoint import Checkpoint
+from backends.llm.config.encoder import EncoderConfig
 from backends.llm.decoder_embedding import DecoderEmbeddingModel
 from backends.llm.embedding_plan import EmbeddingPlan, read_embedding
-from backends.llm.encoder import Encoder
-from backends.llm.encoder_config import EncoderConfig
-from backends.llm.encoder_weights import load_encoder
 from backends.llm.errors import BadCheckpoint, NoRoom
 from backends.llm.load import LoadSettings
 from backends.llm.memory import MemoryLayout
+from backends.llm.model.encoder import Encoder
+from backends.llm.model.pooling import Pooling
 from backends.llm.ops.choose import choose_linears
-from backends.llm.pooling import Pooling
+from backends.llm.weights.checkpoint import Checkpoint
+from backends.llm.weights.encoder_weights import load_encoder
 
 Texts = Sequence[Sequence[int]]
 Vectors = np.ndarray[tuple[int, int], np.dtype[np.float32]]

@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from backends.llm.architectures import refuse_other_tasks
-from backends.llm.config import DecoderConfig
-from backends.llm.config_fields import read_fields
-from backends.llm.encoder_config import ENCODERS, EncoderConfig, read_encoder
+from backends.llm.config.architectures import refuse_other_tasks
+from backends.llm.config.decoder import DecoderConfig
+from backends.llm.config.encoder import ENCODERS, EncoderConfig, read_encoder
+from backends.llm.config.families import read_config
+from backends.llm.config.fields import read_fields
+from backends.llm.config.sentences import read_longest
 from backends.llm.errors import BadCheckpoint
-from backends.llm.families import read_config
 from backends.llm.memory import (
     MemoryLayout,
     block_bytes,
@@ -16,8 +17,7 @@ from backends.llm.memory import (
     weight_bytes,
     workspace_bytes,
 )
-from backends.llm.pooling import KINDS, Pooling, read_pooling
-from backends.llm.sentence_config import read_longest
+from backends.llm.model.pooling import KINDS, Pooling, read_pooling
 
 DEFAULT_LONGEST = 8192
 """Tokens of one text where none are asked for and the model could take more."""

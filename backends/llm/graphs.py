@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from backends.llm.config import DecoderConfig
-from backends.llm.decoder import Decoder
+from backends.llm.config.decoder import DecoderConfig
+from backends.llm.model.decoder import Decoder
 from backends.llm.ops.seam import CacheType, Ops
 from backends.llm.rows import ForwardBatch
-from backends.llm.weights import DecoderWeights
+from backends.llm.weights.stream import DecoderWeights
 
 log = logging.getLogger(__name__)
 

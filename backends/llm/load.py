@@ -5,19 +5,19 @@ from pathlib import Path
 
 import torch
 
-from backends.llm.checkpoint import Checkpoint
-from backends.llm.config import DecoderConfig
-from backends.llm.decoder import Decoder
+from backends.llm.config.decoder import DecoderConfig
+from backends.llm.config.families import read_config
 from backends.llm.errors import BadCheckpoint, NoRoom
-from backends.llm.families import read_config
 from backends.llm.graphs import RecordingDecoder
 from backends.llm.memory import MemoryLayout, MemoryPlan, plan_memory
+from backends.llm.model.decoder import Decoder
 from backends.llm.ops.choose import choose_ops, open_device
 from backends.llm.ops.seam import CacheType, Precision
 from backends.llm.runner import Runner
-from backends.llm.select_tokens import choose_pick
-from backends.llm.tokeniser import Tokeniser, read_tokeniser
-from backends.llm.weights import load_weights
+from backends.llm.sampling.select_tokens import choose_pick
+from backends.llm.tokens.tokeniser import Tokeniser, read_tokeniser
+from backends.llm.weights.checkpoint import Checkpoint
+from backends.llm.weights.stream import load_weights
 
 TOLERANCE = 1.02
 """How far what was loaded may exceed what was planned for it."""

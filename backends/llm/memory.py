@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from backends.llm.config import DecoderConfig, LayerConfig
+from backends.llm.config.decoder import DecoderConfig, LayerConfig
+from backends.llm.config.precision import GROUP, CacheType, Precision
 from backends.llm.errors import NoRoom
-from backends.llm.precision import GROUP, CacheType, Precision
 
 
 @dataclass(frozen=True, slots=True)

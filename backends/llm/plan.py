@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from backends.artefact import refuse
-from backends.llm.config import DecoderConfig
-from backends.llm.config_fields import read_fields
+from backends.llm.config.decoder import DecoderConfig
+from backends.llm.config.families import read_config
+from backends.llm.config.fields import read_fields
 from backends.llm.embedding_plan import EmbeddingPlan, read_embedding
 from backends.llm.errors import NoRoom
-from backends.llm.families import read_config
 from backends.llm.memory import (
     MemoryLayout,
     block_bytes,
@@ -20,8 +20,8 @@ from backends.llm.memory import (
     workspace_bytes,
 )
 from backends.llm.settings import ServeSettings, read_settings
-from repository.foreign_weights import foreign_weights
-from repository.generation_defaults import FILE, SWITCH, effective
+from repository.config.generation_defaults import FILE, SWITCH, effective
+from repository.folders.foreign_weights import foreign_weights
 from repository.model import ModelVersion
 
 BLOCK_TOKENS = 16

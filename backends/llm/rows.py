@@ -1,6 +1,6 @@
 """What one forward pass computes, packed without padding: tokens of many sequences in a row.
 
-Comes from the engine's loop as Spans; goes to `backends.llm.decoder` as a Batch.
+Comes from the engine's loop as Spans; goes to `backends.llm.model.decoder` as a Batch.
 """
 
 from collections.abc import Sequence

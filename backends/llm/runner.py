@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from backends.llm.decoder import Decoder
 from backends.llm.errors import DeviceLost
+from backends.llm.model.decoder import Decoder
 from backends.llm.rows import Span, pack
-from backends.llm.sampling import SampledToken, SamplingRow, sample, score
-from backends.llm.select_tokens import Pick, pick_plainly
-from backends.llm.token_logprobs import TokenLogprobs
+from backends.llm.sampling.sampler import SampledToken, SamplingRow, sample, score
+from backends.llm.sampling.select_tokens import Pick, pick_plainly
+from backends.llm.sampling.token_logprobs import TokenLogprobs
 
 
 @dataclass(frozen=True, slots=True)

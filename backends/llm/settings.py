@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Literal, NoReturn, get_args
 
 from backends.artefact import refuse
-from backends.llm.pooling import KINDS
-from backends.llm.precision import CacheType, Precision
-from backends.llm.tool_formats import AUTO, FORMATS
-from repository.generation_defaults import NAMES as SAMPLING
-from repository.generation_defaults import SWITCH, SWITCHES, parsed
+from backends.llm.config.precision import CacheType, Precision
+from backends.llm.model.pooling import KINDS
+from backends.llm.tools.formats import AUTO, FORMATS
+from repository.config.generation_defaults import NAMES as SAMPLING
+from repository.config.generation_defaults import SWITCH, SWITCHES, parsed
 from repository.model import ModelVersion
 
 Kernels = Literal["auto", "torch"]

@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks.faults import models
 from benchmarks.faults.surroundings import Surroundings
 from benchmarks.process import family, free_addresses, port_of
-from server.desired import state_paths
+from control import state_paths
 
 START_S = 120.0
 ANSWER_S = 30.0
@@ -27,10 +27,10 @@ EXIT_S = 6
 LIMITS = (f"--model-execute-timeout-secs={EXECUTE_S}", f"--exit-timeout-secs={EXIT_S}")
 
 _MARKS = {
-    "control process": "server.admin.process",
+    "control process": "server.control_process",
     "worker": "backends.host.worker",
     "engine": "schedulers.llm.process",
-    "checker": "server.fleet.check",
+    "checker": "server.fleet.checks.check",
     "git": "receive-pack",
 }
 

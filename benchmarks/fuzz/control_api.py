@@ -27,11 +27,11 @@ from benchmarks.fuzz.http1 import request
 from benchmarks.fuzz.lines import Lines
 from benchmarks.fuzz.servers import InProcess, control_process, tell
 from benchmarks.fuzz.target import Wrong
+from control.api.openapi import document
 from server import VERSION
-from server.admin.openapi import document
 
 Operation = APIOperation[Any, Any, Any, Any]
-PACKAGES = ("server.admin.api", "server.admin", "control.access", "control")
+PACKAGES = ("control.api.resources", "control.api", "control.access", "control")
 PATIENCE_S = 0.05
 THINGS = (
     ("POST", "/users", {"name": "ada", "role": "operator", "password": "a long password"}),

@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 import uvloop
 
 from benchmarks.fuzz.target import Wrong
-from server.admin.control import ControlServer
-from server.desired import state_paths
+from control import state_paths
+from server.control_process.program import ControlServer
 from server.gateway import serve
 from server.settings.table import Settings
 

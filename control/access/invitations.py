@@ -9,8 +9,8 @@ from control.access.scopes import Role
 from control.access.tokens import digest_of
 from control.access.users import UserView, create_user, has_admin
 from control.errors import Conflict, NotFound
+from control.sql.transaction import Transaction
 from control.tables import Invitation
-from control.transaction import Transaction
 
 LASTS = timedelta(days=1)
 _CODE_BYTES = 24

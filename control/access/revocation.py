@@ -2,8 +2,8 @@
 
 from sqlalchemy import delete, select, update
 
+from control.sql.transaction import Transaction
 from control.tables import Session, Token
-from control.transaction import Transaction
 
 
 def end_sessions(tx: Transaction, user_id: str) -> int:

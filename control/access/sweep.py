@@ -5,8 +5,8 @@ from datetime import timedelta
 from sqlalchemy import delete, or_
 
 from control.access.sessions import is_over
+from control.sql.transaction import Transaction
 from control.tables import Invitation, Session, Token
-from control.transaction import Transaction
 
 KEPT = timedelta(days=90)
 """How long a revoked or expired token is still listed."""

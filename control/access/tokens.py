@@ -17,8 +17,8 @@ from control.access.token_terms import expiry, limit
 from control.access.users import held_user, user_row
 from control.clock import new_id, text_of
 from control.errors import Conflict, Invalid, NotFound
+from control.sql.transaction import Transaction
 from control.tables import Token, User
-from control.transaction import Transaction
 
 PREFIX = "myd_"
 SEEN_EVERY = timedelta(minutes=1)

@@ -14,8 +14,8 @@ from control.access.revocation import end_sessions, revoke_tokens
 from control.access.scopes import Principal, Role
 from control.clock import new_id, text_of
 from control.errors import Conflict, Invalid, NotFound
+from control.sql.transaction import Transaction, expect_revision
 from control.tables import User
-from control.transaction import Transaction, expect_revision
 
 _NAME = re.compile(r"[a-z][a-z0-9._-]{0,62}")
 _ENABLED_ADMIN = (User.role == Role.ADMIN.value) & User.disabled_at.is_(None)

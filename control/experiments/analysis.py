@@ -14,7 +14,7 @@ from control.experiments.service import ExperimentView, get_experiment, running
 from control.experiments.tables import Point
 from control.experiments.totals import read_sums
 from control.experiments.weight_changes import weights_moved
-from control.transaction import Transaction
+from control.sql.transaction import Transaction
 
 LEAST_APART = timedelta(minutes=1)
 POINTS_PER_AGE = 200

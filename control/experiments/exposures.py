@@ -17,7 +17,7 @@ from control.experiments.attribution import SKEW, FirstExposure, count_waiting, 
 from control.experiments.service import ExperimentState, ExperimentView, view_of
 from control.experiments.tables import Experiment, Exposure
 from control.experiments.totals import ExperimentTotals
-from control.transaction import Transaction
+from control.sql.transaction import Transaction
 
 MOST_AT_ONCE = 10_000
 

@@ -27,8 +27,8 @@ from control.experiments.stamp import Stamp, unit_key
 from control.experiments.tables import Experiment, Feedback
 from control.experiments.terms import LONGEST_WINDOW_S
 from control.experiments.totals import ExperimentTotals
+from control.sql.transaction import Transaction
 from control.statistics.histogram import Histogram
-from control.transaction import Transaction
 
 MOST_AT_ONCE, LONGEST_KEY = 2_000, 100
 WAITS = timedelta(days=1)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from control.routing_buckets import BUCKETS, bucket
+from control.routes.buckets import BUCKETS, bucket
 
 
 def free_range(wanted: int, taken: Iterable[range]) -> range | None:

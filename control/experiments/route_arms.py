@@ -9,8 +9,8 @@ from control.desired import DesiredExperiment
 from control.errors import Conflict, Invalid, NotFound
 from control.experiments.service import ExperimentView, running
 from control.experiments.stamp import key_of
-from control.routes import RouteView, get_route
-from control.store import SECRET
+from control.routes.service import RouteView, get_route
+from control.sql.store import SECRET
 from control.tables import Meta
 
 

@@ -25,8 +25,8 @@ from control.experiments.terms import ExperimentTerms, parse_terms
 from control.experiments.totals import open_ledger, read_sums
 from control.experiments.weight_changes import weights_moved
 from control.paging import Page, SortOrder
+from control.sql.transaction import Transaction, expect_revision
 from control.text import stored
-from control.transaction import Transaction, expect_revision
 
 MOST_RUNNING = 1_000
 LONGEST_WORDS, LONGEST_ROUTE = 4_096, 255

@@ -6,7 +6,7 @@ from typing import Any
 
 from control.errors import Invalid
 from control.experiments.metrics import NAME, Metric, parse_metric, real
-from control.routing_buckets import BUCKETS
+from control.routes.buckets import BUCKETS
 from control.statistics.sequential import HORIZON
 
 MOST_ARMS, MOST_METRICS, MOST_HORIZON = 10, 20, 100_000_000

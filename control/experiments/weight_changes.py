@@ -5,7 +5,7 @@ from datetime import datetime
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from control.rollouts.tables import Rollout
+from control.rollout_tables import Rollout
 
 
 def weights_moved(

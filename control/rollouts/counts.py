@@ -8,10 +8,10 @@ from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from control.errors import NotFound
+from control.rollout_tables import Rollout, RolloutWindow
 from control.rollouts.arms import RolloutTotals
 from control.rollouts.assignment_counts import AssignmentCount, mismatch
-from control.rollouts.tables import Rollout, RolloutWindow
-from control.transaction import Transaction
+from control.sql.transaction import Transaction
 
 KEEP_DAYS = 30
 MIB = 2**20

@@ -10,12 +10,12 @@ from sqlalchemy.orm import Session
 from control import paging
 from control.errors import Invalid, NotFound
 from control.paging import Page, SortOrder
+from control.rollout_tables import Rollout
 from control.rollouts import counts, facts
 from control.rollouts.facts import NO_SIGNALS, Signals
 from control.rollouts.plan_keys import stored_plan
 from control.rollouts.policy import decide
 from control.rollouts.state import ENDS, Phase, state_of
-from control.rollouts.tables import Rollout
 from control.rollouts.views import RolloutView, Standing, view_of
 
 _LOOK_BACK = 200

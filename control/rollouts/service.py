@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 from control import crash
 from control.clock import new_id
 from control.errors import Conflict, Invalid, LostLease
+from control.rollout_tables import Rollout
 from control.rollouts import counts, facts, moves
 from control.rollouts.commands import RolloutCommand, obey
 from control.rollouts.facts import NO_SIGNALS, Signals
@@ -22,10 +23,9 @@ from control.rollouts.plan import RolloutPlan, percent
 from control.rollouts.policy import decide
 from control.rollouts.queries import find, stable_before
 from control.rollouts.state import ENDS, Phase, RolloutState, Transition, state_of
-from control.rollouts.tables import Rollout
 from control.rollouts.views import RolloutView, view_of
+from control.sql.transaction import Transaction, expect_revision
 from control.text import stored
-from control.transaction import Transaction, expect_revision
 
 LONGEST_REASON = 2_000
 

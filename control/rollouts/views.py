@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from control.clock import text_of
+from control.rollout_tables import Rollout
 from control.rollouts.arms import ArmTotals, RolloutTotals
 from control.rollouts.guardrails import GuardrailVerdict
 from control.rollouts.plan import RolloutPlan, percent
 from control.rollouts.state import ENDS, PauseReason, Phase, state_of
-from control.rollouts.tables import Rollout
 from control.rollouts.windows import latency_gaps
 
 

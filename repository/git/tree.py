@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from repository.walk import CONFIG_NAME, hidden
+from repository.folders.walk import CONFIG_NAME, hidden
 
 MODELS = "models"
 """The folder that holds the models of a repository which has other things in it, too."""

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from repository.durable import (
+from repository.files.durable import (
     CHUNK_BYTES,
     delete,
     hash_file,

@@ -5,9 +5,9 @@ import secrets
 from hashlib import sha256
 from pathlib import Path
 
-from repository.durable import create, finish, lock, room_for, unlocked, write_all
+from repository.files.durable import create, finish, lock, room_for, unlocked, write_all
+from repository.files.owner import alive, token
 from repository.lfs.errors import WrongHash, WrongSize
-from repository.owner import alive, token
 
 _PREFIX = "upload-"
 

@@ -6,7 +6,15 @@ from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
 
-from repository.durable import CHUNK_BYTES, create, finish, is_stamped, link, open_file, write_all
+from repository.files.durable import (
+    CHUNK_BYTES,
+    create,
+    finish,
+    is_stamped,
+    link,
+    open_file,
+    write_all,
+)
 from repository.snapshots.digest import FileEntry
 from repository.snapshots.errors import BadEntry
 

@@ -6,8 +6,8 @@ import stat
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from repository.durable import delete, hash_file, is_stamped, sync_folder, unlocked
-from repository.owner import token
+from repository.files.durable import delete, hash_file, is_stamped, sync_folder, unlocked
+from repository.files.owner import token
 from repository.snapshots import manifest as manifests
 from repository.snapshots.digest import is_digest
 from repository.snapshots.errors import UnknownSnapshot
@@ -75,7 +75,7 @@ def sweep(
 ) -> list[str]:
     """Remove drafts of dead owners and snapshots that nobody knows; says which.
 
-    `owner_alive` is asked with a draft's owner (`repository.owner.alive`). A snapshot is left
+    `owner_alive` is asked with a draft's owner (`repository.files.owner.alive`). A snapshot is left
     while its sealing lies less than `grace_s` before `now` (Unix time).
     """
     swept = []

@@ -19,7 +19,7 @@ from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
 
-from repository.durable import (
+from repository.files.durable import (
     create,
     delete,
     finish,
@@ -29,14 +29,14 @@ from repository.durable import (
     sync_folder,
     write_all,
 )
-from repository.owner import token
+from repository.files.owner import token
+from repository.folders.walk import MOST_ENTRIES
 from repository.snapshots import manifest as manifests
 from repository.snapshots.digest import FileEntry, check_model, check_path, digest, versions
 from repository.snapshots.errors import BadEntry, DamagedSnapshot, UnknownSnapshot
 from repository.snapshots.files import NewFile, checked, link_finished
 from repository.snapshots.manifest import SnapshotManifest
 from repository.snapshots.stored import TEMP_PREFIX, check_untouched
-from repository.walk import MOST_ENTRIES
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
 
-from repository.foreign_weights import foreign_weights
+from repository.folders.foreign_weights import foreign_weights
 from repository.sources.errors import BadLayout
 
 CONFIG_NAME = "config.pbtxt"

@@ -8,9 +8,9 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 
 from backends.llm.errors import DeviceLost
-from backends.llm.grammar_spec import Grammar, GrammarSpec
+from backends.llm.grammar.spec import Grammar, GrammarSpec
 from backends.llm.runner import ForwardItem, ForwardResult, Runner
-from backends.llm.tokeniser import Tokeniser
+from backends.llm.tokens.tokeniser import Tokeniser
 from schedulers.llm.generation import GenerateRequest, GenerationOutput
 from schedulers.llm.request import Finish
 from schedulers.llm.running_request import RunningRequest

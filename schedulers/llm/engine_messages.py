@@ -12,17 +12,17 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-from backends.llm.grammar_spec import GrammarSpec
-from backends.llm.params import SamplingParams
-from backends.llm.token_logprobs import TokenLogprobs
+from backends.llm.grammar.spec import GrammarSpec
+from backends.llm.sampling.params import SamplingParams
+from backends.llm.sampling.token_logprobs import TokenLogprobs
 from schedulers.llm.generation import GenerateRequest, GenerationOutput
 from schedulers.llm.request import Finish
 
 
 class EngineOpened(NamedTuple):
     """`ops`: what computes; bytes as granted; `dimensions` of an embedding, 0 for none;
-    `token_ends`, `token_letters`: a `backends.llm.token_table`; `specials`, `markers`: texts of
-    control tokens, as `backends.llm.control_text` has them."""
+    `token_ends`, `token_letters`: a `backends.llm.tokens.token_table`; `specials`, `markers`:
+    texts of control tokens, as `backends.llm.chat.control_text` has them."""
 
     ops: str
     context: int

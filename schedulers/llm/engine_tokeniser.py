@@ -5,8 +5,8 @@ Asked by the doors and by `schedulers.llm.language_scheduler`, which connects it
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from backends.llm.control_text import ControlText
-from backends.llm.token_table import TokenTable
+from backends.llm.chat.control_text import ControlText
+from backends.llm.tokens.token_table import TokenTable
 from schedulers.llm.engine_messages import (
     Decode,
     Encode,

@@ -10,8 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from backends.errors import InstanceDied
-from backends.llm.control_text import ControlText
-from backends.llm.token_table import TokenTable
+from backends.llm.chat.control_text import ControlText
+from backends.llm.tokens.token_table import TokenTable
 from backends.seam import Instance
 from schedulers.counters import TokenCounters
 from schedulers.errors import ShutDown

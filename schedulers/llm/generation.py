@@ -7,9 +7,9 @@ their type.
 
 from dataclasses import dataclass
 
-from backends.llm.grammar_spec import GrammarKind, GrammarSpec
-from backends.llm.params import SamplingParams
-from backends.llm.token_logprobs import TokenLogprobs
+from backends.llm.grammar.spec import GrammarKind, GrammarSpec
+from backends.llm.sampling.params import SamplingParams
+from backends.llm.sampling.token_logprobs import TokenLogprobs
 from schedulers.llm.request import NEVER, Finish
 
 __all__ = [

@@ -6,10 +6,10 @@ Made by the fleet beside the scheduler; read by the doors.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from backends.llm.chat import ChatTemplate, read_template
-from backends.llm.config import DecoderConfig
+from backends.llm.chat.template import ChatTemplate, read_template
+from backends.llm.config.decoder import DecoderConfig
 from backends.llm.plan import plan_serving
-from backends.llm.tool_formats import ToolFormat
+from backends.llm.tools.formats import ToolFormat
 from repository.model import ModelVersion
 from schedulers.llm.engine_tokeniser import EngineTokeniser
 

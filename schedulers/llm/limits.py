@@ -1,4 +1,4 @@
-"""How much the language scheduler takes on at once."""
+"""How much the language scheduler takes on at once. Pure."""
 
 from dataclasses import dataclass
 

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from backends.host.channel import Channel, ChannelMessage
 from backends.host.duplex import Duplex
-from backends.llm.tokeniser import Tokeniser
+from backends.llm.tokens.tokeniser import Tokeniser
 from schedulers.llm.engine_messages import Close, Decode, Encode, Message, decode, encode
 from schedulers.llm.tokeniser_thread import TokeniserThread
 

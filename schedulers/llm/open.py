@@ -10,7 +10,7 @@ from pathlib import Path
 from backends.llm.embedder import Embedder, open_embedder
 from backends.llm.load import LoadSettings, load
 from backends.llm.plan import BLOCK_TOKENS, ServePlan
-from backends.llm.tokeniser import Tokeniser
+from backends.llm.tokens.tokeniser import Tokeniser
 from schedulers.llm import engine_messages
 from schedulers.llm.blocks import BlockPool
 from schedulers.llm.engine import Compile, Engine, Vocabulary
@@ -94,9 +94,9 @@ def _compiler(vocabulary: Vocabulary, wake: Callable[[], None]) -> Compile | Non
     if importlib.util.find_spec("llguidance") is None:
         _log.warning("llguidance is not installed: no request may ask for a grammar")
         return None
-    from backends.llm.grammar import GrammarCompiler
-    from backends.llm.grammar_spec import Grammar, GrammarSpec
-    from backends.llm.grammar_thread import GrammarThread
+    from backends.llm.grammar.compiled import GrammarCompiler
+    from backends.llm.grammar.spec import Grammar, GrammarSpec
+    from backends.llm.grammar.thread import GrammarThread
 
     thread = GrammarThread(
         GrammarCompiler(vocabulary.tokeniser, vocabulary.size, vocabulary.end_ids)

@@ -17,7 +17,7 @@ from backends.llm.errors import NoKernels
 from backends.llm.kernels.compile import compiled_library
 from backends.llm.load import use_threads
 from backends.llm.plan import ServePlan
-from backends.llm.tokeniser import read_tokeniser
+from backends.llm.tokens.tokeniser import read_tokeniser
 from repository.model import ModelConfig, ModelVersion
 from repository.sandbox.enter import forbid_programs, is_strict
 from schedulers.llm.embedding_work import EmbeddingWork

@@ -1,4 +1,4 @@
-"""A request for tokens, and what has become of it so far."""
+"""A request for tokens, and what has become of it so far. Pure."""
 
 from array import array
 from collections.abc import Sequence as Series

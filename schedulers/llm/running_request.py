@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from hashlib import blake2b
 
-from backends.llm.detokenise import Detokeniser, StopStrings, TextPiece
-from backends.llm.grammar_spec import Grammar
+from backends.llm.grammar.spec import Grammar
 from backends.llm.runner import ForwardItem, ForwardResult
-from backends.llm.sampling import SamplingRow
-from backends.llm.token_logprobs import TokenLogprobs
-from backends.llm.tokeniser import Tokeniser
+from backends.llm.sampling.sampler import SamplingRow
+from backends.llm.sampling.token_logprobs import TokenLogprobs
+from backends.llm.tokens.detokenise import Detokeniser, StopStrings, TextPiece
+from backends.llm.tokens.tokeniser import Tokeniser
 from schedulers.llm.generation import GenerateRequest, GenerationOutput
 from schedulers.llm.request import Finish, TokenRequest
 from schedulers.llm.step import Chunk, SequenceAdvance

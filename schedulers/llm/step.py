@@ -1,4 +1,5 @@
-"""What one step runs and what came of it: frozen values between the scheduler and its loop."""
+"""What one step runs and what came of it: frozen values between the scheduler and its loop.
+Pure."""
 
 from dataclasses import dataclass
 

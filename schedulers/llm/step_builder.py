@@ -1,6 +1,6 @@
 """One step, planned: who decodes, whose prompt advances, who is admitted, who loses its blocks.
 
-Comes from `Scheduler.schedule`; changes block tables and who runs, never what was computed.
+Comes from `Scheduler.schedule`; changes block tables and who runs, never what was computed. Pure.
 """
 
 from schedulers.llm.blocks import BlockPool

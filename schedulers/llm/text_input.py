@@ -11,8 +11,8 @@ from difflib import get_close_matches
 from typing import Any, NoReturn
 
 from backends.llm.backend import EXCLUDE, SAMPLING, STREAM, TEXT_INPUT
-from backends.llm.grammar_spec import GrammarSpec
-from backends.llm.params import SamplingParams
+from backends.llm.grammar.spec import GrammarSpec
+from backends.llm.sampling.params import SamplingParams
 from schedulers.llm.errors import SenselessRequest
 from schedulers.llm.generation import GenerateRequest
 from schedulers.request import InferRequest

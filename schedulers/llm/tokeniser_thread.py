@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 
-from backends.llm.tokeniser import Tokeniser
+from backends.llm.tokens.tokeniser import Tokeniser
 from schedulers.llm.engine_messages import (
     Decode,
     Encode,

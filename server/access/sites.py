@@ -1,9 +1,9 @@
 """Decide whether a request was meant for this server and not made by another site's web page. Pure.
 
 `server.rest.protocol` asks for infer requests, `server.rest.middleware` for every other path of
-REST and for the metrics; `server.admin.hosts` holds the console to the same rules. What a browser
-says about a page (Origin, Sec-Fetch-*: the Fetch standard) no page can forge; programs say none of
-it.
+REST and for the metrics; `control.authentication.hosts` holds the console to the same rules. What
+a browser says about a page (Origin, Sec-Fetch-*: the Fetch standard) no page can forge; programs
+say none of it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ from ipaddress import ip_address
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from server.access.origins import ANY, LOOPBACK, SAFE, host_name, same_origin
+from control.authentication.origins import ANY, LOOPBACK, SAFE, host_name, same_origin
 from server.errors import CrossSite, Misdirected, ServingError
 
 BROWSER_HEADERS = frozenset(

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from repository.tensors import Array
+from repository.config.tensors import Array
 from schedulers.request import InferResponse
 from server.admit import MOST_STRINGS, bytes_array
 from server.errors import InvalidRequest

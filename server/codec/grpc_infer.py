@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from tritonclient.grpc import service_pb2 as pb
 
-from repository.tensors import Array
+from repository.config.tensors import Array
 from schedulers.request import NO_PARAMETERS, InferResponse
 from schedulers.request import Sequence as SequenceKey
 from server.admit import (

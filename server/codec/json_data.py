@@ -10,7 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from repository.tensors import Array
+from repository.config.tensors import Array
 from server.admit import bytes_array, element_count
 from server.errors import Internal, InvalidRequest
 from server.signature import TensorSpec

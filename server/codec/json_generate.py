@@ -6,7 +6,7 @@ its tensor, all others parameters. Pure. Source: Triton's generate extension.
 
 from typing import Any
 
-from repository.tensors import Array
+from repository.config.tensors import Array
 from schedulers.request import InferResponse
 from server.admit import admit, check_counts, check_strings, refuse
 from server.codec.json_data import array_from, json_data

@@ -8,7 +8,7 @@ binary-tensor extension.
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from repository.tensors import BY_DTYPE, Array
+from repository.config.tensors import BY_DTYPE, Array
 from schedulers.request import NO_PARAMETERS, InferResponse
 from server.admit import admit, check_counts, check_input, refuse, tensor_from_bytes
 from server.codec.classification import TopClasses, classified, top

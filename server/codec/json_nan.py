@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from repository.tensors import Array
+from repository.config.tensors import Array
 from server.codec.json_large import load_large
 
 MOST_STRINGS = 1 << 12

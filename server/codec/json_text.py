@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from repository.tensors import Array
+from repository.config.tensors import Array
 from server.admit import MOST_TENSORS
 from server.codec.json_large import LARGE_BYTES, load_large
 from server.codec.json_nan import holds_words, load_large_with_words, with_words

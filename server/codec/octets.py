@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from repository.tensors import Array
+from repository.config.tensors import Array
 
 
 def octets(array: Array) -> bytes | memoryview:

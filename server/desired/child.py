@@ -2,8 +2,8 @@
 
 One that has stopped without ending sends no heartbeats: it is killed, and replaced as a dead one.
 
-It dies with the gateway (it sees to that itself, `server.admin.process`); the gateway never dies
-with it, and never waits for it.
+It dies with the gateway (it sees to that itself, `server.control_process`); the gateway
+never dies with it, and never waits for it.
 """
 
 import asyncio
@@ -107,7 +107,7 @@ class ControlChild:
             sys.executable,
             "-P",
             "-m",
-            "server.admin.process",
+            "server.control_process",
             stdin=asyncio.subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
             start_new_session=True,  # Ctrl-C is the gateway's to answer

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from control import state_paths
 from control.desired import DesiredState
 from repository.model import Snapshot
-from server.desired import state_paths
 from server.desired.child import ControlChild, facts_of
 from server.desired.disk import DiskCopy
 from server.desired.link import Answers, ControlLink, Counts

@@ -9,7 +9,7 @@ from typing import Any
 from google.protobuf.text_format import MessageToString
 
 from backends.host.crash_history import CrashHistory, joined
-from server.fleet.memory_ledger import DeviceAccount
+from server.fleet.memory.ledger import DeviceAccount
 from server.routing.worker_monitor import deaths_of, resident_of
 from server.served_version import ServedVersion
 from server.signature import TensorSpec

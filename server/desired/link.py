@@ -1,5 +1,5 @@
 """The gateway's end of the link: desired state comes in, the states of versions and the counters
-of routes go out. And the frames that cross it: four bytes of length, then a msgpack map.
+of routes go out.
 
 Connects to the control process for as long as it lives, and again when it is back.
 """
@@ -8,14 +8,12 @@ import asyncio
 import itertools
 import logging
 import os
-import struct
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import msgpack
-
 from control.desired import DesiredState, decode
+from control.gateways.frames import BadFrame, pack_frame, read_frame
 
 RETRY_S = 0.2
 """Between two tries to connect; the socket is local, and a control process starts in a second."""
@@ -30,9 +28,6 @@ COUNT_S, ALL_EVERY = 1.0, 5
 """Between two reports of what routes have counted; each fifth tells everything, so that the control
 process knows that nothing was missed, and that we live."""
 
-LARGEST_BYTES = 64 * 2**20
-_LENGTH = struct.Struct(">I")
-
 Reports = Callable[[], dict[str, Any]]
 """What to report now: a `loads` frame."""
 
@@ -43,10 +38,6 @@ Answers = Callable[[Mapping[str, Any]], dict[str, Any]]
 """What the control process asks for, and is waiting for; on the loop, so it must be brief."""
 
 _log = logging.getLogger(__name__)
-
-
-class BadFrame(Exception):
-    """What arrived is no frame; the connection is of no more use."""
 
 
 class ControlLink:
@@ -168,24 +159,3 @@ async def _first_of(*jobs: Any) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
     for task in done:
         task.result()
-
-
-async def read_frame(reader: asyncio.StreamReader) -> dict[str, Any] | None:
-    """The next frame, None at the end. Raises BadFrame, ConnectionError."""
-    try:
-        (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
-        if length > LARGEST_BYTES:
-            raise BadFrame(f"a frame of {length} bytes; the most is {LARGEST_BYTES}")
-        frame = msgpack.unpackb(await reader.readexactly(length))
-    except asyncio.IncompleteReadError:
-        return None
-    except (ValueError, msgpack.UnpackException) as error:
-        raise BadFrame(f"a frame that is not msgpack: {error}") from error
-    if not isinstance(frame, dict):
-        raise BadFrame(f"a frame that is a {type(frame).__name__} instead of a map")
-    return frame
-
-
-def pack_frame(frame: dict[str, Any]) -> bytes:
-    packed: bytes = msgpack.packb(frame)
-    return _LENGTH.pack(len(packed)) + packed

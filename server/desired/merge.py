@@ -9,9 +9,7 @@ from types import MappingProxyType
 
 from control.desired import DesiredModel, DesiredState, Pin
 from repository.model import ModelFolder, ModelVersion, PinnedVersion, Snapshot
-
-Sealed = ModelFolder | str
-"""A model as its snapshot in the store has it, or why that cannot be read."""
+from repository.snapshots.sealed_models import Sealed
 
 
 def merge(seen: Snapshot, desired: DesiredState, sealed: Callable[[str], Sealed]) -> Snapshot:

@@ -1,6 +1,6 @@
 """The repository as the fleet sees it: the watched folders and the desired snapshots in one.
 
-Stands in for `repository.watch.WatchedRepository` with the same two methods.
+Stands in for `repository.folders.watch.WatchedRepository` with the same two methods.
 """
 
 import asyncio
@@ -8,10 +8,10 @@ import threading
 from collections.abc import AsyncGenerator
 
 from control.desired import DesiredState
+from repository.folders.watch import WatchedRepository
 from repository.model import Snapshot
-from repository.watch import WatchedRepository
+from repository.snapshots.sealed_models import SnapshotStore
 from server.desired.merge import merge
-from server.desired.store import SnapshotStore
 
 
 class DesiredRepository:

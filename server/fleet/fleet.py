@@ -14,6 +14,7 @@ from typing import Protocol
 
 from repository.errors import BadModel, RepositoryError
 from repository.model import Snapshot
+from repository.policy import default_version
 from server.errors import Internal, InvalidRequest, ModelLoadFailed, NotReady
 from server.fleet.abandon import work_or_undo
 from server.fleet.client_paths import client_paths
@@ -27,7 +28,6 @@ from server.fleet.load_errors import (
 from server.fleet.loading import VersionLoader
 from server.fleet.managed_model import ManagedModel, VersionFailure
 from server.fleet.override_files import OverrideFiles
-from server.fleet.plan import default_version
 from server.fleet.version_swapper import VersionSwapper
 from server.overrides import Override
 from server.routing.effective import NOT_LOADED, TargetState

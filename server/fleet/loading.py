@@ -26,9 +26,9 @@ from schedulers.counters import Counters, counters_of
 from schedulers.policy.cores import CoreTokens
 from schedulers.seam import Scheduler
 from server.fleet.abandon import work_or_undo
-from server.fleet.check import Checker
+from server.fleet.checks.check import Checker
 from server.fleet.confine import Confiner
-from server.fleet.memory import MemoryAllocator, MemoryHolding, device_name
+from server.fleet.memory.grants import MemoryAllocator, MemoryHolding, device_name
 from server.fleet.override_code import CodeOf, asked_of
 from server.fleet.placement import (
     Placement,

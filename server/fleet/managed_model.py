@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from repository.model import ModelFolder, PinnedVersion
-from repository.policy import no_version_reason
+from repository.policy import no_version_reason, selected_versions
 from server.errors import ModelLoading, NotReady, ServingError, UnknownModel
 from server.fleet.loading import BuiltVersion
+from server.fleet.memory.shortage import MOST_TRIES, pause_s, shortage_of
 from server.fleet.placement import describe
 from server.fleet.plan import (
     BuildDigests,
@@ -21,10 +22,8 @@ from server.fleet.plan import (
     ObservedVersions,
     basis_of,
     next_change,
-    selected_versions,
     wanted_versions,
 )
-from server.fleet.shortage import MOST_TRIES, pause_s, shortage_of
 from server.routing.effective import NOT_LOADED, TargetState
 from server.served_version import RESTARTING, ServingState, VersionRow, not_ready_text
 

@@ -8,11 +8,11 @@ lets them (`--allow-code-in-load-requests`).
 import asyncio
 from collections.abc import Callable, Iterable
 
-from backends.code_formats import CodeUse
 from backends.errors import LoadFailed
+from repository.code_use import CodeUse
 from repository.errors import BadModel
 from repository.model import ModelFolder, ModelVersion
-from server.fleet.check import Checker
+from server.fleet.checks.check import Checker
 
 CodeOf = Callable[[ModelVersion], Iterable[CodeUse]]
 """The code that serving a version would run; blocks, and raises LoadFailed where nobody knows."""

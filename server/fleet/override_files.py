@@ -16,9 +16,9 @@ from hashlib import sha256
 from pathlib import Path
 
 from repository.errors import BadModel
+from repository.files.private import make_folder, write
+from repository.folders.override import as_written, overridden, parse_json
 from repository.model import ModelFolder
-from repository.override import as_written, overridden, parse_json
-from repository.private import make_folder, write
 from server.fleet.override_code import CodeOf, refuse_new_code
 from server.overrides import FILE, Override
 

@@ -1,4 +1,4 @@
-"""Where a model's instances go: how many, on which device, with how many threads. Pure.
+"""Where a model's instances go: how many, on which device, with how many threads.
 
 The rules are written down for operators in `docs/instances.md`.
 """

@@ -3,12 +3,12 @@
 `server.fleet.fleet` asks `next_change` again after every change until it answers None.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from repository.model import ModelFolder, ModelVersion
-from repository.policy import select
+from repository.policy import selected_versions
 
 
 class BuildDigests(NamedTuple):
@@ -71,25 +71,6 @@ def wanted_versions(folder: ModelFolder) -> dict[int, ModelVersion]:
     wanted = {pin.version.number: pin.version for pin in folder.pins}
     wanted.update(selected_versions(folder))
     return dict(sorted(wanted.items()))
-
-
-def selected_versions(folder: ModelFolder) -> dict[int, ModelVersion]:
-    """Those of the policy alone: what a request that names no version may reach."""
-    if folder.only_pinned:
-        return {}
-    by_number = {version.number: version for version in folder.versions}
-    return {number: by_number[number] for number in select(folder.config, tuple(by_number))}
-
-
-def default_version(folder: ModelFolder | None, serving: Collection[int]) -> int | None:
-    """The version that answers who names none: the highest that serves.
-
-    One that is kept only because something refers to it answers only if there is no other: a
-    candidate that is loaded beside the stable version must not get traffic by its number alone.
-    """
-    selected = set(selected_versions(folder)) if folder else set()
-    pinned = {pin.version.number for pin in folder.pins} - selected if folder else set()
-    return max(set(serving) - pinned or serving, default=None)
 
 
 def basis_of(folder: ModelFolder, version: ModelVersion) -> BuildDigests:

@@ -19,10 +19,10 @@ from backends.limits import execution_limit
 from backends.loading import Start, load
 from backends.registry import runtime_of
 from backends.seam import Device, Instance
+from repository.config.normalise import normalise, validate_complete
+from repository.files.plain_files import open_plain
 from repository.findings import reason
 from repository.model import ModelVersion
-from repository.normalise import normalise, validate_complete
-from repository.plain_files import open_plain
 from repository.sandbox.confinement import Confinement
 from server.fleet.placement import Placement, with_groups
 from server.fleet.warmup import warm

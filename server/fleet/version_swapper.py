@@ -15,9 +15,9 @@ from repository.errors import RepositoryError
 from repository.model import ModelFolder, ModelVersion
 from server.fleet.loading import BuiltVersion, VersionLoader
 from server.fleet.managed_model import LoadedVersion, ManagedModel
+from server.fleet.memory.shortage import shortage_of
 from server.fleet.placement import describe
 from server.fleet.plan import BuildDigests, ModelChange, basis_of
-from server.fleet.shortage import shortage_of
 
 _log = logging.getLogger(__name__)
 

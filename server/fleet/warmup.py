@@ -15,9 +15,9 @@ from tritonclient.grpc import model_config_pb2 as pb
 from backends.errors import BackendError, LoadFailed
 from backends.response_sender import respond
 from backends.seam import Batch, Instance, Result
+from repository.config.tensors import BY_CONFIG, Array
+from repository.files.plain_files import open_plain
 from repository.model import ModelVersion
-from repository.plain_files import open_plain
-from repository.tensors import BY_CONFIG, Array
 from schedulers.request import InferRequest
 from server.admit import bytes_array, tensor_from_bytes
 from server.errors import InvalidRequest

@@ -24,7 +24,7 @@ from server.grpc.calls import EXPECTED, parse
 from server.grpc.grpc_inference import GrpcInference, name_arm
 from server.http2.status import CallFailed
 from server.http2.streaming_call import StreamingCall
-from server.lifecycle import STOPPING
+from server.process.lifecycle import STOPPING
 from server.routing.route_experiments import STAMP_NAME
 from server.routing.table import HEADER_NAME
 from server.served_version import ServedVersion

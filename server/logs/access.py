@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TextIO
 
 import orjson
 
-from repository.private import opener
+from repository.files.private import opener
 
 MOST_WAITING = 10_000
 """Lines that may wait for a slow disk; what comes on top is dropped and counted."""

@@ -17,7 +17,7 @@ from logging.handlers import WatchedFileHandler
 from pathlib import Path
 from typing import Any, TextIO
 
-from repository.private import opener
+from repository.files.private import opener
 from server.settings.table import Settings
 
 CHATTY = ("watchfiles", "asyncio", "uvicorn.access", "urllib3")

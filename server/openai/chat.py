@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from backends.llm.chat import Chat, ChatTemplate
+from backends.llm.chat.template import Chat, ChatTemplate
 from server.openai.options import MAX_LOGPROBS, MAX_TOKENS, GenerationOptions, read_options
 from server.openai.request_fields import RequestFields
 from server.openai.tools import AllowedTools, read_calls, read_tools

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from backends.llm.token_logprobs import TokenLogprobs
+from backends.llm.sampling.token_logprobs import TokenLogprobs
 from schedulers.llm.generation import GenerationOutput
 from schedulers.llm.request import Finish
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from repository.tensors import Array
+from repository.config.tensors import Array
 from server.openai.completions import Prompt, read_prompts
 from server.openai.request_fields import RequestFields
 

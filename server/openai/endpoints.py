@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from backends.llm.backend import EMBEDDING
-from backends.llm.chat import Chat
+from backends.llm.chat.template import Chat
 from repository.sandbox.policy import Sandbox
 from schedulers.errors import ShutDown
 from schedulers.llm.generation import EMBED
@@ -79,7 +79,7 @@ class OpenAIEndpoints:
         self._created = int(time.time())
 
     def routes(self) -> Sequence[Route]:
-        """Its paths. Each has its twin in `server.rest.openapi_language`."""
+        """Its paths. Each has its twin in `server.rest.openapi.language`."""
         posts = {
             "/v1/chat/completions": self.chat,
             "/v1/completions": self.completion,

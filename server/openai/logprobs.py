@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from backends.llm.token_logprobs import TokenLogprobs
+from backends.llm.sampling.token_logprobs import TokenLogprobs
 
 if TYPE_CHECKING:
     from schedulers.llm.engine_tokeniser import EngineTokeniser

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from backends.llm.params import MAX_BIASED, SamplingParams
+from backends.llm.sampling.params import MAX_BIASED, SamplingParams
 from server.openai.request_fields import RequestFields
 from server.openai.response_grammar import ResponseGrammar, read_shape
 from server.rest.openai_errors import BadField

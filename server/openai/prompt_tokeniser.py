@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from backends.llm.chat import Chat
+from backends.llm.chat.template import Chat
 from repository.sandbox.policy import Sandbox
 from server.openai.chat import spoken
 from server.openai.completions import Prompt

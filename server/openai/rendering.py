@@ -1,6 +1,6 @@
 """Chats rendered by their models' templates, in a process that may hang or die of them.
 
-`backends.llm.chat_render` renders; here it is started when first needed, asked, and killed when a
+`backends.llm.chat.render` renders; here it is started when first needed, asked, and killed when a
 template takes too long. A template that did so with a small chat is not tried again for a while.
 """
 
@@ -11,7 +11,7 @@ import time
 from contextlib import suppress
 
 from backends.host.output import logged
-from backends.llm.chat import LENGTH, Chat, ChatTemplate, question
+from backends.llm.chat.template import LENGTH, Chat, ChatTemplate, question
 from repository.pipes import feed
 from repository.sandbox.children import child_environment, start_line
 from repository.sandbox.policy import Sandbox
@@ -26,7 +26,7 @@ BLAMED_BYTES = 1 << 17
 """A chat this small is not what takes so long: the template is tried no more for PENANCE_S."""
 MAX_QUESTION_BYTES = 1 << 26
 MAX_ANSWER_BYTES = (1 << 26) + 1
-"""As many as the characters can have that `backends.llm.chat_render` makes at most."""
+"""As many as the characters can have that `backends.llm.chat.render` makes at most."""
 
 _log = logging.getLogger(__name__)
 
@@ -137,7 +137,7 @@ async def _start(sandbox: Sandbox | None) -> asyncio.subprocess.Process:
             sys.executable,
             "-P",  # the current folder may be a model repository: import nothing from it
             "-c",
-            start_line("backends.llm.chat_render"),
+            start_line("backends.llm.chat.render"),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=stderr,

@@ -3,7 +3,7 @@
 import json
 from typing import Any, NamedTuple
 
-from backends.llm.grammar_spec import GrammarSpec
+from backends.llm.grammar.spec import GrammarSpec
 from server.openai.request_fields import RequestFields
 from server.rest.openai_errors import BadField
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from backends.llm.chat import Chat
+from backends.llm.chat.template import Chat
 from server.openai.chat import read_conversation
 from server.openai.logprobs import text_of
 from server.openai.options import MAX_TOKENS

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 
-from backends.llm.tool_formats import ToolFormat
-from backends.llm.tool_scanner import (
+from backends.llm.tools.formats import ToolFormat
+from backends.llm.tools.scanner import (
     ContentText,
     Event,
     ToolCallAborted,

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from backends.llm.tool_choice import Tool, ToolChoice, calls_of, faults
-from backends.llm.tool_formats import ToolFormat
-from backends.llm.tool_readers import NAME
+from backends.llm.grammar.tool_choice import Tool, ToolChoice, calls_of, faults
+from backends.llm.tools.formats import ToolFormat
+from backends.llm.tools.readers import NAME
 from server.openai.request_fields import RequestFields
 from server.openai.response_grammar import MAX_CHARACTERS, ResponseGrammar
 from server.rest.openai_errors import BadField

@@ -23,7 +23,7 @@ from server.rest.errors import error_body
 from server.rest.feedback import feedback_rows
 from server.rest.generate import generate_rows
 from server.rest.openai_errors import openai_body
-from server.rest.pages import PAGES, page_rows
+from server.rest.openapi.pages import PAGES, page_rows
 from server.rest.repository import repository_rows
 from server.rest.shared_memory import shared_memory_rows
 from server.rest.trace import trace_rows
@@ -37,7 +37,7 @@ def rest_app(
     more: Sequence[Route] = (),
 ) -> Starlette:
     """The application for all of REST but infer, and `more`. Each route has its twin in
-    `server.rest.openapi`."""
+    `server.rest.openapi.build`."""
     rest = _ServerEndpoints(dataplane)
     model, version = "/v2/models/{model}", "/versions/{version}"
     rows = [

@@ -24,6 +24,7 @@ from server.codec.output_format import PLAIN, InferBody
 from server.codec.raw_body import decode_raw
 from server.dataplane import DataPlane
 from server.errors import BuffersFull, InvalidRequest, RequestTooLarge, ServingError, Unsupported
+from server.http1.connection import Http1Connection
 from server.logs.access import AccessLog
 from server.rest.compression import (
     BRIEF_BYTES,
@@ -35,7 +36,6 @@ from server.rest.compression import (
     inflate,
     inflate_brief,
 )
-from server.rest.connection import Http1Connection
 from server.rest.endpoint import BodyLimits
 from server.rest.envelope import PLAIN_ENVELOPE, check_json_length, read_envelope
 from server.rest.errors import error_body, headers_of, visible

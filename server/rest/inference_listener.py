@@ -1,6 +1,6 @@
 """The REST front end of inference: the infer verb inside the protocol, other paths as ASGI.
 
-Apart from `server.rest.listener`, so that the control process can listen without a data plane.
+Apart from `server.http1.listener`, so that the control process can listen without a data plane.
 """
 
 from typing import Any, NamedTuple
@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 from server.access.sites import SitePolicy
 from server.codec.forwarding import HeaderForwarding
 from server.dataplane import DataPlane
+from server.http1.connection import ConnectionLimits
+from server.http1.cors import with_cors
+from server.http1.listener import HttpListener, start
 from server.listen_address import ListenAddress
 from server.logs.access import AccessLog
 from server.rest.compression import CompressionMiddleware
-from server.rest.connection import ConnectionLimits
-from server.rest.cors import with_cors
 from server.rest.endpoint import BodyLimits
-from server.rest.listener import HttpListener, start
 from server.rest.middleware import (
     AccessLogMiddleware,
     AuthorizationMiddleware,

@@ -15,7 +15,7 @@ from server.access.credentials import authorization_in
 from server.access.sites import NOTED_HEADERS, authority_of
 from server.access.token_holder import AuthorizationResult
 from server.errors import Restricted
-from server.rest.cors import origin_in, response_lines
+from server.http1.cors import origin_in, response_lines
 from server.rest.envelope import CasePreservedName, body_bytes, text_headers
 from server.rest.infer import InferExchange, RestConnection, model_and_version
 from server.settings.restricted import http_text

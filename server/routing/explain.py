@@ -1,32 +1,28 @@
 """What a request would get, and why: for people who ask before anybody sends one. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
 
-from control.route_spec import HEADER
-from control.routing_buckets import BUCKETS, bucket
+from control.desired import DesiredRoute
+from control.routes.buckets import BUCKETS, bucket
+from control.routes.explanation import RouteExplanation
+from control.routes.spec import HEADER
 from server.routing.pick import RouteKey, pick
-from server.routing.table import CompiledRoute
+from server.routing.table import CompiledRoute, compile_route
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """`arm`, `model` and `version` are null where each request is drawn anew; `bucket` is null
-    where no bucket was looked at. `label` is what the response would say."""
-
-    arm: str | None
-    model: str | None
-    version: int | None
-    bucket: int | None
-    label: str | None
-    reason: str
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+def explain(
+    desired: DesiredRoute,
+    aliases: Mapping[str, Mapping[str, int]],
+    unit: str,
+    labels: Mapping[str, str],
+) -> RouteExplanation:
+    """See `control.routes.explanation.ExplainRoute`."""
+    return explain_compiled(compile_route(desired, aliases), unit, labels)
 
 
-def explain(route: CompiledRoute, unit: str, labels: Mapping[str, str]) -> Explanation:
+def explain_compiled(
+    route: CompiledRoute, unit: str, labels: Mapping[str, str]
+) -> RouteExplanation:
     """`labels`: headers by name in lower case; the one that is the route's unit counts as such."""
     if route.unit_source == HEADER:
         unit = unit or labels.get(route.unit_name, "")
@@ -34,9 +30,9 @@ def explain(route: CompiledRoute, unit: str, labels: Mapping[str, str]) -> Expla
     found = bucket(route.salt, unit) if unit and target.sticky else None
     drawn = found is None and route.only is None and not _rule(route, labels)
     if drawn:
-        return Explanation(None, None, None, None, None, f"no unit: {_shares(route)}")
+        return RouteExplanation(None, None, None, None, None, f"no unit: {_shares(route)}")
     reason = _reason(route, labels, found, target.arm)
-    return Explanation(
+    return RouteExplanation(
         target.arm, target.model, target.version or None, found, target.label, reason
     )
 

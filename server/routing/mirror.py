@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from repository.tensors import Array
+from repository.config.tensors import Array
 from schedulers.errors import SchedulingError
 from schedulers.reply import Reply
 from schedulers.request import InferRequest

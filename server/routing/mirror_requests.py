@@ -1,6 +1,6 @@
 """A request made anew for another version: what a mirror sends. Pure."""
 
-from repository.tensors import BY_DTYPE
+from repository.config.tensors import BY_DTYPE
 from schedulers.request import InferRequest
 from server.admit import admit, check_input
 from server.errors import Unsupported

@@ -5,7 +5,7 @@ from math import isfinite
 
 import numpy as np
 
-from repository.tensors import Array
+from repository.config.tensors import Array
 
 MOST_LOOKED_AT = 4_096
 """Elements of each output: looking is done beside answering, on the same loop."""

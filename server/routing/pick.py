@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from control.routing_buckets import BUCKETS
+from control.routes.buckets import BUCKETS
 from server.routing.table import CompiledRoute, Target
 
 NO_LABELS: Mapping[str, str] = {}

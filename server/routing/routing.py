@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import Protocol
 
 from control.desired import DesiredState
-from control.route_spec import HEADER, KEY
-from control.routing_buckets import BUCKETS
+from control.routes.buckets import BUCKETS
+from control.routes.spec import HEADER, KEY
 from schedulers.request import Sequence
 from server.routing.arm_counters_registry import ArmCountersRegistry, Find, no_workers
 from server.routing.assignment_counter import AssignmentCounter

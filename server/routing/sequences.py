@@ -1,4 +1,5 @@
-"""Which version saw a sequence's start: the rest of it goes there, whatever the weights are."""
+"""Which version saw a sequence's start: the rest of it goes there, whatever the weights are.
+Pure."""
 
 from collections import OrderedDict
 from typing import NamedTuple

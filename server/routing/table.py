@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from control import desired
-from control.route_spec import HEADER, PARAMETER, SEQUENCE
-from control.routing_buckets import BUCKETS, bucket_after, prefix_of
+from control.routes.buckets import BUCKETS, bucket_after, prefix_of
+from control.routes.spec import HEADER, PARAMETER, SEQUENCE
 from server.routing.arm_counters import ArmCounters
 
 HEADER_NAME = "x-modelyard-route"
@@ -160,7 +160,7 @@ class CompiledRoute:
     arms where a unit decided, `drawn` the same ones where a draw did, `loose` where a rule did.
 
     `known` says whose a unit is, and remembers it for as long as the table is in force.
-    `unit_source` and `unit_name` as in `control.route_spec`; `headers` are all that must be known
+    `unit_source` and `unit_name` as in `control.routes.spec`; `headers` are all that must be known
     of a request, in lower case, `unit_header` is the unit's where no other is asked for, else
     empty, `parameter` is the one that is the unit, "" for none. `asks`: whether anything must be
     known of a request. `decides`: whether the unit, or a draw where there is none, decides alone,

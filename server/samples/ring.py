@@ -1,4 +1,4 @@
-"""What was kept of one model's requests: the newest, up to so many bytes. Pure but for no clock."""
+"""What was kept of one model's requests: the newest, up to so many bytes. Pure."""
 
 from collections import deque
 from collections.abc import Iterator

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from backends.seam import Tensors
-from repository.tensors import BY_DTYPE, Array
+from repository.config.tensors import BY_DTYPE, Array
 
 LOOKED_AT = 4096
 MOST_TENSORS = 32

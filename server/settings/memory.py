@@ -1,4 +1,5 @@
-"""What may be written for `memory_budget`: a device and how much of its memory models may take."""
+"""What may be written for `memory_budget`: a device and how much of its memory models may take.
+Pure."""
 
 import re
 from collections.abc import Iterable

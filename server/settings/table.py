@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 
-from server.machine import usable_cores, usable_memory
+from server.process.machine import usable_cores, usable_memory
 from server.settings import trace_config
 from server.settings.kinds import BOOLEAN, CACHE, FOLDER, NAME, TEXT, choice, seconds, whole
 from server.settings.kinds import setting as _setting

@@ -1,7 +1,7 @@
 """Every flag of Triton's `tritonserver`, and what becomes of it here. Pure tables.
 
 A flag that is one of our settings under the same name stands in no other table: it is that
-setting. `docs/triton-flags.md` is written from here, `server.tritonserver` acts on it.
+setting. `docs/triton-flags.md` is written from here, `server.cli.tritonserver` acts on it.
 """
 
 from collections.abc import Callable, Mapping

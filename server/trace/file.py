@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import orjson
 
-from repository.private import opener, write
-from repository.tensors import BY_DTYPE
+from repository.config.tensors import BY_DTYPE
+from repository.files.private import opener, write
 from server.settings.trace_settings import TIMESTAMPS
 from server.trace.record import Trace, TracedTensor
 from server.trace.sampling import Sampler

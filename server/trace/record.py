@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from repository.tensors import Array
+from repository.config.tensors import Array
 from schedulers.request import InferRequest, InferResponse
 from server.settings.trace_settings import TENSORS
 from server.trace.context import ParentSpan

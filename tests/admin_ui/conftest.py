@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from control.database import Database
+from control.sql.database import Database
 from support.admin import Api
 from support.console import console_over
 from support.control import *  # noqa: F403

@@ -11,12 +11,13 @@ import pytest
 
 from admin_ui.snapshots import config
 from admin_ui.text import harmless, link
-from control import loads, pushes
-from control.database import Database
+from control import loads
+from control.deployments import pushes
+from control.deployments.repositories import create_repository
 from control.experiments.service import conclude_experiment
 from control.experiments.tables import Experiment
-from control.repositories import create_repository
-from control.transaction import SYSTEM, Actor
+from control.sql.database import Database
+from control.sql.transaction import SYSTEM, Actor
 from repository.git.rules import RefUpdate
 from schedulers.request import InferRequest
 from server.errors import Internal

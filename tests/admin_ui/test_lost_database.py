@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from control.clock import utc_now
-from control.database import Database
 from control.errors import DatabaseDamaged, DatabaseGone
-from server.admin.link import GatewayUnreachable
+from control.gateways.link import GatewayUnreachable
+from control.sql.database import Database
 from support.admin import Api
 from support.console import Person, console_over, person
 from support.deployed import deploy

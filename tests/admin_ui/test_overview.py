@@ -5,10 +5,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from control import aliases, loads, pending_changes
-from control.database import Database
-from control.transaction import SYSTEM
-from server.admin.link import GatewayUnreachable
+from control import loads
+from control.deployments import aliases, pending_changes
+from control.gateways.link import GatewayUnreachable
+from control.sql.database import Database
+from control.sql.transaction import SYSTEM
 from support.admin import Api
 from support.console import console_over, person
 from support.deployed import deploy

@@ -11,8 +11,8 @@ from admin_ui.headers import GUARDS
 from admin_ui.text import link
 from control import loads
 from control.access.tokens import create_token
-from control.transaction import SYSTEM, Actor
-from server.cli import make_parser
+from control.sql.transaction import SYSTEM, Actor
+from server.cli.main import make_parser
 from support.admin import Api
 from support.console import Person, person
 

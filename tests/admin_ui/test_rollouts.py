@@ -17,9 +17,9 @@ from admin_ui.pages.rollout_points import (
     thinned,
 )
 from control.rollouts import service
+from control.rollouts.route_weights import RolloutRoutes
 from control.rollouts.service import TickResult
-from control.route_weights import RolloutRoutes
-from control.transaction import SYSTEM
+from control.sql.transaction import SYSTEM
 from support.admin import Api
 from support.console import Person, person
 from support.control_rollout import report

@@ -35,7 +35,7 @@ from admin_ui.watches import (
     told,
 )
 from control.access.scopes import Principal, Role
-from server.admin.event_notifier import EventNotifier
+from control.events.event_notifier import EventNotifier
 
 pytestmark = pytest.mark.anyio
 

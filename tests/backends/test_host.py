@@ -24,7 +24,7 @@ from backends.host.region import RegionReader, RegionWriter
 from backends.host.restart import Backoff
 from backends.limits import ExecutionLimit
 from backends.loading import load
-from repository.tensors import DATA_TYPES, DataType
+from repository.config.tensors import DATA_TYPES, DataType
 from support.hosting import (
     CPU,
     Ask,

@@ -10,10 +10,10 @@ import pytest
 from backends.errors import LoadFailed
 from backends.host.instance import HostedInstance
 from backends.loading import load
-from backends.onnx_runtime import OnnxRuntime
+from backends.onnx.backend import OnnxRuntime
 from backends.registry import runtime_for
 from repository.model import ModelVersion
-from server.fleet.check import Checker
+from server.fleet.checks.check import Checker
 from support.native_code import loaders, operators
 from support.runtime import CPU, batch_of, make_version, member, save_unary, with_config
 

@@ -9,7 +9,7 @@ import pytest
 from backends.errors import FaultyModel
 from backends.seam import Tensors
 from backends.stacked import StackedInstance
-from repository.tensors import Array
+from repository.config.tensors import Array
 from support.runtime import batch_of, make_version, member
 
 CONFIG = """

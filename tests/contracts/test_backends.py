@@ -20,8 +20,8 @@ from backends.host.instance import HostedInstance
 from backends.loading import load
 from backends.registry import backend_of
 from backends.seam import Instance, LoadedInstances, Result, Tensors
+from repository.config.tensors import Array
 from repository.model import ModelVersion
-from repository.tensors import Array
 from support.hosting import HEAD
 from support.runtime import (
     CPU,

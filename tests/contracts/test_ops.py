@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from backends.llm.config import Activation
+from backends.llm.config.decoder import Activation
 from backends.llm.errors import NoKernels
 from backends.llm.kernels.compile import SETS, cpu_flags
 from backends.llm.kernels.library import kernels

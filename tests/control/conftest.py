@@ -1,3 +1,5 @@
-"""Every test below may ask for `database` and runs on SQLite and PostgreSQL then."""
+"""Fixtures of `support.control` and `support.api_fixtures`: `database` runs a test on SQLite and
+PostgreSQL."""
 
+from support.api_fixtures import *  # noqa: F403
 from support.control import *  # noqa: F403

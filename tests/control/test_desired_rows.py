@@ -1,12 +1,14 @@
 """What gateways are told, made from rows."""
 
-from control import aliases, loads, store
+from control import loads
 from control.access import tokens, users
 from control.access.scopes import Role
 from control.clock import utc_now
-from control.database import Database
+from control.deployments import aliases
 from control.desired import DesiredModel, DesiredState, Pin, decode, encode
 from control.desired_rows import desired
+from control.sql import store
+from control.sql.database import Database
 from support.control import ADA, desired_revision
 from support.control_deploy import commit, deployed, repository, sealed
 

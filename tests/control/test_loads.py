@@ -1,7 +1,7 @@
 """What gateways say of the versions they have."""
 
 from control import loads
-from control.database import Database
+from control.sql.database import Database
 from control.tables import Event
 from support.control import ADA, rows, told
 

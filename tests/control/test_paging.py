@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control import history, repositories
-from control.database import Database
+from control.deployments import repositories
 from control.errors import Invalid
+from control.events import history
 from control.paging import cursor_of, key_of
+from control.sql.database import Database
 from support.control import ADA
 from support.control_deploy import repository
 

@@ -4,11 +4,12 @@ from datetime import timedelta
 
 import pytest
 
-from control import leases, loads, servers
-from control.database import Database
+from control import loads, servers
 from control.errors import Conflict, LostLease, NotFound
+from control.sql import leases
+from control.sql.database import Database
+from control.sql.transaction import Fence
 from control.tables import LoadState, Server
-from control.transaction import Fence
 from support.control import ADA, rows
 
 

@@ -32,6 +32,33 @@ def _lines(path: Path) -> int:
     return path.read_bytes().count(b"\n")
 
 
+IMPURE = {"asyncio", "time", "threading", "random", "os", "socket", "subprocess"}
+
+
+def test_modules_that_say_pure_import_no_clock_loop_or_io() -> None:
+    """A module whose docstring says "Pure." is held to it. Modules named `policy`, and those in a
+    folder of that name, are by the contracts in pyproject.toml, whatever they say."""
+    pure = [path for path in product_files() if _says_pure(path)]
+    assert len(pure) > 150
+    found = {str(path.relative_to(ROOT)): _imported(path) & IMPURE for path in pure}
+    assert {path: names for path, names in found.items() if names} == {}
+
+
+def _says_pure(path: Path) -> bool:
+    text = ast.get_docstring(ast.parse(path.read_text())) or ""
+    return re.search(r"\bPure\b", text) is not None
+
+
+def _imported(path: Path) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module.split(".")[0])
+    return names
+
+
 def test_nobody_assigns_into_the_data_plane_from_outside() -> None:
     """What it needs is handed to its constructor; what changes later has a method."""
     files = [*product_files(), *sorted((ROOT / "tests").rglob("*.py"))]

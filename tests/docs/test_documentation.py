@@ -10,8 +10,8 @@ import pytest
 
 from docs import write_commands
 from docs.write_settings import ROOT, up_to_date
-from server.cli import make_parser
-from server.cli_help import serve_help
+from server.cli.help import serve_help
+from server.cli.main import make_parser
 from server.metrics.exposition import METRICS
 from server.settings.row import Setting
 from server.settings.table import TABLE

@@ -15,7 +15,9 @@ def test_every_code_is_documented_and_every_documented_code_exists():
 
 def test_every_code_is_used_and_every_used_code_is_known():
     sources = [
-        path for package in ("repository", "server") for path in (ROOT / package).rglob("*.py")
+        path
+        for package in ("repository", "control", "server")
+        for path in (ROOT / package).rglob("*.py")
     ]
     texts = (path.read_text() for path in sources if path.name != "findings.py")
     used = {code for text in texts for code in re.findall(r'"(E\d{3})"', text)}

@@ -69,7 +69,7 @@ def test_a_name_that_nobody_has_is_told_as_ever() -> None:
 
 def test_the_control_process_starts_without_numpy_grpcio_and_alembic() -> None:
     heavy = _python(
-        "import sys, server.admin.process\n"
+        "import sys, server.control_process\n"
         "print([name for name in ('numpy', 'grpc', 'alembic', 'click') if name in sys.modules])"
     )
 

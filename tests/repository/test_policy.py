@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from repository.config import parse
+from repository.config.read import parse
 from repository.model import ModelConfig
 from repository.policy import no_version_reason, select
 

@@ -12,7 +12,7 @@ import pytest
 from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc
 
-from repository.tensors import BY_NAME
+from repository.config.tensors import BY_NAME
 from schedulers.request import NO_PARAMETERS
 from server.codec.grpc_infer import set_parameter
 from support.server import Server, running, write_identity

@@ -13,8 +13,8 @@ from shutil import which
 
 import pytest
 
+from control.gateways.frames import pack_frame
 from repository.sandbox.enter import kernel
-from server.desired.link import pack_frame
 from support.hosting import alive
 from support.llm_served import GREEDY, generate, parameters, write_language_model
 from support.sandbox import answer, write_prober

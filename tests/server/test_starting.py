@@ -118,7 +118,7 @@ MOMENTS: dict[str, Callable[[Start], object]] = {
     "the state folder is made": lambda one: (one.folder / "state" / "server.json").exists(),
     "a model is loaded": lambda one: "echo 1: LOADING" in one.said(),
     "a worker initializes a model": lambda one: "slow is initializing" in one.said(),
-    "the control process is started": lambda one: one.children("server.admin.process"),
+    "the control process is started": lambda one: one.children("server.control_process"),
     "the database is made": lambda one: (one.folder / "state" / "modelyard.db").exists(),
     "its tables are made": lambda one: (one.folder / "state" / "modelyard.db-wal").exists(),
     "its sockets are made": lambda one: (one.folder / "state" / "run" / "link.sock").exists(),

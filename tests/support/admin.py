@@ -17,19 +17,20 @@ from typing import Any
 
 import uvicorn
 
+from control.access.peer import PeerProtocol
 from control.access.rate_limits import LoginThrottle, RateLimiter
 from control.access.tokens import create_token
 from control.access.users import create_user
-from control.database import Database
-from control.history import last_event
-from control.transaction import SYSTEM
+from control.api.app import admin_app
+from control.authentication.hosts import known_hosts
+from control.events.event_notifier import EventNotifier
+from control.events.history import last_event
+from control.services import ControlServices, ServerFacts, SettingView
+from control.sql.database import Database
+from control.sql.transaction import SYSTEM
 from server import VERSION
-from server.admin.app import admin_app
-from server.admin.event_notifier import EventNotifier
-from server.admin.hosts import known_hosts
-from server.admin.peer import PeerProtocol
-from server.admin.services import ControlServices, ServerFacts, SettingView
 from server.desired.instances import dying, loaded, running
+from server.routing.explain import explain
 from server.samples.samples import Samples
 
 START_SECS, ANSWER_SECS = 20.0, 20.0
@@ -177,6 +178,7 @@ async def _serve(
         rates=RateLimiter(),
         failures=LoginThrottle(),
         archive=changes.pop("archive", lambda out: out.write(b"a tar")),
+        explain=explain,
         deployable=lambda: bells.append(1),
         url=lambda: "http://127.0.0.1:8003",
         **{"ask_gateway": ask_gateway, **changes},

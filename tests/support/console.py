@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from control.database import Database
-from server.admin.app import admin_app
-from server.admin.console import console
-from server.admin.services import ControlServices
+from control.api.app import admin_app
+from control.services import ControlServices
+from control.sql.database import Database
+from server.control_process.console import console
 from support.admin import PASSWORD, Answered, Api, api
 
 COOKIE = "modelyard_session"

@@ -19,10 +19,10 @@ from sqlalchemy import delete, insert, select
 from sqlalchemy.engine import make_url
 
 from control.all_tables import Table
-from control.database import Database
-from control.migrate import migrate
+from control.sql.database import Database
+from control.sql.migrate import migrate
+from control.sql.transaction import Actor
 from control.tables import Audit, Counter, Event
-from control.transaction import Actor
 from support.postgres import server_url
 
 __all__ = ["database", "empty_database", "migrated_postgresql", "migrated_sqlite"]

@@ -3,11 +3,11 @@
 import hashlib
 from collections.abc import Mapping
 
-from control import pushes, repositories
-from control.database import Database
-from control.pushes import PushFacts, PushView
-from control.repository_settings import RepositorySettings
-from control.sealed_model import SealedModel, SealedVersion
+from control.deployments import pushes, repositories
+from control.deployments.pushes import PushFacts, PushView
+from control.deployments.repository_settings import RepositorySettings
+from control.deployments.sealed_model import SealedModel, SealedVersion
+from control.sql.database import Database
 from repository.git.rules import RefUpdate
 from support.control import ADA
 

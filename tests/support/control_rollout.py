@@ -6,7 +6,6 @@ from dataclasses import asdict
 from sqlalchemy.orm import Session
 
 from control import loads, servers
-from control.database import Database
 from control.rollouts import counts, service
 from control.rollouts.arms import RolloutTotals
 from control.rollouts.commands import RolloutCommand
@@ -14,8 +13,9 @@ from control.rollouts.counts import GatewayReport
 from control.rollouts.plan import BUCKETS, RolloutPlan, RolloutStep
 from control.rollouts.service import CandidateRequest, TickResult, WeightRequest
 from control.rollouts.views import RolloutView
+from control.sql.database import Database
+from control.sql.transaction import SYSTEM, Transaction
 from control.tables import Meta
-from control.transaction import SYSTEM, Transaction
 from support.control import ADA
 from support.rollout import arm
 

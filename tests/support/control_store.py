@@ -6,9 +6,10 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from control import aliases, pushes, repositories, store
-from control.database import Database
-from control.sealed_model import SealedModel, SealedVersion
+from control.deployments import aliases, pushes, repositories
+from control.deployments.sealed_model import SealedModel, SealedVersion
+from control.sql import store
+from control.sql.database import Database
 from repository.git import bare
 from repository.git.bare import ReceiveLimits
 from repository.git.rules import RefUpdate

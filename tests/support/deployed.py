@@ -1,10 +1,11 @@
 """A database as it looks after pushes: `deploy(database)` puts `digits` 1 and 2 into service."""
 
-from control import loads, pushes, servers
-from control.database import Database
-from control.repositories import create_repository
-from control.sealed_model import SealedModel, SealedVersion
-from control.transaction import SYSTEM
+from control import loads, servers
+from control.deployments import pushes
+from control.deployments.repositories import create_repository
+from control.deployments.sealed_model import SealedModel, SealedVersion
+from control.sql.database import Database
+from control.sql.transaction import SYSTEM
 from repository.git.rules import RefUpdate
 
 COMMITS = ("a" * 40, "b" * 40)

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from control.database import Database
 from control.experiments import service
 from control.experiments.attribution import FeedbackOutcome
 from control.experiments.exposures import ExposureCounts, ExposureEvent, expose
 from control.experiments.feedback import ClientFeedback, feedback
 from control.experiments.service import ExperimentView
 from control.experiments.stamp import unit_key
+from control.sql.database import Database
 from support.control import ADA
 
 CONVERSION = {

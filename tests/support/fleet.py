@@ -11,13 +11,13 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from repository.snapshot import scan
-from repository.watch import WatchedRepository
+from repository.folders.snapshot import scan
+from repository.folders.watch import WatchedRepository
 from schedulers.policy.cores import CoreTokens
 from schedulers.reply import Reply
 from schedulers.request import InferRequest
 from server.admit import admit
-from server.fleet.check import Checker
+from server.fleet.checks.check import Checker
 from server.fleet.fleet import Fleet
 from server.fleet.loading import VersionLoader
 from server.served_version import ServedVersion, ServingState

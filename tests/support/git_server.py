@@ -26,23 +26,24 @@ from control.access.rate_limits import LoginThrottle, RateLimiter
 from control.access.scopes import Action, allows, why_not
 from control.access.tokens import create_token
 from control.access.users import create_user
-from control.database import Database
-from control.repositories import change_repository, create_repository
-from control.repository_settings import RepositorySettings
-from control.transaction import SYSTEM
+from control.deployments.repositories import change_repository, create_repository
+from control.deployments.repository_settings import RepositorySettings
+from control.events.event_notifier import EventNotifier
+from control.git.http import GitApp
+from control.git.pre_receive import PushContext
+from control.git.push_keys import PushKeys
+from control.services import ControlServices
+from control.sql.database import Database
+from control.sql.transaction import SYSTEM
 from repository.git import bare
 from repository.git.bare import BareRepository
 from repository.git.hook import HookRequest
 from repository.git.listener import HookListener, Say
 from repository.git.receive import ReceiveTiming
-from server.admin.event_notifier import EventNotifier
-from server.admin.git.http import GitApp
-from server.admin.git.pre_receive import PushContext
-from server.admin.git.push_keys import PushKeys
-from server.admin.services import ControlServices
+from server.http1.connection import ConnectionLimits, Http1Connection
+from server.http1.listener import start
 from server.listen_address import ListenAddress
-from server.rest.connection import ConnectionLimits, Http1Connection
-from server.rest.listener import start
+from server.routing.explain import explain
 from support.admin import PASSWORD, Answered, basic, facts
 from support.git_http import DEADLINE_SECS, client, git, short_folder
 
@@ -258,6 +259,7 @@ class _Composition:
             rates=RateLimiter(),
             failures=LoginThrottle(),
             archive=lambda out: None,
+            explain=explain,
         )
         listener = HookListener(self._folder / "hook.sock", self._decide, deadline_s=60)
         await listener.start()

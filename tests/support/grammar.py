@@ -4,8 +4,8 @@ import random
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from backends.llm.grammar_spec import Grammar
-from backends.llm.tokeniser import Tokeniser
+from backends.llm.grammar.spec import Grammar
+from backends.llm.tokens.tokeniser import Tokeniser
 
 SPECIAL = ["<pad>", "<bos>", "<eos>"]
 END = 2

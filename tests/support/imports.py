@@ -11,14 +11,15 @@ from pathlib import Path
 import onnx
 from onnx import TensorProto, helper
 
-from control import imports
-from control.database import Database
-from control.imports import ImportView
+from control.gateways.link import LoadReport, LoadRow
+from control.imports import service as imports
+from control.imports.importer import Importer, ImportRules
+from control.imports.sealing import ImportSealer
+from control.imports.service import ImportView
+from control.sql.database import Database
 from repository.sources.limits import FetchLimits
-from server.admin.imports.importer import Importer, ImportRules
-from server.admin.imports.sealing import ImportSealer
-from server.admin.link import LoadReport, LoadRow
-from server.fleet.check import Checker
+from server.control_process.version_checks import CheckerProcesses
+from server.fleet.checks.check import Checker
 
 DEADLINE_SECS = 60.0
 LIMITS = FetchLimits(64 << 20, 100, stall_s=5.0, total_s=300.0, attempts=2, pause_s=0.01)
@@ -89,7 +90,7 @@ async def importing(
     """Until the block ends, as the control process does it."""
     checker = Checker()
     terms = ImportRules(allowed, folders, LIMITS)
-    sealer = ImportSealer(database, store, checker)
+    sealer = ImportSealer(database, store, CheckerProcesses(checker))
     importer = Importer(database, store, sealer, terms, "boot1", lambda: None)
     pump = asyncio.create_task(importer.run())
     try:

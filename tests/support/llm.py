@@ -9,16 +9,16 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from backends.llm.checkpoint import Checkpoint
-from backends.llm.config import DecoderConfig, LayerConfig, RopeConfig
-from backends.llm.decoder import Decoder
-from backends.llm.families import read_config
+from backends.llm.config.decoder import DecoderConfig, LayerConfig, RopeConfig
+from backends.llm.config.families import read_config
+from backends.llm.model.decoder import Decoder
 from backends.llm.ops.reference import TorchOps
 from backends.llm.ops.seam import CacheType, Ops, Precision
 from backends.llm.rows import Span, pack
 from backends.llm.runner import Runner
-from backends.llm.tokeniser import Tokeniser
-from backends.llm.weights import load_weights
+from backends.llm.tokens.tokeniser import Tokeniser
+from backends.llm.weights.checkpoint import Checkpoint
+from backends.llm.weights.stream import load_weights
 from schedulers.llm.blocks import BlockPool
 from schedulers.llm.engine import Compile, Engine, Vocabulary
 from schedulers.llm.generation import GenerateRequest, GenerationOutput

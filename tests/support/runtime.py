@@ -9,8 +9,8 @@ from google.protobuf import text_format
 from onnx import TensorProto, helper
 
 from backends.seam import Batch, Device
+from repository.config.tensors import Array
 from repository.model import ModelConfig, ModelVersion
-from repository.tensors import Array
 from schedulers.request import InferRequest
 
 CPU = Device("cpu", 0, 1)

@@ -97,7 +97,7 @@ class Yard:
     def control_pid(self) -> int:
         """The process that owns the admin port's sockets; 0 while there is none."""
         found = subprocess.run(
-            ["pgrep", "-P", str(self.server.pid), "-f", "server.admin.process"],
+            ["pgrep", "-P", str(self.server.pid), "-f", "server.control_process"],
             capture_output=True,
             check=False,
         )
@@ -139,7 +139,7 @@ class Yard:
             connection.close()
 
     def sockets(self) -> Path:
-        from server.desired.state_paths import sockets
+        from control.state_paths import sockets
 
         return sockets(self.state)
 

@@ -18,8 +18,8 @@ from typing import Any
 
 import psycopg
 
+from repository.files.owner import alive
 from repository.git import bare
-from repository.owner import alive
 from repository.snapshots import stored
 from support.yard import Yard, write_identity
 

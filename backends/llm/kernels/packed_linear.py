@@ -8,7 +8,7 @@ import triton  # type: ignore[import-not-found, import-untyped, unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found, import-untyped, unused-ignore]
 from torch import Tensor
 
-from backends.llm.precision import GROUP
+from backends.llm.config.precision import GROUP
 
 _NUMBERS = {torch.float32: tl.float32, torch.bfloat16: tl.bfloat16}
 _BYTES = 64

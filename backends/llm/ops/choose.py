@@ -8,7 +8,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from backends.llm.config import DecoderConfig
+from backends.llm.config.decoder import DecoderConfig
 from backends.llm.errors import NoDevice, NoKernels
 from backends.llm.kernels.library import kernels
 from backends.llm.ops.compiled import CompiledOps, pack_linear

@@ -6,14 +6,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backends.llm.config import Activation, DecoderConfig
+from backends.llm.config.decoder import Activation, DecoderConfig
 from backends.llm.errors import NoKernels
 from backends.llm.kernels.library import at, kernels, new_rows
 from backends.llm.ops.compiled_linears import CompiledBf16, CompiledInt4, CompiledInt8
 from backends.llm.ops.linears import make_linear
+from backends.llm.ops.quantise import GROUP
 from backends.llm.ops.reference import TorchOps
 from backends.llm.ops.seam import AttentionSpec, CacheType, Linear, Precision, QueryKeySpec
-from backends.llm.quantise import GROUP
 from backends.llm.rows import ForwardBatch
 
 _LINEARS: dict[Precision, type[CompiledBf16 | CompiledInt8 | CompiledInt4]] = {

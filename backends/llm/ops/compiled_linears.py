@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from backends.llm.kernels.library import at, kernels, new_rows
-from backends.llm.quantise import GROUP, quantise_int4, quantise_int8
+from backends.llm.ops.quantise import GROUP, quantise_int4, quantise_int8
 
 OUTPUTS = 32
 """Weights are padded to a multiple of so many outputs; inputs must be one of GROUP."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from backends.llm.config import DecoderConfig
+from backends.llm.config.decoder import DecoderConfig
 from backends.llm.errors import NoKernels
 from backends.llm.ops.cuda_linears import Multiply, make_linear
 from backends.llm.ops.reference import TorchOps

@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from backends.llm.ops.linears import PlainLinear, finite_scales
+from backends.llm.ops.quantise import GROUP, quantise_int4, quantise_int8
 from backends.llm.ops.seam import Linear, Precision
-from backends.llm.quantise import GROUP, quantise_int4, quantise_int8
 
 Multiply = Callable[[Tensor, Tensor, Tensor, Tensor | None, torch.dtype], Tensor]
 _FEWEST_ROWS = 32

@@ -7,8 +7,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from backends.llm.kernels.compile import cpu_flags
+from backends.llm.ops.quantise import GROUP, quantise_int4, quantise_int8
 from backends.llm.ops.seam import Linear, Precision
-from backends.llm.quantise import GROUP, quantise_int4, quantise_int8
 
 RESTORED_BYTES = 2**21
 """Of float32 weights that exist at a time: they stay in a core's cache."""

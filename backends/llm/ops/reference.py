@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from backends.llm.config import Activation, DecoderConfig, HeadNorm
+from backends.llm.config.decoder import Activation, DecoderConfig, HeadNorm
 from backends.llm.ops.linears import make_linear
 from backends.llm.ops.seam import AttentionSpec, CacheType, Linear, Precision, QueryKeySpec
 from backends.llm.ops.torch_attention import Angles, AttentionPlan, attend, plan_attention

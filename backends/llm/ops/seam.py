@@ -11,8 +11,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from backends.llm.config import Activation, DecoderConfig, HeadNorm
-from backends.llm.precision import CacheType, Precision
+from backends.llm.config.decoder import Activation, DecoderConfig, HeadNorm
+from backends.llm.config.precision import CacheType, Precision
 from backends.llm.rows import ForwardBatch
 
 __all__ = ["AttentionSpec", "CacheType", "Linear", "Ops", "Precision", "QueryKeySpec"]

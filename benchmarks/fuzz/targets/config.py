@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.fuzz.target import Target, Wrong, plain
-from repository.config import decode, parse
+from repository.config.normalise import normalise, validate_complete
+from repository.config.positions import Positions
+from repository.config.read import decode, parse
+from repository.config.validate import validate
 from repository.errors import ConfigError
-from repository.normalise import normalise, validate_complete
-from repository.positions import Positions
-from repository.validate import validate
 
 WHERE = Path("models/fuzz/config.pbtxt")
 
@@ -74,9 +74,9 @@ def lines_of(data: bytes) -> list[bytes]:
 
 TARGET = Target(
     "config",
-    ("repository.config", "repository.explain", "repository.positions", "repository.validate",
-     "repository.normalise", "repository.scheduling_rules", "repository.tensor_rules",
-     "repository.findings"),
+    ("repository.config", "repository.config.explain", "repository.config.positions",
+    "repository.config.validate",  "repository.config.normalise",
+    "repository.config.scheduling_rules", "repository.config.tensor_rules",  "repository.findings"),
     lambda: plain(run),
     seeds,
     split=lines_of,

@@ -15,12 +15,12 @@ from backends.host import messages
 from backends.host.channel import Channel
 from benchmarks.fuzz.target import Target, plain
 from control import desired
+from control.gateways.arm_reports import windows_of
+from control.gateways.frames import BadFrame, pack_frame, read_frame
+from control.gateways.link import _loads
 from repository.git import hook
 from repository.git.errors import BadBody
 from schedulers.llm import engine_messages as engine
-from server.admin.arm_reports import windows_of
-from server.admin.link import _loads
-from server.desired.link import BadFrame, pack_frame, read_frame
 
 _BAD: tuple[type[Exception], ...] = (ValueError, TypeError, IndexError)
 
@@ -137,7 +137,8 @@ def seeds() -> Sequence[bytes]:
 TARGET = Target(
     "frames",
     ("backends.host.messages", "backends.host.channel", "schedulers.llm.engine_messages",
-     "server.desired.link", "server.admin.arm_reports", "control.desired", "repository.git.hook"),
+     "server.desired.link", "control.gateways.arm_reports", "control.desired",
+     "repository.git.hook"),
     lambda: plain(run),
     seeds,
 )  # fmt: skip

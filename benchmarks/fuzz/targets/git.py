@@ -141,7 +141,7 @@ def join(records: list[bytes]) -> bytes:
 
 TARGET = Target(
     "git",
-    ("server.admin.git", "repository.git"),
+    ("control.git", "repository.git"),
     opened,
     seeds,
     split=split,

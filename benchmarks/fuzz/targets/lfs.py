@@ -130,9 +130,9 @@ TARGET = Target(
     "lfs",
     (
         "repository.lfs",
-        "server.admin.git.lfs",
-        "server.admin.git.lfs_transfers",
-        "server.admin.git.ranges",
+        "control.git.lfs",
+        "control.git.lfs_transfers",
+        "control.git.ranges",
     ),
     opened,
     seeds,

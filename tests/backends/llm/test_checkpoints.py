@@ -8,11 +8,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from backends.llm.config.families import FAMILIES, read_config
 from backends.llm.errors import BadCheckpoint, NoRoom, UnknownFamily
-from backends.llm.families import FAMILIES, read_config
 from backends.llm.load import LoadSettings, load
 from backends.llm.rows import Span
-from backends.llm.tokeniser import read_tokeniser
+from backends.llm.tokens.tokeniser import read_tokeniser
 from support.llm import (
     CONTEXT,
     SMALL,

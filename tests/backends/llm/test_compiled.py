@@ -7,15 +7,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from backends.llm.decoder import Decoder
 from backends.llm.errors import NoKernels
 from backends.llm.kernels.compile import SETS, cpu_flags
 from backends.llm.kernels.library import kernels
+from backends.llm.model.decoder import Decoder
+from backends.llm.model.rope import rope_tables
 from backends.llm.ops.compiled import CompiledOps
+from backends.llm.ops.quantise import quantise_int4, quantise_int8, restore
 from backends.llm.ops.reference import TorchOps
 from backends.llm.ops.seam import AttentionSpec, Precision, QueryKeySpec
-from backends.llm.quantise import quantise_int4, quantise_int8, restore
-from backends.llm.rope import rope_tables
 from backends.llm.rows import Span, pack
 from support.llm import (
     BLOCK_TOKENS,

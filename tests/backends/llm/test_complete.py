@@ -10,7 +10,7 @@ from google.protobuf import text_format
 from backends.errors import LoadFailed
 from backends.llm.backend import LanguageModels
 from repository.model import ModelConfig, ModelVersion
-from server.fleet.check_version import complete_version
+from server.fleet.checks.check_version import complete_version
 from support.embedding import make_encoder
 from support.llm import make_checkpoint, save_tokeniser
 

@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from backends.llm.config import DecoderConfig
-from backends.llm.decoder import Decoder
+from backends.llm.config.decoder import DecoderConfig
+from backends.llm.model.decoder import Decoder
+from backends.llm.model.rope import rope_tables
 from backends.llm.ops.cuda import CudaOps, triton_kernels
+from backends.llm.ops.quantise import quantise_int4, quantise_int8, restore
 from backends.llm.ops.reference import CPU, TorchOps
 from backends.llm.ops.seam import AttentionSpec, CacheType, Ops, Precision, QueryKeySpec
-from backends.llm.quantise import quantise_int4, quantise_int8, restore
-from backends.llm.rope import rope_tables
 from backends.llm.rows import ForwardBatch, Span, pack
 from support.llm import (
     BLOCK_TOKENS,

@@ -7,15 +7,15 @@ import pytest
 import torch
 
 from backends.errors import LoadFailed
-from backends.llm.decoder import Decoder
+from backends.llm.config.precision import CacheType, Precision
 from backends.llm.embedder import open_embedder
 from backends.llm.errors import DeviceLost, NoDevice
 from backends.llm.load import LoadSettings, load
+from backends.llm.model.decoder import Decoder
 from backends.llm.ops.choose import choose_ops, open_device
 from backends.llm.ops.cuda import KERNELS, CudaOps, triton_kernels
-from backends.llm.params import SamplingParams
-from backends.llm.precision import CacheType, Precision
 from backends.llm.rows import ForwardBatch, Span
+from backends.llm.sampling.params import SamplingParams
 from backends.seam import Device
 from repository.model import ModelConfig, ModelVersion
 from schedulers.llm.engine import Engine

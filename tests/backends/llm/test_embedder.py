@@ -13,8 +13,8 @@ from backends.llm.embedder import Embedder, open_embedder
 from backends.llm.embedding_plan import read_embedding
 from backends.llm.errors import BadCheckpoint, NoRoom
 from backends.llm.load import LoadSettings
+from backends.llm.model.pooling import Pooling, read_pooling
 from backends.llm.ops.seam import Precision
-from backends.llm.pooling import Pooling, read_pooling
 from support.embedding import (
     DECODER_VARIANTS,
     ENCODER_VARIANTS,

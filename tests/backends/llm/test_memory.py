@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from backends.llm.checkpoint import Checkpoint
-from backends.llm.families import read_config
+from backends.llm.config.families import read_config
 from backends.llm.memory import MemoryLayout, block_bytes, plan_memory, weight_bytes
 from backends.llm.ops.choose import choose_ops
 from backends.llm.ops.seam import CacheType, Precision
-from backends.llm.weights import load_weights
+from backends.llm.weights.checkpoint import Checkpoint
+from backends.llm.weights.stream import load_weights
 from support.llm import VARIANTS, decoder_config, make_checkpoint
 
 

@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from backends.llm.config import DecoderConfig
+from backends.llm.config.decoder import DecoderConfig
 from backends.llm.kernels.compile import SETS, cpu_flags
 from backends.llm.load import LoadSettings, load
 from backends.llm.memory import MemoryLayout, linear_bytes
 from backends.llm.ops.choose import choose_ops
 from backends.llm.ops.cuda_linears import make_linear as cuda_linear
 from backends.llm.ops.linears import make_linear
+from backends.llm.ops.quantise import quantise_int4, quantise_int8, restore
 from backends.llm.ops.seam import CacheType, Precision
-from backends.llm.quantise import quantise_int4, quantise_int8, restore
 from backends.llm.rows import Span
 from support.llm import (
     decoder_config,

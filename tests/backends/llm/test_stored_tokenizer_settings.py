@@ -19,7 +19,7 @@ from tokenizers import (
 from backends.llm.embedder import open_embedder
 from backends.llm.embedding_plan import read_embedding
 from backends.llm.load import LoadSettings
-from backends.llm.tokeniser import read_tokeniser
+from backends.llm.tokens.tokeniser import read_tokeniser
 from support.embedding import LONGEST, make_encoder, rows_of, say_pooling
 
 TEXTS = ("a fox", "A hen and a fox, and a hen", "fox hen " * 20)

@@ -6,8 +6,8 @@ from control.access.grants import grants
 from control.access.tokens import create_token, digest_of, revoke_token
 from control.access.users import change_user, create_user
 from control.clock import utc_now
-from control.database import Database
 from control.desired import TokenGrant
+from control.sql.database import Database
 from support.control import ADA
 
 

@@ -9,10 +9,10 @@ import pytest
 from control.access.invitations import accept, first_link_code
 from control.access.scopes import Role
 from control.access.users import create_user, list_users
-from control.database import Database
 from control.errors import Conflict, ControlError, Invalid, NotFound
+from control.sql.database import Database
+from control.sql.transaction import SYSTEM
 from control.tables import Invitation
-from control.transaction import SYSTEM
 from support.control import ADA, all_text, rows, told
 
 PASSWORD = "correct horse battery"

@@ -15,8 +15,8 @@ from control.access.sessions import (
 )
 from control.access.users import change_user, create_user
 from control.clock import utc_now
-from control.database import Database
 from control.errors import Conflict, NotFound
+from control.sql.database import Database
 from control.tables import Session, User
 from support.control import ADA, all_text, rows, told
 

@@ -7,7 +7,7 @@ from control.access.sessions import open_session
 from control.access.sweep import sweep
 from control.access.tokens import create_token, revoke_token
 from control.access.users import create_user
-from control.database import Database
+from control.sql.database import Database
 from control.tables import Audit, Invitation, Session, Token
 from support.control import ADA, rows
 

@@ -21,8 +21,8 @@ from control.access.tokens import (
 )
 from control.access.users import change_user, create_user
 from control.clock import utc_now
-from control.database import Database
 from control.errors import Conflict, Invalid, NotFound
+from control.sql.database import Database
 from control.tables import Audit, Token, User
 from support.control import (
     ADA,

@@ -20,8 +20,8 @@ from control.access.users import (
     refresh_password,
 )
 from control.clock import utc_now
-from control.database import Database
 from control.errors import Conflict, ControlError, Invalid, NotFound
+from control.sql.database import Database
 from control.tables import Audit, User
 from support.control import ADA, all_text, desired_revision, rows, told
 

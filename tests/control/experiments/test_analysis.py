@@ -4,10 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from control.database import Database
 from control.errors import NotFound
 from control.experiments import analysis
 from control.experiments.tables import Experiment, Point
+from control.sql.database import Database
 from support.control import ADA, rows, told
 from support.experiments import exposed, given, seen, started, stopped
 from support.experiments import told as value

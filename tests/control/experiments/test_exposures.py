@@ -6,12 +6,12 @@ from datetime import timedelta
 
 import pytest
 
-from control.database import Database
 from control.experiments.exposures import ExposureCounts, ExposureEvent
 from control.experiments.service import ExperimentView
 from control.experiments.sums import UNITS
 from control.experiments.tables import Exposure
 from control.experiments.totals import read_sums
+from control.sql.database import Database
 from support.control import rows
 from support.experiments import draft, exposed, seen, started, stopped
 

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from control.database import Database
 from control.errors import Invalid
 from control.experiments import feedback as taking
 from control.experiments.attribution import FeedbackOutcome
@@ -17,6 +16,7 @@ from control.experiments.stamp import ArmIdentity, Stamp, unit_key
 from control.experiments.sums import Key, Sums
 from control.experiments.tables import Exposure, Feedback
 from control.experiments.totals import read_sums
+from control.sql.database import Database
 from control.statistics.histogram import histogram_of
 from support.control import ADA, rows
 from support.experiments import (

@@ -2,11 +2,11 @@
 
 from datetime import timedelta
 
-from control.database import Database
 from control.experiments.analysis import analyse
 from control.experiments.retention import forget_units
 from control.experiments.service import conclude_experiment
 from control.experiments.tables import Exposure, Feedback
+from control.sql.database import Database
 from support.control import ADA, rows
 from support.experiments import exposed, given, seen, started, stopped, told
 

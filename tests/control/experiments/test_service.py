@@ -2,11 +2,11 @@
 
 import pytest
 
-from control.database import Database
 from control.errors import Conflict, Invalid, NotFound, Stale
 from control.experiments import service
 from control.experiments.namespaces import takes_part
 from control.experiments.service import ExperimentState
+from control.sql.database import Database
 from support.control import ADA, desired_revision, told
 from support.experiments import draft, started, stopped
 

@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 
 from control.clock import utc_now
-from control.database import Database
 from control.errors import NotFound
+from control.rollout_tables import RolloutWindow
 from control.rollouts import counts, facts, service
 from control.rollouts.arms import (
     ArmTotals,
@@ -21,8 +21,8 @@ from control.rollouts.assignment_counts import AssignmentCount
 from control.rollouts.commands import RolloutCommand
 from control.rollouts.counts import MIB, GatewayReport
 from control.rollouts.queries import find
-from control.rollouts.tables import RolloutWindow
-from control.transaction import SYSTEM
+from control.sql.database import Database
+from control.sql.transaction import SYSTEM
 from support.control import rows
 from support.control_rollout import FAST, NAME, ROUTES, alive, begun, report, ticked, told_to
 from support.rollout import arm

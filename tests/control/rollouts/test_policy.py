@@ -6,11 +6,12 @@ from dataclasses import replace
 import pytest
 
 from control.errors import Conflict
+from control.rollout_tables import ENDED_PHASES
 from control.rollouts.commands import RolloutCommand
 from control.rollouts.guardrails import Candidate, Harm
 from control.rollouts.moves import SETTLE_S, supersede
 from control.rollouts.plan import BUCKETS, RolloutStep
-from control.rollouts.state import PauseReason, Phase, Transition, state_of
+from control.rollouts.state import ENDS, PauseReason, Phase, Transition, state_of
 from support.rollout import IMMEDIATE, MANUAL, PLAN, Walk, arm
 
 
@@ -510,3 +511,7 @@ def test_a_state_read_back_from_json_is_the_same(phase: Phase) -> None:
     again = state_of(PLAN.as_json(), walk.state.as_json())
     assert again == walk.state
     assert again.as_json() == walk.state.as_json()
+
+
+def test_the_table_of_rollouts_knows_the_phases_that_are_ends() -> None:
+    assert tuple(ENDS) == ENDED_PHASES

@@ -8,18 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from control import crash, leases, loads
+from control import crash, loads
 from control.clock import utc_now
-from control.database import Database
 from control.errors import Conflict, Invalid, LostLease, NotFound, Stale
+from control.rollout_tables import Rollout
 from control.rollouts import queries, service
 from control.rollouts.commands import RolloutCommand
 from control.rollouts.plan import BUCKETS, Mode
 from control.rollouts.service import CandidateRequest, WeightRequest
 from control.rollouts.state import Phase, Transition
-from control.rollouts.tables import Rollout
+from control.sql import leases
+from control.sql.database import Database
+from control.sql.transaction import SYSTEM, Fence
 from control.tables import Audit, Event
-from control.transaction import SYSTEM, Fence
 from support.control import ADA, desired_revision, rows, told
 from support.control_rollout import (
     FAST,
@@ -332,9 +333,9 @@ def test_every_transition_is_a_crash_point() -> None:
 
 KILLED = """
 import sys
-from control.database import Database
+from control.sql.database import Database
 from control.rollouts import service
-from control.transaction import SYSTEM
+from control.sql.transaction import SYSTEM
 from support.control_rollout import ROUTES
 database = Database(sys.argv[1])
 with database.change(SYSTEM) as tx:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from repository.durable import CHUNK_BYTES, stamp_ns
+from repository.files.durable import CHUNK_BYTES, stamp_ns
 from repository.lfs.errors import (
     BadLfsName,
     BadRange,

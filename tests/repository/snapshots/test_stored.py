@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from repository import owner
+from repository.files import owner
 from repository.snapshots.errors import DamagedSnapshot, UnknownSnapshot
 from repository.snapshots.stored import GRACE_S, digests, remove, sweep, verify
 from repository.snapshots.write import SealedSnapshot, SnapshotWriter

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from repository import owner
-from repository.durable import create, finish, write_all
+from repository.files import owner
+from repository.files.durable import create, finish, write_all
+from repository.folders.snapshot import scan
 from repository.lfs.store import LfsStore
-from repository.snapshot import scan
 from repository.snapshots.errors import BadEntry
 from repository.snapshots.stored import digests, sweep, verify
 from repository.snapshots.write import SealedSnapshot, SnapshotWriter

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import torch
 
-from backends.llm.decoder import Decoder
 from backends.llm.errors import GrammarInvalid
-from backends.llm.grammar_spec import Grammar, GrammarSpec
+from backends.llm.grammar.spec import Grammar, GrammarSpec
 from backends.llm.load import LoadSettings, load
+from backends.llm.model.decoder import Decoder
 from backends.llm.ops.seam import CacheType, Precision
-from backends.llm.params import SamplingParams
+from backends.llm.sampling.params import SamplingParams
 from schedulers.llm.engine import Compile, Engine
 from schedulers.llm.generation import GenerateRequest
 from schedulers.llm.request import Finish

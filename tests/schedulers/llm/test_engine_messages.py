@@ -2,9 +2,9 @@
 
 import pytest
 
-from backends.llm.grammar_spec import GrammarSpec
-from backends.llm.params import SamplingParams
-from backends.llm.token_logprobs import TokenLogprobs
+from backends.llm.grammar.spec import GrammarSpec
+from backends.llm.sampling.params import SamplingParams
+from backends.llm.sampling.token_logprobs import TokenLogprobs
 from schedulers.llm.engine_messages import (
     Cancel,
     Close,

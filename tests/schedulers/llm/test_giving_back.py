@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from backends.llm.params import SamplingParams
+from backends.llm.sampling.params import SamplingParams
 from schedulers.llm.blocks import BlockPool, PoolUse
 from schedulers.llm.engine import Engine
 from schedulers.llm.generation import GenerateRequest

@@ -2,7 +2,7 @@
 
 import pytest
 
-from backends.llm.params import SamplingParams
+from backends.llm.sampling.params import SamplingParams
 from schedulers.llm.errors import AnswerUnread
 from schedulers.llm.generation import OUTPUT, GenerateRequest, GenerationOutput
 from schedulers.llm.llm_reply import MOST_UNREAD, LLMReply

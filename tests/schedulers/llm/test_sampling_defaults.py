@@ -10,7 +10,7 @@ import pytest
 from admin_ui.pages.version import sampling_of
 from backends.errors import LoadFailed
 from backends.llm.backend import examine
-from backends.llm.params import SamplingParams
+from backends.llm.sampling.params import SamplingParams
 from schedulers.llm.language import Language, read_language
 from schedulers.llm.llm_request import read_question
 from schedulers.request import InferRequest

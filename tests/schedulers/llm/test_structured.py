@@ -9,11 +9,11 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from backends.llm.grammar import GrammarCompiler
-from backends.llm.grammar_spec import GrammarKind, GrammarSpec
-from backends.llm.grammar_thread import GrammarThread
-from backends.llm.params import SamplingParams
+from backends.llm.grammar.compiled import GrammarCompiler
+from backends.llm.grammar.spec import GrammarKind, GrammarSpec
+from backends.llm.grammar.thread import GrammarThread
 from backends.llm.runner import Runner
+from backends.llm.sampling.params import SamplingParams
 from schedulers.llm.blocks import BlockPool
 from schedulers.llm.engine import Engine, Vocabulary
 from schedulers.llm.generation import GenerateRequest, GenerationOutput

@@ -5,7 +5,7 @@ from queue import SimpleQueue
 
 import pytest
 
-from backends.llm.control_text import ControlText
+from backends.llm.chat.control_text import ControlText
 from schedulers.llm.engine_messages import (
     Decode,
     Encode,

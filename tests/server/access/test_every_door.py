@@ -18,7 +18,7 @@ from tritonclient.grpc import service_pb2 as pb
 
 from control.access.scopes import Action, allows
 from server.access.permissions import RPCS
-from server.rest.openapi_paths import RestOperation, each_path
+from server.rest.openapi.paths import RestOperation, each_path
 from support.access import GRANTS, PRINCIPALS, Gated, gated
 
 THROUGH, UNKNOWN, FORBIDDEN = "through", "unauthenticated", "forbidden"

@@ -2,9 +2,9 @@
 
 import pytest
 
+from control.authentication.hosts import check_host, known_hosts
+from control.http_errors import WrongHost as AdminMisdirected
 from server.access.sites import SitePolicy, site_policy
-from server.admin.errors import WrongHost as AdminMisdirected
-from server.admin.hosts import check_host, known_hosts
 from server.errors import CrossSite, Misdirected
 
 LOCAL = site_policy("127.0.0.1", True, (), ())

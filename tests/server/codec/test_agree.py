@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tritonclient.grpc import service_pb2 as pb
 
+from repository.config.tensors import BY_NAME, DATA_TYPES, Array
 from repository.model import ModelConfig
-from repository.tensors import BY_NAME, DATA_TYPES, Array
 from schedulers.request import NO_PARAMETERS, InferResponse
 from server.admit import bytes_array, read_terms
 from server.codec import grpc_infer, json_generate, json_infer

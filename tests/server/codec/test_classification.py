@@ -12,8 +12,8 @@ from google.protobuf import text_format
 from tritonclient.grpc import service_pb2 as pb
 from tritonclient.utils import InferenceServerException
 
+from repository.config.tensors import BY_NAME
 from repository.model import ModelConfig
-from repository.tensors import BY_NAME
 from schedulers.request import InferResponse
 from server.admit import MOST_STRINGS
 from server.codec import grpc_infer

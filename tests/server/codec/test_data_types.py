@@ -8,7 +8,7 @@ import pytest
 import tritonclient.grpc
 import tritonclient.http
 
-from repository.tensors import BY_NAME, DATA_TYPES, Array
+from repository.config.tensors import BY_NAME, DATA_TYPES, Array
 from server.admit import bytes_array
 from support.server import Server, running, write_identity
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tritonclient.grpc import model_config_pb2 as config_pb
 from tritonclient.grpc import service_pb2 as pb
 
-from repository.tensors import BY_NAME, DATA_TYPES
+from repository.config.tensors import BY_NAME, DATA_TYPES
 from schedulers.request import InferResponse
 from server.admit import read_terms
 from server.codec.grpc_infer import decode, encode

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
+from repository.config.tensors import BY_NAME, DATA_TYPES, Array
 from repository.model import ModelConfig
-from repository.tensors import BY_NAME, DATA_TYPES, Array
 from schedulers.request import InferResponse
 from server.admit import bytes_array, read_terms
 from server.codec.json_infer import decode, encode

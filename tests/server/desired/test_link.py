@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from control.desired import NOTHING, DesiredState
-from server.admin.link import LinkServer, LoadReport
+from control.gateways.link import LinkServer, LoadReport
 from server.desired import link
 from server.desired.link import ControlLink
 

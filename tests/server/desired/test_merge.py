@@ -6,7 +6,8 @@ import pytest
 
 from control.desired import DesiredModel, DesiredState, Pin
 from repository.model import ModelConfig, ModelFolder, ModelVersion, Snapshot
-from server.desired.merge import Sealed, merge
+from repository.snapshots.sealed_models import Sealed
+from server.desired.merge import merge
 
 STORE = Path("store/snapshots")
 

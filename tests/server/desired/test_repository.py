@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from control.desired import NOTHING
+from repository.folders.watch import WatchedRepository
 from repository.model import Snapshot
-from repository.watch import WatchedRepository
+from repository.snapshots.sealed_models import SnapshotStore
 from server.desired.repository import DesiredRepository
-from server.desired.store import SnapshotStore
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,7 @@ import pytest
 from backends.host.output import logged
 from repository.sandbox.children import child_environment
 from repository.sandbox.enter import kernel
-from server.fleet.check import _Child
+from server.fleet.checks.check import _Child
 from server.fleet.confine import checker_sandbox, template_sandbox
 from server.openai.rendering import _start
 from server.settings.table import Settings

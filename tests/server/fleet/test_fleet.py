@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from repository.snapshot import scan
-from repository.watch import WatchedRepository
+from repository.folders.snapshot import scan
+from repository.folders.watch import WatchedRepository
 from schedulers.policy.cores import CoreTokens
 from server.errors import NotReady, UnknownModel
-from server.fleet.check import Checker
+from server.fleet.checks.check import Checker
 from server.fleet.fleet import Fleet
 from server.fleet.loading import VersionLoader
 from server.served_version import ServingState

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from backends.footprint import CUDA_CONTEXT, MIB, WORKERS, handed_down, need_of
-from backends.llm.params import SamplingParams
-from repository.snapshot import scan
+from backends.llm.sampling.params import SamplingParams
+from repository.folders.snapshot import scan
 from schedulers.llm.generation import GENERATE, OUTPUT, GenerateRequest
 from schedulers.request import InferRequest
 from server.fleet.fleet import Fleet

@@ -13,14 +13,14 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import pytest
 from tritonclient.grpc import service_pb2 as pb
 
-from backends.code_formats import CodeUse
+from repository.code_use import CodeUse
 from repository.errors import ConfigError
+from repository.folders.override import parse_json
+from repository.folders.watch import WatchedRepository
 from repository.model import ModelVersion, Snapshot
-from repository.override import parse_json
-from repository.watch import WatchedRepository
 from schedulers.policy.cores import CoreTokens
 from server.errors import Internal, InvalidRequest, ModelLoadFailed, UnknownModel
-from server.fleet.check import Checker
+from server.fleet.checks.check import Checker
 from server.fleet.fleet import Fleet
 from server.fleet.loading import VersionLoader
 from server.fleet.override_files import MOST_FILES, OverrideFiles

@@ -6,11 +6,11 @@ from pathlib import Path
 from google.protobuf import text_format
 
 from repository.model import ModelConfig, ModelFolder, ModelVersion, PinnedVersion
+from repository.policy import default_version
 from server.fleet.plan import (
     BuildDigests,
     ModelChange,
     ObservedVersions,
-    default_version,
     next_change,
 )
 

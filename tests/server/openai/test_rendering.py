@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from backends.llm.chat import Chat, ChatTemplate
+from backends.llm.chat.template import Chat, ChatTemplate
 from server.errors import NotReady
 from server.openai.rendering import ChatRenderer
 from server.rest.openai_errors import BadField

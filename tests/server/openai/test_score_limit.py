@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from openai import BadRequestError, OpenAI
 
-from backends.llm.token_logprobs import TokenLogprobs
+from backends.llm.sampling.token_logprobs import TokenLogprobs
 from schedulers.llm.generation import GenerationOutput
 from server.openai.completion_choice import CompletionChoice
 from server.openai.completions import read_completion

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.llm.tool_formats import HERMES, MISTRAL, ToolFormat
+from backends.llm.tools.formats import HERMES, MISTRAL, ToolFormat
 from schedulers.llm.engine_tokeniser import EngineTokeniser
 from schedulers.llm.generation import GenerationOutput
 from schedulers.llm.request import Finish

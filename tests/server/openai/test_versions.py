@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
-from backends.llm.control_text import ControlText
-from backends.llm.tokeniser import Tokeniser
+from backends.llm.chat.control_text import ControlText
+from backends.llm.tokens.tokeniser import Tokeniser
 from schedulers.errors import ShutDown
 from schedulers.llm.engine_messages import Decode, Encode, TokeniserReply
 from schedulers.llm.engine_tokeniser import EngineTokeniser

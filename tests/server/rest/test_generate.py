@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from google.protobuf import text_format
 
+from repository.config.tensors import Array
 from repository.model import ModelConfig
-from repository.tensors import Array
 from schedulers.request import InferResponse
 from server.admit import bytes_array, read_terms
 from server.codec.json_generate import decode, encode, shape_for

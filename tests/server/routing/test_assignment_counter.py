@@ -3,7 +3,7 @@
 import pytest
 
 from control.desired import DesiredState, Match
-from control.routing_buckets import bucket
+from control.routes.buckets import bucket
 from schedulers.reply import Reply
 from schedulers.request import InferRequest, Sequence
 from server.routing import assignment_counter

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from control.desired import DesiredArm, DesiredRoute, Match, Mirror
-from control.routing_buckets import BUCKETS, bucket
+from control.routes.buckets import BUCKETS, bucket
 from server.routing.pick import RouteKey, pick
 from server.routing.routing import labels_in, unit_header_in, unit_of
 from server.routing.table import LONGEST_KNOWN, MOST_KNOWN, compile_route, compile_table

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from server.machine import usable_cores, usable_memory
+from server.process.machine import usable_cores, usable_memory
 from server.settings.row import Setting
 from server.settings.sources import read_settings
 from server.settings.table import TABLE, Settings, SettingsError

@@ -17,7 +17,7 @@ import tritonclient.http.aio as http_aio_client
 import tritonclient.utils.shared_memory as shm
 from tritonclient.utils import InferenceServerException, serialize_byte_tensor
 
-from repository.tensors import BY_NAME, DATA_TYPES
+from repository.config.tensors import BY_NAME, DATA_TYPES
 from support.server import running, write_identity
 from support.shared_memory import FOLDER, bytes_of, memory
 

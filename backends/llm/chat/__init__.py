@@ -1,0 +1,1 @@
+"""Chat templates: found, checked, and rendered in a process of their own."""

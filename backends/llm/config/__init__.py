@@ -1,0 +1,1 @@
+"""What a checkpoint says of itself in JSON; no torch."""

@@ -1,0 +1,1 @@
+"""Grammars that answers must follow, as requests write them and as engines compile them."""

@@ -1,0 +1,1 @@
+"""The networks: decoders and encoders on the operations of a device."""

@@ -1,0 +1,1 @@
+"""Calls of tools in an answer's text, in each format that models write."""

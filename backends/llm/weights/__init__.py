@@ -1,0 +1,1 @@
+"""A checkpoint's weights: what it holds, what it must hold, and how they are read."""

@@ -1,0 +1,94 @@
+"""Tensors of a checkpoint folder by name, read from safetensors when they are asked for.
+
+Nothing but safetensors is read: a pickle would run code.
+"""
+
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from backends.llm.config.fields import read_fields
+from backends.llm.errors import BadCheckpoint
+from backends.llm.weights.headers import INDEX, SINGLE, plain_name
+
+
+class Checkpoint:
+    """The open files of a checkpoint; a context manager.
+
+    Raises BadCheckpoint naming the file or tensor.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._stack = ExitStack()
+        self._files: dict[str, Any] = {}
+        self._file_of = _file_of(folder)
+
+    def __enter__(self) -> "Checkpoint":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._file_of
+
+    def tensor(self, name: str, *shape: int) -> Tensor:
+        """A copy of the tensor, which must have `shape`, in the type it is stored in."""
+        file = self._file_of.get(name)
+        if file is None:
+            raise BadCheckpoint(f"the checkpoint lacks the tensor '{name}'{self._has()}")
+        try:
+            tensor: Tensor = self._open(file).get_tensor(name)
+        except (SafetensorError, OSError) as error:
+            raise BadCheckpoint(f"{file}: '{name}' cannot be read: {error}") from None
+        if tuple(tensor.shape) != shape:
+            raise BadCheckpoint(
+                f"{file}: '{name}' has shape {list(tensor.shape)}, but config.json makes it "
+                f"{list(shape)}"
+            )
+        if not torch.is_floating_point(tensor):
+            raise BadCheckpoint(f"{file}: '{name}' is {tensor.dtype}; expected floating point")
+        # The file is mapped, and its owner may overwrite it while the model runs.
+        return tensor.clone()
+
+    def first(self, names: Iterable[str]) -> str | None:
+        """The first of `names` that is there."""
+        return next((name for name in names if name in self._file_of), None)
+
+    def _open(self, file: str) -> Any:
+        if file not in self._files:
+            opened = safe_open(self._folder / file, framework="pt")
+            self._files[file] = self._stack.enter_context(opened)
+        return self._files[file]
+
+    def _has(self) -> str:
+        examples = ", ".join(f"'{name}'" for name in list(self._file_of)[:3])
+        return f"; it has {len(self._file_of)} others, such as {examples}"
+
+
+def _file_of(folder: Path) -> dict[str, str]:
+    """Which file holds a tensor, by its name."""
+    if (folder / INDEX).is_file():
+        listed = read_fields(folder / INDEX).within("weight_map")
+        if listed is None:
+            raise BadCheckpoint(f"{INDEX} lacks 'weight_map'")
+        return {name: plain_name(file) for name, file in listed.values.items()}
+    if not (folder / SINGLE).is_file():
+        raise BadCheckpoint(f"there is neither {SINGLE} nor {INDEX}; only safetensors are read")
+    try:
+        with safe_open(folder / SINGLE, framework="pt") as file:
+            return dict.fromkeys(file.keys(), SINGLE)
+    except (SafetensorError, OSError) as error:
+        raise BadCheckpoint(f"{SINGLE} cannot be read: {error}") from None

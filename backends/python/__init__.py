@@ -1,0 +1,1 @@
+"""The backend `python`: models written against `triton_python_backend_utils`."""

@@ -1,0 +1,1 @@
+"""The backend `pytorch`: TorchScript and exported programs."""

@@ -1,0 +1,199 @@
+"""The admin port as one ASGI application: git and LFS first, then the control API and the pages.
+
+Each request of the API is held against the same few questions. Is it for us, and from where? Who
+asks? May they? Is what they say in order? Then its row answers.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+from urllib.parse import quote
+
+import orjson
+from anyio import to_thread
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from control.access.scopes import Principal
+from control.api.arguments import check_path, read_body, read_query
+from control.api.call import Access, AuthorizedCall, EndpointResult, Operation, require
+from control.api.etags import expected_revision
+from control.api.openapi import document
+from control.api.operations import OPERATIONS
+from control.api.responses import response
+from control.authentication.hosts import check_host, check_origin
+from control.authentication.identify import (
+    ANYBODY,
+    AuthenticatedPrincipal,
+    address_of,
+    identify,
+    is_local,
+)
+from control.clock import new_id
+from control.deployments.pushes import get_push
+from control.errors import PROBLEM_HEADER
+from control.http_errors import error_response, trouble_of
+from control.services import ControlServices
+from control.sql.transaction import Actor
+
+PREFIX = "/api/v1"
+OPENAPI = f"{PREFIX}/openapi.json"
+GIT = "/git/"
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def admin_app(
+    services: ControlServices, pages: Sequence[BaseRoute] = (), git: ASGIApp | None = None
+) -> ASGIApp:
+    """`git` gets every path below /git/; the rest goes to the API under /api/v1, `/healthz` and
+    `/readyz`, then to the `pages`.
+
+    git streams both ways at once, which Starlette's requests do not; so it stands in front.
+    """
+    routes = [*admin_routes(services), *pages]
+    inner = Starlette(routes=routes, exception_handlers={HTTPException: _elsewhere})
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if git is not None and scope["type"] == "http" and scope["path"].startswith(GIT):
+            await git(scope, receive, send)
+        else:
+            await inner(scope, receive, send)
+
+    return app
+
+
+def admin_routes(services: ControlServices) -> list[BaseRoute]:
+    """The routes of the API."""
+    described = orjson.dumps(document(services.facts.version, services.facts.public_url))
+
+    async def openapi(request: Request) -> Response:
+        return Response(described, media_type="application/json")
+
+    async def alive(request: Request) -> Response:
+        return Response("ok\n", media_type="text/plain")
+
+    async def ready(request: Request) -> Response:
+        await services.commits.answers()
+        return Response("ok\n", media_type="text/plain")
+
+    open_ones = {"/healthz": alive, "/readyz": ready, OPENAPI: openapi}
+    return [
+        *(
+            Route(path, _answered(services, each), methods=["GET"])
+            for path, each in open_ones.items()
+        ),
+        *(_route(services, operation) for operation in OPERATIONS),
+    ]
+
+
+def _route(services: ControlServices, operation: Operation) -> Route:
+    async def endpoint(request: Request) -> Response:
+        return await _serve(services, operation, request)
+
+    path = PREFIX + operation.path
+    return Route(path, _answered(services, endpoint), methods=[operation.verb])
+
+
+def _answered(services: ControlServices, endpoint: Endpoint) -> Endpoint:
+    """`endpoint` for requests that are meant for us, its errors in the envelope."""
+
+    async def answered(request: Request) -> Response:
+        request_id = new_id(services.now())
+        request.scope["request_id"] = request_id
+        try:
+            if not is_local(request):
+                check_host(request.headers.get("host", ""), services.facts.hosts)
+            check_origin(request.method, request.headers, services.facts.public_url)
+            found = await endpoint(request)
+            if problem := services.database.problem:
+                found.headers[PROBLEM_HEADER] = quote(problem)
+            return found
+        except Exception as error:  # noqa: BLE001 - trouble_of() logs what is our fault
+            return error_response(trouble_of(error, request_id), request_id)
+
+    return answered
+
+
+async def _serve(services: ControlServices, operation: Operation, request: Request) -> Response:
+    known = (
+        await identify(services, request)
+        if operation.access
+        else AuthenticatedPrincipal(ANYBODY, "api")
+    )
+    actor = Actor(known.principal.id, known.via, address_of(request))
+    path, pairs = request.path_params, request.query_params.multi_items()
+    call = await let_in(services, operation, known.principal, actor, path, pairs)
+    call = replace(call, expected=expected_revision(request.method, request.headers))
+    if operation.before is not None:
+        operation.before(call)
+    call = replace(call, body=await read_body(operation, request))
+    if operation.stream is None:
+        return response(await perform(operation, call), request, request.scope["request_id"])
+
+    async def recheck() -> None:
+        known = await identify(services, request, again=True)
+        await _check_access(services, operation.access, known.principal, call.path, call.query)
+
+    return await operation.stream(call, request, recheck)
+
+
+async def let_in(
+    services: ControlServices,
+    operation: Operation,
+    principal: Principal,
+    actor: Actor,
+    path: Mapping[str, str],
+    pairs: Iterable[tuple[str, str]],
+) -> AuthorizedCall:
+    """The call without its body; `pairs` are the query's. Raises whatever keeps the principal from
+    making it."""
+    check_path(path)
+    query = read_query(operation, list(pairs))
+    await _check_access(services, operation.access, principal, path, query)
+    return AuthorizedCall(services, principal, actor, path, query)
+
+
+async def perform(operation: Operation, call: AuthorizedCall) -> EndpointResult:
+    """What an operation without a stream answers: on the loop, or from a thread."""
+    if operation.act is not None:
+        return await operation.act(call)
+    assert operation.run is not None
+    return await to_thread.run_sync(operation.run, call, limiter=call.services.threads)
+
+
+async def _check_access(
+    services: ControlServices,
+    access: Access | None,
+    principal: Principal,
+    path: Mapping[str, str],
+    query: Mapping[str, Any],
+) -> None:
+    """Raises NotAllowed; NotFound when what it is about decides, and there is no such thing."""
+    if access is None or access.action is None:
+        return
+    about = access.about
+    if about == "push":
+        name = await to_thread.run_sync(
+            _repository_of_push, services, path["push"], limiter=services.threads
+        )
+    elif about:
+        name = path.get(about) or query.get(about) or ""
+    else:
+        name = ""
+    require(principal, access.action, name)
+
+
+def _repository_of_push(services: ControlServices, push_id: str) -> str:
+    with services.database.reading() as session:
+        return get_push(session, push_id).repository
+
+
+async def _elsewhere(request: Request, error: Exception) -> Response:
+    """A path or verb that is nobody's, in the envelope."""
+    request_id = request.scope.get("request_id", "")
+    return error_response(trouble_of(error, request_id), request_id)

@@ -1,0 +1,45 @@
+"""The table of the control API: every path and verb, and what it takes to be let in."""
+
+from control.api.call import Access, Operation
+from control.api.resources import (
+    aliases,
+    events,
+    experiments,
+    imports,
+    instances,
+    loads,
+    me,
+    models,
+    pushes,
+    repositories,
+    rollouts,
+    routes,
+    samples,
+    server,
+    tokens,
+    users,
+)
+
+OPERATIONS: tuple[Operation, ...] = (
+    *me.OPERATIONS,
+    *users.OPERATIONS,
+    *tokens.OPERATIONS,
+    *repositories.OPERATIONS,
+    *pushes.OPERATIONS,
+    *models.OPERATIONS,
+    *loads.OPERATIONS,
+    *aliases.OPERATIONS,
+    *routes.OPERATIONS,
+    *imports.OPERATIONS,
+    *rollouts.OPERATIONS,
+    *experiments.OPERATIONS,
+    *instances.OPERATIONS,
+    *samples.OPERATIONS,
+    *events.OPERATIONS,
+    *server.OPERATIONS,
+)
+
+ROUTES: dict[tuple[str, str], Access | None] = {
+    (operation.verb, operation.path): operation.access for operation in OPERATIONS
+}
+"""Verb and path → what is asked of the principal; None is open to everybody."""

@@ -1,0 +1,239 @@
+"""Experiments: what is compared, for how long, and what came of it."""
+
+from dataclasses import dataclass, fields
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from control.access.scopes import Action
+from control.api.body_fields import part
+from control.api.call import NOTHING, Access, AuthorizedCall, EndpointResult, Operation, Param
+from control.api.responses import from_page
+from control.errors import Invalid
+from control.experiments import service
+from control.experiments.analysis import PointView, analyse, analysis_json, series
+from control.experiments.evaluation import Analysis
+from control.experiments.route_arms import check_placed, placed
+from control.experiments.service import ExperimentState, ExperimentView
+
+_READ, _OPERATE = Access(Action.READ), Access(Action.OPERATE)
+_PATH = "/experiments/{experiment}"
+
+
+@dataclass(frozen=True, slots=True)
+class NewExperiment:
+    """The keys of docs/experiments.md; what is not said is the default."""
+
+    name: Annotated[str, part("Its name.", examples=["colour"])]
+    route: Annotated[str, part("The route whose arms are compared.", examples=["shop"])]
+    metrics: Annotated[
+        list[dict[str, Any]],
+        part(
+            "What is measured: `name`, `kind` (proportion, mean or quantile), `direction` (up or "
+            "down) and `minimal_effect`.",
+            examples=[
+                [
+                    {
+                        "name": "conversion",
+                        "kind": "proportion",
+                        "direction": "up",
+                        "minimal_effect": 0.01,
+                    }
+                ]
+            ],
+        ),
+    ]
+    arms: Annotated[
+        list[dict[str, Any]] | None,
+        part("`name` and `share` of each, the control first; the route's own if not given."),
+    ] = None
+    alpha: Annotated[float | None, part("How often no difference may be called one.")] = None
+    horizon: Annotated[int | None, part("Units planned for, of all arms.", minimum=1)] = None
+    namespace: Annotated[str | None, part("Experiments of one share no unit.")] = None
+    share_percent: Annotated[float | None, part("Of the namespace's units.")] = None
+    window_s: Annotated[float | None, part("How long a unit's feedback counts.")] = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewConclusion:
+    decision: Annotated[
+        str,
+        part(
+            "What was decided, in words.",
+            maxLength=service.LONGEST_WORDS,
+            examples=["ship b: it converts better"],
+        ),
+    ]
+
+
+def list_(call: AuthorizedCall) -> EndpointResult:
+    state = call.query.get("state")
+    if state is not None and state not in tuple(ExperimentState):
+        raise Invalid(f"'{state:.80}' is no state; {', '.join(ExperimentState)} are", "state")
+    with call.services.database.reading() as session:
+        found = service.list_experiments(
+            session,
+            route=call.query.get("route"),
+            state=None if state is None else ExperimentState(state),
+            **call.paging(),
+        )
+        return from_page(found)
+
+
+def create(call: AuthorizedCall) -> EndpointResult:
+    given = call.given(NewExperiment)
+    terms = {
+        one.name: getattr(given, one.name)
+        for one in fields(given)
+        if one.name not in ("name", "route") and getattr(given, one.name) is not None
+    }
+    with call.services.database.change(call.actor) as tx:
+        terms = placed(tx.session, given.route, terms)
+        return _one(service.create_experiment(tx, given.name, given.route, terms), 201)
+
+
+def show(call: AuthorizedCall) -> EndpointResult:
+    with call.services.database.reading() as session:
+        return _one(service.get_experiment(session, call.path["experiment"]))
+
+
+def delete(call: AuthorizedCall) -> EndpointResult:
+    with call.services.database.change(call.actor) as tx:
+        service.delete_experiment(tx, call.path["experiment"], call.expected)
+    return NOTHING
+
+
+def start(call: AuthorizedCall) -> EndpointResult:
+    name = call.path["experiment"]
+    with call.services.database.change(call.actor) as tx:
+        check_placed(tx.session, service.get_experiment(tx.session, name))
+        return _one(service.start_experiment(tx, name, call.expected))
+
+
+def stop(call: AuthorizedCall) -> EndpointResult:
+    with call.services.database.change(call.actor) as tx:
+        return _one(service.stop_experiment(tx, call.path["experiment"], call.expected))
+
+
+def conclude(call: AuthorizedCall) -> EndpointResult:
+    name, words = call.path["experiment"], call.given(NewConclusion).decision
+    with call.services.database.change(call.actor) as tx:
+        return _one(service.conclude_experiment(tx, name, words, call.expected))
+
+
+def analysis(call: AuthorizedCall) -> EndpointResult:
+    with call.services.database.reading() as session:
+        return EndpointResult(analysis_json(analyse(session, call.path["experiment"])))
+
+
+def points(call: AuthorizedCall) -> EndpointResult:
+    """All at once: there are a few hundred."""
+    metric, arm = call.query.get("metric", ""), call.query.get("arm", "")
+    with call.services.database.reading() as session:
+        found = series(session, call.path["experiment"], metric, arm)
+    return EndpointResult({"items": [one.as_json() for one in found], "next": None})
+
+
+def _one(view: ExperimentView, status: int = 200) -> EndpointResult:
+    return EndpointResult(
+        view.as_json(), status, view.revision, f"/api/v1/experiments/{quote(view.name)}"
+    )
+
+
+OPERATIONS = (
+    Operation(
+        verb="GET",
+        path="/experiments",
+        access=_READ,
+        tag="Experiments",
+        summary="Experiments, the newest first",
+        run=list_,
+        list_of=ExperimentView,
+        query=(
+            Param("route", "Only those on this route."),
+            Param("state", "Only those in this state: draft, running, stopped or concluded."),
+        ),
+    ),
+    Operation(
+        verb="POST",
+        path="/experiments",
+        access=_OPERATE,
+        tag="Experiments",
+        summary="Plan an experiment; it counts nothing before it is started",
+        run=create,
+        takes=NewExperiment,
+        gives=ExperimentView,
+        status=201,
+    ),
+    Operation(
+        verb="GET",
+        path=_PATH,
+        access=_READ,
+        tag="Experiments",
+        summary="An experiment: its arms, metrics and state",
+        run=show,
+        gives=ExperimentView,
+    ),
+    Operation(
+        verb="DELETE",
+        path=_PATH,
+        access=_OPERATE,
+        tag="Experiments",
+        summary="Delete an experiment that was never started",
+        run=delete,
+        status=204,
+        if_match=True,
+    ),
+    Operation(
+        verb="POST",
+        path=f"{_PATH}/start",
+        access=_OPERATE,
+        tag="Experiments",
+        summary="Start an experiment: units and feedback count from now on",
+        run=start,
+        gives=ExperimentView,
+        if_match=True,
+    ),
+    Operation(
+        verb="POST",
+        path=f"{_PATH}/stop",
+        access=_OPERATE,
+        tag="Experiments",
+        summary="Stop an experiment: no new units from now on",
+        run=stop,
+        gives=ExperimentView,
+        if_match=True,
+    ),
+    Operation(
+        verb="POST",
+        path=f"{_PATH}/conclude",
+        access=_OPERATE,
+        tag="Experiments",
+        summary="Conclude an experiment: record the decision beside the verdict",
+        run=conclude,
+        takes=NewConclusion,
+        gives=ExperimentView,
+        if_match=True,
+    ),
+    Operation(
+        verb="GET",
+        path=f"{_PATH}/analysis",
+        access=_READ,
+        tag="Experiments",
+        summary="The analysis so far: intervals that hold however often one looks, and a verdict",
+        run=analysis,
+        gives=Analysis,
+    ),
+    Operation(
+        verb="GET",
+        path=f"{_PATH}/series",
+        access=_READ,
+        tag="Experiments",
+        summary="How an interval went over time, for charts",
+        run=points,
+        list_of=PointView,
+        query=(
+            Param("metric", "Which metric."),
+            Param("arm", "Which arm against the control."),
+        ),
+    ),
+)

@@ -1,0 +1,127 @@
+"""Imports of models from URLs: wished for, followed, cancelled."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from control.access.scopes import Action
+from control.api.body_fields import part
+from control.api.call import Access, AuthorizedCall, EndpointResult, Operation, Param
+from control.api.responses import from_page
+from control.deployments.deployment import LONGEST_MODEL
+from control.imports.service import (
+    LARGEST_VERSION,
+    ImportView,
+    begin,
+    cancel,
+    get_import,
+    list_imports,
+)
+from control.imports.states import ImportState
+
+LONGEST_URL = 2048
+
+_READ = Access(Action.READ)
+_CHANGE = Access(Action.OPERATE)
+
+
+@dataclass(frozen=True, slots=True)
+class NewImport:
+    url: Annotated[
+        str,
+        part(
+            "https://, hf://OWNER/NAME, s3:// or gs://; an archive, an artefact, or a folder.",
+            maxLength=LONGEST_URL,
+            examples=["https://example.com/models/digits.tar.gz"],
+        ),
+    ]
+    model: Annotated[
+        str, part("The name it is served by.", maxLength=LONGEST_MODEL, examples=["digits"])
+    ]
+    version: Annotated[
+        int | None,
+        part(
+            "Its number; the next one if not given.",
+            minimum=1,
+            maximum=LARGEST_VERSION,
+            examples=[3],
+        ),
+    ] = None
+    digest: Annotated[
+        str | None,
+        part(
+            "What must arrive: sha256: and 64 hexadecimal digits.", examples=["sha256:" + "0" * 64]
+        ),
+    ] = None
+
+
+def list_(call: AuthorizedCall) -> EndpointResult:
+    model, state = call.query.get("model"), call.query.get("state")
+    with call.services.database.reading() as session:
+        return from_page(list_imports(session, model=model, state=state, **call.paging()))
+
+
+def create(call: AuthorizedCall) -> EndpointResult:
+    given = call.given(NewImport)
+    allowed = call.services.facts.import_allow
+    with call.services.database.change(call.actor) as tx:
+        view = begin(tx, given.url, given.model, given.version, given.digest, allowed=allowed)
+    call.services.deployable()
+    return EndpointResult(view.as_json(), 202, location=f"/api/v1/imports/{view.id}")
+
+
+def show(call: AuthorizedCall) -> EndpointResult:
+    with call.services.database.reading() as session:
+        return EndpointResult(get_import(session, call.path["import"]).as_json())
+
+
+def cancel_(call: AuthorizedCall) -> EndpointResult:
+    with call.services.database.change(call.actor) as tx:
+        view = cancel(tx, call.path["import"])
+    call.services.deployable()
+    return EndpointResult(view.as_json())
+
+
+OPERATIONS = (
+    Operation(
+        verb="GET",
+        path="/imports",
+        access=_READ,
+        tag="Imports",
+        summary="Imports from URLs, newest first",
+        run=list_,
+        list_of=ImportView,
+        query=(
+            Param("model", "Only of this model."),
+            Param("state", f"Only in this state: {', '.join(ImportState)}."),
+        ),
+    ),
+    Operation(
+        verb="POST",
+        path="/imports",
+        access=_CHANGE,
+        tag="Imports",
+        summary="Import a model from a URL; the response is the import to follow",
+        run=create,
+        takes=NewImport,
+        gives=ImportView,
+        status=202,
+    ),
+    Operation(
+        verb="GET",
+        path="/imports/{import}",
+        access=_READ,
+        tag="Imports",
+        summary="An import: how far it is, and how it ended",
+        run=show,
+        gives=ImportView,
+    ),
+    Operation(
+        verb="POST",
+        path="/imports/{import}/cancel",
+        access=_CHANGE,
+        tag="Imports",
+        summary="Cancel an import that is not deployed yet",
+        run=cancel_,
+        gives=ImportView,
+    ),
+)

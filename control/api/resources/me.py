@@ -1,0 +1,118 @@
+"""Who one is, and the account made from a one-time link."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from control.access.invitations import accept, first_link_code
+from control.access.rate_limits import whole_seconds
+from control.access.scopes import Action
+from control.access.users import UserView
+from control.api.body_fields import part
+from control.api.call import OPEN, Access, AuthorizedCall, EndpointResult, Operation
+from control.errors import Conflict, TooMany
+from control.sql.transaction import Actor
+
+WELCOME = "/welcome"
+"""The console's page that takes the code of a one-time link from behind the #."""
+
+PASSWORD = {"maxLength": 1024, "format": "password", "writeOnly": True}
+
+
+@dataclass(frozen=True, slots=True)
+class MeView:
+    """The principal of the request; `scopes` is null for a person, whose role alone decides."""
+
+    principal: str
+    role: str
+    scopes: list[str] | None
+
+    def as_json(self) -> dict[str, Any]:
+        return {"principal": self.principal, "role": self.role, "scopes": self.scopes}
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    code: Annotated[str, part("What stands behind the # of the link.", examples=["vJ3…"])]
+    name: Annotated[str, part("The new user's name.", examples=["ada"])]
+    password: Annotated[str, part("12 characters or more.", **PASSWORD)]
+
+
+@dataclass(frozen=True, slots=True)
+class InvitationView:
+    """A link that makes the first administrator's account, once, within a day."""
+
+    url: str
+
+    def as_json(self) -> dict[str, Any]:
+        return {"url": self.url}
+
+
+def show_me(call: AuthorizedCall) -> EndpointResult:
+    who = call.principal
+    scopes = None if who.scopes is None else [str(scope) for scope in who.scopes]
+    return EndpointResult(MeView(who.id, who.role.value, scopes).as_json())
+
+
+def accept_invitation(call: AuthorizedCall) -> EndpointResult:
+    """Guesses at codes are slowed down like guesses at passwords."""
+    given = call.given(Acceptance)
+    actor = Actor(f"user:{given.name}"[:255], call.actor.via, call.actor.address)
+    with call.services.database.change(actor) as tx:
+        view = accept(tx, given.code, given.name, given.password)
+    return EndpointResult(view.as_json(), 201, view.revision, f"/api/v1/users/{view.name}")
+
+
+def invite(call: AuthorizedCall) -> EndpointResult:
+    """In place of any link before it; what stands behind the # never reaches a server's log."""
+    with call.services.database.change(call.actor) as tx:
+        code = first_link_code(tx)
+    if code is None:
+        raise Conflict("there is an admin already; admins create users with POST /users")
+    url = f"{call.services.url().rstrip('/')}{WELCOME}#{code}"
+    return EndpointResult(InvitationView(url).as_json(), 201)
+
+
+def slow_down(call: AuthorizedCall) -> None:
+    """One try a second from an address, ten at once. Raises TooMany."""
+    services = call.services
+    wait_s = services.rates.take(f"accept:{call.actor.address}", 1.0, 10, services.monotonic())
+    if wait_s:
+        raise TooMany(
+            f"too many links are tried from this address; try again in {whole_seconds(wait_s)}",
+            wait_s,
+        )
+
+
+OPERATIONS = (
+    Operation(
+        verb="GET",
+        path="/me",
+        access=Access(None),
+        tag="Access",
+        summary="The caller: principal, role and scopes",
+        run=show_me,
+        gives=MeView,
+    ),
+    Operation(
+        verb="POST",
+        path="/invitations",
+        access=Access(Action.ADMIN),
+        tag="Access",
+        summary="Create a new one-time link for the first admin, while there is none",
+        run=invite,
+        gives=InvitationView,
+        status=201,
+    ),
+    Operation(
+        verb="POST",
+        path="/invitations/accept",
+        access=OPEN,
+        tag="Access",
+        summary="Create the account a one-time link is for",
+        before=slow_down,
+        run=accept_invitation,
+        takes=Acceptance,
+        gives=UserView,
+        status=201,
+    ),
+)

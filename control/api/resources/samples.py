@@ -1,0 +1,205 @@
+"""Sampled requests of this server's gateway: switched on for a while, looked up by their ids."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import msgpack
+from anyio import to_thread
+
+from control.access.scopes import Action
+from control.api.body_fields import part
+from control.api.call import NOTHING, Access, AuthorizedCall, EndpointResult, Operation, Param
+from control.clock import text_of
+from control.errors import Conflict, NotFound
+from control.loads import LONGEST_NAME, states
+
+_LOOK = Access(Action.OPERATE, "model")
+_PATH = "/sampling/{model}"
+MIB = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingTerms:
+    minutes: Annotated[int, part("For how long.", minimum=1, maximum=24 * 60)] = 15
+    percent: Annotated[
+        float,
+        part(
+            "Of the model's requests; more than 200 a second are not kept.",
+            minimum=0.001,
+            maximum=100,
+        ),
+    ] = 100.0
+    max_mib: Annotated[
+        int, part("What is kept of them, in MiB; the oldest give way.", minimum=1, maximum=32)
+    ] = 4
+    values: Annotated[
+        bool, part("Keep the first 64 values of each tensor, too. Takes the role admin.")
+    ] = False
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingView:
+    """A model whose requests are kept, or were: then they can be found for an hour more."""
+
+    model: str
+    active: bool
+    percent: float
+    max_bytes: int
+    values: bool
+    by: str
+    until: datetime
+    kept: int
+    taken: int
+    size_bytes: int
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self) | {"until": text_of(self.until)}
+
+
+@dataclass(frozen=True, slots=True)
+class SampleView:
+    """One request. `state`: ok, failed, refused, cancelled; `status` the HTTP status that says it,
+    0 where nobody waited. `inputs` and `outputs`: each tensor's name, datatype, shape, size and
+    statistics of its first 4,096 elements; its first values where they are kept."""
+
+    id: str
+    at: datetime
+    model: str
+    version: int
+    arm: str
+    principal: str
+    state: str
+    status: int
+    error: str
+    took_s: float
+    rows: int
+    streamed: bool
+    inputs: list[dict[str, Any]]
+    outputs: list[dict[str, Any]]
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self) | {"at": text_of(self.at)}
+
+
+async def list_(call: AuthorizedCall) -> EndpointResult:
+    asked = {"model": call.query.get("model", ""), "id": call.query.get("id", "")}
+    limit = call.paging()["limit"]
+    found = await call.services.ask_gateway("samples", limit=limit, **asked)
+    return EndpointResult(
+        {"items": [_sample(row).as_json() for row in found["rows"]], "next": None}
+    )
+
+
+async def standing(call: AuthorizedCall) -> EndpointResult:
+    found = await call.services.ask_gateway("sampling")
+    rows = [_sampling(row).as_json() for row in found["sampling"]]
+    return EndpointResult({"items": rows, "next": None})
+
+
+async def start(call: AuthorizedCall) -> EndpointResult:
+    terms, model = call.given(SamplingTerms), call.path["model"]
+    if terms.values:
+        call.require(Action.ADMIN)
+    asked = {
+        "model": model,
+        "seconds": terms.minutes * 60,
+        "percent": terms.percent,
+        "max_bytes": terms.max_mib * MIB,
+        "values": terms.values,
+        "by": call.principal.id,
+    }
+    after = {"minutes": terms.minutes, "percent": terms.percent, "values": terms.values}
+    await to_thread.run_sync(_check_known, call, model, limiter=call.services.threads)
+    await _noted(call, "sampling.started", after)
+    found = await call.services.ask_gateway("sample", **asked)
+    if problem := found.get("problem"):
+        raise Conflict(str(problem))
+    row = next(one for one in found["sampling"] if one["model"] == model)
+    return EndpointResult(_sampling(row).as_json())
+
+
+async def stop(call: AuthorizedCall) -> EndpointResult:
+    await call.services.ask_gateway("unsample", model=call.path["model"])
+    await _noted(call, "sampling.stopped", None)
+    return NOTHING
+
+
+def _check_known(call: AuthorizedCall, model: str) -> None:
+    """Raises NotFound for a model that no server has ever told of: its name is mistyped."""
+    with call.services.database.reading() as session:
+        if not states(session, [model]):
+            raise NotFound(
+                f"no server has a model '{model[:150]}'; GET /api/v1/loads lists those there are"
+            )
+
+
+async def _noted(call: AuthorizedCall, action: str, after: Mapping[str, Any] | None) -> None:
+    def note() -> None:
+        with call.services.database.change(call.actor) as tx:
+            tx.changed(action, f"model:{call.path['model']}"[:LONGEST_NAME], None, after)
+
+    await to_thread.run_sync(note, limiter=call.services.threads)
+
+
+def _sampling(row: Mapping[str, Any]) -> SamplingView:
+    return SamplingView(**_named(SamplingView, row) | {"until": _at(row["until"])})
+
+
+def _sample(packed: bytes) -> SampleView:
+    row = msgpack.unpackb(packed)
+    return SampleView(**_named(SampleView, row) | {"at": _at(row["at"])})
+
+
+def _named(kind: type, row: Mapping[str, Any]) -> dict[str, Any]:
+    return {one.name: row[one.name] for one in fields(kind)}
+
+
+def _at(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+OPERATIONS = (
+    Operation(
+        verb="GET",
+        path="/samples",
+        access=_LOOK,
+        tag="Samples",
+        summary="Sampled requests of this server, newest first",
+        act=list_,
+        list_of=SampleView,
+        query=(
+            Param("model", "Only of this model."),
+            Param("id", "Only those whose request id begins so."),
+        ),
+    ),
+    Operation(
+        verb="GET",
+        path="/sampling",
+        access=Access(Action.OPERATE),
+        tag="Samples",
+        summary="Which models' requests are sampled by this server, and until when",
+        act=standing,
+        list_of=SamplingView,
+    ),
+    Operation(
+        verb="PUT",
+        path=_PATH,
+        access=_LOOK,
+        tag="Samples",
+        summary="Sample a model's requests for a while: shapes and statistics, no values",
+        act=start,
+        takes=SamplingTerms,
+        gives=SamplingView,
+    ),
+    Operation(
+        verb="DELETE",
+        path=_PATH,
+        access=_LOOK,
+        tag="Samples",
+        summary="Stop sampling a model; kept samples can be read for an hour",
+        act=stop,
+        status=204,
+    ),
+)

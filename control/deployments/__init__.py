@@ -1,0 +1,1 @@
+"""What is deployed: repositories, pushes, snapshots and versions."""

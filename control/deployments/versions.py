@@ -1,0 +1,243 @@
+"""What models and versions there are, with where they came from, how they are, and who refers."""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from control import loads, paging
+from control.clock import text_of
+from control.deployments import repositories
+from control.deployments.aliases import AliasView, aliases_of
+from control.errors import NotFound
+from control.loads import LoadView
+from control.paging import Page, SortOrder
+from control.tables import Model, Repository, SnapshotRow, Version
+
+_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class VersionView:
+    """One version for ever. `source`: the commit or URL that brought it first; `digest`: over its
+    files; `snapshot`: a snapshot that has it. `deployed`: the model's deployed snapshot has it."""
+
+    model: str
+    number: int
+    digest: str
+    snapshot: str
+    size_bytes: int
+    files: int
+    repository: str | None
+    push: str | None
+    source: str
+    pusher: str
+    checks: Mapping[str, Any]
+    signer: str
+    created_at: datetime
+    deployed: bool
+    states: tuple[LoadView, ...]
+    aliases: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "model": self.model,
+            "version": self.number,
+            "digest": self.digest,
+            "snapshot": self.snapshot,
+            "size_bytes": self.size_bytes,
+            "files": self.files,
+            "provenance": {
+                "repository": self.repository,
+                "push": self.push,
+                "source": self.source,
+                "pusher": self.pusher,
+                "signer": self.signer,
+            },
+            "checks": dict(self.checks),
+            "created_at": text_of(self.created_at),
+            "deployed": self.deployed,
+            "states": [_state_json(state) for state in self.states],
+            "aliases": list(self.aliases),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ModelView:
+    """One model. `snapshot` is None when it was undeployed; `commit` brought what is deployed."""
+
+    name: str
+    repository: str | None
+    commit: str
+    snapshot: str | None
+    push: str | None
+    deployed_at: datetime
+    revision: int
+    versions: tuple[VersionView, ...]
+    aliases: tuple[AliasView, ...]
+    states: tuple[LoadView, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "repository": self.repository,
+            "commit": self.commit,
+            "snapshot": self.snapshot,
+            "push": self.push,
+            "deployed_at": text_of(self.deployed_at),
+            "revision": self.revision,
+            "versions": [
+                {
+                    "version": one.number,
+                    "digest": one.digest,
+                    "deployed": one.deployed,
+                    "states": [_state_json(state) for state in one.states],
+                    "aliases": list(one.aliases),
+                }
+                for one in self.versions
+            ],
+            "aliases": {alias.name: alias.version for alias in self.aliases},
+            "states": [_state_json(state) for state in self.states],
+        }
+
+
+def list_models(
+    session: Session,
+    *,
+    repository: str | None = None,
+    cursor: str | None = None,
+    limit: int = paging.USUAL,
+) -> Page[ModelView]:
+    """Models that are or were deployed, by name. Raises NotFound for an unknown repository,
+    Invalid for a bad cursor or limit."""
+    wanted = select(Model)
+    if repository is not None:
+        wanted = wanted.where(Model.repository_id == repositories.find(session, repository).id)
+    found = paging.page(session, wanted, SortOrder((Model.name,)), cursor, limit)
+    return Page(tuple(_models(session, found.items)), found.next)
+
+
+def get_model(session: Session, name: str) -> ModelView:
+    """Raises NotFound."""
+    return _models(session, [_found(session, name)])[0]
+
+
+def list_versions(
+    session: Session, model: str, *, cursor: str | None = None, limit: int = paging.USUAL
+) -> Page[VersionView]:
+    """The highest number first. Raises NotFound for an unknown model, Invalid."""
+    row = _found(session, model)
+    wanted = select(Version).where(Version.model == model)
+    order = SortOrder((Version.number,), newest_first=True)
+    found = paging.page(session, wanted, order, cursor, limit)
+    return Page(tuple(_versions_of(session, row, found.items)), found.next)
+
+
+def get_version(session: Session, model: str, number: int) -> VersionView:
+    """Raises NotFound naming the versions there are."""
+    row = _found(session, model)
+    one = session.get(Version, (model, number)) if 0 < number < 2**63 else None
+    if one is None:
+        numbers = select(Version.number).where(Version.model == model).order_by(Version.number)
+        there = ", ".join(map(str, session.scalars(numbers).all()[-_SHOWN:]))
+        raise NotFound(f"the model '{model}' has no version {number}; it has {there or 'none'}")
+    return _versions_of(session, row, [one])[0]
+
+
+def _found(session: Session, name: str) -> Model:
+    row = session.get(Model, name) if name.isprintable() else None
+    if row is None:
+        raise NotFound(f"no model '{name:.150}' was ever deployed")
+    return row
+
+
+def _models(session: Session, rows: Sequence[Model]) -> list[ModelView]:
+    names = [row.name for row in rows]
+    by = Version.number.desc()  # rows, not objects: there may be hundreds of models
+    wanted = select(*Version.__table__.c).where(Version.model.in_(names)).order_by(by)
+    aliases, states = aliases_of(session, names), _states(session, names)
+    versions = defaultdict(list)
+    for version in _versions(session, rows, session.execute(wanted).all(), aliases, states):
+        versions[version.model].append(version)
+    repository = _repository_names(session, {row.repository_id for row in rows})
+    return [
+        ModelView(
+            name=row.name,
+            repository=repository.get(row.repository_id or ""),
+            commit=row.commit,
+            snapshot=row.snapshot_digest,
+            push=row.push_id,
+            deployed_at=row.deployed_at,
+            revision=row.revision,
+            versions=tuple(versions[row.name]),
+            aliases=tuple(aliases.get(row.name, ())),
+            states=tuple(states.get((row.name, 0), ())),
+        )
+        for row in rows
+    ]
+
+
+def _versions_of(session: Session, model: Model, rows: Sequence[Version]) -> list[VersionView]:
+    names = [model.name]
+    return _versions(session, [model], rows, aliases_of(session, names), _states(session, names))
+
+
+def _versions(
+    session: Session,
+    models: Sequence[Model],
+    rows: Sequence[Any],
+    aliases: Mapping[str, Sequence[AliasView]],
+    states: Mapping[tuple[str, int], Sequence[LoadView]],
+) -> list[VersionView]:
+    """`models` are those that the rows are of."""
+    deployed = _deployed(session, models)
+    repository = _repository_names(session, {row.repository_id for row in rows})
+    return [
+        VersionView(
+            model=row.model,
+            number=row.number,
+            digest=row.digest,
+            snapshot=row.snapshot_digest,
+            size_bytes=row.size_bytes,
+            files=row.files,
+            repository=repository.get(row.repository_id or ""),
+            push=row.push_id,
+            source=row.source,
+            pusher=row.pusher,
+            checks=row.checks,
+            signer=row.signer,
+            created_at=row.created_at,
+            deployed=(row.model, row.number) in deployed,
+            states=tuple(states.get((row.model, row.number), ())),
+            aliases=tuple(
+                alias.name for alias in aliases.get(row.model, ()) if alias.version == row.number
+            ),
+        )
+        for row in rows
+    ]
+
+
+def _deployed(session: Session, models: Sequence[Model]) -> set[tuple[str, int]]:
+    digests = {model.snapshot_digest for model in models if model.snapshot_digest}
+    wanted = select(SnapshotRow.model, SnapshotRow.versions).where(SnapshotRow.digest.in_(digests))
+    return {(model, int(number)) for model, there in session.execute(wanted) for number in there}
+
+
+def _states(session: Session, models: Collection[str]) -> dict[tuple[str, int], list[LoadView]]:
+    found = defaultdict(list)
+    for state in loads.states(session, models):
+        found[state.model, state.version].append(state)
+    return dict(found)
+
+
+def _repository_names(session: Session, ids: set[str | None]) -> dict[str, str]:
+    wanted = select(Repository.id, Repository.name).where(Repository.id.in_(ids - {None}))
+    return dict(session.execute(wanted).all())
+
+
+def _state_json(state: LoadView) -> dict[str, Any]:
+    return {key: value for key, value in state.as_json().items() if key not in ("model", "version")}

@@ -1,0 +1,1 @@
+"""What has happened: events and audit, and who waits for the next event."""

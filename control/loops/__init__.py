@@ -1,0 +1,1 @@
+"""Background loops of the control process, and the decisions they carry out."""

@@ -1,0 +1,174 @@
+"""The pump of experiments: writes down which units gateways say have met which arm, and what
+clients said of answers; while it holds the lease, it also keeps the points of charts."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from control.errors import ControlError, DatabaseGone, Invalid
+from control.experiments import service, stamp
+from control.experiments.analysis import record_points
+from control.experiments.exposures import ExposureEvent, expose
+from control.experiments.feedback import ClientFeedback, feedback, measured
+from control.experiments.metrics import MetricSource
+from control.gateways.arm_reports import ArmReports
+from control.loops.arm_deltas import ArmDelta, ArmDeltas, measured_by
+from control.loops.deployer import LEASE, LEASE_S
+from control.loops.wake_event import WakeEvent
+from control.sql import leases
+from control.sql.database import Database
+from control.sql.transaction import SYSTEM, Actor, Transaction
+
+POINTS_S = 5.0
+"""Between two looks at whether a chart is due for a point."""
+
+GONE_TICK_S = 2.0
+"""Between two tries while the database does not answer."""
+
+MOST_WAITING, AT_ONCE = 50_000, 1_000
+"""Rows that wait for the database, and how many one transaction takes: some 0.1 s of SQLite's one
+writer."""
+
+MOST_COUNTS = 2_000
+"""Counts of arms, a histogram each, that wait for the database."""
+
+KINDS = ("exposures", "feedback")
+"""The link's frames that come here."""
+
+_log = logging.getLogger(__name__)
+
+
+class ExperimentRecorder:
+    """On the loop. `key` is what stamps are signed with; `boot` is this control process's."""
+
+    def __init__(self, database: Database, server: str, boot: str, key: bytes) -> None:
+        self._database = database
+        self._actor = Actor(f"server:{server}", "system")
+        self._boot = boot
+        self._key = key
+        self._seen: deque[ExposureEvent] = deque()
+        self._told: deque[ClientFeedback] = deque()
+        self._answered: deque[ArmDelta] = deque()
+        self._increments = ArmDeltas()
+        self._bell = WakeEvent()
+        self.dropped = 0
+
+    async def heard(self, frame: Mapping[str, Any]) -> None:
+        """Raises KeyError, TypeError, ValueError for a frame that is none of KINDS."""
+        if frame["kind"] == "exposures":
+            self._keep(self._seen, list(seen_in(frame)))
+        else:
+            self._keep(self._told, list(told_in(frame, self._key)))
+        self._bell.ring()
+
+    async def counted(self, told: ArmReports) -> None:
+        """What routes have counted: for metrics that servers count."""
+        rows = self._increments.heard(told)
+        if len(self._answered) < MOST_COUNTS:
+            self._answered.extend(rows)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        looked = 0.0
+        while True:
+            pause_s = POINTS_S
+            try:
+                await self._write(self._seen, lambda tx, rows: expose(tx, rows))
+                await self._write(self._told, lambda tx, rows: feedback(tx, rows))
+                await self._write_counts()
+                now = asyncio.get_running_loop().time()
+                if now - looked >= POINTS_S:
+                    looked = now
+                    await asyncio.to_thread(self._record)
+            except DatabaseGone as error:
+                pause_s = GONE_TICK_S
+                _log.debug("experiments are blocked: %s", error)
+                self._bell.hush()
+            await self._bell.rest(pause_s)
+
+    def _keep(self, waiting: deque[Any], rows: Sequence[Any]) -> None:
+        room = max(0, MOST_WAITING - len(waiting))
+        if room < len(rows):
+            if not self.dropped:
+                _log.error("rows of experiments are dropped: the database refuses them")
+            self.dropped += len(rows) - room
+        waiting.extend(rows[:room])
+
+    async def _write_counts(self) -> None:
+        if self._answered and not await asyncio.to_thread(self._is_measured):
+            self._answered.clear()
+        await self._write(self._answered, _measure)
+
+    def _is_measured(self) -> bool:
+        with self._database.reading() as session:
+            trials = service.running(session)
+        return any(
+            one.source is MetricSource.SERVER for view in trials for one in view.terms.metrics
+        )
+
+    async def _write(
+        self, waiting: deque[Any], write: Callable[[Transaction, list[Any]], object]
+    ) -> None:
+        """What waits, in order; rows stay until they are committed."""
+        while waiting:
+            rows = [waiting[number] for number in range(min(AT_ONCE, len(waiting)))]
+            try:
+                await asyncio.to_thread(self._commit, write, rows)
+            except DatabaseGone:
+                raise
+            except ControlError as error:
+                _log.error("%d rows of experiments are dropped: %s", len(rows), error)
+            for _ in rows:
+                waiting.popleft()
+
+    def _commit(self, write: Callable[[Transaction, list[Any]], object], rows: list[Any]) -> None:
+        with self._database.change(self._actor) as tx:
+            write(tx, rows)
+
+    def _record(self) -> None:
+        """Raises DatabaseGone."""
+        with self._database.reading() as session:
+            if not service.running(session):
+                return
+        fence = leases.take(self._database, LEASE, self._boot, LEASE_S)
+        if fence is None:
+            return
+        try:
+            with self._database.change(SYSTEM, fence) as tx:
+                record_points(tx)
+        except DatabaseGone:
+            raise
+        except ControlError as error:
+            _log.info("experiments: %s", error)
+
+
+def _measure(tx: Transaction, rows: list[ArmDelta]) -> None:
+    found = measured_by(service.running(tx.session), rows)
+    if found:
+        measured(tx, found)
+
+
+def seen_in(frame: Mapping[str, Any]) -> Iterator[ExposureEvent]:
+    for experiment, unit, arm, at in frame["rows"]:
+        yield ExposureEvent(str(experiment), str(unit), str(arm), _moment(at))
+
+
+def told_in(frame: Mapping[str, Any], key: bytes) -> Iterator[ClientFeedback]:
+    """Values with stamps that are no good, or of another name, are left out."""
+    for name, metric, value, at, text, experiment, unit, told_key in frame["rows"]:
+        read = None
+        if text:
+            try:
+                read = stamp.read(key, text, at)
+            except Invalid:
+                continue
+            if name not in (read.route.route, read.route.model):
+                continue
+        yield ClientFeedback(metric, value, _moment(at), read, experiment, name, unit, told_key)
+
+
+def _moment(at: Any) -> datetime:
+    return datetime.fromtimestamp(float(at), UTC)

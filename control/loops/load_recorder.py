@@ -1,0 +1,48 @@
+"""The pump that writes down what gateways say of their loads: the latest of each, until it is."""
+
+import asyncio
+
+from control import loads
+from control.deployments import pending_changes
+from control.errors import DatabaseGone
+from control.gateways.link import LoadReport
+from control.sql.database import Database
+from control.sql.transaction import Actor
+
+RETRY_S = 1.0
+"""Between two tries to reach a database that does not answer."""
+
+
+class LoadRecorder:
+    """On the loop. What a gateway said before its latest word is forgotten, written or not."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._latest: dict[str, LoadReport] = {}
+        self._bell = asyncio.Event()
+
+    def heard(self, told: LoadReport) -> None:
+        """A gateway has spoken."""
+        self._latest[told.server] = told
+        self._bell.set()
+
+    async def run(self) -> None:
+        """Until cancelled. A database that is gone only makes it wait."""
+        while True:
+            await self._bell.wait()
+            self._bell.clear()
+            while self._latest:
+                server, told = next(iter(self._latest.items()))
+                try:
+                    await asyncio.to_thread(self._write, told)
+                except DatabaseGone:
+                    await asyncio.sleep(RETRY_S)
+                    continue
+                if self._latest[server] is told:
+                    del self._latest[server]
+
+    def _write(self, told: LoadReport) -> None:
+        rows = [(row.model, row.version, row.state, row.reason) for row in told.rows]
+        with self._database.change(Actor(f"server:{told.server}", "system")) as tx:
+            loads.record(tx, told.server, rows)
+            pending_changes.record(tx, told.server, told.pending)

@@ -1,0 +1,151 @@
+"""The pump of rollouts: writes down what this server's arms have counted, and, while it holds the
+lease, looks at every rollout twice a second and makes the move it is time for.
+
+What is to be done is `control.rollouts.policy`'s to say. A pump that dies leaves every weight as
+it is; the next one goes on from the rows.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+
+from control.errors import ControlError, DatabaseGone, LostLease, NotFound
+from control.gateways.arm_reports import ArmReports, LatestArmReports
+from control.loops.deployer import LEASE, LEASE_S
+from control.loops.wake_event import WakeEvent
+from control.rollouts import counts, queries, service
+from control.rollouts.counts import GatewayReport
+from control.rollouts.route_weights import RolloutRoutes
+from control.rollouts.signals import signals_of
+from control.sql import leases
+from control.sql.database import Database
+from control.sql.transaction import SYSTEM, Actor, Fence
+
+TICK_S = 0.5
+"""Between two looks. The lease is the deployer's: a deployment begins rollouts, and the fences of
+one rollout must come from one lease."""
+
+GONE_TICK_S = 2.0
+"""Between two tries while the database does not answer."""
+
+RETELL_S = 5.0
+"""An unchanged count is written again after so long: `counts.STALE_S` is what a silence may be."""
+
+MOST_MOVES = 20
+"""In a row, of one rollout in one look."""
+
+_log = logging.getLogger(__name__)
+
+
+class RolloutController:
+    """On the loop. `server` is this server's id, `boot` this control process's."""
+
+    def __init__(self, database: Database, server: str, boot: str) -> None:
+        self._database = database
+        self._server = server
+        self._boot = boot
+        self._latest: dict[str, LatestArmReports] = {}
+        self._told: dict[str, tuple[str, GatewayReport]] = {}
+        self._due: set[str] = set()
+        self._waits: dict[str, str] = {}
+        self._bell = WakeEvent()
+
+    def ring(self) -> None:
+        """Somebody has begun a rollout, or told one what to do."""
+        self._bell.ring()
+
+    async def heard(self, told: ArmReports) -> None:
+        """A gateway has counted."""
+        latest = self._latest.setdefault(told.server, LatestArmReports())
+        for rollout, report in latest.heard(told).items():
+            self._told[rollout] = (told.boot, report)
+            self._due.add(rollout)
+
+    async def run(self) -> None:
+        """Until cancelled; then the lease is let go."""
+        retold = asyncio.get_running_loop().time()
+        try:
+            while True:
+                pause_s = TICK_S
+                now = asyncio.get_running_loop().time()
+                if now - retold > RETELL_S:
+                    retold, self._due = now, set(self._told)
+                try:
+                    await self._write_counts()
+                    await self._look()
+                except DatabaseGone as error:
+                    pause_s = GONE_TICK_S
+                    _log.debug("rollouts are blocked: %s", error)
+                except LostLease as error:
+                    _log.info("rollouts: %s", error)
+                await self._bell.rest(pause_s)
+        finally:
+            with suppress(ControlError):
+                await asyncio.shield(
+                    asyncio.to_thread(leases.release, self._database, LEASE, self._boot)
+                )
+
+    async def _write_counts(self) -> None:
+        due, self._due = self._due, set()
+        reports = {rollout: self._told[rollout] for rollout in due}
+        if not reports:
+            return
+        try:
+            over = await asyncio.to_thread(self._write, reports)
+        except DatabaseGone:
+            self._due |= due
+            raise
+        for rollout in over:
+            if self._told.get(rollout) is reports[rollout]:
+                del self._told[rollout]  # it is told of anew if it is tried again
+
+    def _write(self, reports: Mapping[str, tuple[str, GatewayReport]]) -> set[str]:
+        """In one transaction; the rollouts that have ended, or that there are no more."""
+        over = set()
+        with self._database.change(Actor(f"server:{self._server}", "system")) as tx:
+            for rollout, (process, report) in sorted(reports.items()):
+                try:
+                    if counts.record(tx, rollout, self._server, process, report):
+                        over.add(rollout)
+                except NotFound:
+                    over.add(rollout)
+        return over
+
+    async def _look(self) -> None:
+        under_way = await asyncio.to_thread(self._under_way)
+        if not under_way:
+            return
+        fence = await asyncio.to_thread(leases.take, self._database, LEASE, self._boot, LEASE_S)
+        if fence is None:
+            return
+        self._waits = {rollout: self._waits.get(rollout, "") for rollout in under_way}
+        for rollout in under_way:
+            try:
+                await asyncio.to_thread(self._tick, rollout, fence)
+            except (LostLease, DatabaseGone):
+                raise
+            except Exception as error:  # noqa: BLE001 - one rollout must not stop all others
+                self._say(rollout, error)
+
+    def _say(self, rollout: str, error: Exception) -> None:
+        """Once, not twice a second, why one does not move."""
+        if self._waits[rollout] == str(error):
+            return
+        self._waits[rollout] = str(error)
+        if isinstance(error, ControlError):  # e.g. its route was killed
+            _log.warning("rollout %s is blocked: %s", rollout, error)
+        else:
+            _log.error("rollout %s failed to advance. This is a bug.", rollout, exc_info=error)
+
+    def _under_way(self) -> list[str]:
+        with self._database.reading() as session:
+            return queries.under_way(session)
+
+    def _tick(self, rollout: str, fence: Fence) -> None:
+        for _ in range(MOST_MOVES):
+            with self._database.change(SYSTEM, fence) as tx:
+                signals = signals_of(tx.session, rollout)
+                tick = service.tick(tx, RolloutRoutes(), rollout, signals)
+            if not tick.moved:
+                return

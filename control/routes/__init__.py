@@ -1,0 +1,1 @@
+"""Routes and aliases: which version answers to which public name."""

@@ -1,0 +1,241 @@
+"""What may be written for a route: arms and their weights, the unit, rules, mirrors. Pure.
+
+Weights travel in percent with two decimals and are kept in buckets of 10,000. Whether models,
+versions and aliases exist is not asked here but in `control.routes.service`.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from control.desired import DesiredArm, Match, Mirror
+from control.errors import Invalid
+from control.routes.buckets import BUCKETS
+
+MOST_ARMS, MOST_MATCHES, MOST_MIRRORS = 16, 32, 4
+LONGEST_SALT, LONGEST_VALUE = 64, 256
+
+HEADER, PARAMETER, KEY, SEQUENCE = "header", "parameter", "key", "sequence"
+"""Where a request's unit is found; the first two are followed by ":" and a name."""
+
+_ARM = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+_HEADER = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]{1,100}")
+_PER_PERCENT = BUCKETS // 100
+
+
+@dataclass(frozen=True, slots=True)
+class RouteSpec:
+    """A route as somebody wants it. The first arm is the stable one. `unit` is "" for a draw per
+    request, else as in `check_unit`; `salt` "" stands for the one there is, or a new one."""
+
+    arms: tuple[DesiredArm, ...]
+    unit: str = ""
+    salt: str = ""
+    matches: tuple[Match, ...] = ()
+    mirrors: tuple[Mirror, ...] = ()
+
+
+def checked(spec: RouteSpec) -> RouteSpec:
+    """The spec with header names in lower case. Raises Invalid naming what cannot be."""
+    _check_arms(spec.arms)
+    names = [arm.name for arm in spec.arms]
+    if len(spec.salt) > LONGEST_SALT or not spec.salt.isprintable():
+        raise Invalid(f"a salt has at most {LONGEST_SALT} printable characters", "salt")
+    _check_count(spec.matches, MOST_MATCHES, "matches")
+    _check_count(spec.mirrors, MOST_MIRRORS, "mirrors")
+    return replace(
+        spec,
+        unit=check_unit(spec.unit),
+        matches=tuple(_match(one, names) for one in spec.matches),
+        mirrors=tuple(_mirror(one, names) for one in spec.mirrors),
+    )
+
+
+def check_unit(unit: str) -> str:
+    """In its usual form. Raises Invalid."""
+    source, colon, name = unit.partition(":")
+    if unit in ("", KEY, SEQUENCE):
+        return unit
+    if source == HEADER and _HEADER.fullmatch(name.lower()):
+        return f"{HEADER}:{name.lower()}"
+    if source == PARAMETER and colon and 0 < len(name) <= LONGEST_VALUE and name.isprintable():
+        return unit
+    raise Invalid(
+        f"the unit '{unit:.100}' is none; give 'header:NAME', 'parameter:NAME', 'key' (whose token "
+        "it is), 'sequence', or nothing to draw anew for each request",
+        "unit",
+    )
+
+
+def buckets_of(percent: float, what: str, field: str) -> int:
+    """A share in percent as buckets. Raises Invalid naming `what`."""
+    buckets = round(percent * _PER_PERCENT) if 0 <= percent <= 100 else -1
+    if buckets < 0 or abs(buckets / _PER_PERCENT - percent) > 1e-9:
+        raise Invalid(
+            f"{what} is {percent:g} %; it must be 0 to 100 with at most two decimals", field
+        )
+    return buckets
+
+
+def percent_of(buckets: int) -> float:
+    return buckets / _PER_PERCENT
+
+
+def parse_spec(document: Mapping[str, Any]) -> RouteSpec:
+    """From the JSON that `spec_json` writes. Raises Invalid naming the field and what is wrong."""
+    return checked(
+        RouteSpec(
+            arms=tuple(_parsed_arm(one) for one in _objects(document, "arms")),
+            unit=_text(document, "unit", "the route"),
+            salt=_text(document, "salt", "the route"),
+            matches=tuple(_parsed_match(one) for one in _objects(document, "matches")),
+            mirrors=tuple(_parsed_mirror(one) for one in _objects(document, "mirrors")),
+        )
+    )
+
+
+def spec_json(spec: RouteSpec) -> dict[str, Any]:
+    """What `parse_spec` reads."""
+    return {
+        "arms": [
+            {
+                "name": arm.name,
+                "model": arm.model,
+                "version": arm.version or None,
+                "alias": arm.alias or None,
+                "weight": percent_of(arm.weight),
+            }
+            for arm in spec.arms
+        ],
+        "unit": spec.unit,
+        "salt": spec.salt,
+        "matches": [
+            {"header": one.header, "value": one.value, "prefix": one.prefix, "arm": one.arm}
+            for one in spec.matches
+        ],
+        "mirrors": [{"arm": one.arm, "percent": percent_of(one.weight)} for one in spec.mirrors],
+    }
+
+
+def _check_arms(arms: Sequence[DesiredArm]) -> None:
+    if not 1 <= len(arms) <= MOST_ARMS:
+        raise Invalid(f"a route has 1 to {MOST_ARMS} arms, not {len(arms)}", "arms")
+    seen: set[str] = set()
+    for arm in arms:
+        if not _ARM.fullmatch(arm.name):
+            raise Invalid(
+                f"'{arm.name:.80}' cannot name an arm: use 1 to 63 of a-z, 0-9, '_' and '-', with "
+                "a letter first",
+                "arms",
+            )
+        if arm.name in seen:
+            raise Invalid(f"there are two arms '{arm.name}'", "arms")
+        seen.add(arm.name)
+        if bool(arm.version) == bool(arm.alias):
+            raise Invalid(
+                f"the arm '{arm.name}' must name either a version or an alias of '{arm.model:.80}'",
+                "arms",
+            )
+    total = sum(arm.weight for arm in arms)
+    if total != BUCKETS or any(arm.weight < 0 for arm in arms):
+        shown = ", ".join(f"{arm.name} {percent_of(arm.weight):g}" for arm in arms)
+        raise Invalid(
+            f"the weights add up to {percent_of(total):g} % instead of 100 %: {shown}", "arms"
+        )
+
+
+def _check_count(items: Sequence[object], most: int, field: str) -> None:
+    if len(items) > most:
+        raise Invalid(f"a route has at most {most} {field}, not {len(items)}", field)
+
+
+def _match(one: Match, arms: Sequence[str]) -> Match:
+    header = one.header.lower()
+    if not _HEADER.fullmatch(header):
+        raise Invalid(f"'{one.header:.80}' is no header's name", "matches")
+    if not 0 < len(one.value) <= LONGEST_VALUE or not one.value.isprintable():
+        raise Invalid(
+            f"the rule on the header '{header}' needs a value of 1 to {LONGEST_VALUE} printable "
+            "characters",
+            "matches",
+        )
+    _check_arm(one.arm, arms, f"the rule on the header '{header}'", "matches")
+    return replace(one, header=header)
+
+
+def _mirror(one: Mirror, arms: Sequence[str]) -> Mirror:
+    _check_arm(one.arm, arms, "a mirror", "mirrors")
+    if not 0 < one.weight <= BUCKETS:
+        share = percent_of(one.weight)
+        raise Invalid(
+            f"the mirror to '{one.arm}' gets {share:g} % of the requests; more than 0, at most 100",
+            "mirrors",
+        )
+    return one
+
+
+def _check_arm(arm: str, arms: Sequence[str], who: str, field: str) -> None:
+    if arm not in arms:
+        raise Invalid(f"{who} leads to '{arm:.80}'; the arms are {', '.join(arms)}", field)
+
+
+def _parsed_arm(row: Mapping[str, Any]) -> DesiredArm:
+    who = f"the arm '{_text(row, 'name', 'an arm'):.80}'"
+    _check_keys(row, ("name", "model", "version", "alias", "weight"), who, "arms")
+    version = row.get("version") or 0
+    if type(version) is not int or not 0 <= version < 2**63:
+        raise Invalid(f"{who} names the version {version!s:.40}, which is no version", "arms")
+    return DesiredArm(
+        name=_text(row, "name", who),
+        model=_text(row, "model", who),
+        version=version,
+        alias=_text(row, "alias", who),
+        weight=_share(row, "weight", f"the weight of {who}", "arms"),
+    )
+
+
+def _parsed_match(row: Mapping[str, Any]) -> Match:
+    who = "a rule"
+    _check_keys(row, ("header", "value", "prefix", "arm"), who, "matches")
+    prefix = row.get("prefix", False)
+    if type(prefix) is not bool:
+        raise Invalid(f"prefix of a rule is {prefix!s:.40}; it must be true or false", "matches")
+    return Match(
+        _text(row, "header", who), _text(row, "value", who), _text(row, "arm", who), prefix
+    )
+
+
+def _parsed_mirror(row: Mapping[str, Any]) -> Mirror:
+    _check_keys(row, ("arm", "percent"), "a mirror", "mirrors")
+    arm = _text(row, "arm", "a mirror")
+    return Mirror(arm, _share(row, "percent", f"the share of the mirror to '{arm:.80}'", "mirrors"))
+
+
+def _check_keys(row: Mapping[str, Any], known: Sequence[str], who: str, field: str) -> None:
+    for key in row:
+        if key not in known:
+            raise Invalid(f"{who} has no '{key!s:.80}'; there are {', '.join(known)}", field)
+
+
+def _objects(document: Mapping[str, Any], field: str) -> list[Mapping[str, Any]]:
+    found = document.get(field) or []
+    if not isinstance(found, list) or not all(isinstance(one, Mapping) for one in found):
+        raise Invalid(f"{field} must be a list of objects", field)
+    return found
+
+
+def _text(row: Mapping[str, Any], name: str, who: str) -> str:
+    found = row.get(name)
+    if found is None:
+        return ""
+    if not isinstance(found, str):
+        raise Invalid(f"{name} of {who} is {found!s:.40}; it must be a string", name)
+    return found
+
+
+def _share(row: Mapping[str, Any], name: str, what: str, field: str) -> int:
+    found = row.get(name, 0)
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        raise Invalid(f"{what} is {found!s:.40}; it must be a number of percent", field)
+    return buckets_of(found, what, field)

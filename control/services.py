@@ -1,0 +1,105 @@
+"""What the control API is given: database, clocks, limits, facts of this server, bells."""
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import IO, Any
+
+from anyio import CapacityLimiter
+
+from control.access.last_use import LastUseBuffer
+from control.access.rate_limits import LoginThrottle, RateLimiter
+from control.access.recent_tokens import RecentTokens
+from control.clock import utc_now
+from control.events.event_notifier import EventNotifier
+from control.events.event_stream import HEARTBEAT_S, SLOWEST_S
+from control.gateways.link import GatewayUnreachable
+from control.routes.explanation import ExplainRoute
+from control.sql.database import Database
+
+THREADS = 4
+"""Endpoints that run at once: half of the database's connections, the rest is for pumps and git."""
+
+STREAMS = 200
+"""Who may follow the events at once."""
+
+BACKUPS = 2
+"""Backups taken at once: each holds a thread and a look at the database until it is fetched."""
+
+PASSWORD_THREADS = 2
+"""Passwords checked at once: each takes 64 MiB and some 50 ms of a core."""
+
+
+@dataclass(frozen=True, slots=True)
+class SettingView:
+    """A setting in force, and where its value came from, e.g. "--http-port" or "default"."""
+
+    name: str
+    value: str
+    source: str
+    meaning: str
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """What does not change while the server runs. `public_url` is the setting, "" when not told.
+
+    `hosts`: the names a Host header may have, from `control.authentication.hosts.known_hosts`.
+    `import_allow`: prefixes of URLs that models may be imported from; see
+    `repository.sources.allowed`.
+    """
+
+    server_id: str
+    version: str
+    store: Path
+    hosts: frozenset[str]
+    public_url: str
+    settings: tuple[SettingView, ...] = ()
+    import_allow: tuple[str, ...] = ()
+
+
+AskGateway = Callable[..., Awaitable[Mapping[str, Any]]]
+
+
+async def _no_gateway(what: str, **facts: Any) -> Mapping[str, Any]:
+    raise GatewayUnreachable("this control process knows no gateway")
+
+
+@dataclass(frozen=True, slots=True)
+class ControlServices:
+    """Bundled by the composition root.
+
+    `deployable` is called, on any thread, when a push or an import waits: the pumps' bell.
+    `url` is where people and git reach us, once we listen: for links and the URLs to push to.
+    `archive` writes a backup to a file; it blocks. `explain` says what a
+    request to a route would get. `ask_gateway` asks this server's gateway
+    something (`LinkServer.ask`).
+    """
+
+    database: Database
+    commits: EventNotifier
+    facts: ServerFacts
+    rates: RateLimiter
+    failures: LoginThrottle
+    archive: Callable[[IO[bytes]], object]
+    explain: ExplainRoute
+    ask_gateway: AskGateway = _no_gateway
+    deployable: Callable[[], object] = lambda: None
+    url: Callable[[], str] = lambda: ""
+    now: Callable[[], datetime] = utc_now
+    monotonic: Callable[[], float] = time.monotonic
+    heartbeat_s: float = HEARTBEAT_S
+    slowest_s: float = SLOWEST_S
+    uses: LastUseBuffer = field(default_factory=LastUseBuffer)
+    good_tokens: RecentTokens = field(default_factory=RecentTokens)
+    streams: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(STREAMS))
+    backups: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(BACKUPS))
+    threads: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(THREADS))
+    password_threads: CapacityLimiter = field(
+        default_factory=lambda: CapacityLimiter(PASSWORD_THREADS)
+    )

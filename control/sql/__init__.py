@@ -1,0 +1,1 @@
+"""The database: SQLite and PostgreSQL, transactions, leases, and bringing tables up to date."""

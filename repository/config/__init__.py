@@ -1,0 +1,1 @@
+"""`config.pbtxt`: read, completed, and checked, with the place of every finding."""

@@ -1,0 +1,1 @@
+"""Files and folders on disk, written whole and read with bounds."""

@@ -1,0 +1,1 @@
+"""Model folders: read, watched, and made a snapshot of."""

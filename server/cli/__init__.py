@@ -1,0 +1,1 @@
+"""The commands `modelyard` and `tritonserver`."""

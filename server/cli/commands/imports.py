@@ -1,0 +1,149 @@
+"""`modelyard import` and `modelyard imports …`."""
+
+import argparse
+import sys
+import time
+
+from server.cli.commands.client import ApiClient, ServerUnreachable, path_of
+from server.cli.commands.command import CliCommand, CommandFailed, argument, limited, whole
+from server.cli.commands.output import (
+    Columns,
+    Json,
+    ListOutput,
+    MessageOutput,
+    RecordOutput,
+    Shown,
+    plain,
+)
+
+LOOK_S, PATIENCE_S = 0.5, 60.0
+"""How often an import that is followed is looked at, and how long without an answer."""
+
+_ENDS = ("served", "failed", "cancelled")
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+_COLUMNS: Columns = {
+    "id": "id",
+    "model": "model",
+    "version": lambda item: list(item["versions"]) or item["version"],
+    "state": "state",
+    "fetched": lambda item: amount(item["progress"]["bytes_done"]),
+    "by": "by",
+    "created": "created_at",
+    "url": "url",
+}
+
+
+class ImportNotServed(CommandFailed):
+    """An import that was followed has ended otherwise."""
+
+
+def import_(given: argparse.Namespace, api: ApiClient) -> Shown:
+    wish = {
+        "url": given.URL,
+        "model": given.model,
+        "version": given.version,
+        "digest": given.digest,
+    }
+    body = {name: value for name, value in wish.items() if value is not None}
+    view = api.call("POST", "/imports", body)
+    if not given.follow:
+        told = f"import {view['id']} started; see modelyard imports show {view['id']}"
+        return MessageOutput(told, view)
+    view = _followed(api, view["id"], sys.stderr.isatty())
+    if view["state"] != "served":
+        raise ImportNotServed(
+            f"import {view['id']} {view['state']}: {plain(view['reason']) or 'ended'}"
+        )
+    versions = ", ".join(view["versions"])
+    return MessageOutput(f"served: {view['model']} version {versions}, {view['digest']}", view)
+
+
+def list_imports(given: argparse.Namespace, api: ApiClient) -> Shown:
+    wanted = {"model": given.model, "state": given.state}
+    return ListOutput(list(api.items("/imports", given.limit, **wanted)), _COLUMNS)
+
+
+def show(given: argparse.Namespace, api: ApiClient) -> Shown:
+    return RecordOutput(api.get(path_of("imports", given.ID)))
+
+
+def cancel(given: argparse.Namespace, api: ApiClient) -> Shown:
+    view = api.call("POST", path_of("imports", given.ID, "cancel"))
+    return MessageOutput(f"import {view['id']} of {view['model']} cancelled", view)
+
+
+def line(view: Json) -> str:
+    """How far an import is, for one line of a terminal."""
+    if view["state"] != "fetching":
+        return str(view["state"])
+    seen = view["progress"]
+    done, total = seen["bytes_done"], seen["bytes_total"]
+    share = f" of {amount(total)} ({done * 100 // max(total, 1)} %)" if total is not None else ""
+    files = f", file {min(seen['files_done'] + 1, seen['files_total'])} of {seen['files_total']}"
+    return f"fetching: {amount(done)}{share}, {amount(seen['bytes_per_s'])}/s{files}"
+
+
+def amount(size: float) -> str:
+    """Bytes for people: "1.5 GB"."""
+    left, unit = float(size), 0
+    while left >= 1000 and unit < len(_UNITS) - 1:
+        left, unit = left / 1000, unit + 1
+    return f"{left:.1f} {_UNITS[unit]}" if unit else f"{left:.0f} B"
+
+
+def _followed(api: ApiClient, import_id: str, on_terminal: bool) -> Json:
+    """The import once it has ended. A server that is started again meanwhile is waited for."""
+    shown, width, answered = "", 0, time.monotonic()
+    while True:
+        try:
+            view: Json = api.get(path_of("imports", import_id))
+            answered = time.monotonic()
+        except ServerUnreachable:
+            if time.monotonic() - answered > PATIENCE_S:
+                raise
+            time.sleep(LOOK_S)
+            continue
+        text = line(view) if on_terminal else str(view["state"])
+        if on_terminal:
+            sys.stderr.write("\r" + text.ljust(width))
+            width = len(text)
+        elif text != shown:
+            sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+        shown = text
+        if view["state"] in _ENDS:
+            sys.stderr.write("\n" if on_terminal else "")
+            return view
+        time.sleep(LOOK_S)
+
+
+_ID = argument("ID", "The import's id.")
+_MODEL = argument("--model", "Only of this model.")
+
+COMMANDS = (
+    CliCommand(
+        "import",
+        "import a model from a URL",
+        import_,
+        (
+            argument(
+                "URL",
+                "https://, hf://OWNER/NAME, s3:// or gs://; an archive, an artefact, or a folder.",
+            ),
+            argument("--model", "The name it is served by.", required=True),
+            argument("--version", "Its number. [the next one]", type=whole),
+            argument("--digest", "What must arrive: sha256: and 64 hexadecimal digits."),
+            argument(
+                "--follow", "Wait until it is served, and say how far it is.", action="store_true"
+            ),
+        ),
+    ),
+    CliCommand(
+        "imports list",
+        "list imports, newest first",
+        list_imports,
+        (_MODEL, argument("--state", "Only in this state, e.g. fetching."), limited()),
+    ),
+    CliCommand("imports show", "show an import: how far it is, and how it ended", show, (_ID,)),
+    CliCommand("imports cancel", "cancel an import that is not deployed yet", cancel, (_ID,)),
+)

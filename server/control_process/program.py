@@ -1,0 +1,393 @@
+"""The composition root of the control process: what it is made of, started and ended in order."""
+
+import asyncio
+import logging
+import os
+import secrets
+import sys
+import time
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
+from typing import IO, Any
+
+from control import servers, state_paths
+from control.access.invitations import first_link_code
+from control.access.peer import PeerProtocol
+from control.access.rate_limits import LoginThrottle, RateLimiter
+from control.api.app import admin_app
+from control.api.resources.repositories import limits_of
+from control.authentication.forwarded import behind_proxies, networks
+from control.authentication.hosts import known_hosts
+from control.clock import utc_now
+from control.deployments import repositories
+from control.deployments.repositories import RepositoryView
+from control.desired import DesiredState
+from control.errors import ControlError, DatabaseDamaged, DatabaseGone, Invalid
+from control.events import history
+from control.events.event_notifier import EventNotifier
+from control.experiments.stamp import key_of
+from control.gateways.arm_reports import ArmReports
+from control.gateways.link import LinkServer, LoadReport
+from control.git.examine import Examiner
+from control.git.http import GitApp
+from control.git.pre_receive import PreReceiveHook
+from control.git.push_keys import PushKeys
+from control.imports.importer import Importer, ImportRules
+from control.imports.sealing import ImportSealer
+from control.loops import housekeeping
+from control.loops.deployer import Deployer
+from control.loops.desired_state_feed import DesiredStateFeed
+from control.loops.experiment_recorder import ExperimentRecorder
+from control.loops.load_recorder import LoadRecorder
+from control.loops.rollouts import RolloutController
+from control.services import ControlServices, ServerFacts, SettingView
+from control.sql import store
+from control.sql.database import Database
+from control.sql.migrate import migrate
+from control.sql.transaction import SYSTEM
+from repository.git import bare, hook
+from repository.git.errors import GitError
+from repository.git.hook import HookRequest
+from repository.git.listener import HookListener, Say
+from server import VERSION
+from server.control_process.console import console
+from server.control_process.gateway_calls import HttpGatewayClient
+from server.control_process.permissions import close_state
+from server.control_process.store_ownership import CannotControl, check_database_file, check_store
+from server.control_process.version_checks import CheckerProcesses
+from server.fleet.checks.check import Checker, ConfigCompletion
+from server.fleet.confine import checker_sandbox
+from server.http1.connection import ConnectionLimits, Http1Connection
+from server.http1.listener import HttpListener, start
+from server.listen_address import ListenAddress
+from server.routing.explain import explain
+from server.settings.listeners import UNIX
+from server.settings.table import TABLE, Settings
+
+ASK_AGAIN_S = 2.0
+"""Between two tries to reach a database that does not answer at start."""
+
+FOLLOW_S = 30.0
+"""How long a push may keep its pusher waiting for the models to be served."""
+
+EXIT_S = 5.0
+
+_log = logging.getLogger(__name__)
+
+
+class ControlServer:
+    """One control process, until `stopping` is set."""
+
+    def __init__(self, settings: Settings, server: str, stopping: asyncio.Event) -> None:
+        self._settings = settings
+        self._server = server
+        self._stopping = stopping
+        self._boot = secrets.token_hex(8)
+        self._store = settings.store_folder
+        self._sockets = state_paths.sockets(settings.state_dir)
+        self._keys = PushKeys()
+        self._database: Database
+        self._deployer: Deployer
+        self._importer: Importer
+        self._feed: DesiredStateFeed
+        self._recorder: LoadRecorder
+        self._link: LinkServer
+        self._revision = 0
+
+    async def run(self) -> None:
+        """Raises CannotControl."""
+        await asyncio.to_thread(close_state, self._settings)
+        async with AsyncExitStack() as stack:
+            self._database = self._open()
+            stack.callback(self._database.close)
+            if not await self._ready():
+                return
+            try:
+                await self._serve(stack)
+            except (OSError, GitError) as error:
+                raise CannotControl(f"the control process cannot start: {error}") from error
+
+    def _open(self) -> Database:
+        check_database_file(self._settings)
+        try:
+            return Database(self._settings.database_url)
+        except Invalid as error:
+            source = self._settings.source("database")
+            raise CannotControl(f"{source}: {error}") from error
+
+    async def _ready(self) -> bool:
+        """Wait for the database and bring its tables up; False when told to stop meanwhile."""
+        told = False
+        while not self._stopping.is_set():
+            try:
+                await asyncio.to_thread(migrate, self._database)
+                await asyncio.to_thread(self._register)
+            except DatabaseDamaged as error:
+                raise CannotControl(str(error)) from error
+            except DatabaseGone as error:
+                if not told:
+                    _log.error("%s; retrying every %g s", error, ASK_AGAIN_S)
+                told = True
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(ASK_AGAIN_S):
+                        await self._stopping.wait()
+            else:
+                return True
+        return False
+
+    def _register(self) -> None:
+        """Tell the database of this server, and hold the store against it; blocks."""
+        with self._database.change(SYSTEM) as tx:
+            wanted = store.store_id(tx)
+        check_store(wanted, self._settings)
+        with self._database.change(SYSTEM) as tx:
+            servers.register(tx, self._server, self._boot, VERSION, self._url(0))
+            self._secret = store.secret(tx)
+            self._code = first_link_code(tx)
+
+    async def _serve(self, stack: AsyncExitStack) -> None:
+        commits = EventNotifier(self._last_event)
+        stack.push_async_callback(commits.close)
+        for view in await asyncio.to_thread(self._prepare_store):
+            await bare.create(self._store, view.name, limits_of(view))
+        checker = self._checker()
+        stack.push_async_callback(checker.close)
+        checks = CheckerProcesses(checker)
+        examiner = Examiner(self._database, self._store, checks, self._settings.model_repository)
+        self._feed = DesiredStateFeed(self._database)
+        self._recorder = LoadRecorder(self._database)
+        self._deployer = Deployer(
+            self._database,
+            self._store,
+            examiner,
+            self._boot,
+            self._feed.wake,
+            self._keys.underway,
+        )
+        self._importer = Importer(
+            self._database,
+            self._store,
+            ImportSealer(self._database, self._store, checks),
+            ImportRules(self._settings.import_allow, self._settings.model_repository),
+            self._boot,
+            self._feed.wake,
+        )
+        self._deciding = PreReceiveHook(self._database, self._store, examiner, self._follow)
+        self._rollouts = RolloutController(self._database, self._server, self._boot)
+        trials = ExperimentRecorder(self._database, self._server, self._boot, key_of(self._secret))
+
+        async def counted(told: ArmReports) -> None:
+            await self._rollouts.heard(told)
+            await trials.counted(told)
+
+        self._link = LinkServer(self._sockets / state_paths.LINK, self._hear, counted, trials.heard)
+        self._feed.follow(self._link.hand)
+        self._feed.follow(self._look_again)
+        for committed in (commits.committed, self._feed.committed):
+            self._database.on_commit(committed)
+        await self._link.open()
+        stack.push_async_callback(self._link.close)
+        hooks = HookListener(self._sockets / state_paths.HOOK, self._answer)
+        await hooks.start()
+        stack.push_async_callback(hooks.close)
+        services = self._services(commits)
+        await self._open_doors(stack, services)
+        await stack.enter_async_context(
+            _running(
+                self._feed.run(),
+                self._deployer.run(),
+                self._recorder.run(),
+                self._rollouts.run(),
+                trials.run(),
+                self._importer.run(),
+                housekeeping.run(services, self._boot, self._keys.repositories),
+            )
+        )
+        with suppress(OSError):  # a file on a full disk keeps no server from starting
+            self._greet()
+        await self._stopping.wait()
+
+    def _checker(self) -> Checker:
+        settings = self._settings
+        rules = ConfigCompletion(
+            not settings.disable_auto_complete_config, settings.default_max_batch_size
+        )
+        sandbox = checker_sandbox(settings, self._sockets)
+        return Checker(settings.check_timeout_secs, rules=rules, sandbox=sandbox)
+
+    def _prepare_store(self) -> list[RepositoryView]:
+        """Hooks, and what a crash left in the store; blocks. The repositories without a folder:
+        a crash came between the row and it."""
+        with self._database.reading() as session:
+            others = [
+                one
+                for one in servers.list_servers(session, utc_now())
+                if one.alive and one.id != self._server
+            ]
+        if others:
+            hook.install(bare.hooks_folder(self._store))
+        else:
+            bare.start(self._store, bare.ReceiveLimits())
+        with self._database.reading() as session:
+            views = repositories.every_repository(session)
+        there = bare.names(self._store)
+        for view in views:
+            if view.name in there:
+                bare.configure(self._store, bare.find(self._store, view.name), limits_of(view))
+        housekeeping.sweep(self._database, self._store)
+        return [view for view in views if view.name not in there]
+
+    def _services(self, commits: EventNotifier) -> ControlServices:
+        settings = self._settings
+        loop = asyncio.get_running_loop()
+
+        def deployable() -> None:
+            loop.call_soon_threadsafe(self._deployer.ring)
+            loop.call_soon_threadsafe(self._importer.ring)
+
+        facts = ServerFacts(
+            server_id=self._server,
+            version=VERSION,
+            store=self._store,
+            hosts=known_hosts(settings.admin_address, settings.public_url, settings.allowed_hosts),
+            public_url=settings.public_url,
+            settings=tuple(_shown(settings)),
+            import_allow=settings.import_allow,
+        )
+        return ControlServices(
+            database=self._database,
+            commits=commits,
+            facts=facts,
+            rates=RateLimiter(),
+            failures=LoginThrottle(),
+            archive=self._archive,
+            explain=explain,
+            url=lambda: self._url(self._door.port),
+            deployable=deployable,
+            ask_gateway=partial(self._link.ask, self._server),
+        )
+
+    async def _open_doors(self, stack: AsyncExitStack, services: ControlServices) -> None:
+        git = GitApp(services, self._keys, self._secret, self._sockets / state_paths.HOOK)
+        pages = console(services, HttpGatewayClient(self._settings))
+        proxies = networks(self._settings.admin_trusted_proxies)
+        app = behind_proxies(admin_app(services, pages, git), proxies)
+        wire = ConnectionLimits(chunks=2**31)
+        over_tcp = type("AdminConnection", (Http1Connection,), {"wire": wire})
+        over_unix = type("LocalConnection", (PeerProtocol, Http1Connection), {"wire": wire})
+        address, port = self._settings.admin_address, self._settings.admin_port
+        local = self._sockets / state_paths.API
+        self._door = await _opened(stack, app, ListenAddress(address, port), over_tcp)
+        await _opened(stack, app, ListenAddress(f"{UNIX}{local}", 0), over_unix)
+        os.chmod(local, 0o600)
+
+    # what comes in
+
+    async def _answer(self, request: HookRequest, say: Say) -> bool:
+        pushing = self._keys.find(request.key)
+        if pushing is None:
+            say("this push is not known here any more; push again")
+            return False
+        if request.hook == "pre-receive":
+            return await self._deciding.decide(pushing, request, say)
+        return await self._deciding.accepted(pushing, request, say)
+
+    async def _follow(self, push_id: str, say: Say) -> None:
+        """Let the pusher see how the deployment ends."""
+        try:
+            view = await self._deployer.watch(push_id, FOLLOW_S)
+        except ControlError as error:
+            say(f"accepted; its outcome cannot be read now: {error}")
+            return
+        changed = ", ".join(sorted(view.models)) or "nothing"
+        if view.state == "served":
+            say(f"served: {changed} (push {view.id})")
+        elif view.finished_at is None:
+            say(f"still loading: {changed}; see modelyard push show {view.id}")
+        else:
+            say(f"{view.state}: {view.reason} (push {view.id})")
+
+    async def _hear(self, told: LoadReport) -> None:
+        if told.server == self._server:
+            self._deployer.heard(told)
+            self._importer.heard(told)
+        self._recorder.heard(told)
+
+    def _look_again(self, _: DesiredState) -> None:
+        self._deployer.ring()
+        self._importer.ring()
+
+    def _last_event(self) -> int:
+        with self._database.reading() as session:
+            return history.last_event(session)
+
+    def _archive(self, out: IO[bytes]) -> None:
+        from control.backup.files import archive
+
+        archive(self._database, self._settings.state_dir, self._store, out)
+
+    # what a person is told
+
+    def _url(self, port: int) -> str:
+        settings = self._settings
+        if settings.public_url:
+            return settings.public_url.rstrip("/")
+        address = settings.admin_address
+        shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(address, address)
+        return f"http://{shown}:{port or settings.admin_port}"
+
+    def _greet(self) -> None:
+        url = self._url(self._door.port)
+        sys.stdout.write(f"admin    {url}\n")
+        if self._code is not None:
+            sys.stdout.write(
+                f"first administrator (once, within a day): {url}/welcome#{self._code}\n"
+            )
+        sys.stdout.flush()
+
+
+async def _opened(
+    stack: AsyncExitStack, app: Any, place: ListenAddress, protocol: type[Http1Connection]
+) -> HttpListener:
+    try:
+        listener = await start(app, place, protocol)
+    except OSError as error:
+        raise CannotControl(
+            f"the admin port {place.address}:{place.port} cannot be opened: {error.strerror}; "
+            "choose another with --admin-port"
+        ) from error
+
+    async def stop() -> None:
+        await listener.stop(time.monotonic_ns() + int(EXIT_S * 1e9))
+
+    stack.push_async_callback(stop)
+    return listener
+
+
+@asynccontextmanager
+async def _running(*jobs: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Pumps, ended with the block; one that breaks is told of."""
+    tasks = [asyncio.create_task(job) for job in jobs]
+    for task in tasks:
+        task.add_done_callback(_tell_if_broken)
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _tell_if_broken(task: "asyncio.Task[None]") -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.critical(
+            "a background task of the control process failed. This is a bug.", exc_info=error
+        )
+        os._exit(70)  # the gateway starts us again, whole
+
+
+def _shown(settings: Settings) -> Iterator[SettingView]:
+    for row in TABLE:
+        value = getattr(settings, row.name)
+        yield SettingView(row.name, row.shown(value), settings.source(row.name), row.text)

@@ -1,0 +1,1 @@
+"""Checks of versions before they load, in processes that may die of them."""

@@ -1,0 +1,1 @@
+"""Memory of the devices: who holds how much, and who may have more."""

@@ -1,0 +1,220 @@
+"""Asks the ledger before a load, returns what was granted after it, takes back what is only cached.
+
+The pump around `server.fleet.memory.ledger`; used by `server.fleet.loading`, on the loop's thread.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from backends.errors import LoadFailed
+from backends.footprint import MemoryRequirement, handed_down, need_of
+from backends.seam import Device
+from repository.model import ModelVersion
+from server.fleet.memory.ledger import DeviceAccount, MemoryGrant, MemoryLedger, OverBudget
+from server.fleet.placement import Placement
+from server.served_version import MemoryRow
+
+SHRINK_S = 5.0
+"""Longest wait for a model that is to give back what it has cached."""
+
+LEAST_ASKED = 4 << 20
+"""Bytes; memory goes back by whole pages of many small tensors, so that less may be nothing."""
+
+Resize = Callable[[int], Awaitable[int]]
+"""Give back, or take, about so many bytes; how many they were."""
+
+_log = logging.getLogger(__name__)
+
+
+class MemoryRequest(NamedTuple):
+    """What `instances` instances on one device need together."""
+
+    device: str
+    instances: int
+    need: MemoryRequirement
+
+
+@dataclass(slots=True, eq=False)
+class InstanceGrant:
+    """A grant and the instances it is for."""
+
+    grant: MemoryGrant
+    instances: int
+
+
+@dataclass(slots=True, eq=False)
+class MemoryHolding:
+    """What one loaded version holds. `shrink`, `grow`: how it gives back what it merely caches and
+    takes it again, where it can."""
+
+    shares: list[InstanceGrant] = field(default_factory=list)
+    shrink: Resize | None = None
+    grow: Resize | None = None
+
+
+class MemoryAllocator:
+    """The ledger of one server, and who is behind its grants."""
+
+    def __init__(self, budgets: Mapping[str, int]) -> None:
+        self._ledger = MemoryLedger(budgets)
+        self._held: set[MemoryHolding] = set()
+        self._turns = asyncio.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._growing: asyncio.Task[None] | None = None
+
+    def accounts(self) -> Sequence[DeviceAccount]:
+        return self._ledger.accounts()
+
+    def rows(self) -> Sequence[MemoryRow]:
+        """Each device's budget, then its grants by holder."""
+        rows = []
+        for device, budget, grants in self._ledger.accounts():
+            rows += [] if budget is None else [MemoryRow(device, "", budget)]
+            held: Counter[str] = Counter()
+            for grant in grants:
+                held[grant.holder] += grant.bytes
+            rows += [MemoryRow(device, holder, bytes) for holder, bytes in sorted(held.items())]
+        return rows
+
+    async def take(self, version: ModelVersion, placements: Sequence[Placement]) -> MemoryHolding:
+        """Have memory granted for instances of a completed version. Raises LoadFailed."""
+        wants = []
+        for device, names in placements:
+            name, count = device_name(device), len(names)
+            need = await asyncio.to_thread(need_of, version, count, name)
+            wants.append(MemoryRequest(name, count, need))
+        try:
+            return await self.grant(f"{version.name} version {version.number}", wants)
+        except OverBudget as error:
+            raise LoadFailed(f"model '{version.name}' is not loaded: {error}") from None
+
+    async def grant(self, holder: str, wants: Sequence[MemoryRequest]) -> MemoryHolding:
+        """All that is wanted, or nothing. Where it lacks, models that cache give back first.
+
+        Raises OverBudget, naming who holds what.
+        """
+        self._loop = asyncio.get_running_loop()
+        held = MemoryHolding()
+        async with self._turns:
+            try:
+                for device, instances, need in wants:
+                    await self._make_room(device, self._ledger.lacking(device, need))
+                    held.shares.append(
+                        InstanceGrant(self._ledger.ask(device, holder, need), instances)
+                    )
+            except BaseException:
+                self.release(held)
+                raise
+        self._held.add(held)
+        return held
+
+    def budgeted(self, version: ModelVersion, held: MemoryHolding) -> ModelVersion:
+        """The version as it is to be loaded: told how much memory each of its instances has."""
+        return handed_down(
+            version,
+            ((one.grant.device, one.grant.bytes // one.instances) for one in held.shares),
+        )
+
+    def add(self, held: MemoryHolding, more: MemoryHolding) -> None:
+        """`held` holds what `more` held, too."""
+        held.shares += more.shares
+        more.shares = []
+        self._held.discard(more)
+
+    def loaded(
+        self,
+        held: MemoryHolding,
+        devices: Iterable[Device],
+        measured: Mapping[str, int],
+        scheduler: Any,
+    ) -> None:
+        """The instances are there. `measured`: bytes of the process of each, by device, or 0."""
+        self.resized(held, devices)
+        for share in held.shares:
+            if each := measured.get(share.grant.device):
+                share.grant = self._ledger.correct(share.grant, each * share.instances)
+        held.shrink = getattr(scheduler, "shrink", None)
+        held.grow = getattr(scheduler, "grow", None)
+
+    def resized(self, held: MemoryHolding, devices: Iterable[Device]) -> None:
+        """Only the instances on `devices` are there still, or at all; the rest is returned."""
+        left = Counter(device_name(device) for device in devices)
+        for share in held.shares:
+            kept = min(share.instances, left[share.grant.device])
+            left[share.grant.device] -= kept
+            if kept < share.instances:
+                bytes = share.grant.bytes * kept // share.instances
+                share.grant, share.instances = self._ledger.correct(share.grant, bytes), kept
+
+    def release(self, held: MemoryHolding) -> None:
+        """Return everything; a second time changes nothing."""
+        for share in held.shares:
+            self._ledger.release(share.grant)
+        self._held.discard(held)
+        if self._loop is not None and not self._loop.is_closed() and self._growing is None:
+            self._growing = self._loop.create_task(self._give_again())
+
+    def release_soon(self, held: MemoryHolding) -> None:
+        """As `release`, from any thread."""
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop has ended, and the server with it
+                self._loop.call_soon_threadsafe(self.release, held)
+
+    async def _make_room(self, device: str, lacking: int) -> None:
+        """Have `lacking` bytes given back by those who only cache in them, as far as they can.
+
+        One answer may be less than was asked for: memory goes back by whole pages.
+        """
+        for grant in self._ledger.elastic(device) if lacking else ():
+            found = self._behind(grant)
+            while found is not None and lacking > 0:
+                held, share = found
+                spare = share.grant.bytes - share.grant.least
+                asked = min(spare, max(lacking, LEAST_ASKED))
+                given = min(spare, await _within_time(held.shrink, asked, grant))
+                share.grant = self._ledger.correct(share.grant, share.grant.bytes - given)
+                lacking -= given
+                if not given:
+                    break
+
+    async def _give_again(self) -> None:
+        """What was taken back returns to who had it, while there is room."""
+        try:
+            async with self._turns:
+                for offer in self._ledger.offers():
+                    found = self._behind(offer.grant)
+                    if found is not None and found[0].grow is not None:
+                        held, share = found
+                        taken = await _within_time(held.grow, offer.bytes, offer.grant)
+                        share.grant = self._ledger.correct(share.grant, share.grant.bytes + taken)
+        finally:
+            self._growing = None
+
+    def _behind(self, grant: MemoryGrant) -> tuple[MemoryHolding, InstanceGrant] | None:
+        for held in self._held:
+            for share in held.shares:
+                if share.grant.number == grant.number:
+                    return held, share
+        return None
+
+
+def device_name(device: Device) -> str:
+    """As budgets and grants name it: "cpu", "cuda:0"."""
+    return device.kind if device.kind == "cpu" else f"{device.kind}:{device.index}"
+
+
+async def _within_time(resize: Resize | None, bytes: int, grant: MemoryGrant) -> int:
+    """0 when the model does not answer, or cannot; the ledger goes on without it."""
+    if resize is None:
+        return 0
+    try:
+        async with asyncio.timeout(SHRINK_S):
+            return max(0, await resize(bytes))
+    except Exception as error:  # noqa: BLE001 (whatever ails that model, others are to load)
+        _log.warning("%s was asked for %d bytes of memory: %r", grant.holder, bytes, error)
+        return 0
