@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 from starlette.requests import ClientDisconnect, Request
 
-from control.api.body_fields import INT_BITS, MAX_TEXT, check_texts, read_part
+from control.api.body_fields import LARGEST, MAX_TEXT, check_texts, read_fields
 from control.api.call import Operation, Param
 from control.http_errors import MalformedRequest, RequestBodyTooLarge, UnsupportedMediaType
 from control.paging import MOST, USUAL
@@ -51,7 +51,7 @@ def check_path(path: Mapping[str, str]) -> None:
 
 
 async def read_body(operation: Operation, request: Request) -> Any:
-    """The body as the operation's dataclass, None where it takes none.
+    """The body as the operation's Struct, None where it takes none.
 
     Raises MalformedRequest, RequestBodyTooLarge, UnsupportedMediaType.
     """
@@ -66,7 +66,7 @@ async def read_body(operation: Operation, request: Request) -> Any:
             f"the body is '{kind[:80]}'; send JSON with Content-Type: application/json",
             "Content-Type",
         )
-    return read_part(operation.takes, _document(raw))
+    return read_fields(operation.takes, _document(raw))
 
 
 async def _bytes(request: Request) -> bytes:
@@ -113,7 +113,7 @@ def _param(param: Param, text: str) -> Any:
 
 def _whole(param: Param, text: str) -> int:
     least = param.schema.get("minimum", 0)
-    most = param.schema.get("maximum", 2**INT_BITS - 1)
+    most = param.schema.get("maximum", LARGEST)
     if not (text.isascii() and _WHOLE.fullmatch(text)) or not least <= int(text) <= most:
         raise MalformedRequest(
             f"{param.name} is '{text}'; give a whole number from {least} to {most}", param.name

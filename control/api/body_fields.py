@@ -1,126 +1,73 @@
-"""Bodies as frozen dataclasses: `part` says what a field means, `read_part` holds a value to it.
-
-The same fields make the OpenAPI schemas (`control.api.schemas`). Pure.
+"""Bodies of requests: `ApiBody` with the bounds of its fields, and our own words for a body
+that is none. Pure.
 """
 
-import types
-from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+import re
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta
+from msgspec.inspect import (
+    BoolType,
+    DictType,
+    EnumType,
+    Field,
+    FloatType,
+    IntType,
+    ListType,
+    Metadata,
+    NoneType,
+    StrType,
+    StructType,
+    Type,
+    UnionType,
+)
 
 from control.http_errors import MalformedRequest
 
-T = TypeVar("T")
-
 MAX_TEXT = 255
-INT_BITS = 63
-_NAMES: dict[type, str] = {
-    str: "a string",
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-    list: "a list",
-    dict: "an object",
+LARGEST = 2**63 - 1
+
+Text = Annotated[str, Meta(max_length=MAX_TEXT)]
+Natural = Annotated[int, Meta(ge=0, le=LARGEST)]
+Positive = Annotated[int, Meta(ge=1, le=LARGEST)]
+Number = Annotated[float, Meta(ge=-LARGEST - 1, le=LARGEST)]
+
+_KINDS: dict[type[Type], tuple[type | tuple[type, ...], str]] = {
+    StrType: (str, "a string"),
+    IntType: (int, "a whole number"),
+    FloatType: ((int, float), "a number"),
+    BoolType: (bool, "true or false"),
+    ListType: (list, "a list"),
+    DictType: (dict, "an object"),
 }
+_PATH = re.compile(r"at `\$\.(\w+)(?:\[(\d+)\])?")
 
 
-@dataclass(frozen=True, slots=True)
-class BodyField:
-    """A field of a body: its name, its type, and the JSON Schema keywords about it."""
-
-    name: str
-    kind: Any
-    rules: Mapping[str, Any]
-    required: bool
+class ApiBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A JSON object in a request. `Meta` holds the meaning and the bounds of a field."""
 
 
-def part(meaning: str, **schema: Any) -> dict[str, Any]:
-    """To stand in a field's `Annotated`: `meaning` and `schema` (keywords such as maxLength,
-    minimum, examples) go into the description; maxLength, minimum and maximum are enforced."""
-    return {"description": meaning, **schema}
+def meaning(text: str, **more: Any) -> Meta:
+    """To stand in a field's `Annotated`; `more` as msgspec's Meta takes it."""
+    return Meta(description=text, **more)
 
 
-def parts_of(kind: Any) -> dict[str, BodyField]:
-    """The fields of a body by name."""
-    hints = get_type_hints(kind, include_extras=True)
-    found = {}
-    for one in fields(kind):
-        plain, rules = get_args(hints[one.name])
-        required = one.default is MISSING and one.default_factory is MISSING
-        found[one.name] = BodyField(one.name, plain, rules, required)
-    return found
+B = TypeVar("B", bound=ApiBody)
 
 
-def read_part(kind: type[T], document: Any) -> T:
+def read_fields(kind: type[B], document: Any) -> B:
     """A `kind` from a decoded JSON object. Raises MalformedRequest naming the field and the
     remedy."""
     if not isinstance(document, dict):
         raise MalformedRequest(f"the body is {_said(document)}; it must be an object")
-    known = parts_of(kind)
-    for name in document:
-        if name not in known:
-            raise MalformedRequest(
-                f"there is no field '{name[:100]}'; there are {', '.join(known)}", name[:100]
-            )
-    for name, one in known.items():
-        if one.required and name not in document:
-            raise MalformedRequest(f"the field '{name}' is missing", name)
-    return kind(**{name: _value(known[name], value) for name, value in document.items()})
-
-
-def _value(one: BodyField, value: Any) -> Any:
-    kind = one.kind
-    if get_origin(kind) in (Union, types.UnionType):
-        if value is None:
-            return None
-        kind = next(each for each in get_args(kind) if each is not types.NoneType)
-    if get_origin(kind) is Literal:
-        return _choice(get_args(kind), value, one.name)
-    plain = get_origin(kind) or kind
-    if not _is(plain, value):
-        raise MalformedRequest(
-            f"{one.name} is {_said(value)}; it must be {_NAMES[plain]}", one.name
-        )
-    if plain is list:
-        _check_elements(value, kind, one.name)
-    check_texts(value, one.name)
-    _check_bounds(one, value)
-    return float(value) if plain is float else value
-
-
-def _is(kind: type, value: Any) -> bool:
-    if isinstance(value, bool):
-        return kind is bool
-    return isinstance(value, (int, float) if kind is float else kind)
-
-
-def _choice(allowed: tuple[Any, ...], value: Any, name: str) -> Any:
-    if value not in allowed:
-        raise MalformedRequest(f"{name} is {_said(value)}; give {', '.join(allowed)}", name)
-    return value
-
-
-def _check_elements(value: list[Any], kind: Any, name: str) -> None:
-    wanted = get_args(kind)[0] if get_args(kind) else str
-    wanted = get_origin(wanted) or wanted
-    for element in value:
-        if not _is(wanted, element):
-            only = "objects" if wanted is dict else "strings"
-            raise MalformedRequest(f"{name} holds {_said(element)}; only {only}", name)
-
-
-def _check_bounds(one: BodyField, value: Any) -> None:
-    if isinstance(value, str):
-        longest = one.rules.get("maxLength", MAX_TEXT)
-        if len(value) > longest:
-            raise MalformedRequest(
-                f"{one.name} has {len(value)} characters; at most {longest}", one.name
-            )
-    elif isinstance(value, (int, float)):
-        least = one.rules.get("minimum", -(2**INT_BITS))
-        most = one.rules.get("maximum", 2**INT_BITS - 1)
-        if not least <= value <= most:
-            raise MalformedRequest(f"{one.name} is {value}; from {least} to {most}", one.name)
+    try:
+        body = msgspec.convert(document, kind)
+    except msgspec.ValidationError as error:
+        raise _problem(kind, document, str(error)) from None
+    for name, value in document.items():
+        check_texts(value, name)
+    return body
 
 
 def check_texts(value: Any, name: str) -> None:
@@ -137,10 +84,61 @@ def check_texts(value: Any, name: str) -> None:
             waiting += one
 
 
+def _problem(kind: type[ApiBody], document: dict[str, Any], found: str) -> MalformedRequest:
+    """A field that is too many, or missing, or the one at the path in `found`, msgspec's text."""
+    known = _fields(kind)
+    for name in document:
+        if name not in known:
+            there = ", ".join(known)
+            return MalformedRequest(
+                f"there is no field '{name[:100]}'; there are {there}", name[:100]
+            )
+    for name, one in known.items():
+        if one.required and name not in document:
+            return MalformedRequest(f"the field '{name}' is missing", name)
+    path = _PATH.search(found)
+    assert path is not None, found
+    name, index = path.groups()
+    text = _value_problem(_plain(known[name].type), document[name], int(index or 0))
+    return MalformedRequest(f"{name} {text}", name)
+
+
+def _value_problem(kind: Type, value: Any, index: int) -> str:
+    """The end of a sentence; `index`: of the element that is at fault."""
+    if isinstance(kind, EnumType):
+        return f"is {_said(value)}; give {', '.join(each.value for each in kind.cls)}"
+    if isinstance(kind, ListType) and isinstance(value, list):
+        only = "objects" if isinstance(kind.item_type, DictType) else "strings"
+        return f"holds {_said(value[index])}; only {only}"
+    python, name = _KINDS[type(kind)]
+    if not isinstance(value, python) or isinstance(value, bool):
+        return f"is {_said(value)}; it must be {name}"
+    if isinstance(value, str) and isinstance(kind, StrType):
+        return f"has {len(value)} characters; at most {kind.max_length}"
+    assert isinstance(kind, IntType | FloatType)
+    return f"is {value}; from {kind.ge} to {kind.le}"
+
+
+def _fields(kind: type[ApiBody]) -> dict[str, Field]:
+    found = msgspec.inspect.type_info(kind)
+    assert isinstance(found, StructType)
+    return {one.encode_name: one for one in found.fields}
+
+
+def _plain(kind: Type) -> Type:
+    """Without what is said about it, and without null."""
+    while isinstance(kind, Metadata | UnionType):
+        if isinstance(kind, Metadata):
+            kind = kind.type
+        else:
+            kind = next(each for each in kind.types if not isinstance(each, NoneType))
+    return kind
+
+
 def _said(value: Any) -> str:
     if value is None:
         return "null"
     if isinstance(value, (list, dict)):
-        return _NAMES[type(value)]
+        return "a list" if isinstance(value, list) else "an object"
     text = str(value) if not isinstance(value, bool) else str(value).lower()
     return f"'{text[:60]}'" if isinstance(value, str) else text[:60]

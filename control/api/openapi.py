@@ -5,11 +5,13 @@ from datetime import datetime
 from http import HTTPStatus
 from typing import Any
 
+import msgspec
+
 from control.api.arguments import params_of
-from control.api.body_fields import INT_BITS, MAX_TEXT, parts_of
+from control.api.body_fields import LARGEST, MAX_TEXT
 from control.api.call import Operation, Param
 from control.api.operations import OPERATIONS
-from control.api.schemas import Schema, body_schema
+from control.api.schemas import Schema
 from control.api.views import shown_schema
 from control.http_errors import STATUSES
 
@@ -46,12 +48,13 @@ _ERROR: Schema = {
         }
     ],
 }
+_REFERENCE = "#/components/schemas/{name}"
 _ALWAYS = (400, 421, 500, 503)
 _KNOWN = (401, 403, 429)
 _PARAM_TYPES: dict[type, Schema] = {
     str: {"type": "string", "maxLength": MAX_TEXT},
     bool: {"type": "boolean"},
-    int: {"type": "integer", "minimum": 0, "maximum": 2**INT_BITS - 1},
+    int: {"type": "integer", "minimum": 0, "maximum": LARGEST},
     datetime: {"type": "string", "format": "date-time"},
 }
 _IF_MATCH: Json = {
@@ -64,7 +67,9 @@ _IF_MATCH: Json = {
 
 def document(version: str, public_url: str = "") -> Json:
     """The whole document."""
-    schemas: dict[str, Schema] = {"Error": _ERROR}
+    bodies = [each.takes for each in OPERATIONS if each.takes is not None]
+    _, components = msgspec.json.schema_components(bodies, ref_template=_REFERENCE)
+    schemas: dict[str, Schema] = {"Error": _ERROR, **components}
     paths: Json = {}
     for operation in OPERATIONS:
         at = paths.setdefault(f"/api/v1{operation.path}", {})
@@ -112,9 +117,8 @@ def _operation(operation: Operation, schemas: dict[str, Schema]) -> Json:
         }
     if operation.takes is not None:
         name = operation.takes.__name__
-        schemas[name] = body_schema(operation.takes)
-        schema = {"$ref": f"#/components/schemas/{name}"}
-        content = {"application/json": {"schema": schema, **_example(operation.takes)}}
+        schema = {"$ref": _REFERENCE.format(name=name)}
+        content = {"application/json": {"schema": schema, **_example(schemas[name])}}
         found["requestBody"] = {"required": True, "content": content}
     return found
 
@@ -147,7 +151,7 @@ def _parameters(operation: Operation) -> list[Json]:
 
 def _path_schema(name: str) -> Schema:
     if name == "version":
-        return {"type": "integer", "minimum": 1, "maximum": 2**INT_BITS - 1}
+        return {"type": "integer", "minimum": 1, "maximum": LARGEST}
     return {"type": "string", "pattern": "^[^/]+$", "maxLength": MAX_TEXT}
 
 
@@ -196,11 +200,9 @@ def _statuses(operation: Operation) -> list[int]:
     return sorted(found)
 
 
-def _example(kind: type) -> Json:
+def _example(body: Schema) -> Json:
     """The first example of each field that has one."""
     found = {
-        name: one.rules["examples"][0]
-        for name, one in parts_of(kind).items()
-        if "examples" in one.rules
+        name: one["examples"][0] for name, one in body["properties"].items() if "examples" in one
     }
     return {"example": found} if found else {}

@@ -1,4 +1,4 @@
-"""JSON Schemas of bodies and views, from their dataclasses. Pure."""
+"""JSON Schemas of views, from their dataclasses. Pure."""
 
 import types
 from collections.abc import Mapping, Sequence
@@ -6,8 +6,6 @@ from dataclasses import fields, is_dataclass
 from datetime import datetime
 from enum import Enum
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
-
-from control.api.body_fields import INT_BITS, MAX_TEXT, parts_of
 
 Schema = dict[str, Any]
 
@@ -21,22 +19,6 @@ _PLAIN: dict[Any, Schema] = {
     Any: {},
     types.NoneType: {"type": "null"},
 }
-
-
-def body_schema(kind: type) -> Schema:
-    """What a body of this dataclass may be; no other fields."""
-    properties = {}
-    for name, one in parts_of(kind).items():
-        schema = schema_of(one.kind, {})
-        _bound(schema)
-        properties[name] = {**schema, **one.rules}
-    required = [name for name, one in parts_of(kind).items() if one.required]
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": required,
-        "additionalProperties": False,
-    }
 
 
 def view_schema(kind: type, into: dict[str, Schema]) -> Schema:
@@ -73,12 +55,3 @@ def _object(kind: type, into: dict[str, Schema]) -> Schema:
     hints = get_type_hints(kind)
     properties = {one.name: schema_of(hints[one.name], into) for one in fields(kind)}
     return {"type": "object", "properties": properties}
-
-
-def _bound(schema: Schema) -> None:
-    """The bounds every body is held to, where a field sets none of its own."""
-    for each in schema.get("anyOf", [schema]):
-        if each.get("type") == "string":
-            each.setdefault("maxLength", MAX_TEXT)
-        if each.get("type") == "integer":
-            each.setdefault("maximum", 2**INT_BITS - 1)

@@ -21,7 +21,7 @@ from control.access.invitations import accept
 from control.access.scopes import Principal
 from control.access.sessions import LONGEST, close_session, open_session
 from control.api.app import let_in, perform
-from control.api.body_fields import read_part
+from control.api.body_fields import read_fields
 from control.api.call import AuthorizedCall, EndpointResult, Operation
 from control.api.operations import OPERATIONS
 from control.api.resources import events
@@ -140,7 +140,7 @@ class InProcessControlApi:
         if operation.before is not None:
             operation.before(call)
         if operation.takes is not None:
-            call = replace(call, body=read_part(operation.takes, asked.body))
+            call = replace(call, body=read_fields(operation.takes, asked.body))
         return await perform(operation, call)
 
     async def _opened(self, request: Request, name: str) -> SessionCookie:

@@ -1,11 +1,10 @@
 """Aliases of versions, moved by compare-and-set."""
 
-from dataclasses import dataclass
 from typing import Annotated
 from urllib.parse import quote
 
 from control.access.scopes import Action
-from control.api.body_fields import part
+from control.api.body_fields import ApiBody, Positive, meaning
 from control.api.call import NOTHING, Access, AuthorizedCall, EndpointResult, Operation
 from control.api.responses import from_page
 from control.deployments.aliases import AliasView, delete_alias, get_alias, list_aliases, set_alias
@@ -15,9 +14,8 @@ _CHANGE = Access(Action.OPERATE, "model")
 _PATH = "/models/{model}/aliases/{alias}"
 
 
-@dataclass(frozen=True, slots=True)
-class AliasTarget:
-    version: Annotated[int, part("The version it is to stand for.", minimum=1, examples=[2])]
+class AliasTarget(ApiBody, frozen=True):
+    version: Annotated[Positive, meaning("The version it is to stand for.", examples=[2])]
 
 
 def list_all(call: AuthorizedCall) -> EndpointResult:

@@ -1,11 +1,12 @@
 """Experiments: what is compared, for how long, and what came of it."""
 
-from dataclasses import dataclass, fields
 from typing import Annotated, Any
 from urllib.parse import quote
 
+import msgspec
+
 from control.access.scopes import Action
-from control.api.body_fields import part
+from control.api.body_fields import ApiBody, Number, Positive, Text, meaning
 from control.api.call import NOTHING, Access, AuthorizedCall, EndpointResult, Operation, Param
 from control.api.responses import from_page
 from control.errors import Invalid
@@ -19,15 +20,14 @@ _READ, _OPERATE = Access(Action.READ), Access(Action.OPERATE)
 _PATH = "/experiments/{experiment}"
 
 
-@dataclass(frozen=True, slots=True)
-class NewExperiment:
+class NewExperiment(ApiBody, frozen=True):
     """The keys of docs/experiments.md; what is not said is the default."""
 
-    name: Annotated[str, part("Its name.", examples=["colour"])]
-    route: Annotated[str, part("The route whose arms are compared.", examples=["shop"])]
+    name: Annotated[Text, meaning("Its name.", examples=["colour"])]
+    route: Annotated[Text, meaning("The route whose arms are compared.", examples=["shop"])]
     metrics: Annotated[
         list[dict[str, Any]],
-        part(
+        meaning(
             "What is measured: `name`, `kind` (proportion, mean or quantile), `direction` (up or "
             "down) and `minimal_effect`.",
             examples=[
@@ -44,22 +44,21 @@ class NewExperiment:
     ]
     arms: Annotated[
         list[dict[str, Any]] | None,
-        part("`name` and `share` of each, the control first; the route's own if not given."),
+        meaning("`name` and `share` of each, the control first; the route's own if not given."),
     ] = None
-    alpha: Annotated[float | None, part("How often no difference may be called one.")] = None
-    horizon: Annotated[int | None, part("Units planned for, of all arms.", minimum=1)] = None
-    namespace: Annotated[str | None, part("Experiments of one share no unit.")] = None
-    share_percent: Annotated[float | None, part("Of the namespace's units.")] = None
-    window_s: Annotated[float | None, part("How long a unit's feedback counts.")] = None
+    alpha: Annotated[Number | None, meaning("How often no difference may be called one.")] = None
+    horizon: Annotated[Positive | None, meaning("Units planned for, of all arms.")] = None
+    namespace: Annotated[Text | None, meaning("Experiments of one share no unit.")] = None
+    share_percent: Annotated[Number | None, meaning("Of the namespace's units.")] = None
+    window_s: Annotated[Number | None, meaning("How long a unit's feedback counts.")] = None
 
 
-@dataclass(frozen=True, slots=True)
-class NewConclusion:
+class NewConclusion(ApiBody, frozen=True):
     decision: Annotated[
         str,
-        part(
+        meaning(
             "What was decided, in words.",
-            maxLength=service.LONGEST_WORDS,
+            max_length=service.LONGEST_WORDS,
             examples=["ship b: it converts better"],
         ),
     ]
@@ -82,9 +81,9 @@ def list_(call: AuthorizedCall) -> EndpointResult:
 def create(call: AuthorizedCall) -> EndpointResult:
     given = call.given(NewExperiment)
     terms = {
-        one.name: getattr(given, one.name)
-        for one in fields(given)
-        if one.name not in ("name", "route") and getattr(given, one.name) is not None
+        name: value
+        for name, value in msgspec.structs.asdict(given).items()
+        if name not in ("name", "route") and value is not None
     }
     with call.services.database.change(call.actor) as tx:
         terms = placed(tx.session, given.route, terms)

@@ -1,10 +1,11 @@
 """Imports of models from URLs: wished for, followed, cancelled."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
+from msgspec import Meta
+
 from control.access.scopes import Action
-from control.api.body_fields import part
+from control.api.body_fields import ApiBody, Text, meaning
 from control.api.call import Access, AuthorizedCall, EndpointResult, Operation, Param
 from control.api.responses import from_page
 from control.deployments.deployment import LONGEST_MODEL
@@ -24,31 +25,25 @@ _READ = Access(Action.READ)
 _CHANGE = Access(Action.OPERATE)
 
 
-@dataclass(frozen=True, slots=True)
-class NewImport:
+class NewImport(ApiBody, frozen=True):
     url: Annotated[
         str,
-        part(
+        meaning(
             "https://, hf://OWNER/NAME, s3:// or gs://; an archive, an artefact, or a folder.",
-            maxLength=LONGEST_URL,
+            max_length=LONGEST_URL,
             examples=["https://example.com/models/digits.tar.gz"],
         ),
     ]
     model: Annotated[
-        str, part("The name it is served by.", maxLength=LONGEST_MODEL, examples=["digits"])
+        str, meaning("The name it is served by.", max_length=LONGEST_MODEL, examples=["digits"])
     ]
     version: Annotated[
-        int | None,
-        part(
-            "Its number; the next one if not given.",
-            minimum=1,
-            maximum=LARGEST_VERSION,
-            examples=[3],
-        ),
+        Annotated[int, Meta(ge=1, le=LARGEST_VERSION)] | None,
+        meaning("Its number; the next one if not given.", examples=[3]),
     ] = None
     digest: Annotated[
-        str | None,
-        part(
+        Text | None,
+        meaning(
             "What must arrive: sha256: and 64 hexadecimal digits.", examples=["sha256:" + "0" * 64]
         ),
     ] = None

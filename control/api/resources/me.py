@@ -3,11 +3,13 @@
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+from msgspec import Meta
+
 from control.access.invitations import accept, first_link_code
 from control.access.rate_limits import whole_seconds
 from control.access.scopes import Action
 from control.access.users import UserView
-from control.api.body_fields import part
+from control.api.body_fields import ApiBody, Text, meaning
 from control.api.call import OPEN, Access, AuthorizedCall, EndpointResult, Operation
 from control.errors import Conflict, TooMany
 from control.sql.transaction import Actor
@@ -15,7 +17,9 @@ from control.sql.transaction import Actor
 WELCOME = "/welcome"
 """The console's page that takes the code of a one-time link from behind the #."""
 
-PASSWORD = {"maxLength": 1024, "format": "password", "writeOnly": True}
+Secret = Annotated[
+    str, Meta(max_length=1024, extra_json_schema={"format": "password", "writeOnly": True})
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +34,10 @@ class MeView:
         return {"principal": self.principal, "role": self.role, "scopes": self.scopes}
 
 
-@dataclass(frozen=True, slots=True)
-class Acceptance:
-    code: Annotated[str, part("What stands behind the # of the link.", examples=["vJ3…"])]
-    name: Annotated[str, part("The new user's name.", examples=["ada"])]
-    password: Annotated[str, part("12 characters or more.", **PASSWORD)]
+class Acceptance(ApiBody, frozen=True):
+    code: Annotated[Text, meaning("What stands behind the # of the link.", examples=["vJ3…"])]
+    name: Annotated[Text, meaning("The new user's name.", examples=["ada"])]
+    password: Annotated[Secret, meaning("12 characters or more.")]
 
 
 @dataclass(frozen=True, slots=True)

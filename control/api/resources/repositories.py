@@ -1,15 +1,16 @@
 """Git repositories: rows and folders made together, commits looked at and deployed."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any
 from urllib.parse import quote
 
+import msgspec
 from anyio import to_thread
 
 from control.access.scopes import Action
-from control.api.body_fields import part
+from control.api.body_fields import ApiBody, Text, meaning
 from control.api.call import NOTHING, Access, AuthorizedCall, EndpointResult, Operation, Param
 from control.api.responses import from_page
 from control.clock import text_of
@@ -31,36 +32,33 @@ _READ = Access(Action.PULL, "repository")
 _ADMIN = Access(Action.ADMIN)
 
 
-@dataclass(frozen=True, slots=True)
-class NewRepository:
-    name: Annotated[str, part("a-z 0-9 . _ -; 100 characters at most.", examples=["vision"])]
+class NewRepository(ApiBody, frozen=True):
+    name: Annotated[Text, meaning("a-z 0-9 . _ -; 100 characters at most.", examples=["vision"])]
     settings: Annotated[
         dict[str, Any],
-        part(
+        meaning(
             "What differs from the defaults: deploy_ref, formats, protected, budgets, signing, "
             "trusted_keys, network.",
             examples=[{"deploy_ref": "refs/heads/main"}],
         ),
-    ] = field(default_factory=dict)
+    ] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class RepositoryChange:
+class RepositoryChange(ApiBody, frozen=True):
     settings: Annotated[
         dict[str, Any],
-        part(
+        meaning(
             "Settings to change; those not named stay as they are.",
             examples=[{"budgets": {"max_files": 100}}],
         ),
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class Deployment:
+class Deployment(ApiBody, frozen=True):
     commit: Annotated[
-        str | None, part("A commit id, whole or shortened.", examples=["1f0c2ab"])
+        Text | None, meaning("A commit id, whole or shortened.", examples=["1f0c2ab"])
     ] = None
-    ref: Annotated[str | None, part("A branch or tag.", examples=["refs/tags/v3"])] = None
+    ref: Annotated[Text | None, meaning("A branch or tag.", examples=["refs/tags/v3"])] = None
 
 
 @dataclass(frozen=True, slots=True)

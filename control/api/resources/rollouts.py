@@ -1,14 +1,13 @@
 """Rollouts: begun by a push or by hand, watched, and told what to do."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Annotated, Any
 from urllib.parse import quote
 
 from sqlalchemy.orm import Session
 
 from control.access.scopes import Action
-from control.api.body_fields import part
+from control.api.body_fields import ApiBody, Positive, Text, meaning
 from control.api.call import Access, AuthorizedCall, EndpointResult, Operation, Param
 from control.api.responses import from_page
 from control.deployments.versions import get_model
@@ -36,15 +35,14 @@ _WORDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class NewRollout:
+class NewRollout(ApiBody, frozen=True):
     """`plan` has the keys of docs/rollouts.md; what it does not say is the default."""
 
-    name: Annotated[str, part("The model's name.", examples=["digits"])]
-    candidate: Annotated[int, part("The candidate version.", minimum=1, examples=[2])]
+    name: Annotated[Text, meaning("The model's name.", examples=["digits"])]
+    candidate: Annotated[Positive, meaning("The candidate version.", examples=[2])]
     plan: Annotated[
         dict[str, Any] | None,
-        part("Steps, holds and guardrails.", examples=[{"steps": "1, 10, 100", "hold": "10m"}]),
+        meaning("Steps, holds and guardrails.", examples=[{"steps": "1, 10, 100", "hold": "10m"}]),
     ] = None
 
 

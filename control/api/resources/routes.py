@@ -1,12 +1,13 @@
 """Routes: public names, the arms behind them, the kill switch, and what a unit would get."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Annotated, Any
 from urllib.parse import quote
 
+import msgspec
+
 from control.access.scopes import Action
-from control.api.body_fields import part
+from control.api.body_fields import ApiBody, Text, meaning
 from control.api.call import NOTHING, Access, AuthorizedCall, EndpointResult, Operation, Param
 from control.api.responses import from_page
 from control.deployments.aliases import list_aliases
@@ -27,56 +28,53 @@ _FORCED = Param(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class RouteTerms:
+class RouteTerms(ApiBody, frozen=True):
     arms: Annotated[
         list[dict[str, Any]],
-        part(
+        meaning(
             "Who may answer; the first one is the stable arm. Each has a `name`, a `model`, a "
             "`version` or an `alias`, and a `weight` in percent; the weights add up to 100.",
             examples=[[{"name": "stable", "model": "digits", "version": 1, "weight": 100}]],
         ),
     ]
     unit: Annotated[
-        str,
-        part(
+        Text,
+        meaning(
             "What stays with its arm: 'header:NAME', 'parameter:NAME', 'key' (whose token it is), "
             "'sequence', or '' to draw anew for each request.",
             examples=["header:x-user"],
         ),
     ] = ""
     salt: Annotated[
-        str, part("Decides which units an arm gets; created, or kept, where none is given.")
+        Text, meaning("Decides which units an arm gets; created, or kept, where none is given.")
     ] = ""
     matches: Annotated[
         list[dict[str, Any]],
-        part(
+        meaning(
             "Rules that come before the weights: requests whose `header` is `value`, or begins "
             "with it where `prefix` is true, go to `arm`."
         ),
-    ] = field(default_factory=list)
+    ] = msgspec.field(default_factory=list)
     mirrors: Annotated[
         list[dict[str, Any]],
-        part(
+        meaning(
             "`arm` gets a mirror of so many `percent` of the requests; its responses are discarded."
         ),
-    ] = field(default_factory=list)
+    ] = msgspec.field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class RouteWeights:
+class RouteWeights(ApiBody, frozen=True):
     weights: Annotated[
         dict[str, Any],
-        part(
+        meaning(
             "Arm → percent of the requests; the stable arm gets what is left.",
             examples=[{"candidate": 25}],
         ),
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class KillTarget:
-    arm: Annotated[str, part("The arm that gets everything; the stable one if not given.")] = ""
+class KillTarget(ApiBody, frozen=True):
+    arm: Annotated[Text, meaning("The arm that gets everything; the stable one if not given.")] = ""
 
 
 def list_(call: AuthorizedCall) -> EndpointResult:
@@ -90,9 +88,7 @@ def show(call: AuthorizedCall) -> EndpointResult:
 
 
 def set_(call: AuthorizedCall) -> EndpointResult:
-    terms = call.given(RouteTerms)
-    names = ("arms", "unit", "salt", "matches", "mirrors")
-    spec = parse_spec({name: getattr(terms, name) for name in names})
+    spec = parse_spec(msgspec.structs.asdict(call.given(RouteTerms)))
     with call.services.database.change(call.actor) as tx:
         name, force = call.path["route"], _force(call)
         return _one(set_route(tx, name, spec, call.expected, force=force))

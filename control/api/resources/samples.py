@@ -9,7 +9,7 @@ import msgpack
 from anyio import to_thread
 
 from control.access.scopes import Action
-from control.api.body_fields import part
+from control.api.body_fields import ApiBody, meaning
 from control.api.call import NOTHING, Access, AuthorizedCall, EndpointResult, Operation, Param
 from control.clock import text_of
 from control.errors import Conflict, NotFound
@@ -20,22 +20,21 @@ _PATH = "/sampling/{model}"
 MIB = 2**20
 
 
-@dataclass(frozen=True, slots=True)
-class SamplingTerms:
-    minutes: Annotated[int, part("For how long.", minimum=1, maximum=24 * 60)] = 15
+class SamplingTerms(ApiBody, frozen=True):
+    minutes: Annotated[int, meaning("For how long.", ge=1, le=24 * 60)] = 15
     percent: Annotated[
         float,
-        part(
+        meaning(
             "Of the model's requests; more than 200 a second are not kept.",
-            minimum=0.001,
-            maximum=100,
+            ge=0.001,
+            le=100,
         ),
     ] = 100.0
     max_mib: Annotated[
-        int, part("What is kept of them, in MiB; the oldest give way.", minimum=1, maximum=32)
+        int, meaning("What is kept of them, in MiB; the oldest give way.", ge=1, le=32)
     ] = 4
     values: Annotated[
-        bool, part("Keep the first 64 values of each tensor, too. Takes the role admin.")
+        bool, meaning("Keep the first 64 values of each tensor, too. Takes the role admin.")
     ] = False
 
 

@@ -6,6 +6,8 @@ A token makes no tokens, unless it may administer: it could make itself more tha
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+from msgspec import Meta
+
 from control.access.scopes import Action, allows
 from control.access.tokens import (
     TokenView,
@@ -14,7 +16,7 @@ from control.access.tokens import (
     list_tokens,
     revoke_token,
 )
-from control.api.body_fields import part
+from control.api.body_fields import LARGEST, ApiBody, Natural, Text, meaning
 from control.api.call import (
     NOTHING,
     Access,
@@ -30,26 +32,26 @@ from control.errors import Invalid, NotAllowed
 _SELF = Access(None)
 
 
-@dataclass(frozen=True, slots=True)
-class NewApiToken:
-    name: Annotated[str, part("What it is for.", maxLength=100, examples=["ci"])]
+class NewApiToken(ApiBody, frozen=True):
+    name: Annotated[str, meaning("What it is for.", max_length=100, examples=["ci"])]
     scopes: Annotated[
         list[str],
-        part(
+        meaning(
             "infer:MODEL, push:REPOSITORY:REF, priority:-N, read, operate or admin; MODEL and REF "
             "may hold *.",
             examples=[["push:vision:main", "infer:*"]],
         ),
     ]
-    user: Annotated[str | None, part("Whose it is; oneself if not given.")] = None
+    user: Annotated[Text | None, meaning("Whose it is; oneself if not given.")] = None
     expires_in_s: Annotated[
-        int | None,
-        part("Seconds it lasts; 90 days if not given, 0 for no expiry (admins only).", minimum=0),
+        Natural | None,
+        meaning("Seconds it lasts; 90 days if not given, 0 for no expiry (admins only)."),
     ] = None
     rate_per_s: Annotated[
-        float | None, part("Requests a second; not limited if not given.", minimum=0)
+        Annotated[float, Meta(ge=0, le=LARGEST)] | None,
+        meaning("Requests a second; not limited if not given."),
     ] = None
-    burst: Annotated[int | None, part("Requests at once after a rest.", minimum=0)] = None
+    burst: Annotated[Natural | None, meaning("Requests at once after a rest.")] = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,46 +1,45 @@
 """People: listed, made, changed. One's own password may be changed by oneself."""
 
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated
 from urllib.parse import quote
 
 from anyio import to_thread
 
 from control.access.passwords import hash_of_new
-from control.access.scopes import Action, allows
+from control.access.scopes import Action, Role, allows
 from control.access.users import UserView, change_user, create_user, get_user, list_users
-from control.api.body_fields import part
+from control.api.body_fields import ApiBody, Text, meaning
 from control.api.call import Access, AuthorizedCall, EndpointResult, Operation, person_of
-from control.api.resources.me import PASSWORD
+from control.api.resources.me import Secret
 from control.api.responses import page_of
 from control.authentication.credentials import Password
 from control.authentication.identify import by_password
 from control.errors import NotAllowed
 from control.http_errors import CredentialsRequired
 
-RoleName = Literal["viewer", "operator", "admin"]
 _ADMIN = Access(Action.ADMIN)
 
 
-@dataclass(frozen=True, slots=True)
-class NewUser:
-    name: Annotated[str, part("a-z, then a-z 0-9 . _ -; 63 characters at most.", examples=["ada"])]
-    role: Annotated[RoleName, part("What the user may do.", examples=["operator"])]
+class NewUser(ApiBody, frozen=True):
+    name: Annotated[
+        Text, meaning("a-z, then a-z 0-9 . _ -; 63 characters at most.", examples=["ada"])
+    ]
+    role: Annotated[Role, meaning("What the user may do.", examples=["operator"])]
     password: Annotated[
-        str | None, part("12 characters or more; without one the user only has tokens.", **PASSWORD)
+        Secret | None,
+        meaning("12 characters or more; without one the user only has tokens."),
     ] = None
 
 
-@dataclass(frozen=True, slots=True)
-class UserChange:
-    role: Annotated[RoleName | None, part("Another role.")] = None
+class UserChange(ApiBody, frozen=True):
+    role: Annotated[Role | None, meaning("Another role.")] = None
     password: Annotated[
-        str | None, part("Another password; logs the user out everywhere.", **PASSWORD)
+        Secret | None, meaning("Another password; logs the user out everywhere.")
     ] = None
     current_password: Annotated[
-        str | None, part("The password so far, when it is one's own that changes.", **PASSWORD)
+        Secret | None, meaning("The password so far, when it is one's own that changes.")
     ] = None
-    disabled: Annotated[bool | None, part("Ends sessions and revokes tokens at once.")] = None
+    disabled: Annotated[bool | None, meaning("Ends sessions and revokes tokens at once.")] = None
 
 
 def list_(call: AuthorizedCall) -> EndpointResult:
