@@ -1,23 +1,19 @@
 """What gateways are told: one frozen value, handed over whole and kept on their disks.
 
 Pure: rows become a `DesiredState` in `control.desired_rows`; gateways never see a row. The wire
-form is msgpack of plain lists and maps; a field this build does not know is ignored, one it misses
+form is msgpack; a field this build does not know is ignored, one it misses
 has its default, so that old and new processes understand each other across an upgrade.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, TypeVar
 
-import msgpack
+import msgspec
+from msgspec import Struct, field
 
 FORMAT = 1
 
-T = TypeVar("T")
 
-
-@dataclass(frozen=True, slots=True)
-class Pin:
+class Pin(Struct, frozen=True):
     """A version something refers to: kept loaded whatever the version policy says.
 
     `snapshot` is the digest of the snapshot that has it, "" when the model is not from git.
@@ -29,8 +25,7 @@ class Pin:
     by: str
 
 
-@dataclass(frozen=True, slots=True)
-class DesiredModel:
+class DesiredModel(Struct, frozen=True):
     """One model. `snapshot`: digest of its deployed snapshot, "" for a model that lies in a model
     repository folder and is only referred to. `commit` and `repository` say where it came from.
     `network`: whether its repository lets models use the network."""
@@ -43,8 +38,7 @@ class DesiredModel:
     network: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class TokenGrant:
+class TokenGrant(Struct, frozen=True):
     """A token as gateways know it: by the SHA-256 of its text, in hex.
 
     `expires` in seconds since the epoch, 0 for never. `rate_per_s` 0: not limited.
@@ -60,8 +54,7 @@ class TokenGrant:
     burst: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class DesiredArm:
+class DesiredArm(Struct, frozen=True):
     """One of the versions behind a public name. `version` 0: the one `alias` stands for.
 
     `weight`: of 10,000 buckets.
@@ -74,8 +67,7 @@ class DesiredArm:
     weight: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(Struct, frozen=True):
     """Requests whose `header` (in lower case) is `value`, or begins with it where `prefix` says so,
     go to `arm` whatever the weights are."""
 
@@ -85,16 +77,14 @@ class Match:
     prefix: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Mirror:
+class Mirror(Struct, frozen=True):
     """`arm` gets a copy of so many of 10,000 requests; nobody waits for its answers."""
 
     arm: str
     weight: int
 
 
-@dataclass(frozen=True, slots=True)
-class DesiredRoute:
+class DesiredRoute(Struct, frozen=True):
     """A public name and where its requests go. The first arm is the stable one.
 
     `unit`: what stays with its arm, "" for nothing; see `control.routes.spec.check_unit`. `only`:
@@ -112,8 +102,7 @@ class DesiredRoute:
     rollout: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class DesiredExperiment:
+class DesiredExperiment(Struct, frozen=True):
     """One that is running: who of the route's units has seen which of `arms` is to be told.
 
     It holds `buckets` of its namespace, from `first_bucket` on; without a namespace it has all
@@ -128,12 +117,12 @@ class DesiredExperiment:
     buckets: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class DesiredState:
+class DesiredState(Struct, frozen=True):
     """Everything at one revision; a gateway ignores one older than what it has.
 
     `store`: id of the store whose snapshots are meant. `aliases`: model → alias → version.
-    `stamp_key`: with which answers of experiments are signed; empty while there are none.
+    `stamp_key`: with which answers of experiments are signed; empty while there are none. `format`:
+    grows when older builds cannot read it any more.
     """
 
     revision: int = 0
@@ -144,48 +133,33 @@ class DesiredState:
     routes: tuple[DesiredRoute, ...] = ()
     experiments: tuple[DesiredExperiment, ...] = ()
     stamp_key: bytes = b""
+    format: int = FORMAT
 
 
 NOTHING = DesiredState()
 
 
+class _Head(Struct):
+    """What a state must have: without it the bytes are no state, rather than an empty one."""
+
+    format: int
+    models: msgspec.Raw
+    grants: msgspec.Raw
+
+
+_decoder = msgspec.msgpack.Decoder(DesiredState)
+
+
 def encode(desired: DesiredState) -> bytes:
-    packed: bytes = msgpack.packb({"format": FORMAT, **asdict(desired)})
-    return packed
+    return msgspec.msgpack.encode(desired)
 
 
 def decode(packed: bytes) -> DesiredState:
     """Raises ValueError for bytes that are no desired state, or of a later format."""
     try:
-        raw = msgpack.unpackb(packed)
-        if raw["format"] > FORMAT:
-            raise ValueError(f"desired state of format {raw['format']}, this build reads {FORMAT}")
-        models = tuple(
-            _made(DesiredModel, {**row, "pins": tuple(_made(Pin, pin) for pin in row["pins"])})
-            for row in raw["models"]
-        )
-        grants = tuple(
-            _made(TokenGrant, {**row, "scopes": tuple(row["scopes"])}) for row in raw["grants"]
-        )
-        routes = tuple(_route(row) for row in raw.get("routes", ()))
-        trials = tuple(
-            _made(DesiredExperiment, {**row, "arms": tuple(row["arms"])})
-            for row in raw.get("experiments", ())
-        )
-        made = {"models": models, "grants": grants, "routes": routes, "experiments": trials}
-        return _made(DesiredState, {**raw, **made})
-    except (msgpack.UnpackException, KeyError, TypeError) as error:
+        head = msgspec.msgpack.decode(packed, type=_Head)
+        if head.format > FORMAT:
+            raise ValueError(f"desired state of format {head.format}, this build reads {FORMAT}")
+        return _decoder.decode(packed)
+    except msgspec.MsgspecError as error:
         raise ValueError(f"not a desired state: {error}") from error
-
-
-def _route(row: Mapping[str, Any]) -> DesiredRoute:
-    parts = {
-        name: tuple(_made(kind, one) for one in row.get(name, ()))
-        for name, kind in (("arms", DesiredArm), ("matches", Match), ("mirrors", Mirror))
-    }
-    return _made(DesiredRoute, {**row, **parts})
-
-
-def _made(kind: type[T], row: Mapping[str, Any]) -> T:
-    known = {one.name for one in fields(kind)}  # type: ignore[arg-type]
-    return kind(**{name: value for name, value in row.items() if name in known})

@@ -1,7 +1,7 @@
 """What the control API is given: database, clocks, limits, facts of this server, bells."""
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -16,6 +16,7 @@ from control.clock import utc_now
 from control.events.event_notifier import EventNotifier
 from control.events.event_stream import HEARTBEAT_S, SLOWEST_S
 from control.gateways.link import GatewayUnreachable
+from control.gateways.queries import Query
 from control.routes.explanation import ExplainRoute
 from control.sql.database import Database
 
@@ -63,10 +64,11 @@ class ServerFacts:
     import_allow: tuple[str, ...] = ()
 
 
-AskGateway = Callable[..., Awaitable[Mapping[str, Any]]]
+AskGateway = Callable[[Query], Awaitable[Any]]
+"""Gives the query's `Answer`; raises GatewayUnreachable."""
 
 
-async def _no_gateway(what: str, **facts: Any) -> Mapping[str, Any]:
+async def _no_gateway(_query: Query) -> Any:
     raise GatewayUnreachable("this control process knows no gateway")
 
 

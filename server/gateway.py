@@ -8,10 +8,17 @@ import gc
 import logging
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
 
+from control.gateways.messages import ArmReports, Exposures, FeedbackRows
+from control.gateways.queries import (
+    CrashQuery,
+    LoadedQuery,
+    Query,
+    QueryAnswer,
+    RunningQuery,
+)
 from control.state_paths import SNAPSHOTS, close_folder, socket_folder
 from repository.errors import RepositoryError
 from repository.folders.watch import WatchedRepository
@@ -24,7 +31,7 @@ from server.banner import banner
 from server.dataplane import DataPlane
 from server.desired import disk
 from server.desired.client import DesiredStateClient, FleetStatus
-from server.desired.instances import dying, loaded, running
+from server.desired.instances import crashes, loaded, running
 from server.desired.reconciler import Reconciler
 from server.desired.repository import DesiredRepository
 from server.fleet.checks.check import Checker, ConfigCompletion
@@ -154,25 +161,29 @@ class Gateway:
         pending, revision = self._reconciler.pending, self._reconciler.desired.revision
         return FleetStatus(fleet.rows(), fleet.settled, fleet.folders(), pending, revision)
 
-    def _counted(self, everything: bool) -> Iterator[dict[str, Any]]:
-        """Frames for the link; each has been sent when the next one is asked for."""
+    def _counted(
+        self, server: str, everything: bool
+    ) -> Iterator[ArmReports | Exposures | FeedbackRows]:
+        """Messages for the link; each has been sent when the next one is asked for."""
         routing = self._dataplane.routing
-        boot, lots = routing.windows.boot, list(routing.lots.rows()) if everything else None
-        for rows in routing.windows.snapshot(everything):
-            yield {"kind": "windows", "boot": boot, "rows": rows, "lots": lots}
-            lots = None
-        yield from routing.exposures.frames()
-        yield from routing.feedback.frames()
+        boot, assignments = routing.windows.boot, routing.lots.by_rollout() if everything else None
+        for arms in routing.windows.snapshot(everything):
+            yield ArmReports(server, boot, arms, assignments)
+            assignments = None
+        yield from routing.exposures.messages()
+        yield from routing.feedback.messages()
 
-    def _answer(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+    def _answer(self, query: Query) -> QueryAnswer:
         """What the control process asks for: what runs here, or of sampled requests."""
-        if asked["what"] == "running":
-            return running(self._fleet.served(), self._fleet.memory.accounts())
-        if asked["what"] == "dying":
-            return dying(self._fleet.served())
-        if asked["what"] == "loaded":
-            return loaded(self._fleet.served(), str(asked["model"]))
-        return self._dataplane.samples.answer(asked)
+        match query:
+            case RunningQuery():
+                return running(self._fleet.served(), self._fleet.memory.accounts())
+            case CrashQuery():
+                return crashes(self._fleet.served())
+            case LoadedQuery():
+                return loaded(self._fleet.served(), query.model)
+            case _:
+                return self._dataplane.samples.answer(query)
 
     async def _serve(self) -> int:
         failed = await self._load()

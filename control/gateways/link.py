@@ -3,15 +3,28 @@
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 from control.access.peer import peer_uid
 from control.desired import DesiredState, encode
-from control.gateways.arm_reports import ArmReports, windows_of
 from control.gateways.frames import BadFrame, pack_frame, read_frame
+from control.gateways.messages import (
+    PROTOCOL,
+    Answered,
+    ArmReports,
+    Ask,
+    DesiredUpdate,
+    Exposures,
+    FeedbackRows,
+    Hello,
+    LoadReport,
+    Message,
+    Unknown,
+    answer_of,
+)
+from control.gateways.queries import Query
 
 GREETING_S = 5.0
 WRITE_S = 10.0
@@ -20,36 +33,9 @@ WRITE_S = 10.0
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class LoadRow:
-    """What a gateway says of one version; `version` 0 is the model as a whole."""
-
-    model: str
-    version: int
-    state: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class LoadReport:
-    """All a gateway says: `settled` when nothing is being loaded for `revision` any more.
-
-    `in_use`: digests of the snapshots whose files something still reads. `pending`: subject and
-    reason of each alias or route that is not in force.
-    """
-
-    server: str
-    revision: int
-    settled: bool
-    rows: tuple[LoadRow, ...]
-    in_use: frozenset[str]
-    pending: tuple[tuple[str, str], ...] = ()
-
-
-Heard = Callable[[LoadReport], Awaitable[None]]
+Loaded = Callable[[LoadReport], Awaitable[None]]
 Counted = Callable[[ArmReports], Awaitable[None]]
-Tried = Callable[[Mapping[str, Any]], Awaitable[None]]
-
+Recorded = Callable[[Exposures | FeedbackRows], Awaitable[None]]
 
 ANSWER_S = 3.0
 """How long a gateway may take to answer a question; its loop never stalls that long."""
@@ -59,21 +45,25 @@ class GatewayUnreachable(Exception):
     """This server's gateway cannot be asked just now."""
 
 
-async def _nobody(told: object) -> None:
-    """Where nobody asks for what routes tell."""
+async def _ignore(_message: object) -> None:
+    """Where nobody asks for what routes report."""
 
 
 class LinkServer:
     """Listens for gateways of the same user on a Unix socket; on the loop's thread. `counted` gets
-    what their routes have counted, `tried` the frames for experiments."""
+    what their routes have counted, `recorded` what they saw and heard for experiments."""
 
     def __init__(
-        self, path: Path, heard: Heard, counted: Counted = _nobody, tried: Tried = _nobody
+        self,
+        path: Path,
+        loaded: Loaded,
+        counted: Counted = _ignore,
+        recorded: Recorded = _ignore,
     ) -> None:
         self._path = path
-        self._heard = heard
+        self._loaded = loaded
         self._counted = counted
-        self._tried = tried
+        self._recorded = recorded
         self._latest: bytes | None = None
         self._gateways: set[_GatewayConnection] = set()
         self._links: set[asyncio.Task[None]] = set()
@@ -87,12 +77,12 @@ class LinkServer:
 
     def hand(self, desired: DesiredState) -> None:
         """Give every gateway, and each that connects later, this state."""
-        self._latest = pack_frame({"kind": "desired", "state": encode(desired)})
+        self._latest = pack_frame(DesiredUpdate(encode(desired)))
         for gateway in self._gateways:
             gateway.news.set()
 
-    async def ask(self, server: str, what: str, **facts: Any) -> Mapping[str, Any]:
-        """What a gateway answers. Raises GatewayUnreachable."""
+    async def ask(self, server: str, query: Query) -> Any:
+        """A gateway's answer: the query's `Answer`. Raises GatewayUnreachable."""
         gateway = next((one for one in self._gateways if one.server == server), None)
         if gateway is None:
             raise GatewayUnreachable(
@@ -100,8 +90,8 @@ class LinkServer:
             )
         try:
             async with asyncio.timeout(ANSWER_S):
-                return await gateway.ask(what, facts)
-        except (TimeoutError, ConnectionError) as error:
+                return await gateway.ask(query)
+        except (TimeoutError, ConnectionError, ValueError) as error:
             raise GatewayUnreachable(
                 f"the gateway of {server} does not answer; try again"
             ) from error
@@ -130,9 +120,10 @@ class LinkServer:
                 return
             async with asyncio.timeout(GREETING_S):
                 hello = await read_frame(reader)
-            if hello is not None and hello.get("kind") == "hello":
-                await self._keep(_GatewayConnection(str(hello["server"]), writer), reader)
-        except (BadFrame, KeyError, TypeError, ValueError, TimeoutError, ConnectionError) as error:
+            if isinstance(hello, Hello):
+                _check_protocol(hello)
+                await self._keep(_GatewayConnection(hello.server, writer), reader)
+        except (BadFrame, TimeoutError, ConnectionError) as error:
             _log.warning("a gateway's connection ended: %s", error or type(error).__name__)
         finally:
             writer.close()
@@ -142,20 +133,29 @@ class LinkServer:
         gateway.news.set()
         telling = asyncio.create_task(self._tell(gateway))
         try:
-            while (frame := await read_frame(reader)) is not None:
-                if frame.get("kind") == "loads":
-                    await self._heard(_loads(gateway.server, frame))
-                elif frame.get("kind") == "windows":
-                    await self._counted(windows_of(gateway.server, frame))
-                elif frame.get("kind") in ("exposures", "feedback"):
-                    await self._tried(frame)
-                elif frame.get("kind") == "answer":
-                    gateway.answered(frame)
+            while (message := await read_frame(reader)) is not None:
+                await self._take(gateway, message)
         finally:
             self._gateways.discard(gateway)
             gateway.gone()
             telling.cancel()
             await asyncio.gather(telling, return_exceptions=True)
+
+    async def _take(self, gateway: "_GatewayConnection", message: Message | Unknown) -> None:
+        """Raises BadFrame for one that speaks for another server."""
+        match message:
+            case LoadReport() | ArmReports() if message.server != gateway.server:
+                raise BadFrame(f"gateway {gateway.server} reports for {message.server:.100}")
+            case LoadReport():
+                await self._loaded(message)
+            case ArmReports():
+                await self._counted(message)
+            case Exposures() | FeedbackRows():
+                await self._recorded(message)
+            case Answered():
+                gateway.answered(message)
+            case Unknown():
+                _log.info("gateway %s sends '%.50s', unknown here", gateway.server, message.kind)
 
     async def _tell(self, gateway: "_GatewayConnection") -> None:
         """The latest state whenever there is one: what came between is not worth sending."""
@@ -181,29 +181,30 @@ class _GatewayConnection:
         self.server = server
         self.writer = writer
         self.news = asyncio.Event()
-        self._asked: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
+        self._waiting: dict[int, asyncio.Future[Answered]] = {}
         self._number = 0
 
-    async def ask(self, what: str, facts: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Raises ConnectionError when it goes before it has answered."""
+    async def ask(self, query: Query) -> Any:
+        """Raises ConnectionError when it goes before it has answered, ValueError for an answer that
+        is none."""
         self._number += 1
         number = self._number
-        answer: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
-        self._asked[number] = answer
+        answer: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = answer
         try:
-            self.writer.write(pack_frame({**facts, "kind": "ask", "number": number, "what": what}))
+            self.writer.write(pack_frame(Ask(number, query)))
             await self.writer.drain()
-            return await answer
+            return answer_of(query, await answer)
         finally:
-            del self._asked[number]
+            del self._waiting[number]
 
-    def answered(self, frame: Mapping[str, Any]) -> None:
-        waiting = self._asked.get(frame["number"])
+    def answered(self, message: Answered) -> None:
+        waiting = self._waiting.get(message.number)
         if waiting is not None and not waiting.done():
-            waiting.set_result(frame)
+            waiting.set_result(message)
 
     def gone(self) -> None:
-        for waiting in self._asked.values():
+        for waiting in self._waiting.values():
             if not waiting.done():
                 waiting.set_exception(ConnectionResetError("the gateway has disconnected"))
 
@@ -214,12 +215,12 @@ def same_user(writer: asyncio.StreamWriter) -> bool:
     return peer_uid(writer.get_extra_info("socket")) in (os.getuid(), 0)
 
 
-def _loads(server: str, frame: Mapping[str, Any]) -> LoadReport:
-    """Raises KeyError, TypeError for a frame that is no `loads`."""
-    rows = tuple(
-        LoadRow(str(model), int(version), str(state), str(reason))
-        for model, version, state, reason in frame["rows"]
-    )
-    in_use = frozenset(map(str, frame["in_use"]))
-    pending = tuple((str(subject), str(reason)) for subject, reason in frame.get("pending", ()))
-    return LoadReport(server, int(frame["revision"]), bool(frame["settled"]), rows, in_use, pending)
+def _check_protocol(hello: Hello) -> None:
+    if hello.protocol != PROTOCOL:
+        _log.warning(
+            "gateway %s speaks version %d of the link, this control process version %d; restart "
+            "the server to have one version",
+            hello.server,
+            hello.protocol,
+            PROTOCOL,
+        )

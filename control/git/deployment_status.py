@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from control.gateways.link import LoadReport, LoadRow
+from control.gateways.messages import LoadReport, LoadRow
 
 
 class DeploymentStatus(NamedTuple):

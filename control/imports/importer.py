@@ -18,7 +18,7 @@ from sqlalchemy import select
 
 from control import crash
 from control.errors import Conflict, ControlError, DatabaseGone, LostLease
-from control.gateways.link import LoadReport
+from control.gateways.messages import LoadReport
 from control.git.deployment_status import judge
 from control.imports import service as imports
 from control.imports.fetch_job import WHOLE

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from control.experiments.feedback import ServerMeasurement
 from control.experiments.metrics import MetricKind, MetricSource
 from control.experiments.service import ExperimentView
-from control.gateways.arm_reports import ArmReport, ArmReports
+from control.gateways.messages import ArmReport, ArmReports
 from control.rollouts.arms import ArmTotals, latency_since
 from control.statistics.histogram import Histogram
 

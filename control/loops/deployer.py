@@ -21,7 +21,7 @@ from control.deployments.push_states import PushState
 from control.deployments.pushes import PushFacts, PushView
 from control.deployments.sealed_model import SealedModel
 from control.errors import ControlError, DatabaseGone, LostLease
-from control.gateways.link import LoadReport
+from control.gateways.messages import LoadReport
 from control.git.deployment_status import judge
 from control.git.examine import Examiner
 from control.loops.promotions import successions

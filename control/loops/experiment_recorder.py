@@ -4,7 +4,7 @@ clients said of answers; while it holds the lease, it also keeps the points of c
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,7 +14,7 @@ from control.experiments.analysis import record_points
 from control.experiments.exposures import ExposureEvent, expose
 from control.experiments.feedback import ClientFeedback, feedback, measured
 from control.experiments.metrics import MetricSource
-from control.gateways.arm_reports import ArmReports
+from control.gateways.messages import ArmReports, Exposures, FeedbackRows
 from control.loops.arm_deltas import ArmDelta, ArmDeltas, measured_by
 from control.loops.deployer import LEASE, LEASE_S
 from control.loops.wake_event import WakeEvent
@@ -35,9 +35,6 @@ writer."""
 MOST_COUNTS = 2_000
 """Counts of arms, a histogram each, that wait for the database."""
 
-KINDS = ("exposures", "feedback")
-"""The link's frames that come here."""
-
 _log = logging.getLogger(__name__)
 
 
@@ -56,12 +53,12 @@ class ExperimentRecorder:
         self._bell = WakeEvent()
         self.dropped = 0
 
-    async def heard(self, frame: Mapping[str, Any]) -> None:
-        """Raises KeyError, TypeError, ValueError for a frame that is none of KINDS."""
-        if frame["kind"] == "exposures":
-            self._keep(self._seen, list(seen_in(frame)))
+    async def record(self, message: Exposures | FeedbackRows) -> None:
+        """Have the database know of them soon."""
+        if isinstance(message, Exposures):
+            self._keep(self._seen, list(exposure_events(message)))
         else:
-            self._keep(self._told, list(told_in(frame, self._key)))
+            self._keep(self._told, list(client_feedback(message, self._key)))
         self._bell.ring()
 
     async def counted(self, told: ArmReports) -> None:
@@ -151,24 +148,33 @@ def _measure(tx: Transaction, rows: list[ArmDelta]) -> None:
         measured(tx, found)
 
 
-def seen_in(frame: Mapping[str, Any]) -> Iterator[ExposureEvent]:
-    for experiment, unit, arm, at in frame["rows"]:
-        yield ExposureEvent(str(experiment), str(unit), str(arm), _moment(at))
+def exposure_events(message: Exposures) -> Iterator[ExposureEvent]:
+    for row in message.rows:
+        yield ExposureEvent(row.experiment, row.unit, row.arm, _moment(row.at))
 
 
-def told_in(frame: Mapping[str, Any], key: bytes) -> Iterator[ClientFeedback]:
+def client_feedback(message: FeedbackRows, key: bytes) -> Iterator[ClientFeedback]:
     """Values with stamps that are no good, or of another name, are left out."""
-    for name, metric, value, at, text, experiment, unit, told_key in frame["rows"]:
+    for row in message.rows:
         read = None
-        if text:
+        if row.stamp:
             try:
-                read = stamp.read(key, text, at)
+                read = stamp.read(key, row.stamp, row.at)
             except Invalid:
                 continue
-            if name not in (read.route.route, read.route.model):
+            if row.name not in (read.route.route, read.route.model):
                 continue
-        yield ClientFeedback(metric, value, _moment(at), read, experiment, name, unit, told_key)
+        yield ClientFeedback(
+            row.metric,
+            row.value,
+            _moment(row.at),
+            read,
+            row.experiment,
+            row.name,
+            row.unit,
+            row.key,
+        )
 
 
-def _moment(at: Any) -> datetime:
-    return datetime.fromtimestamp(float(at), UTC)
+def _moment(at: float) -> datetime:
+    return datetime.fromtimestamp(at, UTC)

@@ -5,7 +5,7 @@ import asyncio
 from control import loads
 from control.deployments import pending_changes
 from control.errors import DatabaseGone
-from control.gateways.link import LoadReport
+from control.gateways.messages import LoadReport
 from control.sql.database import Database
 from control.sql.transaction import Actor
 

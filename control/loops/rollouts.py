@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from control.errors import ControlError, DatabaseGone, LostLease, NotFound
-from control.gateways.arm_reports import ArmReports, LatestArmReports
+from control.gateways.arm_reports import LatestArmReports
+from control.gateways.messages import ArmReports
 from control.loops.deployer import LEASE, LEASE_S
 from control.loops.wake_event import WakeEvent
 from control.rollouts import counts, queries, service

@@ -1,7 +1,6 @@
 """What a rollout asks of a name's traffic, made a route of: its RouteWriter."""
 
-from dataclasses import replace
-
+from msgspec.structs import replace
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 

@@ -1,10 +1,12 @@
 """Routes: public names with weighted arms, changed whole, one compare-and-set at a time."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
+from msgspec import convert
+from msgspec.structs import asdict, replace
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
@@ -304,19 +306,14 @@ def _write(row: Route, spec: RouteSpec) -> None:
 
 
 def _spec(row: Route) -> RouteSpec:
+    """A later build may have written more."""
     return RouteSpec(
-        arms=_made(DesiredArm, row.arms),
+        arms=convert(row.arms, tuple[DesiredArm, ...]),
         unit=row.unit,
         salt=row.salt,
-        matches=_made(Match, row.matches),
-        mirrors=_made(Mirror, row.mirrors),
+        matches=convert(row.matches, tuple[Match, ...]),
+        mirrors=convert(row.mirrors, tuple[Mirror, ...]),
     )
-
-
-def _made(kind: type[T], rows: Sequence[Mapping[str, Any]]) -> tuple[T, ...]:
-    """A later build may have written more."""
-    known = {one.name for one in fields(kind)}  # type: ignore[arg-type]
-    return tuple(kind(**{k: v for k, v in row.items() if k in known}) for row in rows)
 
 
 def _facts(row: Route) -> dict[str, Any]:

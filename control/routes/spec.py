@@ -6,8 +6,10 @@ versions and aliases exist is not asked here but in `control.routes.service`.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from control.desired import DesiredArm, Match, Mirror
 from control.errors import Invalid
@@ -24,8 +26,7 @@ _HEADER = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]{1,100}")
 _PER_PERCENT = BUCKETS // 100
 
 
-@dataclass(frozen=True, slots=True)
-class RouteSpec:
+class RouteSpec(Struct, frozen=True):
     """A route as somebody wants it. The first arm is the stable one. `unit` is "" for a draw per
     request, else as in `check_unit`; `salt` "" stands for the one there is, or a new one."""
 

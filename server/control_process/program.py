@@ -27,8 +27,8 @@ from control.errors import ControlError, DatabaseDamaged, DatabaseGone, Invalid
 from control.events import history
 from control.events.event_notifier import EventNotifier
 from control.experiments.stamp import key_of
-from control.gateways.arm_reports import ArmReports
-from control.gateways.link import LinkServer, LoadReport
+from control.gateways.link import LinkServer
+from control.gateways.messages import ArmReports, LoadReport
 from control.git.examine import Examiner
 from control.git.http import GitApp
 from control.git.pre_receive import PreReceiveHook
@@ -181,7 +181,9 @@ class ControlServer:
             await self._rollouts.heard(told)
             await trials.counted(told)
 
-        self._link = LinkServer(self._sockets / state_paths.LINK, self._hear, counted, trials.heard)
+        self._link = LinkServer(
+            self._sockets / state_paths.LINK, self._hear, counted, trials.record
+        )
         self._feed.follow(self._link.hand)
         self._feed.follow(self._look_again)
         for committed in (commits.committed, self._feed.committed):

@@ -8,10 +8,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from control import state_paths
 from control.desired import DesiredState
+from control.gateways.messages import LoadReport, LoadRow
 from repository.model import Snapshot
 from server.desired.child import ControlChild, facts_of
 from server.desired.disk import DiskCopy
@@ -61,6 +62,7 @@ class DesiredStateClient:
             state_paths.server_id(settings.state_dir),
             state_paths.sockets(settings.state_dir),
         )
+        self._server = server
         self.child = ControlChild(facts_of(settings, server))
         self.link = ControlLink(
             sockets / state_paths.LINK, server, want, self._report, counts, answers
@@ -108,20 +110,21 @@ class DesiredStateClient:
         self._followed = snapshot.desired
         self.link.report()
 
-    def _report(self) -> dict[str, Any]:
+    def _report(self) -> LoadReport:
         seen = self._look()
-        return {
-            "kind": "loads",
-            "revision": self._followed,
-            "settled": seen.settled,
-            "rows": [
-                [row.name, row.version or 0, row.state.value, row.reason]
-                for row in seen.rows
-                if row.state is not None
-            ],
-            "pending": [[one.subject, one.reason] for one in seen.pending],
-            "in_use": sorted({folder.parent.name for folder in seen.folders}),
-        }
+        rows = (
+            LoadRow(row.name, row.version or 0, row.state.value, row.reason)
+            for row in seen.rows
+            if row.state is not None
+        )
+        return LoadReport(
+            server=self._server,
+            revision=self._followed,
+            settled=seen.settled,
+            rows=tuple(rows),
+            in_use=frozenset(folder.parent.name for folder in seen.folders),
+            pending=tuple((one.subject, one.reason) for one in seen.pending),
+        )
 
     async def _tick(self) -> None:
         while True:

@@ -8,12 +8,25 @@ import asyncio
 import itertools
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from control.desired import DesiredState, decode
 from control.gateways.frames import BadFrame, pack_frame, read_frame
+from control.gateways.messages import (
+    ArmReports,
+    Ask,
+    DesiredUpdate,
+    Exposures,
+    FeedbackRows,
+    Hello,
+    LoadReport,
+    Message,
+    Unknown,
+    answer,
+)
+from control.gateways.queries import Query, QueryAnswer
 
 RETRY_S = 0.2
 """Between two tries to connect; the socket is local, and a control process starts in a second."""
@@ -28,13 +41,13 @@ COUNT_S, ALL_EVERY = 1.0, 5
 """Between two reports of what routes have counted; each fifth tells everything, so that the control
 process knows that nothing was missed, and that we live."""
 
-Reports = Callable[[], dict[str, Any]]
-"""What to report now: a `loads` frame."""
+Reports = Callable[[], LoadReport]
+"""What to report now."""
 
-Counts = Callable[[bool], Iterator[dict[str, Any]]]
-"""What routes have counted, in `windows` frames: what is new, or everything."""
+Counts = Callable[[str, bool], Iterator[ArmReports | Exposures | FeedbackRows]]
+"""What routes of this server have counted and noted: what is new, or everything."""
 
-Answers = Callable[[Mapping[str, Any]], dict[str, Any]]
+Answers = Callable[[Query], QueryAnswer]
 """What the control process asks for, and is waiting for; on the loop, so it must be brief."""
 
 _log = logging.getLogger(__name__)
@@ -53,8 +66,8 @@ class ControlLink:
         server: str,
         told: Callable[[DesiredState], None],
         reports: Reports,
-        counts: Counts = lambda _: iter(()),
-        answers: Answers = lambda _: {},
+        counts: Counts,
+        answers: Answers,
     ) -> None:
         self._path = path
         self._server = server
@@ -63,7 +76,7 @@ class ControlLink:
         self._counts = counts
         self._answers = answers
         self._news = asyncio.Event()
-        self._reported: dict[str, Any] | None = None
+        self._reported: LoadReport | None = None
         self.connected = False
         self.fetched = asyncio.Event()
         """Set once a desired state has arrived."""
@@ -88,7 +101,7 @@ class ControlLink:
         """One connection, from greeting to loss. Raises OSError when there is none to be had."""
         reader, writer = await asyncio.open_unix_connection(self._path)
         try:
-            writer.write(pack_frame({"kind": "hello", "server": self._server, "pid": os.getpid()}))
+            writer.write(pack_frame(Hello(self._server, os.getpid())))
             self._reported = None
             self._news.set()
             self.connected = True
@@ -100,20 +113,16 @@ class ControlLink:
             writer.close()
 
     async def _listen(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while (frame := await read_frame(reader)) is not None:
-            if frame.get("kind") == "desired":
-                desired = await asyncio.to_thread(_desired, frame)
-                self.fetched.set()
-                self._told(desired)
-            elif frame.get("kind") == "ask":
-                await _send(writer, self._answer(frame))
-
-    def _answer(self, frame: Mapping[str, Any]) -> dict[str, Any]:
-        """Raises BadFrame."""
-        try:
-            return {"kind": "answer", "number": frame["number"], **self._answers(frame)}
-        except (KeyError, TypeError, ValueError) as error:
-            raise BadFrame(f"an invalid request: {error}") from error
+        while (message := await read_frame(reader)) is not None:
+            match message:
+                case DesiredUpdate():
+                    desired = await asyncio.to_thread(_desired, message)
+                    self.fetched.set()
+                    self._told(desired)
+                case Ask():
+                    await _send(writer, answer(message.number, self._answers(message.query)))
+                case Unknown():
+                    _log.info("the control process sends '%.50s', unknown here", message.kind)
 
     async def _tell(self, writer: asyncio.StreamWriter) -> None:
         while True:
@@ -127,23 +136,23 @@ class ControlLink:
 
     async def _count(self, writer: asyncio.StreamWriter) -> None:
         for number in itertools.count():
-            for frame in self._counts(number % ALL_EVERY == 0):
+            for frame in self._counts(self._server, number % ALL_EVERY == 0):
                 await _send(writer, frame)
                 await asyncio.sleep(0)  # requests go first
             await asyncio.sleep(COUNT_S)
 
 
-def _desired(frame: Mapping[str, Any]) -> DesiredState:
+def _desired(message: DesiredUpdate) -> DesiredState:
     """A large one takes longer than the loop should stand. Raises BadFrame."""
     try:
-        return decode(frame["state"])
-    except (KeyError, ValueError) as error:
+        return decode(message.state)
+    except ValueError as error:
         raise BadFrame(f"a desired state that cannot be read: {error}") from error
 
 
-async def _send(writer: asyncio.StreamWriter, frame: dict[str, Any]) -> None:
+async def _send(writer: asyncio.StreamWriter, message: Message) -> None:
     """Raises TimeoutError (an OSError) when the control process does not read."""
-    writer.write(pack_frame(frame))
+    writer.write(pack_frame(message))
     async with asyncio.timeout(WRITE_S):
         await writer.drain()
 

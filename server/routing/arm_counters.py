@@ -4,8 +4,9 @@ The data plane hands every routed Reply in; it is counted when it ends.
 """
 
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from control.rollouts.arms import ArmTotals, OutcomeCounts
 from control.statistics.histogram import Histogram
 from schedulers.errors import Cancelled, QueueFull
 
@@ -106,9 +107,10 @@ class ArmCounters:
         """One that has `entered` ended in a way that does not count."""
         self._left += 1
 
-    def as_list(self) -> list[Any]:
-        counts = [self.requests, self.errors, self.not_a_number, self.empty]
-        return [*counts, self.latency.as_list()]
+    def totals(self) -> ArmTotals:
+        """As of now: nobody adds to the counts and the latencies in it any more."""
+        counts = OutcomeCounts(self.requests, self.errors, self.not_a_number, self.empty)
+        return ArmTotals(counts, self.latency.merged(Histogram()))
 
     @property
     def _answered(self) -> int:

@@ -2,9 +2,9 @@
 
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
 
 from backends.seam import Instance
+from control.gateways.messages import ArmReport
 from server.routing.arm_counters import ArmCounters
 from server.routing.table import Key, Target
 from server.routing.worker_monitor import WorkerMonitor, resident_bytes
@@ -14,11 +14,6 @@ MOST_RETIRED = 256
 
 AT_ONCE = 32
 """Arms told in one go: a histogram takes some 20 µs to pack, and the loop waits for it."""
-
-Row = list[Any]
-"""Route, rollout, arm, model, version, whether it is of copies, in flight, deaths of workers, bytes
-that the largest worker holds, and the counts in the form of
-`control.rollouts.arms.ArmTotals.as_list`."""
 
 Find = Callable[[str, int], Sequence[Instance]]
 """What runs a version of a model now; nothing where it is not loaded."""
@@ -66,7 +61,7 @@ class ArmCountersRegistry:
         window may have been dropped meanwhile."""
         return self.at(target.key)
 
-    def snapshot(self, everything: bool) -> Iterator[list[Row]]:
+    def snapshot(self, everything: bool) -> Iterator[tuple[ArmReport, ...]]:
         """Counters that changed since they were last told, a few at a time; with `everything` also
         those in the table that have counted anything, or that a rollout waits for."""
         self._look_at_workers()
@@ -80,8 +75,8 @@ class ArmCountersRegistry:
             for key, window in due[start : start + AT_ONCE]:
                 window.tell()
                 workers = (window.deaths, window.resident_bytes)
-                rows.append([*key, window.in_flight, *workers, window.as_list()])
-            yield rows
+                rows.append(ArmReport(*key, window.in_flight, *workers, window.totals()))
+            yield tuple(rows)
 
     def _look_at_workers(self) -> None:
         for key, workers in self._workers.items():

@@ -6,16 +6,13 @@ that is only ever refused as the client's own error is missing, and so is one th
 no unit counts request by request.
 """
 
-from collections.abc import Collection, Iterator
-from typing import Any
+from collections.abc import Collection
 
+from control.rollouts.assignment_counts import AssignmentCount
 from server.routing.table import ArmAssignment
 
 MOST_UNITS = 50_000
 """Of one rollout; the ones seen after these are left out, whichever arm they met."""
-
-Row = list[Any]
-"""Rollout, salt, the second arm's weight in buckets, units, those that met the second arm."""
 
 
 class _RolloutTally:
@@ -56,7 +53,12 @@ class AssignmentCounter:
         met[0] += 1
         met[1] += lot.second
 
-    def rows(self) -> Iterator[Row]:
-        for rollout, tally in self._tallies.items():
-            for weight, (units, second) in tally.met.items():
-                yield [rollout, tally.salt, weight, units, second]
+    def by_rollout(self) -> dict[str, tuple[AssignmentCount, ...]]:
+        """As the control process is told of them."""
+        return {
+            rollout: tuple(
+                AssignmentCount(tally.salt, weight, units, second)
+                for weight, (units, second) in tally.met.items()
+            )
+            for rollout, tally in self._tallies.items()
+        }

@@ -6,8 +6,10 @@ force stays, whatever becomes of its targets, until something else is desired.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from control.desired import DesiredArm, DesiredModel, DesiredRoute, DesiredState, Pin
 from server.routing.table import Aliases

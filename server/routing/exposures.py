@@ -2,8 +2,8 @@
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import Any
 
+from control.gateways.messages import ExposureRow, Exposures
 from server.routing.table import UnitExposure
 
 MOST_REMEMBERED = 200_000
@@ -23,7 +23,7 @@ class ExposureBuffer:
         self._most_remembered = remembered
         self._most_waiting = waiting
         self._told: OrderedDict[UnitExposure, float] = OrderedDict()
-        self._waiting: list[list[Any]] = []
+        self._waiting: list[ExposureRow] = []
         self.dropped = 0
 
     def note(self, seen: UnitExposure, now: float) -> None:
@@ -37,12 +37,12 @@ class ExposureBuffer:
         self._told.move_to_end(seen)
         if len(self._told) > self._most_remembered:
             self._told.popitem(last=False)
-        self._waiting.append([*seen, now])
+        self._waiting.append(ExposureRow(*seen, now))
 
-    def frames(self) -> Iterator[dict[str, Any]]:
+    def messages(self) -> Iterator[Exposures]:
         """What waits; what was yielded is forgotten when the next one is asked for, so that a
-        frame that could not be sent is sent again."""
+        message that could not be sent is sent again."""
         while self._waiting:
             rows = self._waiting[:AT_ONCE]
-            yield {"kind": "exposures", "rows": rows}
+            yield Exposures(tuple(rows))
             del self._waiting[: len(rows)]

@@ -1,10 +1,11 @@
 """What clients tell of answers, on its way to the control process."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from control.errors import Invalid
 from control.experiments.stamp import MOST_CHARACTERS, read
+from control.gateways.messages import FeedbackRow, FeedbackRows
 from server.errors import InvalidRequest, Unsupported
 
 MOST_AT_ONCE = 1_000
@@ -19,26 +20,13 @@ LARGEST = 1e15
 _KEYS = ("metric", "value", "stamp", "unit", "experiment", "id")
 
 
-class FeedbackValue(NamedTuple):
-    """A value for the experiments on `name`; `at` in seconds since the epoch."""
-
-    name: str
-    metric: str
-    value: float | bool
-    at: float
-    stamp: str
-    experiment: str
-    unit: str
-    key: str
-
-
 class FeedbackBuffer:
     """One gateway's; on the loop's thread. Closed until there is a control process to tell;
     `stamp_key` is empty while no experiment runs."""
 
     def __init__(self, waiting: int = MOST_WAITING) -> None:
         self._most_waiting = waiting
-        self._waiting: list[FeedbackValue] = []
+        self._waiting: list[FeedbackRow] = []
         self._is_open = False
         self.stamp_key = b""
 
@@ -50,7 +38,7 @@ class FeedbackBuffer:
         """Hold stamps against this key from now on."""
         self.stamp_key = stamp_key
 
-    def offer(self, rows: Sequence[FeedbackValue]) -> bool:
+    def offer(self, rows: Sequence[FeedbackRow]) -> bool:
         """Take all of them; False when there is no room. Raises Unsupported where nobody asks."""
         if not self._is_open:
             raise Unsupported("feedback needs the control process, which --allow-admin switches on")
@@ -59,17 +47,17 @@ class FeedbackBuffer:
         self._waiting += rows
         return True
 
-    def frames(self) -> Iterator[dict[str, Any]]:
+    def messages(self) -> Iterator[FeedbackRows]:
         """What waits; what was yielded is forgotten when the next one is asked for."""
         while self._waiting:
             rows = self._waiting[:FRAME_ROWS]
-            yield {"kind": "feedback", "rows": [list(row) for row in rows]}
+            yield FeedbackRows(tuple(rows))
             del self._waiting[: len(rows)]
 
 
 def parse(
     document: Mapping[str, Any], name: str, stamp_key: bytes, now: float
-) -> list[FeedbackValue]:
+) -> list[FeedbackRow]:
     """The values in a body: the object itself, or the list in its `values`. Raises InvalidRequest
     saying which one is wrong, why, and what would do."""
     rows = document["values"] if set(document) == {"values"} else [document]
@@ -84,12 +72,12 @@ def parse(
     return found
 
 
-def _said(row: Any, name: str, stamp_key: bytes, now: float) -> FeedbackValue:
+def _said(row: Any, name: str, stamp_key: bytes, now: float) -> FeedbackRow:
     if not isinstance(row, Mapping):
         raise InvalidRequest(f"it must be an object with {', '.join(_KEYS)}")
     if strange := [key for key in row if key not in _KEYS]:
         raise InvalidRequest(f"there is no '{strange[0]:.60}'; there are {', '.join(_KEYS)}")
-    said = FeedbackValue(
+    said = FeedbackRow(
         name=name,
         metric=_text(row, "metric", LONGEST_NAME),
         value=_number(row.get("value")),
@@ -110,7 +98,7 @@ def _said(row: Any, name: str, stamp_key: bytes, now: float) -> FeedbackValue:
     return said
 
 
-def _check_stamp(said: FeedbackValue, key: bytes, now: float) -> None:
+def _check_stamp(said: FeedbackRow, key: bytes, now: float) -> None:
     """Raises Invalid; InvalidRequest for one of another name, which another token may be for."""
     of = read(key, said.stamp, now).route
     if said.name not in (of.route, of.model):

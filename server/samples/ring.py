@@ -3,9 +3,9 @@
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import msgpack
+from control.gateways.queries import SampledRequest, pack_sample
 
 MOST_KEPT = 5_000
 
@@ -56,8 +56,8 @@ class SampleRing:
         self._credit -= 1
         return True
 
-    def keep(self, number: int, document: dict[str, Any], max_bytes: int) -> None:
-        one = StoredSample(number, document["id"], msgpack.packb({"number": number, **document}))
+    def keep(self, sample: SampledRequest, max_bytes: int) -> None:
+        one = StoredSample(sample.number, sample.id, pack_sample(sample))
         self._kept.append(one)
         self.taken += 1
         self.size_bytes += _size(one)

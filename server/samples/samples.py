@@ -7,11 +7,23 @@ outlives the process: a new one samples nothing.
 import asyncio
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict
 from heapq import merge
-from typing import Any
 
+from msgspec import Raw
+
+from control.gateways.queries import (
+    Query,
+    SampledModelState,
+    SampledRequest,
+    SampledRequests,
+    SamplesQuery,
+    SamplingQuery,
+    SamplingState,
+    StartSampling,
+    StopSampling,
+)
 from schedulers.errors import Cancelled
 from schedulers.reply import Reply
 from schedulers.request import InferRequest
@@ -52,32 +64,33 @@ class Samples:
 
     # the control process's
 
-    def answer(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """What a frame asks for, by its `what`. Raises KeyError, TypeError, ValueError."""
-        match asked["what"]:
-            case "samples":
-                limit = min(int(asked["limit"]), MOST_ROWS)
-                return {"rows": self._rows(str(asked["model"]), str(asked["id"]), limit)}
-            case "sampling":
+    def answer(self, query: Query) -> SamplingState | SampledRequests:
+        """What was asked for. Raises ValueError for a query that is not about samples."""
+        problem = ""
+        match query:
+            case SamplesQuery():
+                limit = min(query.limit, MOST_ROWS)
+                return SampledRequests(tuple(self._rows(query.model, query.id, limit)))
+            case SamplingQuery():
                 pass
-            case "sample":
-                if problem := self._start(asked):
-                    return {"problem": problem}
-            case "unsample":
-                self._end(str(asked["model"]))
-            case other:
-                raise ValueError(f"nobody knows what '{other}' asks for")
-        return {"sampling": [self._models[name].row() for name in sorted(self._models)]}
+            case StartSampling():
+                problem = self._start(query)
+            case StopSampling():
+                self._end(query.model)
+            case _:
+                raise ValueError(f"samples do not answer a {type(query).__name__}")
+        states = (self._models[name].state() for name in sorted(self._models))
+        return SamplingState(tuple(states), problem)
 
-    def _start(self, asked: Mapping[str, Any]) -> str:
+    def _start(self, query: StartSampling) -> str:
         """Why it cannot be, "" if it is."""
-        model, seconds = str(asked["model"]), min(float(asked["seconds"]), MOST_S)
+        model, seconds = query.model, min(query.seconds, MOST_S)
         terms = SamplingRule(
             model,
-            float(asked["percent"]),
-            min(int(asked["max_bytes"]), MOST_BYTES),
-            bool(asked["values"]),
-            str(asked["by"]),
+            query.percent,
+            min(query.max_bytes, MOST_BYTES),
+            query.values,
+            query.by,
             time.time() + seconds,
         )
         one = self._models.get(model)
@@ -109,10 +122,10 @@ class Samples:
     def _forget(self, model: str) -> None:
         self._models.pop(model).cancel()
 
-    def _rows(self, model: str, identity: str, limit: int) -> list[bytes]:
+    def _rows(self, model: str, identity: str, limit: int) -> list[Raw]:
         """The newest first, packed; an id finds all that begin with it."""
         chosen = [one.ring for name, one in self._models.items() if model in ("", name)]
-        found: list[bytes] = []
+        found: list[Raw] = []
         size_bytes = 0
         for one in merge(*(ring.newest_first() for ring in chosen), reverse=True):
             if not one.id.startswith(identity):
@@ -120,7 +133,7 @@ class Samples:
             size_bytes += len(one.packed)
             if len(found) == limit or (found and size_bytes > MOST_ANSWER_BYTES):
                 break
-            found.append(one.packed)
+            found.append(Raw(one.packed))
         return found
 
 
@@ -143,14 +156,14 @@ class SampledModel:
         if self.timer is not None:
             self.timer.cancel()
 
-    def row(self) -> dict[str, Any]:
-        counts = {"kept": len(self.ring), "taken": self.ring.taken}
-        return {
+    def state(self) -> SampledModelState:
+        return SampledModelState(
             **asdict(self.terms),
-            "active": self.active,
-            **counts,
-            "size_bytes": self.ring.size_bytes,
-        }
+            active=self.active,
+            kept=len(self.ring),
+            taken=self.ring.taken,
+            size_bytes=self.ring.size_bytes,
+        )
 
 
 class Sample:
@@ -183,20 +196,21 @@ class Sample:
         request = self._request
         answer = reply.unread if reply is not None and not self._decoupled else None
         cancelled = state == "cancelled"
-        document = {
-            "id": request.id[:255],
-            "at": self._at,
-            "model": request.model,
-            "version": request.version,
-            "arm": self._arm,
-            "principal": request.principal or "",
-            "state": state,
-            "status": 200 if error is None else 0 if cancelled else status_of(error).http,
-            "error": "" if error is None or cancelled else str(error)[:LONGEST_ERROR],
-            "took_s": (time.monotonic_ns() - request.arrived_ns) * 1e-9,
-            "rows": request.rows,
-            "streamed": self._decoupled,
-            "inputs": self._inputs,
-            "outputs": seen(answer.outputs, self._values) if answer is not None else [],
-        }
-        self._of.ring.keep(self._number, document, self._of.terms.max_bytes)
+        sample = SampledRequest(
+            number=self._number,
+            id=request.id[:255],
+            at=self._at,
+            model=request.model,
+            version=request.version,
+            arm=self._arm,
+            principal=request.principal or "",
+            state=state,
+            status=200 if error is None else 0 if cancelled else status_of(error).http,
+            error="" if error is None or cancelled else str(error)[:LONGEST_ERROR],
+            took_s=(time.monotonic_ns() - request.arrived_ns) * 1e-9,
+            rows=request.rows,
+            streamed=self._decoupled,
+            inputs=self._inputs,
+            outputs=seen(answer.outputs, self._values) if answer is not None else [],
+        )
+        self._of.ring.keep(sample, self._of.terms.max_bytes)

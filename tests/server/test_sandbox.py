@@ -14,6 +14,7 @@ from shutil import which
 import pytest
 
 from control.gateways.frames import pack_frame
+from control.gateways.messages import Hello
 from repository.sandbox.enter import kernel
 from support.hosting import alive
 from support.llm_served import GREEDY, generate, parameters, write_language_model
@@ -384,7 +385,7 @@ _LOCAL = """
 def test_a_model_gets_nothing_from_the_control_process(tmp_path: Path) -> None:
     with yard(tmp_path) as y:
         sockets = y.sockets()
-        hello = pack_frame({"kind": "hello", "server": "thief"})
+        hello = pack_frame(Hello("thief"))
         hook = b'{"hook": "pre-receive"}\n'
         probes = {
             "api": _CALL.format(path=str(sockets / "api.sock")),

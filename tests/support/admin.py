@@ -9,7 +9,7 @@ import http.client
 import json
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,11 +25,18 @@ from control.api.app import admin_app
 from control.authentication.hosts import known_hosts
 from control.events.event_notifier import EventNotifier
 from control.events.history import last_event
+from control.gateways.queries import (
+    CrashQuery,
+    LoadedQuery,
+    Query,
+    QueryAnswer,
+    RunningQuery,
+)
 from control.services import ControlServices, ServerFacts, SettingView
 from control.sql.database import Database
 from control.sql.transaction import SYSTEM
 from server import VERSION
-from server.desired.instances import dying, loaded, running
+from server.desired.instances import crashes, loaded, running
 from server.routing.explain import explain
 from server.samples.samples import Samples
 
@@ -162,14 +169,16 @@ async def _serve(
     bells: list[int] = []
     samples = Samples()
 
-    async def ask_gateway(what: str, **facts: Any) -> Mapping[str, Any]:
-        if what == "running":
-            return running((), ())
-        if what == "dying":
-            return dying(())
-        if what == "loaded":
-            return loaded((), str(facts["model"]))
-        return samples.answer({"what": what, **facts})
+    async def ask_gateway(query: Query) -> QueryAnswer:
+        match query:
+            case RunningQuery():
+                return running((), ())
+            case CrashQuery():
+                return crashes(())
+            case LoadedQuery():
+                return loaded((), query.model)
+            case _:
+                return samples.answer(query)
 
     services = ControlServices(
         database=database,

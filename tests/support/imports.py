@@ -11,7 +11,7 @@ from pathlib import Path
 import onnx
 from onnx import TensorProto, helper
 
-from control.gateways.link import LoadReport, LoadRow
+from control.gateways.messages import LoadReport, LoadRow
 from control.imports import service as imports
 from control.imports.importer import Importer, ImportRules
 from control.imports.sealing import ImportSealer

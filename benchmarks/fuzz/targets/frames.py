@@ -15,9 +15,17 @@ from backends.host import messages
 from backends.host.channel import Channel
 from benchmarks.fuzz.target import Target, plain
 from control import desired
-from control.gateways.arm_reports import windows_of
 from control.gateways.frames import BadFrame, pack_frame, read_frame
-from control.gateways.link import _loads
+from control.gateways.messages import (
+    ArmReport,
+    ArmReports,
+    LoadReport,
+    LoadRow,
+    Message,
+    Unknown,
+)
+from control.rollouts.arms import ArmTotals
+from control.rollouts.assignment_counts import AssignmentCount
 from repository.git import hook
 from repository.git.errors import BadBody
 from schedulers.llm import engine_messages as engine
@@ -40,17 +48,13 @@ def _engine(data: bytes) -> None:
 
 
 def _link(data: bytes) -> None:
-    async def read() -> dict[str, Any] | None:
+    async def read() -> Message | Unknown | None:
         reader = asyncio.StreamReader()
         reader.feed_data(data)
         reader.feed_eof()
         return await read_frame(reader)
 
-    frame = asyncio.run(read())
-    if frame is not None and frame.get("kind") == "windows":
-        windows_of("server", frame)
-    elif frame is not None and frame.get("kind") == "loads":
-        _loads("server", frame)
+    asyncio.run(read())
 
 
 def _channel(data: bytes) -> None:
@@ -64,7 +68,7 @@ def _channel(data: bytes) -> None:
 READERS: tuple[tuple[Callable[[bytes], object], tuple[type[Exception], ...]], ...] = (
     (_worker, _BAD),
     (_engine, _BAD),
-    (_link, (BadFrame, ConnectionError, KeyError, *_BAD)),
+    (_link, (BadFrame, ConnectionError)),
     (_channel, (EOFError, ValueError)),
     (desired.decode, (ValueError,)),
     (hook.decode, (BadBody,)),
@@ -110,15 +114,9 @@ def seeds() -> Sequence[bytes]:
         (desired.DesiredModel("m", "d", pins=(desired.Pin(1, "", "alias a"),)),),
         {"m": {"a": 1}},
     )
-    row = ["r", "o", "a", "m", 1, False, 0, 0, 0, []]
-    windows = {"kind": "windows", "boot": "b", "rows": [row], "lots": [["o", "s", 1, 2, 3]]}
-    loads = {
-        "kind": "loads",
-        "revision": 1,
-        "settled": True,
-        "rows": [["m", 1, "READY", ""]],
-        "in_use": [],
-    }
+    arm = ArmReport("r", "o", "a", "m", 1, False, 0, 0, 0, ArmTotals())
+    windows = ArmReports("server", "b", (arm,), {"o": (AssignmentCount("s", 1, 2, 3),)})
+    loads = LoadReport("server", 1, True, (LoadRow("m", 1, "READY", ""),), frozenset())
     told = (
         b'{"hook":"pre-receive","key":"k","updates":[["' + b"0" * 40 + b'","' + b"1" * 40
         + b'","refs/heads/main"]],"quarantine":{"A":"b"},"options":["o"]}'

@@ -2,13 +2,22 @@
 tells.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
+
+from msgspec import to_builtins
 
 from control.access.scopes import Action
 from control.api.call import Access, AuthorizedCall, EndpointResult, Operation
 from control.clock import text_of
+from control.gateways.queries import (
+    CrashQuery,
+    CrashReport,
+    LoadedQuery,
+    RunningQuery,
+    VersionCrashes,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,42 +127,27 @@ class CrashingVersionsView:
 
 
 async def show(call: AuthorizedCall) -> EndpointResult:
-    found = await call.services.ask_gateway("running")
-    rows = [_kept(RunningVersionView, row) for row in found["rows"]]
-    accounts = [_kept(DeviceMemoryView, row) for row in found["accounts"]]
-    return EndpointResult(
-        {**_kept(GatewayInstancesView, {**found, "items": rows}), "accounts": accounts}
-    )
+    return EndpointResult(to_builtins(await call.services.ask_gateway(RunningQuery())))
 
 
 async def loaded(call: AuthorizedCall) -> EndpointResult:
-    found = await call.services.ask_gateway("loaded", model=call.path["model"])
-    return EndpointResult({"items": [_loaded(row) for row in found["rows"]]})
+    found = await call.services.ask_gateway(LoadedQuery(call.path["model"]))
+    return EndpointResult(to_builtins(found))
 
 
 async def deaths(call: AuthorizedCall) -> EndpointResult:
-    found = await call.services.ask_gateway("dying")
+    found: CrashReport = await call.services.ask_gateway(CrashQuery())
     server = call.services.facts.server_id
-    rows = [
-        _kept(CrashingVersionView, {**row, **_times(row), "server": server})
-        for row in found["rows"]
-    ]
-    return EndpointResult({"items": rows})
+    return EndpointResult({"items": [_crashes(server, one) for one in found.items]})
 
 
-def _loaded(row: Any) -> dict[str, Any]:
-    tensors = {
-        way: [_kept(TensorSpecView, one) for one in row[way]] for way in ("inputs", "outputs")
-    }
-    return {**_kept(LoadedVersionView, row), **tensors}
+def _crashes(server: str, one: VersionCrashes) -> dict[str, Any]:
+    times = {"since": _moment(one.since), "last": _moment(one.last)}
+    return {"server": server, **to_builtins(one), **times}
 
 
-def _times(row: Any) -> dict[str, str]:
-    return {name: text_of(datetime.fromtimestamp(row[name], UTC)) for name in ("since", "last")}
-
-
-def _kept(kind: type, row: Any) -> dict[str, Any]:
-    return {one.name: row[one.name] for one in fields(kind)}
+def _moment(seconds: float) -> str:
+    return text_of(datetime.fromtimestamp(seconds, UTC))
 
 
 OPERATIONS = (

@@ -1,18 +1,28 @@
 """Sampled requests of this server's gateway: switched on for a while, looked up by their ids."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-import msgpack
 from anyio import to_thread
+from msgspec.structs import asdict as asdict_of
 
 from control.access.scopes import Action
 from control.api.body_fields import ApiBody, meaning
 from control.api.call import NOTHING, Access, AuthorizedCall, EndpointResult, Operation, Param
 from control.clock import text_of
 from control.errors import Conflict, NotFound
+from control.gateways.queries import (
+    SampledModelState,
+    SampledRequest,
+    SamplesQuery,
+    SamplingQuery,
+    SamplingState,
+    StartSampling,
+    StopSampling,
+    samples_in,
+)
 from control.loads import LONGEST_NAME, states
 
 _LOOK = Access(Action.OPERATE, "model")
@@ -83,17 +93,16 @@ class SampleView:
 
 
 async def list_(call: AuthorizedCall) -> EndpointResult:
-    asked = {"model": call.query.get("model", ""), "id": call.query.get("id", "")}
-    limit = call.paging()["limit"]
-    found = await call.services.ask_gateway("samples", limit=limit, **asked)
-    return EndpointResult(
-        {"items": [_sample(row).as_json() for row in found["rows"]], "next": None}
+    query = SamplesQuery(
+        call.query.get("model", ""), call.query.get("id", ""), call.paging()["limit"]
     )
+    found = samples_in(await call.services.ask_gateway(query))
+    return EndpointResult({"items": [_sample(one).as_json() for one in found], "next": None})
 
 
 async def standing(call: AuthorizedCall) -> EndpointResult:
-    found = await call.services.ask_gateway("sampling")
-    rows = [_sampling(row).as_json() for row in found["sampling"]]
+    found: SamplingState = await call.services.ask_gateway(SamplingQuery())
+    rows = [_sampling(one).as_json() for one in found.models]
     return EndpointResult({"items": rows, "next": None})
 
 
@@ -101,26 +110,26 @@ async def start(call: AuthorizedCall) -> EndpointResult:
     terms, model = call.given(SamplingTerms), call.path["model"]
     if terms.values:
         call.require(Action.ADMIN)
-    asked = {
-        "model": model,
-        "seconds": terms.minutes * 60,
-        "percent": terms.percent,
-        "max_bytes": terms.max_mib * MIB,
-        "values": terms.values,
-        "by": call.principal.id,
-    }
+    query = StartSampling(
+        model=model,
+        seconds=terms.minutes * 60.0,
+        percent=terms.percent,
+        max_bytes=terms.max_mib * MIB,
+        values=terms.values,
+        by=call.principal.id,
+    )
     after = {"minutes": terms.minutes, "percent": terms.percent, "values": terms.values}
     await to_thread.run_sync(_check_known, call, model, limiter=call.services.threads)
     await _noted(call, "sampling.started", after)
-    found = await call.services.ask_gateway("sample", **asked)
-    if problem := found.get("problem"):
-        raise Conflict(str(problem))
-    row = next(one for one in found["sampling"] if one["model"] == model)
-    return EndpointResult(_sampling(row).as_json())
+    found: SamplingState = await call.services.ask_gateway(query)
+    if found.problem:
+        raise Conflict(found.problem)
+    state = next(one for one in found.models if one.model == model)
+    return EndpointResult(_sampling(state).as_json())
 
 
 async def stop(call: AuthorizedCall) -> EndpointResult:
-    await call.services.ask_gateway("unsample", model=call.path["model"])
+    await call.services.ask_gateway(StopSampling(call.path["model"]))
     await _noted(call, "sampling.stopped", None)
     return NOTHING
 
@@ -142,17 +151,14 @@ async def _noted(call: AuthorizedCall, action: str, after: Mapping[str, Any] | N
     await to_thread.run_sync(note, limiter=call.services.threads)
 
 
-def _sampling(row: Mapping[str, Any]) -> SamplingView:
-    return SamplingView(**_named(SamplingView, row) | {"until": _at(row["until"])})
+def _sampling(state: SampledModelState) -> SamplingView:
+    return SamplingView(**asdict_of(state) | {"until": _at(state.until)})
 
 
-def _sample(packed: bytes) -> SampleView:
-    row = msgpack.unpackb(packed)
-    return SampleView(**_named(SampleView, row) | {"at": _at(row["at"])})
-
-
-def _named(kind: type, row: Mapping[str, Any]) -> dict[str, Any]:
-    return {one.name: row[one.name] for one in fields(kind)}
+def _sample(sample: SampledRequest) -> SampleView:
+    facts = asdict_of(sample) | {"at": _at(sample.at)}
+    del facts["number"]
+    return SampleView(**facts)
 
 
 def _at(seconds: float) -> datetime:

@@ -5,8 +5,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from control.gateways.arm_reports import ArmReports, LatestArmReports, windows_of
-from control.gateways.link import LinkServer, LoadReport
+from control.gateways.arm_reports import LatestArmReports
+from control.gateways.link import LinkServer
+from control.gateways.messages import ArmReport, ArmReports, LoadReport
+from control.gateways.queries import Query, QueryAnswer
 from control.rollouts.arms import ArmTotals, OutcomeCounts
 from control.rollouts.assignment_counts import AssignmentCount
 from schedulers.reply import Reply
@@ -19,13 +21,15 @@ from support.routing import halves
 
 def row(
     arm: str, requests: int, rollout: str = "r1", copies: bool = False, workers: Any = (0, 0)
-) -> list[Any]:
-    counted = ArmTotals(OutcomeCounts(requests, 1)).as_list()
-    return ["numbers", rollout, arm, "digits", 1, copies, 2, *workers, counted]
+) -> ArmReport:
+    counted = ArmTotals(OutcomeCounts(requests, 1))
+    return ArmReport("numbers", rollout, arm, "digits", 1, copies, 2, *workers, counted)
 
 
-def told(boot: str, *rows: list[Any], lots: Any = None) -> ArmReports:
-    return windows_of("one", {"boot": boot, "rows": list(rows), "lots": lots})
+def told(
+    boot: str, *rows: ArmReport, lots: dict[str, tuple[AssignmentCount, ...]] | None = None
+) -> ArmReports:
+    return ArmReports("one", boot, rows, lots)
 
 
 def test_a_rollout_is_told_of_all_its_arms_when_one_has_news() -> None:
@@ -61,11 +65,14 @@ def test_the_candidate_s_workers_are_told_of_once_however_many_rows_it_has() -> 
 
 def test_how_units_were_shared_out_stays_known_until_it_is_told_anew() -> None:
     latest = LatestArmReports()
-    lots = [["r1", "salt", 100, 40, 3], ["r1", "salt", 500, 20, 1], ["r2", "salt", 100, 1, 0]]
+    lots = {
+        "r1": (AssignmentCount("salt", 100, 40, 3), AssignmentCount("salt", 500, 20, 1)),
+        "r2": (AssignmentCount("salt", 100, 1, 0),),
+    }
     first = latest.heard(told("b1", row("candidate", 1), lots=lots))["r1"]
     assert first.lots == (AssignmentCount("salt", 100, 40, 3), AssignmentCount("salt", 500, 20, 1))
     assert latest.heard(told("b1", row("candidate", 2)))["r1"].lots == first.lots
-    assert latest.heard(told("b1", row("candidate", 2), lots=[]))["r1"].lots == ()
+    assert latest.heard(told("b1", row("candidate", 2), lots={}))["r1"].lots == ()
 
 
 def test_counters_cross_the_link_at_once_and_again_when_they_grow(tmp_path: Path) -> None:
@@ -73,7 +80,9 @@ def test_counters_cross_the_link_at_once_and_again_when_they_grow(tmp_path: Path
         heard: asyncio.Queue[ArmReports] = asyncio.Queue()
         server = LinkServer(tmp_path / "link.sock", _ignore, heard.put)
         await server.open()
-        link = ControlLink(tmp_path / "link.sock", "one", lambda _: None, dict, frames)
+        link = ControlLink(
+            tmp_path / "link.sock", "one", lambda _: None, _nothing, frames, _no_answer
+        )
         holding = asyncio.create_task(link.run())
         async with asyncio.timeout(60):
             first = await heard.get()
@@ -87,9 +96,9 @@ def test_counters_cross_the_link_at_once_and_again_when_they_grow(tmp_path: Path
         await asyncio.gather(holding, return_exceptions=True)
         await server.close()
 
-    def frames(everything: bool) -> Any:
-        for rows in counting.snapshot(everything):
-            yield {"kind": "windows", "boot": counting.boot, "rows": rows, "lots": None}
+    def frames(server: str, everything: bool) -> Any:
+        for arms in counting.snapshot(everything):
+            yield ArmReports(server, counting.boot, arms)
 
     counting = Counting()
     targets = targets_of(compile_table([halves(rollout="r1")], {}))
@@ -98,3 +107,11 @@ def test_counters_cross_the_link_at_once_and_again_when_they_grow(tmp_path: Path
 
 
 async def _ignore(told: LoadReport) -> None: ...
+
+
+def _nothing() -> LoadReport:
+    return LoadReport("one", 0, True, (), frozenset())
+
+
+def _no_answer(_query: Query) -> QueryAnswer:
+    raise AssertionError("nobody asks")

@@ -12,10 +12,17 @@ from control.errors import DatabaseGone
 from control.experiments.analysis import analyse
 from control.experiments.evaluation import Comparison
 from control.experiments.stamp import ArmIdentity, Stamper, unit_key
-from control.gateways.arm_reports import ArmReport, ArmReports
+from control.gateways.messages import (
+    ArmReport,
+    ArmReports,
+    ExposureRow,
+    Exposures,
+    FeedbackRow,
+    FeedbackRows,
+)
 from control.loops import experiment_recorder
 from control.loops.arm_deltas import ArmDeltas
-from control.loops.experiment_recorder import ExperimentRecorder, told_in
+from control.loops.experiment_recorder import ExperimentRecorder
 from control.rollouts.arms import ArmTotals, OutcomeCounts
 from control.sql.database import Database
 from control.statistics.histogram import Histogram
@@ -29,21 +36,22 @@ def colour(sqlite: Database) -> tuple[Database, str]:
     return sqlite, started(sqlite).id
 
 
-def exposures(experiment: str, *units: str, arm: str = "a") -> dict[str, Any]:
+def exposures(experiment: str, *units: str, arm: str = "a") -> Exposures:
     now = time.time()
-    rows = [[experiment, unit_key(unit).hex(), arm, now] for unit in units]
-    return {"kind": "exposures", "rows": rows}
+    return Exposures(
+        tuple(ExposureRow(experiment, unit_key(unit).hex(), arm, now) for unit in units)
+    )
 
 
-def value(unit: str, stamp: str = "", name: str = "shop") -> list[Any]:
-    return [name, "conversion", True, time.time(), stamp, "", unit, ""]
+def value(unit: str, stamp: str = "", name: str = "shop") -> FeedbackRow:
+    return FeedbackRow(name, "conversion", True, time.time(), stamp, "", unit, "")
 
 
 def pumped(
     made: ExperimentRecorder,
     database: Database,
     units: int,
-    *frames: dict[str, Any],
+    *frames: Exposures | FeedbackRows,
     too: Callable[[], bool] = lambda: True,
 ) -> None:
     """Hand it the frames and let it run until that many units are seen and what is to be so `too`,
@@ -51,7 +59,7 @@ def pumped(
 
     async def run() -> None:
         for frame in frames:
-            await made.heard(frame)
+            await made.record(frame)
         job = asyncio.create_task(made.run())
         try:
             await asyncio.to_thread(wait)
@@ -80,7 +88,7 @@ def test_what_gateways_tell_is_counted_once(colour: tuple[Database, str]) -> Non
         unit_key("eve"), time.time()
     )
     told = [value("ada"), value("", stamp), value("", "bad"), value("", stamp, "other")]
-    frames = [exposures(experiment, "ada", "bob"), {"kind": "feedback", "rows": told}]
+    frames = [exposures(experiment, "ada", "bob"), FeedbackRows(tuple(told))]
     pumped(made, database, 3, *frames, *frames)
     assert seen(database) == {"a": 2, "b": 1}
     with database.reading() as session:
@@ -153,8 +161,3 @@ def test_what_servers_count_comes_into_the_analysis(colour: tuple[Database, str]
     frame = exposures(experiment, "ada")
     pumped(made, database, 1, frame, too=lambda: found("latency").n == 17)
     assert found("errors").control_value == pytest.approx(3 / 20)
-
-
-def test_a_frame_that_is_none_is_refused() -> None:
-    with pytest.raises(ValueError, match="not enough values"):
-        list(told_in({"rows": [["shop"]]}, KEY))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from control import loads, servers
-from control.gateways.link import LoadReport, LoadRow
+from control.gateways.messages import LoadReport, LoadRow
 from control.loops.load_recorder import LoadRecorder
 from control.sql.database import Database
 from control.sql.migrate import migrate

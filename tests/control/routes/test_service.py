@@ -1,9 +1,9 @@
 """Routes are changed whole, by compare-and-set, and lead only to what exists."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from control import loads
 from control.clock import utc_now

@@ -4,10 +4,10 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from control.desired import NOTHING, DesiredModel, DesiredState, Pin, TokenGrant
 from server.desired import disk

@@ -1,17 +1,36 @@
 """The gateway's end of the link, against the control process's own."""
 
 import asyncio
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from control.desired import NOTHING, DesiredState
-from control.gateways.link import LinkServer, LoadReport
+from control.gateways.link import LinkServer
+from control.gateways.messages import ArmReports, LoadReport
+from control.gateways.queries import Query, QueryAnswer
 from server.desired import link
 from server.desired.link import ControlLink
 
 pytestmark = pytest.mark.anyio
+
+
+def nothing() -> LoadReport:
+    return LoadReport("one", 0, True, (), frozenset())
+
+
+def no_counts(_server: str, _everything: bool) -> Iterator[ArmReports]:
+    return iter(())
+
+
+def no_answer(_query: Query) -> QueryAnswer:
+    raise AssertionError("nobody asks")
+
+
+def linked(folder: Path, want: Callable[[DesiredState], None]) -> ControlLink:
+    return ControlLink(folder / "link.sock", "one", want, nothing, no_counts, no_answer)
 
 
 async def _nobody(told: LoadReport) -> None:
@@ -32,7 +51,7 @@ async def test_a_state_that_cannot_be_applied_does_not_keep_out_the_next(
 
     server = LinkServer(tmp_path / "link.sock", _nobody)
     await server.open()
-    running = asyncio.create_task(ControlLink(tmp_path / "link.sock", "one", told, dict).run())
+    running = asyncio.create_task(linked(tmp_path, told).run())
     try:
         async with asyncio.timeout(60):
             server.hand(replace(NOTHING, revision=1))
@@ -56,9 +75,7 @@ async def test_a_link_server_that_closes_ends_its_links_without_a_word(
     server = LinkServer(tmp_path / "link.sock", _nobody)
     await server.open()
     server.hand(replace(NOTHING, revision=1))
-    running = asyncio.create_task(
-        ControlLink(tmp_path / "link.sock", "one", lambda _: connected.set(), dict).run()
-    )
+    running = asyncio.create_task(linked(tmp_path, lambda _: connected.set()).run())
     try:
         async with asyncio.timeout(60):
             await connected.wait()

@@ -1,9 +1,10 @@
 """Desired state as it comes: what is newer is in force at once, and on its way to the disk."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
+from msgspec.structs import replace
 
 from control.desired import DesiredState, TokenGrant
 from server.desired.reconciler import Reconciler

@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from control.desired import NOTHING
 from repository.folders.watch import WatchedRepository

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from backends.errors import ExecutionFailed
-from control.rollouts.arms import ArmTotals
 from schedulers.errors import Cancelled, DeadlineExceeded, QueueFull, ShutDown
 from schedulers.reply import Reply
 from schedulers.request import InferResponse
@@ -96,7 +95,7 @@ def test_outputs_are_looked_at_however_often_the_counts_are_told() -> None:
     for number in range(4 * LOOKED_AT):
         answered(window, np.array([np.nan], np.float32))
         if number % 5 == 0:
-            window.as_list()
+            window.totals()
     assert window.not_a_number == 4
 
 
@@ -106,7 +105,7 @@ def test_every_latency_is_counted_whether_few_or_many_are_sorted_at_once(count: 
     for _ in range(count):
         answered(window)
     assert (window.requests, window.in_flight) == (count, 0)
-    told = ArmTotals.from_list(window.as_list())
+    told = window.totals()
     assert (told.counts.requests, told.latency.n, sum(window.latency.counts)) == (count,) * 3
     assert window.requests == count
 
@@ -135,7 +134,7 @@ def test_what_is_told_is_what_rollouts_read() -> None:
     window = ArmCounters()
     answered(window)
     failed(window, ExecutionFailed("no"))
-    told = ArmTotals.from_list(window.as_list())
+    told = window.totals()
     assert (told.counts.requests, told.counts.errors, told.latency.n) == (2, 1, 1)
 
 
@@ -144,10 +143,10 @@ def test_only_news_is_told_and_now_and_then_everything() -> None:
     targets = targets_of(compile_table([halves(rollout="r1"), halves(name="calm")], {}))
     windows.use(targets)
     assert list(windows.snapshot(False)) == []
-    silent = [row[:3] for rows in windows.snapshot(True) for row in rows]
+    silent = [[row.route, row.rollout, row.arm] for rows in windows.snapshot(True) for row in rows]
     assert silent == [["numbers", "r1", "stable"], ["numbers", "r1", "candidate"]]
     answered(windows.of(targets[2]))
-    assert [[row[0] for row in rows] for rows in windows.snapshot(False)] == [["calm"]]
+    assert [[row.route for row in rows] for rows in windows.snapshot(False)] == [["calm"]]
     assert list(windows.snapshot(False)) == []
     assert sum(len(rows) for rows in windows.snapshot(True)) == 3
 

@@ -45,7 +45,7 @@ def use(doors: Gated, *routes: DesiredRoute) -> None:
 
 
 def changed(**terms: Any) -> DesiredRoute:
-    fields = {name: getattr(ROUTE, name) for name in DesiredRoute.__dataclass_fields__}
+    fields = {name: getattr(ROUTE, name) for name in DesiredRoute.__struct_fields__}
     return DesiredRoute(**{**fields, **terms})
 
 

@@ -42,10 +42,10 @@ def test_a_unit_s_answer_has_a_stamp_that_names_its_arm_and_it_is_told_once() ->
     assert (stamp.route.arm, stamp.route.subject) == (target.arm, "e1")
     assert stamp.unit == unit_key("ada").hex()
     assert target.line.endswith(f"x-modelyard-stamp: {target.stamp}\r\n".encode())
-    (frame,) = made.exposures.frames()
-    ((experiment, unit, arm, _),) = frame["rows"]
-    assert (experiment, unit, arm) == ("e1", stamp.unit, target.arm)
-    assert not list(made.exposures.frames())
+    (frame,) = made.exposures.messages()
+    (seen,) = frame.rows
+    assert (seen.experiment, seen.unit, seen.arm) == ("e1", stamp.unit, target.arm)
+    assert not list(made.exposures.messages())
 
 
 def test_who_has_no_unit_and_what_has_no_experiment_gets_no_stamp() -> None:
@@ -72,15 +72,15 @@ def test_exposures_are_bounded_and_told_again_after_a_while() -> None:
     for one in seen:
         made.note(one, 0.0)
     assert made.dropped == 1
-    frames = made.frames()
-    assert len(next(frames)["rows"]) == 3
+    frames = made.messages()
+    assert len(next(frames).rows) == 3
     frames.close()  # it could not be sent
-    assert [len(frame["rows"]) for frame in made.frames()] == [3]
+    assert [len(frame.rows) for frame in made.messages()] == [3]
     made.note(seen[2], RETELL_S - 1)
-    assert not list(made.frames())
+    assert not list(made.messages())
     made.note(seen[2], RETELL_S + 1)
     made.note(seen[0], RETELL_S + 1)
-    assert [len(frame["rows"]) for frame in made.frames()] == [2]
+    assert [len(frame.rows) for frame in made.messages()] == [2]
 
 
 def test_feedback_is_taken_whole_or_not_at_all() -> None:
@@ -91,7 +91,7 @@ def test_feedback_is_taken_whole_or_not_at_all() -> None:
     queue.open()
     assert queue.offer(two)
     assert not queue.offer(two)
-    assert [len(frame["rows"]) for frame in queue.frames()] == [2]
+    assert [len(frame.rows) for frame in queue.messages()] == [2]
     assert queue.offer(two)
 
 

@@ -1,12 +1,12 @@
 """Which arm answers: kill switch, rules, units and draws."""
 
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from control.desired import DesiredArm, DesiredRoute, Match, Mirror
 from control.routes.buckets import BUCKETS, bucket

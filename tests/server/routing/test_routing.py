@@ -1,9 +1,9 @@
 """What the doors ask of routes in force."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from control.desired import DesiredState, Mirror
 from schedulers.reply import Reply

@@ -63,7 +63,11 @@ def test_the_rest_of_a_sequence_counts_where_it_is_told_of_though_its_arm_was_fo
     stays = routing.select(routing.table["numbers"], goes_on)
     assert (meant.arm, stays.arm) == ("candidate", "stable")
     stays.window.refused()
-    told = {(row[2], row[9][0]) for rows in routing.windows.snapshot(False) for row in rows}
+    told = {
+        (row.arm, row.outcomes.counts.requests)
+        for rows in routing.windows.snapshot(False)
+        for row in rows
+    }
     assert told == {("stable", 1)}
 
 

@@ -28,7 +28,11 @@ def windows(loaded: dict[int, list[Any]], rollout: str = "r1") -> ArmCountersReg
 
 def told(made: ArmCountersRegistry, everything: bool = False) -> dict[str, list[int]]:
     """Arm → deaths and resident bytes."""
-    return {row[2]: row[7:9] for rows in made.snapshot(everything) for row in rows}
+    return {
+        row.arm: [row.deaths, row.resident_bytes]
+        for rows in made.snapshot(everything)
+        for row in rows
+    }
 
 
 def test_only_deaths_since_the_rollout_began_count_and_they_are_news() -> None:

@@ -6,9 +6,18 @@ from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any
 
-import msgpack
 import numpy as np
+from msgspec.structs import asdict
 
+from control.gateways.queries import (
+    SampledRequests,
+    SamplesQuery,
+    SamplingQuery,
+    SamplingState,
+    StartSampling,
+    StopSampling,
+    samples_in,
+)
 from schedulers.errors import QueueFull
 from schedulers.reply import Reply
 from schedulers.request import InferRequest, InferResponse
@@ -30,14 +39,17 @@ def request(identity: str = "r1", model: str = "digits") -> InferRequest:
     return InferRequest(model, 1, inputs, 1, None, time.monotonic_ns(), identity, principal="ada")
 
 
-def start(samples: Samples, model: str = "digits", **changes: Any) -> dict[str, Any]:
-    usual = {"seconds": 60, "percent": 100, "max_bytes": 2**20, "values": False, "by": "user:ada"}
-    return samples.answer({"what": "sample", "model": model, **usual, **changes})
+def start(samples: Samples, model: str = "digits", **changes: Any) -> SamplingState:
+    usual = {"seconds": 60.0, "percent": 100, "max_bytes": 2**20, "values": False, "by": "user:ada"}
+    found = samples.answer(StartSampling(model=model, **usual | changes))
+    assert isinstance(found, SamplingState)
+    return found
 
 
 def rows(samples: Samples, model: str = "", identity: str = "", limit: int = 100) -> list[Any]:
-    found = samples.answer({"what": "samples", "model": model, "id": identity, "limit": limit})
-    return [msgpack.unpackb(row) for row in found["rows"]]
+    found = samples.answer(SamplesQuery(model, identity, limit))
+    assert isinstance(found, SampledRequests)
+    return [asdict(row) for row in samples_in(found)]
 
 
 def take(samples: Samples, one: InferRequest, arm: str = "") -> Reply:
@@ -106,8 +118,8 @@ async def test_it_ends_by_itself_and_what_was_kept_stays_for_a_while() -> None:
     assert not samples.on
     assert samples.begin(request("late"), "", False) is None
     assert [row["id"] for row in rows(samples)] == ["r1"]
-    (standing,) = samples.answer({"what": "sampling"})["sampling"]
-    assert (standing["active"], standing["kept"]) == (False, 1)
+    (standing,) = samples.answer(SamplingQuery()).models
+    assert (standing.active, standing.kept) == (False, 1)
 
 
 @on_a_loop
@@ -117,11 +129,11 @@ async def test_the_oldest_give_way_to_the_bound_of_bytes() -> None:
     for number in range(50):
         one = request(f"r{number}")
         take(samples, one).send(answer(one))
-    (standing,) = samples.answer({"what": "sampling"})["sampling"]
-    assert standing["size_bytes"] <= 2000
-    assert standing["taken"] == 50
+    (standing,) = samples.answer(SamplingQuery()).models
+    assert standing.size_bytes <= 2000
+    assert standing.taken == 50
     assert rows(samples)[0]["id"] == "r49"
-    assert len(rows(samples)) == standing["kept"] < 10
+    assert len(rows(samples)) == standing.kept < 10
 
 
 @on_a_loop
@@ -143,10 +155,10 @@ async def test_only_so_many_models_are_sampled_and_ended_ones_give_way() -> None
     samples = Samples()
     for number in range(MOST_MODELS):
         start(samples, f"m{number}")
-    assert "stop one" in start(samples, "another")["problem"]
-    samples.answer({"what": "unsample", "model": "m3"})
-    assert "problem" not in start(samples, "another")
-    names = [one["model"] for one in samples.answer({"what": "sampling"})["sampling"]]
+    assert "stop one" in start(samples, "another").problem
+    samples.answer(StopSampling("m3"))
+    assert start(samples, "another").problem == ""
+    names = [one.model for one in samples.answer(SamplingQuery()).models]
     assert len(names) == MOST_MODELS
     assert "m3" not in names
 

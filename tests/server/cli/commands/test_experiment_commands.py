@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from server.cli.commands.experiments import metric
 from server.cli import main as cli
+from server.cli.commands.experiments import metric
 from support.admin import Api
 from support.deployed import deploy
 

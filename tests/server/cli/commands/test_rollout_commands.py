@@ -9,8 +9,8 @@ import pytest
 from control.rollouts import service
 from control.rollouts.route_weights import RolloutRoutes
 from control.sql.transaction import SYSTEM
-from server.cli.commands.rollouts import told
 from server.cli import main as cli
+from server.cli.commands.rollouts import told
 from support.admin import Api
 from support.deployed import deploy
 

@@ -9,8 +9,8 @@ import pytest
 from control import loads
 from control.deployments import pending_changes
 from control.sql.transaction import SYSTEM
-from server.cli.commands.routes import arm, match
 from server.cli import main as cli
+from server.cli.commands.routes import arm, match
 from support.admin import Api
 from support.deployed import deploy
 

@@ -1,0 +1,217 @@
+"""What the control process asks a gateway, each query with what answers it. Pure."""
+
+from typing import Any, ClassVar
+
+import msgspec
+from msgspec import Struct
+
+
+class GrantedMemory(Struct, frozen=True):
+    """Memory of a device that one holder was granted; it can give back what is above the least."""
+
+    holder: str
+    bytes: int
+    least_bytes: int
+
+
+class DeviceMemory(Struct, frozen=True):
+    """A device's memory. `budget_bytes` null: no bound is set. `grants`: the largest 50."""
+
+    device: str
+    budget_bytes: int | None
+    granted_bytes: int
+    holders: int
+    grants: tuple[GrantedMemory, ...]
+
+
+class RunningVersion(Struct, frozen=True):
+    """A version that is loaded. `deaths` of its workers since it was; `resident_bytes` of its
+    workers, 0 where it runs inside the gateway; `pending` requests wait, `inflight` have not been
+    answered; `sandbox` is what confines its workers, "" without any;
+    `succeeded` and `failed` requests since it was loaded; `sampling`: a language model's defaults,
+    by name, where a request does not say."""
+
+    model: str
+    version: int
+    backend: str
+    devices: tuple[str, ...]
+    instances: int
+    ready: int
+    deaths: int
+    pids: tuple[int, ...]
+    sandbox: str
+    resident_bytes: int
+    pending: int
+    inflight: int
+    succeeded: int
+    failed: int
+    load_s: float
+    sampling: dict[str, float]
+
+
+class GatewayInstances(Struct, frozen=True):
+    """A gateway: its own process, the memory of each device, and all that is loaded."""
+
+    pid: int
+    resident_bytes: int
+    machine_bytes: int
+    accounts: tuple[DeviceMemory, ...]
+    items: tuple[RunningVersion, ...]
+
+
+class RunningQuery(Struct, frozen=True, tag="running"):
+    Answer: ClassVar = GatewayInstances
+
+
+class LoadedTensor(Struct, frozen=True):
+    """An input or output. `shape`: the batch dimension included, -1 is any size."""
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+
+
+class LoadedVersionFacts(Struct, frozen=True):
+    """A version as this server has it loaded. `config`: with everything that config.pbtxt leaves
+    out, in its format; its first 256 KiB."""
+
+    model: str
+    version: int
+    inputs: tuple[LoadedTensor, ...]
+    outputs: tuple[LoadedTensor, ...]
+    config: str
+
+
+class LoadedVersions(Struct, frozen=True):
+    """The versions of a model that are loaded on this server, the highest first."""
+
+    items: tuple[LoadedVersionFacts, ...]
+
+
+class LoadedQuery(Struct, frozen=True, tag="loaded"):
+    model: str
+    Answer: ClassVar = LoadedVersions
+
+
+class VersionCrashes(Struct, frozen=True):
+    """A version of which workers died: `deaths` of them, one within ten minutes of the other, from
+    `since` to `last` (seconds since the epoch), which ended as `ending` says. `ready`: of its
+    instances."""
+
+    model: str
+    version: int
+    instances: int
+    ready: int
+    deaths: int
+    since: float
+    last: float
+    ending: str
+
+
+class CrashReport(Struct, frozen=True):
+    items: tuple[VersionCrashes, ...]
+
+
+class CrashQuery(Struct, frozen=True, tag="crashes"):
+    Answer: ClassVar = CrashReport
+
+
+class SampledModelState(Struct, frozen=True):
+    """A model whose requests are kept, or were. `until` in seconds since the epoch; `kept` of
+    those `taken` are still there."""
+
+    model: str
+    percent: float
+    max_bytes: int
+    values: bool
+    by: str
+    until: float
+    active: bool
+    kept: int
+    taken: int
+    size_bytes: int
+
+
+class SamplingState(Struct, frozen=True):
+    """`problem`: why what was asked for cannot be, "" if it is done."""
+
+    models: tuple[SampledModelState, ...]
+    problem: str = ""
+
+
+class SamplingQuery(Struct, frozen=True, tag="sampling"):
+    Answer: ClassVar = SamplingState
+
+
+class StartSampling(Struct, frozen=True, tag="start_sampling"):
+    """`by`: who asks for it. Longer and larger than the gateway allows is made what it allows."""
+
+    model: str
+    seconds: float
+    percent: float
+    max_bytes: int
+    values: bool
+    by: str
+    Answer: ClassVar = SamplingState
+
+
+class StopSampling(Struct, frozen=True, tag="stop_sampling"):
+    model: str
+    Answer: ClassVar = SamplingState
+
+
+class SampledRequest(Struct, frozen=True):
+    """One request that was kept. `at` in seconds since the epoch. `number` grows from one to the
+    next; the rest as `control.api.resources.samples.SampleView` shows it."""
+
+    number: int
+    id: str
+    at: float
+    model: str
+    version: int
+    arm: str
+    principal: str
+    state: str
+    status: int
+    error: str
+    took_s: float
+    rows: int
+    streamed: bool
+    inputs: list[dict[str, Any]]
+    outputs: list[dict[str, Any]]
+
+
+class SampledRequests(Struct, frozen=True):
+    """The newest first; each a SampledRequest as it was packed when it was kept."""
+
+    items: tuple[msgspec.Raw, ...]
+
+
+class SamplesQuery(Struct, frozen=True, tag="samples"):
+    """Of all models where `model` is ""; an `id` finds all that begin with it."""
+
+    model: str
+    id: str
+    limit: int
+    Answer: ClassVar = SampledRequests
+
+
+Query = (
+    RunningQuery
+    | LoadedQuery
+    | CrashQuery
+    | SamplingQuery
+    | StartSampling
+    | StopSampling
+    | SamplesQuery
+)
+QueryAnswer = GatewayInstances | LoadedVersions | CrashReport | SamplingState | SampledRequests
+
+
+def pack_sample(sample: SampledRequest) -> bytes:
+    return msgspec.msgpack.encode(sample)
+
+
+def samples_in(answered: SampledRequests) -> list[SampledRequest]:
+    """Raises ValueError."""
+    return [msgspec.msgpack.decode(one, type=SampledRequest) for one in answered.items]
