@@ -97,7 +97,7 @@ class EmbeddingWork:
                     self._tell(time.monotonic_ns())
             case Submit(requests):
                 for request in requests:
-                    self._say(RequestRefused(request[0], "invalid", "this model gives no text"))
+                    self._say(RequestRefused(request.id, "invalid", "this model gives no text"))
 
     def step(self) -> None:
         """One pass; the vectors after the last of them. Raises DeviceLost: the process ends."""
@@ -135,7 +135,7 @@ class EmbeddingWork:
         self._passes = self._embedder.steps(together)
         started = tuple(id for id in ids if id not in self._begun)
         self._begun.update(ids)
-        self._say(StepReport(began_ns, started, (), None))
+        self._say(StepReport(began_ns, started, [], None))
 
     def _answer(self, vectors: Vectors) -> None:
         first = 0
@@ -161,4 +161,4 @@ class EmbeddingWork:
             self._steps, self._tokens, 0, 0, 0,
             len(self._current), len(self._waiting), waiting, 0, 0, 0,
         )  # fmt: skip
-        self._say(StepReport(began_ns, (), (), figures))
+        self._say(StepReport(began_ns, (), [], figures))

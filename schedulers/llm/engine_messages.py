@@ -1,4 +1,4 @@
-"""What a gateway and an engine process say to each other: small typed messages, msgpack.
+"""What a gateway and an engine process say to each other: one Struct per message.
 
 Once it is loaded (`backends.host.messages`), the engine says `EngineOpened`; then a `StepReport`
 after every step, and what answers the gateway. That one says `Submit`, `Cancel`, `Embed`, `Shrink`,
@@ -8,18 +8,15 @@ after every step, and what answers the gateway. That one says `Submit`, `Cancel`
 
 from array import array
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-import msgpack
+import msgspec
+from msgspec import Struct
 
-from backends.llm.grammar.spec import GrammarSpec
-from backends.llm.sampling.params import SamplingParams
-from backends.llm.sampling.token_logprobs import TokenLogprobs
 from schedulers.llm.generation import GenerateRequest, GenerationOutput
-from schedulers.llm.request import Finish
 
 
-class EngineOpened(NamedTuple):
+class EngineOpened(Struct, frozen=True, array_like=True, tag="opened"):
     """`ops`: what computes; bytes as granted; `dimensions` of an embedding, 0 for none;
     `token_ends`, `token_letters`: a `backends.llm.tokens.token_table`; `specials`, `markers`:
     texts of control tokens, as `backends.llm.chat.control_text` has them."""
@@ -38,44 +35,44 @@ class EngineOpened(NamedTuple):
     markers: tuple[str, ...] = ()
 
 
-class Submit(NamedTuple):
-    """Take these requests in; packed by `pack_request`."""
+class Submit(Struct, frozen=True, array_like=True, tag="submit"):
+    """Take these requests in."""
 
-    requests: tuple[Any, ...]
+    requests: tuple[GenerateRequest, ...]
 
 
-class Cancel(NamedTuple):
+class Cancel(Struct, frozen=True, array_like=True, tag="cancel"):
     """Nobody waits for these any more."""
 
     ids: tuple[str, ...]
 
 
-class Embed(NamedTuple):
+class Embed(Struct, frozen=True, array_like=True, tag="embed"):
     """Embed lists of tokens, packed as array("I")."""
 
     id: str
     lists: tuple[bytes, ...]
 
 
-class Shrink(NamedTuple):
+class Shrink(Struct, frozen=True, array_like=True, tag="shrink"):
     """Give back the memory of about so many bytes of blocks that are only cached, or empty."""
 
     bytes: int
 
 
-class Grow(NamedTuple):
+class Grow(Struct, frozen=True, array_like=True, tag="grow"):
     """Use at most so many bytes of blocks again that were given back."""
 
     bytes: int
 
 
-class ResizeReply(NamedTuple):
+class ResizeReply(Struct, frozen=True, array_like=True, tag="resized"):
     """So many bytes were given back, or taken again: the answer to each Shrink and Grow."""
 
     bytes: int
 
 
-class Encode(NamedTuple):
+class Encode(Struct, frozen=True, array_like=True, tag="encode"):
     """Make tokens of texts, without waiting for a step; the rest as in `Tokeniser.encode`."""
 
     id: int
@@ -84,7 +81,7 @@ class Encode(NamedTuple):
     marked: bool = False
 
 
-class Decode(NamedTuple):
+class Decode(Struct, frozen=True, array_like=True, tag="decode"):
     """Make a text of tokens, packed as array("I"), without waiting for a step."""
 
     id: int
@@ -92,7 +89,7 @@ class Decode(NamedTuple):
     skip_special: bool
 
 
-class TokeniserReply(NamedTuple):
+class TokeniserReply(Struct, frozen=True, array_like=True, tag="tokenised"):
     """What became of one `Encode` or `Decode`: packed tokens of each text, or the text, or an
     `error`."""
 
@@ -102,22 +99,22 @@ class TokeniserReply(NamedTuple):
     error: str
 
 
-class Close(NamedTuple):
+class Close(Struct, frozen=True, array_like=True, tag="close"):
     """Give everything back and exit."""
 
 
-class StepReport(NamedTuple):
+class StepReport(Struct, frozen=True, array_like=True, tag="step"):
     """A step: when it began (time.monotonic_ns, which processes of a machine share), the requests
-    that were computed for the first time in it, packed outputs, and now and then the counts.
+    that were computed for the first time in it, outputs, and now and then the counts.
     """
 
     began_ns: int
     started: tuple[str, ...]
-    outputs: tuple[Any, ...]
+    outputs: list[GenerationOutput]
     counts: "EngineStats | None"
 
 
-class RequestRefused(NamedTuple):
+class RequestRefused(Struct, frozen=True, array_like=True, tag="refused"):
     """A request was not taken in: `kind` is "invalid", "long" or "busy"."""
 
     id: str
@@ -125,7 +122,7 @@ class RequestRefused(NamedTuple):
     text: str
 
 
-class EmbedReply(NamedTuple):
+class EmbedReply(Struct, frozen=True, array_like=True, tag="embedded"):
     """What became of one `Embed`: float32 [lists, dimensions] as bytes, or an `error`."""
 
     id: str
@@ -133,7 +130,7 @@ class EmbedReply(NamedTuple):
     error: str
 
 
-class EngineStats(NamedTuple):
+class EngineStats(Struct, frozen=True, array_like=True):
     """What an engine has done since it started, and what is in it now."""
 
     steps: int
@@ -166,67 +163,29 @@ Message = (
     | TokeniserReply
 )
 
-_KINDS: tuple[type[Message], ...] = (
-    EngineOpened,
-    Submit,
-    Cancel,
-    Embed,
-    Shrink,
-    Grow,
-    Close,
-    StepReport,
-    RequestRefused,
-    EmbedReply,
-    ResizeReply,
-    Encode,
-    Decode,
-    TokeniserReply,
-)
-_TAGS: dict[type[Message], int] = {kind: tag for tag, kind in enumerate(_KINDS)}
+_decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
+_encoder = msgspec.msgpack.Encoder()
 
 
 def encode(message: Message) -> bytes:
-    """The message as bytes; lone surrogates in client text survive."""
-    packed: bytes = msgpack.packb((_TAGS[type(message)], *message), unicode_errors="surrogatepass")
-    return packed
+    """The message as bytes. Half of a surrogate pair, for which UTF-8 has no form, is sent as
+    U+FFFD."""
+    try:
+        return _encoder.encode(message)
+    except UnicodeEncodeError:
+        return _encoder.encode(_whole_text(msgspec.to_builtins(message)))
 
 
 def decode(payload: bytes) -> Message:
-    """The message in `payload`. Raises ValueError, TypeError or IndexError for anything else."""
-    tag, *fields = msgpack.unpackb(payload, use_list=False, unicode_errors="surrogatepass")
-    kind: Any = _KINDS[tag]
-    if kind is StepReport and fields[3] is not None:
-        fields[3] = EngineStats(*fields[3])
-    message: Message = kind(*fields)
-    return message
+    """The message in `payload`. Raises ValueError for anything else, and for sampling parameters
+    that are out of their ranges."""
+    return _decoder.decode(payload)
 
 
-def pack_request(request: GenerateRequest) -> tuple[Any, ...]:
-    sampling, grammar = request.sampling, request.grammar
-    return (
-        request.id, array("I", request.prompt).tobytes(), request.max_tokens,
-        (
-            sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p,
-            sampling.repetition_penalty, sampling.presence_penalty, sampling.frequency_penalty,
-            sampling.logit_bias, sampling.logprobs,
-        ),
-        request.stop, request.stop_ids, request.min_tokens, request.ignore_end,
-        None if request.seed is None else str(request.seed), request.prompt_logprobs,
-        request.skip_special, request.principal, request.priority, request.deadline_s,
-        request.salt, None if grammar is None else (grammar.kind, grammar.text), request.shown,
-    )  # fmt: skip
-
-
-def unpack_request(packed: tuple[Any, ...]) -> GenerateRequest:
-    """Raises ValueError for sampling parameters that are out of their ranges."""
-    (id, prompt, max_tokens, sampling, stop, stop_ids, min_tokens, ignore_end, seed, scores,
-     skip_special, principal, priority, deadline_s, salt, grammar, shown) = packed  # fmt: skip
-    return GenerateRequest(
-        id, unpack_tokens(prompt), max_tokens, SamplingParams(*sampling), stop, stop_ids,
-        min_tokens, ignore_end, None if seed is None else int(seed), scores, skip_special,
-        principal, priority, deadline_s, salt, None if grammar is None else GrammarSpec(*grammar),
-        shown,
-    )  # fmt: skip
+def _whole_text(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return [_whole_text(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def pack_tokens(tokens: Sequence[int]) -> bytes:
@@ -238,38 +197,3 @@ def unpack_tokens(packed: bytes) -> tuple[int, ...]:
     tokens = array("I")
     tokens.frombytes(packed)
     return tuple(tokens)
-
-
-def pack_output(output: GenerationOutput) -> tuple[Any, ...]:
-    """As short as it usually is: id, token and text alone."""
-    plain = (output.id, output.token, output.text)
-    rest = (
-        _pack_scored(output.scored),
-        None if output.finish is None else output.finish.value,
-        output.stopped_by,
-        output.message,
-        tuple(map(_pack_scored, output.prompt)),
-        output.cached_tokens,
-    )
-    return plain if rest == (None, None, None, "", (), 0) else (*plain, *rest)
-
-
-def unpack_output(packed: tuple[Any, ...]) -> GenerationOutput:
-    if len(packed) == 3:
-        return GenerationOutput(*packed)
-    id, token, text, scored, finish, stopped_by, message, prompt, cached = packed
-    return GenerationOutput(
-        id,
-        token,
-        text,
-        None if scored is None else TokenLogprobs(*scored),
-        None if finish is None else Finish(finish),
-        stopped_by,
-        message,
-        tuple(TokenLogprobs(*one) for one in prompt),
-        cached,
-    )
-
-
-def _pack_scored(scored: TokenLogprobs | None) -> tuple[Any, ...] | None:
-    return None if scored is None else (scored.logprob, scored.rank, scored.likeliest)

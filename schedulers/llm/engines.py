@@ -39,7 +39,7 @@ _COUNTED = ("prompt_tokens", "generated_tokens", "prefix_hit_tokens", "preemptio
 _GAUGES = (
     "running", "waiting", "waiting_tokens", "blocks_in_use", "blocks_cached", "blocks_empty",
 )  # fmt: skip
-_NOTHING = EngineStats(*[0] * len(EngineStats._fields))
+_NOTHING = EngineStats(*[0] * len(EngineStats.__struct_fields__))
 
 
 @dataclass(slots=True, eq=False)

@@ -1,11 +1,12 @@
-"""What a caller asks the engine for and what it hears back: frozen values, text included.
+"""What a caller asks the engine for and what it gets back: the same two values from the front end
+to the engine's process and back, text included.
 
-A door puts them into an InferRequest's parameters and finds them in those of the responses, under
-the names below. They are Python objects, which no wire's parameter ever is; the scheduler looks at
-their type.
+A front end puts them into an InferRequest's parameters and finds them in those of the responses,
+under the names below. They are Python objects, which no wire's parameter ever is; the scheduler
+looks at their type.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from backends.llm.grammar.spec import GrammarKind, GrammarSpec
 from backends.llm.sampling.params import SamplingParams
@@ -34,8 +35,7 @@ EMBED = "llm.embed"
 output `backends.llm.backend.EMBEDDING`."""
 
 
-@dataclass(frozen=True, slots=True)
-class GenerateRequest:
+class GenerateRequest(Struct, frozen=True, array_like=True):
     """One answer to one prompt.
 
     `prompt`: tokens. `stop`: strings that end the answer and are not part of it. `stop_ids`: tokens
@@ -51,7 +51,7 @@ class GenerateRequest:
     id: str
     prompt: tuple[int, ...]
     max_tokens: int
-    sampling: SamplingParams = SamplingParams()  # noqa: RUF009 (frozen)
+    sampling: SamplingParams = SamplingParams()
     stop: tuple[str, ...] = ()
     stop_ids: tuple[int, ...] = ()
     min_tokens: int = 0
@@ -67,8 +67,7 @@ class GenerateRequest:
     shown: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class GenerationOutput:
+class GenerationOutput(Struct, frozen=True, array_like=True):
     """What a step brought for one request.
 
     `token` None: only the end, or only prompt log-probabilities, are told. `text`: what became

@@ -1,7 +1,7 @@
 """The work of an engine's process: requests into the engine, its outputs out to the gateway."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from schedulers.llm.engine import Engine
 from schedulers.llm.engine_messages import (
@@ -15,11 +15,9 @@ from schedulers.llm.engine_messages import (
     Shrink,
     StepReport,
     Submit,
-    pack_output,
-    unpack_request,
 )
 from schedulers.llm.errors import PromptTooLong, TooMuchWaiting
-from schedulers.llm.generation import GenerationOutput
+from schedulers.llm.generation import GenerateRequest, GenerationOutput
 
 COUNTS_EVERY_S = 0.25
 COMPILING_LOOK_S = 0.05
@@ -46,13 +44,13 @@ class GenerationWork:
     def obey(self, message: Message) -> None:
         match message:
             case Submit(requests):
-                for packed in requests:
-                    self._submit(packed)
+                for request in requests:
+                    self._submit(request)
             case Cancel(ids):
                 for id in ids:
                     self._engine.cancel(id)
                 if not self._engine.busy:
-                    self._tell((), time.monotonic_ns())
+                    self._tell([], time.monotonic_ns())
             case Shrink(bytes):
                 self._resized(self._engine.shrink(-(-bytes // self._block_bytes)))
             case Grow(bytes):
@@ -66,10 +64,10 @@ class GenerationWork:
         self._engine.took((time.monotonic_ns() - began_ns) / 1e9)
         self._tell(outputs, began_ns)
 
-    def _submit(self, packed: tuple[object, ...]) -> None:
-        id = str(packed[0])
+    def _submit(self, request: GenerateRequest) -> None:
+        id = request.id
         try:
-            self._engine.submit(unpack_request(packed), time.monotonic())
+            self._engine.submit(request, time.monotonic())
         except PromptTooLong as error:
             self._say(RequestRefused(id, "long", str(error)))
         except TooMuchWaiting as error:
@@ -80,15 +78,15 @@ class GenerationWork:
     def _resized(self, bytes: int) -> None:
         self._say(ResizeReply(bytes))
         self._counted_s = 0.0
-        self._tell((), time.monotonic_ns())
+        self._tell([], time.monotonic_ns())
 
-    def _tell(self, outputs: Sequence[GenerationOutput], began_ns: int) -> None:
+    def _tell(self, outputs: list[GenerationOutput], began_ns: int) -> None:
         started = self._engine.take_started()
         counts = None
         if began_ns / 1e9 - self._counted_s >= COUNTS_EVERY_S or not self._engine.busy:
             self._counted_s = began_ns / 1e9
             counts = self._figures()
-        self._say(StepReport(began_ns, started, tuple(map(pack_output, outputs)), counts))
+        self._say(StepReport(began_ns, started, outputs, counts))
 
     def _figures(self) -> EngineStats:
         counts = self._engine.counts()

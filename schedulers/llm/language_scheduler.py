@@ -21,7 +21,6 @@ from schedulers.llm.engine_messages import (
     Message,
     RequestRefused,
     StepReport,
-    unpack_output,
 )
 from schedulers.llm.engine_tokeniser import Tokens
 from schedulers.llm.engines import REVIVAL_PATIENCE_S, EngineHandle, Engines
@@ -203,9 +202,9 @@ class LanguageScheduler:
         for name in step.started:
             if (ticket := lane.tickets.get(name)) is not None:
                 self._started(ticket, step.began_ns)
-        for packed in step.outputs:
-            if (ticket := lane.tickets.get(packed[0])) is not None:
-                self._said(ticket, lane, unpack_output(packed), lane.told_ns)
+        for output in step.outputs:
+            if (ticket := lane.tickets.get(output.id)) is not None:
+                self._said(ticket, lane, output, lane.told_ns)
         if step.counts is not None:
             self._admission.note(self._engines.count(lane, step.counts), lane.told_ns)
             self._counters.executions = self._engines.steps

@@ -1,9 +1,9 @@
 """One Reply of a language model in the making: its answers, on their way from engine to reader."""
 
 from asyncio import TimerHandle
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from backends.llm.backend import EMBEDDING, TEXT_OUTPUT
 from schedulers.llm.errors import AnswerUnread

@@ -7,8 +7,10 @@ Made from an InferRequest by `read_question`; KServe's tensors come as text, sti
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from msgspec.structs import replace as replace_fields
+
 from backends.llm.backend import TEXT_INPUT
-from schedulers.llm.engine_messages import Embed, Message, Submit, pack_request, pack_tokens
+from schedulers.llm.engine_messages import Embed, Message, Submit, pack_tokens
 from schedulers.llm.errors import PromptTooLong, SenselessRequest
 from schedulers.llm.generation import EMBED, GENERATE, GenerateRequest
 from schedulers.llm.language import Language
@@ -111,7 +113,7 @@ def asked_of(question: LLMRequest, request: InferRequest, names: Sequence[str]) 
     if question.lists is not None:
         return Embed(names[0], tuple(map(pack_tokens, question.lists)))
     pairs = zip(question.requests, names, strict=True)
-    return Submit(tuple(pack_request(_addressed(request, one, name)) for one, name in pairs))
+    return Submit(tuple(_addressed(request, one, name) for one, name in pairs))
 
 
 def _addressed(request: InferRequest, asked: GenerateRequest, name: str) -> GenerateRequest:
@@ -119,7 +121,7 @@ def _addressed(request: InferRequest, asked: GenerateRequest, name: str) -> Gene
     have the same principal, and gave the same salt."""
     principal = request.principal or ""
     expires_ns = expiry_ns(request)
-    return replace(
+    return replace_fields(
         asked,
         id=name,
         principal=principal,

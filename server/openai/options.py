@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec.structs import replace as replace_fields
+
 from backends.llm.sampling.params import MAX_BIASED, SamplingParams
 from server.openai.request_fields import RequestFields
 from server.openai.response_grammar import ResponseGrammar, read_shape
@@ -97,7 +99,7 @@ class GenerationOptions:
         tokens = defaults.get("max_tokens")
         return replace(
             self,
-            sampling=replace(self.sampling, **unsaid),  # type: ignore[arg-type]
+            sampling=replace_fields(self.sampling, **unsaid),
             default_tokens=None if tokens is None else max(int(tokens), self.min_tokens),
         )
 

@@ -20,8 +20,6 @@ from schedulers.llm.engine_messages import (
     Message,
     StepReport,
     Submit,
-    pack_output,
-    unpack_request,
 )
 from schedulers.llm.engine_tokeniser import EngineTokeniser
 from schedulers.llm.generation import GENERATE, GenerateRequest, GenerationOutput
@@ -92,9 +90,9 @@ class GatedEngine(EngineWithoutProcess):
                 self._answer(message)
 
     def _answer(self, message: Submit) -> None:
-        ids = tuple(unpack_request(packed).id for packed in message.requests)
-        outputs = [pack_output(GenerationOutput(id, 7, "a", finish=Finish.LENGTH)) for id in ids]
-        self.hear(StepReport(time.monotonic_ns(), ids, tuple(outputs), None))
+        ids = tuple(request.id for request in message.requests)
+        outputs = [GenerationOutput(id, 7, "a", finish=Finish.LENGTH) for id in ids]
+        self.hear(StepReport(time.monotonic_ns(), ids, outputs, None))
 
 
 def batching(instance: Echo) -> BatchScheduler:

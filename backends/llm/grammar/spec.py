@@ -1,13 +1,13 @@
 """What an answer must look like, as a request says it and as the engine follows it; no torch."""
 
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol
+
+from msgspec import Struct
 
 GrammarKind = Literal["json_schema", "json_object", "regex", "choice", "lark", "tools"]
 
 
-@dataclass(frozen=True, slots=True)
-class GrammarSpec:
+class GrammarSpec(Struct, frozen=True, array_like=True):
     """A grammar as text; the engine's process compiles it.
 
     `text`: of a `json_schema` its JSON, of a `choice` a JSON list of strings, of `json_object`

@@ -1,13 +1,12 @@
 """How tokens are to be chosen, as one request asks for it; checked where it is made."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 MAX_LOGPROBS = 100
 MAX_BIASED = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class SamplingParams:
+class SamplingParams(Struct, frozen=True, array_like=True):
     """Raises ValueError naming the field, its value and what would work.
 
     `temperature` 0 is greedy. `top_k` 0, `top_p` 1 and `min_p` 0 cut nothing off; `min_p` cuts

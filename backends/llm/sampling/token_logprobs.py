@@ -1,10 +1,9 @@
 """A token's likelihood as it is told to callers; no torch, so that every process may know it."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class TokenLogprobs:
+class TokenLogprobs(Struct, frozen=True, array_like=True):
     """A token's natural log-probability and rank (0 for the likeliest), and the likeliest tokens
     with theirs, best first."""
 

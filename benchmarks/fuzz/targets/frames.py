@@ -7,7 +7,6 @@ damaged file, must end in the exceptions that the readers promise.
 import asyncio
 import socket
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import msgpack
 
@@ -29,6 +28,7 @@ from control.rollouts.assignment_counts import AssignmentCount
 from repository.git import hook
 from repository.git.errors import BadBody
 from schedulers.llm import engine_messages as engine
+from schedulers.llm.generation import GenerateRequest, GenerationOutput
 
 _BAD: tuple[type[Exception], ...] = (ValueError, TypeError, IndexError)
 
@@ -38,13 +38,7 @@ def _worker(data: bytes) -> None:
 
 
 def _engine(data: bytes) -> None:
-    message = engine.decode(data)
-    if isinstance(message, engine.Submit):
-        for one in message.requests:
-            engine.unpack_request(one)
-    elif isinstance(message, engine.StepReport):
-        for one in message.outputs:
-            engine.unpack_output(one)
+    engine.encode(engine.decode(data))
 
 
 def _link(data: bytes) -> None:
@@ -97,15 +91,14 @@ def seeds() -> Sequence[bytes]:
         messages.BatchFailed(trouble, False),
         messages.StreamPart(1, True, False, trouble, (), b"x", ""),
     )
-    request: tuple[Any, ...] = (
-        "id", b"\1\0\0\0", 5, (1.0, 0, 1.0, 0.0, 1.0, 0.0, 0.0, {}, 0), (), (), 0, False, "7", None,
-        True, "p", 0, None, "", None, 0,
-    )  # fmt: skip
+    request = GenerateRequest("id", (1,), 5, seed=7, principal="p", stop=("x",))
     loop = (
         engine.Submit((request,)),
         engine.Cancel(("a",)),
         engine.Embed("e", (b"\1\0\0\0",)),
-        engine.StepReport(1, ("a",), (("a", 5, "x"),), engine.EngineStats(*range(11))),
+        engine.StepReport(
+            1, ("a",), [GenerationOutput("a", 5, "x")], engine.EngineStats(*range(11))
+        ),
         engine.Encode(1, ("text",), True),
     )
     state = desired.DesiredState(

@@ -1,12 +1,12 @@
 """Whole answers: equal to transformers however they were scheduled; text, stops and failures."""
 
 from concurrent.futures import Future
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from msgspec.structs import replace
 
 from backends.llm.errors import GrammarInvalid
 from backends.llm.grammar.spec import Grammar, GrammarSpec

@@ -1,5 +1,7 @@
 """What a gateway and an engine say arrives as it was said."""
 
+import struct
+
 import pytest
 
 from backends.llm.grammar.spec import GrammarSpec
@@ -24,26 +26,22 @@ from schedulers.llm.engine_messages import (
     TokeniserReply,
     decode,
     encode,
-    pack_output,
-    pack_request,
     pack_tokens,
-    unpack_output,
-    unpack_request,
     unpack_tokens,
 )
 from schedulers.llm.generation import GenerateRequest, GenerationOutput
-from schedulers.llm.request import NEVER, Finish
+from schedulers.llm.request import Finish
 
 REQUEST = GenerateRequest(
     "a-1",
     (1, 2, 150_000),
     7,
     SamplingParams(0.5, 3, 0.9, 0.1, 1.2, 0.3, 0.4, ((5, -2.0),), 2),
-    ("stop", "\udcff"),
+    ("stop", "über"),
     (9, 10),
     2,
     True,
-    -(1 << 70),
+    -(1 << 63),
     1,
     False,
     "ada",
@@ -56,25 +54,25 @@ REQUEST = GenerateRequest(
 SCORED = TokenLogprobs(-0.5, 0, ((3, -0.5), (4, -1.5)))
 OUTPUTS = [
     GenerationOutput("a", 5, "text"),
-    GenerationOutput("a", 5, "\udcff", SCORED, Finish.STOP, "stop", "", (SCORED, SCORED), 16),
+    GenerationOutput("a", 5, "über", SCORED, Finish.STOP, "stop", "", (SCORED, SCORED), 16),
     GenerationOutput("a", finish=Finish.FAILED, message="why"),
     GenerationOutput("a", 5, stopped_by=2, finish=Finish.STOP),
     GenerationOutput("a", 5, cached_tokens=32),
 ]
 MESSAGES: list[Message] = [
     EngineOpened("compiled", 256, 64, 16, 1, 2, 3, 0, b"\1\0\0\0", b"a"),
-    Submit((pack_request(REQUEST),)),
+    Submit((REQUEST, GenerateRequest("b", (1,), 1))),
     Cancel(("a", "b")),
     Embed("a", (pack_tokens((1, 2)),)),
     Shrink(1 << 40),
     Grow(0),
     ResizeReply(5),
     Close(),
-    StepReport(123, ("a",), tuple(map(pack_output, OUTPUTS)), None),
-    StepReport(123, (), (), EngineStats(*range(11))),
+    StepReport(123, ("a",), OUTPUTS, None),
+    StepReport(123, (), [], EngineStats(*range(11))),
     RequestRefused("a", "long", "too long"),
     EmbedReply("a", b"\0\0\x80?", ""),
-    Encode(1, ("a", "\udcff"), True),
+    Encode(1, ("a", "über"), True),
     Decode(2, pack_tokens((1, 2)), False),
     TokeniserReply(1, (pack_tokens((1, 2)),), "", ""),
 ]
@@ -87,15 +85,15 @@ def test_every_message_arrives_as_it_was_said(number: int) -> None:
     assert type(decode(encode(message))) is type(message)
 
 
-def test_a_request_arrives_as_it_was_made() -> None:
-    assert unpack_request(pack_request(REQUEST)) == REQUEST
-    plain = GenerateRequest("b", (1,), 1)
-    assert unpack_request(pack_request(plain)) == plain
-    assert plain.deadline_s == NEVER
+def test_half_a_surrogate_pair_arrives_as_the_replacement_character() -> None:
+    said = Encode(1, ("a\udcff", "fine \U0001f980"), True)
+    assert decode(encode(said)) == Encode(1, ("a\ufffd", "fine \U0001f980"), True)
 
 
-def test_an_output_arrives_as_it_was_given() -> None:
-    assert [unpack_output(pack_output(one)) for one in OUTPUTS] == OUTPUTS
+def test_sampling_parameters_out_of_their_ranges_are_no_message() -> None:
+    packed = encode(Submit((REQUEST,))).replace(struct.pack(">d", 0.9), struct.pack(">d", 1.9))
+    with pytest.raises(ValueError, match=r"top_p is 1.9; it must be above 0 and at most 1"):
+        decode(packed)
 
 
 def test_tokens_arrive() -> None:

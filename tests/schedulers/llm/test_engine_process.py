@@ -6,7 +6,7 @@ from queue import SimpleQueue
 import pytest
 
 from repository.model import ModelVersion
-from schedulers.llm.engine_messages import Message, StepReport, Submit, pack_request
+from schedulers.llm.engine_messages import Message, StepReport, Submit
 from schedulers.llm.generation import GenerateRequest
 from schedulers.llm.instance import start_engine
 from support.llm import make_checkpoint, prompt, save_tokeniser
@@ -46,8 +46,8 @@ def written(root: Path) -> ModelVersion:
     return version
 
 
-def asked(name: str, tokens: tuple[int, ...]) -> tuple[object, ...]:
-    return pack_request(GenerateRequest(name, tokens, 4, ignore_end=True))
+def asked(name: str, tokens: tuple[int, ...]) -> GenerateRequest:
+    return GenerateRequest(name, tokens, 4, ignore_end=True)
 
 
 def next_step(said: "SimpleQueue[Message]") -> StepReport:

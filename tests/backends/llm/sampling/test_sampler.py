@@ -1,10 +1,10 @@
 """Choosing tokens: what each parameter does, alone and beside others."""
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 import torch
+from msgspec.structs import replace
 
 from backends.llm.sampling.largest import largest, likeliest
 from backends.llm.sampling.params import SamplingParams
