@@ -100,7 +100,7 @@ class Engine:
         if request.grammar is not None and self._compile is None:
             raise ValueError("grammar is set, but this engine follows no grammars")
         held = request.grammar is not None
-        self._scheduler.submit(answer.token_request(), now_s, held=held)
+        self._scheduler.submit(request, now_s, held=held, stop_ids=answer.stop_ids)
         self._answers[request.id] = answer
         if request.grammar is not None and self._compile is not None:
             self._compiling[request.id] = self._compile(request.grammar)

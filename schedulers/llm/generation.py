@@ -9,9 +9,8 @@ looks at their type.
 from msgspec import Struct
 
 from backends.llm.grammar.spec import GrammarKind, GrammarSpec
-from backends.llm.sampling.params import SamplingParams
 from backends.llm.sampling.token_logprobs import TokenLogprobs
-from schedulers.llm.request import NEVER, Finish
+from schedulers.llm.request import Finish, GenerateRequest
 
 __all__ = [
     "EMBED",
@@ -33,38 +32,6 @@ OUTPUT = "llm.output"
 EMBED = "llm.embed"
 """request.parameters[EMBED]: tuple[tuple[int, ...], ...], lists of tokens. One response, with the
 output `backends.llm.backend.EMBEDDING`."""
-
-
-class GenerateRequest(Struct, frozen=True, array_like=True):
-    """One answer to one prompt.
-
-    `prompt`: tokens. `stop`: strings that end the answer and are not part of it. `stop_ids`: tokens
-    that do. `ignore_end`: the model's own end tokens do not end it. `min_tokens`: nothing but the
-    limit ends it before. `seed`: None takes one from the request's id. `prompt_logprobs`: None, or
-    how many likeliest tokens to report for each prompt token; the prompt is then computed without
-    the prefix cache. `grammar`: what the answer must look like; the request waits while it is
-    compiled, and one that cannot be fails its own request. `shown`: special tokens, as text, that
-    `skip_special` does not leave out. The rest is as in
-    `schedulers.llm.request.TokenRequest`.
-    """
-
-    id: str
-    prompt: tuple[int, ...]
-    max_tokens: int
-    sampling: SamplingParams = SamplingParams()
-    stop: tuple[str, ...] = ()
-    stop_ids: tuple[int, ...] = ()
-    min_tokens: int = 0
-    ignore_end: bool = False
-    seed: int | None = None
-    prompt_logprobs: int | None = None
-    skip_special: bool = True
-    principal: str = ""
-    priority: int = 0
-    deadline_s: float = NEVER
-    salt: bytes = b""
-    grammar: GrammarSpec | None = None
-    shown: tuple[str, ...] = ()
 
 
 class GenerationOutput(Struct, frozen=True, array_like=True):

@@ -6,6 +6,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from hashlib import blake2b
 
+from msgspec import Struct
+
+from backends.llm.grammar.spec import GrammarSpec
+from backends.llm.sampling.params import SamplingParams
+
 NEVER = float("inf")
 DIGEST_BYTES = 16
 
@@ -21,40 +26,58 @@ class Finish(Enum):
     INVALID = "invalid"
 
 
-@dataclass(frozen=True, slots=True)
-class TokenRequest:
-    """What one sequence asks for; frozen.
+class GenerateRequest(Struct, frozen=True, array_like=True):
+    """One answer to one prompt.
 
-    `priority`: smaller is served first. `deadline_s`: on the clock `schedule` is given.
-    `salt`: sequences share cached blocks only with those of the same salt. `stop_ids`: tokens that
-    end the answer after the first `min_tokens`. `reads_cache`: False computes every prompt
-    token anew (log-probabilities of the prompt need that).
+    `prompt`: tokens. `stop`: strings that end the answer and are not part of it. `stop_ids`: tokens
+    that do. `ignore_end`: the model's own end tokens do not end it. `min_tokens`: nothing but the
+    limit ends it before. `seed`: None takes one from the request's id. `prompt_logprobs`: None, or
+    how many likeliest tokens to report for each prompt token; the prompt is then computed without
+    the prefix cache. `grammar`: what the answer must look like; the request waits while it is
+    compiled, and one that cannot be fails its own request. `shown`: special tokens, as text, that
+    `skip_special` does not leave out. `priority`: smaller is served first. `deadline_s`: on the
+    clock that the scheduler is given. `salt`: sequences share cached blocks only with those of the
+    same salt.
     """
 
     id: str
     prompt: tuple[int, ...]
     max_tokens: int
+    sampling: SamplingParams = SamplingParams()
+    stop: tuple[str, ...] = ()
+    stop_ids: tuple[int, ...] = ()
+    min_tokens: int = 0
+    ignore_end: bool = False
+    seed: int | None = None
+    prompt_logprobs: int | None = None
+    skip_special: bool = True
     principal: str = ""
     priority: int = 0
     deadline_s: float = NEVER
-    stop_ids: frozenset[int] = frozenset()
-    min_tokens: int = 0
     salt: bytes = b""
-    reads_cache: bool = True
+    grammar: GrammarSpec | None = None
+    shown: tuple[str, ...] = ()
+
+    @property
+    def reads_cache(self) -> bool:
+        """Whether its prompt may come from the prefix cache."""
+        return self.prompt_logprobs is None
 
 
 @dataclass(slots=True, eq=False)
 class LLMSequence:
-    """A request in the house; owned by its Scheduler, which alone changes it.
+    """A request that was taken in; owned by its Scheduler, which alone changes it.
 
     `tokens`: the prompt and what was generated. `computed`: how many of them have their keys and
-    values in `blocks`. `order`: its place in the order of arrival. `held`: not to be admitted yet.
+    values in `blocks`. `stop_ids`: tokens that end the answer after the first `min_tokens`.
+    `order`: its place in the order of arrival. `held`: not to be admitted yet.
     `passed_by`: tokens of those that were admitted before it though they came after it.
     """
 
-    request: TokenRequest
+    request: GenerateRequest
     order: int
     arrived_s: float
+    stop_ids: frozenset[int] = frozenset()
     held: bool = False
     tokens: list[int] = field(default_factory=list)
     blocks: list[int] = field(default_factory=list)
@@ -94,7 +117,7 @@ class LLMSequence:
     def append(self, token: int) -> Finish | None:
         """Take a sampled token; why the sequence is now over, or None."""
         self.tokens.append(token)
-        if self.generated > self.request.min_tokens and token in self.request.stop_ids:
+        if self.generated > self.request.min_tokens and token in self.stop_ids:
             return Finish.STOP
         if self.generated >= self.request.max_tokens:
             return Finish.LENGTH

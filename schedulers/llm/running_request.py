@@ -10,7 +10,7 @@ from backends.llm.sampling.token_logprobs import TokenLogprobs
 from backends.llm.tokens.detokenise import Detokeniser, StopStrings, TextPiece
 from backends.llm.tokens.tokeniser import Tokeniser
 from schedulers.llm.generation import GenerateRequest, GenerationOutput
-from schedulers.llm.request import Finish, TokenRequest
+from schedulers.llm.request import Finish
 from schedulers.llm.step import Chunk, SequenceAdvance
 
 
@@ -28,7 +28,7 @@ class RunningRequest:
         self.grammar: Grammar | None = None
         self.tokens = list(request.prompt)
         ends = () if request.ignore_end else tuple(end_ids)
-        self._stop_ids = frozenset((*ends, *request.stop_ids))
+        self.stop_ids = frozenset((*ends, *request.stop_ids))
         self._ignored = frozenset(end_ids if request.ignore_end else ())
         self._seed = _seed(request.id) if request.seed is None else request.seed
         self._detokeniser = Detokeniser(tokeniser, request.skip_special, request.shown)
@@ -40,22 +40,6 @@ class RunningRequest:
     def begun(self) -> bool:
         """Whether anything of it was computed."""
         return self._cached is not None
-
-    def token_request(self) -> TokenRequest:
-        """The part of the request that the scheduler needs."""
-        request = self.request
-        return TokenRequest(
-            id=request.id,
-            prompt=request.prompt,
-            max_tokens=request.max_tokens,
-            principal=request.principal,
-            priority=request.priority,
-            deadline_s=request.deadline_s,
-            stop_ids=self._stop_ids,
-            min_tokens=request.min_tokens,
-            salt=request.salt,
-            reads_cache=request.prompt_logprobs is None,
-        )
 
     def job(self, chunk: Chunk) -> ForwardItem:
         """What the model is to compute and choose for a chunk."""
@@ -96,7 +80,7 @@ class RunningRequest:
             tokens=self.tokens,
             prompt=len(self.request.prompt),
             seed=self._seed,
-            banned=sorted(self._stop_ids | ignored if early else ignored),
+            banned=sorted(self.stop_ids | ignored if early else ignored),
             allowed=None if grammar is None else grammar.allowed(),
         )
 

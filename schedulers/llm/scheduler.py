@@ -14,7 +14,7 @@ from schedulers.llm.blocks import BlockPool, PoolUse
 from schedulers.llm.errors import PromptTooLong, TooMuchWaiting
 from schedulers.llm.limits import EngineLimits
 from schedulers.llm.prefill_budget import PrefillBudget
-from schedulers.llm.request import Finish, LLMSequence, TokenRequest
+from schedulers.llm.request import Finish, GenerateRequest, LLMSequence
 from schedulers.llm.step import Chunk, EndedSequence, SequenceAdvance, Step
 from schedulers.llm.step_builder import StepBuilder
 from schedulers.llm.waiting_queue import WaitingQueue
@@ -60,14 +60,23 @@ class SequenceScheduler:
         """Whether anything runs, or waits and is not held."""
         return len(self._sequences) > len(self._held)
 
-    def submit(self, request: TokenRequest, now_s: float, *, held: bool = False) -> None:
+    def submit(
+        self,
+        request: GenerateRequest,
+        now_s: float,
+        *,
+        held: bool = False,
+        stop_ids: frozenset[int] | None = None,
+    ) -> None:
         """Take a request in, or raise PromptTooLong, TooMuchWaiting or ValueError (its id is in
         use, its prompt is empty, or it asks for no token); then it is still the caller's.
 
-        `held`: it waits like any other, but is passed over until `let_go`."""
+        `held`: it waits like any other, but is passed over until `let_go`. `stop_ids`: the tokens
+        that end it; None for the request's own."""
         self._refuse_impossible(request)
         self._refuse_overload(request)
-        sequence = LLMSequence(request, self._arrivals, now_s, held)
+        ends = frozenset(request.stop_ids) if stop_ids is None else stop_ids
+        sequence = LLMSequence(request, self._arrivals, now_s, ends, held)
         self._arrivals += 1
         self._sequences[request.id] = sequence
         self._waiting.push(sequence)
@@ -181,7 +190,7 @@ class SequenceScheduler:
         assert {one.request.id for one in self._waiting if one.held} == self._held
         assert self._waiting.prompt_tokens == sum(len(one.tokens) for one in self._waiting)
 
-    def _refuse_impossible(self, request: TokenRequest) -> None:
+    def _refuse_impossible(self, request: GenerateRequest) -> None:
         if request.id in self._sequences:
             raise ValueError(f"request id '{request.id}' is in use; choose another")
         if not request.prompt:
@@ -195,7 +204,7 @@ class SequenceScheduler:
                 f"{self._pool.count * self._pool.block_tokens})"
             )
 
-    def _refuse_overload(self, request: TokenRequest) -> None:
+    def _refuse_overload(self, request: GenerateRequest) -> None:
         waiting, tokens = len(self._waiting), self._waiting.prompt_tokens
         if waiting >= self.limits.waiting:
             raise TooMuchWaiting(f"{waiting} requests wait already", self._retry_after_s())

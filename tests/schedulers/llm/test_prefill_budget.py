@@ -3,7 +3,7 @@
 from schedulers.llm.blocks import BlockPool
 from schedulers.llm.limits import EngineLimits
 from schedulers.llm.prefill_budget import LEAST_TOKENS, PrefillBudget
-from schedulers.llm.request import TokenRequest
+from schedulers.llm.request import GenerateRequest
 from schedulers.llm.scheduler import SequenceScheduler
 from schedulers.llm.step import Step
 from support.llm import prompt
@@ -73,10 +73,10 @@ def test_without_a_target_nothing_is_held_back() -> None:
 def test_only_steps_that_decode_are_paced() -> None:
     limits = EngineLimits(step_tokens=64, context=512, step_s=0.1)
     scheduler = SequenceScheduler(limits, BlockPool(64, 16))
-    scheduler.submit(TokenRequest("long", prompt(1, 300), 4), 0.0)
+    scheduler.submit(GenerateRequest("long", prompt(1, 300), 4), 0.0)
     assert taken(scheduler, 6.4) == {"long": 64}
     assert taken(scheduler, 6.4) == {"long": 64}
-    scheduler.submit(TokenRequest("short", prompt(2, 8), 4), 0.0)
+    scheduler.submit(GenerateRequest("short", prompt(2, 8), 4), 0.0)
     assert taken(scheduler, 6.4) == {"long": 56, "short": 8}
     assert taken(scheduler, 6.4) == {"short": 1, "long": LEAST_TOKENS}
 

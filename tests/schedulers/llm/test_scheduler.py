@@ -5,7 +5,7 @@ import pytest
 from schedulers.llm.blocks import BlockPool
 from schedulers.llm.errors import PromptTooLong, TooMuchWaiting
 from schedulers.llm.limits import EngineLimits
-from schedulers.llm.request import Finish, TokenRequest
+from schedulers.llm.request import Finish, GenerateRequest
 from schedulers.llm.scheduler import SequenceScheduler
 from schedulers.llm.step import SequenceAdvance, Step
 
@@ -17,9 +17,9 @@ def scheduler(blocks: int = 64, block_tokens: int = 4, **limits: int) -> Sequenc
     return SequenceScheduler(EngineLimits(**settings), BlockPool(blocks, block_tokens))
 
 
-def asked(name: str, length: int = 4, answer: int = 8, **facts: object) -> TokenRequest:
+def asked(name: str, length: int = 4, answer: int = 8, **facts: object) -> GenerateRequest:
     first = 100 * sum(name.encode())
-    return TokenRequest(name, tuple(range(first, first + length)), answer, **facts)  # type: ignore[arg-type]
+    return GenerateRequest(name, tuple(range(first, first + length)), answer, **facts)  # type: ignore[arg-type]
 
 
 def run(subject: SequenceScheduler, now_s: float = 0.0) -> tuple[Step, list[SequenceAdvance]]:
@@ -94,8 +94,8 @@ def test_the_last_to_come_gives_up_its_blocks_and_starts_over_from_the_cache() -
 def test_the_same_beginning_is_computed_once() -> None:
     subject = scheduler()
     prompt = tuple(range(12))
-    subject.submit(TokenRequest("a", prompt, 2), 0.0)
-    subject.submit(TokenRequest("b", prompt, 2), 0.0)
+    subject.submit(GenerateRequest("a", prompt, 2), 0.0)
+    subject.submit(GenerateRequest("b", prompt, 2), 0.0)
     first, _ = run(subject)
     second, _ = run(subject)
     assert set(spans(first)) == {"a"}
@@ -106,9 +106,9 @@ def test_the_same_beginning_is_computed_once() -> None:
 def test_another_salt_finds_nothing_in_the_cache() -> None:
     subject = scheduler()
     prompt = tuple(range(12))
-    subject.submit(TokenRequest("a", prompt, 1, salt=b"alice"), 0.0)
+    subject.submit(GenerateRequest("a", prompt, 1, salt=b"alice"), 0.0)
     run(subject)
-    subject.submit(TokenRequest("b", prompt, 1, salt=b"bob"), 0.0)
+    subject.submit(GenerateRequest("b", prompt, 1, salt=b"bob"), 0.0)
     step, _ = run(subject)
     assert spans(step)["b"] == (0, 12)
 
@@ -116,9 +116,9 @@ def test_another_salt_finds_nothing_in_the_cache() -> None:
 def test_a_request_that_must_see_its_whole_prompt_reads_no_cache() -> None:
     subject = scheduler()
     prompt = tuple(range(12))
-    subject.submit(TokenRequest("a", prompt, 1), 0.0)
+    subject.submit(GenerateRequest("a", prompt, 1), 0.0)
     run(subject)
-    subject.submit(TokenRequest("b", prompt, 1, reads_cache=False), 0.0)
+    subject.submit(GenerateRequest("b", prompt, 1, prompt_logprobs=0), 0.0)
     step, _ = run(subject)
     assert spans(step)["b"] == (0, 12)
 
@@ -157,7 +157,7 @@ def test_a_passed_deadline_ends_waiting_and_running_alike() -> None:
 
 def test_a_stop_token_ends_the_answer_but_not_before_the_minimum() -> None:
     subject = scheduler()
-    subject.submit(asked("a", stop_ids=frozenset({TOKEN}), min_tokens=3), 0.0)
+    subject.submit(asked("a", stop_ids=(TOKEN,), min_tokens=3), 0.0)
     finishes = [run(subject)[1][0].finish for _ in range(4)]
     assert finishes == [None, None, None, Finish.STOP]
 
@@ -207,12 +207,12 @@ def test_too_many_prompt_tokens_are_refused() -> None:
 @pytest.mark.parametrize(
     ("request_", "message"),
     [
-        (TokenRequest("a", (), 1), "the prompt is empty"),
-        (TokenRequest("a", (1,), 0), "max_tokens is 0"),
-        (TokenRequest("there", (1,), 1), "'there' is in use"),
+        (GenerateRequest("a", (), 1), "the prompt is empty"),
+        (GenerateRequest("a", (1,), 0), "max_tokens is 0"),
+        (GenerateRequest("there", (1,), 1), "'there' is in use"),
     ],
 )
-def test_a_senseless_request_is_refused(request_: TokenRequest, message: str) -> None:
+def test_a_senseless_request_is_refused(request_: GenerateRequest, message: str) -> None:
     subject = scheduler()
     subject.submit(asked("there"), 0.0)
     with pytest.raises(ValueError, match=message):

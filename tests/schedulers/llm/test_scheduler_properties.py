@@ -7,7 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from schedulers.llm.blocks import BlockPool
 from schedulers.llm.errors import PromptTooLong, TooMuchWaiting
 from schedulers.llm.limits import EngineLimits
-from schedulers.llm.request import NEVER, Finish, TokenRequest
+from schedulers.llm.request import NEVER, Finish, GenerateRequest
 from schedulers.llm.scheduler import SequenceScheduler
 from schedulers.llm.step import Step
 
@@ -25,7 +25,7 @@ class Workload(RuleBasedStateMachine):
         self.subject = SequenceScheduler(LIMITS, BlockPool(BLOCKS, BLOCK_TOKENS))
         self.now_s = 0.0
         self.here: dict[str, list[int]] = {}
-        self.requests: dict[str, TokenRequest] = {}
+        self.requests: dict[str, GenerateRequest] = {}
         self.cache: dict[int, tuple[int, ...]] = {}
         self.ids = 0
 
@@ -40,14 +40,14 @@ class Workload(RuleBasedStateMachine):
         self, prompt: list[int], answer: int, principal: str, priority: int, patience: float
     ) -> None:
         self.ids += 1
-        request = TokenRequest(
+        request = GenerateRequest(
             str(self.ids),
             tuple(prompt),
             answer,
-            principal,
-            priority,
-            self.now_s + patience,
-            stop_ids=frozenset({3}),
+            stop_ids=(3,),
+            principal=principal,
+            priority=priority,
+            deadline_s=self.now_s + patience,
             salt=principal.encode(),
         )
         try:

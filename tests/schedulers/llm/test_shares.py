@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from schedulers.llm.blocks import BlockPool
 from schedulers.llm.limits import EngineLimits
-from schedulers.llm.request import TokenRequest
+from schedulers.llm.request import GenerateRequest
 from schedulers.llm.scheduler import SequenceScheduler
 from schedulers.llm.shares import SHORT_LEAST, SHORT_TOKENS, PrefillDemand, share_out
 
@@ -23,9 +23,9 @@ def house(prompts: int = 8, tokens: int = 40_000, **limits: float) -> SequenceSc
     return subject
 
 
-def asked(name: str, length: int, **facts: object) -> TokenRequest:
+def asked(name: str, length: int, **facts: object) -> GenerateRequest:
     first = 10_000 * (1 + sum(name.encode()))
-    return TokenRequest(name, tuple(range(first, first + length)), 4, **facts)  # type: ignore[arg-type]
+    return GenerateRequest(name, tuple(range(first, first + length)), 4, **facts)  # type: ignore[arg-type]
 
 
 def step(subject: SequenceScheduler, seconds: float = 0.0) -> set[str]:
@@ -54,7 +54,7 @@ def test_a_chat_beside_eight_long_prompts_is_answered_within_three_steps() -> No
 
 def test_so_it_is_where_answers_leave_prompts_the_least_there_is() -> None:
     subject = house(step_s=0.001)
-    subject.submit(TokenRequest("answer", (1, 2, 3), 500), 0.0)
+    subject.submit(GenerateRequest("answer", (1, 2, 3), 500), 0.0)
     for _ in range(20):
         step(subject, 1.0)
     subject.submit(asked("chat", CHAT), 0.0)
