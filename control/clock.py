@@ -2,6 +2,12 @@
 
 import secrets
 from datetime import UTC, datetime
+from typing import Annotated
+
+from msgspec import Meta
+
+Moment = Annotated[datetime, Meta(tz=True)]
+"""A field of a message that holds a moment with its zone."""
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _TIME_CHARS, _RANDOM_BITS = 10, 50

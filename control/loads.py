@@ -1,17 +1,14 @@
 """What the gateways last said of each version, server by server."""
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from control.clock import text_of
 from control.sql.transaction import Transaction
 from control.tables import LoadState
 from control.text import stored
+from control.views import LoadView
 
 LONGEST_REASON, LONGEST_NAME = 4096, 255
 
@@ -27,28 +24,6 @@ _COLUMNS = (
 
 Row = tuple[str, int, str, str]
 """Model, version (0: the model as a whole), state, reason."""
-
-
-@dataclass(frozen=True, slots=True)
-class LoadView:
-    """`version` 0 stands for the model as a whole; `at` is when the state was first told."""
-
-    server: str
-    model: str
-    version: int
-    state: str
-    reason: str
-    at: datetime
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "server": self.server,
-            "model": self.model,
-            "version": self.version,
-            "state": self.state,
-            "reason": self.reason,
-            "at": text_of(self.at),
-        }
 
 
 def record(tx: Transaction, server_id: str, rows: Iterable[Row]) -> int:

@@ -3,14 +3,15 @@
 import base64
 import binascii
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import Select, tuple_
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from control.errors import Invalid
+from control.views import Page
 
 USUAL, MOST = 100, 500
 """Things on a page: when nobody says how many, and at most."""
@@ -20,17 +21,6 @@ _LONGEST_CURSOR = 2048
 T = TypeVar("T")
 R = TypeVar("R")
 Key = tuple[str | int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Page(Generic[T]):
-    """Some of a list; `next` is the cursor of what follows, None at the end."""
-
-    items: tuple[T, ...]
-    next: str | None = None
-
-    def map(self, made: Callable[[T], R]) -> "Page[R]":
-        return Page(tuple(made(item) for item in self.items), self.next)
 
 
 @dataclass(frozen=True, slots=True)

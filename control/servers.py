@@ -1,8 +1,6 @@
 """The servers that share this database: which there are, and which are alive."""
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
@@ -12,35 +10,13 @@ from control.errors import Conflict, NotFound
 from control.sql import leases
 from control.sql.transaction import Transaction
 from control.tables import LoadState, PendingChange, Server
+from control.views import ServerView
 
 BEAT_S = 5.0
 """How often a server says that it is there."""
 
 ALIVE_S = 20.0
 """A server that has been silent for longer is taken for dead."""
-
-
-@dataclass(frozen=True, slots=True)
-class ServerView:
-    """`boot` is new with every start of its control process."""
-
-    id: str
-    boot: str
-    version: str
-    admin_url: str
-    started_at: datetime
-    seen_at: datetime
-    alive: bool
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "id": self.id,
-            "version": self.version,
-            "admin_url": self.admin_url,
-            "started_at": text_of(self.started_at),
-            "seen_at": text_of(self.seen_at),
-            "alive": self.alive,
-        }
 
 
 def register(
@@ -82,6 +58,12 @@ def alive(session: Session, now: datetime) -> frozenset[str]:
     return frozenset(one.id for one in list_servers(session, now) if one.alive)
 
 
+def others_alive(session: Session, boot: str, now: datetime) -> bool:
+    """Whether a server is alive whose control process is not the one of `boot`."""
+    rows = session.scalars(select(Server).where(Server.boot != boot))
+    return any(_is_alive(row, now) for row in rows)
+
+
 def forget(tx: Transaction, server_id: str) -> None:
     """Remove a dead server and what it said. Raises NotFound, Conflict while it is alive."""
     tx.alone()
@@ -104,7 +86,6 @@ def _is_alive(row: Server, now: datetime) -> bool:
 def _view(row: Server, now: datetime) -> ServerView:
     return ServerView(
         id=row.id,
-        boot=row.boot,
         version=row.version,
         admin_url=row.admin_url,
         started_at=row.started_at,

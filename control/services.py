@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
@@ -19,6 +19,7 @@ from control.gateways.link import GatewayUnreachable
 from control.gateways.queries import Query
 from control.routes.explanation import ExplainRoute
 from control.sql.database import Database
+from control.views import SettingView
 
 THREADS = 4
 """Endpoints that run at once: half of the database's connections, the rest is for pumps and git."""
@@ -31,19 +32,6 @@ BACKUPS = 2
 
 PASSWORD_THREADS = 2
 """Passwords checked at once: each takes 64 MiB and some 50 ms of a core."""
-
-
-@dataclass(frozen=True, slots=True)
-class SettingView:
-    """A setting in force, and where its value came from, e.g. "--http-port" or "default"."""
-
-    name: str
-    value: str
-    source: str
-    meaning: str
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from admin_ui.screens import FormAction, Screen, ScreenContent
 from admin_ui.services import ControlApiError
 from admin_ui.tables import cursor_page
 from admin_ui.text import link
-from control.experiments.service import ExperimentState
+from control.experiments.views import ExperimentState
 
 PATH = "/experiments/{experiment}"
 EVENTS, MOST_CHARTS, MOST_POINTS = 30, 12, 200

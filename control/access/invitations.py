@@ -7,7 +7,8 @@ from sqlalchemy import delete, select
 
 from control.access.scopes import Role
 from control.access.tokens import digest_of
-from control.access.users import UserView, create_user, has_admin
+from control.access.users import create_user, has_admin
+from control.access.views import UserView
 from control.errors import Conflict, NotFound
 from control.sql.transaction import Transaction
 from control.tables import Invitation

@@ -9,12 +9,14 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
 from sqlalchemy import ColumnElement, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from control.access.scopes import Principal, Role, parse_scopes, within_role
 from control.access.token_terms import expiry, limit
 from control.access.users import held_user, user_row
+from control.access.views import TokenView
 from control.clock import new_id, text_of
 from control.errors import Conflict, Invalid, NotFound
 from control.sql.transaction import Transaction
@@ -28,38 +30,6 @@ _BASE62 = string.digits + string.ascii_letters
 _SECRET_CHARS, _HINT_CHARS = 40, 8
 _TEXT = re.compile(rf"{PREFIX}[0-9A-Za-z]{{{_SECRET_CHARS}}}")
 _IDS_AT_ONCE = 500
-
-
-@dataclass(frozen=True, slots=True)
-class TokenView:
-    """A token as its user may see it. `hint`: its first characters. None: never, or no limit."""
-
-    id: str
-    user: str
-    name: str
-    hint: str
-    scopes: tuple[str, ...]
-    rate_per_s: float | None
-    burst: int | None
-    created_at: datetime
-    expires_at: datetime | None
-    revoked_at: datetime | None
-    last_used_at: datetime | None
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "id": self.id,
-            "user": self.user,
-            "name": self.name,
-            "hint": self.hint,
-            "scopes": list(self.scopes),
-            "rate_per_s": self.rate_per_s,
-            "burst": self.burst,
-            "created_at": text_of(self.created_at),
-            "expires_at": _text_or_none(self.expires_at),
-            "revoked_at": _text_or_none(self.revoked_at),
-            "last_used_at": _text_or_none(self.last_used_at),
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +185,8 @@ def _row(session: Session, token_id: str) -> tuple[Token, str]:
 
 def _facts(view: TokenView) -> dict[str, Any]:
     said = ("user", "name", "scopes", "rate_per_s", "burst", "expires_at", "revoked_at")
-    return {name: fact for name, fact in view.as_json().items() if name in said}
+    found = msgspec.structs.asdict(view)
+    return {name: _fact(found[name]) for name in said}
 
 
 def _view(row: Token, user_name: str) -> TokenView:
@@ -234,5 +205,5 @@ def _view(row: Token, user_name: str) -> TokenView:
     )
 
 
-def _text_or_none(moment: datetime | None) -> str | None:
-    return None if moment is None else text_of(moment)
+def _fact(value: Any) -> Any:
+    return text_of(value) if isinstance(value, datetime) else value

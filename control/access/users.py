@@ -1,8 +1,6 @@
 """People: made, changed, disabled, and recognised by their password."""
 
 import re
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from sqlalchemy import or_, select
@@ -12,35 +10,14 @@ from sqlalchemy.orm import Session
 from control.access.passwords import PasswordHash, hash_of_new, hash_password, is_outdated, matches
 from control.access.revocation import end_sessions, revoke_tokens
 from control.access.scopes import Principal, Role
-from control.clock import new_id, text_of
+from control.access.views import UserView
+from control.clock import new_id
 from control.errors import Conflict, Invalid, NotFound
 from control.sql.transaction import Transaction, expect_revision
 from control.tables import User
 
 _NAME = re.compile(r"[a-z][a-z0-9._-]{0,62}")
 _ENABLED_ADMIN = (User.role == Role.ADMIN.value) & User.disabled_at.is_(None)
-
-
-@dataclass(frozen=True, slots=True)
-class UserView:
-    """A user as others may see one. Without a password a user has only tokens."""
-
-    name: str
-    role: Role
-    has_password: bool
-    created_at: datetime
-    disabled_at: datetime | None
-    revision: int
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "role": self.role.value,
-            "has_password": self.has_password,
-            "created_at": text_of(self.created_at),
-            "disabled_at": None if self.disabled_at is None else text_of(self.disabled_at),
-            "revision": self.revision,
-        }
 
 
 def create_user(tx: Transaction, name: str, role: str, password: str | None = None) -> UserView:

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document of the control API, made from the table and the dataclasses. Pure."""
+"""The OpenAPI 3.1 document of the control API, made from the table and the Structs. Pure."""
 
 import re
 from datetime import datetime
@@ -11,11 +11,11 @@ from control.api.arguments import params_of
 from control.api.body_fields import LARGEST, MAX_TEXT
 from control.api.call import Operation, Param
 from control.api.operations import OPERATIONS
-from control.api.schemas import Schema
-from control.api.views import shown_schema
 from control.http_errors import STATUSES
+from control.views import Page
 
 Json = dict[str, Any]
+Schema = dict[str, Any]
 
 _ERROR: Schema = {
     "type": "object",
@@ -67,9 +67,7 @@ _IF_MATCH: Json = {
 
 def document(version: str, public_url: str = "") -> Json:
     """The whole document."""
-    bodies = [each.takes for each in OPERATIONS if each.takes is not None]
-    _, components = msgspec.json.schema_components(bodies, ref_template=_REFERENCE)
-    schemas: dict[str, Schema] = {"Error": _ERROR, **components}
+    schemas = {"Error": _ERROR, **_components()}
     paths: Json = {}
     for operation in OPERATIONS:
         at = paths.setdefault(f"/api/v1{operation.path}", {})
@@ -96,6 +94,26 @@ def document(version: str, public_url: str = "") -> Json:
     }
 
 
+def _components() -> dict[str, Schema]:
+    """The schemas of all bodies, by the names of their Structs."""
+    kinds = [kind for one in OPERATIONS for kind in (one.takes, answer_of(one)) if kind]
+    _, found = msgspec.json.schema_components(kinds, ref_template=_REFERENCE)
+    for schema in found.values():
+        if "description" in schema:
+            schema["description"] = " ".join(schema["description"].split())
+    return found
+
+
+def answer_of(operation: Operation) -> Any:
+    """The type of the answer's body, None for an empty one or one that is not JSON."""
+    return Page[operation.list_of] if operation.list_of else operation.gives  # type: ignore[name-defined]
+
+
+def _reference(kind: Any) -> Schema:
+    (found,), _ = msgspec.json.schema_components([kind], ref_template=_REFERENCE)
+    return found
+
+
 def _operation(operation: Operation, schemas: dict[str, Schema]) -> Json:
     found: Json = {
         "tags": [operation.tag],
@@ -103,7 +121,7 @@ def _operation(operation: Operation, schemas: dict[str, Schema]) -> Json:
         "operationId": _identifier(operation),
         "description": _takes_text(operation),
         "parameters": _parameters(operation),
-        "responses": {str(operation.status): _answer(operation, schemas)},
+        "responses": {str(operation.status): _answer(operation)},
     }
     if operation.access is None:
         found["security"] = []
@@ -117,7 +135,7 @@ def _operation(operation: Operation, schemas: dict[str, Schema]) -> Json:
         }
     if operation.takes is not None:
         name = operation.takes.__name__
-        schema = {"$ref": _REFERENCE.format(name=name)}
+        schema = _reference(operation.takes)
         content = {"application/json": {"schema": schema, **_example(schemas[name])}}
         found["requestBody"] = {"required": True, "content": content}
     return found
@@ -164,21 +182,11 @@ def _query_parameter(param: Param) -> Json:
     }
 
 
-def _answer(operation: Operation, schemas: dict[str, Schema]) -> Json:
+def _answer(operation: Operation) -> Json:
     if operation.status == 204:
         return {"description": "Done; the body is empty."}
-    if operation.list_of is not None:
-        items = {"type": "array", "items": shown_schema(operation.list_of, schemas)}
-        following = {"type": ["string", "null"], "description": "The cursor of the next page."}
-        schema: Schema = {
-            "type": "object",
-            "required": ["items", "next"],
-            "properties": {"items": items, "next": following},
-        }
-    elif operation.gives is not None:
-        schema = shown_schema(operation.gives, schemas)
-    else:
-        schema = {"type": "string", "format": "binary"}
+    kind = answer_of(operation)
+    schema = _reference(kind) if kind else {"type": "string", "format": "binary"}
     content = {operation.media_type: {"schema": schema}}
     if operation.also:
         content[operation.also] = {"schema": {"type": "string"}}

@@ -1,10 +1,9 @@
 """An endpoint's answer on the wire: JSON, ETag, 304, the Link of the next page. Pure."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import TypeVar
 from urllib.parse import parse_qsl, urlencode
 
-import orjson
 from starlette.datastructures import URL
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,7 +11,8 @@ from starlette.responses import Response
 from control.api.call import AuthorizedCall, EndpointResult
 from control.api.etags import etag_of, is_unchanged
 from control.authentication.origins import SAFE
-from control.paging import Page, check_limit, cursor_of, key_of
+from control.paging import check_limit, cursor_of, key_of
+from control.views import Page, to_json
 
 
 def response(answer: EndpointResult, request: Request, request_id: str) -> Response:
@@ -26,7 +26,7 @@ def response(answer: EndpointResult, request: Request, request_id: str) -> Respo
         headers["Location"] = answer.location
     if answer.status == 204:
         return Response(status_code=204, headers=headers)
-    body = orjson.dumps(answer.document)
+    body = to_json(answer.document)
     headers["ETag"] = etag_of(body, answer.revision)
     if answer.next is not None:
         headers["Link"] = f'<{_next_page(request.url, answer.next)}>; rel="next"'
@@ -37,19 +37,12 @@ def response(answer: EndpointResult, request: Request, request_id: str) -> Respo
     return Response(body, answer.status, headers, media_type="application/json")
 
 
-class View(Protocol):
-    """What leaves `control`: a frozen dataclass that can be shown."""
-
-    def as_json(self) -> dict[str, Any]: ...
-
-
-V = TypeVar("V", bound=View)
+V = TypeVar("V")
 
 
 def from_page(page: Page[V]) -> EndpointResult:
     """A page that the database made."""
-    items = [view.as_json() for view in page.items]
-    return EndpointResult({"items": items, "next": page.next}, next=page.next)
+    return EndpointResult(page, next=page.next)
 
 
 def page_of(

@@ -3,52 +3,25 @@
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from sqlalchemy import func, literal, select
 from sqlalchemy.orm import Session
 
 from control import paging
-from control.clock import text_of
 from control.deployments.deployment import check_model_name
-from control.deployments.pending_changes import PendingView, by_subject
+from control.deployments.pending_changes import by_subject
 from control.deployments.route_references import check_alias_unrouted
 from control.errors import Conflict, Invalid, NotFound
-from control.paging import Page, SortOrder
+from control.paging import SortOrder
 from control.sql.transaction import Transaction, expect_revision
 from control.tables import Alias, LoadState, Model, Version
+from control.views import AliasView, Page, PendingView
 
 MOST_PER_MODEL = 100
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 _SHOWN = 20
-
-
-@dataclass(frozen=True, slots=True)
-class AliasView:
-    """`updated_by` is a principal; `revision` is for compare-and-set; `pending`: the servers on
-    which it does not stand for `version` yet."""
-
-    model: str
-    name: str
-    version: int
-    updated_at: datetime
-    updated_by: str
-    revision: int
-    pending: tuple[PendingView, ...] = ()
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "model": self.model,
-            "name": self.name,
-            "version": self.version,
-            "updated_at": text_of(self.updated_at),
-            "updated_by": self.updated_by,
-            "revision": self.revision,
-            "pending": [one.as_json() for one in self.pending],
-        }
 
 
 def set_alias(

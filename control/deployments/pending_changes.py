@@ -2,35 +2,19 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from control.clock import text_of
 from control.sql.transaction import Transaction
 from control.tables import PendingChange
 from control.text import stored
+from control.views import PendingView
 
 LONGEST_SUBJECT, LONGEST_REASON = 512, 4096
 
 Row = tuple[str, str]
 """Subject ("alias m@champion", "route chat") and reason."""
-
-
-@dataclass(frozen=True, slots=True)
-class PendingView:
-    """`reason` is why the alias or route is not in force on `server`; `at` is when that
-    was first told."""
-
-    server: str
-    reason: str
-    at: datetime
-
-    def as_json(self) -> dict[str, Any]:
-        return {"server": self.server, "reason": self.reason, "at": text_of(self.at)}
 
 
 def record(tx: Transaction, server_id: str, rows: Iterable[Row]) -> int:

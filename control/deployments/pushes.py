@@ -5,23 +5,24 @@ A step that was made already is not made again, so that a deployer may repeat wh
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from control import paging
-from control.clock import new_id, text_of
+from control.clock import new_id
 from control.deployments import repositories
 from control.deployments.deployment import Origin, deploy_models
 from control.deployments.push_states import UNFINISHED, PushState, may_follow
 from control.deployments.sealed_model import SealedModel
 from control.errors import Conflict, Invalid, NotFound
-from control.paging import Page, SortOrder
+from control.paging import SortOrder
 from control.sql.transaction import Transaction
 from control.tables import Push, Repository
 from control.text import stored
+from control.views import Page, PushView
 from repository.git.names import is_null, is_oid
 from repository.git.rules import RefUpdate
 
@@ -43,46 +44,6 @@ class PushFacts:
     address: str = ""
     report: str = ""
     models: Mapping[str, str | None] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class PushView:
-    """A push as everybody but the tables sees it.
-
-    `models`: what it changed, model → digest of its snapshot, None for one it undeployed.
-    """
-
-    id: str
-    repository: str
-    kind: str
-    ref: str
-    old_commit: str
-    new_commit: str
-    subject: str
-    author: str
-    pusher: str
-    address: str
-    state: PushState
-    sequence: int
-    report: str
-    reason: str
-    models: Mapping[str, str | None]
-    received_at: datetime
-    accepted_at: datetime | None
-    deployed_at: datetime | None
-    finished_at: datetime | None
-
-    def as_json(self) -> dict[str, Any]:
-        names = (
-            "id repository kind ref old_commit new_commit subject author pusher address state "
-            "report reason"
-        )
-        moments = ("received_at", "accepted_at", "deployed_at", "finished_at")
-        return {
-            **{name: str(getattr(self, name)) for name in names.split()},
-            "models": dict(self.models),
-            **{name: _moment(getattr(self, name)) for name in moments},
-        }
 
 
 def receive(tx: Transaction, repository_name: str, update: RefUpdate, facts: PushFacts) -> PushView:
@@ -299,11 +260,7 @@ def _facts(row: Push, repository: Repository) -> dict[str, Any]:
 def _view(row: Push, repository: str) -> PushView:
     same = {
         name: getattr(row, name)
-        for name in PushView.__dataclass_fields__
+        for name in PushView.__struct_fields__
         if name not in ("repository", "state")
     }
     return PushView(repository=repository, state=PushState(row.state), **same)
-
-
-def _moment(moment: datetime | None) -> str | None:
-    return None if moment is None else text_of(moment)

@@ -1,47 +1,21 @@
 """Git repositories as rows: made, changed, listed, taken away. Their files are the caller's."""
 
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
 from control import paging
-from control.clock import new_id, text_of
+from control.clock import new_id
 from control.deployments.deployment import undeploy
 from control.deployments.push_states import PushState
 from control.deployments.repository_settings import RepositorySettings, stored_settings
 from control.errors import Conflict, Invalid, NotFound
-from control.paging import Page, SortOrder
+from control.paging import SortOrder
 from control.sql.transaction import Transaction, expect_revision
 from control.tables import Model, Push, Repository, Version
+from control.views import Page, RepositoryView
 from repository.git.names import repository_problem
-
-
-@dataclass(frozen=True, slots=True)
-class RepositoryView:
-    """A repository as everybody but the tables sees it; `revision` is for compare-and-set."""
-
-    id: str
-    name: str
-    settings: RepositorySettings
-    created_at: datetime
-    revision: int
-
-    @property
-    def deploy_ref(self) -> str:
-        return self.settings.deploy_ref
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "id": self.id,
-            "name": self.name,
-            "deploy_ref": self.deploy_ref,
-            "settings": self.settings.as_json(),
-            "created_at": text_of(self.created_at),
-            "revision": self.revision,
-        }
 
 
 def create_repository(
@@ -134,7 +108,9 @@ def find(session: Session, name: str) -> Repository:
 
 
 def view_of(row: Repository) -> RepositoryView:
-    return RepositoryView(row.id, row.name, _settings(row), row.created_at, row.revision)
+    return RepositoryView(
+        row.id, row.name, row.deploy_ref, _settings(row), row.created_at, row.revision
+    )
 
 
 def _named(session: Session, name: str) -> Repository | None:

@@ -3,12 +3,14 @@ models. Pure."""
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import Any
 
+import msgspec
+
 from control.errors import Invalid
+from control.text import stored_json
 from repository.git.names import ref_problem
 
 MIB, GIB = 2**20, 2**30
@@ -51,8 +53,7 @@ class Signing(StrEnum):
     REQUIRE = "require"
 
 
-@dataclass(frozen=True, slots=True)
-class PushBudgets:
+class PushBudgets(msgspec.Struct, frozen=True):
     """The most one push may bring; file limits are per file and per tree of a commit."""
 
     max_pack_bytes: int = 2 * GIB
@@ -62,8 +63,7 @@ class PushBudgets:
     max_models: int = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class RepositorySettings:
+class RepositorySettings(msgspec.Struct, frozen=True):
     """`protected`: globs of refs that are neither deleted nor rewritten; None for the deploy ref
     alone. `max_file_bytes` is for files outside Git LFS, `trusted_keys` are public keys in PEM.
     `network`: whether python models that ask for it may open connections."""
@@ -71,7 +71,7 @@ class RepositorySettings:
     deploy_ref: str = "refs/heads/main"
     formats: tuple[str, ...] = tuple(SAFE_FORMATS)
     protected: tuple[str, ...] | None = None
-    budgets: PushBudgets = field(default_factory=PushBudgets)
+    budgets: PushBudgets = PushBudgets()
     signing: Signing = Signing.OFF
     trusted_keys: tuple[str, ...] = ()
     network: bool = False
@@ -81,13 +81,9 @@ class RepositorySettings:
         return (self.deploy_ref,) if self.protected is None else self.protected
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            **asdict(self),
-            "formats": list(self.formats),
-            "protected": None if self.protected is None else list(self.protected),
-            "signing": str(self.signing),
-            "trusted_keys": list(self.trusted_keys),
-        }
+        """As the tables and the audit keep it."""
+        found: dict[str, Any] = stored_json(self)
+        return found
 
 
 def parse_settings(
@@ -100,9 +96,7 @@ def parse_settings(
     if "budgets" in said:
         said["budgets"] = _budgets(said["budgets"], now.budgets)
     taken = {name: _TAKEN[name](value) for name, value in said.items()}
-    made = RepositorySettings(
-        **{one.name: taken.get(one.name, getattr(now, one.name)) for one in fields(now)}
-    )
+    made = msgspec.structs.replace(now, **taken)
     if made.signing == Signing.REQUIRE and not made.trusted_keys:
         raise Invalid("signing 'require' needs a key in trusted_keys", "trusted_keys")
     return made
@@ -110,10 +104,9 @@ def parse_settings(
 
 def stored_settings(raw: Mapping[str, Any]) -> RepositorySettings:
     """Settings as a row has them; what a later build has added is left out."""
-    known = {one.name for one in fields(RepositorySettings)}
-    kept = {name: value for name, value in raw.items() if name in known}
-    budgets = {one.name for one in fields(PushBudgets)}
-    kept["budgets"] = {k: v for k, v in kept.get("budgets", {}).items() if k in budgets}
+    kept = {name: raw[name] for name in RepositorySettings.__struct_fields__ if name in raw}
+    budgets = kept.get("budgets", {})
+    kept["budgets"] = {k: budgets[k] for k in PushBudgets.__struct_fields__ if k in budgets}
     return parse_settings(kept)
 
 
@@ -123,8 +116,8 @@ def formats_of(file_name: str) -> tuple[str, ...]:
     return tuple(kind for kind, endings in FORMATS.items() if name.endswith(endings))
 
 
-def _known(raw: Mapping[str, Any], kind: type, prefix: str) -> None:
-    names = [one.name for one in fields(kind)]
+def _known(raw: Mapping[str, Any], kind: type[msgspec.Struct], prefix: str) -> None:
+    names = kind.__struct_fields__
     for name in raw:
         if name not in names:
             raise Invalid(
@@ -143,7 +136,7 @@ def _budgets(raw: Any, base: PushBudgets) -> PushBudgets:
                 f"budgets.{name} must be a whole number of at least 1, got {value!r:.80}",
                 f"budgets.{name}",
             )
-    return PushBudgets(**{**asdict(base), **raw})
+    return msgspec.structs.replace(base, **raw)
 
 
 def _deploy_ref(value: Any) -> str:

@@ -2,107 +2,29 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from control import loads, paging
-from control.clock import text_of
 from control.deployments import repositories
-from control.deployments.aliases import AliasView, aliases_of
+from control.deployments.aliases import aliases_of
 from control.errors import NotFound
-from control.loads import LoadView
-from control.paging import Page, SortOrder
+from control.paging import SortOrder
 from control.tables import Model, Repository, SnapshotRow, Version
+from control.views import (
+    AliasView,
+    LoadView,
+    ModelView,
+    Page,
+    Provenance,
+    VersionOfModel,
+    VersionStateView,
+    VersionView,
+)
 
 _SHOWN = 20
-
-
-@dataclass(frozen=True, slots=True)
-class VersionView:
-    """One version for ever. `source`: the commit or URL that brought it first; `digest`: over its
-    files; `snapshot`: a snapshot that has it. `deployed`: the model's deployed snapshot has it."""
-
-    model: str
-    number: int
-    digest: str
-    snapshot: str
-    size_bytes: int
-    files: int
-    repository: str | None
-    push: str | None
-    source: str
-    pusher: str
-    checks: Mapping[str, Any]
-    signer: str
-    created_at: datetime
-    deployed: bool
-    states: tuple[LoadView, ...]
-    aliases: tuple[str, ...]
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "model": self.model,
-            "version": self.number,
-            "digest": self.digest,
-            "snapshot": self.snapshot,
-            "size_bytes": self.size_bytes,
-            "files": self.files,
-            "provenance": {
-                "repository": self.repository,
-                "push": self.push,
-                "source": self.source,
-                "pusher": self.pusher,
-                "signer": self.signer,
-            },
-            "checks": dict(self.checks),
-            "created_at": text_of(self.created_at),
-            "deployed": self.deployed,
-            "states": [_state_json(state) for state in self.states],
-            "aliases": list(self.aliases),
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class ModelView:
-    """One model. `snapshot` is None when it was undeployed; `commit` brought what is deployed."""
-
-    name: str
-    repository: str | None
-    commit: str
-    snapshot: str | None
-    push: str | None
-    deployed_at: datetime
-    revision: int
-    versions: tuple[VersionView, ...]
-    aliases: tuple[AliasView, ...]
-    states: tuple[LoadView, ...]
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "repository": self.repository,
-            "commit": self.commit,
-            "snapshot": self.snapshot,
-            "push": self.push,
-            "deployed_at": text_of(self.deployed_at),
-            "revision": self.revision,
-            "versions": [
-                {
-                    "version": one.number,
-                    "digest": one.digest,
-                    "deployed": one.deployed,
-                    "states": [_state_json(state) for state in one.states],
-                    "aliases": list(one.aliases),
-                }
-                for one in self.versions
-            ],
-            "aliases": {alias.name: alias.version for alias in self.aliases},
-            "states": [_state_json(state) for state in self.states],
-        }
 
 
 def list_models(
@@ -173,9 +95,9 @@ def _models(session: Session, rows: Sequence[Model]) -> list[ModelView]:
             push=row.push_id,
             deployed_at=row.deployed_at,
             revision=row.revision,
-            versions=tuple(versions[row.name]),
-            aliases=tuple(aliases.get(row.name, ())),
-            states=tuple(states.get((row.name, 0), ())),
+            versions=tuple(map(_of_model, versions[row.name])),
+            aliases={alias.name: alias.version for alias in aliases.get(row.name, ())},
+            states=_shown(states.get((row.name, 0), ())),
         )
         for row in rows
     ]
@@ -199,20 +121,22 @@ def _versions(
     return [
         VersionView(
             model=row.model,
-            number=row.number,
+            version=row.number,
             digest=row.digest,
             snapshot=row.snapshot_digest,
             size_bytes=row.size_bytes,
             files=row.files,
-            repository=repository.get(row.repository_id or ""),
-            push=row.push_id,
-            source=row.source,
-            pusher=row.pusher,
+            provenance=Provenance(
+                repository.get(row.repository_id or ""),
+                row.push_id,
+                row.source,
+                row.pusher,
+                row.signer,
+            ),
             checks=row.checks,
-            signer=row.signer,
             created_at=row.created_at,
             deployed=(row.model, row.number) in deployed,
-            states=tuple(states.get((row.model, row.number), ())),
+            states=_shown(states.get((row.model, row.number), ())),
             aliases=tuple(
                 alias.name for alias in aliases.get(row.model, ()) if alias.version == row.number
             ),
@@ -239,5 +163,9 @@ def _repository_names(session: Session, ids: set[str | None]) -> dict[str, str]:
     return dict(session.execute(wanted).all())
 
 
-def _state_json(state: LoadView) -> dict[str, Any]:
-    return {key: value for key, value in state.as_json().items() if key not in ("model", "version")}
+def _of_model(one: VersionView) -> VersionOfModel:
+    return VersionOfModel(one.version, one.digest, one.deployed, one.states, one.aliases)
+
+
+def _shown(states: Sequence[LoadView]) -> tuple[VersionStateView, ...]:
+    return tuple(VersionStateView(one.server, one.state, one.reason, one.at) for one in states)

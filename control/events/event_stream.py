@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-import orjson
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from control.errors import ControlError
 from control.events.event_notifier import EventNotifier
+from control.views import to_json
 
 HEARTBEAT_S = 15.0
 SLOWEST_S = 30.0
@@ -111,7 +111,7 @@ def frame(told: StreamEvent) -> bytes:
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (
         told.id,
         told.kind.encode(),
-        orjson.dumps(told.document),
+        to_json(told.document),
     )
 
 

@@ -1,73 +1,22 @@
 """What has happened: events for whoever follows along, and the audit for whoever asks later."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from sqlalchemy import ColumnElement, delete, func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from control import paging
-from control.clock import text_of
-from control.paging import Page, SortOrder
+from control.paging import SortOrder
 from control.sql.transaction import Transaction
 from control.tables import Audit, Event
+from control.views import AuditView, EventView, Page
 
 KEEP_DAYS, KEEP_EVENTS = 30, 100_000
 """An event is removed once it is older than this and this many have followed it."""
 
 FORGET_AT_ONCE = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class EventView:
-    """One event; `id` is where a stream resumes."""
-
-    id: int
-    at: datetime
-    kind: str
-    subject: str
-    actor: str
-    data: Mapping[str, Any]
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "id": self.id,
-            "at": text_of(self.at),
-            "kind": self.kind,
-            "subject": self.subject,
-            "actor": self.actor,
-            "data": dict(self.data),
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class AuditView:
-    """Who changed what, from what to what, from where; `id` is that of its event."""
-
-    id: int
-    at: datetime
-    actor: str
-    via: str
-    address: str
-    action: str
-    subject: str
-    before: Mapping[str, Any] | None
-    after: Mapping[str, Any] | None
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "id": self.id,
-            "at": text_of(self.at),
-            "actor": self.actor,
-            "via": self.via,
-            "address": self.address,
-            "action": self.action,
-            "subject": self.subject,
-            "before": None if self.before is None else dict(self.before),
-            "after": None if self.after is None else dict(self.after),
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,5 +124,5 @@ def _event(row: Event) -> EventView:
 
 
 def _audit(row: Audit) -> AuditView:
-    fields = AuditView.__dataclass_fields__
+    fields = AuditView.__struct_fields__
     return AuditView(**{name: getattr(row, name) for name in fields})

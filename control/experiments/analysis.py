@@ -1,46 +1,22 @@
 """How an experiment stands, and how it stood: analyses on request, and points for charts."""
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from sqlalchemy import func, insert, select
 from sqlalchemy.orm import Session
 
-from control.clock import text_of
 from control.experiments.analysis_text import sentence, verdict
-from control.experiments.evaluation import Analysis, as_json, judge, known
+from control.experiments.evaluation import Analysis, Comparison, judge, known
 from control.experiments.service import ExperimentView, get_experiment, running
 from control.experiments.tables import Point
 from control.experiments.totals import read_sums
+from control.experiments.views import AnalysisView, ComparisonOfArm, PointView
 from control.experiments.weight_changes import weights_moved
 from control.sql.transaction import Transaction
 
 LEAST_APART = timedelta(minutes=1)
 POINTS_PER_AGE = 200
 MOST_POINTS = 5_000
-
-
-@dataclass(frozen=True, slots=True)
-class PointView:
-    """An interval `at` a moment; None for a bound that does not end."""
-
-    at: datetime
-    units: int
-    estimate: float | None
-    lower: float | None
-    upper: float | None
-    decision: str
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "at": text_of(self.at),
-            "units": self.units,
-            "estimate": self.estimate,
-            "lower": self.lower,
-            "upper": self.upper,
-            "decision": self.decision,
-        }
 
 
 def analyse(session: Session, name: str) -> Analysis:
@@ -53,12 +29,17 @@ def analysed(session: Session, view: ExperimentView) -> Analysis:
     return judge(view.terms, read_sums(session, view.id), moved)
 
 
-def analysis_json(analysis: Analysis) -> dict[str, Any]:
+def view_of_analysis(analysis: Analysis) -> AnalysisView:
     """With its words."""
-    found = as_json(analysis)
-    for row, one in zip(found["comparisons"], analysis.comparisons, strict=True):
-        row["sentence"] = sentence(one, analysis.control)
-    return {**found, "verdict": verdict(analysis)}
+    return AnalysisView(
+        control=analysis.control,
+        units=analysis.units,
+        progress=analysis.progress,
+        crossed=analysis.crossed,
+        sample_ratio=analysis.sample_ratio,
+        comparisons=tuple(_comparison(one, analysis.control) for one in analysis.comparisons),
+        verdict=verdict(analysis),
+    )
 
 
 def record_points(tx: Transaction) -> int:
@@ -83,6 +64,23 @@ def series(session: Session, name: str, metric: str, arm: str) -> list[PointView
         PointView(row.at, row.units, row.estimate, row.lower, row.upper, row.decision)
         for row in rows
     ]
+
+
+def _comparison(one: Comparison, control: str) -> ComparisonOfArm:
+    return ComparisonOfArm(
+        metric=one.metric.name,
+        arm=one.arm,
+        value=known(one.value),
+        control_value=known(one.control_value),
+        n=one.n,
+        estimate=known(one.estimate),
+        lower=known(one.interval.lower),
+        upper=known(one.interval.upper),
+        p_value=one.p_value,
+        adjusted=one.adjusted,
+        decision=one.decision,
+        sentence=sentence(one, control),
+    )
 
 
 def _is_due(session: Session, view: ExperimentView, now: datetime) -> bool:

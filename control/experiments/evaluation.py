@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from control.experiments.metrics import (
     Direction,
@@ -138,39 +137,8 @@ def null_of(metric: Metric) -> float:
     return 1.0 if metric.kind is MetricKind.QUANTILE else 0.0
 
 
-def as_json(analysis: Analysis) -> dict[str, Any]:
-    """Null for what is not known or has no end."""
-    return {
-        "control": analysis.control,
-        "units": dict(analysis.units),
-        "progress": analysis.progress,
-        "crossed": analysis.crossed,
-        "sample_ratio": {
-            "p_value": analysis.sample_ratio.p_value,
-            "mismatch": analysis.sample_ratio.mismatch,
-        },
-        "comparisons": [_comparison_json(one) for one in analysis.comparisons],
-    }
-
-
 def known(value: float) -> float | None:
     return value if math.isfinite(value) else None
-
-
-def _comparison_json(one: Comparison) -> dict[str, Any]:
-    return {
-        "metric": one.metric.name,
-        "arm": one.arm,
-        "value": known(one.value),
-        "control_value": known(one.control_value),
-        "n": one.n,
-        "estimate": known(one.estimate),
-        "lower": known(one.interval.lower),
-        "upper": known(one.interval.upper),
-        "p_value": one.p_value,
-        "adjusted": one.adjusted,
-        "decision": one.decision.value,
-    }
 
 
 def _measure(

@@ -14,9 +14,10 @@ from sqlalchemy import insert, select, update
 from sqlalchemy.orm import Session
 
 from control.experiments.attribution import SKEW, FirstExposure, count_waiting, in_batches
-from control.experiments.service import ExperimentState, ExperimentView, view_of
+from control.experiments.service import ExperimentView, view_of
 from control.experiments.tables import Experiment, Exposure
 from control.experiments.totals import ExperimentTotals
+from control.experiments.views import ExperimentState
 from control.sql.transaction import Transaction
 
 MOST_AT_ONCE = 10_000

@@ -22,11 +22,12 @@ from control.experiments.metrics import (
     RepeatedValueRule,
     value_of,
 )
-from control.experiments.service import ExperimentState, ExperimentView, view_of
+from control.experiments.service import ExperimentView, view_of
 from control.experiments.stamp import Stamp, unit_key
 from control.experiments.tables import Experiment, Feedback
 from control.experiments.terms import LONGEST_WINDOW_S
 from control.experiments.totals import ExperimentTotals
+from control.experiments.views import ExperimentState
 from control.sql.transaction import Transaction
 from control.statistics.histogram import Histogram
 

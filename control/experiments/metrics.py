@@ -4,9 +4,10 @@ Pure."""
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar
+
+import msgspec
 
 from control.errors import Invalid
 
@@ -50,8 +51,7 @@ class RepeatedValueRule(StrEnum):
     EACH = "each"  # every one counts for itself: quantiles only
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
+class Metric(msgspec.Struct, frozen=True):
     """`minimal_effect`: the smallest difference worth acting on: absolute for proportions (0.01 is
     one point) and means (in their unit), a share for quantiles (0.1 is ten percent longer)."""
 
@@ -63,18 +63,6 @@ class Metric:
     missing: MissingValueRule = MissingValueRule.IGNORED
     repeated: RepeatedValueRule = RepeatedValueRule.FIRST
     quantile: float | None = None
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "kind": self.kind.value,
-            "direction": self.direction.value,
-            "minimal_effect": self.minimal_effect,
-            "source": self.source.value,
-            "missing": self.missing.value,
-            "repeated": self.repeated.value,
-            "quantile": self.quantile,
-        }
 
 
 _REPEATED = {
@@ -112,9 +100,9 @@ def parse_metric(raw: Mapping[str, Any]) -> Metric:
             "letter first",
             "metrics",
         )
-    unknown = sorted(map(str, raw.keys() - Metric.__dataclass_fields__.keys()))
+    unknown = sorted(map(str, raw.keys() - set(Metric.__struct_fields__)))
     if unknown:
-        known = ", ".join(Metric.__dataclass_fields__)
+        known = ", ".join(Metric.__struct_fields__)
         raise Invalid(f"metric '{name}' has no '{unknown[0]:.80}'; it has {known}", "metrics")
     kind = _one_of(name, raw, "kind", tuple(MetricKind), None)
     source = _one_of(name, raw, "source", _SOURCES[kind], _SOURCES[kind][0])

@@ -5,8 +5,8 @@ from datetime import timedelta
 from sqlalchemy import delete, select
 
 from control.experiments.attribution import in_batches
-from control.experiments.service import ExperimentState
 from control.experiments.tables import Experiment, Exposure, Feedback
+from control.experiments.views import ExperimentState
 from control.sql.transaction import Transaction
 
 KEEP = timedelta(days=30)

@@ -7,9 +7,9 @@ show up as a sample-ratio mismatch.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from typing import Any
 
+import msgspec
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
@@ -23,21 +23,16 @@ from control.experiments.namespaces import free_range
 from control.experiments.tables import Experiment
 from control.experiments.terms import ExperimentTerms, parse_terms
 from control.experiments.totals import open_ledger, read_sums
+from control.experiments.views import Conclusion, ExperimentDocument, ExperimentState
 from control.experiments.weight_changes import weights_moved
-from control.paging import Page, SortOrder
+from control.paging import SortOrder
 from control.sql.transaction import Transaction, expect_revision
 from control.text import stored
+from control.views import Page
 
 MOST_RUNNING = 1_000
 LONGEST_WORDS, LONGEST_ROUTE = 4_096, 255
 _SHOWN = 20
-
-
-class ExperimentState(StrEnum):
-    DRAFT = "draft"
-    RUNNING = "running"
-    STOPPED = "stopped"  # no new units; what exposed units do still counts for a while
-    CONCLUDED = "concluded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,21 +52,28 @@ class ExperimentView:
     conclusion: Mapping[str, Any] | None
     revision: int
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "id": self.id,
-            "name": self.name,
-            "route": self.route,
-            "state": self.state.value,
-            **self.terms.as_json(),
-            "buckets": [self.buckets.start, self.buckets.stop],
-            "by": self.by,
-            "created_at": text_of(self.created_at),
-            "started_at": text_of(self.started_at) if self.started_at else None,
-            "stopped_at": text_of(self.stopped_at) if self.stopped_at else None,
-            "conclusion": None if self.conclusion is None else dict(self.conclusion),
-            "revision": self.revision,
-        }
+    def document(self) -> ExperimentDocument:
+        terms, said = self.terms, self.conclusion
+        return ExperimentDocument(
+            id=self.id,
+            name=self.name,
+            route=self.route,
+            state=self.state,
+            arms=terms.arms,
+            metrics=terms.metrics,
+            alpha=terms.alpha,
+            horizon=terms.horizon,
+            namespace=terms.namespace,
+            share_percent=terms.share_percent,
+            window_s=terms.window_s,
+            buckets=(self.buckets.start, self.buckets.stop),
+            by=self.by,
+            created_at=self.created_at,
+            started_at=self.started_at,
+            stopped_at=self.stopped_at,
+            conclusion=None if said is None else msgspec.convert(said, Conclusion),
+            revision=self.revision,
+        )
 
 
 def create_experiment(

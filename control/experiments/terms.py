@@ -4,10 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from control.errors import Invalid
 from control.experiments.metrics import NAME, Metric, parse_metric, real
 from control.routes.buckets import BUCKETS
 from control.statistics.sequential import HORIZON
+from control.text import stored_json
 
 MOST_ARMS, MOST_METRICS, MOST_HORIZON = 10, 20, 100_000_000
 DAY_S = 86_400
@@ -16,8 +19,7 @@ WINDOW_S, LONGEST_WINDOW_S = 7 * DAY_S, 90 * DAY_S
 _KEYS = ("arms", "metrics", "alpha", "horizon", "namespace", "share_percent", "window_s")
 
 
-@dataclass(frozen=True, slots=True)
-class ExperimentArm:
+class ExperimentArm(msgspec.Struct, frozen=True):
     """`share`: of the units of all arms, in any unit. `model` and `version` (0: whichever is
     served) are for people, and to find the experiment that feedback for a model belongs to."""
 
@@ -49,6 +51,10 @@ class ExperimentTerms:
         return self.arms[0].name
 
     @property
+    def share_percent(self) -> float:
+        return self.share_buckets * 100 / BUCKETS
+
+    @property
     def shares(self) -> dict[str, float]:
         return {arm.name: arm.share for arm in self.arms}
 
@@ -56,16 +62,14 @@ class ExperimentTerms:
         return next((metric for metric in self.metrics if metric.name == name), None)
 
     def as_json(self) -> dict[str, Any]:
+        """As the table and `parse_terms` have it."""
         return {
-            "arms": [
-                {"name": arm.name, "share": arm.share, "model": arm.model, "version": arm.version}
-                for arm in self.arms
-            ],
-            "metrics": [metric.as_json() for metric in self.metrics],
+            "arms": stored_json(self.arms),
+            "metrics": stored_json(self.metrics),
             "alpha": self.alpha,
             "horizon": self.horizon,
             "namespace": self.namespace,
-            "share_percent": self.share_buckets * 100 / BUCKETS,
+            "share_percent": self.share_percent,
             "window_s": self.window_s,
         }
 

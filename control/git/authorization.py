@@ -8,9 +8,10 @@ from starlette.requests import Request
 
 from control.access.scopes import Action, Principal, allows, why_not
 from control.authentication.identify import address_of, identify
-from control.deployments.repositories import RepositoryView, get_repository
+from control.deployments.repositories import get_repository
 from control.errors import NotAllowed
 from control.services import ControlServices
+from control.views import RepositoryView
 from repository.git import bare
 
 

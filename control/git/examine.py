@@ -12,7 +12,6 @@ from pathlib import Path
 from sqlalchemy import select
 
 from control.deployments.deployment import changed_versions, check_model_name
-from control.deployments.repositories import RepositoryView
 from control.deployments.route_references import check_models_unrouted
 from control.deployments.sealed_model import SealedModel
 from control.errors import Conflict, Invalid
@@ -23,6 +22,7 @@ from control.git.version_checks import VersionChecks
 from control.sql.database import Database
 from control.state_paths import LFS, SNAPSHOTS
 from control.tables import Alias, Model, Repository
+from control.views import RepositoryView
 from repository.findings import MOST_SHOWN, Finding
 from repository.git.bare import BareRepository
 from repository.git.blobs import blobs

@@ -11,8 +11,7 @@ from pathlib import Path
 from control import crash
 from control.access.scopes import Action, Principal, allows, why_not
 from control.deployments import pushes, repositories
-from control.deployments.pushes import PushFacts, PushView
-from control.deployments.repositories import RepositoryView
+from control.deployments.pushes import PushFacts
 from control.errors import (
     ControlError,
     DatabaseDamaged,
@@ -24,6 +23,7 @@ from control.git.examine import Examiner
 from control.git.summary import models_text, summary
 from control.sql.database import Database
 from control.sql.transaction import Actor, Transaction
+from control.views import PushView, RepositoryView
 from repository.errors import RepositoryError
 from repository.findings import Finding, lines
 from repository.git import bare as repositories_on_disk

@@ -25,13 +25,13 @@ from control.imports.fetch_job import WHOLE
 from control.imports.fetch_messages import FetchCommand, FetchRefused, FetchSucceeded
 from control.imports.fetching import FetcherDied, fetching
 from control.imports.sealing import SETTINGS, ImportSealer, SealedImport
-from control.imports.service import ImportView
 from control.imports.states import ImportState
 from control.loops.deployer import BEAT_S, LEASE, LEASE_S, LOAD_S
 from control.sql import leases
 from control.sql.database import Database
 from control.sql.transaction import Actor, Fence
 from control.tables import Counter
+from control.views import ImportView
 from repository.errors import RepositoryError
 from repository.files.durable import delete, make_folders
 from repository.sources.limits import FetchLimits

@@ -3,24 +3,24 @@
 A step that was made already is not made again, so that an importer may repeat what a crash cut off.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from datetime import datetime
+from collections.abc import Collection, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from control import paging
-from control.clock import new_id, text_of
+from control.clock import new_id
 from control.deployments.deployment import Origin, check_model_name, deploy_models, owner_of
 from control.deployments.sealed_model import SealedModel
 from control.errors import Conflict, Invalid, NotFound, TooMany
 from control.imports.states import UNFINISHED, ImportState, may_follow
-from control.paging import Page, SortOrder
+from control.paging import SortOrder
 from control.sql.transaction import Transaction
 from control.tables import Event, Import
 from control.text import stored
+from control.views import ImportView, Page
 from repository.snapshots.digest import check_model
 from repository.snapshots.errors import BadEntry
 from repository.sources.allowed import admitted
@@ -35,43 +35,6 @@ LARGEST_VERSION = 10**18 - 1
 BEGUN = Progress(0, None, 0, 0, "", 0.0)
 
 _AGAIN_S = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class ImportView:
-    """An import as everybody but the tables sees it.
-
-    `url` is without its query, which may be secret. `digest`: of all that was fetched,
-    "sha256:…", "" until it is there. `versions`: those it brought, number → digest, once deployed.
-    """
-
-    id: str
-    url: str
-    model: str
-    version: int | None
-    expected_digest: str
-    state: ImportState
-    progress: Progress
-    digest: str
-    versions: Mapping[str, str]
-    reason: str
-    by: str
-    created_at: datetime
-    finished_at: datetime | None
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            **{name: getattr(self, name) for name in ("id", "url", "model", "version")},
-            "expected_digest": self.expected_digest,
-            "state": str(self.state),
-            "progress": asdict(self.progress),
-            "digest": self.digest,
-            "versions": dict(self.versions),
-            "reason": self.reason,
-            "by": self.by,
-            "created_at": text_of(self.created_at),
-            "finished_at": None if self.finished_at is None else text_of(self.finished_at),
-        }
 
 
 def begin(
@@ -308,7 +271,7 @@ def _subject(row: Import) -> str:
 def _view(row: Import) -> ImportView:
     same = {
         name: getattr(row, name)
-        for name in ImportView.__dataclass_fields__
+        for name in ImportView.__struct_fields__
         if name not in ("url", "state", "progress")
     }
     return ImportView(

@@ -18,7 +18,7 @@ from control.clock import utc_now
 from control.deployments import pushes
 from control.deployments.deployment import deployed_snapshots
 from control.deployments.push_states import PushState
-from control.deployments.pushes import PushFacts, PushView
+from control.deployments.pushes import PushFacts
 from control.deployments.sealed_model import SealedModel
 from control.errors import ControlError, DatabaseGone, LostLease
 from control.gateways.messages import LoadReport
@@ -32,6 +32,7 @@ from control.sql import leases
 from control.sql.database import Database
 from control.sql.transaction import SYSTEM, Actor, Fence
 from control.state_paths import SNAPSHOTS
+from control.views import PushView
 from repository.errors import RepositoryError
 from repository.findings import reason
 from repository.git import bare as repositories_on_disk

@@ -8,11 +8,10 @@ from control import servers
 from control.clock import utc_now
 from control.deployments import pushes, repositories
 from control.deployments.push_states import PushState
-from control.deployments.pushes import PushView
-from control.deployments.repositories import RepositoryView
 from control.errors import NotFound
 from control.sql.database import Database
 from control.tables import Counter, Push
+from control.views import PushView, RepositoryView
 
 
 class PushRows:
@@ -38,8 +37,7 @@ class PushRows:
     def has_others(self) -> bool:
         """Whether another server is alive, which may be moving a ref this moment."""
         with self._database.reading() as session:
-            there = servers.list_servers(session, utc_now())
-        return any(one.alive and one.boot != self._boot for one in there)
+            return servers.others_alive(session, self._boot, utc_now())
 
     def knows(self, repository_id: str, ref: str, commit: str) -> bool:
         """Whether somebody pushed it, with success or not yet."""

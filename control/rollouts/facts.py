@@ -6,10 +6,10 @@ from datetime import datetime
 from sqlalchemy.orm import Session
 
 from control import loads, servers
-from control.loads import LoadView
 from control.rollout_tables import Rollout
 from control.rollouts import counts
 from control.rollouts.guardrails import Candidate, Harm, RolloutObservations
+from control.views import LoadView
 
 READY, FAILED = "READY", "FAILED"
 """States of a version as gateways tell them."""

@@ -4,10 +4,11 @@ Counts are looked at as often as one likes: the intervals are always-valid.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+
+import msgspec
 
 from control.rollouts.arms import RateComparison, RolloutTotals, Stratum, compared
 from control.rollouts.plan import Guardrails
@@ -36,6 +37,15 @@ class GuardrailOutcome(StrEnum):
     FAIL = "fail"
 
 
+class VerdictOfGuardrail(msgspec.Struct, frozen=True):
+    """What a guardrail says, and from which numbers; null for what is no number or infinite."""
+
+    guardrail: str
+    outcome: GuardrailOutcome
+    words: str
+    numbers: Mapping[str, float | None]
+
+
 @dataclass(frozen=True, slots=True)
 class GuardrailVerdict:
     """Of one guardrail, in words and numbers; rates are shares of requests."""
@@ -45,15 +55,9 @@ class GuardrailVerdict:
     words: str
     numbers: dict[str, float]
 
-    def as_json(self) -> dict[str, Any]:
-        """What is no number or infinite is null."""
+    def view(self) -> VerdictOfGuardrail:
         finite = {k: v if math.isfinite(v) else None for k, v in self.numbers.items()}
-        return {
-            "guardrail": self.guardrail,
-            "outcome": str(self.outcome),
-            "words": self.words,
-            "numbers": finite,
-        }
+        return VerdictOfGuardrail(self.guardrail, self.outcome, self.words, finite)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,10 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+import msgspec
+
+from control.text import stored_json
+
 BUCKETS = 10_000
 """The whole of a name's traffic; a weight is a number of buckets, so a percent has two decimals."""
 
@@ -54,6 +58,37 @@ class Guardrails:
     memory_mib: int = 0
 
 
+class StepView(msgspec.Struct, frozen=True):
+    """A step of a plan; `weight` in percent, `hold` in seconds."""
+
+    weight: float
+    hold: float
+    min_sample: int
+
+
+class PlanView(msgspec.Struct, frozen=True, kw_only=True):
+    """A plan with the keys of docs/rollouts.md: shares in percent, times in seconds; the last of
+    the steps is the one in which all traffic is watched."""
+
+    mode: Mode
+    mirror: float
+    mirror_hold: float
+    mirror_sample: int
+    steps: tuple[StepView, ...]
+    window: float
+    error_margin: float
+    latency_ratio: float
+    latency_pause_ratio: float
+    latency_windows: int
+    breaker_requests: int
+    breaker_share: float
+    memory_ratio: float
+    memory_mib: int
+    prewarm: float
+    no_data: float
+    rollback_window: int
+
+
 @dataclass(frozen=True, slots=True)
 class RolloutPlan:
     """`mirror`: copies of requests before the first step, None for none. `last`: how long all
@@ -79,38 +114,37 @@ class RolloutPlan:
         """For a model with sequences or state, of which a copy would be another request."""
         return replace(self, mirror=None)
 
+    def view(self) -> PlanView:
+        rails = self.guardrails
+        return PlanView(
+            mode=self.mode,
+            mirror=percent(self.mirror.weight) if self.mirror else 0,
+            mirror_hold=self.mirror.hold_s if self.mirror else 0,
+            mirror_sample=self.mirror.min_sample if self.mirror else MIRROR_SAMPLE,
+            steps=tuple(
+                StepView(percent(step.weight), step.hold_s, step.min_sample)
+                for step in (*self.steps, self.last)
+            ),
+            window=rails.window_s,
+            error_margin=rails.error_margin * 100,
+            latency_ratio=rails.latency_ratio,
+            latency_pause_ratio=rails.latency_pause_ratio,
+            latency_windows=rails.latency_windows,
+            breaker_requests=rails.breaker_requests,
+            breaker_share=rails.breaker_share * 100,
+            memory_ratio=rails.memory_ratio,
+            memory_mib=rails.memory_mib,
+            prewarm=self.prewarm_s,
+            no_data=self.no_data_s,
+            rollback_window=self.rollback_window,
+        )
+
     def as_json(self) -> dict[str, Any]:
         """In the form that `control.rollouts.plan_keys.parse_plan` reads."""
-        rails = self.guardrails
-        return {
-            "mode": str(self.mode),
-            "mirror": percent(self.mirror.weight) if self.mirror else 0,
-            "mirror_hold": self.mirror.hold_s if self.mirror else 0,
-            "mirror_sample": self.mirror.min_sample if self.mirror else MIRROR_SAMPLE,
-            "steps": [_step_json(step) for step in (*self.steps, self.last)],
-            "window": rails.window_s,
-            "error_margin": rails.error_margin * 100,
-            "latency_ratio": rails.latency_ratio,
-            "latency_pause_ratio": rails.latency_pause_ratio,
-            "latency_windows": rails.latency_windows,
-            "breaker_requests": rails.breaker_requests,
-            "breaker_share": rails.breaker_share * 100,
-            "memory_ratio": rails.memory_ratio,
-            "memory_mib": rails.memory_mib,
-            "prewarm": self.prewarm_s,
-            "no_data": self.no_data_s,
-            "rollback_window": self.rollback_window,
-        }
+        found: dict[str, Any] = stored_json(self.view())
+        return found
 
 
 def percent(weight: int) -> float:
     """Of all traffic."""
     return weight * 100 / BUCKETS
-
-
-def _step_json(step: RolloutStep) -> dict[str, float]:
-    return {
-        "weight": percent(step.weight),
-        "hold": step.hold_s,
-        "min_sample": step.min_sample,
-    }

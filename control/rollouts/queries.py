@@ -9,14 +9,15 @@ from sqlalchemy.orm import Session
 
 from control import paging
 from control.errors import Invalid, NotFound
-from control.paging import Page, SortOrder
+from control.paging import SortOrder
 from control.rollout_tables import Rollout
 from control.rollouts import counts, facts
 from control.rollouts.facts import NO_SIGNALS, Signals
 from control.rollouts.plan_keys import stored_plan
 from control.rollouts.policy import decide
 from control.rollouts.state import ENDS, Phase, state_of
-from control.rollouts.views import RolloutView, Standing, view_of
+from control.rollouts.views import RolloutView, Standing, outcomes_of, view_of
+from control.views import Page
 
 _LOOK_BACK = 200
 
@@ -40,7 +41,8 @@ def standing(
     found = facts.seen(session, row, now, signals)
     decision = decide(state, found, now.timestamp())
     since = reading.arms.since(state.windows.base)
-    return Standing(decision.words, decision.verdicts, since, found.problem)
+    verdicts = tuple(verdict.view() for verdict in decision.verdicts)
+    return Standing(decision.words, verdicts, outcomes_of(since), found.problem)
 
 
 def active(session: Session) -> list[RolloutView]:

@@ -25,7 +25,7 @@ from control.rollouts.queries import find, stable_before
 from control.rollouts.state import ENDS, Phase, RolloutState, Transition, state_of
 from control.rollouts.views import RolloutView, view_of
 from control.sql.transaction import Transaction, expect_revision
-from control.text import stored
+from control.text import stored, stored_json
 
 LONGEST_REASON = 2_000
 
@@ -222,7 +222,7 @@ def _apply(tx: Transaction, routes: RouteWriter, row: Rollout, decision: Rollout
     tx.session.flush()
     if _changes_weights(decision.transition):
         routes.set_weights(tx, row.name, _weights(row, decision.state))
-    verdicts = [verdict.as_json() for verdict in decision.verdicts]
+    verdicts = stored_json([verdict.view() for verdict in decision.verdicts])
     tx.changed(
         f"rollout.{decision.transition}",
         f"rollout:{row.id}",

@@ -1,21 +1,22 @@
-"""Rollouts as everybody but the tables sees them."""
+"""Rollouts as everybody but the tables sees them. Pure."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING
 
-from control.clock import text_of
-from control.rollout_tables import Rollout
+import msgspec
+
+from control.clock import Moment
 from control.rollouts.arms import ArmTotals, RolloutTotals
-from control.rollouts.guardrails import GuardrailVerdict
-from control.rollouts.plan import RolloutPlan, percent
+from control.rollouts.guardrails import VerdictOfGuardrail
+from control.rollouts.plan import PlanView, percent
 from control.rollouts.state import ENDS, PauseReason, Phase, state_of
 from control.rollouts.windows import latency_gaps
 
+if TYPE_CHECKING:  # the command line decodes these views without the database's library
+    from control.rollout_tables import Rollout
 
-@dataclass(frozen=True, slots=True)
-class RolloutView:
+
+class RolloutView(msgspec.Struct, frozen=True, kw_only=True):
     """`weight` and `mirror` in percent of the name's traffic; `step` counts from 1, 0 before the
     first. `until`: when the hold of the phase is over, None where there is none. `revision` is for
     compare-and-set. `gaps`: where latencies are not compared, in words."""
@@ -25,63 +26,56 @@ class RolloutView:
     model: str
     stable: int | None
     candidate: int
-    plan: RolloutPlan
-    phase: Phase
-    pause: PauseReason | None
     done: bool
     step: int
     steps: int
     weight: float
     mirror: float
     reason: str
-    until: datetime | None
     salt: str
     by: str
-    created_at: datetime
-    updated_at: datetime
-    finished_at: datetime | None
     revision: int
+    plan: PlanView
+    phase: Phase
+    pause: PauseReason | None
     gaps: tuple[str, ...]
-
-    def as_json(self) -> dict[str, Any]:
-        plain = (
-            "id name model stable candidate done step steps weight mirror reason salt by revision"
-        )
-        moments = ("until", "created_at", "updated_at", "finished_at")
-        return {
-            **{name: getattr(self, name) for name in plain.split()},
-            "plan": self.plan.as_json(),
-            "phase": str(self.phase),
-            "pause": None if self.pause is None else str(self.pause),
-            "gaps": list(self.gaps),
-            **{name: _moment(getattr(self, name)) for name in moments},
-        }
+    until: Moment | None
+    created_at: Moment
+    updated_at: Moment
+    finished_at: Moment | None
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class OutcomesOfArm(msgspec.Struct, frozen=True):
+    """What an arm has answered; latencies in seconds."""
+
+    requests: int
+    errors: int
+    not_a_number: int
+    empty: int
+    p50_s: float | None
+    p95_s: float | None
+    p99_s: float | None
+
+
+class OutcomesOfArms(msgspec.Struct, frozen=True):
+    """Of a rollout; `mirrored`: of copies the candidate got."""
+
+    stable: OutcomesOfArm
+    candidate: OutcomesOfArm
+    mirrored: OutcomesOfArm
+
+
+class Standing(msgspec.Struct, frozen=True):
     """How a rollout does at this moment. `words`: what it does or waits for; `arms`: what was
     answered since its phase began; `problem`: why some of that is missing, "" if nothing is."""
 
     words: str
-    verdicts: tuple[GuardrailVerdict, ...]
-    arms: RolloutTotals
+    verdicts: tuple[VerdictOfGuardrail, ...]
+    arms: OutcomesOfArms
     problem: str
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "words": self.words,
-            "verdicts": [verdict.as_json() for verdict in self.verdicts],
-            "arms": {
-                "stable": _arm(self.arms.control),
-                "candidate": _arm(self.arms.candidate),
-                "mirrored": _arm(self.arms.mirrored),
-            },
-            "problem": self.problem,
-        }
 
-
-def view_of(row: Rollout) -> RolloutView:
+def view_of(row: "Rollout") -> RolloutView:
     state = state_of(row.plan, row.state)
     held = state.phase not in (*ENDS, Phase.PENDING, Phase.PAUSED)
     return RolloutView(
@@ -90,37 +84,36 @@ def view_of(row: Rollout) -> RolloutView:
         model=row.model,
         stable=row.stable,
         candidate=row.candidate,
-        plan=state.plan,
-        phase=state.phase,
-        pause=state.pause,
         done=state.done,
         step=state.step + 1,
         steps=len(state.plan.steps),
         weight=percent(state.weight),
         mirror=percent(state.mirror),
         reason=state.reason,
-        until=datetime.fromtimestamp(state.deadline, UTC) if held else None,
         salt=row.salt,
         by=row.by,
+        revision=row.revision,
+        plan=state.plan.view(),
+        phase=state.phase,
+        pause=state.pause,
+        gaps=latency_gaps(state.plan),
+        until=datetime.fromtimestamp(state.deadline, UTC) if held else None,
         created_at=row.created_at,
         updated_at=row.updated_at,
         finished_at=row.finished_at,
-        revision=row.revision,
-        gaps=latency_gaps(state.plan),
     )
 
 
-def _arm(arm: ArmTotals) -> Mapping[str, float | None]:
-    counts = arm.counts
-    known = arm.latency.n > 0
-    return {
-        "requests": counts.requests,
-        "errors": counts.errors,
-        "not_a_number": counts.not_a_number,
-        "empty": counts.empty,
-        **{f"p{q}_s": arm.latency.quantile(q / 100) if known else None for q in (50, 95, 99)},
-    }
+def outcomes_of(totals: RolloutTotals) -> OutcomesOfArms:
+    return OutcomesOfArms(*map(_arm, (totals.control, totals.candidate, totals.mirrored)))
 
 
-def _moment(moment: datetime | None) -> str | None:
-    return None if moment is None else text_of(moment)
+def _arm(arm: ArmTotals) -> OutcomesOfArm:
+    counts, known = arm.counts, arm.latency.n > 0
+    return OutcomesOfArm(
+        counts.requests,
+        counts.errors,
+        counts.not_a_number,
+        counts.empty,
+        *(arm.latency.quantile(q / 100) if known else None for q in (50, 95, 99)),
+    )

@@ -2,14 +2,13 @@
 only a gateway's code knows. Pure."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+
+import msgspec
 
 from control.desired import DesiredRoute
 
 
-@dataclass(frozen=True, slots=True)
-class RouteExplanation:
+class RouteExplanation(msgspec.Struct, frozen=True):
     """`arm`, `model` and `version` are null where each request is drawn anew; `bucket` is null
     where no bucket was looked at. `label` is what the response would say."""
 
@@ -19,9 +18,6 @@ class RouteExplanation:
     bucket: int | None
     label: str | None
     reason: str
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 ExplainRoute = Callable[

@@ -11,17 +11,18 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from control import desired, paging
-from control.clock import new_id, text_of
+from control.clock import new_id
 from control.deployments.aliases import check_version, get_alias
 from control.deployments.deployment import check_model_name
-from control.deployments.pending_changes import PendingView, by_subject
+from control.deployments.pending_changes import by_subject
 from control.desired import DesiredArm, Match, Mirror
 from control.errors import Conflict, Invalid, NotFound
-from control.paging import Page, SortOrder
+from control.paging import SortOrder
 from control.rollout_tables import ENDED_PHASES, Rollout
-from control.routes.spec import RouteSpec, checked, spec_json
+from control.routes.spec import RouteSpec, checked, spec_json, spec_parts
 from control.sql.transaction import Transaction, expect_revision
 from control.tables import Model, Route
+from control.views import Page, PendingView, RouteDocument
 
 MOST_ROUTES = 10_000
 
@@ -43,17 +44,17 @@ class RouteView:
     revision: int
     pending: tuple[PendingView, ...] = ()
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            **spec_json(self.spec),
-            "only": self.only or None,
-            "rollout": self.rollout or None,
-            "updated_at": text_of(self.updated_at),
-            "updated_by": self.updated_by,
-            "revision": self.revision,
-            "pending": [one.as_json() for one in self.pending],
-        }
+    def document(self) -> RouteDocument:
+        return RouteDocument(
+            name=self.name,
+            **spec_parts(self.spec),
+            only=self.only or None,
+            rollout=self.rollout or None,
+            updated_at=self.updated_at,
+            updated_by=self.updated_by,
+            revision=self.revision,
+            pending=self.pending,
+        )
 
 
 def set_route(

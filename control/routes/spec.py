@@ -14,6 +14,8 @@ from msgspec.structs import replace
 from control.desired import DesiredArm, Match, Mirror
 from control.errors import Invalid
 from control.routes.buckets import BUCKETS
+from control.text import stored_json
+from control.views import ArmOfRoute, MirrorOfRoute, RuleOfRoute
 
 MOST_ARMS, MOST_MATCHES, MOST_MIRRORS = 16, 32, 4
 LONGEST_SALT, LONGEST_VALUE = 64, 256
@@ -96,27 +98,28 @@ def parse_spec(document: Mapping[str, Any]) -> RouteSpec:
     )
 
 
-def spec_json(spec: RouteSpec) -> dict[str, Any]:
-    """What `parse_spec` reads."""
+def spec_parts(spec: RouteSpec) -> dict[str, Any]:
+    """As a route is answered: its arms, unit, salt, rules and mirrors."""
     return {
-        "arms": [
-            {
-                "name": arm.name,
-                "model": arm.model,
-                "version": arm.version or None,
-                "alias": arm.alias or None,
-                "weight": percent_of(arm.weight),
-            }
+        "arms": tuple(
+            ArmOfRoute(
+                arm.name, arm.model, arm.version or None, arm.alias or None, percent_of(arm.weight)
+            )
             for arm in spec.arms
-        ],
+        ),
         "unit": spec.unit,
         "salt": spec.salt,
-        "matches": [
-            {"header": one.header, "value": one.value, "prefix": one.prefix, "arm": one.arm}
-            for one in spec.matches
-        ],
-        "mirrors": [{"arm": one.arm, "percent": percent_of(one.weight)} for one in spec.mirrors],
+        "matches": tuple(
+            RuleOfRoute(one.header, one.value, one.prefix, one.arm) for one in spec.matches
+        ),
+        "mirrors": tuple(MirrorOfRoute(one.arm, percent_of(one.weight)) for one in spec.mirrors),
     }
+
+
+def spec_json(spec: RouteSpec) -> dict[str, Any]:
+    """What `parse_spec` reads."""
+    found: dict[str, Any] = stored_json(spec_parts(spec))
+    return found
 
 
 def _check_arms(arms: Sequence[DesiredArm]) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
+import orjson
 from anyio import to_thread
 from starlette.requests import Request
 from starlette.routing import BaseRoute
@@ -42,6 +43,7 @@ from control.http_errors import CrossOriginWrite, trouble_of
 from control.services import ControlServices
 from control.sql.transaction import Actor
 from control.state_paths import SNAPSHOTS
+from control.views import to_json
 
 _VIA = "console"
 
@@ -100,7 +102,9 @@ class InProcessControlApi:
             answer = await self._answer(request, principal, asked)
         except Exception as error:
             raise self._refused(error) from error
-        return ControlApiResponse(answer.document, answer.status, answer.next)
+        return ControlApiResponse(
+            orjson.loads(to_json(answer.document)), answer.status, answer.next
+        )
 
     async def open(self, request: Request, name: str, password: str) -> SessionCookie:
         given = Password(name, password)

@@ -21,7 +21,6 @@ from control.authentication.forwarded import behind_proxies, networks
 from control.authentication.hosts import known_hosts
 from control.clock import utc_now
 from control.deployments import repositories
-from control.deployments.repositories import RepositoryView
 from control.desired import DesiredState
 from control.errors import ControlError, DatabaseDamaged, DatabaseGone, Invalid
 from control.events import history
@@ -41,11 +40,12 @@ from control.loops.desired_state_feed import DesiredStateFeed
 from control.loops.experiment_recorder import ExperimentRecorder
 from control.loops.load_recorder import LoadRecorder
 from control.loops.rollouts import RolloutController
-from control.services import ControlServices, ServerFacts, SettingView
+from control.services import ControlServices, ServerFacts
 from control.sql import store
 from control.sql.database import Database
 from control.sql.migrate import migrate
 from control.sql.transaction import SYSTEM
+from control.views import RepositoryView, SettingView
 from repository.git import bare, hook
 from repository.git.errors import GitError
 from repository.git.hook import HookRequest

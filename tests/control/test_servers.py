@@ -27,7 +27,7 @@ def test_a_server_that_beats_is_alive(database: Database) -> None:
         assert servers.alive(session, started + timedelta(seconds=10)) == {"one"}
         assert servers.alive(session, started + timedelta(seconds=60)) == frozenset()
     assert view.alive
-    assert view.as_json()["admin_url"] == "http://127.0.0.1:8003"
+    assert view.admin_url == "http://127.0.0.1:8003"
 
 
 def test_a_predecessor_learns_that_it_was_replaced(database: Database) -> None:

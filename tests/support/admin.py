@@ -32,9 +32,10 @@ from control.gateways.queries import (
     QueryAnswer,
     RunningQuery,
 )
-from control.services import ControlServices, ServerFacts, SettingView
+from control.services import ControlServices, ServerFacts
 from control.sql.database import Database
 from control.sql.transaction import SYSTEM
+from control.views import SettingView
 from server import VERSION
 from server.desired.instances import crashes, loaded, running
 from server.routing.explain import explain

@@ -4,10 +4,11 @@ import hashlib
 from collections.abc import Mapping
 
 from control.deployments import pushes, repositories
-from control.deployments.pushes import PushFacts, PushView
+from control.deployments.pushes import PushFacts
 from control.deployments.repository_settings import RepositorySettings
 from control.deployments.sealed_model import SealedModel, SealedVersion
 from control.sql.database import Database
+from control.views import PushView
 from repository.git.rules import RefUpdate
 from support.control import ADA
 

@@ -15,8 +15,8 @@ from control.gateways.messages import LoadReport, LoadRow
 from control.imports import service as imports
 from control.imports.importer import Importer, ImportRules
 from control.imports.sealing import ImportSealer
-from control.imports.service import ImportView
 from control.sql.database import Database
+from control.views import ImportView
 from repository.sources.limits import FetchLimits
 from server.control_process.version_checks import CheckerProcesses
 from server.fleet.checks.check import Checker

@@ -7,7 +7,8 @@ from control.access.scopes import Action
 from control.api.body_fields import ApiBody, Positive, meaning
 from control.api.call import NOTHING, Access, AuthorizedCall, EndpointResult, Operation
 from control.api.responses import from_page
-from control.deployments.aliases import AliasView, delete_alias, get_alias, list_aliases, set_alias
+from control.deployments.aliases import delete_alias, get_alias, list_aliases, set_alias
+from control.views import AliasView
 
 _READ = Access(Action.READ, "model")
 _CHANGE = Access(Action.OPERATE, "model")
@@ -48,7 +49,7 @@ def delete(call: AuthorizedCall) -> EndpointResult:
 
 def _one(view: AliasView) -> EndpointResult:
     location = f"/api/v1/models/{quote(view.model)}/aliases/{view.name}"
-    return EndpointResult(view.as_json(), 200, view.revision, location)
+    return EndpointResult(view, 200, view.revision, location)
 
 
 OPERATIONS = (

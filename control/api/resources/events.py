@@ -12,17 +12,10 @@ from control.api.call import Access, AuthorizedCall, EndpointResult, Operation, 
 from control.api.responses import from_page, response
 from control.errors import ControlError, DatabaseGone, TooMany
 from control.events.event_stream import EventSource, EventStream, StreamEvent, frame
-from control.events.history import (
-    AuditFilter,
-    AuditView,
-    EventView,
-    audit_page,
-    events_after,
-    first_event,
-    last_event,
-)
+from control.events.history import AuditFilter, audit_page, events_after, first_event, last_event
 from control.http_errors import MalformedRequest, RequestError
 from control.paging import cursor_of, key_of
+from control.views import AuditView, EventView, Page
 
 EVENT_STREAM = "text/event-stream"
 AT_ONCE = 200
@@ -39,11 +32,9 @@ def list_(call: AuthorizedCall) -> EndpointResult:
     with call.services.database.reading() as session:
         views = events_after(session, after, limit, *_patterns(call), newest_first)
     if newest_first:
-        return EndpointResult({"items": [view.as_json() for view in views], "next": None})
+        return from_page(Page(tuple(views)))
     following = cursor_of((views[-1].id,)) if len(views) == limit else None
-    return EndpointResult(
-        {"items": [view.as_json() for view in views], "next": following}, next=following
-    )
+    return from_page(Page(tuple(views), following))
 
 
 async def events(call: AuthorizedCall, request: Request, recheck: Recheck) -> Response:
@@ -125,7 +116,7 @@ def _next(session: Session, call: AuthorizedCall, event_id: int) -> tuple[list[S
     """The next events, and up to which id they are all."""
     newest = last_event(session)
     views = events_after(session, event_id, AT_ONCE, *_patterns(call))
-    told = [StreamEvent(view.id, view.kind, view.as_json()) for view in views]
+    told = [StreamEvent(view.id, view.kind, view) for view in views]
     return told, told[-1].id if len(told) == AT_ONCE else max(event_id, newest)
 
 

@@ -11,10 +11,11 @@ from control.api.call import NOTHING, Access, AuthorizedCall, EndpointResult, Op
 from control.api.responses import from_page
 from control.errors import Invalid
 from control.experiments import service
-from control.experiments.analysis import PointView, analyse, analysis_json, series
-from control.experiments.evaluation import Analysis
+from control.experiments.analysis import analyse, series, view_of_analysis
 from control.experiments.route_arms import check_placed, placed
-from control.experiments.service import ExperimentState, ExperimentView
+from control.experiments.service import ExperimentView
+from control.experiments.views import AnalysisView, ExperimentDocument, ExperimentState, PointView
+from control.views import Page
 
 _READ, _OPERATE = Access(Action.READ), Access(Action.OPERATE)
 _PATH = "/experiments/{experiment}"
@@ -75,7 +76,7 @@ def list_(call: AuthorizedCall) -> EndpointResult:
             state=None if state is None else ExperimentState(state),
             **call.paging(),
         )
-        return from_page(found)
+        return from_page(found.map(ExperimentView.document))
 
 
 def create(call: AuthorizedCall) -> EndpointResult:
@@ -121,7 +122,7 @@ def conclude(call: AuthorizedCall) -> EndpointResult:
 
 def analysis(call: AuthorizedCall) -> EndpointResult:
     with call.services.database.reading() as session:
-        return EndpointResult(analysis_json(analyse(session, call.path["experiment"])))
+        return EndpointResult(view_of_analysis(analyse(session, call.path["experiment"])))
 
 
 def points(call: AuthorizedCall) -> EndpointResult:
@@ -129,12 +130,12 @@ def points(call: AuthorizedCall) -> EndpointResult:
     metric, arm = call.query.get("metric", ""), call.query.get("arm", "")
     with call.services.database.reading() as session:
         found = series(session, call.path["experiment"], metric, arm)
-    return EndpointResult({"items": [one.as_json() for one in found], "next": None})
+    return from_page(Page(tuple(found)))
 
 
 def _one(view: ExperimentView, status: int = 200) -> EndpointResult:
     return EndpointResult(
-        view.as_json(), status, view.revision, f"/api/v1/experiments/{quote(view.name)}"
+        view.document(), status, view.revision, f"/api/v1/experiments/{quote(view.name)}"
     )
 
 
@@ -146,7 +147,7 @@ OPERATIONS = (
         tag="Experiments",
         summary="Experiments, the newest first",
         run=list_,
-        list_of=ExperimentView,
+        list_of=ExperimentDocument,
         query=(
             Param("route", "Only those on this route."),
             Param("state", "Only those in this state: draft, running, stopped or concluded."),
@@ -160,7 +161,7 @@ OPERATIONS = (
         summary="Plan an experiment; it counts nothing before it is started",
         run=create,
         takes=NewExperiment,
-        gives=ExperimentView,
+        gives=ExperimentDocument,
         status=201,
     ),
     Operation(
@@ -170,7 +171,7 @@ OPERATIONS = (
         tag="Experiments",
         summary="An experiment: its arms, metrics and state",
         run=show,
-        gives=ExperimentView,
+        gives=ExperimentDocument,
     ),
     Operation(
         verb="DELETE",
@@ -189,7 +190,7 @@ OPERATIONS = (
         tag="Experiments",
         summary="Start an experiment: units and feedback count from now on",
         run=start,
-        gives=ExperimentView,
+        gives=ExperimentDocument,
         if_match=True,
     ),
     Operation(
@@ -199,7 +200,7 @@ OPERATIONS = (
         tag="Experiments",
         summary="Stop an experiment: no new units from now on",
         run=stop,
-        gives=ExperimentView,
+        gives=ExperimentDocument,
         if_match=True,
     ),
     Operation(
@@ -210,7 +211,7 @@ OPERATIONS = (
         summary="Conclude an experiment: record the decision beside the verdict",
         run=conclude,
         takes=NewConclusion,
-        gives=ExperimentView,
+        gives=ExperimentDocument,
         if_match=True,
     ),
     Operation(
@@ -220,7 +221,7 @@ OPERATIONS = (
         tag="Experiments",
         summary="The analysis so far: intervals that hold however often one looks, and a verdict",
         run=analysis,
-        gives=Analysis,
+        gives=AnalysisView,
     ),
     Operation(
         verb="GET",

@@ -9,15 +9,9 @@ from control.api.body_fields import ApiBody, Text, meaning
 from control.api.call import Access, AuthorizedCall, EndpointResult, Operation, Param
 from control.api.responses import from_page
 from control.deployments.deployment import LONGEST_MODEL
-from control.imports.service import (
-    LARGEST_VERSION,
-    ImportView,
-    begin,
-    cancel,
-    get_import,
-    list_imports,
-)
+from control.imports.service import LARGEST_VERSION, begin, cancel, get_import, list_imports
 from control.imports.states import ImportState
+from control.views import ImportView
 
 LONGEST_URL = 2048
 
@@ -61,19 +55,19 @@ def create(call: AuthorizedCall) -> EndpointResult:
     with call.services.database.change(call.actor) as tx:
         view = begin(tx, given.url, given.model, given.version, given.digest, allowed=allowed)
     call.services.deployable()
-    return EndpointResult(view.as_json(), 202, location=f"/api/v1/imports/{view.id}")
+    return EndpointResult(view, 202, location=f"/api/v1/imports/{view.id}")
 
 
 def show(call: AuthorizedCall) -> EndpointResult:
     with call.services.database.reading() as session:
-        return EndpointResult(get_import(session, call.path["import"]).as_json())
+        return EndpointResult(get_import(session, call.path["import"]))
 
 
 def cancel_(call: AuthorizedCall) -> EndpointResult:
     with call.services.database.change(call.actor) as tx:
         view = cancel(tx, call.path["import"])
     call.services.deployable()
-    return EndpointResult(view.as_json())
+    return EndpointResult(view)
 
 
 OPERATIONS = (

@@ -2,15 +2,14 @@
 tells.
 """
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
+import msgspec
 from msgspec import to_builtins
 
 from control.access.scopes import Action
 from control.api.call import Access, AuthorizedCall, EndpointResult, Operation
-from control.clock import text_of
+from control.clock import Moment
 from control.gateways.queries import (
     CrashQuery,
     CrashReport,
@@ -20,8 +19,7 @@ from control.gateways.queries import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryGrantView:
+class MemoryGrantView(msgspec.Struct, frozen=True):
     """Memory of a device that one holder was granted; it can give back what is above the least."""
 
     holder: str
@@ -29,8 +27,7 @@ class MemoryGrantView:
     least_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceMemoryView:
+class DeviceMemoryView(msgspec.Struct, frozen=True):
     """A device's memory. `budget_bytes` null: no bound is set. `grants`: the largest 50."""
 
     device: str
@@ -40,8 +37,7 @@ class DeviceMemoryView:
     grants: list[MemoryGrantView]
 
 
-@dataclass(frozen=True, slots=True)
-class RunningVersionView:
+class RunningVersionView(msgspec.Struct, frozen=True):
     """A version that is loaded. `deaths` of its workers since it was; `resident_bytes` of its
     workers, 0 where it runs inside the gateway; `pending` requests wait, `inflight` have not been
     answered; `sandbox` is what confines its workers, "" without any;
@@ -66,8 +62,7 @@ class RunningVersionView:
     sampling: dict[str, float]
 
 
-@dataclass(frozen=True, slots=True)
-class GatewayInstancesView:
+class GatewayInstancesView(msgspec.Struct, frozen=True):
     """This server's gateway: its own process, the memory of each device, and all that is loaded."""
 
     pid: int
@@ -77,8 +72,7 @@ class GatewayInstancesView:
     items: list[RunningVersionView]
 
 
-@dataclass(frozen=True, slots=True)
-class TensorSpecView:
+class TensorSpecView(msgspec.Struct, frozen=True):
     """An input or output. `shape`: the batch dimension included, -1 is any size."""
 
     name: str
@@ -86,8 +80,7 @@ class TensorSpecView:
     shape: list[int]
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedVersionView:
+class LoadedVersionView(msgspec.Struct, frozen=True):
     """A version as this server has it loaded. `config`: with everything that config.pbtxt leaves
     out, in its format; its first 256 KiB."""
 
@@ -98,15 +91,13 @@ class LoadedVersionView:
     config: str
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedVersionsView:
+class LoadedVersionsView(msgspec.Struct, frozen=True):
     """The versions of a model that are loaded on this server, the highest first."""
 
     items: list[LoadedVersionView]
 
 
-@dataclass(frozen=True, slots=True)
-class CrashingVersionView:
+class CrashingVersionView(msgspec.Struct, frozen=True):
     """A version of this server of which workers died: `deaths` of them, one within ten minutes of
     the other, from `since` to `last`, which ended as `ending` says. `ready`: of its instances."""
 
@@ -116,38 +107,34 @@ class CrashingVersionView:
     instances: int
     ready: int
     deaths: int
-    since: datetime
-    last: datetime
+    since: Moment
+    last: Moment
     ending: str
 
 
-@dataclass(frozen=True, slots=True)
-class CrashingVersionsView:
+class CrashingVersionsView(msgspec.Struct, frozen=True):
     items: list[CrashingVersionView]
 
 
 async def show(call: AuthorizedCall) -> EndpointResult:
-    return EndpointResult(to_builtins(await call.services.ask_gateway(RunningQuery())))
+    found = await call.services.ask_gateway(RunningQuery())
+    return EndpointResult(msgspec.convert(found, GatewayInstancesView, from_attributes=True))
 
 
 async def loaded(call: AuthorizedCall) -> EndpointResult:
     found = await call.services.ask_gateway(LoadedQuery(call.path["model"]))
-    return EndpointResult(to_builtins(found))
+    return EndpointResult(msgspec.convert(found, LoadedVersionsView, from_attributes=True))
 
 
 async def deaths(call: AuthorizedCall) -> EndpointResult:
     found: CrashReport = await call.services.ask_gateway(CrashQuery())
     server = call.services.facts.server_id
-    return EndpointResult({"items": [_crashes(server, one) for one in found.items]})
+    return EndpointResult(CrashingVersionsView([_crashes(server, one) for one in found.items]))
 
 
-def _crashes(server: str, one: VersionCrashes) -> dict[str, Any]:
-    times = {"since": _moment(one.since), "last": _moment(one.last)}
-    return {"server": server, **to_builtins(one), **times}
-
-
-def _moment(seconds: float) -> str:
-    return text_of(datetime.fromtimestamp(seconds, UTC))
+def _crashes(server: str, one: VersionCrashes) -> CrashingVersionView:
+    times = {name: datetime.fromtimestamp(getattr(one, name), UTC) for name in ("since", "last")}
+    return CrashingVersionView(**{**to_builtins(one), **times, "server": server})
 
 
 OPERATIONS = (

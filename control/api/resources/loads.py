@@ -3,7 +3,8 @@
 from control.access.scopes import Action
 from control.api.call import Access, AuthorizedCall, EndpointResult, Operation, Param
 from control.api.responses import page_of
-from control.loads import LoadView, states
+from control.loads import states
+from control.views import LoadView
 
 
 def list_(call: AuthorizedCall) -> EndpointResult:

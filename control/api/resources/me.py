@@ -1,14 +1,13 @@
 """Who one is, and the account made from a one-time link."""
 
-from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import Meta
 
 from control.access.invitations import accept, first_link_code
 from control.access.rate_limits import whole_seconds
 from control.access.scopes import Action
-from control.access.users import UserView
+from control.access.views import InvitationView, MeView, UserView
 from control.api.body_fields import ApiBody, Text, meaning
 from control.api.call import OPEN, Access, AuthorizedCall, EndpointResult, Operation
 from control.errors import Conflict, TooMany
@@ -22,38 +21,16 @@ Secret = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class MeView:
-    """The principal of the request; `scopes` is null for a person, whose role alone decides."""
-
-    principal: str
-    role: str
-    scopes: list[str] | None
-
-    def as_json(self) -> dict[str, Any]:
-        return {"principal": self.principal, "role": self.role, "scopes": self.scopes}
-
-
 class Acceptance(ApiBody, frozen=True):
     code: Annotated[Text, meaning("What stands behind the # of the link.", examples=["vJ3…"])]
     name: Annotated[Text, meaning("The new user's name.", examples=["ada"])]
     password: Annotated[Secret, meaning("12 characters or more.")]
 
 
-@dataclass(frozen=True, slots=True)
-class InvitationView:
-    """A link that makes the first administrator's account, once, within a day."""
-
-    url: str
-
-    def as_json(self) -> dict[str, Any]:
-        return {"url": self.url}
-
-
 def show_me(call: AuthorizedCall) -> EndpointResult:
     who = call.principal
     scopes = None if who.scopes is None else [str(scope) for scope in who.scopes]
-    return EndpointResult(MeView(who.id, who.role.value, scopes).as_json())
+    return EndpointResult(MeView(who.id, who.role.value, scopes))
 
 
 def accept_invitation(call: AuthorizedCall) -> EndpointResult:
@@ -62,7 +39,7 @@ def accept_invitation(call: AuthorizedCall) -> EndpointResult:
     actor = Actor(f"user:{given.name}"[:255], call.actor.via, call.actor.address)
     with call.services.database.change(actor) as tx:
         view = accept(tx, given.code, given.name, given.password)
-    return EndpointResult(view.as_json(), 201, view.revision, f"/api/v1/users/{view.name}")
+    return EndpointResult(view, 201, view.revision, f"/api/v1/users/{view.name}")
 
 
 def invite(call: AuthorizedCall) -> EndpointResult:
@@ -72,7 +49,7 @@ def invite(call: AuthorizedCall) -> EndpointResult:
     if code is None:
         raise Conflict("there is an admin already; admins create users with POST /users")
     url = f"{call.services.url().rstrip('/')}{WELCOME}#{code}"
-    return EndpointResult(InvitationView(url).as_json(), 201)
+    return EndpointResult(InvitationView(url), 201)
 
 
 def slow_down(call: AuthorizedCall) -> None:

@@ -3,15 +3,9 @@
 from control.access.scopes import Action
 from control.api.call import Access, AuthorizedCall, EndpointResult, Operation, Param
 from control.api.responses import from_page
-from control.deployments.versions import (
-    ModelView,
-    VersionView,
-    get_model,
-    get_version,
-    list_models,
-    list_versions,
-)
+from control.deployments.versions import get_model, get_version, list_models, list_versions
 from control.errors import NotFound
+from control.views import ModelView, VersionView
 
 _READ = Access(Action.READ, "model")
 _MOST_DIGITS = 18
@@ -25,7 +19,7 @@ def list_(call: AuthorizedCall) -> EndpointResult:
 
 def show(call: AuthorizedCall) -> EndpointResult:
     with call.services.database.reading() as session:
-        return EndpointResult(get_model(session, call.path["model"]).as_json())
+        return EndpointResult(get_model(session, call.path["model"]))
 
 
 def versions(call: AuthorizedCall) -> EndpointResult:
@@ -38,7 +32,7 @@ def version(call: AuthorizedCall) -> EndpointResult:
     if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
         raise NotFound(f"'{text[:40]}' is not the number of a version")
     with call.services.database.reading() as session:
-        return EndpointResult(get_version(session, model, int(text)).as_json())
+        return EndpointResult(get_version(session, model, int(text)))
 
 
 OPERATIONS = (

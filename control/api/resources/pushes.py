@@ -4,7 +4,8 @@ from control.access.scopes import Action
 from control.api.call import Access, AuthorizedCall, EndpointResult, Operation, Param
 from control.api.responses import from_page
 from control.deployments.push_states import PushState
-from control.deployments.pushes import PushView, get_push, list_pushes
+from control.deployments.pushes import get_push, list_pushes
+from control.views import PushView
 
 
 def list_(call: AuthorizedCall) -> EndpointResult:
@@ -15,7 +16,7 @@ def list_(call: AuthorizedCall) -> EndpointResult:
 
 def show(call: AuthorizedCall) -> EndpointResult:
     with call.services.database.reading() as session:
-        return EndpointResult(get_push(session, call.path["push"]).as_json())
+        return EndpointResult(get_push(session, call.path["push"]))
 
 
 OPERATIONS = (

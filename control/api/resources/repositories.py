@@ -1,6 +1,5 @@
 """Git repositories: rows and folders made together, commits looked at and deployed."""
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any
@@ -13,10 +12,8 @@ from control.access.scopes import Action
 from control.api.body_fields import ApiBody, Text, meaning
 from control.api.call import NOTHING, Access, AuthorizedCall, EndpointResult, Operation, Param
 from control.api.responses import from_page
-from control.clock import text_of
-from control.deployments.pushes import PushFacts, PushView, deploy_commit
+from control.deployments.pushes import PushFacts, deploy_commit
 from control.deployments.repositories import (
-    RepositoryView,
     change_repository,
     create_repository,
     delete_repository,
@@ -25,6 +22,7 @@ from control.deployments.repositories import (
 )
 from control.deployments.repository_settings import parse_settings
 from control.errors import Invalid
+from control.views import CommitView, Page, PushView, RepositoryView
 from repository.git import bare, objects
 from repository.lfs.store import LfsStore
 
@@ -59,26 +57,6 @@ class Deployment(ApiBody, frozen=True):
         Text | None, meaning("A commit id, whole or shortened.", examples=["1f0c2ab"])
     ] = None
     ref: Annotated[Text | None, meaning("A branch or tag.", examples=["refs/tags/v3"])] = None
-
-
-@dataclass(frozen=True, slots=True)
-class CommitView:
-    """A commit; what it says of itself has been checked by nobody."""
-
-    commit: str
-    parents: list[str]
-    author: str
-    at: datetime | None
-    subject: str
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "commit": self.commit,
-            "parents": self.parents,
-            "author": self.author,
-            "at": None if self.at is None else text_of(self.at),
-            "subject": self.subject,
-        }
 
 
 def list_(call: AuthorizedCall) -> EndpointResult:
@@ -136,7 +114,7 @@ async def deploy(call: AuthorizedCall) -> EndpointResult:
     commit = await objects.commit_info(path, await objects.resolve(path, revision))
     push = await _in_thread(call, partial(_deploy_row, call, commit, given.ref or ""))
     call.services.deployable()
-    return EndpointResult(push.as_json(), 202, location=f"/api/v1/pushes/{push.id}")
+    return EndpointResult(push, 202, location=f"/api/v1/pushes/{push.id}")
 
 
 async def log(call: AuthorizedCall) -> EndpointResult:
@@ -147,12 +125,11 @@ async def log(call: AuthorizedCall) -> EndpointResult:
     path = bare.find(call.services.facts.store, view.name).path
     revision = call.query.get("ref") or view.deploy_ref
     if cursor is None and revision not in await objects.refs(path):
-        return EndpointResult({"items": [], "next": None})  # nothing was pushed there yet
+        return from_page(Page(()))  # nothing was pushed there yet
     found = await objects.log(path, cursor or revision, limit + (2 if cursor else 1))
     commits = found[1:] if cursor else found
     following = commits[limit - 1].oid if len(commits) > limit else None
-    items = [_commit(one).as_json() for one in commits[:limit]]
-    return EndpointResult({"items": items, "next": following}, next=following)
+    return from_page(Page(tuple(map(_commit, commits[:limit])), following))
 
 
 def limits_of(view: RepositoryView) -> bare.ReceiveLimits:
@@ -186,7 +163,7 @@ def _commit(one: objects.Commit) -> CommitView:
 
 
 def _one(view: RepositoryView, status: int = 200, location: str = "") -> EndpointResult:
-    return EndpointResult(view.as_json(), status, view.revision, location)
+    return EndpointResult(view, status, view.revision, location)
 
 
 OPERATIONS = (

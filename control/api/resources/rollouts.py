@@ -62,7 +62,7 @@ def standing(call: AuthorizedCall) -> EndpointResult:
     with call.services.database.reading() as session:
         rollout = call.path["rollout"]
         found = queries.standing(session, rollout, call.now, signals_of(session, rollout))
-        return EndpointResult(found.as_json())
+        return EndpointResult(found)
 
 
 def start(call: AuthorizedCall) -> EndpointResult:
@@ -78,8 +78,8 @@ def start(call: AuthorizedCall) -> EndpointResult:
                 "roll out"
             )
         stable = _stable(tx.session, route)
-        if given.candidate not in [one.number for one in model.versions]:
-            known = ", ".join(str(one.number) for one in model.versions)
+        if given.candidate not in [one.version for one in model.versions]:
+            known = ", ".join(str(one.version) for one in model.versions)
             raise Invalid(
                 f"'{given.name}' has no version {given.candidate}; it has {known}", "candidate"
             )
@@ -118,9 +118,7 @@ def _told(command: RolloutCommand) -> Callable[[AuthorizedCall], EndpointResult]
 
 
 def _one(view: RolloutView, status: int = 200) -> EndpointResult:
-    return EndpointResult(
-        view.as_json(), status, view.revision, f"/api/v1/rollouts/{quote(view.id)}"
-    )
+    return EndpointResult(view, status, view.revision, f"/api/v1/rollouts/{quote(view.id)}")
 
 
 OPERATIONS = (

@@ -16,6 +16,7 @@ from control.rollouts.route_changes import delete_route, kill, set_route, set_we
 from control.routes.explanation import RouteExplanation
 from control.routes.service import RouteView, desired_route, get_route, list_routes, unkill
 from control.routes.spec import buckets_of, check_unit, parse_spec
+from control.views import RouteDocument
 
 _READ, _CHANGE = Access(Action.READ), Access(Action.OPERATE)
 _PATH = "/routes/{route}"
@@ -79,7 +80,7 @@ class KillTarget(ApiBody, frozen=True):
 
 def list_(call: AuthorizedCall) -> EndpointResult:
     with call.services.database.reading() as session:
-        return from_page(list_routes(session, **call.paging()))
+        return from_page(list_routes(session, **call.paging()).map(RouteView.document))
 
 
 def show(call: AuthorizedCall) -> EndpointResult:
@@ -123,8 +124,7 @@ def explain_(call: AuthorizedCall) -> EndpointResult:
         view = get_route(session, call.path["route"])
         aliases = _aliases(session, {arm.model for arm in view.spec.arms if arm.alias})
     unit = call.query.get("unit", "")
-    found = call.services.explain(desired_route(view), aliases, unit, labels)
-    return EndpointResult(found.as_json())
+    return EndpointResult(call.services.explain(desired_route(view), aliases, unit, labels))
 
 
 def _force(call: AuthorizedCall) -> bool:
@@ -158,7 +158,7 @@ def _buckets(arm: str, share: Any) -> int:
 
 
 def _one(view: RouteView) -> EndpointResult:
-    return EndpointResult(view.as_json(), 200, view.revision, f"/api/v1/routes/{quote(view.name)}")
+    return EndpointResult(view.document(), 200, view.revision, f"/api/v1/routes/{quote(view.name)}")
 
 
 OPERATIONS = (
@@ -169,7 +169,7 @@ OPERATIONS = (
         tag="Routes",
         summary="All routes",
         run=list_,
-        list_of=RouteView,
+        list_of=RouteDocument,
     ),
     Operation(
         verb="GET",
@@ -178,7 +178,7 @@ OPERATIONS = (
         tag="Routes",
         summary="A route, its arms and their weights",
         run=show,
-        gives=RouteView,
+        gives=RouteDocument,
     ),
     Operation(
         verb="PUT",
@@ -188,7 +188,7 @@ OPERATIONS = (
         summary="Create a route or replace it; If-None-Match: * only creates one",
         run=set_,
         takes=RouteTerms,
-        gives=RouteView,
+        gives=RouteDocument,
         query=(_FORCED,),
         if_match=True,
     ),
@@ -200,7 +200,7 @@ OPERATIONS = (
         summary="Change the weights of a route's arms",
         run=weigh,
         takes=RouteWeights,
-        gives=RouteView,
+        gives=RouteDocument,
         query=(_FORCED,),
         if_match=True,
     ),
@@ -223,7 +223,7 @@ OPERATIONS = (
         summary="Turn on the kill switch: send everything to one arm; ends a rollout under way",
         run=throw,
         takes=KillTarget,
-        gives=RouteView,
+        gives=RouteDocument,
         if_match=True,
     ),
     Operation(
@@ -233,7 +233,7 @@ OPERATIONS = (
         tag="Routes",
         summary="Release the kill switch: weights and rules apply again",
         run=release,
-        gives=RouteView,
+        gives=RouteDocument,
         if_match=True,
     ),
     Operation(

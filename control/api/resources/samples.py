@@ -1,17 +1,18 @@
 """Sampled requests of this server's gateway: switched on for a while, looked up by their ids."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
+import msgspec
 from anyio import to_thread
 from msgspec.structs import asdict as asdict_of
 
 from control.access.scopes import Action
 from control.api.body_fields import ApiBody, meaning
 from control.api.call import NOTHING, Access, AuthorizedCall, EndpointResult, Operation, Param
-from control.clock import text_of
+from control.api.responses import from_page
+from control.clock import Moment
 from control.errors import Conflict, NotFound
 from control.gateways.queries import (
     SampledModelState,
@@ -24,6 +25,7 @@ from control.gateways.queries import (
     samples_in,
 )
 from control.loads import LONGEST_NAME, states
+from control.views import Page
 
 _LOOK = Access(Action.OPERATE, "model")
 _PATH = "/sampling/{model}"
@@ -48,8 +50,7 @@ class SamplingTerms(ApiBody, frozen=True):
     ] = False
 
 
-@dataclass(frozen=True, slots=True)
-class SamplingView:
+class SamplingView(msgspec.Struct, frozen=True):
     """A model whose requests are kept, or were: then they can be found for an hour more."""
 
     model: str
@@ -58,23 +59,19 @@ class SamplingView:
     max_bytes: int
     values: bool
     by: str
-    until: datetime
+    until: Moment
     kept: int
     taken: int
     size_bytes: int
 
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self) | {"until": text_of(self.until)}
 
-
-@dataclass(frozen=True, slots=True)
-class SampleView:
+class SampleView(msgspec.Struct, frozen=True):
     """One request. `state`: ok, failed, refused, cancelled; `status` the HTTP status that says it,
     0 where nobody waited. `inputs` and `outputs`: each tensor's name, datatype, shape, size and
     statistics of its first 4,096 elements; its first values where they are kept."""
 
     id: str
-    at: datetime
+    at: Moment
     model: str
     version: int
     arm: str
@@ -88,22 +85,18 @@ class SampleView:
     inputs: list[dict[str, Any]]
     outputs: list[dict[str, Any]]
 
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self) | {"at": text_of(self.at)}
-
 
 async def list_(call: AuthorizedCall) -> EndpointResult:
     query = SamplesQuery(
         call.query.get("model", ""), call.query.get("id", ""), call.paging()["limit"]
     )
     found = samples_in(await call.services.ask_gateway(query))
-    return EndpointResult({"items": [_sample(one).as_json() for one in found], "next": None})
+    return EndpointResult({"items": [_sample(one) for one in found], "next": None})
 
 
 async def standing(call: AuthorizedCall) -> EndpointResult:
     found: SamplingState = await call.services.ask_gateway(SamplingQuery())
-    rows = [_sampling(one).as_json() for one in found.models]
-    return EndpointResult({"items": rows, "next": None})
+    return from_page(Page(tuple(map(_sampling, found.models))))
 
 
 async def start(call: AuthorizedCall) -> EndpointResult:
@@ -125,7 +118,7 @@ async def start(call: AuthorizedCall) -> EndpointResult:
     if found.problem:
         raise Conflict(found.problem)
     state = next(one for one in found.models if one.model == model)
-    return EndpointResult(_sampling(state).as_json())
+    return EndpointResult(_sampling(state))
 
 
 async def stop(call: AuthorizedCall) -> EndpointResult:

@@ -2,8 +2,6 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
-from dataclasses import asdict, dataclass
-from typing import Any
 
 from anyio import WouldBlock
 from starlette.requests import Request
@@ -14,31 +12,19 @@ from control.api.call import Access, AuthorizedCall, EndpointResult, Operation, 
 from control.api.pipe_stream import PIECE_BYTES, piped
 from control.api.responses import page_of
 from control.errors import TooMany
-from control.servers import ServerView, list_servers
-from control.services import ControlServices, SettingView
+from control.servers import list_servers
+from control.services import ControlServices
+from control.views import ServerView, SettingView, ThisServerView
 
 _ADMIN = Access(Action.ADMIN)
 _GIT = "/git/{repository}.git"
-
-
-@dataclass(frozen=True, slots=True)
-class ThisServerView:
-    """The server that answers. `git_url`: where to push, with the repository's name put in."""
-
-    id: str
-    version: str
-    url: str
-    git_url: str
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def this_server(call: AuthorizedCall) -> EndpointResult:
     facts = call.services.facts
     url = call.services.url().rstrip("/")
     view = ThisServerView(facts.server_id, facts.version, url, url + _GIT)
-    return EndpointResult(view.as_json())
+    return EndpointResult(view)
 
 
 def servers(call: AuthorizedCall) -> EndpointResult:

@@ -3,19 +3,13 @@
 A token makes no tokens, unless it may administer: it could make itself more than it is.
 """
 
-from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import Meta
 
 from control.access.scopes import Action, allows
-from control.access.tokens import (
-    TokenView,
-    create_token,
-    get_token,
-    list_tokens,
-    revoke_token,
-)
+from control.access.tokens import create_token, get_token, list_tokens, revoke_token
+from control.access.views import CreatedTokenView, TokenView
 from control.api.body_fields import LARGEST, ApiBody, Natural, Text, meaning
 from control.api.call import (
     NOTHING,
@@ -54,17 +48,6 @@ class NewApiToken(ApiBody, frozen=True):
     burst: Annotated[Natural | None, meaning("Requests at once after a rest.")] = None
 
 
-@dataclass(frozen=True, slots=True)
-class CreatedTokenView:
-    """The token and, this once, its text."""
-
-    token: TokenView
-    text: str
-
-    def as_json(self) -> dict[str, Any]:
-        return {"token": self.token.as_json(), "text": self.text}
-
-
 def list_(call: AuthorizedCall) -> EndpointResult:
     """All tokens for an admin who names no user, one's own otherwise."""
     wanted = call.query.get("user")
@@ -91,7 +74,7 @@ def create(call: AuthorizedCall) -> EndpointResult:
             rate_per_s=given.rate_per_s,
             burst=given.burst,
         )
-    document = CreatedTokenView(made.view, made.text).as_json()
+    document = CreatedTokenView(made.view, made.text)
     return EndpointResult(document, 201, location=f"/api/v1/tokens/{made.view.id}")
 
 

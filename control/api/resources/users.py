@@ -7,7 +7,8 @@ from anyio import to_thread
 
 from control.access.passwords import hash_of_new
 from control.access.scopes import Action, Role, allows
-from control.access.users import UserView, change_user, create_user, get_user, list_users
+from control.access.users import change_user, create_user, get_user, list_users
+from control.access.views import UserView
 from control.api.body_fields import ApiBody, Text, meaning
 from control.api.call import Access, AuthorizedCall, EndpointResult, Operation, person_of
 from control.api.resources.me import Secret
@@ -102,7 +103,7 @@ async def _check_own(call: AuthorizedCall, given: UserChange) -> None:
 
 
 def _one(view: UserView, status: int = 200, location: str = "") -> EndpointResult:
-    return EndpointResult(view.as_json(), status, view.revision, location)
+    return EndpointResult(view, status, view.revision, location)
 
 
 OPERATIONS = (

@@ -51,7 +51,7 @@ def test_a_token_is_its_users_with_its_own_scopes(database: Database) -> None:
         assert list_tokens(session) == list_tokens(session, "grace") == [token.view]
         assert get_token(session, token.view.id) == token.view
     assert token.view.hint == token.text[:8]
-    assert token.view.as_json()["scopes"] == ["infer:digits*", "push:vision:refs/heads/main"]
+    assert token.view.scopes == ("infer:digits*", "push:vision:refs/heads/main")
 
 
 def test_the_text_is_nowhere_but_in_the_hand_of_its_user(database: Database) -> None:

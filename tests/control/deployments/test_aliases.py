@@ -130,7 +130,7 @@ def test_aliases_are_listed_by_model_and_name(database: Database) -> None:
         _set(database, 1, name=name)
     with database.reading() as session:
         found = aliases.list_aliases(session, "digits")
-        assert [alias.as_json()["name"] for alias in found.items] == ["best", "champion"]
+        assert [alias.name for alias in found.items] == ["best", "champion"]
         assert aliases.list_aliases(session, "words").items == ()
         assert len(aliases.list_aliases(session, limit=1).items) == 1
 

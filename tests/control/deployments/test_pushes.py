@@ -1,14 +1,17 @@
 """The life of a push, step by step."""
 
+import json
+
 import pytest
 
 from control.deployments import pushes
 from control.deployments.push_states import PushState
-from control.deployments.pushes import PushFacts, PushView
+from control.deployments.pushes import PushFacts
 from control.errors import Conflict, Invalid, LostLease, NotFound
 from control.sql import leases
 from control.sql.database import Database
 from control.tables import Audit, Push, Version
+from control.views import PushView, to_json
 from repository.git.rules import RefUpdate
 from support.control import ADA, desired_revision, rows, told
 from support.control_deploy import (
@@ -73,17 +76,17 @@ def test_a_push_tells_who_pushed_what_from_where(database: Database) -> None:
     with database.change(ADA) as tx:
         update = RefUpdate(ZEROS, commit(1), MAIN)
         push_id = pushes.receive(tx, "vision", update, facts).id
-    json = _get(database, push_id).as_json()
-    assert json["subject"] == "Subject"
-    assert json["author"] == "A" * 254 + "…"
-    assert (json["pusher"], json["address"]) == ("token:t1", "192.0.2.9")
-    assert (json["repository"], json["state"], json["report"]) == (
+    shown = json.loads(to_json(_get(database, push_id)))
+    assert shown["subject"] == "Subject"
+    assert shown["author"] == "A" * 254 + "…"
+    assert (shown["pusher"], shown["address"]) == ("token:t1", "192.0.2.9")
+    assert (shown["repository"], shown["state"], shown["report"]) == (
         "vision",
         "received",
         "all is well",
     )
-    assert json["received_at"].endswith("Z")
-    assert json["finished_at"] is None
+    assert shown["received_at"].endswith("Z")
+    assert shown["finished_at"] is None
 
 
 def test_a_refused_push_keeps_what_the_pusher_was_told(database: Database) -> None:

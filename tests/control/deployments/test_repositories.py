@@ -19,7 +19,7 @@ def test_a_repository_is_there_with_its_settings_and_an_audit_row(database: Data
     with database.reading() as session:
         view = repositories.get_repository(session, "vision")
     assert (view.name, view.settings, view.revision) == ("vision", settings, 1)
-    assert view.as_json()["deploy_ref"] == "refs/heads/live"
+    assert view.deploy_ref == "refs/heads/live"
     (row,) = rows(database, Audit)
     assert (row.actor, row.action, row.subject, row.before) == (
         ADA.principal,

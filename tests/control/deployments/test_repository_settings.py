@@ -106,7 +106,7 @@ json_like = st.recursive(
 
 
 @given(
-    st.dictionaries(st.sampled_from([*RepositorySettings.__dataclass_fields__, "other"]), json_like)
+    st.dictionaries(st.sampled_from([*RepositorySettings.__struct_fields__, "other"]), json_like)
 )
 def test_any_json_is_settings_or_invalid(raw: dict[str, Any]) -> None:
     try:

@@ -8,6 +8,7 @@ from control import loads
 from control.deployments import aliases, versions
 from control.errors import NotFound
 from control.sql.database import Database
+from control.views import to_json
 from support.control import ADA
 from support.control_deploy import commit, deployed, digest, repository, sealed
 
@@ -27,12 +28,12 @@ def test_a_model_is_shown_with_its_versions_states_and_aliases(database: Databas
     with database.reading() as session:
         model = versions.get_model(session, "digits")
     assert (model.repository, model.commit) == ("vision", commit(2))
-    assert [(one.number, one.deployed) for one in model.versions] == [
+    assert [(one.version, one.deployed) for one in model.versions] == [
         (3, True),
         (2, True),
         (1, False),
     ]
-    shown = json.loads(json.dumps(model.as_json()))
+    shown = json.loads(to_json(model))
     assert shown["aliases"] == {"champion": 1}
     assert shown["versions"][0]["states"][0]["reason"] == "no memory"
     assert shown["versions"][2]["aliases"] == ["champion"]
@@ -41,7 +42,7 @@ def test_a_model_is_shown_with_its_versions_states_and_aliases(database: Databas
 
 def test_a_version_is_shown_with_its_provenance(database: Database) -> None:
     with database.reading() as session:
-        shown = json.loads(json.dumps(versions.get_version(session, "digits", 1).as_json()))
+        shown = json.loads(to_json(versions.get_version(session, "digits", 1)))
     assert shown["digest"] == digest("a")
     assert shown["provenance"]["source"] == commit(1)
     assert shown["provenance"]["pusher"] == ADA.principal
@@ -60,7 +61,7 @@ def test_models_and_versions_come_in_pages(database: Database) -> None:
         ]
         newest = versions.list_versions(session, "digits", limit=2)
         rest = versions.list_versions(session, "digits", cursor=newest.next)
-        assert [one.number for page in (newest, rest) for one in page.items] == [3, 2, 1]
+        assert [one.version for page in (newest, rest) for one in page.items] == [3, 2, 1]
 
 
 def test_what_is_not_there_is_refused_naming_what_is(database: Database) -> None:

@@ -52,7 +52,7 @@ def test_events_are_filtered_by_kind_and_subject(database: Database) -> None:
             "push.deployed",
         ]
         one = history.events_after(session, 0, kinds=["model.*"], subjects=["model:digits"])
-        assert [event.as_json()["subject"] for event in one] == ["model:digits"]
+        assert [event.subject for event in one] == ["model:digits"]
         assert history.events_after(session, 0, kinds=["PUSH.*"]) == []
         assert history.events_after(session, 0, kinds=["push_*", "push.%"]) == []
 
@@ -71,7 +71,7 @@ def test_the_audit_is_filtered_and_newest_first(database: Database) -> None:
     with database.reading() as session:
         mine = history.audit_page(session, None, AuditFilter(actor="user:bob"))
         assert [row.action for row in mine.items] == ["alias.moved", "alias.created"]
-        assert mine.items[0].as_json()["before"] == {"version": 1, "revision": 1}
+        assert mine.items[0].before == {"version": 1, "revision": 1}
         page = history.audit_page(session, None, AuditFilter(action="alias."), 1)
         rest = history.audit_page(session, page.next, AuditFilter(action="alias."))
         assert [row.action for row in (*page.items, *rest.items)] == [

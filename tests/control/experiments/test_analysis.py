@@ -29,10 +29,10 @@ def test_an_analysis_says_what_came_of_the_rows(database: Database) -> None:
     comparison = found.of("b", "conversion")
     assert (comparison.control_value, comparison.value) == (0.05, 0.5)
     assert comparison.decision == "better"
-    written = analysis.analysis_json(found)
-    assert written["units"] == {"a": 200, "b": 200}
-    assert written["verdict"].startswith("b is better in conversion; ")
-    assert written["comparisons"][0]["sentence"].startswith("conversion: b is better than a, 45")
+    written = analysis.view_of_analysis(found)
+    assert written.units == {"a": 200, "b": 200}
+    assert written.verdict.startswith("b is better in conversion; ")
+    assert written.comparisons[0].sentence.startswith("conversion: b is better than a, 45")
 
 
 def test_points_are_a_minute_apart_and_further_as_an_experiment_ages(database: Database) -> None:
@@ -46,7 +46,7 @@ def test_points_are_a_minute_apart_and_further_as_an_experiment_ages(database: D
         points = analysis.series(session, "colour", "conversion", "b")
     assert len(points) == 4
     assert [point.at for point in points] == sorted(point.at for point in points)
-    assert points[0].as_json()["units"] == 1
+    assert points[0].units == 1
     assert (points[0].lower, points[0].upper, points[0].estimate) == (-1.0, 1.0, None)
     assert [kind for kind, _ in told(database)].count("experiment.measured") == 4
 

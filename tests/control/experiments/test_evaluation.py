@@ -8,12 +8,14 @@ from typing import Any
 import numpy
 import pytest
 
+from control.experiments.analysis import view_of_analysis
 from control.experiments.analysis_text import sentence, verdict
-from control.experiments.evaluation import Analysis, ExperimentDecision, as_json, judge
+from control.experiments.evaluation import Analysis, ExperimentDecision, judge
 from control.experiments.sums import UNITS, Key, Sums
 from control.experiments.terms import ExperimentTerms, parse_terms
 from control.statistics.histogram import Histogram
 from control.statistics.sequential import Moments
+from control.views import to_json
 from support.experiments import ARMS, CONVERSION, ERRORS, LATENCY, REVENUE, TERMS
 
 EXPERIMENTS, LOOKS, BATCH = 2_000, 25, 100
@@ -165,7 +167,7 @@ def test_what_is_better_while_something_is_open_is_no_reason_to_stop_yet() -> No
 
 def test_an_analysis_is_json_whatever_is_in_it() -> None:
     for found in of_rates((0, 0), (0, 0)), judge(parse_terms(TERMS), {}):
-        text = json.dumps(as_json(found), allow_nan=False)
+        text = to_json(view_of_analysis(found))
         assert json.loads(text)["comparisons"][0]["value"] is None
 
 

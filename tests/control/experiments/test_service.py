@@ -5,7 +5,7 @@ import pytest
 from control.errors import Conflict, Invalid, NotFound, Stale
 from control.experiments import service
 from control.experiments.namespaces import takes_part
-from control.experiments.service import ExperimentState
+from control.experiments.views import ExperimentState
 from control.sql.database import Database
 from support.control import ADA, desired_revision, told
 from support.experiments import draft, started, stopped
@@ -34,7 +34,7 @@ def test_an_experiment_is_made_started_stopped_and_concluded(database: Database)
     assert [kind for kind, _ in told(database)] == [
         f"experiment.{what}" for what in ("created", "started", "stopped", "concluded")
     ]
-    assert ended.as_json()["metrics"][0]["minimal_effect"] == 0.01
+    assert ended.document().metrics[0].minimal_effect == 0.01
 
 
 def test_steps_out_of_order_are_refused_with_the_state(database: Database) -> None:

@@ -11,9 +11,9 @@ from subprocess import CompletedProcess
 import pytest
 
 from control.deployments import pushes
-from control.deployments.pushes import PushView
 from control.deployments.repository_settings import PushBudgets, RepositorySettings
 from control.git.unpack_reporter import findings_of
+from control.views import PushView
 from repository.git.commands import MOST_BYTES, MOST_LINES
 from repository.git.report import ReceiveReport
 from support.git_http import blob, commit_of, git, work_tree

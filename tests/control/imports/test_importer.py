@@ -16,9 +16,9 @@ from moto.server import ThreadedMotoServer
 from control.clock import utc_now
 from control.desired_rows import desired
 from control.imports import service as imports
-from control.imports.service import ImportView
 from control.sql.database import Database
 from control.tables import Audit, Version
+from control.views import ImportView
 from repository.sources.digest import tree
 from support.control import ADA, rows, told
 from support.imports import Running, importing, onnx_model, tar

@@ -7,9 +7,9 @@ from control.deployments.repositories import create_repository
 from control.deployments.versions import get_version
 from control.errors import Conflict, Invalid, NotFound
 from control.imports import service as imports
-from control.imports.service import ImportView
 from control.sql.database import Database
 from control.tables import Event, Import, Model
+from control.views import ImportView
 from repository.sources.progress import Progress
 from support.control import ADA, all_text, desired_revision, rows, told
 from support.control_deploy import deployed as pushed
@@ -46,7 +46,8 @@ def test_an_import_is_deployed_with_its_url_as_source(database: Database) -> Non
     with database.reading() as session:
         version = get_version(session, "digits", 1)
         assert owner_of(session, "digits") is None
-    assert (version.source, version.pusher, version.repository) == (URL, "user:ada", None)
+    found = version.provenance
+    assert (found.source, found.pusher, found.repository) == (URL, "user:ada", None)
 
 
 def test_a_later_import_of_the_same_model_replaces_its_snapshot(database: Database) -> None:

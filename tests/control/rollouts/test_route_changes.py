@@ -8,7 +8,7 @@ import pytest
 from control.desired import DesiredArm, Match
 from control.errors import Conflict, Stale
 from control.experiments import service as experiments
-from control.experiments.service import ExperimentState
+from control.experiments.views import ExperimentState
 from control.rollouts import queries, route_changes
 from control.rollouts import service as rollouts
 from control.rollouts.plan import Mode, RolloutPlan, RolloutStep
