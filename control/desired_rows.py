@@ -8,9 +8,9 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from control.access.grants import grants
-from control.deployments.repository_settings import stored_settings
 from control.desired import DesiredModel, DesiredRoute, DesiredState, Pin
 from control.experiments.route_arms import running_on_routes, stamp_key
+from control.repository_settings import stored_settings
 from control.rollouts.queries import KeptVersion, kept
 from control.routes.service import every_route
 from control.sql.store import known_store

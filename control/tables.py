@@ -169,7 +169,7 @@ class Repository(Table):
 
 
 class Push(Table):
-    """One ref of one push, or one other wish to deploy a commit; `control.deployments.push_states`
+    """One ref of one push, or one other wish to deploy a commit; `control.push_states`
     has its states.
 
     `sequence` is the event that recorded it first: of two of one repository the later one wins.
@@ -301,7 +301,7 @@ class PendingChange(Table):
 
 
 class Import(Table):
-    """A model fetched from a URL; `control.imports.states` has its states.
+    """A model fetched from a URL; `control.import_states` has its states.
 
     `url` is whole until it has ended, without its query afterwards. `digest`: of all that was
     fetched. `versions`: number (as text) → digest of each version it brought.

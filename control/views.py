@@ -10,9 +10,9 @@ import orjson
 from msgspec import Meta
 
 from control.clock import Moment, text_of
-from control.deployments.push_states import PushState
-from control.deployments.repository_settings import RepositorySettings
-from control.imports.states import ImportState
+from control.import_states import ImportState
+from control.push_states import PushState
+from control.repository_settings import RepositorySettings
 from repository.sources.progress import Progress
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from admin_ui.screens import FormAction, Screen, ScreenContent
 from admin_ui.services import ControlApiError
 from admin_ui.tables import table, with_query
 from admin_ui.text import link
-from control.deployments.repository_settings import FORMATS, RISKY_FORMATS, Signing
+from control.repository_settings import FORMATS, RISKY_FORMATS, Signing
 
 PATH = "/repositories/{repository}"
 COMMITS = 20

@@ -15,10 +15,10 @@ from control import paging
 from control.clock import new_id
 from control.deployments import repositories
 from control.deployments.deployment import Origin, deploy_models
-from control.deployments.push_states import UNFINISHED, PushState, may_follow
 from control.deployments.sealed_model import SealedModel
 from control.errors import Conflict, Invalid, NotFound
 from control.paging import SortOrder
+from control.push_states import UNFINISHED, PushState, may_follow
 from control.sql.transaction import Transaction
 from control.tables import Push, Repository
 from control.text import stored

@@ -8,10 +8,10 @@ from sqlalchemy.orm import Session
 from control import paging
 from control.clock import new_id
 from control.deployments.deployment import undeploy
-from control.deployments.push_states import PushState
-from control.deployments.repository_settings import RepositorySettings, stored_settings
 from control.errors import Conflict, Invalid, NotFound
 from control.paging import SortOrder
+from control.push_states import PushState
+from control.repository_settings import RepositorySettings, stored_settings
 from control.sql.transaction import Transaction, expect_revision
 from control.tables import Model, Push, Repository, Version
 from control.views import Page, RepositoryView

@@ -7,12 +7,7 @@ format has, or belongs to another one that is allowed. So a library called `ops.
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
-from control.deployments.repository_settings import (
-    FORMATS,
-    HIDDEN_ALLOWED,
-    RISKY_FORMATS,
-    formats_of,
-)
+from control.repository_settings import FORMATS, HIDDEN_ALLOWED, RISKY_FORMATS, formats_of
 from repository.files.contents import HEAD_BYTES, Content, content_of
 from repository.files.durable import open_file
 from repository.findings import Finding

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
-from control.deployments.repository_settings import RepositorySettings, Signing
 from control.deployments.sealed_model import SealedVersion
 from control.git.file_formats import allowing, file_findings
 from control.git.rollout_keys import rollout_findings
 from control.git.version_checks import CheckFailed, VersionChecks
+from control.repository_settings import RepositorySettings, Signing
 from repository.code_use import NATIVE, CodeUse
 from repository.config.positions import Positions
 from repository.config.read import decode

@@ -1,6 +1,6 @@
 """The pump that brings imports into service: fetched two at a time, deployed one at a time.
 
-What is to be done stands in the rows (`control.imports.states`); each step is a transaction under
+What is to be done stands in the rows (`control.import_states`); each step is a transaction under
 the deployer's lease, and every step may be repeated. So a crash needs no repair but to go on.
 """
 
@@ -20,12 +20,12 @@ from control import crash
 from control.errors import Conflict, ControlError, DatabaseGone, LostLease
 from control.gateways.messages import LoadReport
 from control.git.deployment_status import judge
+from control.import_states import ImportState
 from control.imports import service as imports
 from control.imports.fetch_job import WHOLE
 from control.imports.fetch_messages import FetchCommand, FetchRefused, FetchSucceeded
 from control.imports.fetching import FetcherDied, fetching
 from control.imports.sealing import SETTINGS, ImportSealer, SealedImport
-from control.imports.states import ImportState
 from control.loops.deployer import BEAT_S, LEASE, LEASE_S, LOAD_S
 from control.sql import leases
 from control.sql.database import Database

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from control.deployments.repository_settings import FORMATS, formats_of
+from control.repository_settings import FORMATS, formats_of
 from repository.folders.walk import hidden
 from repository.snapshots.digest import FileEntry
 from repository.sources.errors import BadLayout

@@ -9,13 +9,13 @@ from threading import Event
 import anyio.to_thread
 from sqlalchemy import func, select
 
-from control.deployments.repository_settings import RepositorySettings
 from control.deployments.sealed_model import SealedModel
 from control.git.examine import sealed_model
 from control.git.inspect import Inspector
 from control.git.off_loop import held
 from control.git.version_checks import VersionChecks
 from control.imports.plan import SnapshotPlan, plan
+from control.repository_settings import RepositorySettings
 from control.sql.database import Database
 from control.state_paths import SNAPSHOTS
 from control.tables import Model, Version

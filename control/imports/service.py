@@ -15,7 +15,7 @@ from control.clock import new_id
 from control.deployments.deployment import Origin, check_model_name, deploy_models, owner_of
 from control.deployments.sealed_model import SealedModel
 from control.errors import Conflict, Invalid, NotFound, TooMany
-from control.imports.states import UNFINISHED, ImportState, may_follow
+from control.import_states import UNFINISHED, ImportState, may_follow
 from control.paging import SortOrder
 from control.sql.transaction import Transaction
 from control.tables import Event, Import

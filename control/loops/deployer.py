@@ -1,6 +1,6 @@
 """The pump that brings accepted pushes into service: one at a time, by one server at a time.
 
-What is to be done stands in the rows (`control.deployments.push_states`); each step is a
+What is to be done stands in the rows (`control.push_states`); each step is a
 transaction under the lease's fence, and every step may be repeated. So a crash needs no repair but
 to go on.
 """
@@ -17,7 +17,6 @@ from control import crash
 from control.clock import utc_now
 from control.deployments import pushes
 from control.deployments.deployment import deployed_snapshots
-from control.deployments.push_states import PushState
 from control.deployments.pushes import PushFacts
 from control.deployments.sealed_model import SealedModel
 from control.errors import ControlError, DatabaseGone, LostLease
@@ -26,6 +25,7 @@ from control.git.deployment_status import judge
 from control.git.examine import Examiner
 from control.loops.promotions import successions
 from control.loops.push_rows import PushRows
+from control.push_states import PushState
 from control.rollouts.promotion import succeed
 from control.rollouts.route_weights import RolloutRoutes
 from control.sql import leases

@@ -7,8 +7,8 @@ from sqlalchemy import select
 from control import servers
 from control.clock import utc_now
 from control.deployments import pushes, repositories
-from control.deployments.push_states import PushState
 from control.errors import NotFound
+from control.push_states import PushState
 from control.sql.database import Database
 from control.tables import Counter, Push
 from control.views import PushView, RepositoryView

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 from control.deployments import pushes, repositories
 from control.deployments.pushes import PushFacts
-from control.deployments.repository_settings import RepositorySettings
 from control.deployments.sealed_model import SealedModel, SealedVersion
+from control.repository_settings import RepositorySettings
 from control.sql.database import Database
 from control.views import PushView
 from repository.git.rules import RefUpdate

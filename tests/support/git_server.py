@@ -27,11 +27,11 @@ from control.access.scopes import Action, allows, why_not
 from control.access.tokens import create_token
 from control.access.users import create_user
 from control.deployments.repositories import change_repository, create_repository
-from control.deployments.repository_settings import RepositorySettings
 from control.events.event_notifier import EventNotifier
 from control.git.http import GitApp
 from control.git.pre_receive import PushContext
 from control.git.push_keys import PushKeys
+from control.repository_settings import RepositorySettings
 from control.services import ControlServices
 from control.sql.database import Database
 from control.sql.transaction import SYSTEM

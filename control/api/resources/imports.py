@@ -9,8 +9,8 @@ from control.api.body_fields import ApiBody, Text, meaning
 from control.api.call import Access, AuthorizedCall, EndpointResult, Operation, Param
 from control.api.responses import from_page
 from control.deployments.deployment import LONGEST_MODEL
+from control.import_states import ImportState
 from control.imports.service import LARGEST_VERSION, begin, cancel, get_import, list_imports
-from control.imports.states import ImportState
 from control.views import ImportView
 
 LONGEST_URL = 2048

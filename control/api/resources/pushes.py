@@ -3,8 +3,8 @@
 from control.access.scopes import Action
 from control.api.call import Access, AuthorizedCall, EndpointResult, Operation, Param
 from control.api.responses import from_page
-from control.deployments.push_states import PushState
 from control.deployments.pushes import get_push, list_pushes
+from control.push_states import PushState
 from control.views import PushView
 
 

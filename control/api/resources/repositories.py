@@ -20,8 +20,8 @@ from control.deployments.repositories import (
     get_repository,
     list_repositories,
 )
-from control.deployments.repository_settings import parse_settings
 from control.errors import Invalid
+from control.repository_settings import parse_settings
 from control.views import CommitView, Page, PushView, RepositoryView
 from repository.git import bare, objects
 from repository.lfs.store import LfsStore

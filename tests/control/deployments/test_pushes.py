@@ -5,9 +5,9 @@ import json
 import pytest
 
 from control.deployments import pushes
-from control.deployments.push_states import PushState
 from control.deployments.pushes import PushFacts
 from control.errors import Conflict, Invalid, LostLease, NotFound
+from control.push_states import PushState
 from control.sql import leases
 from control.sql.database import Database
 from control.tables import Audit, Push, Version

@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from control.deployments import aliases, repositories, versions
-from control.deployments.repository_settings import RepositorySettings, parse_settings
 from control.errors import Conflict, Invalid, NotFound
+from control.repository_settings import RepositorySettings, parse_settings
 from control.sql.database import Database
 from control.tables import Audit, Push, Version
 from support.control import ADA, desired_revision, rows, told

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from control.deployments.repository_settings import PushBudgets, RepositorySettings
+from control.repository_settings import PushBudgets, RepositorySettings
 from repository.git.receive import ReceiveTiming
 from support.git_http import git, work_tree
 from support.git_server import Served, eventually, git_server, read_to_end

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from control.deployments.repository_settings import PushBudgets, RepositorySettings
+from control.repository_settings import PushBudgets, RepositorySettings
 from repository.lfs.paths import LfsPaths
 from support.git_server import (
     Served,

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from control.deployments.repository_settings import PushBudgets, RepositorySettings
 from control.http_errors import trouble_of
+from control.repository_settings import PushBudgets, RepositorySettings
 from repository.errors import DiskFull
 from repository.lfs.batch import MEDIA_TYPE
 from repository.lfs.tokens import LIFETIME_S, LfsTokenScope, sign

@@ -11,8 +11,8 @@ from subprocess import CompletedProcess
 import pytest
 
 from control.deployments import pushes
-from control.deployments.repository_settings import PushBudgets, RepositorySettings
 from control.git.unpack_reporter import findings_of
+from control.repository_settings import PushBudgets, RepositorySettings
 from control.views import PushView
 from repository.git.commands import MOST_BYTES, MOST_LINES
 from repository.git.report import ReceiveReport

@@ -2,8 +2,8 @@
 
 import pytest
 
-from control.deployments.repository_settings import SAFE_FORMATS
 from control.imports.plan import SnapshotPlan, plan
+from control.repository_settings import SAFE_FORMATS
 from repository.snapshots.digest import FileEntry
 from repository.sources.errors import BadLayout
 

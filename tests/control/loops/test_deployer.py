@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from control.deployments.push_states import PushState
 from control.deployments.pushes import PushFacts, get_push, receive
 from control.deployments.repositories import create_repository
-from control.deployments.repository_settings import RepositorySettings
 from control.loops.deployer import GIVE_UP_S, LEASE, LEASE_S, Deployer
+from control.push_states import PushState
+from control.repository_settings import RepositorySettings
 from control.sql import leases
 from control.sql.database import Database
 from control.sql.transaction import SYSTEM

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control.deployments.repository_settings import (
+from control.errors import Invalid
+from control.repository_settings import (
     FORMATS,
     RISKY_FORMATS,
     RepositorySettings,
@@ -16,7 +17,6 @@ from control.deployments.repository_settings import (
     parse_settings,
     stored_settings,
 )
-from control.errors import Invalid
 
 KEY = "-----BEGIN PUBLIC KEY-----\nMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE\n-----END PUBLIC KEY-----\n"
 PRIVATE = KEY.replace("PUBLIC", "PRIVATE")

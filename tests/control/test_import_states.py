@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from control.imports.states import ENDS, NEXT, UNFINISHED, ImportState, may_follow
+from control.import_states import ENDS, NEXT, UNFINISHED, ImportState, may_follow
 
 ALLOWED = {
     "queued fetching",

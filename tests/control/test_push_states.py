@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from control.deployments.push_states import ENDS, NEXT, UNFINISHED, PushState, may_follow
+from control.push_states import ENDS, NEXT, UNFINISHED, PushState, may_follow
 
 ALLOWED = {
     "received accepted",
