@@ -1,74 +1,62 @@
-"""The OpenAPI 3.1 document of the REST listener, made from `server.rest.openapi.paths`.
+"""The OpenAPI document of the REST listener, made from `server.rest.openapi.paths`.
 
 Served by `server.rest.openapi.pages`. Pure.
 """
 
-import re
 from typing import Any
 
+from control.openapi_document import OpenAPIDocument, OperationRow, ResponseRow, Schema, reference
 from server.rest.openapi.language import LANGUAGE, LANGUAGE_OPERATIONS, LANGUAGE_SCHEMAS
-from server.rest.openapi.paths import OPERATIONS, RestOperation, each_path
-from server.rest.openapi.schemas import SCHEMAS, Schema, ref
+from server.rest.openapi.paths import RestOperation, each_path
+from server.rest.openapi.schemas import SCHEMAS
 
 Json = dict[str, Any]
-
-ROWS = (*OPERATIONS, *LANGUAGE_OPERATIONS)
 
 
 def document(name: str, version: str) -> Json:
     """The document for a server of this name and version."""
-    paths: Json = {}
-    for path, operation in (*each_path(), *((one.path, one) for one in LANGUAGE_OPERATIONS)):
-        paths.setdefault(path, {})[operation.verb.lower()] = _operation(path, operation)
-    return {
-        "openapi": "3.1.0",
-        "info": {
+    rows = (*each_path(), *((one.path, one) for one in LANGUAGE_OPERATIONS))
+    return OpenAPIDocument(
+        info={
             "title": name,
             "version": version,
             "summary": "Inference over REST in Triton's dialect of the KServe v2 protocol",
-            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
-        "servers": [{"url": "/"}],
-        "tags": [{"name": tag} for tag in dict.fromkeys(row.tag for row in ROWS)],
-        "paths": paths,
-        "components": {"schemas": SCHEMAS | LANGUAGE_SCHEMAS},
-    }
+        operations=[_row(path, operation) for path, operation in rows],
+        schemas=SCHEMAS | LANGUAGE_SCHEMAS,
+        path_schemas=_PATH_SCHEMAS,
+    ).write()
 
 
-def _operation(path: str, operation: RestOperation) -> Json:
-    found: Json = {
-        "tags": [operation.tag],
-        "summary": operation.summary,
-        "operationId": _identifier(operation.verb, path),
-        "parameters": [*_path_parameters(path), *_headers(operation)],
-        "responses": {"200": _answer(operation.gives)},
-    }
-    for status in operation.bare:
-        found["responses"][str(status)] = {"description": _REASONS[status]}
+def _row(path: str, operation: RestOperation) -> OperationRow:
+    return OperationRow(
+        verb=operation.verb,
+        path=path,
+        tag=operation.tag,
+        summary=operation.summary,
+        parameters=_headers(operation),
+        responses=_responses(operation),
+        body=_bodies(operation.takes) if operation.takes else {},
+        body_required=operation.required_body,
+    )
+
+
+def _responses(operation: RestOperation) -> dict[int, ResponseRow]:
+    found = {200: _answer(operation.gives)}
+    found |= {status: ResponseRow(_REASONS[status]) for status in operation.bare}
+    error = {"application/json": reference(_envelope(operation))}
     for status in sorted({*_at_the_door(operation), *operation.errors}):
-        error = ref("OpenAIError" if operation.tag == LANGUAGE else "Error")
-        content = {"application/json": {"schema": error}}
-        found["responses"][str(status)] = {"description": _REASONS[status], "content": content}
-    if operation.takes:
-        content = {kind: {"schema": schema} for kind, schema in _bodies(operation.takes).items()}
-        found["requestBody"] = {"content": content, "required": operation.required_body}
+        found[status] = ResponseRow(_REASONS[status], error)
     return found
+
+
+def _envelope(operation: RestOperation) -> str:
+    return "OpenAIError" if operation.tag == LANGUAGE else "Error"
 
 
 def _at_the_door(operation: RestOperation) -> tuple[int, ...]:
     """How a request may be refused before anybody looks at what it asks."""
     return (403,) if operation.path.startswith("/v2/health/") else (401, 403, 429)
-
-
-def _identifier(verb: str, path: str) -> str:
-    return "_".join([verb.lower(), *re.findall(r"\w+", path)])
-
-
-def _path_parameters(path: str) -> list[Json]:
-    return [
-        {"name": name, "in": "path", "required": True, "schema": _PATH_SCHEMAS[name]}
-        for name in re.findall(r"\{(\w+)\}", path)
-    ]
 
 
 def _headers(operation: RestOperation) -> list[Json]:
@@ -79,20 +67,16 @@ def _headers(operation: RestOperation) -> list[Json]:
 
 
 def _bodies(schema: str) -> dict[str, Schema]:
-    found = {"application/json": ref(schema)}
+    found = {"application/json": reference(schema)}
     if schema in ("InferRequest", "InferResponse"):
         found["application/octet-stream"] = {}
     return found
 
 
-def _answer(gives: str) -> Json:
+def _answer(gives: str) -> ResponseRow:
     if not gives:
-        return {"description": "Done; the body is empty."}
-    content = _CONTENT.get(gives) or _bodies(gives)
-    return {
-        "description": "The answer.",
-        "content": {kind: {"schema": schema} for kind, schema in content.items()},
-    }
+        return ResponseRow("Done; the body is empty.")
+    return ResponseRow("The answer.", _CONTENT.get(gives) or _bodies(gives))
 
 
 _CONTENT: dict[str, dict[str, Schema]] = {
@@ -101,10 +85,7 @@ _CONTENT: dict[str, dict[str, Schema]] = {
     "page": {"text/html": {"type": "string"}},
 }
 _PATH_SCHEMAS: dict[str, Schema] = {
-    "model": {"type": "string", "pattern": "^[^/]+$"},
     "version": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
-    "repository": {"type": "string", "pattern": "^[^/]+$"},
-    "region": {"type": "string", "pattern": "^[^/]+$"},
 }
 _TENSOR_HEADERS: list[Json] = [
     {

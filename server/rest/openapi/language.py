@@ -4,8 +4,9 @@ A path of `server.openai.endpoints` without a row here fails a test. The bodies'
 OpenAI documents; docs/openai.md says what becomes of each.
 """
 
+from control.openapi_document import Schema, reference
 from server.rest.openapi.paths import RestOperation
-from server.rest.openapi.schemas import BOOLEAN, NATURAL, STRING, Schema, items, members, ref
+from server.rest.openapi.schemas import BOOLEAN, NATURAL, STRING, items, members
 
 LANGUAGE = "Language models"
 _ERRORS = (400, 404, 429, 500, 503)
@@ -109,7 +110,7 @@ LANGUAGE_SCHEMAS: dict[str, Schema] = {
     ),
     "Text": members("prompt", prompt=STRING),
     "LanguageModels": members(
-        "object data", object={"const": "list"}, data=items(ref("LanguageModel"))
+        "object data", object={"const": "list"}, data=items(reference("LanguageModel"))
     ),
     "LanguageModel": members(
         "id object created owned_by",

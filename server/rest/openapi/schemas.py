@@ -1,20 +1,13 @@
 """JSON schemas of REST's bodies, by the names `server.rest.openapi.build` refers to them by."""
 
-from typing import Any
-
+from control.openapi_document import Schema, reference
 from repository.config.tensors import DATA_TYPES
-
-Schema = dict[str, Any]
 
 STRING: Schema = {"type": "string"}
 NATURAL: Schema = {"type": "integer", "minimum": 0}
 BOOLEAN: Schema = {"type": "boolean"}
 _SCALAR: Schema = {"type": ["boolean", "integer", "number", "string"]}
 _INT64: Schema = {"type": "integer", "minimum": -(1 << 63), "maximum": (1 << 63) - 1}
-
-
-def ref(name: str) -> Schema:
-    return {"$ref": f"#/components/schemas/{name}"}
 
 
 def items(of: Schema) -> Schema:
@@ -70,7 +63,7 @@ SCHEMAS: dict[str, Schema] = {
         "required": ["name", "max_batch_size", "input", "output"],
         "properties": {"name": STRING, "max_batch_size": NATURAL},
     },
-    "Statistics": members("model_stats", model_stats=items(ref("ModelStatistics"))),
+    "Statistics": members("model_stats", model_stats=items(reference("ModelStatistics"))),
     "ModelStatistics": members(
         "name version inference_stats",
         name=STRING,
@@ -101,9 +94,9 @@ SCHEMAS: dict[str, Schema] = {
     "InferRequest": members(
         "inputs",
         id=STRING,
-        parameters=ref("Parameters"),
-        inputs=items(ref("InputTensor")),
-        outputs=items(ref("WantedOutput")),
+        parameters=reference("Parameters"),
+        inputs=items(reference("InputTensor")),
+        outputs=items(reference("WantedOutput")),
     ),
     "InputTensor": members(
         "name datatype shape",
@@ -128,7 +121,7 @@ SCHEMAS: dict[str, Schema] = {
         model_name=STRING,
         model_version=STRING,
         parameters={"type": "object", "additionalProperties": _SCALAR},
-        outputs=items(ref("OutputTensor")),
+        outputs=items(reference("OutputTensor")),
     ),
     "OutputTensor": members(
         "name datatype shape",
@@ -156,8 +149,8 @@ SCHEMAS: dict[str, Schema] = {
     "FeedbackRequest": {
         "description": "One value, or a list of them in `values`.",
         "oneOf": [
-            members("values", values={**items(ref("FeedbackValue")), "maxItems": 1000}),
-            ref("FeedbackValue"),
+            members("values", values={**items(reference("FeedbackValue")), "maxItems": 1000}),
+            reference("FeedbackValue"),
         ],
     },
     "FeedbackValue": members(
