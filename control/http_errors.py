@@ -15,7 +15,6 @@ import logging
 from dataclasses import dataclass
 from math import ceil
 
-import orjson
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -32,6 +31,7 @@ from control.errors import (
     TooMany,
 )
 from control.gateways.link import GatewayUnreachable
+from control.views import ErrorDetail, ErrorDocument, to_json
 from repository.errors import DiskFull
 from repository.git.errors import (
     BadBody,
@@ -177,13 +177,8 @@ def trouble_of(error: Exception, request_id: str) -> ErrorResponse:
 
 
 def error_response(trouble: ErrorResponse, request_id: str) -> Response:
-    """`{"error": {"code", "message", "field", "request_id"}}`."""
-    told = {
-        "code": trouble.code,
-        "message": trouble.message,
-        "field": trouble.field,
-        "request_id": request_id,
-    }
+    """The error as an `ErrorDocument`."""
+    detail = ErrorDetail(trouble.code, trouble.message, trouble.field, request_id)
     headers = {
         "Cache-Control": "no-store",
         "X-Content-Type-Options": "nosniff",
@@ -191,7 +186,7 @@ def error_response(trouble: ErrorResponse, request_id: str) -> Response:
         **trouble.headers,
     }
     return Response(
-        orjson.dumps({"error": told}), trouble.status, headers, media_type="application/json"
+        to_json(ErrorDocument(detail)), trouble.status, headers, media_type="application/json"
     )
 
 

@@ -35,6 +35,26 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
         return Page(tuple(made(item) for item in self.items), self.next)
 
 
+class ErrorDetail(msgspec.Struct, frozen=True):
+    """Why a request was not answered as it was meant to be."""
+
+    code: Annotated[str, Meta(examples=["not_found"])]
+    message: Annotated[
+        str,
+        Meta(description="What happened and what would work.", examples=["there is no user 'eve'"]),
+    ]
+    field: Annotated[str, Meta(description="The field or parameter; may be empty.", examples=[""])]
+    request_id: Annotated[
+        str, Meta(description="To be found in the log.", examples=["01hq3k5v7m9n2p4r6t8w"])
+    ]
+
+
+class ErrorDocument(msgspec.Struct, frozen=True):
+    """The body of every answer that is an error."""
+
+    error: ErrorDetail
+
+
 class PendingView(msgspec.Struct, frozen=True):
     """`reason` is why the alias or route is not in force on `server`; `at` is when that
     was first told."""

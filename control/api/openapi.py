@@ -1,56 +1,35 @@
 """The OpenAPI 3.1 document of the control API, made from the table and the Structs. Pure."""
 
 import re
+from collections.abc import Mapping
 from datetime import datetime
 from http import HTTPStatus
 from typing import Any
-
-import msgspec
 
 from control.api.arguments import params_of
 from control.api.body_fields import LARGEST, MAX_TEXT
 from control.api.call import Operation, Param
 from control.api.operations import OPERATIONS
 from control.http_errors import STATUSES
-from control.views import Page
+from control.openapi_document import (
+    Json,
+    OpenAPIDocument,
+    OperationRow,
+    ResponseRow,
+    Schema,
+)
+from control.views import ErrorDetail, ErrorDocument, Page
 
-Json = dict[str, Any]
-Schema = dict[str, Any]
-
-_ERROR: Schema = {
-    "type": "object",
-    "required": ["error"],
-    "properties": {
-        "error": {
-            "type": "object",
-            "required": ["code", "message", "field", "request_id"],
-            "properties": {
-                "code": {
-                    "enum": sorted(
-                        {code for _, code in STATUSES.values()}
-                        | {"internal", "method_not_allowed", "http"}
-                    )
-                },
-                "message": {"type": "string", "description": "What happened and what would work."},
-                "field": {"type": "string", "description": "The field or parameter; may be empty."},
-                "request_id": {"type": "string", "description": "To be found in the log."},
-            },
-        }
-    },
-    "examples": [
-        {
-            "error": {
-                "code": "not_found",
-                "message": "there is no user 'eve'",
-                "field": "",
-                "request_id": "01hq3k5v7m9n2p4r6t8w",
-            }
-        }
-    ],
-}
-_REFERENCE = "#/components/schemas/{name}"
+_ERROR_CODES = sorted(
+    {code for _, code in STATUSES.values()} | {"internal", "method_not_allowed", "http"}
+)
 _ALWAYS = (400, 421, 500, 503)
 _KNOWN = (401, 403, 429)
+_JSON = "application/json"
+_BINARY: Schema = {"type": "string", "format": "binary"}
+_PATH_TYPES: dict[str, Schema] = {
+    "version": {"type": "integer", "minimum": 1, "maximum": LARGEST},
+}
 _PARAM_TYPES: dict[type, Schema] = {
     str: {"type": "string", "maxLength": MAX_TEXT},
     bool: {"type": "boolean"},
@@ -67,82 +46,46 @@ _IF_MATCH: Json = {
 
 def document(version: str, public_url: str = "") -> Json:
     """The whole document."""
-    schemas = {"Error": _ERROR, **_components()}
-    paths: Json = {}
-    for operation in OPERATIONS:
-        at = paths.setdefault(f"/api/v1{operation.path}", {})
-        at[operation.verb.lower()] = _operation(operation, schemas)
-    return {
-        "openapi": "3.1.0",
-        "info": {
+    found = OpenAPIDocument(
+        info={
             "title": "Modelyard control API",
             "version": version,
             "summary": "Users, tokens, git repositories, versions, aliases, events and audit",
-            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
-        "servers": [{"url": public_url or "/"}],
-        "tags": [{"name": tag} for tag in dict.fromkeys(each.tag for each in OPERATIONS)],
-        "security": [{"token": []}, {"password": []}],
-        "paths": paths,
-        "components": {
-            "schemas": schemas,
+        operations=[_row(operation) for operation in OPERATIONS],
+        server_url=public_url or "/",
+        prefix="/api/v1",
+        path_schemas=_path_schemas(),
+        more={"security": [{"token": []}, {"password": []}]},
+        components={
             "securitySchemes": {
                 "token": {"type": "http", "scheme": "bearer"},
                 "password": {"type": "http", "scheme": "basic"},
             },
         },
-    }
-
-
-def _components() -> dict[str, Schema]:
-    """The schemas of all bodies, by the names of their Structs."""
-    kinds = [kind for one in OPERATIONS for kind in (one.takes, answer_of(one)) if kind]
-    _, found = msgspec.json.schema_components(kinds, ref_template=_REFERENCE)
-    for schema in found.values():
-        if "description" in schema:
-            schema["description"] = " ".join(schema["description"].split())
+    ).write()
+    schemas = found["components"]["schemas"]
+    schemas[ErrorDetail.__name__]["properties"]["code"]["enum"] = _ERROR_CODES
+    for schema in schemas.values():
+        _describe(schema)
     return found
 
 
-def answer_of(operation: Operation) -> Any:
-    """The type of the answer's body, None for an empty one or one that is not JSON."""
-    return Page[operation.list_of] if operation.list_of else operation.gives  # type: ignore[name-defined]
-
-
-def _reference(kind: Any) -> Schema:
-    (found,), _ = msgspec.json.schema_components([kind], ref_template=_REFERENCE)
-    return found
-
-
-def _operation(operation: Operation, schemas: dict[str, Schema]) -> Json:
-    found: Json = {
-        "tags": [operation.tag],
-        "summary": operation.summary,
-        "operationId": _identifier(operation),
-        "description": _takes_text(operation),
-        "parameters": _parameters(operation),
-        "responses": {str(operation.status): _answer(operation)},
-    }
+def _row(operation: Operation) -> OperationRow:
+    more: Json = {"description": _takes_text(operation)}
     if operation.access is None:
-        found["security"] = []
-    if operation.verb == "GET":
-        found["responses"]["304"] = {"description": "You have this already (If-None-Match)."}
-    for status in _statuses(operation):
-        content = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
-        found["responses"][str(status)] = {
-            "description": HTTPStatus(status).phrase,
-            "content": content,
-        }
-    if operation.takes is not None:
-        name = operation.takes.__name__
-        schema = _reference(operation.takes)
-        content = {"application/json": {"schema": schema, **_example(schemas[name])}}
-        found["requestBody"] = {"required": True, "content": content}
-    return found
-
-
-def _identifier(operation: Operation) -> str:
-    return "_".join([operation.verb.lower(), *re.findall(r"\w+", operation.path)])
+        more["security"] = []
+    parameters = [_query_parameter(param) for param in params_of(operation)]
+    return OperationRow(
+        verb=operation.verb,
+        path=operation.path,
+        tag=operation.tag,
+        summary=operation.summary,
+        responses=_responses(operation),
+        body={_JSON: operation.takes} if operation.takes else {},
+        parameters=[*parameters, _IF_MATCH] if operation.if_match else parameters,
+        more=more,
+    )
 
 
 def _takes_text(operation: Operation) -> str:
@@ -156,21 +99,10 @@ def _takes_text(operation: Operation) -> str:
     return f"Takes the action {access.action}{about}."
 
 
-def _parameters(operation: Operation) -> list[Json]:
-    found: list[Json] = [
-        {"name": name, "in": "path", "required": True, "schema": _path_schema(name)}
-        for name in re.findall(r"\{(\w+)\}", operation.path)
-    ]
-    found += [_query_parameter(param) for param in params_of(operation)]
-    if operation.if_match:
-        found.append(_IF_MATCH)
-    return found
-
-
-def _path_schema(name: str) -> Schema:
-    if name == "version":
-        return {"type": "integer", "minimum": 1, "maximum": LARGEST}
-    return {"type": "string", "pattern": "^[^/]+$", "maxLength": MAX_TEXT}
+def _path_schemas() -> Mapping[str, Schema]:
+    names = {name for one in OPERATIONS for name in re.findall(r"\{(\w+)\}", one.path)}
+    plain = {"type": "string", "pattern": "^[^/]+$", "maxLength": MAX_TEXT}
+    return dict.fromkeys(names, plain) | _PATH_TYPES
 
 
 def _query_parameter(param: Param) -> Json:
@@ -182,15 +114,29 @@ def _query_parameter(param: Param) -> Json:
     }
 
 
-def _answer(operation: Operation) -> Json:
+def _responses(operation: Operation) -> Mapping[int, ResponseRow]:
+    found = {operation.status: _answer(operation)}
+    if operation.verb == "GET":
+        found[304] = ResponseRow("You have this already (If-None-Match).")
+    wrong = {_JSON: ErrorDocument}
+    return found | {
+        status: ResponseRow(HTTPStatus(status).phrase, wrong) for status in _statuses(operation)
+    }
+
+
+def _answer(operation: Operation) -> ResponseRow:
     if operation.status == 204:
-        return {"description": "Done; the body is empty."}
-    kind = answer_of(operation)
-    schema = _reference(kind) if kind else {"type": "string", "format": "binary"}
-    content = {operation.media_type: {"schema": schema}}
+        return ResponseRow("Done; the body is empty.")
+    content: dict[str, Any] = {operation.media_type: answer_of(operation) or _BINARY}
     if operation.also:
-        content[operation.also] = {"schema": {"type": "string"}}
-    return {"description": "The answer.", "content": content}
+        content[operation.also] = {"type": "string"}
+    return ResponseRow("The answer.", content)
+
+
+def answer_of(operation: Operation) -> Any:
+    """The type of the answer's body, None for an empty one or one that is not JSON."""
+    listed: Any = operation.list_of
+    return operation.gives if listed is None else Page[listed]
 
 
 def _statuses(operation: Operation) -> list[int]:
@@ -208,9 +154,10 @@ def _statuses(operation: Operation) -> list[int]:
     return sorted(found)
 
 
-def _example(body: Schema) -> Json:
-    """The first example of each field that has one."""
-    found = {
-        name: one["examples"][0] for name, one in body["properties"].items() if "examples" in one
-    }
-    return {"example": found} if found else {}
+def _describe(schema: Schema) -> None:
+    """A docstring in one line, and as an example the first one of each field that has one."""
+    if "description" in schema:
+        schema["description"] = " ".join(schema["description"].split())
+    fields = schema.get("properties", {}).items()
+    if found := {name: one["examples"][0] for name, one in fields if "examples" in one}:
+        schema["examples"] = [found]

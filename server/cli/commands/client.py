@@ -14,7 +14,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
+import msgspec
+
 from control.errors import PROBLEM_HEADER
+from control.views import ErrorDocument
 from server import VERSION
 
 API = "/api/v1"
@@ -266,10 +269,10 @@ def _query(query: Mapping[str, Any]) -> str:
 
 def _refusal(status: int, raw: bytes) -> RequestRejected:
     try:
-        told = json.loads(raw)["error"]
-        return RequestRejected(status, told["code"], told["message"])
-    except (ValueError, KeyError, TypeError):
+        told = msgspec.json.decode(raw, type=ErrorDocument).error
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         return RequestRejected(status, "http", f"the answer is {status}, of {_NOT_OURS}")
+    return RequestRejected(status, told.code, told.message)
 
 
 def _name(place: ServerAddress) -> str:
