@@ -1,13 +1,37 @@
 """A chat completion as it is asked for: messages, tools, and how to answer. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
 
 from backends.llm.chat.template import Chat, ChatTemplate
-from server.openai.options import MAX_LOGPROBS, MAX_TOKENS, GenerationOptions, read_options
-from server.openai.request_fields import RequestFields
-from server.openai.tools import AllowedTools, read_calls, read_tools
+from server.openai.options import (
+    MAX_TOKENS,
+    Empty,
+    GenerationBody,
+    GenerationOptions,
+    LogprobCount,
+    ModelName,
+    read_options,
+)
+from server.openai.request_fields import (
+    NotOffered,
+    OnlyFalse,
+    OpenAIBody,
+    not_offered,
+    read_body,
+    wanted,
+)
+from server.openai.tools import (
+    AllowedTools,
+    PriorToolCalls,
+    ToolDefinitions,
+    ToolSelection,
+    read_calls,
+    read_tools,
+)
 from server.rest.openai_errors import BadField
 
 MAX_MESSAGES, MAX_PARTS, MAX_DOCUMENTS = 4096, 1024, 1024
@@ -15,21 +39,147 @@ MAX_MESSAGES, MAX_PARTS, MAX_DOCUMENTS = 4096, 1024, 1024
 ROLES = ("system", "developer", "user", "assistant", "tool")
 _TEXTS = ("name", "tool_call_id", "reasoning_content", "reasoning", "thinking", "refusal")
 
-_NOT_OFFERED: tuple[tuple[str, tuple[Any, ...]], ...] = (
-    ("audio", ()),
-    ("chat_template", ()),
-    ("echo", (False,)),
-    ("function_call", ("none",)),
-    ("functions", ([],)),
-    ("modalities", (["text"],)),
-    ("prediction", ()),
-    ("reasoning_effort", ("none",)),
-    ("verbosity", ("medium",)),
-    ("web_search_options", ()),
-    ("mm_processor_kwargs", ()),
-    ("media_io_kwargs", ()),
-    ("include_reasoning", (True, False)),
-)
+
+class TextPart(OpenAIBody, tag_field="type", tag="text", frozen=True):
+    """Text of a message."""
+
+    text: str
+
+
+class RefusalPart(OpenAIBody, tag_field="type", tag="refusal", frozen=True):
+    """What the model said instead of an answer."""
+
+    refusal: str
+
+
+ContentPart = Annotated[
+    TextPart | RefusalPart,
+    wanted("an object with a type", tag_unsupported="this model reads text only"),
+]
+Content = Annotated[
+    str | Annotated[list[ContentPart], Meta(max_length=MAX_PARTS)],
+    wanted(f"a string, or a list of at most {MAX_PARTS} parts"),
+]
+
+
+class PlainMessage(OpenAIBody, tag_field="role", frozen=True):
+    """What every message may have; its texts are the template's to use."""
+
+    name: str | None = None
+    tool_call_id: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    thinking: str | None = None
+    refusal: str | None = None
+    annotations: Any = None
+    function_call: NotOffered = None
+    audio: NotOffered = None
+
+
+class SystemMessage(PlainMessage, kw_only=True, tag="system", frozen=True):
+    """How to answer."""
+
+    content: Content
+
+
+class DeveloperMessage(PlainMessage, kw_only=True, tag="developer", frozen=True):
+    """How to answer, in OpenAI's newer word for it."""
+
+    content: Content
+
+
+class UserMessage(PlainMessage, kw_only=True, tag="user", frozen=True):
+    """What to answer."""
+
+    content: Content
+
+
+class AssistantMessage(PlainMessage, tag="assistant", frozen=True):
+    """An earlier answer."""
+
+    content: Content | None = None
+    tool_calls: PriorToolCalls | None = None
+
+
+class ToolMessage(PlainMessage, kw_only=True, tag="tool", frozen=True):
+    """What a call brought."""
+
+    content: Content
+    tool_call_id: str
+
+
+Message = Annotated[
+    SystemMessage | DeveloperMessage | UserMessage | AssistantMessage | ToolMessage,
+    wanted(
+        "an object with a role and content",
+        tag="one of " + ", ".join(f"'{one}'" for one in ROLES),
+    ),
+]
+Messages = Annotated[
+    list[Message],
+    Meta(min_length=1, max_length=MAX_MESSAGES),
+    wanted(f"a list of 1 to {MAX_MESSAGES} messages"),
+]
+Documents = Annotated[
+    list[dict[str, Any]],
+    Meta(max_length=MAX_DOCUMENTS),
+    wanted(f"a list of at most {MAX_DOCUMENTS} objects"),
+]
+
+
+class ChatBody(GenerationBody, kw_only=True, frozen=True):
+    """A chat to answer."""
+
+    messages: Messages
+    tools: ToolDefinitions | None = None
+    tool_choice: ToolSelection | None = None
+    parallel_tool_calls: bool | None = None
+    documents: Documents | None = None
+    continue_final_message: bool | None = None
+    add_generation_prompt: bool | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    max_tokens: Annotated[int, Meta(ge=1, le=MAX_TOKENS)] | None = None
+    max_completion_tokens: Annotated[int, Meta(ge=1, le=MAX_TOKENS)] | None = None
+    logprobs: bool | None = None
+    top_logprobs: LogprobCount | None = None
+
+    audio: NotOffered = None
+    chat_template: NotOffered = None
+    echo: OnlyFalse = None
+    function_call: Annotated[Literal["none"], not_offered()] | None = None
+    functions: Annotated[Empty, not_offered()] | None = None
+    modalities: (
+        Annotated[
+            list[Literal["text"]],
+            Meta(min_length=1, max_length=1),
+            not_offered(entire=True),
+        ]
+        | None
+    ) = None
+    prediction: NotOffered = None
+    reasoning_effort: Annotated[Literal["none"], not_offered()] | None = None
+    verbosity: Annotated[Literal["medium"], not_offered()] | None = None
+    web_search_options: NotOffered = None
+    mm_processor_kwargs: NotOffered = None
+    media_io_kwargs: NotOffered = None
+    include_reasoning: Annotated[bool, not_offered()] | None = None
+
+
+class ConversationBody(OpenAIBody, frozen=True):
+    """A chat to make tokens of."""
+
+    model: ModelName
+    messages: Messages
+    tools: ToolDefinitions | None = None
+    tool_choice: ToolSelection | None = None
+    parallel_tool_calls: bool | None = None
+    documents: Documents | None = None
+    continue_final_message: bool | None = None
+    add_generation_prompt: bool | None = None
+    add_special_tokens: bool | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    chat_template: NotOffered = None
+    return_token_strs: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +193,11 @@ class ChatCompletionRequest:
     options: GenerationOptions
 
 
-def read_chat(fields: RequestFields) -> ChatCompletionRequest:
+def read_chat(document: dict[str, Any]) -> ChatCompletionRequest:
     """Raises BadField."""
-    fields.pass_over(("model",))
-    for name, neutral in _NOT_OFFERED:
-        fields.only(name, *neutral)
-    chat, special, calling = read_conversation(fields)
-    options = read_options(fields, _max_tokens(fields), _logprobs(fields))
-    fields.finish()
+    body = read_body(ChatBody, document)
+    chat, special, calling = read_conversation(body)
+    options = read_options(body, _max_tokens(body), _logprobs(body))
     if calling is not None and options.shape is not None:
         raise BadField(
             f"{options.shape.field} would keep the model from calling tools; leave it out, or set "
@@ -60,23 +207,21 @@ def read_chat(fields: RequestFields) -> ChatCompletionRequest:
     return ChatCompletionRequest(chat, special, calling, options)
 
 
-def read_conversation(fields: RequestFields) -> tuple[Chat, bool, AllowedTools | None]:
+def read_conversation(body: ChatBody | ConversationBody) -> tuple[Chat, bool, AllowedTools | None]:
     """What the template is given, whether the tokeniser adds tokens, and what may be called."""
-    tools, calling = read_tools(fields)
+    many = body.parallel_tool_calls is not False
+    tools, calling = read_tools(body.tools, body.tool_choice, many)
     chat = Chat(
-        messages=_messages(fields),
+        messages=tuple(_message(one, at) for at, one in enumerate(body.messages)),
         tools=tools,
-        documents=fields.objects("documents", MAX_DOCUMENTS),
-        continues=fields.flag("continue_final_message"),
-        variables=_variables(fields),
+        documents=body.documents,
+        continues=body.continue_final_message is True,
+        variables=body.chat_template_kwargs,
     )
-    asked = fields.take("add_generation_prompt")
-    if asked is not None and not isinstance(asked, bool):
-        raise fields.refused("add_generation_prompt", asked, "true or false")
-    special = fields.flag("add_special_tokens", False)
+    asked = body.add_generation_prompt
     if chat.continues:
         _refuse_unfit_to_continue(chat, asked)
-    return replace(chat, open_answer=asked is not False), special, calling
+    return replace(chat, open_answer=asked is not False), body.add_special_tokens is True, calling
 
 
 def spoken(chat: Chat, template: ChatTemplate) -> Chat:
@@ -98,76 +243,34 @@ def _refuse_unfit_to_continue(chat: Chat, asked: bool | None) -> None:
         raise BadField(f"{name} needs a last message with content", name)
 
 
-def _messages(fields: RequestFields) -> tuple[Mapping[str, Any], ...]:
-    value = fields.needed("messages")
-    if not isinstance(value, list) or not 0 < len(value) <= MAX_MESSAGES:
-        raise fields.refused("messages", value, f"a list of 1 to {MAX_MESSAGES} messages")
-    return tuple(_message(fields, f"messages[{at}]", one) for at, one in enumerate(value))
-
-
-def _message(fields: RequestFields, name: str, value: Any) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise fields.refused(name, value, "an object with a role and content")
-    message = RequestFields(value, name)
-    role = message.needed("role")
-    if role not in ROLES:
-        raise message.refused("role", role, "one of " + ", ".join(f"'{one}'" for one in ROLES))
-    found: dict[str, Any] = {"role": role}
-    calls = read_calls(message) if role == "assistant" else None
-    found["content"] = _content(message, required=calls is None and role != "assistant")
-    for text in _TEXTS:
-        if (said := message.text(text)) is not None:
-            found[text] = said
-    if role == "tool" and "tool_call_id" not in found:
-        message.needed("tool_call_id")
+def _message(message: Message, at: int) -> Mapping[str, Any]:
+    """As templates have it."""
+    found: dict[str, Any] = {
+        "role": message.__struct_config__.tag,
+        "content": _content(message.content),
+    }
+    for name in _TEXTS:
+        if (said := getattr(message, name)) is not None:
+            found[name] = said
+    calls = None
+    if isinstance(message, AssistantMessage):
+        calls = read_calls(message.tool_calls, f"messages[{at}].tool_calls")
     if calls is not None:
         found["tool_calls"] = calls
-    message.only("function_call")
-    message.only("audio")
-    message.pass_over(("annotations",))  # where an earlier answer's text came from
-    message.finish()
-    if found["content"] is None and calls is None:
+    elif found["content"] is None:
         found["content"] = found.pop("refusal", None) or ""
     return found
 
 
-def _content(message: RequestFields, required: bool) -> str | None:
-    name = "content"
-    value = message.needed(name) if required else message.take(name)
+def _content(value: str | Sequence[TextPart | RefusalPart] | None) -> str | None:
     if value is None or isinstance(value, str):
         return value
-    if not isinstance(value, list) or len(value) > MAX_PARTS:
-        raise message.refused(name, value, f"a string, or a list of at most {MAX_PARTS} parts")
-    return "\n".join(_part(message, f"{name}[{at}]", one) for at, one in enumerate(value))
+    return "\n".join(one.text if isinstance(one, TextPart) else one.refusal for one in value)
 
 
-def _part(message: RequestFields, name: str, value: Any) -> str:
-    if not isinstance(value, dict):
-        raise message.refused(name, value, "an object with a type")
-    part = RequestFields(value, message.path(name))
-    kind = part.needed("type")
-    if kind not in ("text", "refusal"):
-        path = part.path("type")
-        raise BadField(f"{path} is {kind!r:.80}; this model reads text only", path, "unsupported")
-    text = part.needed(kind)
-    if not isinstance(text, str):
-        raise part.refused(kind, text, "a string")
-    part.finish()
-    return text
-
-
-def _variables(fields: RequestFields) -> Mapping[str, Any] | None:
-    name = "chat_template_kwargs"
-    value = fields.take(name)
-    if value is not None and not isinstance(value, dict):
-        raise fields.refused(name, value, "an object")
-    return value
-
-
-def _max_tokens(fields: RequestFields) -> int | None:
+def _max_tokens(body: ChatBody) -> int | None:
     """OpenAI has renamed it; both may be given if they agree."""
-    older = fields.whole("max_tokens", 1, MAX_TOKENS)
-    newer = fields.whole("max_completion_tokens", 1, MAX_TOKENS)
+    older, newer = body.max_tokens, body.max_completion_tokens
     if older is not None and newer is not None and older != newer:
         raise BadField(
             f"max_tokens is {older} and max_completion_tokens {newer}; give one of them",
@@ -176,9 +279,8 @@ def _max_tokens(fields: RequestFields) -> int | None:
     return older if newer is None else newer
 
 
-def _logprobs(fields: RequestFields) -> int | None:
-    wanted = fields.flag("logprobs")
-    count = fields.whole("top_logprobs", 0, MAX_LOGPROBS)
-    if count and not wanted:
+def _logprobs(body: ChatBody) -> int | None:
+    count = body.top_logprobs
+    if count and not body.logprobs:
         raise BadField("top_logprobs is only allowed when logprobs is true", "top_logprobs")
-    return (count or 0) if wanted else None
+    return (count or 0) if body.logprobs else None

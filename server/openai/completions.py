@@ -1,16 +1,21 @@
 """A text completion as it is asked for: prompts as text or tokens, and how to answer. Pure."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
 
 from server.openai.options import (
     MAX_ANSWERS,
-    MAX_LOGPROBS,
     MAX_TOKENS,
+    AnswerCount,
+    GenerationBody,
     GenerationOptions,
+    LogprobCount,
+    TokenCount,
     read_options,
 )
-from server.openai.request_fields import RequestFields
+from server.openai.request_fields import NotOffered, not_offered, read_body, refused, wanted
 from server.rest.openai_errors import BadField
 
 Prompt = str | tuple[int, ...]
@@ -18,6 +23,37 @@ Prompt = str | tuple[int, ...]
 MAX_PROMPTS, MAX_PROMPT_TOKENS = 2048, 1 << 20
 DEFAULT_TOKENS = 16
 """What OpenAI answers where `max_tokens` is not given."""
+
+_PROMPTS = "a string, a list of strings, a list of tokens, or a list of lists of tokens"
+_TOKENS = {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": MAX_TOKENS - 1}}
+
+Prompts = Annotated[
+    str
+    | Annotated[
+        list[Any],
+        Meta(
+            extra_json_schema={
+                "minItems": 1,
+                "anyOf": [{"items": {"anyOf": [{"type": "string"}, _TOKENS]}}, _TOKENS],
+            }
+        ),
+    ],
+    wanted(f"{_PROMPTS}, and not empty"),
+]
+"""One text or several, one list of tokens or several."""
+
+
+class CompletionBody(GenerationBody, kw_only=True, frozen=True):
+    """Texts or tokens to continue."""
+
+    prompt: Prompts
+    echo: bool | None = None
+    max_tokens: TokenCount | None = None
+    best_of: AnswerCount | None = None
+    logprobs: LogprobCount | None = None
+
+    suffix: Annotated[Literal[""], not_offered()] | None = None
+    prompt_embeds: NotOffered = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,20 +68,17 @@ class CompletionRequest:
     options: GenerationOptions
 
 
-def read_completion(fields: RequestFields) -> CompletionRequest:
+def read_completion(document: dict[str, Any]) -> CompletionRequest:
     """Raises BadField."""
-    fields.pass_over(("model",))
-    prompts = read_prompts(fields, "prompt")
-    echo, special = fields.flag("echo"), fields.flag("add_special_tokens", True)
-    fields.only("suffix", "")
-    fields.only("prompt_embeds")
-    max_tokens = fields.whole("max_tokens", 0, MAX_TOKENS)
+    body = read_body(CompletionBody, document)
+    prompts = read_prompts(body.prompt, "prompt")
+    echo, special = body.echo is True, body.add_special_tokens is not False
+    max_tokens, best_of = body.max_tokens, body.best_of
     silent = max_tokens == 0
     if silent and not echo:
         raise BadField("max_tokens is 0, which leaves nothing to say without echo", "max_tokens")
-    best_of = fields.whole("best_of", 1, MAX_ANSWERS)
     limit = 1 if silent else DEFAULT_TOKENS if max_tokens is None else max_tokens
-    options = read_options(fields, limit, fields.whole("logprobs", 0, MAX_LOGPROBS))
+    options = read_options(body, limit, body.logprobs)
     if best_of not in (None, options.count):
         raise BadField(
             f"best_of is {best_of} and n {options.count}; every answer that is made is given, so "
@@ -57,34 +90,30 @@ def read_completion(fields: RequestFields) -> CompletionRequest:
             f"{len(prompts)} prompts with n {options.count} are more than {MAX_ANSWERS} answers",
             "n" if len(prompts) <= MAX_ANSWERS else "prompt",
         )
-    fields.finish()
     return CompletionRequest(prompts, echo, silent, special, options)
 
 
-def read_prompts(fields: RequestFields, name: str) -> tuple[Prompt, ...]:
-    """One text or several, one list of tokens or several."""
-    value = fields.needed(name)
+def read_prompts(value: str | list[Any], name: str) -> tuple[Prompt, ...]:
+    """`name`: of the field. Raises BadField."""
     if isinstance(value, str):
         return (value,)
-    wanted = "a string, a list of strings, a list of tokens, or a list of lists of tokens"
-    if not isinstance(value, list) or not value:
-        raise fields.refused(name, value, f"{wanted}, and not empty")
+    if not value:
+        raise refused(name, value, f"{_PROMPTS}, and not empty")
     if len(value) > MAX_PROMPT_TOKENS:
-        raise fields.refused(name, value, f"{wanted}, with at most {MAX_PROMPT_TOKENS} entries")
+        raise refused(name, value, f"{_PROMPTS}, with at most {MAX_PROMPT_TOKENS} entries")
     if _are_tokens(value):
         return (tuple(value),)
     if len(value) > MAX_PROMPTS:
-        path = fields.path(name)
-        raise BadField(f"{path} has {len(value)} entries; {MAX_PROMPTS} are allowed", path)
-    return tuple(_prompt(fields, f"{name}[{at}]", one, wanted) for at, one in enumerate(value))
+        raise BadField(f"{name} has {len(value)} entries; {MAX_PROMPTS} are allowed", name)
+    return tuple(_prompt(f"{name}[{at}]", one) for at, one in enumerate(value))
 
 
-def _prompt(fields: RequestFields, name: str, value: Any, wanted: str) -> Prompt:
+def _prompt(path: str, value: Any) -> Prompt:
     if isinstance(value, str):
         return value
     if isinstance(value, list) and value and _are_tokens(value):
         return tuple(value)
-    raise fields.refused(name, value, f"part of {wanted}")
+    raise refused(path, value, f"part of {_PROMPTS}")
 
 
 def _are_tokens(value: list[Any]) -> bool:

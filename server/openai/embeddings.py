@@ -3,20 +3,31 @@
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
 from repository.config.tensors import Array
-from server.openai.completions import Prompt, read_prompts
-from server.openai.request_fields import RequestFields
+from server.openai.completions import Prompt, Prompts, read_prompts
+from server.openai.options import ModelName
+from server.openai.request_fields import NotOffered, OpenAIBody, not_offered, read_body, wanted
 
-_NOT_OFFERED: tuple[tuple[str, tuple[Any, ...]], ...] = (
-    ("dimensions", ()),
-    ("truncate_prompt_tokens", ()),
-    ("normalize", ()),
-    ("priority", (0,)),
-)
+
+class EmbeddingBody(OpenAIBody, frozen=True):
+    """Texts or tokens whose vectors are asked for; `base64` has them as little-endian bytes."""
+
+    model: ModelName
+    input: Prompts
+    encoding_format: Annotated[Literal["float", "base64"], wanted("'float' or 'base64'")] | None = (
+        None
+    )
+    add_special_tokens: bool | None = None
+    user: Any = None
+
+    dimensions: NotOffered = None
+    truncate_prompt_tokens: NotOffered = None
+    normalize: NotOffered = None
+    priority: Annotated[Literal[0], not_offered()] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +39,12 @@ class EmbeddingsRequest:
     special: bool
 
 
-def read_embedding(fields: RequestFields) -> EmbeddingsRequest:
+def read_embedding(document: dict[str, Any]) -> EmbeddingsRequest:
     """Raises BadField."""
-    fields.pass_over(("model", "user"))
-    for name, neutral in _NOT_OFFERED:
-        fields.only(name, *neutral)
-    inputs = read_prompts(fields, "input")
-    form = fields.take("encoding_format")
-    if form not in (None, "float", "base64"):
-        raise fields.refused("encoding_format", form, "'float' or 'base64'")
-    special = fields.flag("add_special_tokens", True)
-    fields.finish()
-    return EmbeddingsRequest(inputs, form == "base64", special)
+    body = read_body(EmbeddingBody, document)
+    inputs = read_prompts(body.input, "input")
+    special = body.add_special_tokens is not False
+    return EmbeddingsRequest(inputs, body.encoding_format == "base64", special)
 
 
 def embedded(

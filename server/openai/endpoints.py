@@ -101,7 +101,7 @@ class OpenAIEndpoints:
 
     async def chat(self, request: Request) -> Response:
         caller, found = await self._asked(request)
-        asked = read_chat(caller.fields())
+        asked = read_chat(caller.document())
         options = asked.options
 
         async def prompts(language: "Language") -> list[tuple[int, ...]]:
@@ -123,7 +123,7 @@ class OpenAIEndpoints:
 
     async def completion(self, request: Request) -> Response:
         caller, found = await self._asked(request)
-        asked = read_completion(caller.fields())
+        asked = read_completion(caller.document())
         options = asked.options
 
         async def read(language: "Language") -> tuple[list[tuple[int, ...]], list[str]]:
@@ -144,7 +144,7 @@ class OpenAIEndpoints:
 
     async def embedding(self, request: Request) -> Response:
         caller, found = await self._asked(request)
-        asked = read_embedding(caller.fields())
+        asked = read_embedding(caller.document())
         make = self._tokens(asked.inputs, asked.special, "input")
         found, tokens = await self._made(caller, found, make)
         language = found.language
@@ -167,7 +167,7 @@ class OpenAIEndpoints:
 
     async def tokenize(self, request: Request) -> Response:
         caller, found = await self._asked(request)
-        asked = read_tokenize(caller.fields())
+        asked = read_tokenize(caller.document())
 
         async def tokens(language: "Language") -> tuple[int, ...]:
             if isinstance(asked.text, Chat):
@@ -181,7 +181,7 @@ class OpenAIEndpoints:
 
     async def detokenize(self, request: Request) -> Response:
         caller, found = await self._asked(request)
-        tokens = read_detokenize(caller.fields())
+        tokens = read_detokenize(caller.document())
         language = found.language
         if tokens:
             refuse_unknown_tokens(language, tokens, "tokens")

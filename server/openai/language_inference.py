@@ -28,7 +28,6 @@ from server.errors import (
     RequestTooLarge,
     ServingError,
 )
-from server.openai.request_fields import RequestFields
 from server.rest.endpoint import BodyLimits, read_body
 from server.rest.envelope import read_envelope
 from server.rest.http_inference import HttpInference
@@ -45,7 +44,7 @@ Made = TypeVar("Made")
 
 class LanguageInference(HttpInference):
     """A request to a language model. `members`: the body, for routes whose unit stands there,
-    until its `fields` are read. `request_id`: the client's, or one made here. `most_urgent`: the
+    until its `document` is read. `request_id`: the client's, or one made here. `most_urgent`: the
     smallest priority it may ask for. `asks`: the parameters of what is submitted, once the prompts
     are tokens."""
 
@@ -89,12 +88,11 @@ class LanguageInference(HttpInference):
             self._scope["target"] = self.arm
         self._scope["answering"] = (self.model, str(served.version.number))
 
-    def fields(self) -> RequestFields:
+    def document(self) -> dict[str, Any]:
         """The body, once: a request under way keeps nothing of it that nobody reads, such as 60 MB
         of `metadata`."""
-        fields = RequestFields(self.members)
-        self.members.clear()
-        return fields
+        document, self.members = self.members, {}
+        return document
 
     def refuse_urgency(self, priority: int) -> None:
         """Raises Forbidden for a request that would pass by those of everybody."""

@@ -1,18 +1,36 @@
 """What chat and text completions have in common: how an answer is to be made. Pure.
 
-A body's members are read here but for what the answer begins with, which `server.openai.chat` and
-`server.openai.completions` read.
+What the answer begins with stands in `server.openai.chat` and `server.openai.completions`.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
 
 from msgspec.structs import replace as replace_fields
 
 from backends.llm.sampling.params import MAX_BIASED, SamplingParams
-from server.openai.request_fields import RequestFields
-from server.openai.response_grammar import ResponseGrammar, read_shape
+from server.openai.request_fields import (
+    NotOffered,
+    OnlyFalse,
+    OnlyTrue,
+    OpenAIBody,
+    not_offered,
+    refuse_flags,
+    refused,
+    wanted,
+)
+from server.openai.response_grammar import (
+    Choices,
+    GrammarText,
+    JsonSchema,
+    ResponseFormat,
+    ResponseGrammar,
+    StructuredOutputs,
+    read_shape,
+)
 from server.rest.openai_errors import BadField
 
 MAX_ANSWERS = 128
@@ -20,47 +38,113 @@ MAX_LOGPROBS = 20
 MAX_STOPS, MAX_STOP_CHARACTERS = 32, 1024
 MAX_TOKENS = 1 << 31
 _INT64 = 1 << 63
-_NUMBERS = {
-    "temperature": (0.0, 100.0),
-    "top_p": (0.0, 1.0),
-    "min_p": (0.0, 1.0),
-    "repetition_penalty": (0.01, 100.0),
-    "presence_penalty": (-100.0, 100.0),
-    "frequency_penalty": (-100.0, 100.0),
-}
-SAMPLING_NAMES = frozenset((*_NUMBERS, "top_k"))
-
-_SAID_ELSEWHERE = (
-    "user",
-    "safety_identifier",
-    "prompt_cache_key",
-    "prompt_cache_retention",
-    "prompt_cache_options",
-    "metadata",
+SAMPLING_NAMES = (
+    "temperature",
+    "top_p",
+    "min_p",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "top_k",
 )
-"""Bookkeeping of the caller's; none of it changes an answer. A route's unit may be `user`."""
 
-_NOT_OFFERED: tuple[tuple[str, tuple[Any, ...]], ...] = (
-    ("store", (False,)),
-    ("service_tier", ("auto", "default")),
-    ("moderation", ()),
-    ("use_beam_search", (False,)),
-    ("length_penalty", (1, 1.0)),
-    ("early_stopping", (False,)),
-    ("include_stop_str_in_output", (False,)),
-    ("spaces_between_special_tokens", (True,)),
-    ("bad_words", ([],)),
-    ("allowed_token_ids", ()),
-    ("logits_processors", ([],)),
-    ("truncate_prompt_tokens", ()),
-    ("return_tokens_as_token_ids", (False,)),
-    ("return_token_ids", (False,)),
-    ("cache_salt", ()),
-    ("kv_transfer_params", ()),
-    ("vllm_xargs", ({},)),
-    ("request_id", ()),
-)
-"""Fields of OpenAI's and vLLM's that are understood, with the values that ask for nothing."""
+_STOP = f"a string, or a list of at most {MAX_STOPS}, each of 1 to {MAX_STOP_CHARACTERS} characters"
+_BIAS = f"an object of at most {MAX_BIASED} tokens, each with a number"
+
+Fraction = Annotated[float, Meta(ge=0.0, le=1.0)]
+Penalty = Annotated[float, Meta(ge=-100.0, le=100.0)]
+TokenCount = Annotated[int, Meta(ge=0, le=MAX_TOKENS)]
+LogprobCount = Annotated[int, Meta(ge=0, le=MAX_LOGPROBS)]
+AnswerCount = Annotated[int, Meta(ge=1, le=MAX_ANSWERS)]
+ModelName = Annotated[str, Meta(min_length=1, description="A model, MODEL@ALIAS, or a route.")]
+StopText = Annotated[str, Meta(min_length=1, max_length=MAX_STOP_CHARACTERS)]
+StopTexts = Annotated[list[StopText], Meta(max_length=MAX_STOPS)]
+StopTokens = Annotated[
+    list[TokenCount],
+    Meta(max_length=MAX_BIASED, extra={"wanted": f"a list of at most {MAX_BIASED} tokens"}),
+]
+LogitBias = Annotated[
+    dict[str, Any],
+    Meta(
+        max_length=MAX_BIASED,
+        extra={"wanted": _BIAS},
+        extra_json_schema={
+            "propertyNames": {"pattern": "^[0-9]{1,9}$"},
+            "additionalProperties": {"type": "number", "minimum": -100, "maximum": 100},
+        },
+    ),
+]
+Empty = Annotated[list[Any], Meta(max_length=0)]
+
+
+class StreamOptions(OpenAIBody, frozen=True):
+    """What a stream tells of the counts of tokens: at its end, or with every chunk."""
+
+    include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
+    include_obfuscation: OnlyFalse = None
+
+
+class GenerationBody(OpenAIBody, frozen=True):
+    """The members of a body that chat and text completions share."""
+
+    model: ModelName
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    n: AnswerCount | None = None
+    temperature: Annotated[float, Meta(ge=0.0, le=100.0)] | None = None
+    top_p: Fraction | None = None
+    min_p: Fraction | None = None
+    top_k: Annotated[int, Meta(ge=-1, le=MAX_TOKENS)] | None = None
+    repetition_penalty: Annotated[float, Meta(ge=0.01, le=100.0)] | None = None
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
+    logit_bias: LogitBias | None = None
+    min_tokens: TokenCount | None = None
+    stop: Annotated[StopText | StopTexts, wanted(_STOP, entire=True)] | None = None
+    stop_token_ids: StopTokens | None = None
+    ignore_eos: bool | None = None
+    seed: Annotated[int, Meta(ge=-_INT64, le=_INT64 - 1)] | None = None
+    skip_special_tokens: bool | None = None
+    add_special_tokens: bool | None = None
+    priority: Annotated[int, Meta(ge=-(1 << 31), le=(1 << 31) - 1)] | None = None
+    prompt_logprobs: LogprobCount | None = None
+    response_format: ResponseFormat | None = None
+    structured_outputs: StructuredOutputs | None = None
+    guided_json: JsonSchema | None = None
+    guided_regex: GrammarText | None = None
+    guided_choice: Choices | None = None
+    guided_grammar: GrammarText | None = None
+
+    # Bookkeeping of the caller's; none of it changes an answer. A route's unit may be `user`.
+    user: Any = None
+    safety_identifier: Any = None
+    prompt_cache_key: Any = None
+    prompt_cache_retention: Any = None
+    prompt_cache_options: Any = None
+    metadata: Any = None
+
+    # Fields of OpenAI's and vLLM's that are understood, as they ask for nothing.
+    store: OnlyFalse = None
+    service_tier: Annotated[Literal["auto", "default"], not_offered()] | None = None
+    moderation: NotOffered = None
+    use_beam_search: OnlyFalse = None
+    length_penalty: Annotated[float, Meta(ge=1.0, le=1.0), not_offered()] | None = None
+    early_stopping: OnlyFalse = None
+    include_stop_str_in_output: OnlyFalse = None
+    spaces_between_special_tokens: OnlyTrue = None
+    bad_words: Annotated[Empty, not_offered()] | None = None
+    allowed_token_ids: NotOffered = None
+    logits_processors: Annotated[Empty, not_offered()] | None = None
+    truncate_prompt_tokens: NotOffered = None
+    return_tokens_as_token_ids: OnlyFalse = None
+    return_token_ids: OnlyFalse = None
+    cache_salt: NotOffered = None
+    kv_transfer_params: NotOffered = None
+    vllm_xargs: Annotated[dict[str, Any], Meta(max_length=0), not_offered()] | None = None
+    request_id: NotOffered = None
+    guided_decoding_backend: NotOffered = None
+    guided_whitespace_pattern: NotOffered = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,65 +197,66 @@ class GenerationOptions:
 
 
 def read_options(
-    fields: RequestFields, max_tokens: int | None, logprobs: int | None
+    body: GenerationBody, max_tokens: int | None, logprobs: int | None
 ) -> GenerationOptions:
-    """Take all but the fields of one endpoint. Raises BadField."""
-    fields.pass_over(_SAID_ELSEWHERE)
-    for name, neutral in _NOT_OFFERED:
-        fields.only(name, *neutral)
-    stream = fields.flag("stream")
-    usage, running_usage = _stream_options(fields, stream)
-    prompt_logprobs = fields.whole("prompt_logprobs", 0, MAX_LOGPROBS)
-    if stream and prompt_logprobs is not None:
+    """All but what one endpoint has of its own. Raises BadField."""
+    stream = body.stream is True
+    usage, running_usage = _stream_options(body.stream_options, stream)
+    if stream and body.prompt_logprobs is not None:
         raise BadField("prompt_logprobs are not streamed; set stream to false", "prompt_logprobs")
-    min_tokens = fields.whole("min_tokens", 0, MAX_TOKENS) or 0
+    min_tokens = body.min_tokens or 0
     if max_tokens is not None and min_tokens > max_tokens:
         raise BadField(
             f"min_tokens is {min_tokens}, more than the {max_tokens} of max_tokens", "min_tokens"
         )
-    sampling, given = _sampling(fields, logprobs)
+    sampling, given = _sampling(body, logprobs)
     return GenerationOptions(
-        count=fields.whole("n", 1, MAX_ANSWERS) or 1,
+        count=body.n or 1,
         stream=stream,
         usage=usage,
         running_usage=running_usage,
         sampling=sampling,
         max_tokens=max_tokens,
         min_tokens=min_tokens,
-        stop=_stops(fields),
-        stop_ids=_stop_ids(fields),
-        ignore_end=fields.flag("ignore_eos"),
-        seed=fields.whole("seed", -_INT64, _INT64 - 1),
-        skip_special=fields.flag("skip_special_tokens", True),
-        priority=fields.whole("priority", -(1 << 31), (1 << 31) - 1) or 0,
-        prompt_logprobs=prompt_logprobs,
-        shape=read_shape(fields),
+        stop=_stops(body.stop),
+        stop_ids=tuple(body.stop_token_ids or ()),
+        ignore_end=body.ignore_eos is True,
+        seed=body.seed,
+        skip_special=body.skip_special_tokens is not False,
+        priority=body.priority or 0,
+        prompt_logprobs=body.prompt_logprobs,
+        shape=read_shape(
+            body.response_format,
+            {
+                "guided_json": body.guided_json,
+                "guided_regex": body.guided_regex,
+                "guided_choice": body.guided_choice,
+                "guided_grammar": body.guided_grammar,
+            },
+            body.structured_outputs,
+        ),
         given=given,
     )
 
 
-def _stream_options(fields: RequestFields, stream: bool) -> tuple[bool, bool]:
-    options = fields.object("stream_options")
+def _stream_options(options: StreamOptions | None, stream: bool) -> tuple[bool, bool]:
     if options is None:
         return False, False
     if not stream:
         raise BadField("stream_options is only allowed when stream is true", "stream_options")
-    usage = options.flag("include_usage")
-    running = options.flag("continuous_usage_stats")
-    options.only("include_obfuscation", False)
-    options.finish()
-    return usage, usage and running
+    refuse_flags(options, "stream_options")
+    usage = options.include_usage is True
+    return usage, usage and options.continuous_usage_stats is True
 
 
-def _sampling(fields: RequestFields, logprobs: int | None) -> tuple[SamplingParams, frozenset[str]]:
+def _sampling(body: GenerationBody, logprobs: int | None) -> tuple[SamplingParams, frozenset[str]]:
     """And the names of the fields that are given."""
-    read: dict[str, float | None] = {
-        name: fields.optional_number(name, least, most) for name, (least, most) in _NUMBERS.items()
+    given: dict[str, Any] = {
+        name: one for name in SAMPLING_NAMES if (one := getattr(body, name)) is not None
     }
-    top_k = fields.whole("top_k", -1, MAX_TOKENS)
-    read["top_k"] = None if top_k is None else max(top_k, 0)
-    given: dict[str, Any] = {name: one for name, one in read.items() if one is not None}
-    bias = _bias(fields)
+    if "top_k" in given:
+        given["top_k"] = max(given["top_k"], 0)
+    bias = () if body.logit_bias is None else _bias(body.logit_bias)
     try:
         params = SamplingParams(**given, logit_bias=bias, logprobs=logprobs)
         return params, frozenset(given)
@@ -179,44 +264,20 @@ def _sampling(fields: RequestFields, logprobs: int | None) -> tuple[SamplingPara
         raise BadField(str(error), str(error).split(" ", 1)[0]) from None
 
 
-def _bias(fields: RequestFields) -> tuple[tuple[int, float], ...]:
+def _bias(value: Mapping[str, Any]) -> tuple[tuple[int, float], ...]:
     name = "logit_bias"
-    value = fields.take(name)
-    if value is None:
-        return ()
-    if not isinstance(value, dict) or len(value) > MAX_BIASED:
-        wanted = f"an object of at most {MAX_BIASED} tokens, each with a number"
-        raise fields.refused(name, value, wanted)
     found = []
     for token, addend in value.items():
         if not (token.isascii() and token.isdigit() and len(token) < 10):
-            raise fields.refused(name, token, "an object whose keys are the numbers of tokens")
-        found.append((int(token), fields.number_in(f"{name}.{token}", addend, -100, 100)))
+            raise refused(name, token, "an object whose keys are the numbers of tokens")
+        is_number = isinstance(addend, int | float) and not isinstance(addend, bool)
+        if not is_number or not -100 <= addend <= 100:
+            raise refused(f"{name}.{token}", addend, "a number from -100 to 100")
+        found.append((int(token), float(addend)))
     return tuple(found)
 
 
-def _stops(fields: RequestFields) -> tuple[str, ...]:
-    value = fields.take("stop")
+def _stops(value: str | list[str] | None) -> tuple[str, ...]:
     if value is None:
         return ()
-    stops = value if isinstance(value, list) else [value]
-    good = all(isinstance(one, str) and 0 < len(one) <= MAX_STOP_CHARACTERS for one in stops)
-    if not good or len(stops) > MAX_STOPS:
-        wanted = (
-            f"a string, or a list of at most {MAX_STOPS}, each of 1 to {MAX_STOP_CHARACTERS} "
-            "characters"
-        )
-        raise fields.refused("stop", value, wanted)
-    return tuple(stops)
-
-
-def _stop_ids(fields: RequestFields) -> tuple[int, ...]:
-    name = "stop_token_ids"
-    value = fields.take(name)
-    if value is None:
-        return ()
-    if not isinstance(value, list) or len(value) > MAX_BIASED:
-        raise fields.refused(name, value, f"a list of at most {MAX_BIASED} tokens")
-    return tuple(
-        fields.whole_in(f"{name}[{at}]", one, 0, MAX_TOKENS) for at, one in enumerate(value)
-    )
+    return tuple(value) if isinstance(value, list) else (value,)

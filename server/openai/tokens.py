@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from msgspec import Meta
 
 from backends.llm.chat.template import Chat
-from server.openai.chat import read_conversation
+from server.openai.chat import ConversationBody, read_conversation
 from server.openai.logprobs import text_of
-from server.openai.options import MAX_TOKENS
-from server.openai.request_fields import RequestFields
+from server.openai.options import ModelName, TokenCount
+from server.openai.request_fields import OpenAIBody, read_body, wanted
 from server.rest.openai_errors import BadField
 
 if TYPE_CHECKING:
@@ -16,6 +18,24 @@ if TYPE_CHECKING:
 
 MOST = 1 << 16
 """Tokens that are told as text."""
+
+
+class TextBody(OpenAIBody, frozen=True):
+    """A text to make tokens of."""
+
+    model: ModelName
+    prompt: str
+    add_special_tokens: bool | None = None
+    return_token_strs: bool | None = None
+
+
+class TokensBody(OpenAIBody, frozen=True):
+    """Tokens to make text of."""
+
+    model: ModelName
+    tokens: Annotated[
+        list[TokenCount], Meta(max_length=MOST), wanted(f"a list of at most {MOST} tokens")
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,21 +47,15 @@ class TokenizeRequest:
     names: bool
 
 
-def read_tokenize(fields: RequestFields) -> TokenizeRequest:
+def read_tokenize(document: dict[str, Any]) -> TokenizeRequest:
     """Raises BadField."""
-    fields.pass_over(("model",))
-    names = fields.flag("return_token_strs")
-    text: str | Chat
-    if "messages" in fields:
-        fields.only("chat_template")
-        text, special, _ = read_conversation(fields)
-    else:
-        given = fields.needed("prompt")
-        if not isinstance(given, str):
-            raise fields.refused("prompt", given, "a string")
-        text, special = given, fields.flag("add_special_tokens", True)
-    fields.finish()
-    return TokenizeRequest(text, special, names)
+    if document.get("messages") is not None:
+        chat = read_body(ConversationBody, document)
+        text, special, _ = read_conversation(chat)
+        return TokenizeRequest(text, special, chat.return_token_strs is True)
+    body = read_body(TextBody, document)
+    special = body.add_special_tokens is not False
+    return TokenizeRequest(body.prompt, special, body.return_token_strs is True)
 
 
 def tokenised(
@@ -60,14 +74,6 @@ def tokenised(
     }
 
 
-def read_detokenize(fields: RequestFields) -> tuple[int, ...]:
+def read_detokenize(document: dict[str, Any]) -> tuple[int, ...]:
     """Raises BadField."""
-    fields.pass_over(("model",))
-    given = fields.needed("tokens")
-    if not isinstance(given, list) or len(given) > MOST:
-        raise fields.refused("tokens", given, f"a list of at most {MOST} tokens")
-    tokens = tuple(
-        fields.whole_in(f"tokens[{at}]", one, 0, MAX_TOKENS) for at, one in enumerate(given)
-    )
-    fields.finish()
-    return tokens
+    return tuple(read_body(TokensBody, document).tokens)

@@ -19,7 +19,6 @@ from server.openai.completion_choice import CompletionChoice
 from server.openai.completions import read_completion
 from server.openai.generation_run import requests_for
 from server.openai.options import GenerationOptions
-from server.openai.request_fields import RequestFields
 from support.llm import make_checkpoint, save_tokeniser
 from support.runtime import make_version
 
@@ -58,7 +57,7 @@ def language(folder: Path, written: object = None, **settings: object) -> Langua
 
 
 def chat(language: Language, **fields: Any) -> tuple[SamplingParams, int]:
-    asked = read_chat(RequestFields({"model": "m", "messages": MESSAGES, **fields})).options
+    asked = read_chat({"model": "m", "messages": MESSAGES, **fields}).options
     return _made(asked, language)
 
 
@@ -72,7 +71,7 @@ def test_a_request_that_says_nothing_is_answered_as_the_checkpoint_says(folder: 
     model = language(folder)
     assert chat(model) == (OF_FILE, 50)
     assert model.end_ids == (2, 7)
-    completion = read_completion(RequestFields({"model": "m", "prompt": "x"})).options
+    completion = read_completion({"model": "m", "prompt": "x"}).options
     assert _made(completion, model) == (OF_FILE, 16)
 
 

@@ -9,7 +9,6 @@ from backends.llm.sampling.token_logprobs import TokenLogprobs
 from schedulers.llm.generation import GenerationOutput
 from server.openai.completion_choice import CompletionChoice
 from server.openai.completions import read_completion
-from server.openai.request_fields import RequestFields
 from server.openai.score_limit import MOST_SCORES, LogprobLimit
 from server.rest.openai_errors import BadField
 
@@ -17,7 +16,7 @@ SCORED = TokenLogprobs(-1.0, 0, ((1, -1.0),))
 
 
 def limit(**asked: Any) -> LogprobLimit:
-    completion = read_completion(RequestFields({"prompt": [1] * 100, **asked}))
+    completion = read_completion({"model": "m", "prompt": [1] * 100, **asked})
     return LogprobLimit([(1,) * 100], completion.options, completion.options.prompt_logprobs)
 
 
@@ -53,7 +52,7 @@ def test_what_a_response_may_have_is_told_before_it_is_made(
 
 def test_scores_of_prompts_count_once_for_each_answer() -> None:
     options = read_completion(
-        RequestFields({"prompt": "x", "n": 100, "prompt_logprobs": 20})
+        {"model": "m", "prompt": "x", "n": 100, "prompt_logprobs": 20}
     ).options
     LogprobLimit([(1,) * 499], options, 20).check()
     with pytest.raises(BadField, match="the prompts have 1050000 for 100 answers"):

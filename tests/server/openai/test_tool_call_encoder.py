@@ -11,18 +11,19 @@ from backends.llm.tools.formats import HERMES, MISTRAL, ToolFormat
 from schedulers.llm.engine_tokeniser import EngineTokeniser
 from schedulers.llm.generation import GenerationOutput
 from schedulers.llm.request import Finish
+from server.openai.chat import read_chat
 from server.openai.choice_encoders import ChatChoiceEncoder
 from server.openai.completion_choice import CompletionChoice
-from server.openai.request_fields import RequestFields
 from server.openai.tool_call_encoder import ToolCallEncoder
-from server.openai.tools import AllowedTools, read_tools
+from server.openai.tools import AllowedTools
 
 TOOL = {"type": "function", "function": {"name": "time", "parameters": {"type": "object"}}}
 CALL = '<tool_call>\n{"name": "time", "arguments": {"zone": "utc"}}\n</tool_call>'
 
 
 def calling(**body: Any) -> AllowedTools:
-    _, found = read_tools(RequestFields({"tools": [TOOL], **body}))
+    body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": [TOOL], **body}
+    found = read_chat(body).calling
     assert found is not None
     return found
 
