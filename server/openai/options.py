@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
-
 from msgspec.structs import replace as replace_fields
 
 from backends.llm.sampling.params import MAX_BIASED, SamplingParams
