@@ -1,4 +1,4 @@
-"""What a server and a worker say to each other: small typed messages, msgpack on the wire.
+"""What a server and a worker say to each other: one Struct per message, msgpack on the wire.
 
 Server: `Load` once, then `Execute` again and again, `Finalize` at the end. Worker: `WorkerLoaded`
 or
@@ -8,15 +8,16 @@ and is told by
 `StreamRead` how the reader fares.
 """
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgpack
+import msgspec
+from msgspec import Struct
 
 from backends.host.layout import TensorBlock
 
 
-class Load(NamedTuple):
+class Load(Struct, frozen=True, array_like=True, tag="load"):
     """Load this version on this device; paths as text, `config` a serialised ModelConfig."""
 
     name: str
@@ -30,7 +31,7 @@ class Load(NamedTuple):
     threads: int
 
 
-class WorkerLoaded(NamedTuple):
+class WorkerLoaded(Struct, frozen=True, array_like=True, tag="loaded"):
     """Loaded; `config` is the completed one, `cores` the core tokens an execution takes;
     `streams`: each `Execute` names a stream per member, and the answers are `StreamPart`.
     `checks_ready`: the model says itself whether it is ready, when it is asked."""
@@ -42,13 +43,13 @@ class WorkerLoaded(NamedTuple):
     checks_ready: bool = False
 
 
-class WorkerLoadFailed(NamedTuple):
+class WorkerLoadFailed(Struct, frozen=True, array_like=True, tag="load_failed"):
     """Not loaded, and why, for the model's owner to read."""
 
     text: str
 
 
-class RequestMetadata(NamedTuple):
+class RequestMetadata(Struct, frozen=True, array_like=True):
     """What a model may know of one request; `parameters` is JSON text, empty for none."""
 
     id: str
@@ -58,7 +59,7 @@ class RequestMetadata(NamedTuple):
     timeout_us: int
 
 
-class Execute(NamedTuple):
+class Execute(Struct, frozen=True, array_like=True, tag="execute"):
     """Run one batch; its tensors lie in the server's region, behind a byte per member that
     becomes 1 when the member's client has gone. `streams`: a number per member, or empty."""
 
@@ -69,7 +70,7 @@ class Execute(NamedTuple):
     streams: tuple[int, ...]
 
 
-class BatchExecuted(NamedTuple):
+class BatchExecuted(Struct, frozen=True, array_like=True, tag="executed"):
     """One result per member: an error by index, or tensors in the worker's region; of a stream,
     only that the model has taken the batch in.
 
@@ -77,16 +78,16 @@ class BatchExecuted(NamedTuple):
     that lie in the server's region.
     """
 
-    errors: Mapping[int, "WorkerError"]
+    errors: dict[int, "WorkerError"]
     blocks: tuple[TensorBlock, ...]
     input_ns: int
     infer_ns: int
     output_ns: int
-    parameters: Mapping[int, str]
+    parameters: dict[int, str]
     held: bool
 
 
-class WorkerError(NamedTuple):
+class WorkerError(Struct, frozen=True, array_like=True):
     """An error: the name of its class in `backends.errors`, its text, and Triton's error code
     where the model chose one."""
 
@@ -95,14 +96,14 @@ class WorkerError(NamedTuple):
     code: str
 
 
-class BatchFailed(NamedTuple):
+class BatchFailed(Struct, frozen=True, array_like=True, tag="failed"):
     """The whole batch failed."""
 
     trouble: WorkerError
     held: bool
 
 
-class StreamPart(NamedTuple):
+class StreamPart(Struct, frozen=True, array_like=True, tag="part"):
     """One part of a stream: an error, tensors, or (`empty`) nothing. The tensors lie in `data`,
     or in a region of their own that travels with the message."""
 
@@ -115,7 +116,7 @@ class StreamPart(NamedTuple):
     parameters: str
 
 
-class StreamRead(NamedTuple):
+class StreamRead(Struct, frozen=True, array_like=True, tag="read"):
     """The reader of a stream has taken so many more parts, or has gone."""
 
     stream: int
@@ -123,7 +124,7 @@ class StreamRead(NamedTuple):
     gone: bool
 
 
-class Finalize(NamedTuple):
+class Finalize(Struct, frozen=True, array_like=True, tag="finalize"):
     """Give everything back and exit."""
 
 
@@ -139,41 +140,37 @@ Message = (
     | Finalize
 )
 
-_KINDS: tuple[type[Message], ...] = (
-    Load,
-    WorkerLoaded,
-    WorkerLoadFailed,
-    Execute,
-    BatchExecuted,
-    BatchFailed,
-    StreamPart,
-    StreamRead,
-    Finalize,
-)
-_TAGS: dict[type[Message], int] = {kind: tag for tag, kind in enumerate(_KINDS)}
+_decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
+_encoder = msgspec.msgpack.Encoder()
 
 
 def encode(message: Message) -> bytes:
-    """The message as bytes; lone surrogates in client text survive."""
-    packed: bytes = msgpack.packb((_TAGS[type(message)], *message), unicode_errors="surrogatepass")
-    return packed
+    """The message as bytes. Half of a surrogate pair, for which UTF-8 has no form, is sent as
+    U+FFFD: texts of errors may hold one."""
+    try:
+        return _encoder.encode(message)
+    except UnicodeEncodeError:
+        return _encoder.encode(with_whole_text(msgspec.to_builtins(message, str_keys=False)))
 
 
 def decode(payload: bytes) -> Message:
-    """The message in `payload`. Raises `ValueError`, `TypeError` or `IndexError` for anything
-    that is none, or has more parts than `MOST_PARTS`."""
-    counted: dict[str, Any] = {}
+    """The message in `payload`. Raises ValueError for anything that is none, or has more parts than
+    `MOST_PARTS`."""
     if len(payload) > MOST_PARTS // 32:  # so small a message has no more parts than bytes
-        count = _ValueCounter().of
-        most = MOST_PARTS // 16
-        counted = {"list_hook": count, "object_hook": count}
-        counted |= {"max_array_len": most, "max_map_len": most}
-    tag, *fields = msgpack.unpackb(
-        payload, use_list=False, unicode_errors="surrogatepass", strict_map_key=False, **counted
-    )
-    kind: Any = _KINDS[tag]
-    message: Message = kind(*fields)
-    return message
+        _count(payload)
+    return _decoder.decode(payload)
+
+
+def with_whole_text(value: Any) -> Any:
+    """`value`, of plain Python types, with U+FFFD for every half of a surrogate pair."""
+    match value:
+        case str():
+            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        case list() | tuple():
+            return [with_whole_text(one) for one in value]
+        case dict():
+            return {key: with_whole_text(one) for key, one in value.items()}
+    return value
 
 
 MOST_PARTS = 1 << 21
@@ -181,6 +178,21 @@ MOST_PARTS = 1 << 21
 and a byte is enough for one."""
 
 _Parts = TypeVar("_Parts", tuple[Any, ...], dict[Any, Any])
+
+
+def _count(payload: bytes) -> None:
+    """Raises ValueError."""
+    count, most = _ValueCounter().of, MOST_PARTS // 16
+    msgpack.unpackb(
+        payload,
+        use_list=False,
+        unicode_errors="surrogatepass",
+        strict_map_key=False,
+        list_hook=count,
+        object_hook=count,
+        max_array_len=most,
+        max_map_len=most,
+    )
 
 
 class _ValueCounter:

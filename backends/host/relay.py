@@ -20,7 +20,6 @@ from backends.host.messages import (
     Message,
     StreamPart,
     StreamRead,
-    WorkerError,
     decode,
     encode,
 )
@@ -168,7 +167,7 @@ class StreamRelay:
         if fd >= 0:
             inbox.accept(fd)
         if said.trouble is not None:
-            return raised(WorkerError(*said.trouble))
+            return raised(said.trouble)
         if said.empty:
             return None
         region = inbox.view() if fd >= 0 else np.frombuffer(said.data, np.uint8)

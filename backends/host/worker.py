@@ -13,11 +13,13 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import Any, cast
 
+from msgspec.structs import replace
+
 from backends.errors import ExecutionFailed, FaultyModel, LoadFailed, ModelError
 from backends.host.channel import Channel
 from backends.host.child import begin
 from backends.host.heartbeat import answer_readiness
-from backends.host.layout import TensorBlock, merged, pack, unpack
+from backends.host.layout import merged, pack, unpack
 from backends.host.messages import (
     BatchExecuted,
     BatchFailed,
@@ -157,11 +159,11 @@ class _WorkerLoop:
             if self._line is not None:
                 self._line.forget(message.streams)
             answer = BatchFailed(_trouble(error), held=False)
-        return answer._replace(held=sys.getrefcount(region) > _UNHELD_REFERENCES)
+        return replace(answer, held=sys.getrefcount(region) > _UNHELD_REFERENCES)
 
     def _execute(self, message: Execute, region: Array) -> BatchExecuted:
         started = perf_counter_ns()
-        members = [_member(RequestMetadata(*facts)) for facts in message.members]
+        members = [_member(facts) for facts in message.members]
         outcome = self._run(message, members, region)
         ended = perf_counter_ns()
         errors: dict[int, WorkerError] = {}
@@ -182,7 +184,7 @@ class _WorkerLoop:
         )
 
     def _run(self, message: Execute, members: list[_WorkerMember], region: Array) -> BatchResult:
-        blocks = [TensorBlock(*block) for block in message.blocks]
+        blocks = message.blocks
         if self._stacks and message.batched and len(members) > 1:
             stacked = merged(blocks)
             if stacked is not None:

@@ -23,7 +23,6 @@ from backends.host.messages import (
     Load,
     Message,
     RequestMetadata,
-    WorkerError,
     WorkerLoaded,
     decode,
     encode,
@@ -159,7 +158,7 @@ class WorkerSession:
             self._outbox.forget()
         try:
             if isinstance(answer, BatchFailed):
-                refused = raised(WorkerError(*answer.trouble))
+                refused = raised(answer.trouble)
             elif isinstance(answer, BatchExecuted):
                 return self._outcome(answer, len(batch.members), bool(streams), started, answered)
             else:
@@ -214,7 +213,7 @@ class WorkerSession:
         except NONSENSE as error:
             raise ValueError(f"its tensors cannot be read: {error}") from error
         for index, trouble in answer.errors.items():
-            results[index] = raised(WorkerError(*trouble))
+            results[index] = raised(trouble)
         return results
 
     def _refuse_too_large(self, size: int) -> None:

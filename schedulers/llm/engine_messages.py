@@ -8,11 +8,11 @@ after every step, and what answers the gateway. That one says `Submit`, `Cancel`
 
 from array import array
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from backends.host.messages import with_whole_text
 from schedulers.llm.generation import GenerateRequest, GenerationOutput
 
 
@@ -173,19 +173,13 @@ def encode(message: Message) -> bytes:
     try:
         return _encoder.encode(message)
     except UnicodeEncodeError:
-        return _encoder.encode(_whole_text(msgspec.to_builtins(message)))
+        return _encoder.encode(with_whole_text(msgspec.to_builtins(message)))
 
 
 def decode(payload: bytes) -> Message:
     """The message in `payload`. Raises ValueError for anything else, and for sampling parameters
     that are out of their ranges."""
     return _decoder.decode(payload)
-
-
-def _whole_text(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return [_whole_text(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def pack_tokens(tokens: Sequence[int]) -> bytes:

@@ -18,7 +18,7 @@ from backends.errors import ExecutionFailed, InstanceDied, LoadFailed
 from backends.host import process
 from backends.host.instance import HostedInstance
 from backends.host.layout import TensorBlock, merged, pack, unpack
-from backends.host.messages import BatchFailed, WorkerError, decode, encode
+from backends.host.messages import BatchExecuted, BatchFailed, WorkerError, decode, encode
 from backends.host.output import LineSplitter
 from backends.host.region import RegionReader, RegionWriter
 from backends.host.restart import Backoff
@@ -428,8 +428,16 @@ def test_memory_that_could_be_shrunk_is_refused() -> None:
 
 
 def test_messages_survive_the_wire() -> None:
-    message = BatchFailed(WorkerError("FaultyModel", "\udc80 text", ""), True)
-    assert tuple(decode(encode(message))) == (("FaultyModel", "\udc80 text", ""), True)
+    message = BatchFailed(WorkerError("FaultyModel", "über", ""), True)
+    assert decode(encode(message)) == message
+
+
+def test_half_a_surrogate_pair_arrives_as_the_replacement_character() -> None:
+    said = BatchExecuted({1: WorkerError("FaultyModel", "\udc80 text", "")}, (), 1, 2, 3, {}, False)
+    meant = BatchExecuted(
+        {1: WorkerError("FaultyModel", "\ufffd text", "")}, (), 1, 2, 3, {}, False
+    )
+    assert decode(encode(said)) == meant
 
 
 def test_restarts_wait_longer_each_time_and_forget_after_a_healthy_minute() -> None:

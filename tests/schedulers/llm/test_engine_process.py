@@ -30,7 +30,7 @@ def test_a_chat_beside_eight_long_prompts_is_answered_within_three_steps(tmp_pat
         answered, steps = set[str](), 0
         while "chat" not in answered:
             step = next_step(said)
-            answered |= {packed[0] for packed in step.outputs}
+            answered |= {output.id for output in step.outputs}
             steps += 1 if steps or "chat" in step.started else 0
         assert answered == {"chat"}
         assert steps <= 3
