@@ -19,10 +19,14 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
+def to_plain(document: Any) -> Any:
+    """Structs as objects, with moments left as they are."""
+    return msgspec.to_builtins(document, builtin_types=(datetime,))
+
+
 def to_json(document: Any) -> bytes:
     """JSON of Structs, with moments to the millisecond."""
-    plain = msgspec.to_builtins(document, builtin_types=(datetime,))
-    return orjson.dumps(plain, default=text_of, option=orjson.OPT_PASSTHROUGH_DATETIME)
+    return orjson.dumps(to_plain(document), default=text_of, option=orjson.OPT_PASSTHROUGH_DATETIME)
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True):
@@ -254,6 +258,18 @@ class RouteDocument(msgspec.Struct, frozen=True, kw_only=True):
     updated_by: str
     revision: int
     pending: tuple[PendingView, ...]
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """`arm`, `model` and `version` are null where each request is drawn anew; `bucket` is null
+    where no bucket was looked at. `label` is what the response would say."""
+
+    arm: str | None
+    model: str | None
+    version: int | None
+    bucket: int | None
+    label: str | None
+    reason: str
 
 
 class VersionStateView(msgspec.Struct, frozen=True):

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from control.desired import DesiredRoute
 from control.routes.buckets import BUCKETS, bucket
-from control.routes.explanation import RouteExplanation
 from control.routes.spec import HEADER
+from control.views import Explanation
 from server.routing.pick import RouteKey, pick
 from server.routing.table import CompiledRoute, compile_route
 
@@ -15,14 +15,12 @@ def explain(
     aliases: Mapping[str, Mapping[str, int]],
     unit: str,
     labels: Mapping[str, str],
-) -> RouteExplanation:
+) -> Explanation:
     """See `control.routes.explanation.ExplainRoute`."""
     return explain_compiled(compile_route(desired, aliases), unit, labels)
 
 
-def explain_compiled(
-    route: CompiledRoute, unit: str, labels: Mapping[str, str]
-) -> RouteExplanation:
+def explain_compiled(route: CompiledRoute, unit: str, labels: Mapping[str, str]) -> Explanation:
     """`labels`: headers by name in lower case; the one that is the route's unit counts as such."""
     if route.unit_source == HEADER:
         unit = unit or labels.get(route.unit_name, "")
@@ -30,9 +28,9 @@ def explain_compiled(
     found = bucket(route.salt, unit) if unit and target.sticky else None
     drawn = found is None and route.only is None and not _rule(route, labels)
     if drawn:
-        return RouteExplanation(None, None, None, None, None, f"no unit: {_shares(route)}")
+        return Explanation(None, None, None, None, None, f"no unit: {_shares(route)}")
     reason = _reason(route, labels, found, target.arm)
-    return RouteExplanation(
+    return Explanation(
         target.arm, target.model, target.version or None, found, target.label, reason
     )
 

@@ -13,10 +13,9 @@ from control.api.responses import from_page
 from control.deployments.aliases import list_aliases
 from control.errors import Invalid
 from control.rollouts.route_changes import delete_route, kill, set_route, set_weights
-from control.routes.explanation import RouteExplanation
 from control.routes.service import RouteView, desired_route, get_route, list_routes, unkill
 from control.routes.spec import buckets_of, check_unit, parse_spec
-from control.views import RouteDocument
+from control.views import Explanation, RouteDocument
 
 _READ, _CHANGE = Access(Action.READ), Access(Action.OPERATE)
 _PATH = "/routes/{route}"
@@ -243,7 +242,7 @@ OPERATIONS = (
         tag="Routes",
         summary="Which arm a unit gets, and why",
         run=explain_,
-        gives=RouteExplanation,
+        gives=Explanation,
         query=(
             Param("unit", "The unit, e.g. a user's id."),
             Param("header", "A header as NAME: VALUE; several on lines of their own."),

@@ -1,7 +1,6 @@
 """The control API as the command line talks to it: over the server's Unix socket, or a URL."""
 
 import http.client
-import json
 import socket
 import ssl
 import sys
@@ -11,14 +10,16 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
 import msgspec
 
 from control.errors import PROBLEM_HEADER
-from control.views import ErrorDocument
+from control.views import ErrorDocument, Page, to_json
 from server import VERSION
+
+T = TypeVar("T")
 
 API = "/api/v1"
 
@@ -67,21 +68,30 @@ class ApiClient:
         self._answer_s = answer_s
         self._notice_s = notice_s
 
-    def get(self, path: str, **query: Any) -> Any:
-        return self.call("GET", path + _query(query))
+    def get(self, path: str, kind: type[T], /, **query: Any) -> T:
+        """The answer, decoded into a `kind`."""
+        return self.call("GET", path + _query(query), kind)
 
     def call(
-        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
-    ) -> Any:
-        """The decoded answer, None for an empty one."""
+        self,
+        method: str,
+        path: str,
+        kind: type[T],
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> T:
+        """The answer to a change; `body`: a Struct, or an object of what is given."""
         with self._open(method, path, body, headers) as response:
-            raw = self._all_of(response)
-        return self._decoded(raw) if raw else None
+            return self._decoded(self._all_of(response), kind)
 
-    def get_with_etag(self, path: str) -> tuple[Any, str]:
+    def delete(self, path: str) -> None:
+        with self._open("DELETE", path) as response:
+            self._all_of(response)
+
+    def get_with_etag(self, path: str, kind: type[T]) -> tuple[T, str]:
         """The decoded answer, and the ETag a change can be held against."""
         with self._open("GET", path) as response:
-            return self._decoded(self._all_of(response)), response.headers["ETag"]
+            return self._decoded(self._all_of(response), kind), response.headers["ETag"]
 
     @contextmanager
     def stream(self, path: str, **query: Any) -> Iterator[Iterator[bytes]]:
@@ -96,15 +106,17 @@ class ApiClient:
             while piece := self._read(response, _PIECE_BYTES):
                 yield piece
 
-    def items(self, path: str, limit: int | None = None, **query: Any) -> Iterator[Any]:
+    def items(
+        self, path: str, kind: type[T], limit: int | None = None, /, **query: Any
+    ) -> Iterator[T]:
         """Each item of a list, page by page, at most `limit`."""
         cursor, left = None, limit
         while True:
             wanted = 500 if left is None else min(500, left)
-            page = self.get(path, **query, limit=wanted, cursor=cursor)
-            yield from page["items"]
-            cursor = page["next"]
-            left = None if left is None else left - len(page["items"])
+            page: Page[T] = self.get(path, Page[kind], **query, limit=wanted, cursor=cursor)  # type: ignore[valid-type]
+            yield from page.items
+            cursor = page.next
+            left = None if left is None else left - len(page.items)
             if cursor is None or left == 0:
                 return
 
@@ -138,7 +150,7 @@ class ApiClient:
                 connection.request(
                     method,
                     _prefix(self._place.url) + API + path,
-                    None if body is None else json.dumps(body).encode(),
+                    None if body is None else to_json(body),
                     self._headers(body is not None, headers),
                 )
                 response = connection.getresponse()
@@ -206,10 +218,10 @@ class ApiClient:
                 f"the answer of {where} broke off: {error or 'too early'}"
             ) from error
 
-    def _decoded(self, raw: bytes) -> Any:
+    def _decoded(self, raw: bytes, kind: type[T]) -> T:
         try:
-            return json.loads(raw)
-        except ValueError:
+            return msgspec.json.decode(raw, type=kind)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
             raise ServerUnreachable(
                 f"what answers at {_name(self._place)} is {_NOT_OURS}"
             ) from None

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from control.routes.event_text import change_text
+from control.views import AuditView, EventView
 from server.cli.commands.client import ApiClient, ServerUnreachable
 from server.cli.commands.command import CliCommand, argument, limited, whole
 from server.cli.commands.output import Columns, ListOutput, Shown, cell
@@ -21,7 +22,7 @@ _EVENT_COLUMNS: Columns = {
     "kind": "kind",
     "subject": "subject",
     "actor": "actor",
-    "change": change_text,
+    "change": lambda item: change_text({"subject": item.subject, "data": item.data}),
 }
 _AUDIT_COLUMNS: Columns = {
     "at": "at",
@@ -37,7 +38,7 @@ _AUDIT_COLUMNS: Columns = {
 
 def list_events(given: argparse.Namespace, api: ApiClient) -> Shown:
     wanted = {"after": given.after, "kind": given.kind, "subject": given.subject}
-    return ListOutput(list(api.items("/events", given.limit, **wanted)), _EVENT_COLUMNS)
+    return ListOutput(list(api.items("/events", EventView, given.limit, **wanted)), _EVENT_COLUMNS)
 
 
 def follow(given: argparse.Namespace, api: ApiClient) -> Shown:
@@ -59,7 +60,7 @@ def follow(given: argparse.Namespace, api: ApiClient) -> Shown:
 def audit(given: argparse.Namespace, api: ApiClient) -> Shown:
     names = ("actor", "action", "subject", "since", "until")
     wanted = {name: getattr(given, name) for name in names}
-    return ListOutput(list(api.items("/audit", given.limit, **wanted)), _AUDIT_COLUMNS)
+    return ListOutput(list(api.items("/audit", AuditView, given.limit, **wanted)), _AUDIT_COLUMNS)
 
 
 def _stream(

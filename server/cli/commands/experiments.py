@@ -2,10 +2,12 @@
 
 import argparse
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from control.experiments.views import AnalysisView, ExperimentDocument, PointView
+from control.views import Page
 from server.cli.commands.client import ApiClient, path_of
 from server.cli.commands.command import CliCommand, CommandFailed, argument, limited
 from server.cli.commands.output import Columns, ListOutput, MessageOutput, RecordOutput, Shown
@@ -14,10 +16,10 @@ _COLUMNS: Columns = {
     "experiment": "name",
     "route": "route",
     "state": "state",
-    "arms": lambda item: [arm["name"] for arm in item["arms"]],
-    "metrics": lambda item: [metric["name"] for metric in item["metrics"]],
+    "arms": lambda item: [arm.name for arm in item.arms],
+    "metrics": lambda item: [metric.name for metric in item.metrics],
     "started": "started_at",
-    "decision": lambda item: (item["conclusion"] or {}).get("decision"),
+    "decision": lambda item: item.conclusion and item.conclusion.decision,
 }
 
 _POINT_COLUMNS: Columns = {
@@ -32,7 +34,9 @@ _POINT_COLUMNS: Columns = {
 
 def list_experiments(given: argparse.Namespace, api: ApiClient) -> Shown:
     wanted = {"route": given.route, "state": given.state}
-    return ListOutput(list(api.items("/experiments", given.limit, **wanted)), _COLUMNS)
+    return ListOutput(
+        list(api.items("/experiments", ExperimentDocument, given.limit, **wanted)), _COLUMNS
+    )
 
 
 def create(given: argparse.Namespace, api: ApiClient) -> Shown:
@@ -42,45 +46,43 @@ def create(given: argparse.Namespace, api: ApiClient) -> Shown:
     body = {**terms, "name": given.NAME, "route": given.route}
     if given.horizon is not None:
         body["horizon"] = given.horizon
-    view = api.call("POST", "/experiments", body)
+    view = api.call("POST", "/experiments", ExperimentDocument, body)
     return MessageOutput(
-        f"experiment {view['name']} on {view['route']} planned; "
-        f"`modelyard experiment start {view['name']}` begins it",
+        f"experiment {view.name} on {view.route} planned; "
+        f"`modelyard experiment start {view.name}` begins it",
         view,
     )
 
 
 def show(given: argparse.Namespace, api: ApiClient) -> Shown:
-    return RecordOutput(api.get(path_of("experiments", given.NAME)))
+    return RecordOutput(api.get(path_of("experiments", given.NAME), ExperimentDocument))
 
 
 def conclude(given: argparse.Namespace, api: ApiClient) -> Shown:
     body = {"decision": given.DECISION}
-    view = api.call("POST", path_of("experiments", given.NAME, "conclude"), body)
-    return MessageOutput(
-        f"experiment {view['name']} concluded: {view['conclusion']['decision']}", view
-    )
+    path = path_of("experiments", given.NAME, "conclude")
+    view = api.call("POST", path, ExperimentDocument, body)
+    decision = view.conclusion.decision if view.conclusion else ""
+    return MessageOutput(f"experiment {view.name} concluded: {decision}", view)
 
 
 def delete(given: argparse.Namespace, api: ApiClient) -> Shown:
-    api.call("DELETE", path_of("experiments", given.NAME))
+    api.delete(path_of("experiments", given.NAME))
     return MessageOutput(f"experiment {given.NAME} deleted")
 
 
 def analyse(given: argparse.Namespace, api: ApiClient) -> Shown:
     """The verdict, then each comparison, in words."""
-    found = api.get(path_of("experiments", given.NAME, "analysis"))
-    units = ", ".join(f"{arm} {count:,}" for arm, count in found["units"].items())
-    lines = [found["verdict"], f"units: {units} ({found['progress']:.0%} of the plan)"]
-    return MessageOutput(
-        "\n".join(lines + [one["sentence"] for one in found["comparisons"]]), found
-    )
+    found = api.get(path_of("experiments", given.NAME, "analysis"), AnalysisView)
+    units = ", ".join(f"{arm} {count:,}" for arm, count in found.units.items())
+    lines = [found.verdict, f"units: {units} ({found.progress:.0%} of the plan)"]
+    return MessageOutput("\n".join(lines + [one.sentence for one in found.comparisons]), found)
 
 
 def series(given: argparse.Namespace, api: ApiClient) -> Shown:
     path = path_of("experiments", given.NAME, "series")
-    found = api.get(path, metric=given.METRIC, arm=given.ARM)
-    return ListOutput(found["items"], _POINT_COLUMNS)
+    found = api.get(path, Page[PointView], metric=given.METRIC, arm=given.ARM)
+    return ListOutput(found.items, _POINT_COLUMNS)
 
 
 def metric(text: str) -> dict[str, Any]:
@@ -116,8 +118,8 @@ def _read(path: str) -> dict[str, Any]:
 
 def _telling(word: str) -> Callable[[argparse.Namespace, ApiClient], Shown]:
     def tell(given: argparse.Namespace, api: ApiClient) -> Shown:
-        view: Mapping[str, Any] = api.call("POST", path_of("experiments", given.NAME, word))
-        return MessageOutput(f"experiment {view['name']} is {view['state']}", view)
+        view = api.call("POST", path_of("experiments", given.NAME, word), ExperimentDocument)
+        return MessageOutput(f"experiment {view.name} is {view.state}", view)
 
     return tell
 

@@ -4,11 +4,12 @@ import argparse
 import sys
 import time
 
+from control.import_states import ENDS, ImportState
+from control.views import ImportView
 from server.cli.commands.client import ApiClient, ServerUnreachable, path_of
 from server.cli.commands.command import CliCommand, CommandFailed, argument, limited, whole
 from server.cli.commands.output import (
     Columns,
-    Json,
     ListOutput,
     MessageOutput,
     RecordOutput,
@@ -19,14 +20,13 @@ from server.cli.commands.output import (
 LOOK_S, PATIENCE_S = 0.5, 60.0
 """How often an import that is followed is looked at, and how long without an answer."""
 
-_ENDS = ("served", "failed", "cancelled")
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 _COLUMNS: Columns = {
     "id": "id",
     "model": "model",
-    "version": lambda item: list(item["versions"]) or item["version"],
+    "version": lambda item: list(item.versions) or item.version,
     "state": "state",
-    "fetched": lambda item: amount(item["progress"]["bytes_done"]),
+    "fetched": lambda item: amount(item.progress.bytes_done),
     "by": "by",
     "created": "created_at",
     "url": "url",
@@ -45,42 +45,40 @@ def import_(given: argparse.Namespace, api: ApiClient) -> Shown:
         "digest": given.digest,
     }
     body = {name: value for name, value in wish.items() if value is not None}
-    view = api.call("POST", "/imports", body)
+    view = api.call("POST", "/imports", ImportView, body)
     if not given.follow:
-        told = f"import {view['id']} started; see modelyard imports show {view['id']}"
+        told = f"import {view.id} started; see modelyard imports show {view.id}"
         return MessageOutput(told, view)
-    view = _followed(api, view["id"], sys.stderr.isatty())
-    if view["state"] != "served":
-        raise ImportNotServed(
-            f"import {view['id']} {view['state']}: {plain(view['reason']) or 'ended'}"
-        )
-    versions = ", ".join(view["versions"])
-    return MessageOutput(f"served: {view['model']} version {versions}, {view['digest']}", view)
+    view = _followed(api, view.id, sys.stderr.isatty())
+    if view.state is not ImportState.SERVED:
+        raise ImportNotServed(f"import {view.id} {view.state}: {plain(view.reason) or 'ended'}")
+    versions = ", ".join(view.versions)
+    return MessageOutput(f"served: {view.model} version {versions}, {view.digest}", view)
 
 
 def list_imports(given: argparse.Namespace, api: ApiClient) -> Shown:
     wanted = {"model": given.model, "state": given.state}
-    return ListOutput(list(api.items("/imports", given.limit, **wanted)), _COLUMNS)
+    return ListOutput(list(api.items("/imports", ImportView, given.limit, **wanted)), _COLUMNS)
 
 
 def show(given: argparse.Namespace, api: ApiClient) -> Shown:
-    return RecordOutput(api.get(path_of("imports", given.ID)))
+    return RecordOutput(api.get(path_of("imports", given.ID), ImportView))
 
 
 def cancel(given: argparse.Namespace, api: ApiClient) -> Shown:
-    view = api.call("POST", path_of("imports", given.ID, "cancel"))
-    return MessageOutput(f"import {view['id']} of {view['model']} cancelled", view)
+    view = api.call("POST", path_of("imports", given.ID, "cancel"), ImportView)
+    return MessageOutput(f"import {view.id} of {view.model} cancelled", view)
 
 
-def line(view: Json) -> str:
+def line(view: ImportView) -> str:
     """How far an import is, for one line of a terminal."""
-    if view["state"] != "fetching":
-        return str(view["state"])
-    seen = view["progress"]
-    done, total = seen["bytes_done"], seen["bytes_total"]
+    if view.state is not ImportState.FETCHING:
+        return str(view.state)
+    seen = view.progress
+    done, total = seen.bytes_done, seen.bytes_total
     share = f" of {amount(total)} ({done * 100 // max(total, 1)} %)" if total is not None else ""
-    files = f", file {min(seen['files_done'] + 1, seen['files_total'])} of {seen['files_total']}"
-    return f"fetching: {amount(done)}{share}, {amount(seen['bytes_per_s'])}/s{files}"
+    files = f", file {min(seen.files_done + 1, seen.files_total)} of {seen.files_total}"
+    return f"fetching: {amount(done)}{share}, {amount(seen.bytes_per_s)}/s{files}"
 
 
 def amount(size: float) -> str:
@@ -91,19 +89,19 @@ def amount(size: float) -> str:
     return f"{left:.1f} {_UNITS[unit]}" if unit else f"{left:.0f} B"
 
 
-def _followed(api: ApiClient, import_id: str, on_terminal: bool) -> Json:
+def _followed(api: ApiClient, import_id: str, on_terminal: bool) -> ImportView:
     """The import once it has ended. A server that is started again meanwhile is waited for."""
     shown, width, answered = "", 0, time.monotonic()
     while True:
         try:
-            view: Json = api.get(path_of("imports", import_id))
+            view = api.get(path_of("imports", import_id), ImportView)
             answered = time.monotonic()
         except ServerUnreachable:
             if time.monotonic() - answered > PATIENCE_S:
                 raise
             time.sleep(LOOK_S)
             continue
-        text = line(view) if on_terminal else str(view["state"])
+        text = line(view) if on_terminal else str(view.state)
         if on_terminal:
             sys.stderr.write("\r" + text.ljust(width))
             width = len(text)
@@ -111,7 +109,7 @@ def _followed(api: ApiClient, import_id: str, on_terminal: bool) -> Json:
             sys.stderr.write(text + "\n")
         sys.stderr.flush()
         shown = text
-        if view["state"] in _ENDS:
+        if view.state in ENDS:
             sys.stderr.write("\n" if on_terminal else "")
             return view
         time.sleep(LOOK_S)

@@ -2,12 +2,14 @@
 
 import argparse
 
+import msgspec
+
+from control.views import AliasView, ModelView, VersionOfModel, VersionView
 from server.cli.commands.client import ApiClient, path_of
 from server.cli.commands.command import CliCommand, CommandFailed, argument, limited, whole
 from server.cli.commands.in_force import unready
 from server.cli.commands.output import (
     Columns,
-    Json,
     ListOutput,
     MessageOutput,
     RecordOutput,
@@ -22,9 +24,9 @@ _NONE_DEPLOYED = (
 _MODEL_COLUMNS: Columns = {
     "name": "name",
     "repository": "repository",
-    "commit": lambda item: item["commit"][:_SHORT],
-    "versions": lambda item: [_version_text(one) for one in item["versions"]],
-    "aliases": lambda item: [f"{name}={number}" for name, number in item["aliases"].items()],
+    "commit": lambda item: item.commit[:_SHORT],
+    "versions": lambda item: [_version_text(one) for one in item.versions],
+    "aliases": lambda item: [f"{name}={number}" for name, number in item.aliases.items()],
     "deployed": "deployed_at",
 }
 _ALIAS_COLUMNS: Columns = {
@@ -38,39 +40,39 @@ _ALIAS_COLUMNS: Columns = {
 
 
 def list_models(given: argparse.Namespace, api: ApiClient) -> Shown:
-    found = list(api.items("/models", given.limit, repository=given.repo))
+    found = list(api.items("/models", ModelView, given.limit, repository=given.repo))
     return ListOutput(found, _MODEL_COLUMNS, _NONE_DEPLOYED)
 
 
 def show_model(given: argparse.Namespace, api: ApiClient) -> Shown:
     """With what is pending of its aliases beside what the API says of the model."""
-    found = api.get(path_of("models", given.MODEL))
-    aliases = api.items(path_of("models", given.MODEL, "aliases"))
-    pending = {one["name"]: pending_text(one) for one in aliases if one["pending"]}
-    return RecordOutput({**found, "pending": pending})
+    found = api.get(path_of("models", given.MODEL), ModelView)
+    aliases = api.items(path_of("models", given.MODEL, "aliases"), AliasView)
+    pending = {one.name: pending_text(one) for one in aliases if one.pending}
+    return RecordOutput({**msgspec.structs.asdict(found), "pending": pending})
 
 
 def show_version(given: argparse.Namespace, api: ApiClient) -> Shown:
-    return RecordOutput(api.get(path_of("models", given.MODEL, "versions", given.VERSION)))
+    return RecordOutput(
+        api.get(path_of("models", given.MODEL, "versions", given.VERSION), VersionView)
+    )
 
 
 def list_aliases(given: argparse.Namespace, api: ApiClient) -> Shown:
     path = path_of("models", given.MODEL, "aliases") if given.MODEL else "/aliases"
-    return ListOutput(list(api.items(path)), _ALIAS_COLUMNS)
+    return ListOutput(list(api.items(path, AliasView)), _ALIAS_COLUMNS)
 
 
 def set_alias(given: argparse.Namespace, api: ApiClient) -> Shown:
     headers = {} if given.only_from is None else _held_against(given, api)
     path = path_of("models", given.MODEL, "aliases", given.ALIAS)
-    made = api.call("PUT", path, {"version": given.VERSION}, headers)
-    pending = unready(api, [(made["model"], made["version"])], "alias")
-    return MessageOutput(
-        f"{made['model']}@{made['name']} is version {made['version']}{pending}", made
-    )
+    made = api.call("PUT", path, AliasView, {"version": given.VERSION}, headers)
+    pending = unready(api, [(made.model, made.version)], "alias")
+    return MessageOutput(f"{made.model}@{made.name} is version {made.version}{pending}", made)
 
 
 def delete_alias(given: argparse.Namespace, api: ApiClient) -> Shown:
-    api.call("DELETE", path_of("models", given.MODEL, "aliases", given.ALIAS))
+    api.delete(path_of("models", given.MODEL, "aliases", given.ALIAS))
     return MessageOutput(f"alias {given.MODEL}@{given.ALIAS} deleted")
 
 
@@ -78,11 +80,13 @@ def _held_against(given: argparse.Namespace, api: ApiClient) -> dict[str, str]:
     """Headers that let the change pass only if the alias still stands where it is thought to."""
     if given.only_from == 0:
         return {"If-None-Match": "*"}
-    found, etag = api.get_with_etag(path_of("models", given.MODEL, "aliases", given.ALIAS))
-    if found["version"] != given.only_from:
+    found, etag = api.get_with_etag(
+        path_of("models", given.MODEL, "aliases", given.ALIAS), AliasView
+    )
+    if found.version != given.only_from:
         name = f"{given.MODEL}@{given.ALIAS}"
         raise AliasConflict(
-            f"{name} is version {found['version']}, not {given.only_from}; nothing changed"
+            f"{name} is version {found.version}, not {given.only_from}; nothing changed"
         )
     return {"If-Match": etag}
 
@@ -91,9 +95,9 @@ class AliasConflict(CommandFailed):
     """An alias stands elsewhere than was thought."""
 
 
-def _version_text(one: Json) -> str:
-    ready = any(state["state"] == "READY" for state in one["states"])
-    return f"{one['version']}{'*' if ready else ''}"
+def _version_text(one: VersionOfModel) -> str:
+    ready = any(state.state == "READY" for state in one.states)
+    return f"{one.version}{'*' if ready else ''}"
 
 
 _MODEL = argument("MODEL", "The model's name.")

@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from control.clock import text_of
+from control.views import AliasView, RouteDocument, to_plain
+
 Json = Mapping[str, Any]
-Columns = Mapping[str, str | Callable[[Json], Any]]
-"""Header → key of an item, or a function of it."""
+Columns = Mapping[str, str | Callable[[Any], Any]]
+"""Header → field of an item, or a function of it."""
 
 _NONE = "-"
 _WIDEST = 60
@@ -16,18 +19,18 @@ _WIDEST = 60
 
 @dataclass(frozen=True, slots=True)
 class ListOutput:
-    """A list; `empty` is for people when there is nothing in it."""
+    """A list of Structs; `empty` is for people when there is nothing in it."""
 
-    items: Sequence[Json]
+    items: Sequence[Any]
     columns: Columns
     empty: str = "none"
 
 
 @dataclass(frozen=True, slots=True)
 class RecordOutput:
-    """One thing with all it has."""
+    """One thing with all it has: a Struct, or an object of them."""
 
-    item: Json
+    item: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,29 +48,29 @@ Shown = ListOutput | RecordOutput | MessageOutput
 
 def as_json(shown: Shown) -> str:
     """One JSON document and a newline."""
-    document = list(shown.items) if isinstance(shown, ListOutput) else shown.item
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    document = shown.items if isinstance(shown, ListOutput) else shown.item
+    return json.dumps(to_plain(document), indent=2, ensure_ascii=False, default=text_of) + "\n"
 
 
 def as_text(shown: ListOutput | RecordOutput, whole: bool = False) -> str:
     """Aligned lines; "" for an empty list. Long cells of a list are cut unless it is to be
     `whole`, as for programs that read it."""
     if isinstance(shown, RecordOutput):
-        return _aligned([(name, cell(value)) for name, value in _flat(shown.item)])
+        return _aligned([(name, cell(value)) for name, value in _flat(to_plain(shown.item))])
     rows = [tuple(cell(_pick(item, how)) for how in shown.columns.values()) for item in shown.items]
     if not whole:
         rows = [tuple(map(_cut, row)) for row in rows]
     return _aligned([tuple(shown.columns), *rows]) if rows else ""
 
 
-def pending_text(item: Json) -> list[str]:
+def pending_text(item: AliasView | RouteDocument) -> list[str]:
     """Why an alias or a route is not in force, server by server."""
-    return [f"server {one['server'][:8]}: {one['reason']}" for one in item["pending"]]
+    return [f"server {one.server[:8]}: {one.reason}" for one in item.pending]
 
 
 def cell(value: Any) -> str:
     """A value in one line, without characters that could play with a terminal."""
-    if value is None or value in ("", [], {}):
+    if value is None or value in ("", [], (), {}):
         return _NONE
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -75,26 +78,28 @@ def cell(value: Any) -> str:
         return ", ".join(map(cell, value))
     if isinstance(value, Mapping):
         return ", ".join(f"{plain(str(name))}={cell(one)}" for name, one in value.items())
-    return plain(local_time(value) if isinstance(value, str) else str(value))
+    return plain(local_time(value) if isinstance(value, str | datetime) else str(value))
 
 
 def plain(text: str) -> str:
     return "".join(char if char.isprintable() else " " for char in text)
 
 
-def local_time(text: str) -> str:
+def local_time(text: str | datetime) -> str:
     """A moment of the API in the time of here; other texts as they are."""
+    if isinstance(text, datetime):
+        return f"{text.astimezone():%Y-%m-%d %H:%M:%S %Z}"
     if len(text) < 20 or not text.endswith("Z") or "T" not in text:
         return text
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
         return text
-    return f"{moment.astimezone():%Y-%m-%d %H:%M:%S %Z}"
+    return local_time(moment)
 
 
-def _pick(item: Json, how: str | Callable[[Json], Any]) -> Any:
-    return item.get(how) if isinstance(how, str) else how(item)
+def _pick(item: Any, how: str | Callable[[Any], Any]) -> Any:
+    return getattr(item, how) if isinstance(how, str) else how(item)
 
 
 def _flat(item: Json, prefix: str = "") -> list[tuple[str, Any]]:
@@ -102,7 +107,7 @@ def _flat(item: Json, prefix: str = "") -> list[tuple[str, Any]]:
     for name, value in item.items():
         if isinstance(value, Mapping) and value:
             found += _flat(value, f"{prefix}{name}.")
-        elif isinstance(value, list) and value and isinstance(value[0], Mapping):
+        elif isinstance(value, list | tuple) and value and isinstance(value[0], Mapping):
             for index, one in enumerate(value):  # as jq writes it: no number of a version
                 found += _flat(one, f"{prefix}{name}[{index}].")
         else:

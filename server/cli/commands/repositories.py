@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from control.views import CommitView, PushView, RepositoryView, ThisServerView
 from server.cli.commands.client import ApiClient, path_of
 from server.cli.commands.command import CliCommand, argument, limited
 from server.cli.commands.output import Columns, Json, ListOutput, MessageOutput, RecordOutput, Shown
@@ -13,7 +14,7 @@ _SHORT = 10
 _REPOSITORY_COLUMNS: Columns = {
     "name": "name",
     "deploy ref": "deploy_ref",
-    "signing": lambda item: item["settings"]["signing"],
+    "signing": lambda item: item.settings.signing,
     "created": "created_at",
 }
 _PUSH_COLUMNS: Columns = {
@@ -21,14 +22,14 @@ _PUSH_COLUMNS: Columns = {
     "repository": "repository",
     "kind": "kind",
     "ref": "ref",
-    "commit": lambda item: item["new_commit"][:_SHORT],
+    "commit": lambda item: item.new_commit[:_SHORT],
     "pusher": "pusher",
     "state": "state",
     "received": "received_at",
     "subject": "subject",
 }
 _COMMIT_COLUMNS: Columns = {
-    "commit": lambda item: item["commit"][:_SHORT],
+    "commit": lambda item: item.commit[:_SHORT],
     "at": "at",
     "author": "author",
     "subject": "subject",
@@ -36,18 +37,18 @@ _COMMIT_COLUMNS: Columns = {
 
 
 def list_repositories(given: argparse.Namespace, api: ApiClient) -> Shown:
-    return ListOutput(list(api.items("/repositories")), _REPOSITORY_COLUMNS)
+    return ListOutput(list(api.items("/repositories", RepositoryView)), _REPOSITORY_COLUMNS)
 
 
 def create_repository(given: argparse.Namespace, api: ApiClient) -> Shown:
     body = {"name": given.NAME, "settings": _settings(given)}
-    made = api.call("POST", "/repositories", body)
-    url = _push_url(api, made["name"])
-    return MessageOutput(f"repository {made['name']} created; push models to {url}", made)
+    made = api.call("POST", "/repositories", RepositoryView, body)
+    url = _push_url(api, made.name)
+    return MessageOutput(f"repository {made.name} created; push models to {url}", made)
 
 
 def show_repository(given: argparse.Namespace, api: ApiClient) -> Shown:
-    return RecordOutput(api.get(path_of("repositories", given.NAME)))
+    return RecordOutput(api.get(path_of("repositories", given.NAME), RepositoryView))
 
 
 def change_repository(given: argparse.Namespace, api: ApiClient) -> Shown:
@@ -58,17 +59,17 @@ def change_repository(given: argparse.Namespace, api: ApiClient) -> Shown:
             raise UnreadableSecret(
                 "--formats says all of them; leave out --add-format, --remove-format"
             )
-        now, etag = api.get_with_etag(path)
+        now, etag = api.get_with_etag(path, RepositoryView)
         wanted["formats"], held = _changed_formats(now, given), {"If-Match": etag}
     if not wanted:
         raise UnreadableSecret("nothing to change; give e.g. --add-format python")
-    made = api.call("PATCH", path, {"settings": wanted}, held)
-    return MessageOutput(f"repository {made['name']} changed (revision {made['revision']})", made)
+    made = api.call("PATCH", path, RepositoryView, {"settings": wanted}, held)
+    return MessageOutput(f"repository {made.name} changed (revision {made.revision})", made)
 
 
-def _changed_formats(now: Json, given: argparse.Namespace) -> list[str]:
+def _changed_formats(now: RepositoryView, given: argparse.Namespace) -> list[str]:
     """What the repository takes now, and more or less. Removing what it does not take is a slip."""
-    formats: list[str] = list(now["settings"]["formats"])
+    formats: list[str] = list(now.settings.formats)
     for name in given.remove_format or ():
         if name not in formats:
             there = ", ".join(formats)
@@ -84,37 +85,39 @@ def delete_repository(given: argparse.Namespace, api: ApiClient) -> Shown:
         raise UnreadableSecret(
             f"this deletes the commits of {given.NAME} and undeploys its models; say --yes"
         )
-    api.call("DELETE", path_of("repositories", given.NAME))
+    api.delete(path_of("repositories", given.NAME))
     return MessageOutput(f"repository {given.NAME} deleted")
 
 
 def deploy(given: argparse.Namespace, api: ApiClient) -> Shown:
     kind = "ref" if given.REVISION.startswith("refs/") else "commit"
     path = path_of("repositories", given.NAME, "deploy")
-    made = api.call("POST", path, {kind: given.REVISION})
+    made = api.call("POST", path, PushView, {kind: given.REVISION})
     return MessageOutput(
-        f"commit {made['new_commit'][:_SHORT]} is being deployed; "
-        f"follow it with `modelyard push show {made['id']}`",
+        f"commit {made.new_commit[:_SHORT]} is being deployed; "
+        f"follow it with `modelyard push show {made.id}`",
         made,
     )
 
 
 def log(given: argparse.Namespace, api: ApiClient) -> Shown:
     path = path_of("repositories", given.NAME, "commits")
-    return ListOutput(list(api.items(path, given.limit, ref=given.ref)), _COMMIT_COLUMNS)
+    return ListOutput(
+        list(api.items(path, CommitView, given.limit, ref=given.ref)), _COMMIT_COLUMNS
+    )
 
 
 def list_pushes(given: argparse.Namespace, api: ApiClient) -> Shown:
     wanted = {"repository": given.repo, "state": given.state}
-    return ListOutput(list(api.items("/pushes", given.limit, **wanted)), _PUSH_COLUMNS)
+    return ListOutput(list(api.items("/pushes", PushView, given.limit, **wanted)), _PUSH_COLUMNS)
 
 
 def show_push(given: argparse.Namespace, api: ApiClient) -> Shown:
-    return RecordOutput(api.get(path_of("pushes", given.ID)))
+    return RecordOutput(api.get(path_of("pushes", given.ID), PushView))
 
 
 def push_url(given: argparse.Namespace, api: ApiClient) -> Shown:
-    name = api.get(path_of("repositories", given.NAME))["name"]
+    name = api.get(path_of("repositories", given.NAME), RepositoryView).name
     url = _push_url(api, name)
     return MessageOutput("", {"url": url}, url)
 
@@ -128,8 +131,7 @@ def budget(text: str) -> tuple[str, int]:
 
 
 def _push_url(api: ApiClient, name: str) -> str:
-    form: str = api.get("/server")["git_url"]
-    return form.replace("{repository}", name)
+    return api.get("/server", ThisServerView).git_url.replace("{repository}", name)
 
 
 def _settings(given: argparse.Namespace) -> Json:

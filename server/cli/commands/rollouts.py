@@ -3,14 +3,17 @@
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator
 
+import msgspec
+
+from control.rollouts.state import ENDS, Phase
+from control.rollouts.views import RolloutView, Standing
+from control.views import EventView, Page
 from server.cli.commands.client import ApiClient, ServerUnreachable, path_of
 from server.cli.commands.command import CliCommand, CommandFailed, argument, limited
 from server.cli.commands.output import (
     Columns,
-    Json,
     ListOutput,
     MessageOutput,
     RecordOutput,
@@ -23,15 +26,13 @@ from server.cli.commands.output import (
 LOOK_S, PATIENCE_S = 0.5, 60.0
 """Between two looks at a rollout that is followed; how long a server may not answer meanwhile."""
 
-_ENDS = ("healthy", "degraded", "superseded")
-
 _COLUMNS: Columns = {
     "id": "id",
     "name": "name",
     "stable": "stable",
     "candidate": "candidate",
-    "phase": lambda item: item["phase"] + (f" ({item['pause']})" if item["pause"] else ""),
-    "weight": lambda item: f"{item['weight']:g} %",
+    "phase": lambda item: item.phase + (f" ({item.pause})" if item.pause else ""),
+    "weight": lambda item: f"{item.weight:g} %",
     "begun": "created_at",
     "reason": "reason",
 }
@@ -39,41 +40,42 @@ _COLUMNS: Columns = {
 
 def list_rollouts(given: argparse.Namespace, api: ApiClient) -> Shown:
     wanted = {"name": given.name, "phase": given.phase}
-    return ListOutput(list(api.items("/rollouts", given.limit, **wanted)), _COLUMNS)
+    return ListOutput(list(api.items("/rollouts", RolloutView, given.limit, **wanted)), _COLUMNS)
 
 
 def show(given: argparse.Namespace, api: ApiClient) -> Shown:
     """With how it does at this moment."""
     view = _found(given, api)
-    return RecordOutput({**view, "standing": api.get(path_of("rollouts", view["id"], "standing"))})
+    standing = api.get(path_of("rollouts", view.id, "standing"), Standing)
+    return RecordOutput({**msgspec.structs.asdict(view), "standing": standing})
 
 
 def start(given: argparse.Namespace, api: ApiClient) -> Shown:
     body = {"name": given.NAME, "candidate": given.VERSION, "plan": dict(given.plan or ())}
-    view = api.call("POST", "/rollouts", body)
-    gaps = "".join(f"\nnote: {gap}" for gap in view["gaps"])
-    return MessageOutput(f"rollout {view['id']} of {_whom(view)} started{gaps}", view)
+    view = api.call("POST", "/rollouts", RolloutView, body)
+    gaps = "".join(f"\nnote: {gap}" for gap in view.gaps)
+    return MessageOutput(f"rollout {view.id} of {_whom(view)} started{gaps}", view)
 
 
 def follow(given: argparse.Namespace, api: ApiClient) -> Shown:
     """What happens to it, in words, until it ends. Fails when it was not to take over."""
-    rollout = _found(given, api)["id"]
+    rollout = _found(given, api).id
     for event in _events(api, rollout):
         if not given.json:
             sys.stdout.write(told(event) + "\n")
             sys.stdout.flush()
-    view = api.get(path_of("rollouts", rollout))
-    if view["phase"] != "healthy":
+    view = api.get(path_of("rollouts", rollout), RolloutView)
+    if view.phase is not Phase.HEALTHY:
         if given.json:
             sys.stdout.write(as_json(MessageOutput("", view)))
-        raise CommandFailed(f"the rollout of {_whom(view)} is {view['phase']}: {view['reason']}")
+        raise CommandFailed(f"the rollout of {_whom(view)} is {view.phase}: {view.reason}")
     return MessageOutput("", view)
 
 
-def told(event: Json) -> str:
+def told(event: EventView) -> str:
     """An event of a rollout as a line, e.g. "… step       step 1 of 3: 5 % of the traffic"."""
-    kind = str(event["kind"]).removeprefix("rollout.")
-    return plain(f"{local_time(event['at'])}  {kind:<10} {event['data']['words']}")
+    kind = event.kind.removeprefix("rollout.")
+    return plain(f"{local_time(event.at)}  {kind:<10} {event.data['words']}")
 
 
 def key(text: str) -> tuple[str, str]:
@@ -86,31 +88,32 @@ def key(text: str) -> tuple[str, str]:
 
 def _telling(word: str, did: str) -> Callable[[argparse.Namespace, ApiClient], Shown]:
     def tell(given: argparse.Namespace, api: ApiClient) -> Shown:
-        view = api.call("POST", path_of("rollouts", _found(given, api)["id"], word))
+        view = api.call("POST", path_of("rollouts", _found(given, api).id, word), RolloutView)
         return MessageOutput(
-            f"rollout of {_whom(view)} {did}; it is {view['phase']}: {view['reason']}", view
+            f"rollout of {_whom(view)} {did}; it is {view.phase}: {view.reason}", view
         )
 
     return tell
 
 
-def _whom(view: Mapping[str, Any]) -> str:
-    return f"{view['name']} version {view['candidate']}"
+def _whom(view: RolloutView) -> str:
+    return f"{view.name} version {view.candidate}"
 
 
-def _found(given: argparse.Namespace, api: ApiClient) -> Any:
+def _found(given: argparse.Namespace, api: ApiClient) -> RolloutView:
     """By the name it is of, the newest one; else by its id."""
-    newest = list(api.items("/rollouts", 1, name=given.ROLLOUT))
-    return newest[0] if newest else api.get(path_of("rollouts", given.ROLLOUT))
+    newest = list(api.items("/rollouts", RolloutView, 1, name=given.ROLLOUT))
+    return newest[0] if newest else api.get(path_of("rollouts", given.ROLLOUT), RolloutView)
 
 
-def _events(api: ApiClient, rollout: str) -> Iterator[Json]:
+def _events(api: ApiClient, rollout: str) -> Iterator[EventView]:
     """From its first one on. A server that is started again meanwhile is waited for."""
     last, answered = 0, time.monotonic()
     while True:
         try:
-            ended = api.get(path_of("rollouts", rollout))["phase"] in _ENDS
-            rows = api.get("/events", after=last, subject=f"rollout:{rollout}")["items"]
+            ended = api.get(path_of("rollouts", rollout), RolloutView).phase in ENDS
+            subject = f"rollout:{rollout}"
+            rows = api.get("/events", Page[EventView], after=last, subject=subject).items
             answered = time.monotonic()
         except ServerUnreachable:
             if time.monotonic() - answered > PATIENCE_S:
@@ -118,7 +121,7 @@ def _events(api: ApiClient, rollout: str) -> Iterator[Json]:
             time.sleep(LOOK_S)
             continue
         for row in rows:
-            last = row["id"]
+            last = row.id
             yield row
         if ended and not rows:
             return

@@ -3,6 +3,7 @@
 import argparse
 from typing import Any
 
+from control.views import ArmOfRoute, Explanation, RouteDocument
 from server.cli.commands.client import ApiClient, RequestRejected, ServerUnreachable, path_of
 from server.cli.commands.command import CliCommand, argument, limited
 from server.cli.commands.in_force import targets_of, unready
@@ -16,11 +17,12 @@ from server.cli.commands.output import (
     pending_text,
 )
 
+_TERMS = ("arms", "unit", "salt", "matches", "mirrors")
 _COLUMNS: Columns = {
     "route": "name",
-    "arms": lambda item: [_arm_text(arm) for arm in item["arms"]],
-    "unit": lambda item: item["unit"] or "-",
-    "mirrors": lambda item: [f"{one['arm']} {one['percent']:g} %" for one in item["mirrors"]],
+    "arms": lambda item: [_arm_text(arm) for arm in item.arms],
+    "unit": lambda item: item.unit or "-",
+    "mirrors": lambda item: [f"{one.arm} {one.percent:g} %" for one in item.mirrors],
     "only": "only",
     "rollout": "rollout",
     "pending": pending_text,
@@ -28,57 +30,56 @@ _COLUMNS: Columns = {
 
 
 def list_routes(given: argparse.Namespace, api: ApiClient) -> Shown:
-    return ListOutput(list(api.items("/routes", given.limit)), _COLUMNS)
+    return ListOutput(list(api.items("/routes", RouteDocument, given.limit)), _COLUMNS)
 
 
 def show_route(given: argparse.Namespace, api: ApiClient) -> Shown:
-    return RecordOutput(api.get(path_of("routes", given.NAME)))
+    return RecordOutput(api.get(path_of("routes", given.NAME), RouteDocument))
 
 
 def set_route(given: argparse.Namespace, api: ApiClient) -> Shown:
     """What is not given stays as it is."""
     path, more = path_of("routes", given.NAME), _forced(given)
     if given.weight and not _terms(given):
-        made = api.call("PATCH", path + more, {"weights": dict(given.weight)})
+        made = api.call("PATCH", path + more, RouteDocument, {"weights": dict(given.weight)})
         return _told(made, api)
     before, headers = _before(path, api)
-    kept = {name: before[name] for name in ("arms", "unit", "salt", "matches", "mirrors")}
-    made = api.call("PUT", path + more, {**kept, **_terms(given)}, headers)
+    made = api.call("PUT", path + more, RouteDocument, {**before, **_terms(given)}, headers)
     if given.weight:
-        made = api.call("PATCH", path + more, {"weights": dict(given.weight)})
+        made = api.call("PATCH", path + more, RouteDocument, {"weights": dict(given.weight)})
     return _told(made, api)
 
 
 def kill(given: argparse.Namespace, api: ApiClient) -> Shown:
     body = {"arm": given.ARM} if given.ARM else {}
-    made = api.call("POST", path_of("routes", given.NAME, "kill"), body)
-    sentence = f"all of {made['name']} goes to {made['only']} until `modelyard route unkill`"
+    made = api.call("POST", path_of("routes", given.NAME, "kill"), RouteDocument, body)
+    sentence = f"all of {made.name} goes to {made.only} until `modelyard route unkill`"
     try:
-        target = api.get(path_of("routes", given.NAME, "explain"))
+        target = api.get(path_of("routes", given.NAME, "explain"), Explanation)
     except (
         RequestRejected,
         ServerUnreachable,
     ):  # it is in force or pending, and more may not be asked
         return MessageOutput(sentence, made)
     return MessageOutput(
-        sentence + unready(api, [(target["model"], target["version"])], "route"), made
+        sentence + unready(api, [(target.model or "", target.version or 0)], "route"), made
     )
 
 
 def unkill(given: argparse.Namespace, api: ApiClient) -> Shown:
-    return _told(api.call("DELETE", path_of("routes", given.NAME, "kill")), api)
+    return _told(api.call("DELETE", path_of("routes", given.NAME, "kill"), RouteDocument), api)
 
 
 def delete(given: argparse.Namespace, api: ApiClient) -> Shown:
-    api.call("DELETE", path_of("routes", given.NAME) + _forced(given))
+    api.delete(path_of("routes", given.NAME) + _forced(given))
     return MessageOutput(f"route {given.NAME} deleted")
 
 
 def explain(given: argparse.Namespace, api: ApiClient) -> Shown:
     query = {"unit": given.unit, "header": "\n".join(given.header or ()) or None}
-    found = api.get(path_of("routes", given.NAME, "explain"), **query)
-    who = f"{found['arm']} ({found['model']} version {found['version']}): " if found["arm"] else ""
-    return MessageOutput(f"{who}{found['reason']}", found)
+    found = api.get(path_of("routes", given.NAME, "explain"), Explanation, **query)
+    who = f"{found.arm} ({found.model} version {found.version}): " if found.arm else ""
+    return MessageOutput(f"{who}{found.reason}", found)
 
 
 def arm(text: str) -> Json:
@@ -143,34 +144,34 @@ def _terms(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def _before(path: str, api: ApiClient) -> tuple[Json, dict[str, str]]:
-    """The route as it is, and headers that let it change only from there."""
+    """The terms of the route as it is, and headers that let it change only from there."""
     try:
-        found, etag = api.get_with_etag(path)
+        found, etag = api.get_with_etag(path, RouteDocument)
     except RequestRejected as error:
         if error.status != 404:
             raise
         empty = {"arms": [], "unit": "", "salt": "", "matches": [], "mirrors": []}
         return empty, {"If-None-Match": "*"}
-    return found, {"If-Match": etag}
+    return {name: getattr(found, name) for name in _TERMS}, {"If-Match": etag}
 
 
 def _forced(given: argparse.Namespace) -> str:
     return "?force=true" if given.force else ""
 
 
-def _told(route: Json, api: ApiClient) -> Shown:
-    arms = ", ".join(_arm_text(one) for one in route["arms"])
-    only = f"; all goes to {route['only']}" if route["only"] else ""
+def _told(route: RouteDocument, api: ApiClient) -> Shown:
+    arms = ", ".join(_arm_text(one) for one in route.arms)
+    only = f"; all goes to {route.only}" if route.only else ""
     try:
-        targets = targets_of(api, [one for one in route["arms"] if one["weight"]])
+        targets = targets_of(api, [one for one in route.arms if one.weight])
     except (RequestRejected, ServerUnreachable):  # it is made, and more may not be asked
         targets = []
-    return MessageOutput(f"{route['name']}: {arms}{only}{unready(api, targets, 'route')}", route)
+    return MessageOutput(f"{route.name}: {arms}{only}{unready(api, targets, 'route')}", route)
 
 
-def _arm_text(one: Json) -> str:
-    whom = f"{one['model']}@{one['alias']}" if one["alias"] else f"{one['model']}:{one['version']}"
-    return f"{one['name']}={whom} {one['weight']:g} %"
+def _arm_text(one: ArmOfRoute) -> str:
+    whom = f"{one.model}@{one.alias}" if one.alias else f"{one.model}:{one.version}"
+    return f"{one.name}={whom} {one.weight:g} %"
 
 
 _NAME = argument("NAME", "The public name.")

@@ -4,6 +4,7 @@ import argparse
 import re
 from typing import Any
 
+from control.access.views import CreatedTokenView, InvitationView, MeView, TokenView, UserView
 from server.cli.commands.client import ApiClient, path_of
 from server.cli.commands.command import CliCommand, CommandFailed, argument, whole
 from server.cli.commands.output import (
@@ -60,7 +61,7 @@ class NothingToChange(CommandFailed):
 
 
 def list_users(given: argparse.Namespace, api: ApiClient) -> Shown:
-    return ListOutput(list(api.items("/users")), _USER_COLUMNS)
+    return ListOutput(list(api.items("/users", UserView)), _USER_COLUMNS)
 
 
 def add_user(given: argparse.Namespace, api: ApiClient) -> Shown:
@@ -68,10 +69,10 @@ def add_user(given: argparse.Namespace, api: ApiClient) -> Shown:
     if password is None and at_a_terminal():
         password = prompt_password(given.NAME, " (Enter for none)") or None
     body = {"name": given.NAME, "role": given.role, "password": password}
-    made = api.call("POST", "/users", body)
-    sentence = f"user {made['name']} created, role {made['role']}"
+    made = api.call("POST", "/users", UserView, body)
+    sentence = f"user {made.name} created, role {made.role}"
     return MessageOutput(
-        sentence if password else sentence + _WITHOUT_PASSWORD.format(made["name"]), made
+        sentence if password else sentence + _WITHOUT_PASSWORD.format(made.name), made
     )
 
 
@@ -82,18 +83,18 @@ def change_user(given: argparse.Namespace, api: ApiClient) -> Shown:
     body = {name: value for name, value in wanted.items() if value is not None}
     if not body:
         raise NothingToChange("give --role, --enable, --password-file or --ask-password")
-    made = api.call("PATCH", path_of("users", given.NAME), body)
-    return MessageOutput(f"user {made['name']} changed, role {made['role']}", made)
+    made = api.call("PATCH", path_of("users", given.NAME), UserView, body)
+    return MessageOutput(f"user {made.name} changed, role {made.role}", made)
 
 
 def disable_user(given: argparse.Namespace, api: ApiClient) -> Shown:
-    made = api.call("PATCH", path_of("users", given.NAME), {"disabled": True})
-    return MessageOutput(f"user {made['name']} disabled; sessions ended, tokens revoked", made)
+    made = api.call("PATCH", path_of("users", given.NAME), UserView, {"disabled": True})
+    return MessageOutput(f"user {made.name} disabled; sessions ended, tokens revoked", made)
 
 
 def list_tokens(given: argparse.Namespace, api: ApiClient) -> Shown:
-    items = api.items("/tokens", user=given.user)
-    live = [one for one in items if given.all or one["revoked_at"] is None]
+    items = api.items("/tokens", TokenView, user=given.user)
+    live = [one for one in items if given.all or one.revoked_at is None]
     return ListOutput(live, _TOKEN_COLUMNS)
 
 
@@ -106,26 +107,27 @@ def create_token(given: argparse.Namespace, api: ApiClient) -> Shown:
         "rate_per_s": given.rate,
         "burst": given.burst,
     }
-    made = api.call("POST", "/tokens", {k: v for k, v in body.items() if v is not None})
-    token = made["token"]
-    ends = f"expires {local_time(token['expires_at'])}" if token["expires_at"] else "never expires"
+    body = {name: value for name, value in body.items() if value is not None}
+    made = api.call("POST", "/tokens", CreatedTokenView, body)
+    token = made.token
+    ends = f"expires {local_time(token.expires_at)}" if token.expires_at else "never expires"
     return MessageOutput(
-        f"token {token['id']} of {token['user']}, {ends}; it is shown only once", made, made["text"]
+        f"token {token.id} of {token.user}, {ends}; it is shown only once", made, made.text
     )
 
 
 def revoke_token(given: argparse.Namespace, api: ApiClient) -> Shown:
-    api.call("DELETE", path_of("tokens", given.ID))
+    api.delete(path_of("tokens", given.ID))
     return MessageOutput(f"token {given.ID} revoked")
 
 
 def whoami(given: argparse.Namespace, api: ApiClient) -> Shown:
-    return RecordOutput(api.get("/me"))
+    return RecordOutput(api.get("/me", MeView))
 
 
 def login_link(given: argparse.Namespace, api: ApiClient) -> Shown:
-    made = api.call("POST", "/invitations")
-    return MessageOutput("this link creates the first admin, once, within a day", made, made["url"])
+    made = api.call("POST", "/invitations", InvitationView)
+    return MessageOutput("this link creates the first admin, once, within a day", made, made.url)
 
 
 def seconds(text: str) -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from control.access.views import MeView
 from server.cli.commands.client import ApiClient, ServerAddress, ServerUnreachable
 
 SILENT = "a server listens at {} and has not responded within 0.05 s: its control process is busy"
@@ -29,7 +30,7 @@ def test_a_server_that_listens_and_does_not_answer_is_told_from_none_with_the_de
     silent: ServerAddress,
 ) -> None:
     with pytest.raises(ServerUnreachable) as told:
-        ApiClient(silent, answer_s=0.05).get("/me")
+        ApiClient(silent, answer_s=0.05).get("/me", MeView)
     assert str(told.value).startswith(SILENT.format(silent.url or silent.socket_path))
 
 
@@ -37,7 +38,7 @@ def test_a_person_who_waits_is_told_for_how_long(
     silent: ServerAddress, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(ServerUnreachable):
-        ApiClient(silent, answer_s=0.2, notice_s=0.01).get("/me")
+        ApiClient(silent, answer_s=0.2, notice_s=0.01).get("/me", MeView)
     where = silent.url or silent.socket_path
     said = f"modelyard: {where} has not answered for 0.01 s; waiting for 0.2 s in all\n"
     assert capsys.readouterr().err == said
@@ -58,10 +59,10 @@ def test_a_server_that_ends_the_connection_without_an_answer_is_told_from_none(
         ending = threading.Thread(target=end_one)
         ending.start()
         with pytest.raises(ServerUnreachable, match="ended the connection without an answer"):
-            ApiClient(ServerAddress(tmp_path / "api.sock")).get("/me")
+            ApiClient(ServerAddress(tmp_path / "api.sock")).get("/me", MeView)
         ending.join()
 
 
 def test_nobody_listening_is_no_server(tmp_path: Path) -> None:
     with pytest.raises(ServerUnreachable, match="no server answers at"):
-        ApiClient(ServerAddress(tmp_path / "api.sock")).get("/me")
+        ApiClient(ServerAddress(tmp_path / "api.sock")).get("/me", MeView)

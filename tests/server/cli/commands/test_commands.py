@@ -371,3 +371,10 @@ def test_what_strangers_wrote_cannot_play_with_the_terminal(run: Run, running: A
     with running.database.change(SYSTEM) as tx:
         tx.happened("test.\x1b[31mred", "x\ry")
     assert "\x1b" not in run("event", "list")[1]
+
+
+def test_commands_start_without_a_database_or_a_web_framework() -> None:
+    heavy = "{'sqlalchemy', 'starlette', 'numpy'}"
+    code = f"import sys, server.cli.commands.table; print(*({heavy} & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=True)
+    assert done.stdout.split() == []

@@ -1,15 +1,33 @@
 """How `modelyard import` tells of progress."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from control.clock import utc_now
+from control.import_states import ImportState
+from control.views import ImportView
+from repository.sources.progress import Progress
 from server.cli.commands.imports import amount, line
 
 
-def view(**seen: Any) -> dict[str, Any]:
-    progress = {"bytes_done": 0, "bytes_total": None, "files_done": 0, "files_total": 1}
-    return {"state": "fetching", "progress": {**progress, "bytes_per_s": 0.0, **seen}}
+def view(state: ImportState = ImportState.FETCHING, **seen: Any) -> ImportView:
+    return ImportView(
+        id="i1",
+        url="https://example.com/m.onnx",
+        model="m",
+        version=None,
+        expected_digest="",
+        state=state,
+        progress=replace(Progress(0, None, 0, 1, "", 0.0), **seen),
+        digest="",
+        versions={},
+        reason="",
+        by="user:ada",
+        created_at=utc_now(),
+        finished_at=None,
+    )
 
 
 def test_a_line_tells_bytes_share_and_rate() -> None:
@@ -22,7 +40,7 @@ def test_a_line_without_a_known_size_tells_what_is_known() -> None:
 
 
 def test_another_state_is_told_by_its_name() -> None:
-    assert line({"state": "checking", "progress": {}}) == "checking"
+    assert line(view(ImportState.CHECKING)) == "checking"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import argparse
 import io
+from typing import NamedTuple
 
 import pytest
 
@@ -13,6 +14,11 @@ from server.cli.commands.output import ListOutput
 REASON = "server 0a1b2c3d: kept at version 1: version 2 failed: " + "no such file " * 20
 
 
+class Pending(NamedTuple):
+    alias: str
+    why: str
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
@@ -20,9 +26,7 @@ class Terminal(io.StringIO):
 
 def printed(into: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> str:
     def listed(given: argparse.Namespace, api: ApiClient) -> ListOutput:
-        return ListOutput(
-            [{"alias": "champion", "why": REASON}], {"alias": "alias", "pending": "why"}
-        )
+        return ListOutput([Pending("champion", REASON)], {"alias": "alias", "pending": "why"})
 
     monkeypatch.setattr("sys.stdout", into)
     assert (

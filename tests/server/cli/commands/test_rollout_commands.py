@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from control.clock import utc_now
 from control.rollouts import service
 from control.rollouts.route_weights import RolloutRoutes
 from control.sql.transaction import SYSTEM
+from control.views import EventView
 from server.cli import main as cli
 from server.cli.commands.rollouts import told
 from support.admin import Api
@@ -86,9 +88,6 @@ def test_a_key_that_is_no_plan_s_is_refused_by_name(run: Run) -> None:
 
 
 def test_an_event_is_told_in_words() -> None:
-    event = {
-        "at": "2026-11-22T00:00:00Z",
-        "kind": "rollout.step",
-        "data": {"words": "step 1 of 2: 10 % of the traffic"},
-    }
+    words = {"words": "step 1 of 2: 10 % of the traffic"}
+    event = EventView(1, utc_now(), "rollout.step", "rollout:r1", "system", words)
     assert told(event).endswith("step       step 1 of 2: 10 % of the traffic")
