@@ -66,3 +66,23 @@ def test_a_server_that_ends_the_connection_without_an_answer_is_told_from_none(
 def test_nobody_listening_is_no_server(tmp_path: Path) -> None:
     with pytest.raises(ServerUnreachable, match="no server answers at"):
         ApiClient(ServerAddress(tmp_path / "api.sock")).get("/me", MeView)
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"principal": 1}', b"\xff"])
+def test_an_answer_of_another_shape_is_none_of_a_control_api(tmp_path: Path, body: bytes) -> None:
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "api.sock"))
+        listening.listen()
+
+        def answer_one() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(65536)
+                head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
+                connection.sendall(head + body)
+
+        answering = threading.Thread(target=answer_one)
+        answering.start()
+        with pytest.raises(ServerUnreachable, match="something else than a control API"):
+            ApiClient(ServerAddress(tmp_path / "api.sock")).get("/me", MeView)
+        answering.join()
