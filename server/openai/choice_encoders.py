@@ -2,16 +2,132 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import msgspec
+from msgspec import UNSET, UnsetType
 
 from schedulers.llm.generation import GenerationOutput
-from server.openai.completion_choice import CompletionChoice, usage
-from server.openai.logprobs import chat_logprobs, prompt_logprobs, text_logprobs
+from server.openai.completion_choice import CompletionChoice, CompletionUsage, usage
+from server.openai.logprobs import (
+    ChatLogprobs,
+    PromptLogprob,
+    TextLogprobs,
+    chat_logprobs,
+    prompt_logprobs,
+    text_logprobs,
+)
 
 if TYPE_CHECKING:
     from schedulers.llm.engine_tokeniser import EngineTokeniser
 
-Json = dict[str, Any]
+StopReason = str | int | None
+PromptLogprobs = list[dict[str, PromptLogprob] | None]
+
+
+class FunctionCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A function that is to be called; a chunk has its name, or a piece of its arguments."""
+
+    name: str | UnsetType = UNSET
+    arguments: str
+
+
+class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A call; the chunks of a stream say which by `index`, and the first has `id` and `type`."""
+
+    index: int | UnsetType = UNSET
+    id: str | UnsetType = UNSET
+    type: Literal["function"] | UnsetType = UNSET
+    function: FunctionCall
+
+
+class AnswerMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer of a chat."""
+
+    role: Literal["assistant"] = "assistant"
+    content: str | None
+    refusal: None = None
+    tool_calls: list[ToolCall] | UnsetType = UNSET
+
+
+class AnswerDelta(msgspec.Struct, frozen=True, kw_only=True):
+    """A piece of an answer of a chat."""
+
+    role: Literal["assistant"] | UnsetType = UNSET
+    content: str | UnsetType | None = UNSET
+    tool_calls: list[ToolCall] | UnsetType = UNSET
+
+
+class ChatChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer of a chat."""
+
+    index: int
+    message: AnswerMessage
+    logprobs: ChatLogprobs | None
+    finish_reason: str | None
+    stop_reason: StopReason
+    prompt_logprobs: PromptLogprobs | UnsetType = UNSET
+
+
+class ChatChunkChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """A piece of one answer of a chat; the last has a reason."""
+
+    index: int
+    delta: AnswerDelta
+    logprobs: ChatLogprobs | None = None
+    finish_reason: str | None = None
+    stop_reason: StopReason | UnsetType = UNSET
+
+
+class TextChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """A text that goes on, or a piece of one."""
+
+    index: int
+    text: str
+    logprobs: TextLogprobs | None = None
+    finish_reason: str | None = None
+    stop_reason: StopReason | UnsetType = UNSET
+    prompt_logprobs: PromptLogprobs | UnsetType = UNSET
+
+
+class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
+    """The answers of a chat."""
+
+    id: str
+    object: Literal["chat.completion"] = "chat.completion"
+    created: int
+    model: str
+    system_fingerprint: str
+    choices: list[ChatChoice]
+    usage: CompletionUsage
+
+
+class ChatCompletionChunk(msgspec.Struct, frozen=True, kw_only=True):
+    """An event of a chat's answers."""
+
+    id: str
+    object: Literal["chat.completion.chunk"] = "chat.completion.chunk"
+    created: int
+    model: str
+    system_fingerprint: str
+    choices: list[ChatChunkChoice]
+    usage: CompletionUsage | UnsetType | None = UNSET
+
+
+class TextCompletion(msgspec.Struct, frozen=True, kw_only=True):
+    """Texts that go on, or an event of them."""
+
+    id: str
+    object: Literal["text_completion"] = "text_completion"
+    created: int
+    model: str
+    system_fingerprint: str
+    choices: list[TextChoice]
+    usage: CompletionUsage | UnsetType | None = UNSET
+
+
+ChunkChoice = ChatChunkChoice | TextChoice
+CompletionDocument = ChatCompletion | ChatCompletionChunk | TextCompletion
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,47 +139,56 @@ class DocumentHeader:
     created: int
     fingerprint: str
 
-    def document(self, kind: str, choices: Sequence[Json]) -> Json:
-        return {
-            "id": self.id,
-            "object": kind,
-            "created": self.created,
-            "model": self.model,
-            "system_fingerprint": self.fingerprint,
-            "choices": choices,
-        }
+    def document(
+        self,
+        kind: type[CompletionDocument],
+        choices: Sequence[ChatChoice | ChunkChoice],
+        counts: CompletionUsage | UnsetType | None,
+    ) -> CompletionDocument:
+        """`choices`: those of `kind`."""
+        return kind(
+            id=self.id,
+            created=self.created,
+            model=self.model,
+            system_fingerprint=self.fingerprint,
+            choices=choices,  # type: ignore[arg-type]
+            usage=counts,  # type: ignore[arg-type]
+        )
 
 
 class ChoiceEncoder(Protocol):
-    """The choices of one endpoint's documents. `kind` and `chunk_kind`: their `object`."""
+    """The choices of one endpoint's documents: `document`, and `chunk` where it is streamed."""
 
-    kind: str
-    chunk_kind: str
+    @property
+    def document(self) -> type[ChatCompletion] | type[TextCompletion]: ...
 
-    def whole(self, index: int, answer: CompletionChoice) -> Json:
+    @property
+    def chunk(self) -> type[ChatCompletionChunk] | type[TextCompletion]: ...
+
+    def whole(self, index: int, answer: CompletionChoice) -> ChatChoice | TextChoice:
         """An answer that has ended, as a choice."""
 
-    def opening(self, index: int, answer: CompletionChoice) -> Sequence[Json]:
+    def opening(self, index: int, answer: CompletionChoice) -> Sequence[ChunkChoice]:
         """What stands before an answer's first piece; it has just begun."""
 
     def pieces(
         self, index: int, answer: CompletionChoice, output: GenerationOutput
-    ) -> Sequence[Json]:
+    ) -> Sequence[ChunkChoice]:
         """What an output adds."""
 
 
 def whole(
     form: ChoiceEncoder, head: DocumentHeader, answers: Sequence[CompletionChoice], count: int
-) -> Json:
+) -> CompletionDocument:
     """The document of answers that have ended; `count` of them to each prompt."""
     choices = [form.whole(index, answer) for index, answer in enumerate(answers)]
-    return {**head.document(form.kind, choices), "usage": usage(answers, count)}
+    return head.document(form.document, choices, usage(answers, count))
 
 
 class ChatChoiceEncoder:
     """Chat completions. `logprobs`: None for none, else how many likeliest beside each token."""
 
-    kind, chunk_kind = "chat.completion", "chat.completion.chunk"
+    document, chunk = ChatCompletion, ChatCompletionChunk
 
     def __init__(
         self, tokeniser: "EngineTokeniser", logprobs: int | None, prompt_scores: int | None
@@ -72,36 +197,41 @@ class ChatChoiceEncoder:
         self._logprobs = logprobs
         self._prompt_scores = prompt_scores
 
-    def whole(self, index: int, answer: CompletionChoice) -> Json:
-        message = {"role": "assistant", "content": answer.text, "refusal": None}
-        found = {
-            "index": index,
-            "message": message,
-            "logprobs": self._scored(answer.scores),
-            "finish_reason": answer.finish_reason,
-            "stop_reason": answer.stopped_by,
-        }
-        return found | _prompt_scores(self._tokeniser, answer, self._prompt_scores)
+    def whole(self, index: int, answer: CompletionChoice) -> ChatChoice:
+        return ChatChoice(
+            index=index,
+            message=AnswerMessage(content=answer.text),
+            logprobs=self._scored(answer.scores),
+            finish_reason=answer.finish_reason,
+            stop_reason=answer.stopped_by,
+            prompt_logprobs=_prompt_scores(self._tokeniser, answer, self._prompt_scores),
+        )
 
-    def opening(self, index: int, answer: CompletionChoice) -> Sequence[Json]:
-        return [self.choice(index, {"role": "assistant", "content": ""})]
+    def opening(self, index: int, answer: CompletionChoice) -> Sequence[ChatChunkChoice]:
+        return [ChatChunkChoice(index=index, delta=AnswerDelta(role="assistant", content=""))]
 
     def pieces(
         self, index: int, answer: CompletionChoice, output: GenerationOutput
-    ) -> Sequence[Json]:
-        delta = {"content": output.text} if output.text else {}
-        found = self.choice(index, delta, output)
-        if not delta and output.finish is None and found["logprobs"] is None:
+    ) -> Sequence[ChatChunkChoice]:
+        logprobs = self.scored(output)
+        if not output.text and output.finish is None and logprobs is None:
             return ()
-        return [_ended(found, answer)]
+        return [
+            ChatChunkChoice(
+                index=index,
+                delta=AnswerDelta(content=output.text or UNSET),
+                logprobs=logprobs,
+                finish_reason=answer.finish_reason,
+                stop_reason=_stop_reason(answer),
+            )
+        ]
 
-    def choice(self, index: int, delta: Json, output: GenerationOutput | None = None) -> Json:
-        """A chunk's choice, with the log-probabilities of the output if there is one."""
-        scores = () if output is None else _scores(output)
-        logprobs = self._scored(scores) if scores else None
-        return {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": None}
+    def scored(self, output: GenerationOutput) -> ChatLogprobs | None:
+        """The log-probabilities of an output, if it has any."""
+        scores = _scores(output)
+        return self._scored(scores) if scores else None
 
-    def _scored(self, scores: Sequence[Any]) -> Json | None:
+    def _scored(self, scores: Sequence[Any]) -> ChatLogprobs | None:
         if self._logprobs is None:
             return None
         return chat_logprobs(self._tokeniser, scores, self._logprobs)
@@ -110,7 +240,7 @@ class ChatChoiceEncoder:
 class TextChoiceEncoder:
     """Text completions. `echoes`: the text of each answer's prompt, where it is to be repeated."""
 
-    kind = chunk_kind = "text_completion"
+    document = chunk = TextCompletion
 
     def __init__(
         self,
@@ -125,45 +255,47 @@ class TextChoiceEncoder:
         self._echoes = echoes
         self._offsets: dict[int, int] = {}
 
-    def whole(self, index: int, answer: CompletionChoice) -> Json:
+    def whole(self, index: int, answer: CompletionChoice) -> TextChoice:
         echo = "" if self._echoes is None else self._echoes[index]
         tokens = [*self._echoed(answer), *answer.scores]
-        found = {
-            "index": index,
-            "text": echo + answer.text,
-            "logprobs": self._scored(index, tokens),
-            "finish_reason": answer.finish_reason,
-            "stop_reason": answer.stopped_by,
-        }
-        return found | _prompt_scores(self._tokeniser, answer, self._prompt_scores)
+        return TextChoice(
+            index=index,
+            text=echo + answer.text,
+            logprobs=self._scored(index, tokens),
+            finish_reason=answer.finish_reason,
+            stop_reason=answer.stopped_by,
+            prompt_logprobs=_prompt_scores(self._tokeniser, answer, self._prompt_scores),
+        )
 
-    def opening(self, index: int, answer: CompletionChoice) -> Sequence[Json]:
+    def opening(self, index: int, answer: CompletionChoice) -> Sequence[TextChoice]:
         if self._echoes is None:
             return ()
-        found = self._choice(index, self._echoes[index])
-        found["logprobs"] = self._scored(index, self._echoed(answer))
-        return [found]
+        logprobs = self._scored(index, self._echoed(answer))
+        return [TextChoice(index=index, text=self._echoes[index], logprobs=logprobs)]
 
     def pieces(
         self, index: int, answer: CompletionChoice, output: GenerationOutput
-    ) -> Sequence[Json]:
+    ) -> Sequence[TextChoice]:
         scores = () if answer.silent else _scores(output)
         text = "" if answer.silent else output.text
         if not text and output.finish is None and not scores:
             return ()
-        found = self._choice(index, text)
-        found["logprobs"] = self._scored(index, scores) if scores else None
-        return [_ended(found, answer)]
-
-    def _choice(self, index: int, text: str) -> Json:
-        return {"index": index, "text": text, "logprobs": None, "finish_reason": None}
+        return [
+            TextChoice(
+                index=index,
+                text=text,
+                logprobs=self._scored(index, scores) if scores else None,
+                finish_reason=answer.finish_reason,
+                stop_reason=_stop_reason(answer),
+            )
+        ]
 
     def _echoed(self, answer: CompletionChoice) -> list[Any]:
         if self._echoes is None or self._logprobs is None:
             return []
         return list(zip(answer.prompt, [None, *answer.prompt_scores], strict=False))
 
-    def _scored(self, index: int, tokens: Sequence[Any]) -> Json | None:
+    def _scored(self, index: int, tokens: Sequence[Any]) -> TextLogprobs | None:
         if self._logprobs is None:
             return None
         offset = self._offsets.get(index, 0)
@@ -178,17 +310,14 @@ def _scores(output: GenerationOutput) -> Sequence[Any]:
     return ((output.token, output.scored),)
 
 
-def _ended(choice: Json, answer: CompletionChoice) -> Json:
-    if answer.finish is not None:
-        choice["finish_reason"] = answer.finish_reason
-        choice["stop_reason"] = answer.stopped_by
-    return choice
+def _stop_reason(answer: CompletionChoice) -> StopReason | UnsetType:
+    """Of a chunk: only the last one has it."""
+    return UNSET if answer.finish is None else answer.stopped_by
 
 
 def _prompt_scores(
     tokeniser: "EngineTokeniser", answer: CompletionChoice, count: int | None
-) -> Json:
+) -> PromptLogprobs | UnsetType:
     if count is None:
-        return {}
-    scores = prompt_logprobs(tokeniser, answer.prompt, answer.prompt_scores, count)
-    return {"prompt_logprobs": scores}
+        return UNSET
+    return prompt_logprobs(tokeniser, answer.prompt, answer.prompt_scores, count)

@@ -2,11 +2,27 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+
+import msgspec
 
 from backends.llm.sampling.token_logprobs import TokenLogprobs
 from schedulers.llm.generation import GenerationOutput
 from schedulers.llm.request import Finish
+
+
+class PromptTokensDetails(msgspec.Struct, frozen=True):
+    """Tokens of the prompt whose state was kept from an earlier one."""
+
+    cached_tokens: int
+
+
+class CompletionUsage(msgspec.Struct, frozen=True):
+    """Counts of tokens."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: PromptTokensDetails
 
 
 @dataclass(slots=True)
@@ -56,14 +72,10 @@ class CompletionChoice:
                 self.scores.append((output.token, output.scored))
 
 
-def usage(answers: Sequence[CompletionChoice], count: int) -> dict[str, Any]:
+def usage(answers: Sequence[CompletionChoice], count: int) -> CompletionUsage:
     """OpenAI's counts; a prompt counts once, however many answers (`count`) it has."""
     prompts = answers[::count]
     prompt = sum(len(one.prompt) for one in prompts)
     said = sum(one.tokens for one in answers)
-    return {
-        "prompt_tokens": prompt,
-        "completion_tokens": said,
-        "total_tokens": prompt + said,
-        "prompt_tokens_details": {"cached_tokens": sum(one.cached for one in prompts)},
-    }
+    cached = PromptTokensDetails(sum(one.cached for one in prompts))
+    return CompletionUsage(prompt, said, prompt + said, cached)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
+import msgspec
 import numpy as np
 
 from repository.config.tensors import Array
@@ -30,6 +31,30 @@ class EmbeddingBody(OpenAIBody, frozen=True):
     priority: Annotated[Literal[0], not_offered()] | None = None
 
 
+class EmbeddingUsage(msgspec.Struct, frozen=True):
+    """Counts of tokens."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class TextEmbedding(msgspec.Struct, frozen=True, kw_only=True):
+    """The vector of one text; `embedding` is text where base64 was asked for."""
+
+    object: Literal["embedding"] = "embedding"
+    index: int
+    embedding: list[float] | str
+
+
+class EmbeddingList(msgspec.Struct, frozen=True, kw_only=True):
+    """Vectors, one for each text."""
+
+    object: Literal["list"] = "list"
+    data: list[TextEmbedding]
+    model: str
+    usage: EmbeddingUsage
+
+
 @dataclass(frozen=True, slots=True)
 class EmbeddingsRequest:
     """`base64`: vectors as their little-endian bytes instead of lists of numbers."""
@@ -49,16 +74,15 @@ def read_embedding(document: dict[str, Any]) -> EmbeddingsRequest:
 
 def embedded(
     vectors: Array, asked: EmbeddingsRequest, model: str, tokens: Sequence[Sequence[int]]
-) -> dict[str, Any]:
+) -> EmbeddingList:
     """The document of one vector for each list of tokens."""
     data = [
-        {"object": "embedding", "index": index, "embedding": _written(vector, asked.base64)}
+        TextEmbedding(index=index, embedding=_written(vector, asked.base64))
         for index, vector in enumerate(np.ascontiguousarray(vectors, dtype="<f4"))
     ]
     count = sum(map(len, tokens))
-    counts = {"prompt_tokens": count, "total_tokens": count}
-    return {"object": "list", "data": data, "model": model, "usage": counts}
+    return EmbeddingList(data=data, model=model, usage=EmbeddingUsage(count, count))
 
 
-def _written(vector: Array, base64: bool) -> Any:
+def _written(vector: Array, base64: bool) -> list[float] | str:
     return b64encode(vector.tobytes()).decode() if base64 else vector.tolist()

@@ -43,9 +43,9 @@ from server.openai.prompt_tokeniser import (
     refuse_unknown_tokens,
     refuse_untold,
 )
-from server.openai.tokens import read_detokenize, read_tokenize, tokenised
+from server.openai.tokens import DetokenizedText, read_detokenize, read_tokenize, tokenised
 from server.openai.tool_call_encoder import ToolCallEncoder
-from server.rest.endpoint import BodyLimits, Endpoint, json_response
+from server.rest.endpoint import BodyLimits, Endpoint, json_response, struct_response
 from server.rest.generate import cancelled_on_hang_up
 from server.rest.http_inference import arm_headers
 from server.rest.openai_errors import BadField, refusal
@@ -177,7 +177,7 @@ class OpenAIEndpoints:
             return made
 
         found, made = await self._made(caller, found, tokens)
-        return json_response(tokenised(asked, found.language, made))
+        return struct_response(tokenised(asked, found.language, made))
 
     async def detokenize(self, request: Request) -> Response:
         caller, found = await self._asked(request)
@@ -185,16 +185,16 @@ class OpenAIEndpoints:
         language = found.language
         if tokens:
             refuse_unknown_tokens(language, tokens, "tokens")
-        return json_response({"prompt": await self._texts.of_tokens(language, tokens)})
+        return struct_response(DetokenizedText(await self._texts.of_tokens(language, tokens)))
 
     async def models(self, request: Request) -> Response:
         holder = recognised(request)
-        return json_response(listed(self._dataplane, holder, self._created))
+        return struct_response(listed(self._dataplane, holder, self._created))
 
     async def model(self, request: Request) -> Response:
         holder = recognised(request)
         name = request.path_params["model"]
-        return json_response(listed_one(self._dataplane, holder, name, self._created))
+        return struct_response(listed_one(self._dataplane, holder, name, self._created))
 
     async def _asked(self, request: Request) -> tuple[LanguageInference, ResolvedModel]:
         """Who asks whom; raises ServingError for a model that is not there before it looks at what

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from schedulers.llm.generation import GENERATE, GenerateRequest
 from server.dataplane import DataPlane
-from server.openai.choice_encoders import ChoiceEncoder, DocumentHeader, Json, whole
+from server.openai.choice_encoders import ChoiceEncoder, CompletionDocument, DocumentHeader, whole
 from server.openai.completion_choice import CompletionChoice
 from server.openai.language_inference import LanguageInference, PendingReply, ResolvedModel, submit
 from server.openai.options import GenerationOptions
@@ -20,7 +20,7 @@ from server.openai.prompt_tokeniser import refuse_beyond_context, refuse_unknown
 from server.openai.score_limit import LogprobLimit
 from server.openai.stream import ChunkEncoder, CompletionEventStream, heard, in_the_clients_words
 from server.rest.compression import elsewhere
-from server.rest.endpoint import json_response
+from server.rest.endpoint import struct_response
 from server.rest.generate import cancelled_on_hang_up
 from server.rest.http_inference import arm_headers
 from server.rest.openai_errors import BadField
@@ -143,11 +143,13 @@ def _head(prefix: str, caller: LanguageInference, found: ResolvedModel) -> Docum
     )
 
 
-async def _written(document: Callable[[], Json], answers: Sequence[CompletionChoice]) -> Response:
+async def _written(
+    document: Callable[[], CompletionDocument], answers: Sequence[CompletionChoice]
+) -> Response:
     """Many answers with log-probabilities are written beside the loop: half a million took 1 s."""
     if sum(len(answer.scores) for answer in answers) <= _BRIEF_SCORES:
-        return json_response(document())
-    return await elsewhere(lambda: json_response(document()))
+        return struct_response(document())
+    return await elsewhere(lambda: struct_response(document()))
 
 
 async def _hear_all(

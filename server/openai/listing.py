@@ -2,7 +2,9 @@
 but for what it asks the data plane."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Literal
+
+import msgspec
 
 from control.access.scopes import Action
 from server.access.authorizer import public_name
@@ -13,17 +15,37 @@ from server.model_queries import ModelQueries
 from server.rest.openai_errors import not_ready_yet
 from server.served_version import ServedVersion
 
-Json = dict[str, Any]
+
+class LanguageModel(msgspec.Struct, frozen=True, kw_only=True):
+    """A model, an alias of one, or a route; `root`: whose version answers now."""
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int
+    owned_by: Literal["modelyard"] = "modelyard"
+    root: str
+    parent: None = None
+    max_model_len: int
+    version: int
 
 
-def listed(dataplane: DataPlane, holder: TokenHolder | None, created: int) -> Json:
+class LanguageModelList(msgspec.Struct, frozen=True, kw_only=True):
+    """The models that the caller may ask."""
+
+    object: Literal["list"] = "list"
+    data: list[LanguageModel]
+
+
+def listed(dataplane: DataPlane, holder: TokenHolder | None, created: int) -> LanguageModelList:
     """All of them, by name."""
     names = sorted(set(_names(dataplane)))
     found = [_model_or_none(dataplane, holder, name, created) for name in names]
-    return {"object": "list", "data": [one for one in found if one is not None]}
+    return LanguageModelList(data=[one for one in found if one is not None])
 
 
-def listed_one(dataplane: DataPlane, holder: TokenHolder | None, name: str, created: int) -> Json:
+def listed_one(
+    dataplane: DataPlane, holder: TokenHolder | None, name: str, created: int
+) -> LanguageModel:
     """Raises UnknownModel, also for what the caller may not ask: it is none of theirs; NotReady for
     a model that is loading."""
     try:
@@ -48,7 +70,7 @@ def _names(dataplane: DataPlane) -> Iterator[str]:
 
 def _model_or_none(
     dataplane: DataPlane, holder: TokenHolder | None, name: str, created: int
-) -> Json | None:
+) -> LanguageModel | None:
     """None for what nobody can ask now."""
     try:
         return _model(dataplane, holder, name, created)
@@ -58,23 +80,20 @@ def _model_or_none(
 
 def _model(
     dataplane: DataPlane, holder: TokenHolder | None, name: str, created: int
-) -> Json | None:
+) -> LanguageModel | None:
     aliases = dataplane.routing.aliases
     if holder is not None and not holder.may(Action.INFER, public_name(name, aliases)):
         return None
     return _described(name, ModelQueries(dataplane).get(name, ""), created)
 
 
-def _described(name: str, served: ServedVersion, created: int) -> Json | None:
+def _described(name: str, served: ServedVersion, created: int) -> LanguageModel | None:
     if served.language is None:
         return None
-    return {
-        "id": name,
-        "object": "model",
-        "created": created,
-        "owned_by": "modelyard",
-        "root": served.version.name,
-        "parent": None,
-        "max_model_len": served.language.context,
-        "version": served.version.number,
-    }
+    return LanguageModel(
+        id=name,
+        created=created,
+        root=served.version.name,
+        max_model_len=served.language.context,
+        version=served.version.number,
+    )

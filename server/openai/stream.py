@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
+import msgspec
+from msgspec import UNSET, UnsetType
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -16,8 +17,8 @@ from schedulers.errors import Cancelled
 from schedulers.llm.errors import SenselessRequest
 from schedulers.llm.generation import OUTPUT, GenerationOutput
 from schedulers.request import InferResponse
-from server.openai.choice_encoders import ChoiceEncoder, DocumentHeader, Json
-from server.openai.completion_choice import CompletionChoice, usage
+from server.openai.choice_encoders import ChoiceEncoder, ChunkChoice, DocumentHeader
+from server.openai.completion_choice import CompletionChoice, CompletionUsage, usage
 from server.openai.language_inference import PendingReply
 from server.openai.options import GenerationOptions
 from server.rest.generate import cancelled_on_hang_up
@@ -25,6 +26,7 @@ from server.rest.openai_errors import BadField, OpenAIErrorResponse, refusal
 from server.trace.record import following
 
 _DONE = b"data: [DONE]\n\n"
+_encoder = msgspec.json.Encoder()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,33 +42,38 @@ class ChunkEncoder:
         """The events of one response; often none."""
         index, output = heard(response, self.answers)
         answer = self.answers[index]
-        return b"".join(self._event([choice]) for choice in self._choices(index, answer, output))
+        counts = self._counts()
+        return b"".join(
+            self._event([choice], counts) for choice in self._choices(index, answer, output)
+        )
 
     def end(self) -> bytes:
         """What follows the last answer."""
-        counts = usage(self.answers, self.options.count)
-        last = self._document([]) | {"usage": counts}
-        return (_event(last) if self.options.usage else b"") + _DONE
+        if not self.options.usage:
+            return _DONE
+        return self._event([], usage(self.answers, self.options.count)) + _DONE
 
     def _choices(
         self, index: int, answer: CompletionChoice, output: GenerationOutput
-    ) -> list[Json]:
-        found: list[Json] = []
+    ) -> list[ChunkChoice]:
+        found: list[ChunkChoice] = []
         if answer.begun and not answer.opened:
             answer.opened = True
             found += self.form.opening(index, answer)
         found += self.form.pieces(index, answer, output)
         return found
 
-    def _event(self, choices: Sequence[Json]) -> bytes:
-        document = self._document(choices)
-        if self.options.usage:
-            running = self.options.running_usage
-            document["usage"] = usage(self.answers, self.options.count) if running else None
-        return _event(document)
+    def _counts(self) -> CompletionUsage | UnsetType | None:
+        """Of a chunk that is not the last; null where only the last one has them."""
+        if not self.options.usage:
+            return UNSET
+        return usage(self.answers, self.options.count) if self.options.running_usage else None
 
-    def _document(self, choices: Sequence[Json]) -> Json:
-        return self.head.document(self.form.chunk_kind, choices)
+    def _event(
+        self, choices: Sequence[ChunkChoice], counts: CompletionUsage | UnsetType | None
+    ) -> bytes:
+        document = self.head.document(self.form.chunk, choices, counts)
+        return b"data: %b\n\n" % _encoder.encode(document)
 
 
 class CompletionEventStream(Response):
@@ -156,7 +163,3 @@ def in_the_clients_words(error: Exception, options: GenerationOptions) -> Except
     if isinstance(error, SenselessRequest) and options.shape is not None:
         return BadField(str(error), options.shape.field, "invalid_grammar")
     return error
-
-
-def _event(document: Json) -> bytes:
-    return b"data: %b\n\n" % orjson.dumps(document)

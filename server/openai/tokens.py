@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 from msgspec import Meta
 
 from backends.llm.chat.template import Chat
@@ -38,6 +39,21 @@ class TokensBody(OpenAIBody, frozen=True):
     ]
 
 
+class TokenizedText(msgspec.Struct, frozen=True):
+    """The tokens of a text, and the longest text that the model reads."""
+
+    count: int
+    max_model_len: int
+    tokens: list[int]
+    token_strs: list[str] | None
+
+
+class DetokenizedText(msgspec.Struct, frozen=True):
+    """The text of tokens."""
+
+    prompt: str
+
+
 @dataclass(frozen=True, slots=True)
 class TokenizeRequest:
     """`text`: a prompt as it stands, or a chat. `names`: tokens are to be told as text as well."""
@@ -58,20 +74,13 @@ def read_tokenize(document: dict[str, Any]) -> TokenizeRequest:
     return TokenizeRequest(body.prompt, special, body.return_token_strs is True)
 
 
-def tokenised(
-    asked: TokenizeRequest, language: "Language", tokens: Sequence[int]
-) -> dict[str, Any]:
+def tokenised(asked: TokenizeRequest, language: "Language", tokens: Sequence[int]) -> TokenizedText:
     """Raises BadField."""
     if asked.names and len(tokens) > MOST:
         name = "return_token_strs"
         raise BadField(f"{name} is offered for {MOST} tokens; these are {len(tokens)}", name)
     texts = [text_of(language.tokeniser, token) for token in tokens] if asked.names else None
-    return {
-        "count": len(tokens),
-        "max_model_len": language.context,
-        "tokens": list(tokens),
-        "token_strs": texts,
-    }
+    return TokenizedText(len(tokens), language.context, list(tokens), texts)
 
 
 def read_detokenize(document: dict[str, Any]) -> tuple[int, ...]:

@@ -1,7 +1,10 @@
 """Answers of a chat whose model may call tools: text and calls, whole or in pieces. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
+
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from backends.llm.tools.formats import ToolFormat
 from backends.llm.tools.scanner import (
@@ -15,18 +18,27 @@ from backends.llm.tools.scanner import (
 )
 from schedulers.llm.generation import GenerationOutput
 from schedulers.llm.request import Finish
-from server.openai.choice_encoders import ChatChoiceEncoder, Json
+from server.openai.choice_encoders import (
+    AnswerDelta,
+    AnswerMessage,
+    ChatChoice,
+    ChatChoiceEncoder,
+    ChatChunkChoice,
+    FunctionCall,
+    ToolCall,
+)
 from server.openai.completion_choice import CompletionChoice
 from server.openai.tools import AllowedTools
 
 CALLED = "tool_calls"
+_NOTHING = AnswerDelta()
 
 
 class ToolCallEncoder:
     """See `server.openai.choice_encoders.ChoiceEncoder`. `seed`: unlike that of any other request;
     the ids of calls are made of it."""
 
-    kind, chunk_kind = ChatChoiceEncoder.kind, ChatChoiceEncoder.chunk_kind
+    document, chunk = ChatChoiceEncoder.document, ChatChoiceEncoder.chunk
 
     def __init__(
         self, plain: ChatChoiceEncoder, format: ToolFormat, calling: AllowedTools, seed: str
@@ -38,60 +50,73 @@ class ToolCallEncoder:
         self._scanners: dict[int, ToolScanner] = {}
         self._called: set[int] = set()
 
-    def whole(self, index: int, answer: CompletionChoice) -> Json:
+    def whole(self, index: int, answer: CompletionChoice) -> ChatChoice:
         scanner = self._scanner()
         events = [*scanner.add(answer.text), *scanner.end()]
-        calls: dict[int, Json] = {}
-        whole = {event.number for event in events if isinstance(event, ToolCallEnd)}
-        for event in events:
-            if isinstance(event, ToolCallStart) and event.number in whole:
-                calls[event.number] = self._call(index, event)
-            elif isinstance(event, ToolCallArguments) and event.number in whole:
-                calls[event.number]["function"]["arguments"] += event.text
+        ended = {event.number for event in events if isinstance(event, ToolCallEnd)}
+        arguments = _arguments(events)
+        calls = [
+            self._call(index, event, "".join(arguments.get(event.number, ())))
+            for event in events
+            if isinstance(event, ToolCallStart) and event.number in ended
+        ]
         found = self._plain.whole(index, answer)
-        if calls:
-            said = "".join(event.text for event in events if isinstance(event, ContentText))
-            found["message"] |= {"content": said or None, "tool_calls": [*calls.values()]}
-            found["finish_reason"] = _finish_reason(answer)
-        return found
+        if not calls:
+            return found
+        said = "".join(event.text for event in events if isinstance(event, ContentText))
+        message = AnswerMessage(content=said or None, tool_calls=calls)
+        return replace(found, message=message, finish_reason=_finish_reason(answer))
 
-    def opening(self, index: int, answer: CompletionChoice) -> Sequence[Json]:
-        return [self._plain.choice(index, {"role": "assistant", "content": None})]
+    def opening(self, index: int, answer: CompletionChoice) -> Sequence[ChatChunkChoice]:
+        return [ChatChunkChoice(index=index, delta=AnswerDelta(role="assistant", content=None))]
 
     def pieces(
         self, index: int, answer: CompletionChoice, output: GenerationOutput
-    ) -> Sequence[Json]:
+    ) -> Sequence[ChatChunkChoice]:
         scanner = self._scanners.setdefault(index, self._scanner())
         events = scanner.add(output.text)
-        if output.finish is not None:
+        ends = output.finish is not None
+        if ends:
             events += scanner.end()
         if any(isinstance(event, ToolCallEnd) for event in events):
             self._called.add(index)
         deltas = [*self._deltas(index, events)]
-        ends = output.finish is not None
-        last = self._plain.choice(index, {} if ends or not deltas else deltas.pop(), output)
-        found = [self._plain.choice(index, delta) for delta in deltas]
+        logprobs = self._plain.scored(output)
+        last = ChatChunkChoice(
+            index=index,
+            delta=AnswerDelta() if ends or not deltas else deltas.pop(),
+            logprobs=logprobs,
+        )
+        found = [ChatChunkChoice(index=index, delta=delta) for delta in deltas]
         if ends:
             called = index in self._called
-            last["finish_reason"] = _finish_reason(answer) if called else answer.finish_reason
-            last["stop_reason"] = answer.stopped_by
-        return [*found, last] if last["delta"] or last["logprobs"] or ends else found
+            reason = _finish_reason(answer) if called else answer.finish_reason
+            last = replace(last, finish_reason=reason, stop_reason=answer.stopped_by)
+        return [*found, last] if last.delta != _NOTHING or logprobs or ends else found
 
-    def _deltas(self, index: int, events: Sequence[Event]) -> Iterator[Json]:
+    def _deltas(self, index: int, events: Sequence[Event]) -> Iterator[AnswerDelta]:
         for event in events:
             match event:
                 case ContentText(text):
-                    yield {"content": text}
+                    yield AnswerDelta(content=text)
                 case ToolCallStart(number):
-                    yield {"tool_calls": [{"index": number} | self._call(index, event)]}
+                    yield AnswerDelta(tool_calls=[self._call(index, event, "", number)])
                 case ToolCallArguments(number, text):
-                    yield {"tool_calls": [{"index": number, "function": {"arguments": text}}]}
+                    piece = ToolCall(index=number, function=FunctionCall(arguments=text))
+                    yield AnswerDelta(tool_calls=[piece])
                 case ToolCallEnd() | ToolCallAborted():
                     pass
 
-    def _call(self, index: int, call: ToolCallStart) -> Json:
-        function = {"name": call.name, "arguments": ""}
-        return {"id": self._id(index, call.number), "type": "function", "function": function}
+    def _call(
+        self, index: int, call: ToolCallStart, arguments: str, number: int | UnsetType = UNSET
+    ) -> ToolCall:
+        """`number`: of the call, for a chunk."""
+        return ToolCall(
+            index=number,
+            id=self._id(index, call.number),
+            type="function",
+            function=FunctionCall(name=call.name, arguments=arguments),
+        )
 
     def _id(self, index: int, number: int) -> str:
         name = f"{self._seed} {index} {number}".encode()
@@ -102,6 +127,15 @@ class ToolCallEncoder:
     def _scanner(self) -> ToolScanner:
         most = None if self._calling.many else 1
         return ToolScanner(self._format, self._calling.tools, most)
+
+
+def _arguments(events: Sequence[Event]) -> Mapping[int, Sequence[str]]:
+    """The pieces of each call's arguments, by its number."""
+    found: dict[int, list[str]] = {}
+    for event in events:
+        if isinstance(event, ToolCallArguments):
+            found.setdefault(event.number, []).append(event.text)
+    return found
 
 
 def _finish_reason(answer: CompletionChoice) -> str | None:

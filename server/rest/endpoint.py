@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
+import msgspec
 import orjson
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -45,7 +46,14 @@ def route(row: EndpointRow) -> Route:
 
 
 def json_response(document: Any) -> Response:
-    return Response(orjson.dumps(document), media_type="application/json")
+    """Written by orjson, which takes a third less than msgspec over lists of floats. Structs in it
+    have no field that may be unset."""
+    body = orjson.dumps(document, default=msgspec.structs.asdict)
+    return Response(body, media_type="application/json")
+
+
+def struct_response(document: msgspec.Struct) -> Response:
+    return Response(msgspec.json.encode(document), media_type="application/json")
 
 
 async def read_body(request: Request, limit_bytes: int, remedy: str = "") -> bytes:

@@ -7,7 +7,7 @@ a full queue is 429, so that they come back.
 import math
 from typing import NamedTuple
 
-import orjson
+import msgspec
 
 from schedulers.errors import DeadlineExceeded, QueueFull
 from schedulers.llm.errors import PromptTooLong, SenselessRequest
@@ -26,6 +26,22 @@ from server.errors import (
     Unsupported,
 )
 from server.rest.errors import headers_of, visible
+
+
+class OpenAIErrorDetail(msgspec.Struct, frozen=True):
+    """What happened, and why; `param`: the field that is wrong."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class OpenAIError(msgspec.Struct, frozen=True):
+    """A request that was refused, or failed."""
+
+    error: OpenAIErrorDetail
+
 
 COME_BACK_S = 1.0
 """Of a full queue that does not say itself when it will have room."""
@@ -98,8 +114,9 @@ def refusal(error: Exception, about: str = "a request") -> OpenAIErrorResponse:
 
 
 def _body(text: str, kind: _ErrorKind) -> bytes:
-    envelope = {"message": text, "type": kind.type, "param": kind.param, "code": kind.code}
-    return orjson.dumps({"error": envelope})
+    return msgspec.json.encode(
+        OpenAIError(OpenAIErrorDetail(text, kind.type, kind.param, kind.code))
+    )
 
 
 def _kind_of(error: Exception, status: int) -> _ErrorKind:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import to_builtins
 
 from backends.llm.tools.formats import HERMES, MISTRAL, ToolFormat
 from schedulers.llm.engine_tokeniser import EngineTokeniser
@@ -36,7 +37,7 @@ def form(format: ToolFormat = HERMES, **body: Any) -> ToolCallEncoder:
 def whole(text: str, finish: Finish = Finish.STOP, **body: Any) -> dict[str, Any]:
     answer = CompletionChoice((1,))
     answer.hear(GenerationOutput("0", 1, text, finish=finish))
-    return form(**body).whole(0, answer)
+    return to_builtins(form(**body).whole(0, answer))
 
 
 def streamed(pieces: list[str], finish: Finish = Finish.STOP) -> tuple[list[Any], str | None]:
@@ -46,7 +47,7 @@ def streamed(pieces: list[str], finish: Finish = Finish.STOP) -> tuple[list[Any]
         last = at == len(pieces) - 1
         output = GenerationOutput("0", 1, piece, finish=finish if last else None)
         answer.hear(output)
-        choices += made.pieces(0, answer, output)
+        choices += to_builtins(made.pieces(0, answer, output))
     assert [one["finish_reason"] for one in choices[:-1]] == [None] * (len(choices) - 1)
     return [one["delta"] for one in choices], choices[-1]["finish_reason"]
 
@@ -132,7 +133,7 @@ def test_chunks_put_together_are_the_whole(parts: list[str], size: int) -> None:
 def test_the_ids_of_mistral_are_nine_letters_and_digits() -> None:
     answer = CompletionChoice((1,))
     answer.hear(GenerationOutput("0", 1, f"[TOOL_CALLS][{CALL[11:-12]}]", finish=Finish.STOP))
-    (call,) = form(MISTRAL).whole(0, answer)["message"]["tool_calls"]
+    (call,) = to_builtins(form(MISTRAL).whole(0, answer))["message"]["tool_calls"]
     assert len(call["id"]) == 9
     assert call["id"].isalnum()
     assert json.loads(call["function"]["arguments"]) == {"zone": "utc"}
