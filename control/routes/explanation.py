@@ -1,5 +1,5 @@
-"""The seam to the routing that only a gateway's code knows: what a request to a route would get, and
-why. Pure."""
+"""The seam to the routing that only a gateway's code knows: what a request to a route would get,
+and why. Pure."""
 
 from collections.abc import Callable, Mapping
 
