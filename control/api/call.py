@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, TypeVar
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -51,7 +52,7 @@ class EndpointResult:
     """What an endpoint found: one thing, with the revision its ETag names if it has one, or a
     page of `items` and the cursor of the next one."""
 
-    document: Any = None
+    document: msgspec.Struct | None = None
     status: int = 200
     revision: int | None = None
     location: str = ""

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any
 
+import msgspec
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
@@ -36,7 +36,7 @@ class StreamEvent:
 
     id: int
     kind: str
-    document: Any
+    document: msgspec.Struct
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+import msgspec
 from anyio import WouldBlock, to_thread
 from sqlalchemy.orm import Session
 from starlette.requests import Request
@@ -23,6 +24,12 @@ AT_ONCE = 200
 
 _READ = Access(Action.READ)
 _MOST_PATTERNS = 20
+
+
+class EventsForgotten(msgspec.Struct, frozen=True):
+    """Said first in a stream from an event that is not kept any more; `first`: the oldest kept."""
+
+    first: int
 
 
 def list_(call: AuthorizedCall) -> EndpointResult:
@@ -85,7 +92,9 @@ def _start(call: AuthorizedCall, resumed: int | None) -> tuple[int, bytes]:
         return newest, b""
     forgotten = 0 < wanted < oldest - 1
     opening = (
-        frame(StreamEvent(oldest - 1, "events.forgotten", {"first": oldest})) if forgotten else b""
+        frame(StreamEvent(oldest - 1, "events.forgotten", EventsForgotten(oldest)))
+        if forgotten
+        else b""
     )
     return min(wanted, newest), opening
 

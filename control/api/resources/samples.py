@@ -91,7 +91,7 @@ async def list_(call: AuthorizedCall) -> EndpointResult:
         call.query.get("model", ""), call.query.get("id", ""), call.paging()["limit"]
     )
     found = samples_in(await call.services.ask_gateway(query))
-    return EndpointResult({"items": [_sample(one) for one in found], "next": None})
+    return from_page(Page(tuple(map(_sample, found))))
 
 
 async def standing(call: AuthorizedCall) -> EndpointResult:
