@@ -13,7 +13,8 @@ import msgspec
 Json = dict[str, Any]
 Schema = dict[str, Any]
 BodyContent = Mapping[str, Any]
-"""Media type → a type that msgspec decodes, or the schema itself where no type says it."""
+"""Media type → a type that msgspec decodes, several of which any may be there, or the schema itself
+where no type says it."""
 
 _REFERENCE = "#/components/schemas/{name}"
 _NAME: Schema = {"type": "string", "pattern": "^[^/]+$"}
@@ -92,14 +93,12 @@ class OpenAPIDocument:
         ]
         kinds = [
             *dict.fromkeys(
-                kind
-                for content in contents
-                for kind in content.values()
-                if not isinstance(kind, dict)
+                kind for content in contents for value in content.values() for kind in _kinds(value)
             )
         ]
         found, components = msgspec.json.schema_components(kinds, ref_template=_REFERENCE)
-        return dict(zip(kinds, found, strict=True)), components
+        schemas = dict(zip(kinds, found, strict=True))
+        return schemas, {name: _in_one_line(one) for name, one in components.items()}
 
     def _operation(self, row: OperationRow, schemas: Mapping[Any, Schema]) -> Json:
         found: Json = {
@@ -143,7 +142,26 @@ def _content(content: BodyContent, schemas: Mapping[Any, Schema]) -> Json:
         return {}
     return {
         "content": {
-            media: {"schema": kind if isinstance(kind, dict) else schemas[kind]}
-            for media, kind in content.items()
+            media: {"schema": value if isinstance(value, dict) else _schema(value, schemas)}
+            for media, value in content.items()
         }
     }
+
+
+def _schema(value: Any, schemas: Mapping[Any, Schema]) -> Schema:
+    found = [schemas[kind] for kind in _kinds(value)]
+    return {"anyOf": found} if len(found) > 1 else found[0]
+
+
+def _kinds(value: Any) -> tuple[Any, ...]:
+    """The types that a body may be of."""
+    if isinstance(value, dict):
+        return ()
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _in_one_line(schema: Schema) -> Schema:
+    """With its description, a docstring, freed of line breaks and indents."""
+    if "description" not in schema:
+        return schema
+    return {**schema, "description": " ".join(schema["description"].split())}

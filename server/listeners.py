@@ -23,6 +23,7 @@ from server.logs.access import AccessLog
 from server.metrics.exposition import MetricsApp
 from server.metrics.loop_lag import LoopLag
 from server.openai.endpoints import OpenAIEndpoints
+from server.openai.openapi_operations import LANGUAGE_OPERATIONS
 from server.rest.app import rest_app
 from server.rest.endpoint import BodyLimits
 from server.rest.inference_listener import RestMiddleware, guarded, start_inference
@@ -104,7 +105,7 @@ async def _rest(
     pattern = settings.http_header_forward_pattern
     forwarding = HeaderForwarding(pattern) if pattern else None
     openai = OpenAIEndpoints(dataplane, limits, forwarding, template_sandbox(settings))
-    app = rest_app(dataplane, limits, forwarding, openai.routes())
+    app = rest_app(dataplane, limits, forwarding, openai.routes(), LANGUAGE_OPERATIONS)
     address, port = settings.http_address, settings.http_port
     try:
         place = ListenAddress(

@@ -79,7 +79,7 @@ class OpenAIEndpoints:
         self._created = int(time.time())
 
     def routes(self) -> Sequence[Route]:
-        """Its paths. Each has its twin in `server.rest.openapi.language`."""
+        """Its paths. Each has its twin in `server.openai.openapi_operations`."""
         posts = {
             "/v1/chat/completions": self.chat,
             "/v1/completions": self.completion,

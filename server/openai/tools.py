@@ -20,7 +20,7 @@ _NOTHING: Mapping[str, Any] = {"type": "object", "properties": {}}
 
 FunctionName = Annotated[
     str,
-    Meta(pattern="^[A-Za-z0-9_-]{1,64}$(?!\n)"),
+    Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$(?!\n)"),
     wanted("1 to 64 letters, digits, '_' or '-'"),
 ]
 

@@ -24,6 +24,7 @@ from server.rest.feedback import feedback_rows
 from server.rest.generate import generate_rows
 from server.rest.openai_errors import openai_body
 from server.rest.openapi.pages import PAGES, page_rows
+from server.rest.openapi.paths import RestOperation
 from server.rest.repository import repository_rows
 from server.rest.shared_memory import shared_memory_rows
 from server.rest.trace import trace_rows
@@ -35,9 +36,10 @@ def rest_app(
     limits: BodyLimits,
     forwarding: HeaderForwarding | None = None,
     more: Sequence[Route] = (),
+    described: Sequence[RestOperation] = (),
 ) -> Starlette:
     """The application for all of REST but infer, and `more`. Each route has its twin in
-    `server.rest.openapi.build`."""
+    `server.rest.openapi.build`; those of `more` are `described`."""
     rest = _ServerEndpoints(dataplane)
     model, version = "/v2/models/{model}", "/versions/{version}"
     rows = [
@@ -56,7 +58,7 @@ def rest_app(
             EndpointRow(prefix + "/infer", rest.infer_elsewhere, "POST"),
         ]
     rows += repository_rows(dataplane, limits)
-    rows += page_rows(dataplane)
+    rows += page_rows(dataplane, described)
     rows += generate_rows(dataplane, limits, forwarding)
     rows += feedback_rows(dataplane, limits.json_depth)
     rows += shared_memory_rows(dataplane.shared_memory, limits.json_depth)

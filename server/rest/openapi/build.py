@@ -3,19 +3,27 @@
 Served by `server.rest.openapi.pages`. Pure.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
-from control.openapi_document import OpenAPIDocument, OperationRow, ResponseRow, Schema, reference
-from server.rest.openapi.language import LANGUAGE, LANGUAGE_OPERATIONS, LANGUAGE_SCHEMAS
-from server.rest.openapi.paths import RestOperation, each_path
+from control.openapi_document import (
+    BodyContent,
+    OpenAPIDocument,
+    OperationRow,
+    ResponseRow,
+    Schema,
+    reference,
+)
+from server.rest.openai_errors import OpenAIError
+from server.rest.openapi.paths import LANGUAGE, BodyType, RestOperation, each_path
 from server.rest.openapi.schemas import SCHEMAS
 
 Json = dict[str, Any]
 
 
-def document(name: str, version: str) -> Json:
-    """The document for a server of this name and version."""
-    rows = (*each_path(), *((one.path, one) for one in LANGUAGE_OPERATIONS))
+def document(name: str, version: str, more: Sequence[RestOperation] = ()) -> Json:
+    """The document for a server of this name and version, which serves `more` beside KServe's."""
+    rows = (*each_path(), *((one.path, one) for one in more))
     return OpenAPIDocument(
         info={
             "title": name,
@@ -23,7 +31,7 @@ def document(name: str, version: str) -> Json:
             "summary": "Inference over REST in Triton's dialect of the KServe v2 protocol",
         },
         operations=[_row(path, operation) for path, operation in rows],
-        schemas=SCHEMAS | LANGUAGE_SCHEMAS,
+        schemas=SCHEMAS,
         path_schemas=_PATH_SCHEMAS,
     ).write()
 
@@ -42,16 +50,13 @@ def _row(path: str, operation: RestOperation) -> OperationRow:
 
 
 def _responses(operation: RestOperation) -> dict[int, ResponseRow]:
-    found = {200: _answer(operation.gives)}
+    found = {200: _answer(operation)}
     found |= {status: ResponseRow(_REASONS[status]) for status in operation.bare}
-    error = {"application/json": reference(_envelope(operation))}
+    envelope = OpenAIError if operation.tag == LANGUAGE else reference("Error")
+    error = {"application/json": envelope}
     for status in sorted({*_at_the_door(operation), *operation.errors}):
         found[status] = ResponseRow(_REASONS[status], error)
     return found
-
-
-def _envelope(operation: RestOperation) -> str:
-    return "OpenAIError" if operation.tag == LANGUAGE else "Error"
 
 
 def _at_the_door(operation: RestOperation) -> tuple[int, ...]:
@@ -66,17 +71,22 @@ def _headers(operation: RestOperation) -> list[Json]:
     return found + _TIME_HEADERS
 
 
-def _bodies(schema: str) -> dict[str, Schema]:
-    found = {"application/json": reference(schema)}
-    if schema in ("InferRequest", "InferResponse"):
+def _bodies(body: BodyType) -> BodyContent:
+    if not isinstance(body, str):
+        return {"application/json": body}
+    found = {"application/json": reference(body)}
+    if body in ("InferRequest", "InferResponse"):
         found["application/octet-stream"] = {}
     return found
 
 
-def _answer(gives: str) -> ResponseRow:
+def _answer(operation: RestOperation) -> ResponseRow:
+    gives = operation.gives
     if not gives:
         return ResponseRow("Done; the body is empty.")
-    return ResponseRow("The answer.", _CONTENT.get(gives) or _bodies(gives))
+    named = _CONTENT.get(gives) if isinstance(gives, str) else None
+    events = {} if operation.events is None else {"text/event-stream": operation.events}
+    return ResponseRow("The answer.", {**(named or _bodies(gives)), **events})
 
 
 _CONTENT: dict[str, dict[str, Schema]] = {

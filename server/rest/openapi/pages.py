@@ -15,6 +15,7 @@ from server.dataplane import DataPlane
 from server.rest.endpoint import EndpointRow
 from server.rest.openapi.build import document
 from server.rest.openapi.docs_page import STYLE, page
+from server.rest.openapi.paths import RestOperation
 
 PAGES = {"openapi": "/openapi.json", "docs": "/docs"}
 
@@ -27,9 +28,10 @@ _HEADERS = {
 }
 
 
-def page_rows(dataplane: DataPlane) -> Sequence[EndpointRow]:
-    """Both paths; what they answer is rendered here, once."""
-    described = document(dataplane.name, dataplane.version)
+def page_rows(dataplane: DataPlane, more: Sequence[RestOperation] = ()) -> Sequence[EndpointRow]:
+    """Both paths; what they answer is rendered here, once. `more`: what is described beside
+    KServe's."""
+    described = document(dataplane.name, dataplane.version, more)
     text, html = orjson.dumps(described), page(described).encode()
 
     async def openapi(request: Request) -> Response:

@@ -6,13 +6,19 @@ A path in `server.rest.app` without a row here fails a test.
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import msgspec
+
+BodyType = str | type[msgspec.Struct] | tuple[type[msgspec.Struct], ...]
+
+LANGUAGE = "Language models"
 _MODEL = "/v2/models/{model}"
 _INFER_ERRORS = (400, 404, 500, 501, 503)
 _FOREIGN = "Refused: several repositories are served as one"
 
 
 class RestOperation(NamedTuple):
-    """One path and verb. `takes` and `gives` name schemas; "" for no body.
+    """One path and verb. `takes` and `gives`: the Struct of a body, or one of several, or the name
+    of a schema; "" for no body. `events`: what the events of a stream hold.
 
     `errors`: HTTP statuses other than 200; those in `bare` have no body. `versioned`: the path
     also exists with `/versions/{version}` behind the model.
@@ -22,12 +28,13 @@ class RestOperation(NamedTuple):
     path: str
     tag: str
     summary: str
-    gives: str = ""
-    takes: str = ""
+    gives: BodyType = ""
+    takes: BodyType = ""
     errors: tuple[int, ...] = ()
     bare: tuple[int, ...] = ()
     versioned: bool = False
     required_body: bool = False
+    events: type[msgspec.Struct] | None = None
 
 
 OPERATIONS: tuple[RestOperation, ...] = (

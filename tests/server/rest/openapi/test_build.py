@@ -15,16 +15,15 @@ from server import VERSION
 from server.access.permissions import is_openai
 from server.dataplane import DataPlane
 from server.openai.endpoints import OpenAIEndpoints
+from server.openai.openapi_operations import LANGUAGE_OPERATIONS
 from server.rest.app import rest_app
 from server.rest.endpoint import BodyLimits
 from server.rest.openapi.build import document
 from server.rest.openapi.docs_page import STYLE, page
-from server.rest.openapi.language import LANGUAGE_SCHEMAS
-from server.rest.openapi.schemas import SCHEMAS
 from support.grpc import Shelf
 from support.server import Server, running
 
-DOCUMENT = document("modelyard", "0.0.0")
+DOCUMENT = document("modelyard", "0.0.0", LANGUAGE_OPERATIONS)
 
 
 def app() -> Any:
@@ -69,7 +68,7 @@ def test_every_operation_names_its_path_parameters_and_itself_once() -> None:
 def test_every_reference_leads_to_a_schema_and_every_schema_is_used() -> None:
     text = orjson.dumps(DOCUMENT).decode()
     used = set(re.findall(r'"#/components/schemas/(\w+)"', text))
-    assert used == SCHEMAS.keys() | LANGUAGE_SCHEMAS.keys()
+    assert used == DOCUMENT["components"]["schemas"].keys()
 
 
 def test_every_error_is_the_envelope_of_its_api() -> None:
@@ -102,7 +101,7 @@ def get(server: Server, path: str) -> tuple[dict[str, str], bytes]:
 def test_the_document_is_served_with_the_name_and_version_of_the_server(server: Server) -> None:
     headers, body = get(server, "/openapi.json")
     assert headers["content-type"] == "application/json"
-    assert orjson.loads(body) == document("yard", VERSION)
+    assert orjson.loads(body) == document("yard", VERSION, LANGUAGE_OPERATIONS)
 
 
 def test_the_root_says_where_to_go_on(server: Server) -> None:
@@ -173,7 +172,7 @@ def test_the_page_shows_every_path_and_summary() -> None:
 
 
 def test_names_in_the_page_are_escaped() -> None:
-    assert "<b>" not in page(document("<b>", '"&'))
+    assert "<b>" not in page(document("<b>", '"&', LANGUAGE_OPERATIONS))
 
 
 def test_the_policy_of_the_page_allows_its_own_style_alone(server: Server) -> None:
@@ -183,4 +182,4 @@ def test_the_policy_of_the_page_allows_its_own_style_alone(server: Server) -> No
     assert "unsafe" not in policy
     assert headers["content-type"] == "text/html; charset=utf-8"
     assert headers["x-content-type-options"] == "nosniff"
-    assert body.decode() == page(document("yard", VERSION))
+    assert body.decode() == page(document("yard", VERSION, LANGUAGE_OPERATIONS))
