@@ -7,10 +7,14 @@ role. The bytes are streamed from that client, because s3fs itself keeps a whole
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import s3fs
+from aiobotocore.httpsession import AIOHTTPSession
 from aiohttp import ClientError as ConnectionLost
+from aiohttp import ClientResponse, ClientSession
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
@@ -19,8 +23,9 @@ from botocore.exceptions import (
     NoCredentialsError,
 )
 
-from repository.sources.errors import FetchFailed, Interrupted, TooLarge
+from repository.sources.errors import BadSource, FetchFailed, Interrupted, TooLarge
 from repository.sources.limits import FetchLimits
+from repository.sources.prefixes import shown_url
 from repository.sources.store import Checksum, OpenTransfer, RemoteFile
 from repository.sources.url import CREDENTIALS, BucketUrl
 
@@ -29,6 +34,7 @@ _AFTER_S = 5.0
 _MD5 = re.compile(r'"[0-9a-f]{32}"')
 _PASSING = (408, 429, 500, 502, 503, 504)
 _CHANGED = (404, 412, 416)
+_REGION = "x-amz-bucket-region"
 
 
 class S3Store:
@@ -42,6 +48,7 @@ class S3Store:
             "retries": {"total_max_attempts": 1},
             "connect_timeout": limits.stall_s + _AFTER_S,
             "read_timeout": limits.stall_s + _AFTER_S,
+            "http_session_cls": _S3Connections,
         }
         self._files: Any = s3fs.S3FileSystem(
             asynchronous=True,
@@ -115,6 +122,31 @@ class S3Store:
         return RemoteFile(local, key, int(item["Size"]), str(item["ETag"]))
 
 
+class _S3Connections(AIOHTTPSession):  # type: ignore[misc]
+    """The client's connections, which follow no redirect.
+
+    aiohttp follows one to whatever address it names, and the operator named only the endpoint.
+    What tells the bucket's region is left to botocore, which asks that region's endpoint.
+    """
+
+    async def _get_session(self, proxy_url: str | None) -> Any:
+        session = await super()._get_session(proxy_url)
+        return SimpleNamespace(request=partial(_request_once, session))
+
+
+async def _request_once(session: ClientSession, method: str, **given: Any) -> ClientResponse:
+    response = await session.request(method, **given, allow_redirects=False)
+    location = response.headers.get("Location")
+    if 300 <= response.status < 400 and location and _REGION not in response.headers:
+        response.close()
+        raise _RedirectError(location)
+    return response
+
+
+class _RedirectError(Exception):
+    """An endpoint names another address."""
+
+
 @contextmanager
 def _translating(text: str) -> Iterator[None]:
     try:
@@ -125,9 +157,19 @@ def _translating(text: str) -> Iterator[None]:
         remedy = f"{CREDENTIALS['s3']}; for a public bucket set FSSPEC_S3_ANON=true"
         raise FetchFailed(f"'{text}' needs credentials; {remedy}") from error
     except (HTTPClientError, ConnectionError, ConnectionLost, OSError) as error:
+        if isinstance(error, HTTPClientError) and isinstance(
+            error.kwargs.get("error"), _RedirectError
+        ):
+            raise _redirected(text, error.kwargs["error"]) from error
         raise Interrupted(f"the connection for '{text}' failed: {str(error)[:300]}") from error
     except BotoCoreError as error:
         raise FetchFailed(f"'{text}': {error}") from error
+
+
+def _redirected(text: str, error: _RedirectError) -> BadSource:
+    there = shown_url(str(error))
+    remedy = "if the bucket is served there, set AWS_ENDPOINT_URL to that server"
+    return BadSource(f"'{text}': the endpoint redirects to '{there}', not followed; {remedy}")
 
 
 def _meaning(text: str, error: ClientError) -> FetchFailed:

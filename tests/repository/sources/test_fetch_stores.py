@@ -109,6 +109,19 @@ async def test_an_object_that_came_in_parts_arrives(s3: Any, into: Path) -> None
     assert content(into) == {"m.onnx": b"".join(bodies)}
 
 
+async def test_an_s3_endpoint_cannot_redirect(
+    s3: Any, into: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with site() as endpoint, site() as inner:
+        endpoint.pages["/bucket"] = redirect(f"{inner.url}/latest/meta-data")
+        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint.url)
+        problem = await refusal("s3://bucket/models/m", into)
+        there = f"'{inner.url}/latest/meta-data'"
+        assert f"'s3://bucket/models/m': the endpoint redirects to {there}, not followed" in problem
+        assert len(endpoint.requests) == 1
+        assert inner.requests == []
+
+
 @asynccontextmanager
 async def dropping(upstream: str, dropped_after: int, stalls: bool = False) -> AsyncIterator[str]:
     """A proxy before `upstream`; its first answer longer than `dropped_after` is cut there, or
