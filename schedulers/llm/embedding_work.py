@@ -82,7 +82,7 @@ class EmbeddingWork:
     def busy(self) -> bool:
         return bool(self._waiting) or self._passes is not None
 
-    def obey(self, message: Message) -> None:
+    def handle(self, message: Message) -> None:
         match message:
             case Embed(id, packed):
                 self._take(id, [unpack_tokens(one) for one in packed])
@@ -94,7 +94,7 @@ class EmbeddingWork:
                 if self._current.keys() <= self._gone:
                     self._end()  # nobody waits for any of them
                 if not self.busy:
-                    self._tell(time.monotonic_ns())
+                    self._report(time.monotonic_ns())
             case Submit(requests):
                 for request in requests:
                     self._say(RequestRefused(request.id, "invalid", "this model gives no text"))
@@ -117,7 +117,7 @@ class EmbeddingWork:
                 self._say(EmbedReply(id, b"", f"the model could not compute: {error}"))
                 self._begun.discard(id)
             self._end()
-        self._tell(began_ns)
+        self._report(began_ns)
 
     def _take(self, id: str, lists: Lists) -> None:
         try:
@@ -155,7 +155,7 @@ class EmbeddingWork:
             self._passes.close()
         self._passes, self._current, self._gone = None, {}, set()
 
-    def _tell(self, began_ns: int) -> None:
+    def _report(self, began_ns: int) -> None:
         waiting = sum(len(one) for texts in self._waiting.values() for one in texts.left)
         figures = EngineStats(
             self._steps, self._tokens, 0, 0, 0,

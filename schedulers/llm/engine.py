@@ -135,7 +135,7 @@ class Engine:
                 self._runner.clear(self._scheduler.discard(chunk.id))
                 outputs.append(self._end(chunk.id, Finish.FAILED, message))
         advances = self._scheduler.commit(step, _tokens(results))
-        self._tell(results, {one.id: one for one in advances}, outputs)
+        self._report(results, {one.id: one for one in advances}, outputs)
         return outputs
 
     def took(self, seconds: float) -> None:
@@ -170,7 +170,7 @@ class Engine:
                 outputs.append(self._end(chunk.id, Finish.FAILED, f"the grammar failed: {error}"))
         return jobs
 
-    def _tell(
+    def _report(
         self,
         results: dict[Chunk, ForwardResult],
         advances: dict[str, SequenceAdvance],
@@ -181,7 +181,7 @@ class Engine:
             if answer is None:
                 continue
             try:
-                output = answer.heard(chunk, done, advances.get(chunk.id))
+                output = answer.record(chunk, done, advances.get(chunk.id))
             except Exception as error:  # noqa: BLE001 (a grammar may raise anything)
                 outputs.append(self._end(chunk.id, Finish.FAILED, f"the answer failed: {error}"))
                 continue

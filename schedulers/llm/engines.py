@@ -125,7 +125,7 @@ class Engines:
         opened = self._lanes[0].instance.opened
         return ControlText(opened.specials, opened.markers)
 
-    def give(self, ticket: LLMReply, names: Sequence[str], message: Message) -> bool:
+    def submit(self, ticket: LLMReply, names: Sequence[str], message: Message) -> bool:
         """Say `message`, which asks for answers by these names, to the least busy engine; False
         where there is none."""
         ready = [lane for lane in self._lanes if lane.ready]
@@ -269,11 +269,11 @@ class Engines:
 
         def hear(message: Message) -> None:
             with suppress(RuntimeError):  # the loop is closed: nobody is left to answer
-                self._loop.call_soon_threadsafe(self._heard, lane, message)
+                self._loop.call_soon_threadsafe(self._receive, lane, message)
 
         return hear
 
-    def _heard(self, lane: EngineHandle, message: Message) -> None:
+    def _receive(self, lane: EngineHandle, message: Message) -> None:
         if isinstance(message, TokeniserReply):  # which says nothing of its steps
             asked = lane.asked.get(message.id)
             if asked is not None and not asked.answer.done():

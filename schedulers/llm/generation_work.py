@@ -41,7 +41,7 @@ class GenerationWork:
     def patience_s(self) -> float | None:
         return COMPILING_LOOK_S if self._engine.compiling else None
 
-    def obey(self, message: Message) -> None:
+    def handle(self, message: Message) -> None:
         match message:
             case Submit(requests):
                 for request in requests:
@@ -50,7 +50,7 @@ class GenerationWork:
                 for id in ids:
                     self._engine.cancel(id)
                 if not self._engine.busy:
-                    self._tell([], time.monotonic_ns())
+                    self._report([], time.monotonic_ns())
             case Shrink(bytes):
                 self._resized(self._engine.shrink(-(-bytes // self._block_bytes)))
             case Grow(bytes):
@@ -62,7 +62,7 @@ class GenerationWork:
         began_ns = time.monotonic_ns()
         outputs = self._engine.step(began_ns / 1e9)
         self._engine.took((time.monotonic_ns() - began_ns) / 1e9)
-        self._tell(outputs, began_ns)
+        self._report(outputs, began_ns)
 
     def _submit(self, request: GenerateRequest) -> None:
         id = request.id
@@ -78,9 +78,9 @@ class GenerationWork:
     def _resized(self, bytes: int) -> None:
         self._say(ResizeReply(bytes))
         self._counted_s = 0.0
-        self._tell([], time.monotonic_ns())
+        self._report([], time.monotonic_ns())
 
-    def _tell(self, outputs: list[GenerationOutput], began_ns: int) -> None:
+    def _report(self, outputs: list[GenerationOutput], began_ns: int) -> None:
         started = self._engine.take_started()
         counts = None
         if began_ns / 1e9 - self._counted_s >= COUNTS_EVERY_S or not self._engine.busy:

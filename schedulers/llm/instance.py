@@ -75,9 +75,9 @@ class EngineInstance(HostedInstance):
             current.process.condemn(verdict)
 
     def _converse(self, process: WorkerProcess) -> WorkerSession:
-        return EngineSession(self._plan, process, self._heard)
+        return EngineSession(self._plan, process, self._receive)
 
-    def _heard(self, message: Message) -> None:
+    def _receive(self, message: Message) -> None:
         if isinstance(message, EngineOpened):
             self.opened = message
         else:

@@ -28,7 +28,7 @@ from schedulers.llm.errors import PromptTooLong, SenselessRequest
 from schedulers.llm.generation import GenerationOutput
 from schedulers.llm.language import Language
 from schedulers.llm.llm_reply import LLMReply
-from schedulers.llm.llm_request import asked_of, expiry_ns, read_question
+from schedulers.llm.llm_request import engine_message, expiry_ns, read_question
 from schedulers.llm.request import Finish
 from schedulers.llm.token_times import TokenTimes
 from schedulers.request import InferRequest
@@ -177,8 +177,8 @@ class LanguageScheduler:
         first = self._named
         self._named += ticket.question.answers
         names = [f"{self._name}-{number}" for number in range(first, self._named)]
-        message = asked_of(ticket.question, ticket.request, names)
-        if self._engines.give(ticket, names, message):
+        message = engine_message(ticket.question, ticket.request, names)
+        if self._engines.submit(ticket, names, message):
             ticket.ids = {name: index for index, name in enumerate(names)}
             return
         self._homeless[ticket] = None
@@ -233,7 +233,7 @@ class LanguageScheduler:
         if last:
             self._succeed(ticket, now_ns)
         try:
-            if ticket.tell(index, output, last):
+            if ticket.send_output(index, output, last):
                 self._times.told(ticket, before_ns, now_ns)
         except SchedulingError as error:
             self._fail(ticket, error)
@@ -244,7 +244,7 @@ class LanguageScheduler:
             return
         self._counters.inferences += len(ticket.question.lists or ())
         self._succeed(ticket, now_ns)
-        ticket.tell_vectors(data)
+        ticket.send_vectors(data)
 
     def _succeed(self, ticket: LLMReply, now_ns: int) -> None:
         """All of its answer is here; what is left is to hand it on."""

@@ -50,7 +50,7 @@ class LLMReply(Ticket):
         self.ids, self.before_ns, self._pieces = {}, {}, []
         self.started_ns = 0
 
-    def tell(self, index: int, output: GenerationOutput, last: bool) -> bool:
+    def send_output(self, index: int, output: GenerationOutput, last: bool) -> bool:
         """Hand an Output on, in the form that was asked for; whether a response went out.
 
         Raises AnswerUnread when the reader is too far behind.
@@ -67,7 +67,7 @@ class LLMReply(Ticket):
         self.send(response)
         return True
 
-    def tell_vectors(self, data: bytes) -> None:
+    def send_vectors(self, data: bytes) -> None:
         """Hand the vectors on, which are the whole answer."""
         request = self.request
         vectors = np.frombuffer(data, np.float32).reshape(len(self.question.lists or ()), -1)

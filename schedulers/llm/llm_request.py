@@ -1,7 +1,7 @@
 """What a request asks of a language model: answers to prompts, or vectors of texts. Pure.
 
 Made from an InferRequest by `read_question`; KServe's tensors come as text, still to be tokenised.
-`asked_of` makes of both what an engine is told: who asks, how urgently, until when.
+`engine_message` makes of both what an engine is told: who asks, how urgently, until when.
 """
 
 from collections.abc import Sequence
@@ -108,7 +108,7 @@ def _refuse(asked: GenerateRequest, context: int) -> None:
         )
 
 
-def asked_of(question: LLMRequest, request: InferRequest, names: Sequence[str]) -> Message:
+def engine_message(question: LLMRequest, request: InferRequest, names: Sequence[str]) -> Message:
     """What an engine is told, to answer a question by these names."""
     if question.lists is not None:
         return Embed(names[0], tuple(map(pack_tokens, question.lists)))

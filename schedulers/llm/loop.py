@@ -28,11 +28,11 @@ class EngineWork(Protocol):
     def patience_s(self) -> float | None:
         """How long to wait for messages while not busy before `step` is called all the same."""
 
-    def obey(self, message: Message) -> None:
-        """Do what the gateway says."""
+    def handle(self, message: Message) -> None:
+        """Handle a message of the gateway."""
 
     def step(self) -> None:
-        """Compute a little, and say what came of it."""
+        """Compute a little and report it."""
 
 
 class EngineLoop:
@@ -40,16 +40,16 @@ class EngineLoop:
 
     def __init__(self, channel: Channel, inbox: Inbox) -> None:
         self._inbox = inbox
-        self._duplex = Duplex(channel, "engine", self._heard, self._abandoned)
+        self._duplex = Duplex(channel, "engine", self._receive, self._abandoned)
         self._reading: TokeniserThread | None = None
         self._closing = False
 
-    def say(self, message: Message) -> None:
+    def send(self, message: Message) -> None:
         self._duplex.post(encode(message))
 
     def read_with(self, tokeniser: Tokeniser) -> None:
         """Read texts with this one, from `run` on."""
-        self._reading = TokeniserThread(tokeniser, self.say)
+        self._reading = TokeniserThread(tokeniser, self.send)
 
     def run(self, work: EngineWork) -> None:
         """Until the gateway says `Close`."""
@@ -62,7 +62,7 @@ class EngineLoop:
 
     # on the reading thread
 
-    def _heard(self, received: ChannelMessage) -> None:
+    def _receive(self, received: ChannelMessage) -> None:
         message = decode(received.payload)
         if isinstance(message, Encode | Decode) and self._reading is not None:
             self._reading.take(message)
@@ -87,6 +87,6 @@ class EngineLoop:
                 if isinstance(message, Close):
                     self._closing = True
                 elif message is not None:
-                    work.obey(message)
+                    work.handle(message)
         except Empty:
             return

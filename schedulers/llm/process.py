@@ -93,9 +93,9 @@ def _generating(
         facts.blocks,
         facts.block_tokens,
     )
-    loop.say(facts)
+    loop.send(facts)
     loop.read_with(opened.tokeniser)
-    return GenerationWork(opened.engine, facts.block_bytes, loop.say)
+    return GenerationWork(opened.engine, facts.block_bytes, loop.send)
 
 
 def _embedding(folder: Path, plan: ServePlan, device: str, loop: EngineLoop) -> EngineWork:
@@ -105,9 +105,9 @@ def _embedding(folder: Path, plan: ServePlan, device: str, loop: EngineLoop) -> 
     table = tokeniser.table(plan.model.vocabulary)
     sizes = (plan.context, 0, 0, 0, plan.least, 0, embedder.dimensions)
     texts = (tuple(tokeniser.specials), tokeniser.markers)
-    loop.say(EngineOpened(embedder.ops, *sizes, table.ends, table.letters, *texts))
+    loop.send(EngineOpened(embedder.ops, *sizes, table.ends, table.letters, *texts))
     loop.read_with(tokeniser)
-    return EmbeddingWork(embedder, loop.say)
+    return EmbeddingWork(embedder, loop.send)
 
 
 def _named(request: Load, error: LoadFailed) -> str:

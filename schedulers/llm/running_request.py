@@ -56,10 +56,10 @@ class RunningRequest:
             following=self.request.prompt[end] if end < len(self.request.prompt) else None,
         )
 
-    def heard(
+    def record(
         self, chunk: Chunk, done: ForwardResult, advance: SequenceAdvance | None
     ) -> GenerationOutput | None:
-        """What a computed chunk means for the caller; None if nothing."""
+        """Take in a computed chunk; the output for the caller, None if there is none."""
         prompt = self._new_prompt_scores(chunk, done.prompt)
         if advance is None or done.sampled is None:
             return GenerationOutput(self.request.id, prompt=prompt) if prompt else None

@@ -18,7 +18,12 @@ from server.openai.language_inference import LanguageInference, PendingReply, Re
 from server.openai.options import GenerationOptions
 from server.openai.prompt_tokeniser import refuse_beyond_context, refuse_unknown_tokens
 from server.openai.score_limit import LogprobLimit
-from server.openai.stream import ChunkEncoder, CompletionEventStream, heard, in_the_clients_words
+from server.openai.stream import (
+    ChunkEncoder,
+    CompletionEventStream,
+    in_the_clients_words,
+    output_of,
+)
 from server.rest.compression import elsewhere
 from server.rest.endpoint import struct_response
 from server.rest.generate import cancelled_on_hang_up
@@ -161,6 +166,6 @@ async def _hear_all(
     try:
         async for response in work.reply:
             work.note(response)
-            limit.add(heard(response, answers)[1])
+            limit.add(output_of(response, answers)[1])
     except Exception as error:
         raise in_the_clients_words(error, options) from error

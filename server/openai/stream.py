@@ -40,7 +40,7 @@ class ChunkEncoder:
 
     def of(self, response: InferResponse) -> bytes:
         """The events of one response; often none."""
-        index, output = heard(response, self.answers)
+        index, output = output_of(response, self.answers)
         answer = self.answers[index]
         counts = self._counts()
         return b"".join(
@@ -149,7 +149,7 @@ async def events_of(work: PendingReply, pieces: ChunkEncoder) -> AsyncIterator[b
         yield b"".join(events)
 
 
-def heard(
+def output_of(
     response: InferResponse, answers: Sequence[CompletionChoice]
 ) -> tuple[int, GenerationOutput]:
     """The output in a response, its answer having heard it."""

@@ -41,7 +41,7 @@ class House:
         self.work = EmbeddingWork(Lengths(), self.said.append)  # type: ignore[arg-type]
 
     def ask(self, id: str, *lists: tuple[int, ...]) -> None:
-        self.work.obey(Embed(id, tuple(map(pack_tokens, lists))))
+        self.work.handle(Embed(id, tuple(map(pack_tokens, lists))))
 
     def run(self) -> dict[str, list[float] | str]:
         while self.work.busy:
@@ -96,9 +96,9 @@ def test_a_pass_nobody_waits_for_is_given_up() -> None:
     house.ask("a", (1,), (1,))
     house.ask("b", (1,))
     house.work.step()
-    house.work.obey(Cancel(("a",)))
+    house.work.handle(Cancel(("a",)))
     assert house.work.busy
-    house.work.obey(Cancel(("b",)))
+    house.work.handle(Cancel(("b",)))
     assert not house.work.busy
     assert house.run() == {}
 
@@ -123,7 +123,7 @@ def test_what_is_given_up_between_its_rounds_is_not_gone_on_with() -> None:
     house.ask("many", *[(1,) * 1000] * 20)
     for _ in range(7):
         house.work.step()
-    house.work.obey(Cancel(("many",)))
+    house.work.handle(Cancel(("many",)))
     assert not house.work.busy
     assert house.run() == {}
 

@@ -37,8 +37,8 @@ def told(reply: LLMReply) -> list[str]:
 
 def test_a_door_hears_every_output_under_the_name_it_gave() -> None:
     reply = ticket(LLMRequest((GenerateRequest("mine", (1,), 2),)))
-    assert reply.tell(0, GenerationOutput("engine-1", 5, "a"), last=False)
-    assert reply.tell(0, END, last=True)
+    assert reply.send_output(0, GenerationOutput("engine-1", 5, "a"), last=False)
+    assert reply.send_output(0, END, last=True)
     heard = [response.parameters[OUTPUT] for response in read(reply)]
     assert [(index, one.id, one.token) for index, one in heard] == [(0, "mine", 5), (0, "mine", 6)]
     assert reply.ended
@@ -46,34 +46,34 @@ def test_a_door_hears_every_output_under_the_name_it_gave() -> None:
 
 def test_a_stream_of_texts_leaves_out_what_has_none() -> None:
     reply = texts(streams=True)
-    assert reply.tell(0, GenerationOutput("e", 5, "a"), last=False)
-    assert not reply.tell(0, GenerationOutput("e", 5, ""), last=False)
-    assert reply.tell(0, END, last=True)
+    assert reply.send_output(0, GenerationOutput("e", 5, "a"), last=False)
+    assert not reply.send_output(0, GenerationOutput("e", 5, ""), last=False)
+    assert reply.send_output(0, END, last=True)
     assert told(reply) == ["a", "b"]
 
 
 @pytest.mark.parametrize(("prepends", "expected"), [(True, "once ab"), (False, "ab")])
 def test_one_text_comes_at_the_end(prepends: bool, expected: str) -> None:
     reply = texts(streams=False, prepends=prepends)
-    assert not reply.tell(0, GenerationOutput("e", 5, "a"), last=False)
+    assert not reply.send_output(0, GenerationOutput("e", 5, "a"), last=False)
     assert not reply.heard
-    assert reply.tell(0, END, last=True)
+    assert reply.send_output(0, END, last=True)
     assert told(reply) == [expected]
 
 
 def test_an_answer_that_begins_again_forgets_what_nobody_heard() -> None:
     reply = texts(streams=False)
-    reply.tell(0, GenerationOutput("e", 5, "lost"), last=False)
+    reply.send_output(0, GenerationOutput("e", 5, "lost"), last=False)
     reply.begin_again()
-    reply.tell(0, END, last=True)
+    reply.send_output(0, END, last=True)
     assert told(reply) == ["b"]
 
 
 def test_an_answer_nobody_reads_is_given_up_but_its_end_is_told() -> None:
     reply = texts(streams=True)
     for _ in range(MOST_UNREAD):
-        reply.tell(0, GenerationOutput("e", 5, "a"), last=False)
+        reply.send_output(0, GenerationOutput("e", 5, "a"), last=False)
     with pytest.raises(AnswerUnread, match="were not read"):
-        reply.tell(0, GenerationOutput("e", 5, "a"), last=False)
-    assert reply.tell(0, END, last=True)
+        reply.send_output(0, GenerationOutput("e", 5, "a"), last=False)
+    assert reply.send_output(0, END, last=True)
     assert reply.ended
