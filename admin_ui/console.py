@@ -48,7 +48,7 @@ from starlette.routing import BaseRoute, Mount
 
 from admin_ui.assets import Assets
 from admin_ui.live import live_route
-from admin_ui.login_pages import door_routes
+from admin_ui.login_pages import login_routes
 from admin_ui.pages import (
     access,
     audit,
@@ -102,7 +102,7 @@ def console_routes(services: ConsoleServices) -> list[BaseRoute]:
     """Every page of the console, from `/` on; what stands before them in the application wins."""
     frame = RequestRouter(services, SCREENS, ACTS)
     return [
-        *door_routes(frame),
+        *login_routes(frame),
         live_route(frame),
         Mount("/static", Assets(directory=STATIC)),
         *frame.routes(),

@@ -16,13 +16,13 @@ from admin_ui.templates import render
 WELCOME, LOGOUT = "/welcome", "/logout"
 
 
-def door_routes(frame: RequestRouter) -> list[BaseRoute]:
+def login_routes(frame: RequestRouter) -> list[BaseRoute]:
     """/login, /logout and /welcome."""
     control = frame.services.control
 
     async def login(request: Request) -> Response:
         context = {"next": local(request.query_params.get("next", ""))}
-        return _door(frame, "login.html", "Log in", **context)
+        return _page(frame, "login.html", "Log in", **context)
 
     async def log_in(request: Request) -> Response:
         form = dict(await read_form(request))
@@ -31,7 +31,7 @@ def door_routes(frame: RequestRouter) -> list[BaseRoute]:
             opened = await control.open(request, form.get("name", ""), form.get("password", ""))
         except ControlApiError as refused:
             context = {"next": following, "typed": form.get("name", ""), "refused": refused}
-            return _door(frame, "login.html", "Log in", **context)
+            return _page(frame, "login.html", "Log in", **context)
         return _entered(frame.services, opened, following)
 
     async def log_out(request: Request) -> Response:
@@ -44,7 +44,7 @@ def door_routes(frame: RequestRouter) -> list[BaseRoute]:
         return response
 
     async def welcome(request: Request) -> Response:
-        return _door(frame, "welcome.html", "Welcome to Modelyard")
+        return _page(frame, "welcome.html", "Welcome to Modelyard")
 
     async def accept(request: Request) -> Response:
         form = dict(await read_form(request))
@@ -53,7 +53,7 @@ def door_routes(frame: RequestRouter) -> list[BaseRoute]:
             opened = await control.accept(request, code, name, form.get("password", ""))
         except ControlApiError as refused:
             context = {"typed": name, "code": code, "refused": refused}
-            return _door(frame, "welcome.html", "Welcome to Modelyard", **context)
+            return _page(frame, "welcome.html", "Welcome to Modelyard", **context)
         return _entered(frame.services, opened, HOME)
 
     rows = (
@@ -63,7 +63,7 @@ def door_routes(frame: RequestRouter) -> list[BaseRoute]:
         (WELCOME, welcome, "GET"),
         (WELCOME, accept, "POST"),
     )
-    return [Route(path, frame.guarded(door), methods=[verb]) for path, door, verb in rows]
+    return [Route(path, frame.guarded(endpoint), methods=[verb]) for path, endpoint, verb in rows]
 
 
 def local(target: str) -> str:
@@ -75,7 +75,7 @@ def local(target: str) -> str:
     return target
 
 
-def _door(frame: RequestRouter, template: str, title: str, **context: Any) -> Response:
+def _page(frame: RequestRouter, template: str, title: str, **context: Any) -> Response:
     usual: dict[str, Any] = {"next": HOME, "typed": "", "code": "", "refused": None}
     told = {**usual, **context}
     shown = ScreenContent(None, title=title, **told)

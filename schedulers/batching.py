@@ -53,7 +53,7 @@ class BatchScheduler:
         self._tokens = tokens
         self._order: deque[Run] | None = deque() if rules.preserve_order else None
         self._hold_until = rules.hold_until
-        self._lanes: list[InstanceThread] = []
+        self._threads: list[InstanceThread] = []
         self._retiring: set[asyncio.Task[None]] = set()
         self._pumping = False
         self._timer: asyncio.TimerHandle | None = None
@@ -112,8 +112,8 @@ class BatchScheduler:
             if timer is not None:
                 timer.cancel()
         self._streams.fail(None, ShutDown(_SHUT_DOWN))
-        lanes, self._lanes = self._lanes, []
-        closing = [lane.close(self._close_patience_s, _give_up) for lane in lanes]
+        threads, self._threads = self._threads, []
+        closing = [thread.close(self._close_patience_s, _give_up) for thread in threads]
         await asyncio.gather(*closing, *self._retiring)
 
     async def resize(self, instances: Sequence[Instance], until_ns: int) -> None:
@@ -128,27 +128,27 @@ class BatchScheduler:
         """Run on exactly these; the tasks that close the others."""
         retiring = []
         wanted = {id(instance) for instance in instances}
-        known = {id(lane.instance) for lane in self._lanes}
-        for lane in [lane for lane in self._lanes if id(lane.instance) not in wanted]:
-            self._lanes.remove(lane)
-            task = self._loop.create_task(self._retire(lane, until_ns))
+        known = {id(thread.instance) for thread in self._threads}
+        for thread in [thread for thread in self._threads if id(thread.instance) not in wanted]:
+            self._threads.remove(thread)
+            task = self._loop.create_task(self._retire(thread, until_ns))
             self._retiring.add(task)
             retiring.append(task)
             task.add_done_callback(self._retiring.discard)
         for instance in instances:
             if id(instance) not in known:
                 instance.changed = self._changed
-                self._lanes.append(InstanceThread(instance, self._loop, self._done))
+                self._threads.append(InstanceThread(instance, self._loop, self._done))
         self.wake()
         return retiring
 
-    async def _retire(self, lane: InstanceThread, until_ns: int) -> None:
+    async def _retire(self, thread: InstanceThread, until_ns: int) -> None:
         try:
             async with asyncio.timeout(_seconds_until(until_ns)):
-                await lane.all_streamed()
+                await thread.all_streamed()
         except TimeoutError:
-            self._streams.fail_lane(lane, ShutDown(_SHUT_DOWN))
-        await lane.close(_seconds_until(until_ns), _give_up)
+            self._streams.fail_lane(thread, ShutDown(_SHUT_DOWN))
+        await thread.close(_seconds_until(until_ns), _give_up)
 
     def wake(self) -> None:
         """Look at the queue again, once, before the loop next waits."""
@@ -184,19 +184,19 @@ class BatchScheduler:
         while queue:
             if dropped := queue.drop_cancelled():
                 self._left(dropped, cancelled=True)
-            lane = self._free_lane()
-            if lane is None or not queue:
+            thread = self._free_lane()
+            if thread is None or not queue:
                 self._leave_line()
                 return self._revival_ns(now_ns)
             take, again_ns = cut(queue, self._rules, now_ns)
             if not take:
                 self._leave_line()
                 return again_ns
-            cores = lane.instance.cores
+            cores = thread.instance.cores
             lease = self._tokens.take(self, cores, now_ns, self._expected_ns)
             if lease is None:
                 return self._tokens.overdue_ns() or NEVER
-            self._start(lane, lease, queue.take(take), now_ns)
+            self._start(thread, lease, queue.take(take), now_ns)
         self._leave_line()
         return NEVER
 
@@ -209,14 +209,14 @@ class BatchScheduler:
             waiting.wake()
 
     def _free_lane(self) -> InstanceThread | None:
-        for lane in self._lanes:
-            if lane.free:
-                return lane
+        for thread in self._threads:
+            if thread.free:
+                return thread
         return None
 
     def _revival_ns(self, now_ns: int) -> int:
         """When to give up on a model none of whose instances is alive; NEVER if one is."""
-        if any(lane.instance.ready for lane in self._lanes):
+        if any(thread.instance.ready for thread in self._threads):
             self._dead_since_ns = 0
             return NEVER
         self._dead_since_ns = self._dead_since_ns or now_ns
@@ -240,18 +240,18 @@ class BatchScheduler:
         self._pump()
 
     def _start(
-        self, lane: InstanceThread, lease: Lease, tickets: list[Ticket], now_ns: int
+        self, thread: InstanceThread, lease: Lease, tickets: list[Ticket], now_ns: int
     ) -> None:
         live = [ticket for ticket in tickets if not ticket.cancelled]
         if len(live) < len(tickets):
             self._left(len(tickets) - len(live), cancelled=True)
         self._counters.pending -= len(live)
         run = Run(live, self._rules.batched, now_ns, lease)
-        if lane.streams:
-            self._streams.open(run, lane)
+        if thread.streams:
+            self._streams.open(run, thread)
         elif self._order is not None:
             self._order.append(run)
-        lane.start(run)
+        thread.start(run)
         if self._look_timer is None and self._limit.secs:
             self._look_timer = self._loop.call_later(self._limit.secs / 4, self._look)
 
@@ -259,12 +259,12 @@ class BatchScheduler:
         """Does any instance on a thread of ours hang? Armed while batches start or run."""
         self._look_timer = None
         now_ns = time.monotonic_ns()
-        for lane in self._lanes:
-            run = lane.hangs(now_ns - int(self._limit.secs * 1e9))
+        for thread in self._threads:
+            run = thread.hangs(now_ns - int(self._limit.secs * 1e9))
             if run is not None and not run.abandoned:
-                lane.abandon(run)
+                thread.abandon(run)
                 self._abandon(run, now_ns)
-        if any(lane.running for lane in self._lanes):
+        if any(thread.running for thread in self._threads):
             self._look_timer = self._loop.call_later(self._limit.secs / 4, self._look)
 
     def _abandon(self, run: Run, now_ns: int) -> None:
@@ -287,7 +287,9 @@ class BatchScheduler:
 
     def hung(self) -> int:
         """Instances on threads of this process that are out of use because they hang."""
-        return sum(lane.running is not None and lane.running.abandoned for lane in self._lanes)
+        return sum(
+            thread.running is not None and thread.running.abandoned for thread in self._threads
+        )
 
     def _done(self, run: Run) -> None:
         """On the loop: a lane's thread has an outcome."""

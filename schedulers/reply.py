@@ -33,7 +33,7 @@ class Reply:
 
     Inside (the scheduler): `send`, `close`, `fail`, and `cancelled` to look at.
     The scheduler sets `source` while somebody must hear of reading and cancelling.
-    Outside (the door): `await one()`, `async for`, `cancel()`, or `then(callback)` for a door
+    Outside (the front end): `await one()`, `async for`, `cancel()`, or `then(callback)` for one
     that wants to be called instead of woken.
     """
 

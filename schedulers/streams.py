@@ -36,10 +36,10 @@ class Streams:
         self._ended = ended
         self._open: dict[_Stream, None] = {}
 
-    def open(self, run: Run, lane: InstanceThread) -> None:
+    def open(self, run: Run, thread: InstanceThread) -> None:
         """Give every ticket of the run an outlet; from here on each stream will end."""
-        streams = [_Stream(ticket, lane, run, self) for ticket in run.tickets]
-        lane.open += len(streams)
+        streams = [_Stream(ticket, thread, run, self) for ticket in run.tickets]
+        thread.open += len(streams)
         self._open.update(dict.fromkeys(streams))
         run.outlets = [stream.outlet for stream in streams]
         for stream in streams:
@@ -52,9 +52,9 @@ class Streams:
             if tickets is None or stream.ticket in tickets:
                 stream.receive(ResponsePart(error, last=True), time.monotonic_ns())
 
-    def fail_lane(self, lane: InstanceThread, error: Exception) -> None:
+    def fail_lane(self, thread: InstanceThread, error: Exception) -> None:
         """End the open streams of one instance, as `fail`."""
-        self.fail({stream.ticket for stream in self._open if stream.lane is lane}, error)
+        self.fail({stream.ticket for stream in self._open if stream.thread is thread}, error)
 
     def hear(self, stream: "_Stream", part: ResponsePart) -> None:
         """From any thread: the model has sent a part."""
@@ -63,7 +63,7 @@ class Streams:
 
     def close(self, stream: "_Stream") -> None:
         del self._open[stream]
-        stream.lane.stream_ended()
+        stream.thread.stream_ended()
         self._ended()
 
     def count(self, position: int) -> ResponseStatistics:
@@ -77,9 +77,9 @@ class Streams:
 class _Stream:
     """One request's: what its model sends, on its way to the ticket."""
 
-    def __init__(self, ticket: Ticket, lane: InstanceThread, run: Run, among: Streams) -> None:
+    def __init__(self, ticket: Ticket, thread: InstanceThread, run: Run, among: Streams) -> None:
         self.ticket = ticket
-        self.lane = lane
+        self.thread = thread
         self.outlet = BoundedResponseSender(lambda part: among.hear(self, part))
         self._among = among
         self._run = run

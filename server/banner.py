@@ -8,7 +8,7 @@ HEADER = ("model", "version", "backend", "instances", "state", "seconds", "reaso
 
 
 def banner(rows: Sequence[VersionRow], addresses: Mapping[str, str]) -> str:
-    """The start-up table, columns aligned, and the open doors by name; ends with a newline."""
+    """The start-up table, columns aligned, and the open front ends by name; ends with a newline."""
     lines = _aligned([HEADER, *(_cells(row) for row in rows)])
     if not rows:
         lines.append("(no models)")

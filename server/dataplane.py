@@ -45,7 +45,7 @@ class DataPlane:
         name: str,
         version: str,
         shared_memory: SharedMemory = DISALLOWED,
-        gate: Authorizer | None = None,
+        authorizer: Authorizer | None = None,
         tracing: Tracing | None = None,
         lifecycle: Lifecycle | None = None,
     ) -> None:
@@ -53,7 +53,7 @@ class DataPlane:
         self.name = name
         self.version = version
         self.shared_memory = shared_memory
-        self.gate = gate or Authorizer()
+        self.authorizer = authorizer or Authorizer()
         self.tracing = tracing or Tracing()
         self.lifecycle = lifecycle or Lifecycle()
         self.routing = Routing(self._send_copy, self._running)
@@ -163,13 +163,13 @@ class DataPlane:
 
     def authorise(self, holder: TokenHolder, action: Action, name: str) -> None:
         """Raises Forbidden. `name`: of a model, as the client wrote it."""
-        self.gate.authorise(holder, action, public_name(name, self.routing.aliases))
+        self.authorizer.authorise(holder, action, public_name(name, self.routing.aliases))
 
     def judge(
         self, authorization: bytes | str | None, action: Action, name: str
     ) -> AuthorizationResult:
         """Authorise by a request's head, before its body is read; it counts against the rate."""
-        return self.gate.judge(authorization, action, public_name(name, self.routing.aliases))
+        return self.authorizer.judge(authorization, action, public_name(name, self.routing.aliases))
 
     def _find_arm(self, target: Target) -> ServedVersion:
         """The version that a route has picked; that it cannot answer counts against its arm, unless
@@ -206,7 +206,7 @@ class DataPlane:
         if target is None:
             return reply
         target.window.follow(reply, request.arrived_ns)
-        if target.lot is not None or target.exposure is not None:
+        if target.assignment is not None or target.exposure is not None:
             self.routing.met(target)
         if target.mirrors and not served.signature.decoupled:
             self.routing.mirrors.offer(target.mirrors, request)

@@ -1,7 +1,7 @@
 """What the server says of itself and its models, as the protocol's messages and as JSON.
 
-Pure: both doors ask here. The JSON form of a message is the one Triton prints: proto field names,
-enum names, every default spelled out, 64-bit integers as numbers.
+Pure: both front ends ask here. The JSON form of a message is the one Triton prints: proto field
+names, enum names, every default spelled out, 64-bit integers as numbers.
 """
 
 from base64 import b64encode

@@ -109,16 +109,16 @@ class Gateway:
         loader = VersionLoader(self._checker, CoreTokens(settings.cores), settings, self._confiner)
         self._fleet = Fleet(loader, self._repository, settings, self._models_changed)
         shared = _shared_memory(settings)
-        gate = Authorizer(required=settings.inference_auth == "token")
+        authorizer = Authorizer(required=settings.inference_auth == "token")
         self._dataplane = DataPlane(
-            self._fleet, settings.id, VERSION, shared, gate, tracing, self._lifecycle
+            self._fleet, settings.id, VERSION, shared, authorizer, tracing, self._lifecycle
         )
         copy = disk.DiskCopy(settings.state_dir, desired, in_force)
         self._reconciler = Reconciler(
             desired,
             in_force,
             self._fleet.target_state,
-            gate.use,
+            authorizer.use,
             self._dataplane.routing.use,
             self._repository.want,
             copy.put,
@@ -134,7 +134,7 @@ class Gateway:
                 self._answer,
             )
             self._dataplane.routing.feedback.open()
-        self._doors = Listeners()
+        self._listeners = Listeners()
         self._following: asyncio.Task[None] | None = None
 
     async def run(self) -> int:
@@ -143,7 +143,7 @@ class Gateway:
             self._reconciler.start()
             _log.info("%s", self._confiner.report)
             self._confiner.adopt_orphans()
-            await self._doors.open(self._dataplane, self._lag, self._settings)
+            await self._listeners.open(self._dataplane, self._lag, self._settings)
             return await self._serve()
         except (CannotListen, RepositoryError) as error:
             _log.error("%s", error)  # the reason is all there is to tell; no traceback
@@ -166,7 +166,10 @@ class Gateway:
     ) -> Iterator[ArmReports | Exposures | FeedbackRows]:
         """Messages for the link; each has been sent when the next one is asked for."""
         routing = self._dataplane.routing
-        boot, assignments = routing.windows.boot, routing.lots.by_rollout() if everything else None
+        boot, assignments = (
+            routing.windows.boot,
+            routing.assignments.by_rollout() if everything else None,
+        )
         for arms in routing.windows.snapshot(everything):
             yield ArmReports(server, boot, arms, assignments)
             assignments = None
@@ -192,7 +195,7 @@ class Gateway:
         if failed is None:
             return 0
         with suppress(OSError):  # a file on a full disk keeps no server from starting
-            sys.stdout.write(banner(self._fleet.rows(), self._doors.addresses))
+            sys.stdout.write(banner(self._fleet.rows(), self._listeners.addresses))
             sys.stdout.flush()
         if failed and self._settings.exit_on_error:
             names = ", ".join(sorted({row.name for row in failed}))
@@ -258,7 +261,7 @@ class Gateway:
             self._control.followed(snapshot)
 
     async def _end(self) -> None:
-        """Not ready at once; then the doors, the models, and what served them."""
+        """Not ready at once; then the listeners, the models, and what served them."""
         self._lifecycle.begin_stopping()
         deadline = ExitDeadline(self._settings.exit_timeout_secs, self._fleet.unfinished)
         draining = draining_secs(self._settings.exit_timeout_secs)
@@ -268,13 +271,13 @@ class Gateway:
         self._repository.close()
         if self._following is not None:
             await asyncio.wait([self._following])
-        answering = asyncio.create_task(self._doors.stop(until_ns + ANSWER_NS))
+        answering = asyncio.create_task(self._listeners.stop(until_ns + ANSWER_NS))
         await asyncio.wait([answering], timeout=draining)
         await self._fleet.close(until_ns)  # ends what still executes; its clients are told so
         await answering
         if not await asyncio.to_thread(self._tracing.close):
             _log.warning("some traces could not be written before the exit")
-        await self._doors.stop_metrics()
+        await self._listeners.stop_metrics()
         await self._checker.close()
         await asyncio.to_thread(self._confiner.close)
         if ending is not None:

@@ -1,4 +1,4 @@
-"""Where a door listens: a port or a Unix socket, with or without TLS. Used by both protocols."""
+"""Where a listener listens: a port or a Unix socket, with or without TLS, for both protocols."""
 
 import asyncio
 import contextlib

@@ -115,8 +115,8 @@ async def _rest(
             settings.reuse_port or settings.reuse_http_port,
         )
         locks = read_locks(settings.http_restricted_api)
-        porch = RestMiddleware(locks, _sites(address, settings), forwarding, log)
-        opened = await start_inference(app, dataplane, limits, wire, place, porch)
+        middleware = RestMiddleware(locks, _sites(address, settings), forwarding, log)
+        opened = await start_inference(app, dataplane, limits, wire, place, middleware)
         return opened, openai
     except UnusableCertificate as error:
         raise CannotListen(f"cannot listen for REST: {error}") from error

@@ -1,6 +1,6 @@
 """What a load request may bring with it: a config, or a config and the whole of a model's folder.
 
-Pure. The doors decode it (`of_json`, `of_message`) and hand it to `server.fleet`, which has
+Pure. Front ends decode it (`of_json`, `of_message`) and hand it to `server.fleet`, which has
 the model read with it (`server.fleet.override_files`).
 """
 

@@ -1,4 +1,4 @@
-"""TLS for the doors: the server's certificate, and the clients' where they must have one."""
+"""TLS for the listeners: the server's certificate, and the clients' where they must have one."""
 
 import ssl
 from collections.abc import Sequence
@@ -24,12 +24,12 @@ def grpc_context(settings: Settings) -> ssl.SSLContext | None:
     return _context(settings, "grpc", HTTP_2)
 
 
-def _context(settings: Settings, door: str, protocols: Sequence[str]) -> ssl.SSLContext | None:
-    mutual = getattr(settings, f"{door}_use_ssl_mutual")
-    if not (mutual or getattr(settings, f"{door}_use_ssl")):
+def _context(settings: Settings, listener: str, protocols: Sequence[str]) -> ssl.SSLContext | None:
+    mutual = getattr(settings, f"{listener}_use_ssl_mutual")
+    if not (mutual or getattr(settings, f"{listener}_use_ssl")):
         return None
-    certificate: Path = getattr(settings, f"{door}_server_cert")
-    key: Path = getattr(settings, f"{door}_server_key")
+    certificate: Path = getattr(settings, f"{listener}_server_cert")
+    key: Path = getattr(settings, f"{listener}_server_key")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(list(protocols))
@@ -37,20 +37,20 @@ def _context(settings: Settings, door: str, protocols: Sequence[str]) -> ssl.SSL
         context.load_cert_chain(certificate, key, password=_no_password)
     except (OSError, ssl.SSLError) as error:
         raise UnusableCertificate(
-            f"--{door}-server-cert {certificate} with --{door}-server-key {key} cannot be used: "
-            f"{_reason(error)}"
+            f"--{listener}-server-cert {certificate} with --{listener}-server-key {key} cannot be "
+            f"used: {_reason(error)}"
         ) from error
     if mutual:
-        _demand_clients(context, door, getattr(settings, f"{door}_root_cert"))
+        _demand_clients(context, listener, getattr(settings, f"{listener}_root_cert"))
     return context
 
 
-def _demand_clients(context: ssl.SSLContext, door: str, authorities: Path) -> None:
+def _demand_clients(context: ssl.SSLContext, listener: str, authorities: Path) -> None:
     try:
         context.load_verify_locations(authorities)
     except (OSError, ssl.SSLError) as error:
         raise UnusableCertificate(
-            f"--{door}-root-cert {authorities} cannot be used: {_reason(error)}"
+            f"--{listener}-root-cert {authorities} cannot be used: {_reason(error)}"
         ) from error
     context.verify_mode = ssl.CERT_REQUIRED
 

@@ -1,4 +1,4 @@
-"""The playground: a model tried with a form made of its metadata, through the server's own door."""
+"""The playground: a model tried with a form made of its metadata, through the server's own REST."""
 
 import asyncio
 import json

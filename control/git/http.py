@@ -95,7 +95,7 @@ class GitApp:
         try:
             try:
                 await self._serve(exchange)
-            except Exception as error:  # noqa: BLE001 - the porch: trouble_of() logs our faults
+            except Exception as error:  # noqa: BLE001 - the boundary: trouble_of() logs our faults
                 await self._tell(error, exchange)
         except ClientGone:
             return

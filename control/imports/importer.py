@@ -83,7 +83,7 @@ class Importer:
         self._terms = terms
         self._boot = boot
         self._told = told
-        self._bell = asyncio.Event()
+        self._news = asyncio.Event()
         self._sealing = asyncio.Lock()
         self._loads: LoadReport | None = None
         self._running: dict[str, asyncio.Task[None]] = {}
@@ -92,12 +92,12 @@ class Importer:
 
     def ring(self) -> None:
         """There may be something to do."""
-        self._bell.set()
+        self._news.set()
 
     def heard(self, loads: LoadReport) -> None:
         """The gateway has said what it loads."""
         self._loads = loads
-        self._bell.set()
+        self._news.set()
 
     async def run(self) -> None:
         """Until cancelled; what is being fetched then goes on with the next start."""
@@ -115,8 +115,8 @@ class Importer:
     async def _rest(self) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(BEAT_S):
-                await self._bell.wait()
-        self._bell.clear()
+                await self._news.wait()
+        self._news.clear()
 
     async def _turn(self) -> None:
         fence = await asyncio.to_thread(leases.take, self._database, LEASE, self._boot, LEASE_S)
@@ -137,7 +137,7 @@ class Importer:
 
     def _ended(self, import_id: str, _: "asyncio.Task[None]") -> None:
         self._running.pop(import_id, None)
-        self._bell.set()
+        self._news.set()
 
     async def _stop(self, *import_ids: str) -> None:
         """End what is running; what has arrived stays."""
@@ -262,7 +262,7 @@ class Importer:
         self._due.pop(view.id, None)
         with suppress(Conflict, LostLease, DatabaseGone):  # cancelled meanwhile, or done again
             await asyncio.to_thread(finish)
-        self._bell.set()  # its folder can go
+        self._news.set()  # its folder can go
 
     # rows; these block
 

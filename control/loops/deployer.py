@@ -80,7 +80,7 @@ class Deployer:
         self._examiner = examiner
         self._boot = boot
         self._told = told
-        self._bell = asyncio.Event()
+        self._news = asyncio.Event()
         self._judged = asyncio.Event()
         self._loads: LoadReport | None = None
         self._tried: Counter[str] = Counter()
@@ -90,12 +90,12 @@ class Deployer:
 
     def ring(self) -> None:
         """There may be something to do."""
-        self._bell.set()
+        self._news.set()
 
     def heard(self, loads: LoadReport) -> None:
         """The gateway has said what it loads."""
         self._loads = loads
-        self._bell.set()
+        self._news.set()
 
     async def run(self) -> None:
         """Until cancelled, then the lease is let go."""
@@ -131,8 +131,8 @@ class Deployer:
     async def _rest(self) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(BEAT_S):
-                await self._bell.wait()
-        self._bell.clear()
+                await self._news.wait()
+        self._news.clear()
 
     async def _turn(self) -> None:
         fence = await asyncio.to_thread(leases.take, self._database, LEASE, self._boot, LEASE_S)

@@ -50,7 +50,7 @@ class ExperimentRecorder:
         self._told: deque[ClientFeedback] = deque()
         self._answered: deque[ArmDelta] = deque()
         self._increments = ArmDeltas()
-        self._bell = WakeEvent()
+        self._news = WakeEvent()
         self.dropped = 0
 
     async def record(self, message: Exposures | FeedbackRows) -> None:
@@ -59,7 +59,7 @@ class ExperimentRecorder:
             self._keep(self._seen, list(exposure_events(message)))
         else:
             self._keep(self._told, list(client_feedback(message, self._key)))
-        self._bell.ring()
+        self._news.ring()
 
     async def counted(self, told: ArmReports) -> None:
         """What routes have counted: for metrics that servers count."""
@@ -83,8 +83,8 @@ class ExperimentRecorder:
             except DatabaseGone as error:
                 pause_s = GONE_TICK_S
                 _log.debug("experiments are blocked: %s", error)
-                self._bell.hush()
-            await self._bell.rest(pause_s)
+                self._news.hush()
+            await self._news.rest(pause_s)
 
     def _keep(self, waiting: deque[Any], rows: Sequence[Any]) -> None:
         room = max(0, MOST_WAITING - len(waiting))

@@ -19,18 +19,18 @@ class LoadRecorder:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._latest: dict[str, LoadReport] = {}
-        self._bell = asyncio.Event()
+        self._news = asyncio.Event()
 
     def heard(self, told: LoadReport) -> None:
         """A gateway has spoken."""
         self._latest[told.server] = told
-        self._bell.set()
+        self._news.set()
 
     async def run(self) -> None:
         """Until cancelled. A database that is gone only makes it wait."""
         while True:
-            await self._bell.wait()
-            self._bell.clear()
+            await self._news.wait()
+            self._news.clear()
             while self._latest:
                 server, told = next(iter(self._latest.items()))
                 try:

@@ -50,11 +50,11 @@ class RolloutController:
         self._told: dict[str, tuple[str, GatewayReport]] = {}
         self._due: set[str] = set()
         self._waits: dict[str, str] = {}
-        self._bell = WakeEvent()
+        self._news = WakeEvent()
 
     def ring(self) -> None:
         """Somebody has begun a rollout, or told one what to do."""
-        self._bell.ring()
+        self._news.ring()
 
     async def heard(self, told: ArmReports) -> None:
         """A gateway has counted."""
@@ -80,7 +80,7 @@ class RolloutController:
                     _log.debug("rollouts are blocked: %s", error)
                 except LostLease as error:
                     _log.info("rollouts: %s", error)
-                await self._bell.rest(pause_s)
+                await self._news.rest(pause_s)
         finally:
             with suppress(ControlError):
                 await asyncio.shield(

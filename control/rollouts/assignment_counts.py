@@ -30,21 +30,21 @@ def mismatch(gateways: Sequence[Sequence[AssignmentCount]]) -> str:
     looks, one in a thousand is called one. `gateways`: one row for each process. A unit that talks
     to several is seen by each, so that they are no evidence for each other."""
     limit = math.log(max(1, len(gateways)) / SUSPICIOUS)
-    for lots in gateways:
-        if sum(map(_against, lots)) > limit:
-            return _words(lots)
+    for assignments in gateways:
+        if sum(map(_against, assignments)) > limit:
+            return _words(assignments)
     return ""
 
 
-def _against(lot: AssignmentCount) -> float:
+def _against(assignment: AssignmentCount) -> float:
     """Log of the evidence that the weight is not how likely a unit was to meet the candidate."""
-    if not 0 < lot.weight < BUCKETS or not 0 <= lot.candidate <= lot.units:
+    if not 0 < assignment.weight < BUCKETS or not 0 <= assignment.candidate <= assignment.units:
         return 0.0
-    return log_mixture(lot.candidate, lot.units, _PRIOR, lot.weight / BUCKETS)
+    return log_mixture(assignment.candidate, assignment.units, _PRIOR, assignment.weight / BUCKETS)
 
 
-def _words(lots: Sequence[AssignmentCount]) -> str:
-    worst = max(lots, key=_against)
+def _words(assignments: Sequence[AssignmentCount]) -> str:
+    worst = max(assignments, key=_against)
     meant = worst.units * worst.weight / BUCKETS
     return (
         f"of {worst.units:,} units {worst.candidate:,} met the candidate, where a weight of "

@@ -24,13 +24,13 @@ STALE_S = 15.0
 class GatewayReport:
     """What a gateway process has counted so far. `crashes`: of the candidate's workers;
     `resident_bytes`: of the largest of these, 0 where there are none; `in_flight`: requests that
-    the candidate has accepted and not answered; `lots`: how it shared units out, by weight."""
+    the candidate has accepted and not answered; `assignments`: units shared out, by weight."""
 
     arms: RolloutTotals
     crashes: int = 0
     resident_bytes: int = 0
     in_flight: int = 0
-    lots: tuple[AssignmentCount, ...] = ()
+    assignments: tuple[AssignmentCount, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,10 @@ def record(
     if row is None:
         row = RolloutWindow(rollout_id=rollout_id, server_id=server_id, process=process)
         tx.session.add(row)
-    row.arms = {"arms": report.arms.as_list(), "lots": [list(lot) for lot in report.lots]}
+    row.arms = {
+        "arms": report.arms.as_list(),
+        "lots": [list(assignment) for assignment in report.assignments],
+    }
     row.crashes, row.in_flight = report.crashes, report.in_flight
     declared = rollout.plan.get("memory_mib", 0) * MIB
     resident = report.resident_bytes
@@ -87,7 +90,7 @@ def read(
         sum(row.crashes for row in rows),
         max(ratios, default=None),
         sum(row.in_flight for row in latest),
-        mismatch([list(_lots(row, rollout)) for row in rows]),
+        mismatch([list(_assignments(row, rollout)) for row in rows]),
     )
 
 
@@ -99,10 +102,10 @@ def forget(tx: Transaction, keep_days: int = KEEP_DAYS) -> int:
     return len(tx.session.execute(old.returning(RolloutWindow.rollout_id)).all())
 
 
-def _lots(row: RolloutWindow, rollout: Rollout) -> Iterator[AssignmentCount]:
+def _assignments(row: RolloutWindow, rollout: Rollout) -> Iterator[AssignmentCount]:
     """Of this try, not of one that was rolled back."""
-    lots = (AssignmentCount(*lot) for lot in row.arms.get("lots", ()))
-    return (lot for lot in lots if lot.salt == rollout.salt)
+    assignments = (AssignmentCount(*assignment) for assignment in row.arms.get("lots", ()))
+    return (assignment for assignment in assignments if assignment.salt == rollout.salt)
 
 
 def _problem(latest: Sequence[RolloutWindow], alive: Collection[str], now: datetime) -> str:

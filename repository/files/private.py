@@ -52,7 +52,7 @@ def tighten(path: Path) -> bool:
 def tighten_tree(top: Path) -> list[str]:
     """`tighten` everything below `top`, and `top`; the paths that are somebody else's.
 
-    Folders come before what they hold, so that a closed door is closed first.
+    Folders come before what they hold, so that a closed front end is closed first.
     """
     foreign = []
     for path in _all_below(top):

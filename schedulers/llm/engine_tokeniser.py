@@ -1,6 +1,6 @@
 """A language model's tokeniser as the gateway has it: an engine tokenises, a table knows the bytes.
 
-Asked by the doors and by `schedulers.llm.language_scheduler`, which connects it to its engines.
+Asked by front ends and by `schedulers.llm.language_scheduler`, which connects it to its engines.
 """
 
 from collections.abc import Awaitable, Callable, Sequence

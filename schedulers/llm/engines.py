@@ -100,7 +100,7 @@ class Engines:
         self._hear = hear
         self._orphaned = orphaned
         self._homed = homed
-        self._lanes: list[EngineHandle] = []
+        self._handles: list[EngineHandle] = []
         self._unasked: dict[int, TokeniserRequest] = {}
         self._watch: asyncio.TimerHandle | None = None
         self._retiring: set[asyncio.Task[None]] = set()
@@ -111,31 +111,31 @@ class Engines:
     @property
     def ready(self) -> int:
         """How many can be given work."""
-        return sum(lane.ready for lane in self._lanes)
+        return sum(handle.ready for handle in self._handles)
 
     @property
     def table(self) -> TokenTable:
         """What tokens add to a text."""
-        opened = self._lanes[0].instance.opened
+        opened = self._handles[0].instance.opened
         return TokenTable(opened.token_ends, opened.token_letters)
 
     @property
     def control_text(self) -> ControlText:
         """Texts of the vocabulary's control tokens."""
-        opened = self._lanes[0].instance.opened
+        opened = self._handles[0].instance.opened
         return ControlText(opened.specials, opened.markers)
 
     def submit(self, ticket: LLMReply, names: Sequence[str], message: Message) -> bool:
         """Say `message`, which asks for answers by these names, to the least busy engine; False
         where there is none."""
-        ready = [lane for lane in self._lanes if lane.ready]
+        ready = [handle for handle in self._handles if handle.ready]
         if not ready:
             return False
-        lane = min(ready, key=lambda one: len(one.tickets))
-        if not lane.tickets:
-            lane.told_ns = time.monotonic_ns()
-        lane.tickets.update(dict.fromkeys(names, ticket))
-        lane.instance.post(message)
+        handle = min(ready, key=lambda one: len(one.tickets))
+        if not handle.tickets:
+            handle.told_ns = time.monotonic_ns()
+        handle.tickets.update(dict.fromkeys(names, ticket))
+        handle.instance.post(message)
         if self._watch is None:
             self._watch = self._loop.call_later(LOOK_S, self._look)
         return True
@@ -143,10 +143,10 @@ class Engines:
     def take_back(self, names: Iterable[str]) -> None:
         """Nobody waits for these any more; their blocks are free before the next step."""
         wanted = tuple(names)
-        for lane in self._lanes:
-            gone = tuple(name for name in wanted if lane.tickets.pop(name, None) is not None)
+        for handle in self._handles:
+            gone = tuple(name for name in wanted if handle.tickets.pop(name, None) is not None)
             if gone:
-                lane.instance.post(Cancel(gone))
+                handle.instance.post(Cancel(gone))
         self._retire_idle()
 
     async def read(self, message: Encode | Decode) -> TokeniserReply:
@@ -166,23 +166,23 @@ class Engines:
             self._forget_text(message.id)
 
     def _give_text(self, asked: TokeniserRequest) -> None:
-        ready = [lane for lane in self._lanes if lane.ready]
+        ready = [handle for handle in self._handles if handle.ready]
         if not ready:
             self._unasked[asked.message.id] = asked
             return
-        lane = min(ready, key=lambda one: len(one.asked))
-        lane.asked[asked.message.id] = asked
-        lane.instance.post(asked.message)
+        handle = min(ready, key=lambda one: len(one.asked))
+        handle.asked[asked.message.id] = asked
+        handle.instance.post(asked.message)
 
     def _forget_text(self, id: int) -> None:
         self._unasked.pop(id, None)
-        for lane in self._lanes:
-            lane.asked.pop(id, None)
+        for handle in self._handles:
+            handle.asked.pop(id, None)
         self._retire_idle()
 
-    def count(self, lane: EngineHandle, figures: EngineStats) -> int:
+    def count(self, handle: EngineHandle, figures: EngineStats) -> int:
         """An engine's own counters have moved on; all tokens computed so far."""
-        before, lane.figures = lane.figures, figures
+        before, handle.figures = handle.figures, figures
         self.steps += figures.steps - before.steps
         for name in _COUNTED:
             more = getattr(figures, name) - getattr(before, name)
@@ -193,50 +193,50 @@ class Engines:
     async def shrink(self, bytes: int) -> int:
         """Have about so many bytes of cache given back; how many they were."""
         given = 0
-        for lane in [one for one in self._lanes if one.ready]:
+        for handle in [one for one in self._handles if one.ready]:
             if given < bytes:
-                freed = await self._resize_cache(lane, Shrink(bytes - given))
-                lane.given_back += freed
+                freed = await self._resize_cache(handle, Shrink(bytes - given))
+                handle.given_back += freed
                 given += freed
         return given
 
     async def grow(self, bytes: int) -> int:
         """Let them use at most so many bytes of cache again; how many they are."""
         taken = 0
-        for lane in [one for one in self._lanes if one.ready]:
-            more = min(bytes - taken, lane.given_back)
+        for handle in [one for one in self._handles if one.ready]:
+            more = min(bytes - taken, handle.given_back)
             if more > 0:
-                used = await self._resize_cache(lane, Grow(more))
-                lane.given_back -= used
+                used = await self._resize_cache(handle, Grow(more))
+                handle.given_back -= used
                 taken += used
         return taken
 
-    async def _resize_cache(self, lane: EngineHandle, message: Shrink | Grow) -> int:
+    async def _resize_cache(self, handle: EngineHandle, message: Shrink | Grow) -> int:
         """What the engine answers; 0 when it dies meanwhile, or hangs, of which it dies."""
-        lane.resized = self._loop.create_future()
-        lane.instance.post(message)
+        handle.resized = self._loop.create_future()
+        handle.instance.post(message)
         try:
             async with asyncio.timeout(self._stall_s):
-                return await lane.resized
+                return await handle.resized
         except TimeoutError:
-            lane.instance.condemn(
+            handle.instance.condemn(
                 f"did not change its cache for {self._stall_s} s (stall_seconds) and was killed"
             )
             return 0
         finally:
-            lane.resized = None
+            handle.resized = None
 
     def resize(self, instances: Sequence[Instance]) -> None:
         """Run on exactly these from now on; others are closed after their last answer."""
-        known = {id(lane.instance) for lane in self._lanes}
+        known = {id(handle.instance) for handle in self._handles}
         wanted = {id(instance) for instance in instances}
-        for lane in self._lanes:
-            lane.leaving = lane.leaving or id(lane.instance) not in wanted
+        for handle in self._handles:
+            handle.leaving = handle.leaving or id(handle.instance) not in wanted
         for instance in instances:
             assert isinstance(instance, EngineInstance)
             if id(instance) not in known:
-                self._lanes.append(lane := EngineHandle(instance, instance.deaths))
-                instance.hear = self._ear(lane)
+                self._handles.append(handle := EngineHandle(instance, instance.deaths))
+                instance.hear = self._ear(handle)
                 instance.changed = self._changed
         self._retire_idle()
         self._ask_again()
@@ -244,7 +244,7 @@ class Engines:
 
     async def retired(self) -> None:
         """Return when every engine that gets no more work has ended."""
-        while any(lane.leaving for lane in self._lanes) or self._retiring:
+        while any(handle.leaving for handle in self._handles) or self._retiring:
             self._left.clear()
             if self._retiring:
                 await asyncio.wait(set(self._retiring))
@@ -256,35 +256,35 @@ class Engines:
         if self._watch is not None:
             self._watch.cancel()
         self._closed = True
-        for texts in (self._unasked, *(lane.asked for lane in self._lanes)):
+        for texts in (self._unasked, *(handle.asked for handle in self._handles)):
             for asked in texts.values():
                 if not asked.answer.done():
                     asked.answer.set_exception(ShutDown(_SHUT_DOWN))
-        lanes, self._lanes = self._lanes, []
-        closing = [asyncio.to_thread(lane.instance.close) for lane in lanes]
+        handles, self._handles = self._handles, []
+        closing = [asyncio.to_thread(handle.instance.close) for handle in handles]
         await asyncio.gather(*closing, *self._retiring)
 
-    def _ear(self, lane: EngineHandle) -> Callable[[Message], None]:
+    def _ear(self, handle: EngineHandle) -> Callable[[Message], None]:
         """What the engine's thread calls: the message goes on to the loop."""
 
         def hear(message: Message) -> None:
             with suppress(RuntimeError):  # the loop is closed: nobody is left to answer
-                self._loop.call_soon_threadsafe(self._receive, lane, message)
+                self._loop.call_soon_threadsafe(self._receive, handle, message)
 
         return hear
 
-    def _receive(self, lane: EngineHandle, message: Message) -> None:
+    def _receive(self, handle: EngineHandle, message: Message) -> None:
         if isinstance(message, TokeniserReply):  # which says nothing of its steps
-            asked = lane.asked.get(message.id)
+            asked = handle.asked.get(message.id)
             if asked is not None and not asked.answer.done():
                 asked.answer.set_result(message)
             return
-        lane.told_ns = time.monotonic_ns()
+        handle.told_ns = time.monotonic_ns()
         if not isinstance(message, ResizeReply):
-            self._hear(lane, message)
-        elif lane.resized is not None and not lane.resized.done():
-            lane.resized.set_result(message.bytes)
-        if lane.leaving:
+            self._hear(handle, message)
+        elif handle.resized is not None and not handle.resized.done():
+            handle.resized.set_result(message.bytes)
+        if handle.leaving:
             self._retire_idle()
 
     def _changed(self) -> None:
@@ -293,13 +293,13 @@ class Engines:
             self._loop.call_soon_threadsafe(self._look_at_deaths)
 
     def _look_at_deaths(self) -> None:
-        for lane in self._lanes:
-            if lane.deaths != lane.instance.deaths:
-                lane.deaths = lane.instance.deaths
-                self._bury(lane)
-            if lane.owes and lane.ready:
-                lane.owes = False
-                lane.instance.post(Shrink(lane.given_back))
+        for handle in self._handles:
+            if handle.deaths != handle.instance.deaths:
+                handle.deaths = handle.instance.deaths
+                self._bury(handle)
+            if handle.owes and handle.ready:
+                handle.owes = False
+                handle.instance.post(Shrink(handle.given_back))
         self._gauge()
         self._retire_idle()
         if self.ready:
@@ -311,16 +311,16 @@ class Engines:
         for asked in waiting.values():
             self._give_text(asked)
 
-    def _bury(self, lane: EngineHandle) -> None:
+    def _bury(self, handle: EngineHandle) -> None:
         """An engine has died with whatever was in it."""
-        lane.figures = _NOTHING  # what it had counted stays in the counters
-        lane.owes = lane.given_back > 0
-        if lane.resized is not None and not lane.resized.done():
-            lane.resized.set_result(0)
-        tickets, lane.tickets = dict.fromkeys(lane.tickets.values()), {}
+        handle.figures = _NOTHING  # what it had counted stays in the counters
+        handle.owes = handle.given_back > 0
+        if handle.resized is not None and not handle.resized.done():
+            handle.resized.set_result(0)
+        tickets, handle.tickets = dict.fromkeys(handle.tickets.values()), {}
         for ticket in tickets:
             self._orphaned(ticket)
-        texts, lane.asked = lane.asked, {}
+        texts, handle.asked = handle.asked, {}
         for asked in texts.values():
             self._bereaved(asked)
 
@@ -340,23 +340,27 @@ class Engines:
         """Is every engine that has work getting on with it?"""
         self._watch = None
         now_ns, stall_s = time.monotonic_ns(), self._stall_s
-        for lane in self._lanes:
-            if lane.tickets and lane.ready and now_ns - lane.told_ns > stall_s * 1_000_000_000:
-                lane.instance.condemn(
+        for handle in self._handles:
+            if (
+                handle.tickets
+                and handle.ready
+                and now_ns - handle.told_ns > stall_s * 1_000_000_000
+            ):
+                handle.instance.condemn(
                     f"had work and took no step for {stall_s} s (stall_seconds) and was killed"
                 )
-        if any(lane.tickets for lane in self._lanes):
+        if any(handle.tickets for handle in self._handles):
             self._watch = self._loop.call_later(LOOK_S, self._look)
 
     def _gauge(self) -> None:
         for name in _GAUGES:
-            total = sum(getattr(lane.figures, name) for lane in self._lanes)
+            total = sum(getattr(handle.figures, name) for handle in self._handles)
             setattr(self._counters, name, total)
 
     def _retire_idle(self) -> None:
-        for lane in [one for one in self._lanes if one.leaving and one.idle]:
-            self._lanes.remove(lane)
-            task = self._loop.create_task(asyncio.to_thread(lane.instance.close))
+        for handle in [one for one in self._handles if one.leaving and one.idle]:
+            self._handles.remove(handle)
+            task = self._loop.create_task(asyncio.to_thread(handle.instance.close))
             self._retiring.add(task)
             task.add_done_callback(self._retiring.discard)
             self._left.set()

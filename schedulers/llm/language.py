@@ -1,6 +1,6 @@
 """What the gateway knows of a language model: its text side, and what may be asked of it. No torch.
 
-Made by the fleet beside the scheduler; read by the doors.
+Made by the fleet beside the scheduler; read by front ends.
 """
 
 from collections.abc import Mapping

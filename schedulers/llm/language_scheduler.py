@@ -187,26 +187,26 @@ class LanguageScheduler:
 
     # hearing
 
-    def _hear(self, lane: EngineHandle, message: Message) -> None:
+    def _hear(self, handle: EngineHandle, message: Message) -> None:
         match message:
             case StepReport():
-                self._stepped(lane, message)
+                self._stepped(handle, message)
             case EmbedReply(name, data, error):
-                if (ticket := lane.tickets.get(name)) is not None:
-                    self._embedded(ticket, data, error, lane.told_ns)
+                if (ticket := handle.tickets.get(name)) is not None:
+                    self._embedded(ticket, data, error, handle.told_ns)
             case RequestRefused(name, kind, text):
-                if (ticket := lane.tickets.get(name)) is not None:
+                if (ticket := handle.tickets.get(name)) is not None:
                     self._fail(ticket, _REFUSALS[kind](text))
 
-    def _stepped(self, lane: EngineHandle, step: StepReport) -> None:
+    def _stepped(self, handle: EngineHandle, step: StepReport) -> None:
         for name in step.started:
-            if (ticket := lane.tickets.get(name)) is not None:
+            if (ticket := handle.tickets.get(name)) is not None:
                 self._started(ticket, step.began_ns)
         for output in step.outputs:
-            if (ticket := lane.tickets.get(output.id)) is not None:
-                self._said(ticket, lane, output, lane.told_ns)
+            if (ticket := handle.tickets.get(output.id)) is not None:
+                self._said(ticket, handle, output, handle.told_ns)
         if step.counts is not None:
-            self._admission.note(self._engines.count(lane, step.counts), lane.told_ns)
+            self._admission.note(self._engines.count(handle, step.counts), handle.told_ns)
             self._counters.executions = self._engines.steps
 
     def _started(self, ticket: LLMReply, began_ns: int) -> None:
@@ -217,7 +217,7 @@ class LanguageScheduler:
             self._times.started(ticket)
 
     def _said(
-        self, ticket: LLMReply, lane: EngineHandle, output: GenerationOutput, now_ns: int
+        self, ticket: LLMReply, handle: EngineHandle, output: GenerationOutput, now_ns: int
     ) -> None:
         if output.finish not in (None, Finish.STOP, Finish.LENGTH):
             self._fail(ticket, _failure(output))
@@ -226,7 +226,7 @@ class LanguageScheduler:
         before_ns = ticket.before_ns.get(index, ticket.started_ns)
         self._times.said(ticket, index, output, now_ns)
         if output.finish is not None:
-            del ticket.ids[output.id], lane.tickets[output.id]
+            del ticket.ids[output.id], handle.tickets[output.id]
             self._admission.take(ticket, len(ticket.ids), ticket.tokens)
             self._counters.inferences += 1
         last = not ticket.ids

@@ -17,7 +17,7 @@ class WaitingQueue:
 
     def __init__(self) -> None:
         self._preempted: list[LLMSequence] = []
-        self._lanes: dict[tuple[int, str], deque[LLMSequence]] = {}
+        self._lines: dict[tuple[int, str], deque[LLMSequence]] = {}
         self._served: dict[str, float] = {}
         self._size = 0
         self.prompt_tokens = 0
@@ -28,14 +28,14 @@ class WaitingQueue:
     def __iter__(self) -> Iterator[LLMSequence]:
         """Every waiting sequence, in no particular order."""
         yield from self._preempted
-        for lane in self._lanes.values():
-            yield from lane
+        for line in self._lines.values():
+            yield from line
 
     def push(self, sequence: LLMSequence) -> None:
         """Take in a new sequence."""
         request = sequence.request
         self._lift(request.principal)
-        self._lanes.setdefault((request.priority, request.principal), deque()).append(sequence)
+        self._lines.setdefault((request.priority, request.principal), deque()).append(sequence)
         self._count(sequence, 1)
 
     def push_preempted(self, sequence: LLMSequence) -> None:
@@ -50,17 +50,17 @@ class WaitingQueue:
         """Who is to be admitted next, but for those held, those `passed_over`, and those that have
         more than `most_tokens`."""
         most = sys.maxsize if most_tokens is None else most_tokens
-        lanes = [self._preempted, *self._lanes.values()]
+        lines = [self._preempted, *self._lines.values()]
         firsts = (
             next(
                 (
                     one
-                    for one in lane
+                    for one in line
                     if not one.held and one not in passed_over and len(one.tokens) <= most
                 ),
                 None,
             )
-            for lane in lanes
+            for line in lines
         )
         return min((one for one in firsts if one is not None), key=self._place, default=None)
 
@@ -70,9 +70,9 @@ class WaitingQueue:
             self._preempted.remove(sequence)
         else:
             key = (sequence.request.priority, sequence.request.principal)
-            self._lanes[key].remove(sequence)
-            if not self._lanes[key]:
-                del self._lanes[key]
+            self._lines[key].remove(sequence)
+            if not self._lines[key]:
+                del self._lines[key]
         self._count(sequence, -1)
 
     def charge(self, principal: str, cost: float) -> None:
@@ -81,7 +81,7 @@ class WaitingQueue:
 
     def forget_absent(self, running: set[str]) -> None:
         """Drop the counters of principals with nothing here any more."""
-        present = running | {principal for _, principal in self._lanes}
+        present = running | {principal for _, principal in self._lines}
         present |= {sequence.request.principal for sequence in self._preempted}
         self._served = {who: served for who, served in self._served.items() if who in present}
 

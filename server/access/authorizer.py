@@ -1,6 +1,6 @@
-"""The gate at the doors: who asks, whether they may, and whether they ask too often.
+"""The gate at front ends: who asks, whether they may, and whether they ask too often.
 
-One per gateway, on the event loop's thread. The doors ask before they read a body; what tokens
+One per gateway, on the event loop's thread. Front ends ask before they read a body; what tokens
 there are comes with the desired state (`control.desired.TokenGrant`), and no request waits for it.
 """
 
@@ -27,7 +27,7 @@ class Authorizer:
     """Knows the tokens. `required`: nobody passes without one; otherwise whoever shows none, or
     an unknown one, is anybody, and only a known one is held to its scopes and its rate.
 
-    `watches`: whether there is anything to look at; while not, doors need not ask.
+    `watches`: whether there is anything to look at; while not, front ends need not ask.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """What each path of REST and each RPC asks for, as one of the actions of `control.access`. Pure.
 
-A path or an RPC that a door answers and that is missing here fails a test.
+A path or an RPC that a front end answers and that is missing here fails a test.
 """
 
 import re
@@ -29,7 +29,7 @@ def ask_of_path(method: str, path: str) -> Permission | None:
     """What a request to a percent-decoded path asks for; None for what anybody may.
 
     A path that is nobody's is answered with 404, to those who may read. OpenAI's paths name their
-    model in the body: their door asks the gate itself (`server.openai.language_inference`).
+    model in the body: their front end asks the gate itself (`server.openai.language_inference`).
     """
     if path.startswith(_SERVER_HEALTH) or is_openai(path):
         return None

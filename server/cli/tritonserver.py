@@ -95,11 +95,15 @@ def read_command(
                 f"the model repository '{path}' ({settings.source('model_repository')}) is not a "
                 "folder"
             )
-    silent = [door for door in ("http", "grpc") if f"{door}_address" not in settings.sources]
+    silent = [
+        front_end
+        for front_end in ("http", "grpc")
+        if f"{front_end}_address" not in settings.sources
+    ]
     if silent:
-        doors = " and ".join(f"--{door}-address" for door in silent)
+        front_ends = " and ".join(f"--{front_end}-address" for front_end in silent)
         notes.append(
-            f"{doors} not given: listening on 127.0.0.1 alone, where Triton listens on every "
+            f"{front_ends} not given: listening on 127.0.0.1 alone, where Triton listens on every "
             "address; for that say 0.0.0.0, and --inference-auth=token, or "
             "--allow-unauthenticated if the network is yours"
         )

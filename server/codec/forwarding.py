@@ -1,6 +1,6 @@
 """Request headers as parameters of the model, where the operator says which: a pure function.
 
-The doors ask here after decoding. What arrives in a header wins over a parameter of the same name
+Front ends ask here after decoding. What arrives in a header wins over a parameter of the same name
 in the body, so that a gateway in front can state who is asking.
 """
 

@@ -34,7 +34,7 @@ from server.shared_memory.regions import DISALLOWED, RegionSlice, SharedMemory
 from server.signature import Signature, TensorSpec
 
 EMPTY_FINAL = "triton_enable_empty_final_response"
-"""The only reserved parameter a client may send; it is the door's business, not the model's."""
+"""The only reserved parameter a client may send; it concerns the front end, not the model."""
 
 _FIELDS: dict[str, tuple[str, Any]] = {
     "BOOL": ("bool_contents", np.bool_),

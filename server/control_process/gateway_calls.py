@@ -35,7 +35,7 @@ class HttpGatewayClient:
     async def ask(
         self, verb: str, path: str, body: bytes, headers: Mapping[str, str]
     ) -> GatewayResponse:
-        """Raises ControlApiError when the door cannot be reached, is too slow or says too much."""
+        """Raises ControlApiError when the listener cannot be reached, is slow or says too much."""
         if self.problem:
             raise ControlApiError(503, "unavailable", self.problem)
         try:

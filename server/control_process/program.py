@@ -194,7 +194,7 @@ class ControlServer:
         await hooks.start()
         stack.push_async_callback(hooks.close)
         services = self._services(commits)
-        await self._open_doors(stack, services)
+        await self._open_listeners(stack, services)
         await stack.enter_async_context(
             _running(
                 self._feed.run(),
@@ -265,12 +265,12 @@ class ControlServer:
             failures=LoginThrottle(),
             archive=self._archive,
             explain=explain,
-            url=lambda: self._url(self._door.port),
+            url=lambda: self._url(self._listener.port),
             deployable=deployable,
             ask_gateway=partial(self._link.ask, self._server),
         )
 
-    async def _open_doors(self, stack: AsyncExitStack, services: ControlServices) -> None:
+    async def _open_listeners(self, stack: AsyncExitStack, services: ControlServices) -> None:
         git = GitApp(services, self._keys, self._secret, self._sockets / state_paths.HOOK)
         pages = console(services, HttpGatewayClient(self._settings))
         proxies = networks(self._settings.admin_trusted_proxies)
@@ -280,7 +280,7 @@ class ControlServer:
         over_unix = type("LocalConnection", (PeerProtocol, Http1Connection), {"wire": wire})
         address, port = self._settings.admin_address, self._settings.admin_port
         local = self._sockets / state_paths.API
-        self._door = await _opened(stack, app, ListenAddress(address, port), over_tcp)
+        self._listener = await _opened(stack, app, ListenAddress(address, port), over_tcp)
         await _opened(stack, app, ListenAddress(f"{UNIX}{local}", 0), over_unix)
         os.chmod(local, 0o600)
 
@@ -340,7 +340,7 @@ class ControlServer:
         return f"http://{shown}:{port or settings.admin_port}"
 
     def _greet(self) -> None:
-        url = self._url(self._door.port)
+        url = self._url(self._listener.port)
         sys.stdout.write(f"admin    {url}\n")
         if self._code is not None:
             sys.stdout.write(

@@ -19,14 +19,14 @@ from server.http2.streaming_call import StreamingCall
 _STREAM = "ModelStreamInfer"
 
 
-def recognised(gate: Authorizer, method: str, head: RequestHead) -> TokenHolder | None:
+def recognised(authorizer: Authorizer, method: str, head: RequestHead) -> TokenHolder | None:
     """Who calls `method`; None for anybody. One call counts as one request, but a stream's messages
     count by themselves. Raises CallFailed."""
-    if not gate.watches or RPCS[method] is None:
+    if not authorizer.watches or RPCS[method] is None:
         return None
     try:
         shown = _authorization(head)
-        return gate.recognise(shown) if method == _STREAM else gate.admit(shown)
+        return authorizer.recognise(shown) if method == _STREAM else authorizer.admit(shown)
     except ServingError as error:
         raise failure(error, head.path) from error
 

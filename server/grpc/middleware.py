@@ -34,13 +34,13 @@ class _CallAuthorizer:
         self._dataplane = dataplane
 
     def __call__(self, head: RequestHead) -> object:
-        if not self._locks and not self._dataplane.gate.watches:
+        if not self._locks and not self._dataplane.authorizer.watches:
             return None
         method = head.path.rpartition("/")[2]
         lock = self._locks.get(RPCS[method])
         if lock is not None and not lock.opens(text_metadata(head)):
             raise CallFailed("UNAVAILABLE", grpc_text(lock))
-        return recognised(self._dataplane.gate, method, head)
+        return recognised(self._dataplane.authorizer, method, head)
 
 
 def text_metadata(head: RequestHead) -> list[tuple[str, str]]:

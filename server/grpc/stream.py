@@ -179,7 +179,7 @@ class InferStream:
         try:
             asked.read(data)
             if self._holder is not None:
-                asked.held_by(self._dataplane.gate.readmit(self._holder))
+                asked.held_by(self._dataplane.authorizer.readmit(self._holder))
             reply = asked.reply = dataplane.infer(asked)
         except EXPECTED as error:
             asked.error, asked.served = error, None

@@ -37,7 +37,7 @@ class UnaryInfer:
         try:
             asked.read()
             reply = self._dataplane.infer(asked)
-        except Exception as error:  # noqa: BLE001 - the porch: refuse() logs what is our fault
+        except Exception as error:  # noqa: BLE001 - the boundary: refuse() logs what is our fault
             asked.refuse(error)
         else:
             if asked.target is not None:
@@ -117,7 +117,7 @@ class _UnaryInference(GrpcInference):
             return
         try:
             message = encode(reply.result(), self._signature, self._form).SerializeToString()
-        except Exception as error:  # noqa: BLE001 - the porch: refuse() logs what is our fault
+        except Exception as error:  # noqa: BLE001 - the boundary: refuse() logs what is our fault
             refuse(call, error, f"request '{self._id}' to model '{self._signature.model}'")
         else:
             call.finish(message)

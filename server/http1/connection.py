@@ -67,7 +67,7 @@ class _ParserStopped(Exception):
 
 
 class Http1Connection(HttpToolsProtocol):
-    """A connection of a door; `wire` is set on a class made per door by `server.http1.listener`.
+    """A connection of a listener; `wire` is set on a class made per listener.
 
     One timer per connection looks at it now and then, instead of one or two per request.
     """

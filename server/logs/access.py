@@ -1,7 +1,7 @@
 """The access log: one JSON line per answered request, or per some of them; off unless asked for.
 
-The doors hand in an `AccessLogEntry` when an answer has been handed to its socket; a thread writes.
-When the log is off, no door looks for it.
+Front ends hand in an `AccessLogEntry` when an answer was handed to its socket; a thread writes.
+When the log is off, no front end looks for it.
 """
 
 import logging
@@ -59,7 +59,7 @@ class AccessLog:
         self._share = share
         self._waiting: deque[AccessLogEntry] = deque()
         self._dropped = 0
-        self._bell = threading.Event()
+        self._news = threading.Event()
         self._ended = False
         self._own = target != "-"
         self._file: TextIO = (
@@ -80,20 +80,20 @@ class AccessLog:
             self._dropped += 1
             return
         self._waiting.append(entry)
-        self._bell.set()
+        self._news.set()
 
     def close(self) -> None:
         """Write what waits, and end. Blocks as long as the disk does, 5 s at most."""
         self._ended = True
-        self._bell.set()
+        self._news.set()
         self._thread.join(5)
         if self._own:
             self._file.close()
 
     def _write_all(self) -> None:
         while not self._ended or self._waiting:
-            self._bell.wait()
-            self._bell.clear()
+            self._news.wait()
+            self._news.clear()
             try:
                 self._write_waiting()
             except OSError as error:

@@ -62,7 +62,7 @@ _TRIES = 3
 
 
 class OpenAIEndpoints:
-    """The door; belongs to one event loop. `close` it."""
+    """The front end; belongs to one event loop. `close` it."""
 
     def __init__(
         self,
@@ -238,7 +238,7 @@ def _route(path: str, endpoint: Endpoint, verb: str) -> Route:
         request_id = request_id_of(request.scope)
         try:
             response = await endpoint(request)
-        except Exception as error:  # noqa: BLE001 - the porch: refusal() logs what is our fault
+        except Exception as error:  # noqa: BLE001 - the boundary: refusal() logs what is our fault
             refused = refusal(error, f"request '{request_id}' to {request.url.path}")
             response = Response(refused.body, refused.status, media_type="application/json")
             for name, value in refused.headers:

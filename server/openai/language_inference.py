@@ -1,4 +1,4 @@
-"""Who calls the OpenAI door, with what, which version is to answer, and the reply to come.
+"""Who calls the OpenAI front end, with what, which version is to answer, and the reply to come.
 
 The model stands in the body: `server.rest.middleware` refuses by the head whom no model would
 answer, and here it is asked whether they may use the one that is named.

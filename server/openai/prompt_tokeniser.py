@@ -1,4 +1,4 @@
-"""Texts to tokens for the OpenAI door: rendered by a process, tokenised by the model's engine."""
+"""Texts to tokens for the OpenAI API: rendered by a process, tokenised by the model's engine."""
 
 import asyncio
 from collections.abc import Mapping, Sequence

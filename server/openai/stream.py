@@ -122,7 +122,7 @@ class CompletionEventStream(Response):
             yield self._pieces.end()
         except Cancelled:
             return  # the client has disconnected: nobody reads on
-        except Exception as error:  # noqa: BLE001 - the porch: refusal() logs what is our fault
+        except Exception as error:  # noqa: BLE001 - the boundary: refusal() logs what is our fault
             if self._work.trace is not None:
                 self._work.trace.failed(error)
             refused = refusal(in_the_clients_words(error, self._pieces.options), self._work.about)

@@ -37,7 +37,7 @@ def route(row: EndpointRow) -> Route:
     async def answered(request: Request) -> Response:
         try:
             return await row.endpoint(request)
-        except Exception as error:  # noqa: BLE001 - the porch: visible() logs what is our fault
+        except Exception as error:  # noqa: BLE001 - the boundary: visible() logs what is our fault
             status, text = visible(error, f"{request.method} {request.url.path}")
             headers = {name.decode(): value.decode() for name, value in headers_of(error)}
             return Response(error_body(text), status, headers, "application/json")

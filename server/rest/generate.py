@@ -195,7 +195,7 @@ async def _events(reply: Reply, trace: Trace | None) -> AsyncIterator[tuple[int,
             yield 200, b"data: %b\n\n" % encode(response)
     except Cancelled:
         return  # the client has disconnected: nobody reads on
-    except Exception as error:  # noqa: BLE001 - the porch: visible() logs what is our fault
+    except Exception as error:  # noqa: BLE001 - the boundary: visible() logs what is our fault
         if trace is not None:
             trace.failed(error)
             trace.sending()

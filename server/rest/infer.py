@@ -166,7 +166,7 @@ class InferExchange(HttpInference):
             if not 0 < self.size <= limit:
                 self._check_size(limit)
             envelope = self._envelope = read_envelope(self.headers)
-        except Exception as error:  # noqa: BLE001 - the porch: visible() logs what is our fault
+        except Exception as error:  # noqa: BLE001 - the boundary: visible() logs what is our fault
             self._refuse(error)
             return
         body = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
@@ -189,7 +189,7 @@ class InferExchange(HttpInference):
         coding, limit = self._envelope.coding, self._protocol.limits.body_bytes
         try:
             brief = inflate_brief(body, coding, limit)
-        except Exception as error:  # noqa: BLE001 - the porch: visible() logs what is our fault
+        except Exception as error:  # noqa: BLE001 - the boundary: visible() logs what is our fault
             self._refuse(error)
             return
         if brief is not None:
@@ -226,7 +226,7 @@ class InferExchange(HttpInference):
         self._body = body
         try:
             self._reply = self._protocol.dataplane.infer(self)
-        except Exception as error:  # noqa: BLE001 - the porch: visible() logs what is our fault
+        except Exception as error:  # noqa: BLE001 - the boundary: visible() logs what is our fault
             self._refuse(error)
         else:
             self._reply.then(self._finish)
@@ -295,7 +295,7 @@ class InferExchange(HttpInference):
             if self.trace is not None:
                 self.trace.answered(response)
             encoded = encode(response, self._form)
-        except Exception as error:  # noqa: BLE001 - the porch: visible() logs what is our fault
+        except Exception as error:  # noqa: BLE001 - the boundary: visible() logs what is our fault
             self._refuse(error)
         else:
             coding = self._envelope.answer_coding

@@ -47,19 +47,21 @@ async def start_inference(
     limits: BodyLimits,
     wire: ConnectionLimits,
     place: ListenAddress,
-    porch: RestMiddleware,
+    middleware: RestMiddleware,
 ) -> HttpListener:
     """Serve inference, and `app` for every other path. Raises OSError."""
     app = AuthorizationMiddleware(CompressionMiddleware(app, limits.body_bytes), dataplane)
     facts: dict[str, Any] = {"dataplane": dataplane, "limits": limits, "wire": wire}
-    facts["forwarding"] = porch.forwarding
-    facts["lock"] = porch.locks.get("inference")
-    facts["sites"] = porch.sites
-    if porch.locks:
-        app = RestrictedApiMiddleware(app, porch.locks)
-    app = guarded(app, porch.sites)
-    if porch.log is not None:
-        app = AccessLogMiddleware(app, porch.log)
-        facts.update(log=porch.log, exchange=LoggedInferExchange, refusal=LoggedRejectedExchange)
-    base = InferProtocol if porch.forwarding is None else HeaderCaseProtocol
+    facts["forwarding"] = middleware.forwarding
+    facts["lock"] = middleware.locks.get("inference")
+    facts["sites"] = middleware.sites
+    if middleware.locks:
+        app = RestrictedApiMiddleware(app, middleware.locks)
+    app = guarded(app, middleware.sites)
+    if middleware.log is not None:
+        app = AccessLogMiddleware(app, middleware.log)
+        facts.update(
+            log=middleware.log, exchange=LoggedInferExchange, refusal=LoggedRejectedExchange
+        )
+    base = InferProtocol if middleware.forwarding is None else HeaderCaseProtocol
     return await start(app, place, type("Inference", (base,), facts))

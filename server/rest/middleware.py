@@ -67,7 +67,7 @@ class AuthorizationMiddleware:
         self._dataplane = dataplane
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        refusal = self._refusal(scope) if self._dataplane.gate.watches else None
+        refusal = self._refusal(scope) if self._dataplane.authorizer.watches else None
         if refusal is None:
             await self._app(scope, receive, send)
         else:
@@ -87,13 +87,13 @@ class AuthorizationMiddleware:
 
     def _refusal_without_model(self, scope: Any) -> ServingError | None:
         """Of a path whose model stands in the body: whoever may use no model at all sends none."""
-        gate = self._dataplane.gate
+        authorizer = self._dataplane.authorizer
         try:
-            holder = gate.admit(authorization_in(scope["headers"]))
+            holder = authorizer.admit(authorization_in(scope["headers"]))
             if holder is not None:
                 scope["principal"], scope["holder"] = holder.principal.id, holder
                 if scope["method"] == "POST":
-                    gate.authorise_any(holder, Action.INFER)
+                    authorizer.authorise_any(holder, Action.INFER)
         except ServingError as error:
             return error.with_traceback(None)
         return None

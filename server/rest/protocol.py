@@ -111,7 +111,7 @@ class InferProtocol(RestConnection):
 
     def _begin_exchange(self, asked: re.Match[bytes]) -> None:
         before: Any = self.cycle
-        if self.lock is None and not self.dataplane.gate.watches and not self._is_suspect:
+        if self.lock is None and not self.dataplane.authorizer.watches and not self._is_suspect:
             exchange = self.exchange(self, asked)
         else:
             exchange = self._judged(asked)
@@ -148,7 +148,7 @@ class InferProtocol(RestConnection):
         lock, dataplane = self.lock, self.dataplane
         if lock is not None and not lock.opens(text_headers(self.headers)):
             return AuthorizationResult(refusal=Restricted(http_text(lock)))
-        if not dataplane.gate.watches:
+        if not dataplane.authorizer.watches:
             return AuthorizationResult()
         model, _ = model_and_version(asked)
         return dataplane.judge(authorization_in(self.headers), Action.INFER, model)

@@ -37,21 +37,21 @@ class AssignmentCounter:
         for rollout in self._tallies.keys() - set(rollouts):
             del self._tallies[rollout]
 
-    def note(self, lot: ArmAssignment, unit: str) -> None:
+    def note(self, assignment: ArmAssignment, unit: str) -> None:
         """It has decided for a unit, or for a request alone."""
-        tally = self._tallies.get(lot.rollout)
-        if tally is None or tally.salt != lot.salt:
-            tally = self._tallies[lot.rollout] = _RolloutTally(lot.salt)
+        tally = self._tallies.get(assignment.rollout)
+        if tally is None or tally.salt != assignment.salt:
+            tally = self._tallies[assignment.rollout] = _RolloutTally(assignment.salt)
         if unit:
             mark, seen = hash(unit), tally.seen
             if mark in seen or len(seen) >= MOST_UNITS:
                 return
             seen.add(mark)
-        met = tally.met.get(lot.weight)
+        met = tally.met.get(assignment.weight)
         if met is None:
-            met = tally.met[lot.weight] = [0, 0]
+            met = tally.met[assignment.weight] = [0, 0]
         met[0] += 1
-        met[1] += lot.second
+        met[1] += assignment.second
 
     def by_rollout(self) -> dict[str, tuple[AssignmentCount, ...]]:
         """As the control process is told of them."""

@@ -1,4 +1,4 @@
-"""Experiments as the doors need them: which requests take part, and the stamp of their answers.
+"""Experiments as front ends need them: which requests take part, and the stamp of their answers.
 
 Compiled once for each change of the desired state. Pure.
 """

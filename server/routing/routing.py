@@ -1,6 +1,6 @@
 """Everything a gateway knows of routes: the table in force, what it counts, and the copies.
 
-The doors ask `server.dataplane`, which asks here.
+Front ends ask `server.dataplane`, which asks here.
 """
 
 import time
@@ -58,7 +58,7 @@ class Routing:
         self.table: RouteTable = {}
         self.aliases: Aliases = {}
         self.windows = ArmCountersRegistry(find)
-        self.lots = AssignmentCounter()
+        self.assignments = AssignmentCounter()
         self.mirrors = Mirrors(send, self.windows)
         self.exposures = ExposureBuffer()
         self.feedback = FeedbackBuffer()
@@ -73,7 +73,7 @@ class Routing:
         self.feedback.use(in_force.stamp_key)
         targets = targets_of(self.table)
         self.windows.use(targets)
-        self.lots.use({target.key[1] for target in targets})
+        self.assignments.use({target.key[1] for target in targets})
         self.mirrors.use(targets)
 
     def select(self, route: CompiledRoute, request: RoutableRequest) -> Target:
@@ -110,10 +110,10 @@ class Routing:
         return target
 
     def met(self, target: Target) -> None:
-        """The request was accepted: its unit meets the arm, if `target` has a `lot` or an
+        """The request was accepted: its unit meets the arm, if `target` has a `assignment` or an
         `exposure`."""
-        if target.lot is not None:
-            self.lots.note(target.lot, target.unit)
+        if target.assignment is not None:
+            self.assignments.note(target.assignment, target.unit)
         if target.exposure is not None:
             self.exposures.note(target.exposure, time.time())
 

@@ -34,9 +34,9 @@ class Sequences:
             return target
         if seen.target.key != target.key:
             return seen.target
-        if target.lot is not None:  # chance had its say before
+        if target.assignment is not None:  # chance had its say before
             target = target.again()
-            target.lot = None
+            target.assignment = None
         return target
 
     def keep(self, target: Target, sequence: Sequence, now: float) -> None:
@@ -45,7 +45,7 @@ class Sequences:
         self.known.pop(key, None)
         if not sequence.end:
             stays = target.again()
-            stays.mirrors, stays.lot = (), None
+            stays.mirrors, stays.assignment = (), None
             self.known[key] = _SequenceTarget(stays, now)
             if len(self.known) > self._most:
                 self.known.popitem(last=False)

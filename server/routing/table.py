@@ -1,4 +1,4 @@
-"""Routes as the doors need them, compiled once for each change of the desired state. Pure."""
+"""Routes as front ends need them, compiled once for each change of the desired state. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -59,8 +59,8 @@ class Target:
     that are to be copied. `label` is what the response says, `line` its line in an
     HTTP/1.1 head, `key` what its outcomes are counted under, and `window` where. Where the unit
     takes part in an experiment, `exposure` says so, and `stamp` is for the response as well; `line`
-    has it. `lot` is set where chance decided, and then `unit` says for whom, "" for this request
-    alone.
+    has it. `assignment` is set where chance decided, and then `unit` says for whom, "" for this
+    request alone.
     """
 
     route: str
@@ -75,7 +75,7 @@ class Target:
     mirrors: tuple["Target", ...] = ()
     stamp: str = ""
     exposure: UnitExposure | None = None
-    lot: ArmAssignment | None = None
+    assignment: ArmAssignment | None = None
     unit: str = ""
     mirrored: tuple["MirroredTarget", ...] = ()
 
@@ -94,7 +94,7 @@ class Target:
             self.mirrors,
             self.stamp,
             self.exposure,
-            self.lot,
+            self.assignment,
             self.unit,
             self.mirrored,
         )
@@ -137,7 +137,7 @@ class UnitTargetCache(dict[str, Target]):
 
     def __missing__(self, unit: str) -> Target:
         target = self._targets[self._owners[bucket_after(self._prefix, unit)]]
-        if target.lot is not None:
+        if target.assignment is not None:
             target = _for_unit(target, unit)
         if len(unit) <= LONGEST_KNOWN:
             if len(self) >= MOST_KNOWN:
@@ -225,7 +225,7 @@ def compile_route(
         if one.arm in numbers
     )
     loose = tuple(_mirrored(made(arm), copied) for arm in route.arms)
-    drawn = tuple(_also(one, lot=_lot(route, number)) for number, one in enumerate(loose))
+    drawn = tuple(_also(one, assignment=_lot(route, number)) for number, one in enumerate(loose))
     targets = tuple(_also(one, sticky=True) for one in drawn)
     owners = _owners([arm.weight for arm in route.arms])
     known = UnitTargetCache(route.salt, owners, targets)

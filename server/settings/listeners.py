@@ -1,6 +1,6 @@
-"""The settings of the doors: where they listen, in which clothes, for whom. Part of `Settings`.
+"""The settings of the listeners: where they listen, in which clothes, for whom. Part of `Settings`.
 
-`server.settings.table` inherits them; `check_doors` is the part of its checks that concerns them.
+`server.settings.table` inherits them; `check_listeners` is their part of its checks.
 """
 
 from dataclasses import dataclass
@@ -252,8 +252,8 @@ class ListenerSettings:
     )
 
 
-def check_doors(settings: Any) -> str:
-    """What contradicts itself among the doors' settings, in words; "" when nothing does.
+def check_listeners(settings: Any) -> str:
+    """What contradicts itself among the listeners' settings, in words; "" when nothing does.
 
     `settings` is a `Settings`, whose `source(name)` says where a value came from.
     """
@@ -270,19 +270,19 @@ def is_loopback(address: str) -> bool:
         return False
 
 
-def _open(settings: Any, *doors: str) -> list[str]:
-    return [door for door in doors if getattr(settings, f"allow_{door}")]
+def _open(settings: Any, *listeners: str) -> list[str]:
+    return [listener for listener in listeners if getattr(settings, f"allow_{listener}")]
 
 
 def _reach(settings: Any) -> str:
     if settings.allow_unauthenticated or settings.inference_auth != "open":
         return ""
-    for door in _open(settings, "http", "grpc", "metrics"):
-        address = getattr(settings, f"{door}_address")
+    for listener in _open(settings, "http", "grpc", "metrics"):
+        address = getattr(settings, f"{listener}_address")
         if not is_loopback(address):
             return (
-                f"{settings.source(f'{door}_address')}: {door}_address '{address}' can be reached "
-                "by other machines, and --inference-auth is open; stay on 127.0.0.1, pass "
+                f"{settings.source(f'{listener}_address')}: {listener}_address '{address}' can be "
+                "reached by other machines, and --inference-auth is open; stay on 127.0.0.1, pass "
                 "--inference-auth=token to ask for tokens, or pass --allow-unauthenticated if the "
                 "network is yours"
             )
@@ -296,34 +296,37 @@ def _places(settings: Any) -> str:
             "Unix socket; give an address, or leave it at 127.0.0.1"
         )
     seen: dict[tuple[str, int], str] = {}
-    for door in _open(settings, "http", "grpc", "metrics", "admin"):
-        address, port = getattr(settings, f"{door}_address"), getattr(settings, f"{door}_port")
+    for listener in _open(settings, "http", "grpc", "metrics", "admin"):
+        address, port = (
+            getattr(settings, f"{listener}_address"),
+            getattr(settings, f"{listener}_port"),
+        )
         path = address.startswith(UNIX)
-        other = seen.setdefault((address, 0 if path else port), door)
-        if other != door and path:
+        other = seen.setdefault((address, 0 if path else port), listener)
+        if other != listener and path:
             return (
-                f"{settings.source(f'{door}_address')}: {door}_address '{address}' is also the "
-                f"{other}_address; give each its own"
+                f"{settings.source(f'{listener}_address')}: {listener}_address '{address}' is also "
+                f"the {other}_address; give each its own"
             )
-        if other != door and port:
+        if other != listener and port:
             return (
-                f"{settings.source(f'{door}_port')}: {door}_port {port} is also the "
+                f"{settings.source(f'{listener}_port')}: {listener}_port {port} is also the "
                 f"{other}_port ({settings.source(f'{other}_port')}); give each its own"
             )
     return ""
 
 
 def _tls(settings: Any) -> str:
-    for door in ("http", "grpc"):
-        mutual = getattr(settings, f"{door}_use_ssl_mutual")
-        if not (mutual or getattr(settings, f"{door}_use_ssl")):
+    for listener in ("http", "grpc"):
+        mutual = getattr(settings, f"{listener}_use_ssl_mutual")
+        if not (mutual or getattr(settings, f"{listener}_use_ssl")):
             continue
         for part in ("server_cert", "server_key", "root_cert") if mutual else _SERVER_PARTS:
-            if getattr(settings, f"{door}_{part}") is None:
+            if getattr(settings, f"{listener}_{part}") is None:
                 flag = "use-ssl-mutual" if mutual else "use-ssl"
                 return (
-                    f"--{door}-{flag} needs a file in --{door}-{part.replace('_', '-')}; "
-                    f"{door}_{part} is not set"
+                    f"--{listener}-{flag} needs a file in --{listener}-{part.replace('_', '-')}; "
+                    f"{listener}_{part} is not set"
                 )
     return ""
 

@@ -1,6 +1,6 @@
 """Which parts of the API need a secret header, and which path belongs to which part.
 
-The doors ask here before anything else is done for a request. Categories, syntax and texts are
+The listeners ask here before anything else is done for a request. Categories, syntax and texts are
 Triton's (`--http-restricted-api`, `--grpc-restricted-protocol`).
 """
 

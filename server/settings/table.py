@@ -12,7 +12,7 @@ from server.process.machine import usable_cores, usable_memory
 from server.settings import trace_config
 from server.settings.kinds import BOOLEAN, CACHE, FOLDER, NAME, TEXT, choice, seconds, whole
 from server.settings.kinds import setting as _setting
-from server.settings.listeners import UNIX, check_doors
+from server.settings.listeners import UNIX, check_listeners
 from server.settings.memory import BUDGET, budgets
 from server.settings.metrics_config import METRICS_CONFIG
 from server.settings.row import Setting
@@ -39,7 +39,7 @@ class Settings(SandboxSettings):
     """What the server was told. `sources` maps a field's name to where its value came from.
 
     Durations are seconds, sizes bytes. `cores` and `metrics_address` are resolved on creation.
-    What concerns the doors is in `DoorSettings`, what workers may do in `SandboxSettings`.
+    What concerns the listeners is in `ListenerSettings`, what workers may do in `SandboxSettings`.
     Raises SettingsError when the values contradict each other.
     """
 
@@ -276,7 +276,7 @@ class Settings(SandboxSettings):
         object.__setattr__(self, "cores", self.cores or usable_cores())
         object.__setattr__(self, "metrics_address", self.metrics_address or self._rest_host())
         self._check_models()
-        if wrong := check_doors(self):
+        if wrong := check_listeners(self):
             raise SettingsError(wrong)
         try:
             budgets(self.memory_budget, 0)

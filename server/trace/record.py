@@ -19,7 +19,7 @@ from server.trace.sampling import Sampler
 
 
 class TracePointNames(NamedTuple):
-    """What a door calls its points in time."""
+    """What a front end calls its points in time."""
 
     name: str
     receive: str
@@ -124,7 +124,7 @@ class Trace:
         )
 
     def answered(self, response: InferResponse) -> None:
-        """A response is back at the door."""
+        """A response is back at the front end."""
         self._note("INFER_RESPONSE_COMPLETE")
         self._copy("TENSOR_BACKEND_OUTPUT", response.outputs)
 

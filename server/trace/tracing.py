@@ -1,7 +1,7 @@
 """Tracing: which requests are followed through the house, and where their traces go.
 
-The doors ask `on` per request and, only then, `begin`; `server.trace.record` says what follows. The
-wires' trace settings arrive at `settings` and `change`. All on the event loop's thread.
+Front ends ask `on` per request and, only then, `begin`; `server.trace.record` says what follows.
+The wires' trace settings arrive at `settings` and `change`. All on the event loop's thread.
 """
 
 import itertools

@@ -1,4 +1,4 @@
-"""An answer that must be calls of tools, as a grammar's text: written by the door, read by the
+"""An answer that must be calls of tools, as a grammar's text: written by the front end, read by the
 engine's process. Pure."""
 
 import json

@@ -54,12 +54,12 @@ def _responses(operation: RestOperation) -> dict[int, ResponseRow]:
     found |= {status: ResponseRow(_REASONS[status]) for status in operation.bare}
     envelope = OpenAIError if operation.tag == LANGUAGE else reference("Error")
     error = {"application/json": envelope}
-    for status in sorted({*_at_the_door(operation), *operation.errors}):
+    for status in sorted({*_at_the_front_end(operation), *operation.errors}):
         found[status] = ResponseRow(_REASONS[status], error)
     return found
 
 
-def _at_the_door(operation: RestOperation) -> tuple[int, ...]:
+def _at_the_front_end(operation: RestOperation) -> tuple[int, ...]:
     """How a request may be refused before anybody looks at what it asks."""
     return (403,) if operation.path.startswith("/v2/health/") else (401, 403, 429)
 

@@ -27,9 +27,9 @@ def row(
 
 
 def told(
-    boot: str, *rows: ArmReport, lots: dict[str, tuple[AssignmentCount, ...]] | None = None
+    boot: str, *rows: ArmReport, assignments: dict[str, tuple[AssignmentCount, ...]] | None = None
 ) -> ArmReports:
-    return ArmReports("one", boot, rows, lots)
+    return ArmReports("one", boot, rows, assignments)
 
 
 def test_a_rollout_is_told_of_all_its_arms_when_one_has_news() -> None:
@@ -65,14 +65,17 @@ def test_the_candidate_s_workers_are_told_of_once_however_many_rows_it_has() -> 
 
 def test_how_units_were_shared_out_stays_known_until_it_is_told_anew() -> None:
     latest = LatestArmReports()
-    lots = {
+    assignments = {
         "r1": (AssignmentCount("salt", 100, 40, 3), AssignmentCount("salt", 500, 20, 1)),
         "r2": (AssignmentCount("salt", 100, 1, 0),),
     }
-    first = latest.heard(told("b1", row("candidate", 1), lots=lots))["r1"]
-    assert first.lots == (AssignmentCount("salt", 100, 40, 3), AssignmentCount("salt", 500, 20, 1))
-    assert latest.heard(told("b1", row("candidate", 2)))["r1"].lots == first.lots
-    assert latest.heard(told("b1", row("candidate", 2), lots={}))["r1"].lots == ()
+    first = latest.heard(told("b1", row("candidate", 1), assignments=assignments))["r1"]
+    assert first.assignments == (
+        AssignmentCount("salt", 100, 40, 3),
+        AssignmentCount("salt", 500, 20, 1),
+    )
+    assert latest.heard(told("b1", row("candidate", 2)))["r1"].assignments == first.assignments
+    assert latest.heard(told("b1", row("candidate", 2), assignments={}))["r1"].assignments == ()
 
 
 def test_counters_cross_the_link_at_once_and_again_when_they_grow(tmp_path: Path) -> None:

@@ -79,7 +79,9 @@ class Yard:
         asyncio.run(run())
         return self.view()
 
-    def windows(self, crashes: int = 0, lots: tuple[AssignmentCount, ...] = ()) -> ArmReports:
+    def windows(
+        self, crashes: int = 0, assignments: tuple[AssignmentCount, ...] = ()
+    ) -> ArmReports:
         """Both arms have answered a little."""
         arm = counted.ArmTotals(counted.OutcomeCounts(5))
         name = "digits"
@@ -87,7 +89,7 @@ class Yard:
             ArmReport(name, self.rollout, which, name, number, False, 0, died, 0, arm)
             for which, number, died in (("stable", 1, 0), ("candidate", 2, crashes))
         )
-        return ArmReports("srv", "g1", rows, {self.rollout: lots})
+        return ArmReports("srv", "g1", rows, {self.rollout: assignments})
 
 
 @pytest.fixture
@@ -108,13 +110,13 @@ def test_a_crash_of_its_worker_takes_the_candidate_back(rolling: Yard) -> None:
 def test_units_that_the_candidate_loses_pause_it_until_a_person_says_otherwise(
     rolling: Yard,
 ) -> None:
-    lots = (AssignmentCount(rolling.view().salt, 5_000, 1_000, 300),)
-    view = rolling.until(Phase.PAUSED, rolling.windows(lots=lots))
+    assignments = (AssignmentCount(rolling.view().salt, 5_000, 1_000, 300),)
+    view = rolling.until(Phase.PAUSED, rolling.windows(assignments=assignments))
     assert view.pause is PauseReason.SRM
     assert "of 1,000 units 300 met the candidate" in view.reason
     with rolling.database.change(ADA) as tx:
         rollouts.command(tx, RolloutRoutes(), rolling.rollout, "resume")
-    assert rolling.until(Phase.STEP, rolling.windows(lots=lots)).pause is None
+    assert rolling.until(Phase.STEP, rolling.windows(assignments=assignments)).pause is None
 
 
 def experiment(database: Database, **metric: str) -> experiments.ExperimentView:

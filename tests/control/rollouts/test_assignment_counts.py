@@ -8,7 +8,7 @@ from control.rollouts.assignment_counts import AssignmentCount, mismatch
 WEIGHTS = (100, 500, 2_500, 5_000)
 
 
-def lots(draw: np.random.Generator, units: int, kept: float) -> list[AssignmentCount]:
+def assignments(draw: np.random.Generator, units: int, kept: float) -> list[AssignmentCount]:
     """Of each weight `units` new ones; of the candidate's only a share of `kept` is seen."""
     found = []
     for weight in WEIGHTS:
@@ -38,7 +38,7 @@ def test_chance_is_no_mismatch_however_often_one_looks() -> None:
 @pytest.mark.parametrize("kept", [0.0, 0.5, 0.7])
 def test_units_that_the_candidate_loses_are_noticed(kept: float) -> None:
     draw = np.random.default_rng(6)
-    found = [mismatch([lots(draw, 2_000, kept)]) for _ in range(50)]
+    found = [mismatch([assignments(draw, 2_000, kept)]) for _ in range(50)]
     assert sum(map(bool, found)) >= 49
     assert "met the candidate, where a weight of" in found[0]
 
@@ -58,6 +58,8 @@ def test_gateways_are_no_evidence_for_each_other() -> None:
         AssignmentCount("s", 100, 1, 5),
     ],
 )
-def test_where_nothing_is_left_to_chance_nothing_is_held_against_it(lot: AssignmentCount) -> None:
-    assert mismatch([[lot]]) == ""
+def test_where_nothing_is_left_to_chance_nothing_is_held_against_it(
+    assignment: AssignmentCount,
+) -> None:
+    assert mismatch([[assignment]]) == ""
     assert mismatch([]) == ""

@@ -94,8 +94,10 @@ def test_units_in_the_wrong_arm_are_a_mismatch_until_the_rollout_is_tried_again(
             return counts.read(session, rollout.id, {"srv-1"}, utc_now()).mismatch
 
     with database.change(SYSTEM) as tx:
-        lots = (AssignmentCount(rollout.salt, 5_000, 1_000, 300),)
-        counts.record(tx, rollout.id, "srv-1", "p1", GatewayReport(RolloutTotals(), lots=lots))
+        assignments = (AssignmentCount(rollout.salt, 5_000, 1_000, 300),)
+        counts.record(
+            tx, rollout.id, "srv-1", "p1", GatewayReport(RolloutTotals(), assignments=assignments)
+        )
     assert "of 1,000 units 300 met the candidate" in mismatch()
     told_to(database, rollout.id, RolloutCommand.ABORT)
     ticked(database, rollout.id)

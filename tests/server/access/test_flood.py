@@ -47,7 +47,7 @@ def test_a_flood_of_wrong_tokens_is_refused_in_bounded_memory_and_hurts_nobody()
             told = wrong.ended()
             growth = resident_bytes() - before
         line.close()
-        assert doors.on_loop(lambda: len(doors.dataplane.gate._holders)) == 1000
+        assert doors.on_loop(lambda: len(doors.dataplane.authorizer._holders)) == 1000
     ways = ("rest lasting 401", "rest new 401", "grpc lasting UNAUTHENTICATED")
     assert set(told) == {*ways, "grpc new UNAUTHENTICATED"}, told
     assert sum(told.values()) > LEAST_REFUSED, told

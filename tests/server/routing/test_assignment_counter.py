@@ -48,17 +48,17 @@ def test_a_unit_counts_once_and_where_the_weight_of_its_first_sight_put_it() -> 
     made = routing(20)
     meet(made, *units(300), *units(300))
     share = sum(bucket("salt", unit) < 2_000 for unit in units(300))
-    assert rows(made.lots) == [["r1", "salt", 2_000, 300, share]]
+    assert rows(made.assignments) == [["r1", "salt", 2_000, 300, share]]
     use(made, 50)
     meet(made, *units(400))
     more = sum(bucket("salt", unit) < 5_000 for unit in units(100, 300))
-    assert rows(made.lots)[1:] == [["r1", "salt", 5_000, 100, more]]
+    assert rows(made.assignments)[1:] == [["r1", "salt", 5_000, 100, more]]
 
 
 def test_requests_without_a_unit_count_one_by_one() -> None:
     made = routing(unit="")
     meet(made, *[""] * 40)
-    ((_, _, weight, count, second),) = rows(made.lots)
+    ((_, _, weight, count, second),) = rows(made.assignments)
     assert (weight, count) == (5_000, 40)
     assert 0 < second < 40
 
@@ -69,14 +69,14 @@ def test_what_a_rule_or_the_kill_switch_sent_is_no_matter_of_chance() -> None:
     made.met(target)
     use(made, 50, only="stable")
     meet(made, "ada")
-    assert rows(made.lots) == []
+    assert rows(made.assignments) == []
 
 
 @pytest.mark.parametrize("terms", [{"weight": 0}, {"weight": 100}, {"weight": 50, "rollout": ""}])
 def test_nobody_counts_where_nobody_asks(terms: dict[str, object]) -> None:
     made = routing(**terms)  # type: ignore[arg-type]
     meet(made, *units(10), "")
-    assert rows(made.lots) == []
+    assert rows(made.assignments) == []
 
 
 def test_a_sequence_that_goes_on_was_drawn_for_already() -> None:
@@ -86,7 +86,7 @@ def test_a_sequence_that_goes_on_was_drawn_for_already() -> None:
         target = made.select(made.table["numbers"], Request(within=sequence))
         made.keep(target, sequence)
         made.met(target)
-    ((*_, count, _),) = rows(made.lots)
+    ((*_, count, _),) = rows(made.assignments)
     assert count == 1
 
 
@@ -95,13 +95,13 @@ def test_another_salt_is_another_chance_and_another_rollout_another_count() -> N
     meet(made, *units(5))
     use(made, 50, salt="again")
     meet(made, *units(7))
-    assert [row[:4] for row in rows(made.lots)] == [["r1", "again", 5_000, 7]]
+    assert [row[:4] for row in rows(made.assignments)] == [["r1", "again", 5_000, 7]]
     use(made, 50, rollout="r2")
-    assert rows(made.lots) == []
+    assert rows(made.assignments) == []
 
 
 def test_units_beyond_those_remembered_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(assignment_counter, "MOST_UNITS", 10)
     made = routing()
     meet(made, *units(30))
-    assert [row[3] for row in rows(made.lots)] == [10]
+    assert [row[3] for row in rows(made.assignments)] == [10]

@@ -195,7 +195,7 @@ def test_where_chance_is_counted_each_unit_is_named_and_so_it_is_where_it_is_cop
         for draw, copies in ((0.4, 1), (0.6, 0)):
             target = pick(compiled, RouteKey(unit, draw=draw))
             assert (target.arm, target.unit, len(target.mirrors)) == ("stable", unit, copies)
-            assert target.lot is not None
+            assert target.assignment is not None
 
 
 def test_several_mirrors_each_get_their_share() -> None:
