@@ -1,6 +1,5 @@
 """Text from strangers, in every place where pages show it: it stays text."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
@@ -16,6 +15,7 @@ from control.deployments import pushes
 from control.deployments.repositories import create_repository
 from control.experiments.service import conclude_experiment
 from control.experiments.tables import Experiment
+from control.gateways.queries import Query
 from control.sql.database import Database
 from control.sql.transaction import SYSTEM, Actor
 from repository.git.rules import RefUpdate
@@ -135,8 +135,8 @@ def test_what_clients_sent_is_inert_among_the_sampled_requests(
 ) -> None:
     samples = Samples()
 
-    async def ask(what: str, **facts: Any) -> Mapping[str, Any]:
-        return samples.answer({"what": what, **facts})
+    async def ask(query: Query) -> Any:
+        return samples.answer(query)
 
     with console_over(sqlite, tmp_path, ask_gateway=ask) as running:
         deploy(running.database)

@@ -1,6 +1,5 @@
 """The database is gone and the server is not: the console says so once, and of the database."""
 
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -10,6 +9,7 @@ from typing import Any
 from control.clock import utc_now
 from control.errors import DatabaseDamaged, DatabaseGone
 from control.gateways.link import GatewayUnreachable
+from control.gateways.queries import Query
 from control.sql.database import Database
 from support.admin import Api
 from support.console import Person, console_over, person
@@ -34,7 +34,7 @@ def lose_database(running: Api) -> None:
 def test_a_removed_database_is_told_once_and_no_server_is_called_silent(
     sqlite: Database, tmp_path: Path
 ) -> None:
-    async def ask(what: str, **facts: Any) -> Mapping[str, Any]:
+    async def ask(_query: Query) -> Any:
         raise GatewayUnreachable("the gateway does not answer; try again")
 
     with console_over(sqlite, tmp_path, now=late, ask_gateway=ask) as running:

@@ -1,13 +1,23 @@
 """The overview beside the gateway: what it tells of workers is told, and without it the rest is."""
 
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from msgspec import convert
 
 from control import loads
 from control.deployments import aliases, pending_changes
 from control.gateways.link import GatewayUnreachable
+from control.gateways.queries import (
+    CrashReport,
+    GatewayInstances,
+    LoadedQuery,
+    LoadedVersions,
+    Query,
+    RunningVersion,
+    VersionCrashes,
+)
 from control.sql.database import Database
 from control.sql.transaction import SYSTEM
 from support.admin import Api
@@ -23,8 +33,9 @@ DYING = {
 def test_workers_that_die_are_told_while_their_version_is_ready(
     sqlite: Database, tmp_path: Path
 ) -> None:
-    async def ask(what: str, **facts: Any) -> Mapping[str, Any]:
-        return {"rows": [{**DYING, "since": time.time() - 3600, "last": time.time() - 5}]}
+    async def ask(_query: Query) -> CrashReport:
+        crashes = {**DYING, "since": time.time() - 3600, "last": time.time() - 5}
+        return CrashReport((convert(crashes, VersionCrashes),))
 
     with console_over(sqlite, tmp_path, ask_gateway=ask) as running:
         deploy(running.database)
@@ -54,7 +65,7 @@ def test_what_serves_on_after_a_failed_reload_is_told(sqlite: Database, tmp_path
 
 
 def test_without_a_gateway_the_rest_is_told(sqlite: Database, tmp_path: Path) -> None:
-    async def ask(what: str, **facts: Any) -> Mapping[str, Any]:
+    async def ask(_query: Query) -> Any:
         raise GatewayUnreachable("the gateway does not answer; try again")
 
     with console_over(sqlite, tmp_path, ask_gateway=ask) as running:
@@ -71,9 +82,9 @@ def test_where_no_worker_died_there_is_nothing_to_tell(running: Api) -> None:
 def test_a_folders_language_model_tells_its_sampling_defaults_on_its_page(
     sqlite: Database, tmp_path: Path
 ) -> None:
-    async def ask(what: str, **facts: Any) -> Mapping[str, Any]:
-        if what == "loaded":
-            return {"rows": []}
+    async def ask(query: Query) -> GatewayInstances | LoadedVersions:
+        if isinstance(query, LoadedQuery):
+            return LoadedVersions(())
         counts = dict.fromkeys(("deaths", "resident_bytes", "pending", "inflight"), 0)
         row = {
             "model": "talker", "version": 3, "backend": "llm", "devices": ["cpu"], "instances": 1,
@@ -81,7 +92,7 @@ def test_a_folders_language_model_tells_its_sampling_defaults_on_its_page(
             "sampling": {"temperature": 0.7, "top_k": 20}, **counts,
         }  # fmt: skip
         rows = [row, {**row, "model": "other", "sampling": {"top_p": 0.125}}]
-        return {"pid": 1, "resident_bytes": 1, "machine_bytes": 1, "accounts": [], "rows": rows}
+        return GatewayInstances(1, 1, 1, (), convert(rows, tuple[RunningVersion, ...]))
 
     with console_over(sqlite, tmp_path, ask_gateway=ask) as running:
         deploy(running.database)
@@ -106,9 +117,9 @@ LOADED = {
 def test_a_folders_model_shows_inputs_outputs_and_config_as_they_are_loaded(
     sqlite: Database, tmp_path: Path
 ) -> None:
-    async def ask(what: str, **facts: Any) -> Mapping[str, Any]:
-        if (what, facts) == ("loaded", {"model": "talker"}):
-            return {"rows": [LOADED]}
+    async def ask(query: Query) -> LoadedVersions:
+        if query == LoadedQuery("talker"):
+            return convert({"items": [LOADED]}, LoadedVersions)
         raise GatewayUnreachable("the gateway does not answer; try again")
 
     with console_over(sqlite, tmp_path, ask_gateway=ask) as running:

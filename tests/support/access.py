@@ -91,7 +91,7 @@ class Gated:
         return asyncio.run_coroutine_threadsafe(run(), self._loop).result(PATIENCE_S)
 
     def use(self, *grants: TokenGrant) -> None:
-        self.on_loop(lambda: self.dataplane.gate.use(grants))
+        self.on_loop(lambda: self.dataplane.authorizer.use(grants))
 
 
 @contextmanager
@@ -114,7 +114,12 @@ def gated(
         gate = Authorizer(required)
         gate.use(grants)
         dataplane = NotingDataPlane(
-            Shelf(served), "modelyard", "0.0.0", gate=gate, tracing=tracing, lifecycle=lifecycle
+            Shelf(served),
+            "modelyard",
+            "0.0.0",
+            authorizer=gate,
+            tracing=tracing,
+            lifecycle=lifecycle,
         )
         dataplane.routing.use(DesiredState(aliases=aliases or {}))
         ports = free_ports(3)

@@ -51,7 +51,7 @@ def test_gateways_are_no_evidence_for_each_other() -> None:
 
 
 @pytest.mark.parametrize(
-    "lot",
+    "assignment",
     [
         AssignmentCount("s", 0, 9, 9),
         AssignmentCount("s", 10_000, 9, 0),
