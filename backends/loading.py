@@ -5,7 +5,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 
 from backends.errors import LoadFailed
-from backends.host.instance import HostedInstance
+from backends.process.instance import HostedInstance
 from backends.registry import backend_of, runtime_for
 from backends.seam import Device, LoadedInstances
 from repository.model import ModelVersion

@@ -1,9 +1,13 @@
 """Every runtime there is: one line each. Nothing is imported before a model asks for it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
 
 from backends.errors import LoadFailed
+from repository.install_lines import install_line
 
 if TYPE_CHECKING:  # whoever only asks which backends there are needs no numpy
     from backends.seam import Backend
@@ -13,26 +17,52 @@ if TYPE_CHECKING:  # whoever only asks which backends there are needs no numpy
 class Runtime(NamedTuple):
     """Where a backend is, and how its instances are placed unless the model's config says.
 
-    `hosted`: each instance lives in a worker process of its own (`backends.host`), because the
+    `hosted`: each instance lives in a worker process of its own (`backends.process`), because the
     runtime holds the GIL, executes the repository's code, or must be able to die alone.
+    `package`: what it needs beyond the server itself, and `extra`, which of ours installs that.
     `per_core`: with `instance_group` unset on a CPU, one single-threaded instance per core;
     otherwise one instance, with as many threads as there are cores. `steps`: an instance decides
-    for itself what runs when, and is made by `schedulers.llm`.
+    for itself what runs when, and is made by `schedulers.llm`. `packages`: what it imports besides
+    the base packages, and `extra`: our extra that brings them.
     """
 
     target: str
     hosted: bool
     per_core: bool
     steps: bool = False
+    packages: tuple[str, ...] = ()
+    extra: str = ""
 
 
 RUNTIMES: dict[str, Runtime] = {
     "identity": Runtime("backends.identity:IdentityBackend", hosted=False, per_core=True),
-    "onnxruntime": Runtime("backends.onnx.backend:OnnxRuntime", hosted=False, per_core=True),
-    "pytorch": Runtime("backends.pytorch.backend:PyTorch", hosted=True, per_core=False),
+    "onnxruntime": Runtime(
+        "backends.onnx.backend:OnnxRuntime",
+        hosted=False,
+        per_core=True,
+        packages=("onnxruntime",),
+        extra="cpu",
+    ),
+    "pytorch": Runtime(
+        "backends.pytorch.backend:PyTorch",
+        hosted=True,
+        per_core=False,
+        packages=("torch",),
+        extra="torch",
+    ),
     "python": Runtime("backends.python.backend:PythonModels", hosted=True, per_core=False),
-    "llm": Runtime("backends.llm.backend:LanguageModels", hosted=True, per_core=False, steps=True),
+    "llm": Runtime(
+        "backends.llm.backend:LanguageModels",
+        hosted=True,
+        per_core=False,
+        steps=True,
+        packages=("torch", "tokenizers", "safetensors", "llguidance"),
+        extra="llm",
+    ),
 }
+
+TORCH_FOR_CPU = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
+"""A wheel cannot choose the index of torch: without one, pip takes the build for CUDA."""
 
 PLATFORMS: dict[str, str] = {
     "onnxruntime_onnx": "onnxruntime",
@@ -61,12 +91,31 @@ def runtime_for(config: "ModelConfig") -> Runtime:
 def backend_of(backend: str) -> "Backend":
     """The backend itself, imported now. Raises LoadFailed where a library it needs is missing."""
     module, _, name = runtime_of(backend).target.partition(":")
-    try:
+    with needing_packages(backend):
         found = import_module(module)
-    except ModuleNotFoundError as error:
-        raise LoadFailed(
-            f"the backend '{backend}' needs '{error.name}', which is not installed; "
-            "pip install 'modelyard[cpu,llm]' has everything"
-        ) from None
     made: Backend = getattr(found, name)()
     return made
+
+
+def require_packages(backend: str) -> None:
+    """Raise LoadFailed where a package that the backend needs is not installed; imports none."""
+    for package in runtime_of(backend).packages:
+        if find_spec(package) is None:
+            raise _missing(backend, package)
+
+
+@contextmanager
+def needing_packages(backend: str) -> Iterator[None]:
+    """Inside, a package that is missing raises LoadFailed, which says how to install it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise _missing(backend, error.name or str(error)) from None
+
+
+def _missing(backend: str, package: str) -> LoadFailed:
+    remedy = install_line(runtime_of(backend).extra or "all")
+    return LoadFailed(
+        f"the backend '{backend}' needs the package '{package}', which is not installed; install "
+        f"it with: {remedy}"
+    )

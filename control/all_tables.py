@@ -2,6 +2,7 @@
 
 from control import rollout_tables as rollouts
 from control.experiments import tables as experiments
+from control.series import tables as series
 from control.tables import Table
 
-__all__ = ["Table", "experiments", "rollouts"]
+__all__ = ["Table", "experiments", "rollouts", "series"]

@@ -16,7 +16,7 @@ from control.clock import utc_now
 from control.events.event_notifier import EventNotifier
 from control.events.event_stream import HEARTBEAT_S, SLOWEST_S
 from control.gateways.link import GatewayUnreachable
-from control.gateways.queries import Query
+from control.gateways.queries import LogLines, LogQuery, Query
 from control.routes.explanation import ExplainRoute
 from control.sql.database import Database
 from control.views import SettingView
@@ -68,7 +68,7 @@ class ControlServices:
     `url` is where people and git reach us, once we listen: for links and the URLs to push to.
     `archive` writes a backup to a file; it blocks. `explain` says what a
     request to a route would get. `ask_gateway` asks this server's gateway
-    something (`LinkServer.ask`).
+    something (`LinkServer.ask`). `own_lines` gives the last lines of this process's log.
     """
 
     database: Database
@@ -79,6 +79,7 @@ class ControlServices:
     archive: Callable[[IO[bytes]], object]
     explain: ExplainRoute
     ask_gateway: AskGateway = _no_gateway
+    own_lines: Callable[[LogQuery], LogLines] = lambda _: LogLines(())
     deployable: Callable[[], object] = lambda: None
     url: Callable[[], str] = lambda: ""
     now: Callable[[], datetime] = utc_now

@@ -32,6 +32,10 @@ NAMING = {
 Json = dict[str, Any]
 
 
+NOT_BACKED_UP = {"info": {"backed_up": False}}
+"""`__table_args__` of a table of what was only measured: a restored server measures anew."""
+
+
 class Moment(TypeDecorator[datetime]):
     """A moment in UTC; SQLite, which knows no zones, is given and gives back UTC."""
 

@@ -192,7 +192,9 @@ PUSH = Walk(
             via="server.control_process.program",
         ),
         Step("server.fleet.checks.check:Checker.complete"),
-        Step("server.fleet.checks.check_version:main", message="server.fleet.checks.check_version"),
+        Step(
+            "server.fleet.checks.check_version:main", message="server.fleet.checks.check_messages"
+        ),
         Step("control.deployments.pushes:receive"),
         Step("control.git.pre_receive:PreReceiveHook.accepted"),
         Step("control.deployments.pushes:accept"),
@@ -244,7 +246,7 @@ CHAT = Walk(
         Step("server.openai.chat:read_chat"),
         Step("server.openai.prompt_tokeniser:PromptTokeniser.of_chat"),
         Step("server.openai.rendering:ChatRenderer.render"),
-        Step("backends.llm.chat.render:main", message="backends.llm.chat.template"),
+        Step("backends.llm.chat.render:main", message="backends.llm.chat.render_messages"),
         Step("backends.llm.chat.render:render"),
         Step(
             "schedulers.llm.engine_tokeniser:EngineTokeniser.encode", via="schedulers.llm.language"
@@ -257,7 +259,7 @@ CHAT = Walk(
         Step("schedulers.llm.engines:Engines.submit"),
         Step("schedulers.llm.instance:EngineInstance.post"),
         Step("schedulers.llm.engine_messages:encode"),
-        Step("backends.host.duplex:Duplex.post"),
+        Step("backends.process.duplex:Duplex.post"),
         Step("schedulers.llm.loop:EngineLoop._receive", message="schedulers.llm.engine_messages"),
         Step("schedulers.llm.generation_work:GenerationWork.handle", via="schedulers.llm.process"),
         Step("schedulers.llm.engine:Engine.submit"),

@@ -15,7 +15,8 @@ _INTRODUCTION = """# The command line
 <!-- written by ./dev fix from server/commands -->
 
 `modelyard serve` is described in [settings.md](settings.md), `modelyard check` in
-[findings.md](findings.md). The commands below ask a running server. Without `--url` they talk to
+[findings.md](findings.md). `modelyard init` works on files alone; the other commands below ask a
+running server. Without `--url` they talk to
 the one whose state folder is found here (`--state-dir`, `MODELYARD_STATE_DIR`, `modelyard.toml`),
 over its Unix socket, where the user the server runs as is an administrator. With `--url` they need
 a token, which is never a flag's value: put it into the variable `MODELYARD_TOKEN` or a file.
@@ -23,6 +24,10 @@ a token, which is never a flag's value: put it into the variable `MODELYARD_TOKE
 Times are shown in the time zone of here. On a terminal lists cut what is longer than 60 characters;
 into a pipe or a file they are whole. Exit status: 0 done, 1 refused or failed (one line on stderr
 says why), 2 a command line that cannot be followed.
+
+`modelyard completion bash|zsh|fish` prints a script that completes commands and flags:
+`source <(modelyard completion bash)`, likewise for zsh; `modelyard completion fish | source`. On a
+terminal states and errors are coloured, unless the variable `NO_COLOR` is set.
 
 The same can be done over HTTP: the control API describes itself at `/api/v1/openapi.json`.
 
@@ -75,9 +80,13 @@ def _placeholder(one: Argument) -> str:
 
 def _table(arguments: tuple[Argument, ...]) -> str:
     rows = "".join(
-        f"| `{one.name}` | {one.meaning.replace('|', chr(92) + '|')} |\n" for one in arguments
+        f"| {_names(one)} | {one.meaning.replace('|', chr(92) + '|')} |\n" for one in arguments
     )
     return "| argument | meaning |\n|---|---|\n" + rows
+
+
+def _names(one: Argument) -> str:
+    return f"`{one.short}`, `{one.name}`" if one.short else f"`{one.name}`"
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import argparse
 import os
 import shutil
 import tempfile
+from collections.abc import Callable
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
@@ -25,12 +26,14 @@ class Example(NamedTuple):
     """One model to build.
 
     `examples.NAME.build` has `build(version, folder)`, which writes one version's files into an
-    existing empty folder. `borrows` are other examples whose code it uses.
+    existing empty folder. `borrows` are other examples whose code it uses; `note` is told beside
+    its name.
     """
 
     name: str
     versions: tuple[int, ...]
     borrows: tuple[str, ...] = ()
+    note: str = ""
 
 
 EXAMPLES = (
@@ -38,8 +41,8 @@ EXAMPLES = (
     Example("simple", (1,)),
     Example("shout", (1,)),
     Example("repeat", (1,)),
-    Example("digits", (1, 2)),
-    Example("digits_torch", (1,), borrows=("digits",)),
+    Example("digits", (1, 2), note=": trains two networks, some seconds"),
+    Example("digits_torch", (1,), borrows=("digits",), note=": exports the better one"),
 )
 
 
@@ -47,13 +50,19 @@ def main() -> None:
     """Build what is missing or stale, saying what was built."""
     parser = argparse.ArgumentParser(prog="python -m examples.build", description=__doc__)
     parser.add_argument("--into", type=Path, required=True, help="the model repository to fill")
-    built = build_all(parser.parse_args().into)
+    into = parser.parse_args().into
+    built = build_all(into, lambda line: print(line, flush=True))
     print(f"built {', '.join(built)}" if built else "examples are up to date")
 
 
-def build_all(repository: Path) -> list[str]:
-    """Bring every example in `repository` up to date; return the names of those built."""
-    return [example.name for example in EXAMPLES if build_one(example, repository)]
+def build_all(repository: Path, tell: Callable[[str], None] = lambda _: None) -> list[str]:
+    """Bring every example in `repository` up to date; return the names of those built. `tell` gets
+    a line before each."""
+    stale = [example for example in EXAMPLES if not _is_fresh(example, repository)]
+    for number, example in enumerate(stale, 1):
+        tell(f"building the example {example.name} ({number} of {len(stale)}){example.note}")
+        _build(example, repository)
+    return [example.name for example in stale]
 
 
 def build_one(example: Example, repository: Path) -> bool:

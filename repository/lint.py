@@ -18,6 +18,9 @@ FILELESS = ("identity",)
 """Backends whose models need no file: their version folders may be empty."""
 
 
+_WITHOUT_VERSION = ("E201", "E204", "E211")
+
+
 def lint(path: Path) -> list[Finding]:
     """Every finding below `path`: a repository's root, or one model's folder.
 
@@ -57,7 +60,7 @@ def _lint_model(state: FolderState) -> Iterator[Finding]:
     except ConfigError as error:
         yield from error.findings
         config = None
-    if not any(finding.code == "E204" for finding in state.problems):
+    if not any(finding.code in _WITHOUT_VERSION for finding in state.problems):
         yield from _lint_versions(state, config)
     if config is not None:
         yield from _missing_files(state, config)

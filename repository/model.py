@@ -78,7 +78,8 @@ class Snapshot:
     `problems` maps a model's name to the reason it cannot be served; a name is in `models` or in
     `problems`, never in both. A bad model is a reason here, never an exception. The names in
     `delivered` came by git: they are wanted in every control mode. `desired` is the revision of
-    the desired state that was merged in, 0 for none.
+    the desired state that was merged in, 0 for none. `strays`: of the problems, those of files in
+    a repository's root; nobody is kept from serving by them.
     """
 
     revision: int
@@ -86,3 +87,4 @@ class Snapshot:
     problems: Mapping[str, str]
     delivered: frozenset[str] = frozenset()
     desired: int = 0
+    strays: frozenset[str] = frozenset()

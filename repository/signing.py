@@ -18,6 +18,7 @@ from typing import Any
 import orjson
 
 from repository.errors import BadSignature, NoSigning
+from repository.install_lines import install_line
 
 SIGNATURE = "model.sig"
 LARGEST_BYTES = 16 << 20
@@ -102,8 +103,10 @@ def _library() -> Any:
     try:
         import model_signing
     except ImportError as error:
-        wanted = "install modelyard[signing]"
-        raise NoSigning(f"signatures need a package that is missing ({error}); {wanted}") from error
+        line = install_line("signing")
+        raise NoSigning(
+            f"signatures need a package that is missing ({error}); install it with: {line}"
+        ) from error
     return model_signing
 
 

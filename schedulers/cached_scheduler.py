@@ -76,6 +76,7 @@ class CachedScheduler:
         counters.success_ns += total_ns
         counters.queue_ns += queue_ns
         counters.request_histogram.add(total_ns)
+        counters.samples.add(total_ns)
         counters.queue_histogram.add(queue_ns)
         counters.cache_hits += 1
         counters.cache_hit_ns += now_ns - began_ns

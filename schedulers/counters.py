@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from backends.errors import BackendError
 from repository.model import ModelConfig
 from schedulers.errors import Cancelled, QueueFull, SchedulingError
+from schedulers.latency_samples import LatencySamples
 from schedulers.policy.queue import Ticket
 
 BUCKETS_US: tuple[int, ...] = (
@@ -111,6 +112,8 @@ class TokenCounters:
     first_token: BucketCounts = field(default_factory=BucketCounts)
     between_tokens: BucketCounts = field(default_factory=BucketCounts)
     queue: BucketCounts = field(default_factory=BucketCounts)
+    first_token_samples: LatencySamples = field(default_factory=LatencySamples)
+    between_tokens_samples: LatencySamples = field(default_factory=LatencySamples)
 
 
 @dataclass(slots=True)
@@ -122,7 +125,8 @@ class Counters:
     every request, as Triton's does. `pending`: requests queued and not yet executing.
     `cache_hits` are successes that were not executed; `cache_hit_ns` is spent on looking them up,
     `cache_miss_ns` on looking up and keeping. `responses`: of decoupled models, by position.
-    `tokens`: of language models.
+    `tokens`: of language models. `samples`: durations of successes since they were last taken for
+    the time series.
     """
 
     success: int = 0
@@ -146,6 +150,7 @@ class Counters:
     cache_misses: int = 0
     cache_miss_ns: int = 0
     tokens: TokenCounters | None = None
+    samples: LatencySamples = field(default_factory=LatencySamples)
 
 
 def count_success(ticket: Ticket, counters: Counters, started_ns: int, now_ns: int) -> None:
@@ -157,6 +162,7 @@ def count_success(ticket: Ticket, counters: Counters, started_ns: int, now_ns: i
     counters.success_ns += total_ns
     counters.queue_ns += queue_ns
     counters.request_histogram.add(total_ns)
+    counters.samples.add(total_ns)
     counters.queue_histogram.add(queue_ns)
 
 

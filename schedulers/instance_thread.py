@@ -15,7 +15,7 @@ from queue import SimpleQueue
 from typing import Any, cast
 
 from backends.errors import BackendError, ExecutionFailed, FaultyModel
-from backends.host.instance import HostedInstance
+from backends.process.instance import HostedInstance
 from backends.seam import Batch, BatchResult, CancellableInstance, Instance, ResponseSender, Tensors
 from schedulers.counters import BatchStatistics, Counters, count_failure, count_success
 from schedulers.policy.cores import Lease

@@ -11,14 +11,17 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 
+from control import state_paths
 from control.gateways.messages import ArmReports, Exposures, FeedbackRows
 from control.gateways.queries import (
     CrashQuery,
     LoadedQuery,
+    LogQuery,
     Query,
     QueryAnswer,
     RunningQuery,
 )
+from control.series.points import SeriesStored, SeriesWindow
 from control.state_paths import SNAPSHOTS, close_folder, socket_folder
 from repository.errors import RepositoryError
 from repository.folders.watch import WatchedRepository
@@ -27,7 +30,7 @@ from repository.snapshots.sealed_models import SnapshotStore
 from schedulers.policy.cores import CoreTokens
 from server import VERSION
 from server.access.authorizer import Authorizer
-from server.banner import banner
+from server.banner import StartHint, banner, no_hint
 from server.dataplane import DataPlane
 from server.desired import disk
 from server.desired.client import DesiredStateClient, FleetStatus
@@ -39,9 +42,13 @@ from server.fleet.confine import Confiner, checker_sandbox
 from server.fleet.fleet import Fleet
 from server.fleet.loading import VersionLoader
 from server.listeners import CannotListen, Listeners
+from server.logs.recent import RECENT
 from server.metrics.loop_lag import LoopLag
 from server.process.exit_deadline import ExitDeadline, draining_secs
 from server.process.lifecycle import Lifecycle
+from server.series.backlog import SeriesBacklog
+from server.series.collector import SeriesCollector
+from server.series.windows import SeriesWindows
 from server.served_version import VersionRow
 from server.settings import trace_config
 from server.settings.table import OWN_DATABASE, Settings
@@ -63,7 +70,7 @@ seconds of its imports made a start of six seconds out of one of three."""
 _log = logging.getLogger(__name__)
 
 
-async def serve(settings: Settings, stopping: asyncio.Event) -> int:
+async def serve(settings: Settings, stopping: asyncio.Event, hint: StartHint = no_hint) -> int:
     """Serve until `stopping` is set; the exit status."""
     try:
         config = trace_config.parse(settings.trace_config)
@@ -71,14 +78,21 @@ async def serve(settings: Settings, stopping: asyncio.Event) -> int:
     except CannotTrace as error:
         _log.error("%s", error)
         return 1
-    return await Gateway(settings, stopping, tracing).run()
+    return await Gateway(settings, stopping, tracing, hint).run()
 
 
 class Gateway:
     """One server, from its first open port until `stopping` is set and everything has ended."""
 
-    def __init__(self, settings: Settings, stopping: asyncio.Event, tracing: Tracing) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        stopping: asyncio.Event,
+        tracing: Tracing,
+        hint: StartHint = no_hint,
+    ) -> None:
         self._settings = settings
+        self._hint = hint
         self._stopping = stopping
         self._tracing = tracing
         self._lifecycle = Lifecycle(starting=True, fetching=_must_fetch(settings))
@@ -124,6 +138,8 @@ class Gateway:
             copy.put,
         )
         self._control: DesiredStateClient | None = None
+        self._series: SeriesWindows | None = None
+        self._backlog = SeriesBacklog()
         if settings.allow_admin:
             self._control = DesiredStateClient(
                 settings,
@@ -132,10 +148,18 @@ class Gateway:
                 self._look,
                 self._counted,
                 self._answer,
+                self._stored,
+            )
+            self._series = SeriesWindows(
+                state_paths.server_id(settings.state_dir),
+                SeriesCollector(self._fleet.served, self._dataplane.routing.windows.rows),
+                self._backlog,
+                self._control.link.count,
             )
             self._dataplane.routing.feedback.open()
         self._listeners = Listeners()
         self._following: asyncio.Task[None] | None = None
+        self._recording: asyncio.Task[None] | None = None
 
     async def run(self) -> int:
         """Serve; the exit status."""
@@ -163,7 +187,7 @@ class Gateway:
 
     def _counted(
         self, server: str, everything: bool
-    ) -> Iterator[ArmReports | Exposures | FeedbackRows]:
+    ) -> Iterator[ArmReports | Exposures | FeedbackRows | SeriesWindow]:
         """Messages for the link; each has been sent when the next one is asked for."""
         routing = self._dataplane.routing
         boot, assignments = (
@@ -175,9 +199,13 @@ class Gateway:
             assignments = None
         yield from routing.exposures.messages()
         yield from routing.feedback.messages()
+        yield from self._backlog.messages(everything)
+
+    def _stored(self, message: SeriesStored) -> None:
+        self._backlog.stored(message.at)
 
     def _answer(self, query: Query) -> QueryAnswer:
-        """What the control process asks for: what runs here, or of sampled requests."""
+        """What the control process asks for: what runs here, of sampled requests, of the log."""
         match query:
             case RunningQuery():
                 return running(self._fleet.served(), self._fleet.memory.accounts())
@@ -185,6 +213,8 @@ class Gateway:
                 return crashes(self._fleet.served())
             case LoadedQuery():
                 return loaded(self._fleet.served(), query.model)
+            case LogQuery():
+                return RECENT.answer(query)
             case _:
                 return self._dataplane.samples.answer(query)
 
@@ -195,7 +225,8 @@ class Gateway:
         if failed is None:
             return 0
         with suppress(OSError):  # a file on a full disk keeps no server from starting
-            sys.stdout.write(banner(self._fleet.rows(), self._listeners.addresses))
+            addresses = self._listeners.addresses
+            sys.stdout.write(banner(self._fleet.rows(), addresses) + self._hint(addresses))
             sys.stdout.flush()
         if failed and self._settings.exit_on_error:
             names = ", ".join(sorted({row.name for row in failed}))
@@ -244,6 +275,9 @@ class Gateway:
         await asyncio.wait(either, timeout=HEAD_START_S, return_when=asyncio.FIRST_COMPLETED)
         if self._control is not None and not self._stopping.is_set():
             self._control.start()
+        if self._series is not None:
+            self._recording = asyncio.create_task(self._series.run())
+            self._recording.add_done_callback(_report)
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         if not loading.done():
@@ -267,6 +301,7 @@ class Gateway:
         draining = draining_secs(self._settings.exit_timeout_secs)
         until_ns = time.monotonic_ns() + int(draining * 1e9)
         _log.info("stopping: draining requests for up to %g s", draining)
+        await self._end_series()
         ending = asyncio.create_task(self._control.stop()) if self._control is not None else None
         self._repository.close()
         if self._following is not None:
@@ -284,6 +319,13 @@ class Gateway:
             await ending
         self._lag.stop()
         deadline.cancel()
+
+    async def _end_series(self) -> None:
+        if self._series is None or self._recording is None:
+            return
+        self._recording.cancel()
+        await asyncio.wait([self._recording])
+        await self._series.end()
 
 
 def _shared_memory(settings: Settings) -> SharedMemory:

@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import os
 import time
 from dataclasses import dataclass, field
 
@@ -156,13 +157,13 @@ def _access_log(settings: Settings) -> AccessLog | None:
 
 
 def _cannot_listen(what: str, address: str, port: int, flag: str, error: OSError) -> CannotListen:
+    reason = os.strerror(error.errno) if error.errno else str(error)
     if address.startswith(UNIX):
         flag = flag.replace("-port", "-address")
         return CannotListen(
-            f"cannot listen for {what} on {address}: {error.strerror or error}; "
-            f"choose another path with {flag}"
+            f"cannot listen for {what} on {address}: {reason}; choose another path with {flag}"
         )
     return CannotListen(
-        f"cannot listen for {what} on {address} port {port}: {error.strerror or error}; "
+        f"cannot listen for {what} on {address} port {port}: {reason}; "
         f"choose another port with {flag}"
     )

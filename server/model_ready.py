@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from concurrent.futures import Future
 
-from backends.host.instance import HostedInstance
+from backends.process.instance import HostedInstance
 from backends.seam import Instance
 
 DEADLINE_S = 5.0

@@ -4,3 +4,5 @@ from hypothesis import HealthCheck, settings
 
 settings.register_profile("modelyard", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("modelyard")
+
+pytest_plugins = ["support.longest_first"]

@@ -9,6 +9,7 @@ from typing import Any
 from anyio import to_thread
 
 from admin_ui.page_context import PageContext
+from admin_ui.pages.traffic import traffic
 from admin_ui.screens import FormAction, Screen, ScreenContent
 from admin_ui.services import ControlApiError
 from admin_ui.snapshots import config, difference
@@ -24,10 +25,11 @@ Row = Mapping[str, Any]
 
 async def load(visit: PageContext) -> ScreenContent:
     name = visit.path["model"]
-    model, loads, events = await asyncio.gather(
+    model, loads, events, served = await asyncio.gather(
         visit.maybe(PATH, model=name),
         visit.every("/loads", {"model": name}),
         visit.get("/events", {"newest": "true", "limit": str(EVENTS), "subject": _about(name)}),
+        traffic(visit, model=name),
     )
     if model is None and not loads:
         raise ControlApiError(404, "not_found", f"there is no model '{name[:150]}'")
@@ -42,6 +44,7 @@ async def load(visit: PageContext) -> ScreenContent:
         name=name,
         model=model,
         rows=versions_by_server(model, loads),
+        traffic=served,
         servers=sorted({row["server"] for row in loads}),
         whole=[row for row in loads if not row["version"] and row["reason"]],
         deployments=deployments,
@@ -248,6 +251,7 @@ _LIVE = ("load.*", "model.*", "alias.*", "version.*", "push.*")
 SCREENS = (
     Screen(
         path=PATH, title="Model", template="model.html", load=load, under="/models", live=_LIVE,
+        live_every_s=10.0,
         about=lambda path: f"{_about(path['model'])},push:*",
     ),
     Screen(

@@ -6,6 +6,7 @@ from typing import Any
 
 from admin_ui.event_text import together
 from admin_ui.page_context import PageContext
+from admin_ui.pages.traffic import traffic
 from admin_ui.problems import ProblemInputs, problems
 from admin_ui.screens import FormAction, Screen, ScreenContent
 from admin_ui.services import ControlApiError
@@ -52,7 +53,13 @@ async def load(visit: PageContext) -> ScreenContent:
     if trouble:
         counts["servers_alive"] = None  # no heartbeat can be written
     return ScreenContent(
-        twin, wrong=wrong, counts=counts, pushes=pushes[:8], events=happened, trouble=""
+        twin,
+        wrong=wrong,
+        counts=counts,
+        pushes=pushes[:8],
+        events=happened,
+        trouble="",
+        traffic=await traffic(visit),
     )
 
 

@@ -16,6 +16,7 @@ from admin_ui.pages.route_terms import (
     rules_text,
     target_of,
 )
+from admin_ui.pages.traffic import traffic
 from admin_ui.screens import FormAction, Screen, ScreenContent
 from admin_ui.services import ControlApiError
 from admin_ui.tables import table
@@ -52,6 +53,7 @@ async def load(visit: PageContext) -> ScreenContent:
         rules=rules_text(route),
         mirrors=mirrors_text(route),
         explained=explained,
+        traffic=await traffic(visit, route=name),
         problem=problem,
     )
 
@@ -154,6 +156,7 @@ SCREENS = (
         load=load,
         under="/routes",
         live=("route.*", "rollout.*", "alias.*"),
+        live_every_s=10.0,
     ),
 )
 ACTS = (

@@ -5,6 +5,7 @@ thread, the calling thread computes.
 """
 
 import ctypes
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -83,7 +84,29 @@ def _cause(error: Exception) -> str:
     if text.startswith("[ONNXRuntimeError]"):
         text = text.split(" : ", 3)[-1]
     _, _, after = text.partition(" failed:")
-    return (after if text.startswith("Load model from ") and after else text).strip()
+    text = after if text.startswith("Load model from ") and after else text
+    return " ".join(_without_source(text).split())
+
+
+_SOURCE = re.compile(r"(?:^|(?<=\s))/\S+\.(?:h|hpp|cc|cpp|cu|cuh):\d+ ")
+
+
+def _without_source(text: str) -> str:
+    """A message of ORT's without the file, line and C++ signature of the function it comes from."""
+    while match := _SOURCE.search(text):
+        rest = text[match.end() :]
+        text = text[: match.start()] + rest[_signature_end(rest) :].removeprefix(" const").lstrip()
+    return text
+
+
+def _signature_end(text: str) -> int:
+    """Behind the parameters of the function that `text` begins with; 0 where there is none."""
+    depth = 0
+    for index, char in enumerate(text):
+        depth += (char == "(") - (char == ")")
+        if char == ")" and depth <= 0:
+            return index + 1
+    return 0
 
 
 class OnnxInstance(StackedInstance):

@@ -11,6 +11,7 @@ from tritonclient.grpc import model_config_pb2 as pb
 
 from backends.artefact import Artefact, TensorDescription, inside, refuse
 from backends.onnx.functions import functions_problem
+from backends.onnx.operators import unsupported
 from repository.model import ModelVersion
 
 TYPES: dict[int, int] = {
@@ -50,6 +51,9 @@ def read_artefact(version: ModelVersion, path: Path) -> Artefact:
         refuse(version, f"{path.name} is not an ONNX model: it has no graph with outputs")
     _check_external_data(version, path, model)
     if problem := functions_problem(model):
+        refuse(version, f"{path.name} {problem}")
+    libraries = version.config.model_operations.op_library_filename
+    if problem := unsupported(model, bool(libraries)):
         refuse(version, f"{path.name} {problem}")
     defaults = {tensor.name for tensor in model.graph.initializer}
     defaults.update(tensor.values.name for tensor in model.graph.sparse_initializer)

@@ -9,7 +9,7 @@ from pathlib import Path
 import onnxruntime as ort
 
 from backends.artefact import inside, refuse
-from backends.host.child import is_worker
+from backends.process.begin import is_worker
 from backends.seam import Device
 from repository.model import ModelVersion
 

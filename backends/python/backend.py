@@ -14,13 +14,14 @@ from typing import Any
 
 from backends.artefact import name_file
 from backends.errors import LoadFailed
-from backends.host.import_isolation import hide_house
+from backends.process.import_isolation import hide_house
 from backends.python import api as python_api
 from backends.python.config import ModelConfig, from_dictionary, to_dictionary
 from backends.python.instance import PythonInstance, describe
 from backends.python.streams import StreamingPythonInstance
 from backends.seam import Device, LoadedInstances
 from repository.config.tensors import BY_CONFIG
+from repository.install_lines import line_for_module
 from repository.model import ModelConfig as ConfigMessage
 from repository.model import ModelVersion
 
@@ -100,7 +101,10 @@ def _model_class(version: ModelVersion, file: Path) -> Any:
         raise _failed(version, f"'{file.name}' cannot be imported", error) from error
     model_class = getattr(module, _CLASS_NAME, None)
     if model_class is None:
-        raise LoadFailed(f"{_where(version)}: '{file.name}' has no class '{_CLASS_NAME}'")
+        raise LoadFailed(
+            f"{_where(version)}: '{file.name}' has no class '{_CLASS_NAME}'; a "
+            "python model is a class of that name with a method execute"
+        )
     if not hasattr(model_class, "execute"):
         raise LoadFailed(
             f"{_where(version)}: class '{_CLASS_NAME}' in '{file.name}' does not implement "
@@ -165,4 +169,14 @@ def _initialised(version: ModelVersion, model_class: Any, device: Device) -> Pyt
 
 
 def _failed(version: ModelVersion, what: str, error: Exception) -> LoadFailed:
-    return LoadFailed(f"{_where(version)}: {what}: {describe(error, version.path)}")
+    if isinstance(error, ModuleNotFoundError) and (line := line_for_module(error.name or "")):
+        what += f" without the package '{error.name}' (install it with: {line})"
+    told = " ".join(describe(error, version.path).split())
+    return LoadFailed(f"{_where(version)}: {what}: {told}{_remedy(error)}")
+
+
+def _remedy(error: Exception) -> str:
+    """What to do about a module that is not there, and that none of our extras brings."""
+    if not isinstance(error, ModuleNotFoundError) or line_for_module(error.name or ""):
+        return ""
+    return "; install it for the server's Python, or put it beside the model's file"

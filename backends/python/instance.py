@@ -1,6 +1,6 @@
 """One copy of a python model, in its worker: requests in, responses out, everything checked.
 
-A batch comes from `backends.host.worker`; user code sees each request's tensors as views of the
+A batch comes from `backends.process.worker`; user code sees each request's tensors as views of the
 server's shared memory, and what it returns is held against the config before anyone receives it.
 """
 

@@ -3,7 +3,7 @@
 import sys
 from typing import Any
 
-from backends.host.output import LEVEL_MARK
+from repository.process.output import LEVEL_MARK
 
 
 class Logger:

@@ -1,6 +1,6 @@
 """One copy of a decoupled python model: each request has a sender, which outlives `execute`.
 
-A batch comes from `backends.host.worker` with an outlet per request; user code sends from any
+A batch comes from `backends.process.worker` with an outlet per request; user code sends from any
 thread until it says `TRITONSERVER_RESPONSE_COMPLETE_FINAL`.
 """
 
@@ -13,7 +13,7 @@ from functools import partial
 from time import perf_counter_ns
 
 from backends.errors import ExecutionFailed, FaultyModel
-from backends.host.heartbeat import progressed
+from backends.process.heartbeat import progressed
 from backends.python.api import InferenceRequest, InferenceResponse, Logger, TritonModelException
 from backends.python.instance import PythonInstance, describe
 from backends.python.single import CLOSED, check_sent

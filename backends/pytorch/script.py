@@ -79,7 +79,7 @@ def complete_script(version: ModelVersion, file: str, forward: Forward) -> Model
         refuse(
             version,
             f"{file} is TorchScript, which records neither types nor shapes; write both in "
-            f"config.pbtxt, for example:\n{_stanza(forward)}",
+            f"config.pbtxt, for example: {_stanza(forward)}",
         )
     most = len(forward.arguments)
     if not len(forward.required) <= len(config.input) <= most:
@@ -98,17 +98,17 @@ def complete_script(version: ModelVersion, file: str, forward: Forward) -> Model
 
 
 def _stanza(forward: Forward) -> str:
-    row = '  {{ name: "{}" data_type: TYPE_FP32 dims: [ -1 ] }}'
+    row = '{{ name: "{}" data_type: TYPE_FP32 dims: [ -1 ] }}'
     outputs = [f"OUTPUT__{index}" for index in range(forward.outputs or 1)]
     inputs = forward.required or forward.arguments
-    return "\n".join(
+    return " ".join(
         (
             "max_batch_size: 8",
             "input [",
-            ",\n".join(row.format(name) for name in inputs),
+            ", ".join(row.format(name) for name in inputs),
             "]",
             "output [",
-            ",\n".join(row.format(name) for name in outputs),
+            ", ".join(row.format(name) for name in outputs),
             "]",
         )
     )

@@ -28,7 +28,7 @@ LIMITS = (f"--model-execute-timeout-secs={EXECUTE_S}", f"--exit-timeout-secs={EX
 
 _MARKS = {
     "control process": "server.control_process",
-    "worker": "backends.host.worker",
+    "worker": "backends.process.worker",
     "engine": "schedulers.llm.process",
     "checker": "server.fleet.checks.check",
     "git": "receive-pack",

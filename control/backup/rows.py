@@ -54,7 +54,7 @@ def dump(session: Session, out: Sink) -> Counts:
     head = {"backup": "modelyard", "format": FORMAT, "schema": _schema(session.connection())}
     written.line({**head, "at": text_of(utc_now())})
     counts: Counts = {}
-    for table in Table.metadata.sorted_tables:
+    for table in _backed_up():
         counts[table.name] = 0
         for row in _rows(session, table):
             written.line([table.name, _plain(table, row)])
@@ -85,7 +85,7 @@ def load(database: Database, lines: Iterable[bytes]) -> Counts:
 
 def check_unused(session: Session) -> None:
     """Raises Conflict naming the first table that has rows, counters aside."""
-    for table in Table.metadata.sorted_tables:
+    for table in _backed_up():
         if table.name == Counter.__tablename__:
             continue
         if session.scalar(select(func.count()).select_from(table)):
@@ -93,6 +93,10 @@ def check_unused(session: Session) -> None:
                 f"the database is in use (there are rows in '{table.name}'); a backup is restored "
                 "into an empty one"
             )
+
+
+def _backed_up() -> list[SqlTable]:
+    return [one for one in Table.metadata.sorted_tables if one.info.get("backed_up", True)]
 
 
 class _HashingWriter:
@@ -149,7 +153,7 @@ def _load(tx: Transaction, lines: Iterator[bytes]) -> Counts:
 
 
 def _all(tally: Mapping[str, int]) -> Counts:
-    return {table.name: tally.get(table.name, 0) for table in Table.metadata.sorted_tables}
+    return {table.name: tally.get(table.name, 0) for table in _backed_up()}
 
 
 def _parsed(lines: Iterator[bytes], hasher: "hashlib._Hash") -> Any:

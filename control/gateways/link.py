@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from control.gateways.messages import (
     answer_of,
 )
 from control.gateways.queries import Query
+from control.series.points import SeriesStored, SeriesWindow
 
 GREETING_S = 5.0
 WRITE_S = 10.0
@@ -37,6 +38,9 @@ Loaded = Callable[[LoadReport], Awaitable[None]]
 Counted = Callable[[ArmReports], Awaitable[None]]
 Recorded = Callable[[Exposures | FeedbackRows], Awaitable[None]]
 
+Windowed = Callable[[SeriesWindow], Awaitable[SeriesStored | None]]
+"""Stores a window; None where it is to be sent again."""
+
 ANSWER_S = 3.0
 """How long a gateway may take to answer a question; its loop never stalls that long."""
 
@@ -45,13 +49,14 @@ class GatewayUnreachable(Exception):
     """This server's gateway cannot be asked just now."""
 
 
-async def _ignore(_message: object) -> None:
+async def _ignore(_message: object) -> Any:
     """Where nobody asks for what routes report."""
 
 
 class LinkServer:
     """Listens for gateways of the same user on a Unix socket; on the loop's thread. `counted` gets
-    what their routes have counted, `recorded` what they saw and heard for experiments."""
+    what their routes have counted, `recorded` what they saw and heard for experiments, `windowed`
+    the windows of time series."""
 
     def __init__(
         self,
@@ -59,11 +64,13 @@ class LinkServer:
         loaded: Loaded,
         counted: Counted = _ignore,
         recorded: Recorded = _ignore,
+        windowed: Windowed = _ignore,
     ) -> None:
         self._path = path
         self._loaded = loaded
         self._counted = counted
         self._recorded = recorded
+        self._windowed = windowed
         self._latest: bytes | None = None
         self._gateways: set[_GatewayConnection] = set()
         self._links: set[asyncio.Task[None]] = set()
@@ -144,7 +151,7 @@ class LinkServer:
     async def _take(self, gateway: "_GatewayConnection", message: Message | Unknown) -> None:
         """Raises BadFrame for one that speaks for another server."""
         match message:
-            case LoadReport() | ArmReports() if message.server != gateway.server:
+            case LoadReport() | ArmReports() | SeriesWindow() if message.server != gateway.server:
                 raise BadFrame(f"gateway {gateway.server} reports for {message.server:.100}")
             case LoadReport():
                 await self._loaded(message)
@@ -152,10 +159,17 @@ class LinkServer:
                 await self._counted(message)
             case Exposures() | FeedbackRows():
                 await self._recorded(message)
+            case SeriesWindow():
+                gateway.start(self._keep_window(gateway, message))
             case Answered():
                 gateway.answered(message)
             case Unknown():
                 _log.info("gateway %s sends '%.50s', unknown here", gateway.server, message.kind)
+
+    async def _keep_window(self, gateway: "_GatewayConnection", window: SeriesWindow) -> None:
+        stored = await self._windowed(window)
+        if stored is not None:
+            gateway.writer.write(pack_frame(stored))
 
     async def _tell(self, gateway: "_GatewayConnection") -> None:
         """The latest state whenever there is one: what came between is not worth sending."""
@@ -182,7 +196,14 @@ class _GatewayConnection:
         self.writer = writer
         self.news = asyncio.Event()
         self._waiting: dict[int, asyncio.Future[Answered]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
         self._number = 0
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do it beside what else the gateway sends; `gone` ends it."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def ask(self, query: Query) -> Any:
         """Raises ConnectionError when it goes before it has answered, ValueError for an answer that
@@ -204,6 +225,8 @@ class _GatewayConnection:
             waiting.set_result(message)
 
     def gone(self) -> None:
+        for task in self._tasks:
+            task.cancel()
         for waiting in self._waiting.values():
             if not waiting.done():
                 waiting.set_exception(ConnectionResetError("the gateway has disconnected"))

@@ -13,6 +13,7 @@ from msgspec import Struct
 from control.gateways.queries import Query, QueryAnswer
 from control.rollouts.arms import ArmTotals
 from control.rollouts.assignment_counts import AssignmentCount
+from control.series.points import SeriesStored, SeriesWindow
 from control.statistics.histogram import Histogram
 
 PROTOCOL = 1
@@ -135,7 +136,16 @@ class Unknown(Struct, frozen=True):
 
 
 Message = (
-    Hello | DesiredUpdate | LoadReport | ArmReports | Exposures | FeedbackRows | Ask | Answered
+    Hello
+    | DesiredUpdate
+    | LoadReport
+    | ArmReports
+    | Exposures
+    | FeedbackRows
+    | Ask
+    | Answered
+    | SeriesWindow
+    | SeriesStored
 )
 
 
@@ -144,7 +154,10 @@ class _Kind(Struct):
 
 
 _KINDS = frozenset(
-    ["hello", "desired", "loads", "windows", "exposures", "feedback", "ask", "answer"],
+    [
+        *("hello", "desired", "loads", "windows", "exposures", "feedback", "ask", "answer"),
+        *("series", "series_stored"),
+    ]
 )
 
 

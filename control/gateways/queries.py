@@ -196,6 +196,30 @@ class SamplesQuery(Struct, frozen=True, tag="samples"):
     Answer: ClassVar = SampledRequests
 
 
+class LogLine(Struct, frozen=True):
+    """A line of a process's log. `number` grows from one to the next, over restarts as well; `at`
+    in seconds since the epoch."""
+
+    number: int
+    at: float
+    level: str
+    text: str
+
+
+class LogLines(Struct, frozen=True):
+    """The oldest first."""
+
+    items: tuple[LogLine, ...]
+
+
+class LogQuery(Struct, frozen=True, tag="log"):
+    """The newest `limit` lines above the number `after`."""
+
+    after: int
+    limit: int
+    Answer: ClassVar = LogLines
+
+
 Query = (
     RunningQuery
     | LoadedQuery
@@ -204,8 +228,11 @@ Query = (
     | StartSampling
     | StopSampling
     | SamplesQuery
+    | LogQuery
 )
-QueryAnswer = GatewayInstances | LoadedVersions | CrashReport | SamplingState | SampledRequests
+QueryAnswer = (
+    GatewayInstances | LoadedVersions | CrashReport | SamplingState | SampledRequests | LogLines
+)
 
 
 def pack_sample(sample: SampledRequest) -> bytes:

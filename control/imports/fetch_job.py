@@ -1,4 +1,4 @@
-"""The process that fetches one import: `python -m control.imports.fetch_job`.
+"""The process that fetches one import, a child of the importer (`control.imports.fetching`).
 
 Libraries of clouds are imported here and nowhere else, below limits of memory and file sizes. It
 may be killed at any moment: the next one goes on with what has arrived.
@@ -9,28 +9,28 @@ may be killed at any moment: the next one goes on with what has arrived.
 """
 
 import asyncio
-import ctypes
 import os
 import resource
-import signal
-import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from control.imports.fetch_messages import (
     FetchCommand,
+    FetchProgress,
     FetchRefused,
     FetchSucceeded,
-    Said,
-    pack_said,
-    read_order,
+    decode_command,
+    encode,
 )
 from repository.errors import RepositoryError
 from repository.files.durable import delete, lock
+from repository.process.parent import connect
 from repository.sources.allowed import admitted
 from repository.sources.digest import tree
 from repository.sources.fetch import fetch
 from repository.sources.names import JOURNAL
+from repository.sources.progress import Progress
 from repository.sources.threads import stoppable
 
 PART, WHOLE, DIGEST = "part", "whole", "digest"
@@ -43,28 +43,33 @@ LONGEST_REASON = 4096
 _MEMORY_BYTES = 4 << 30
 _OPEN_FILES = 256
 _NICE = 10
-_PR_SET_PDEATHSIG = 1
 
 
-def main() -> int:
-    """The exit status: 0 once it has said Done or Refused."""
-    order = read_order(sys.stdin.buffer.read())
-    _die_with(order.parent)
-    _limit(order.limits.max_bytes)
+def main(channel_fd: int, parent_pid: int) -> int:
+    """The exit status: 0 once it has reported FetchSucceeded or FetchRefused."""
+    channel = connect(channel_fd, parent_pid)
+    command = decode_command(channel.receive().payload)
+    _limit(command.limits.max_bytes)
     try:
-        lock(Path(order.folder))  # held until the process ends
+        lock(Path(command.folder))  # held until the process ends
     except BlockingIOError:
         return IN_USE
-    _say(asyncio.run(_bring(order)))
+
+    def report(progress: Progress) -> None:
+        channel.send(encode(FetchProgress(progress)))
+
+    channel.send(encode(asyncio.run(_bring(command, report))))
     return 0
 
 
-async def _bring(order: FetchCommand) -> Said:
-    folder = Path(order.folder)
+async def _bring(
+    command: FetchCommand, report: Callable[[Progress], None]
+) -> FetchSucceeded | FetchRefused:
+    folder = Path(command.folder)
     try:
         digest = await _there(folder)
         if digest is None:
-            digest = await _fetched(order, folder)
+            digest = await _fetched(command, folder, report)
     except (RepositoryError, OSError) as error:
         return FetchRefused(str(error)[:LONGEST_REASON])
     return FetchSucceeded(digest)
@@ -87,17 +92,12 @@ async def _there(folder: Path) -> str | None:
     return None
 
 
-async def _fetched(order: FetchCommand, folder: Path) -> str:
-    source = admitted(order.url, order.allowed)
-    found = await fetch(source, folder / PART, order.limits, _say, order.digest or None)
+async def _fetched(command: FetchCommand, folder: Path, report: Callable[[Progress], None]) -> str:
+    source = admitted(command.url, command.allowed)
+    found = await fetch(source, folder / PART, command.limits, report, command.digest or None)
     (folder / DIGEST).write_text(found.digest)
     (folder / PART).rename(folder / WHOLE)
     return found.digest
-
-
-def _say(said: Said) -> None:
-    sys.stdout.buffer.write(pack_said(said))
-    sys.stdout.buffer.flush()
 
 
 def _limit(max_bytes: int) -> None:
@@ -112,15 +112,3 @@ def _limit(max_bytes: int) -> None:
         most = resource.getrlimit(kind)[1]
         bound = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
         resource.setrlimit(kind, (bound, bound))
-
-
-def _die_with(parent: int) -> None:
-    """Go when the importer goes, however it goes."""
-    with suppress(AttributeError):  # Linux alone has it
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

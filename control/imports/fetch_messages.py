@@ -1,67 +1,56 @@
-"""What an importer and the process that fetches say to each other: one JSON object per line."""
+"""What an importer and the process that fetches send each other."""
 
-import json
-from dataclasses import asdict, dataclass
-from typing import Any
+import msgspec
 
 from repository.sources.limits import FetchLimits
 from repository.sources.progress import Progress
 
+MOST_MESSAGE_BYTES = 1 << 20
 
-@dataclass(frozen=True, slots=True)
-class FetchCommand:
-    """What to fetch, told on stdin. `folder` is that import's alone; `digest` "" for any.
 
-    `parent`: the importer's process id; without it nobody waits for the result.
-    """
+class FetchCommand(msgspec.Struct, frozen=True):
+    """What to fetch, the first message. `folder` is that import's alone; `digest` "" for any."""
 
     url: str
     allowed: tuple[str, ...]
     folder: str
     digest: str
     limits: FetchLimits
-    parent: int
 
 
-@dataclass(frozen=True, slots=True)
-class FetchSucceeded:
+class FetchProgress(msgspec.Struct, frozen=True, tag="progress"):
+    """How far it is."""
+
+    progress: Progress
+
+
+class FetchSucceeded(msgspec.Struct, frozen=True, tag="done"):
     """It lies in the folder `whole`, and has this digest."""
 
     digest: str
 
 
-@dataclass(frozen=True, slots=True)
-class FetchRefused:
+class FetchRefused(msgspec.Struct, frozen=True, tag="refused"):
     """It cannot be had; `reason` is meant for who gave the URL."""
 
     reason: str
 
 
-Said = Progress | FetchSucceeded | FetchRefused
+FetchReport = FetchProgress | FetchSucceeded | FetchRefused
+"""Any number of the first, and then one of the others."""
 
-_KINDS: dict[str, type[Said]] = {
-    "progress": Progress,
-    "done": FetchSucceeded,
-    "refused": FetchRefused,
-}
+_reports: msgspec.msgpack.Decoder[FetchReport] = msgspec.msgpack.Decoder(FetchReport)
+_commands = msgspec.msgpack.Decoder(FetchCommand)
 
 
-def pack_order(order: FetchCommand) -> bytes:
-    return json.dumps(asdict(order)).encode()
+def encode(message: FetchCommand | FetchReport) -> bytes:
+    return msgspec.msgpack.encode(message)
 
 
-def read_order(raw: bytes) -> FetchCommand:
-    found: dict[str, Any] = json.loads(raw)
-    limits, allowed = FetchLimits(**found.pop("limits")), tuple(found.pop("allowed"))
-    return FetchCommand(**found, limits=limits, allowed=allowed)
+def decode_command(payload: bytes) -> FetchCommand:
+    return _commands.decode(payload)
 
 
-def pack_said(said: Said) -> bytes:
-    """A line."""
-    kind = next(name for name, each in _KINDS.items() if isinstance(said, each))
-    return json.dumps([kind, asdict(said)]).encode() + b"\n"
-
-
-def read_said(line: bytes) -> Said:
-    kind, fields = json.loads(line)
-    return _KINDS[kind](**fields)
+def decode_report(payload: bytes) -> FetchReport:
+    """Raises ValueError (msgspec.DecodeError) for anything else."""
+    return _reports.decode(payload)

@@ -1,19 +1,21 @@
 """The process that fetches, as the importer sees it: started, listened to, killed when unwanted."""
 
-import asyncio
 import os
-import signal
-import sys
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager, suppress
-from pathlib import Path
 
 from control.imports.fetch_job import IN_USE
-from control.imports.fetch_messages import FetchCommand, Said, pack_order, read_said
+from control.imports.fetch_messages import (
+    MOST_MESSAGE_BYTES,
+    FetchCommand,
+    FetchProgress,
+    FetchReport,
+    decode_report,
+    encode,
+)
 from repository.errors import RepositoryError
-from repository.pipes import feed
-
-_ROOT = str(Path(__file__).resolve().parents[2])
+from repository.process.child import ChildProgram
+from repository.process.message_child import MessageChild
 
 
 class FetcherDied(RepositoryError):
@@ -21,58 +23,39 @@ class FetcherDied(RepositoryError):
 
 
 @asynccontextmanager
-async def fetching(order: FetchCommand) -> AsyncIterator[AsyncIterator[Said]]:
-    """What the process says, until Done or Refused; it is gone at the block's end.
+async def fetching(command: FetchCommand) -> AsyncIterator[AsyncIterator[FetchReport]]:
+    """What the process reports, until FetchSucceeded or FetchRefused; it is gone at
+    the block's end.
 
     Iterating raises `FetcherDied`.
     """
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-P",  # import nothing from the current folder
-        "-m",
-        "control.imports.fetch_job",
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        env=_environment(),
-        start_new_session=True,  # Ctrl-C is the gateway's to answer
-    )
+    program = ChildProgram("control.imports.fetch_job", "modelyard fetch", "fetch", _environment())
+    process = await MessageChild.start(program)
     try:
-        async with aclosing(_said(process, order)) as saying:
-            yield saying
+        async with aclosing(_reports(process, command)) as reports:
+            yield reports
     finally:
-        with suppress(ProcessLookupError):
-            process.kill()
-        await asyncio.shield(process.wait())
+        process.kill()
+        await process.stop(0)
 
 
 def _environment() -> dict[str, str]:
     """Ours, with what clouds' libraries read in it, but without what only this server is told."""
-    paths = [_ROOT, *filter(None, [os.environ.get("PYTHONPATH")])]
-    kept = {name: text for name, text in os.environ.items() if not name.startswith("MODELYARD_")}
-    return {**kept, "PYTHONPATH": os.pathsep.join(paths)}
+    return {name: text for name, text in os.environ.items() if not name.startswith("MODELYARD_")}
 
 
-async def _said(
-    process: asyncio.subprocess.Process, order: FetchCommand
-) -> AsyncGenerator[Said, None]:
-    assert process.stdin is not None
-    assert process.stdout is not None
+async def _reports(
+    process: MessageChild, command: FetchCommand
+) -> AsyncGenerator[FetchReport, None]:
     with suppress(ConnectionError):
-        await feed(process.stdin, pack_order(order))
-    process.stdin.close()
-    ended = False
-    async for line in process.stdout:
-        said = read_said(line)
-        yield said
-        ended = not hasattr(said, "bytes_done")
-    code = await process.wait()
-    if not ended:
-        raise FetcherDied(_ending(code))
-
-
-def _ending(code: int) -> str:
-    if code == IN_USE:
-        return "another process still fetches it"
-    if code >= 0:
-        return f"the process that fetched it ended with exit code {code}; the server's log has more"
-    return f"the process that fetched it died with signal {-code} ({signal.Signals(-code).name})"
+        await process.send(encode(command))
+    report: FetchReport | None = None
+    with suppress(EOFError, ConnectionError):
+        while report is None or isinstance(report, FetchProgress):
+            report = decode_report(await process.receive(MOST_MESSAGE_BYTES))
+            yield report
+        return
+    ending = await process.outcome()
+    if process.status == IN_USE:
+        raise FetcherDied("another process still fetches it")
+    raise FetcherDied(f"the process that fetched it {ending}; the server's log may have more")

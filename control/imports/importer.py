@@ -196,18 +196,17 @@ class Importer:
         folder = self._folder / view.id
         await asyncio.to_thread(make_folders, folder)
         url = await asyncio.to_thread(self._url, view.id)
-        order = FetchCommand(
+        command = FetchCommand(
             url,
             self._terms.allowed,
             str(folder),
             view.expected_digest,
             self._terms.limits,
-            os.getpid(),
         )
         deaths = 0
         while True:
             try:
-                await self._fetch(view, order, fence)
+                await self._fetch(view, command, fence)
             except FetcherDied as error:
                 _log.warning("import %s of %s: %s", view.id, view.model, error)
                 deaths += 1
@@ -217,29 +216,29 @@ class Importer:
             else:
                 return
 
-    async def _fetch(self, view: ImportView, order: FetchCommand, fence: Fence) -> None:
+    async def _fetch(self, view: ImportView, command: FetchCommand, fence: Fence) -> None:
         """One process's work, to its end. Raises FetcherDied, RepositoryError, ControlError."""
-        seconds = order.limits.total_s + VERIFY_S
+        seconds = command.limits.total_s + VERIFY_S
         try:
             async with asyncio.timeout(seconds):
-                await self._hear(view, order, fence)
+                await self._follow(view, command, fence)
         except TimeoutError as error:
             raise RepositoryError(f"'{view.url}' was not there within {seconds:g} s") from error
 
-    async def _hear(self, view: ImportView, order: FetchCommand, fence: Fence) -> None:
+    async def _follow(self, view: ImportView, command: FetchCommand, fence: Fence) -> None:
         latest: Progress | None = None
-        told_at = 0.0
-        async with fetching(order) as saying:
-            async for said in saying:
-                if isinstance(said, FetchRefused):
-                    raise RepositoryError(said.reason)
-                if isinstance(said, FetchSucceeded):
-                    await asyncio.to_thread(self._check, view, said.digest, latest, fence)
+        recorded_at = 0.0
+        async with fetching(command) as reports:
+            async for report in reports:
+                if isinstance(report, FetchRefused):
+                    raise RepositoryError(report.reason)
+                if isinstance(report, FetchSucceeded):
+                    await asyncio.to_thread(self._check, view, report.digest, latest, fence)
                     return
-                latest = said
-                if time.monotonic() - told_at >= TELL_S:
-                    told_at = time.monotonic()
-                    await asyncio.to_thread(self._progress, view, said, fence)
+                latest = report.progress
+                if time.monotonic() - recorded_at >= TELL_S:
+                    recorded_at = time.monotonic()
+                    await asyncio.to_thread(self._progress, view, latest, fence)
 
     async def _judge(self, view: ImportView, fence: Fence) -> None:
         if view.id not in self._due:

@@ -21,6 +21,7 @@ from control.experiments.feedback import forget_waiting
 from control.experiments.retention import forget_units
 from control.git.garbage_collection import LOOK_S, GitGarbageCollector
 from control.rollouts import counts
+from control.series.recording import forget_chunks
 from control.services import ControlServices
 from control.sql.database import Database
 from control.sql.transaction import SYSTEM
@@ -106,6 +107,7 @@ def sweep(database: Database, store: Path) -> None:
         access.sweep(tx)
         forget_waiting(tx)
         counts.forget(tx)
+        forget_chunks(tx)
         pushes.forget(tx)
         deployment.forget_snapshots(tx)
     while _forget_units(database):

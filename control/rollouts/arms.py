@@ -6,6 +6,7 @@ a version that is not ready. What the client got wrong or cancelled does not cou
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import sub
 from typing import Any
 
 from control.statistics.histogram import Histogram
@@ -104,7 +105,7 @@ def latency_since(later: Histogram, earlier: Histogram) -> Histogram:
     if not earlier.n:
         return later
     left = Histogram()
-    left.counts = [*map(int.__sub__, later.counts, earlier.counts)]
+    left.counts = [*map(sub, later.counts, earlier.counts)]
     if min(left.counts) < 0:
         left.counts = [max(0, count) for count in left.counts]
     left.n = sum(left.counts)

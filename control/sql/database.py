@@ -21,6 +21,7 @@ from control.sql.sqlite_file import SqliteFile, is_damage, is_full
 from control.sql.transaction import Actor, Fence, Transaction
 from control.sql.writer_queue import WriterQueue
 from repository.files.durable import create
+from repository.install_lines import install_line
 
 BUSY_MS = 10_000
 """How long a write to SQLite waits for another one, of this process or another."""
@@ -197,7 +198,8 @@ def _make_engine(url: str, file: SqliteFile | None) -> Engine:
         return postgresql(url, POOL_SIZE)
     except (ModuleNotFoundError, NoSuchModuleError):
         raise Invalid(
-            "PostgreSQL needs the package psycopg: pip install 'modelyard[postgres]'", "database"
+            "PostgreSQL needs the package psycopg; install it with: " + install_line("postgres"),
+            "database",
         ) from None
 
 

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from operator import add
+from typing import TYPE_CHECKING, Any
 
 from control.statistics.sequential import HORIZON, Interval, log_mixture, spread
 
@@ -42,18 +43,18 @@ class Histogram:
         self.counts[bisect_left(EDGES, seconds)] += times
         self.n += times
 
-    def add_many(self, seconds: Sequence[float]) -> None:
+    def add_many(self, seconds: "Sequence[float] | numpy.ndarray[Any, Any]") -> None:
         """The same for a list or an array of them, in a tenth of the time."""
         import numpy
 
         found = numpy.bincount(_edges().searchsorted(seconds), minlength=BUCKETS)
-        self.counts = [*map(int.__add__, self.counts, found.tolist())]
+        self.counts = [*map(add, self.counts, found.tolist())]
         self.n += len(seconds)
 
     def merged(self, other: "Histogram") -> "Histogram":
         """A new one with the counts of both."""
         both = Histogram()
-        both.counts = [*map(int.__add__, self.counts, other.counts)]
+        both.counts = [*map(add, self.counts, other.counts)]
         both.n = self.n + other.n
         return both
 
@@ -109,12 +110,11 @@ class Histogram:
 
     def _bucket_of(self, rank: int) -> tuple[int, int]:
         """The bucket of the `rank`-th shortest, 1 to n, and how many lie in those before it."""
-        before = 0
-        for index, count in enumerate(self.counts):
-            if before + count >= rank:
-                return index, before
-            before += count
-        return BUCKETS - 1, before
+        sums = [*accumulate(self.counts)]
+        index = bisect_left(sums, rank)
+        if index == BUCKETS:
+            return BUCKETS - 1, sums[-1]
+        return index, sums[index] - self.counts[index]
 
 
 @dataclass(frozen=True, slots=True)

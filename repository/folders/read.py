@@ -14,6 +14,7 @@ from repository.errors import BadRepository
 from repository.files.plain_files import FileIdentity, NotPlain, identity_of, open_plain
 from repository.findings import Finding, readable
 from repository.folders.walk import CONFIG_NAME, ModelWalk, VersionState, digest, hidden, is_folder
+from repository.formats import STRAY, format_of, placed
 
 __all__ = ["CONFIG_NAME", "FolderReader", "FolderState"]
 
@@ -30,6 +31,7 @@ class FolderState:
     `config` is config.pbtxt as bytes, None without one; `config_name` says which file in the
     folder it was (see `FolderReader`). `side_digest` covers everything beside the configs and the
     version folders. `ignored` names folders that look like versions and are not, such as "01".
+    `stray`: it is no folder, but a model's file in the repository's root.
     """
 
     name: str
@@ -41,6 +43,7 @@ class FolderState:
     ignored: tuple[str, ...] = ()
     problems: tuple[Finding, ...] = ()
     config_name: str = CONFIG_NAME
+    stray: bool = False
 
 
 class FolderReader:
@@ -56,7 +59,8 @@ class FolderReader:
         self._configs: dict[str, tuple[FileIdentity, bytes]] = {}
 
     def repository(self, root: Path) -> dict[str, FolderState]:
-        """Every model folder below `root`, hidden and empty ones left out.
+        """Every model folder below `root`, hidden and empty ones left out; a model's file that
+        lies beside them is a state too, with the reason why it is not served.
 
         Raises `BadRepository` when `root` cannot be listed.
         """
@@ -65,10 +69,11 @@ class FolderReader:
         return {state.name: state for state in states if state is not None}
 
     def names(self, root: Path) -> list[str]:
-        """The folders below `root` that may be models. Raises `BadRepository`."""
+        """The folders below `root` that may be models, and files that belong into one. Raises
+        `BadRepository`."""
         try:
             with os.scandir(root) as entries:
-                return sorted(e.name for e in entries if not hidden(e.name) and is_folder(e))
+                return sorted(e.name for e in entries if not hidden(e.name) and self._counts(e))
         except OSError as error:
             wanted = "give a folder of model folders"
             problem = f"model repository '{root}' cannot be read: {error.strerror}; {wanted}"
@@ -76,6 +81,8 @@ class FolderReader:
 
     def model(self, root: Path, folder: Path, name: str, inside: str) -> FolderState | None:
         """One model folder, or None when it has nothing in it; no link may lead out of `inside`."""
+        if folder.suffix in STRAY and folder.is_file():
+            return _stray(root, folder)
         walk = ModelWalk(folder, inside, self._sealed)
         walk.run()
         if readable(name) != name:
@@ -84,9 +91,8 @@ class FolderReader:
         if walk.seen == 0 and not walk.problems:
             return None
         config_name = self._config_name(walk)
-        if not (config_name or walk.versions or walk.problems):
-            accepted = f"put the model in '{name}/1/', or add '{name}/{CONFIG_NAME}'"
-            walk.complain("", "E204", f"'{name}' has no {CONFIG_NAME} and no version; {accepted}")
+        if not walk.versions and not walk.problems:
+            _complain_of_no_version(walk, name, bool(config_name))
         return FolderState(
             name,
             root,
@@ -98,6 +104,11 @@ class FolderReader:
             tuple(walk.problems),
             config_name or CONFIG_NAME,
         )
+
+    def _counts(self, entry: os.DirEntry[str]) -> bool:
+        if is_folder(entry):
+            return True
+        return not self._sealed and os.path.splitext(entry.name)[1] in STRAY
 
     def forget(self, folder: Path) -> None:
         """Forget the configs of a folder that is there no more."""
@@ -134,3 +145,22 @@ class FolderReader:
 
 def _is_config(path: str) -> bool:
     return path.startswith(f"{CONFIGS}/") and path.endswith(".pbtxt")
+
+
+def _stray(root: Path, file: Path) -> FolderState:
+    problem = f"lies in the repository's root, where no model is read; {placed(file.name)}"
+    finding = Finding(file, 0, 0, "E211", problem)
+    return FolderState(readable(file.name), root, file, problems=(finding,), stray=True)
+
+
+def _complain_of_no_version(walk: ModelWalk, name: str, has_config: bool) -> None:
+    files = sorted(path for path, _ in walk.side if "/" not in path)
+    loose = [path for path in files if format_of(path) is not None]
+    if loose:
+        is_checkpoint = "config.json" in files
+        place = f"move its files to '{name}/1/'" if is_checkpoint else placed(loose[0], name)
+        problem = f"'{name}' has no version folder; {place}"
+        walk.complain("", "E201", problem)
+    elif not has_config:
+        accepted = f"put the model in '{name}/1/', or add '{name}/{CONFIG_NAME}'"
+        walk.complain("", "E204", f"'{name}' has no {CONFIG_NAME} and no version; {accepted}")

@@ -112,7 +112,13 @@ class Scanner:
         }
         models = {name: item for name, item in made.items() if isinstance(item, ModelFolder)}
         problems = twice | {name: item for name, item in made.items() if isinstance(item, str)}
-        return Snapshot(next(self._revisions), MappingProxyType(models), MappingProxyType(problems))
+        strays = frozenset(state.name for state in states.values() if state.stray)
+        return Snapshot(
+            next(self._revisions),
+            MappingProxyType(models),
+            MappingProxyType(problems),
+            strays=strays,
+        )
 
     def _build(self, key: FolderKey, state: FolderState) -> tuple[FolderState, ModelFolder | str]:
         known = self._built.get(key)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from repository.files.plain_files import FileIdentity, identity_of, kind_of
 from repository.findings import Finding
+from repository.formats import format_of
 
 CONFIG_NAME = "config.pbtxt"
 MOST_ENTRIES = 10_000
@@ -136,6 +137,24 @@ class ModelWalk:
         accepted = "copy the files in, or name their folder as a --model-repository"
         self.complain(relative, "E206", f"is a link out of the repository; {accepted}")
         return True
+
+
+def is_model_folder(root: Path) -> bool:
+    """Whether a folder is itself a model and no repository of models: it has a config.pbtxt, or a
+    version folder with a model's file in it."""
+    if (root / CONFIG_NAME).is_file():
+        return True
+    try:
+        with os.scandir(root) as entries:
+            versions = [e.path for e in entries if _VERSION.fullmatch(e.name) and is_folder(e)]
+        return any(
+            format_of(name) is not None
+            for path in versions
+            for name in os.listdir(path)
+            if os.path.isfile(os.path.join(path, name))
+        )
+    except OSError:
+        return False
 
 
 class _TooManyEntries(Exception):

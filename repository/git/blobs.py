@@ -12,7 +12,7 @@ from repository.git.names import is_oid
 from repository.git.process import GitProcess, started
 from repository.git.quarantine import Quarantine
 from repository.git.text import plain_text
-from repository.pipes import feed
+from repository.process.pipes import feed
 
 STALL_SECS = 60.0
 """Longest wait for the next bytes of a file."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from repository.git.errors import GitFailed, GitMissing, GitTimedOut
 from repository.git.quarantine import Quarantine
 from repository.git.text import plain_text
-from repository.pipes import feed
+from repository.process.pipes import feed
 
 READ_SECS = 60.0
 """Deadline of a command that only reads."""

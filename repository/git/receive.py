@@ -19,7 +19,7 @@ from repository.git.body import bounded
 from repository.git.errors import GitTimedOut
 from repository.git.process import GitProcess, run, started
 from repository.git.turns import RepositoryTurns
-from repository.pipes import feed
+from repository.process.pipes import feed
 
 logger = logging.getLogger(__name__)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol, cast
 
+from repository.install_lines import install_line
 from repository.sources.errors import FetchFailed
 from repository.sources.limits import FetchLimits
 from repository.sources.url import HubFolder, Source, WebFile
@@ -84,7 +85,7 @@ async def open_store(source: Source, limits: FetchLimits) -> SourceStore:
         # Optional, so imported when needed; slow (aiohttp 0.2 s), so not on the loop.
         place = await asyncio.to_thread(import_module, module)
     except ModuleNotFoundError as error:
-        remedy = "install it with: pip install 'modelyard[sources]'"
+        remedy = f"install it with: {install_line('sources')}"
         raise FetchFailed(f"'{source.text}' needs the package '{error.name}'; {remedy}") from error
     return cast(SourceStore, getattr(place, name)(source, limits))
 

@@ -1,6 +1,6 @@
 """What a gateway and an engine process say to each other: one Struct per message.
 
-Once it is loaded (`backends.host.messages`), the engine says `EngineOpened`; then a `StepReport`
+Once it is loaded (`backends.process.messages`), the engine says `EngineOpened`; then a `StepReport`
 after every step, and what answers the gateway. That one says `Submit`, `Cancel`, `Embed`, `Shrink`,
 `Grow`,
 `Encode` and `Decode` at any time, and `Close` at the end, which the engine answers by exiting.
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
-from backends.host.messages import with_whole_text
+from backends.process.messages import with_whole_text
 from schedulers.llm.generation import GenerateRequest, GenerationOutput
 
 

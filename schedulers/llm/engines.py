@@ -219,7 +219,7 @@ class Engines:
             async with asyncio.timeout(self._stall_s):
                 return await handle.resized
         except TimeoutError:
-            handle.instance.condemn(
+            handle.instance.kill(
                 f"did not change its cache for {self._stall_s} s (stall_seconds) and was killed"
             )
             return 0
@@ -346,7 +346,7 @@ class Engines:
                 and handle.ready
                 and now_ns - handle.told_ns > stall_s * 1_000_000_000
             ):
-                handle.instance.condemn(
+                handle.instance.kill(
                     f"had work and took no step for {stall_s} s (stall_seconds) and was killed"
                 )
         if any(handle.tickets for handle in self._handles):

@@ -10,16 +10,17 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from backends.errors import LoadFailed
-from backends.host.channel import ChannelMessage
-from backends.host.duplex import Duplex
-from backends.host.instance import HostedInstance
-from backends.host.messages import WorkerLoaded
-from backends.host.process import REAP_SECS, WorkerProcess, WorkerProgram, WorkerSpec
-from backends.host.reply_validation import NONSENSE
-from backends.host.worker_session import WorkerSession
 from backends.llm.settings import read_settings
+from backends.process.duplex import Duplex
+from backends.process.instance import HostedInstance
+from backends.process.messages import WorkerLoaded
+from backends.process.reply_validation import NONSENSE
+from backends.process.worker_process import WorkerProcess, WorkerProgram, WorkerSpec
+from backends.process.worker_session import WorkerSession
 from backends.seam import Device
 from repository.model import ModelVersion
+from repository.process.channel import ChannelMessage
+from repository.process.child import REAP_SECS
 from repository.sandbox.confinement import Confinement
 from schedulers.llm.engine_messages import Close, EngineOpened, Message, decode, encode
 
@@ -68,11 +69,11 @@ class EngineInstance(HostedInstance):
         current.post(message)
         return True
 
-    def condemn(self, verdict: str) -> None:
+    def kill(self, verdict: str) -> None:
         """Kill the process; it is restarted like any that died."""
         current = self._current
         if current is not None:
-            current.process.condemn(verdict)
+            current.process.kill(verdict)
 
     def _converse(self, process: WorkerProcess) -> WorkerSession:
         return EngineSession(self._plan, process, self._receive)
@@ -113,11 +114,11 @@ class EngineSession(WorkerSession):
         """Ask the engine to exit; end it by force after `within_secs`."""
         with contextlib.suppress(OSError):
             self.post(Close())
-        if not self.process.dead.wait(within_secs):
-            self.process.kill()
+        if not self.process.gone.wait(within_secs):
+            self.process.terminate()
 
     def close(self) -> None:
-        if self.process.dead.wait(REAP_SECS) and self._duplex is not None:
+        if self.process.gone.wait(REAP_SECS) and self._duplex is not None:
             self._duplex.join()
         super().close()
 
@@ -129,7 +130,7 @@ class EngineSession(WorkerSession):
                 raise ValueError("an unexpected descriptor")
             self._hear(decode(received.payload))
         except NONSENSE as error:
-            self.process.condemn(f"sent an invalid message ({error}) and was killed")
+            self.process.kill(f"sent an invalid message ({error}) and was killed")
             raise EOFError from error
 
 

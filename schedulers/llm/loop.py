@@ -7,9 +7,9 @@ import os
 from queue import Empty, SimpleQueue
 from typing import Protocol
 
-from backends.host.channel import Channel, ChannelMessage
-from backends.host.duplex import Duplex
 from backends.llm.tokens.tokeniser import Tokeniser
+from backends.process.duplex import Duplex
+from repository.process.channel import Channel, ChannelMessage
 from schedulers.llm.engine_messages import Close, Decode, Encode, Message, decode, encode
 from schedulers.llm.tokeniser_thread import TokeniserThread
 

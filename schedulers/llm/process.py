@@ -1,6 +1,6 @@
 """The engine's process: loads one version, then works while there is anything to do.
 
-Started by `backends.host.process` as `main(channel fd, pulse fd, parent's pid)`.
+Started by `backends.process.worker_process` as `main(channel fd, heartbeat fd, parent's pid)`.
 """
 
 import gc
@@ -9,16 +9,16 @@ from contextlib import suppress
 from pathlib import Path
 
 from backends.errors import LoadFailed
-from backends.host.child import begin
-from backends.host.messages import Load, WorkerLoaded, WorkerLoadFailed, decode, encode
-from backends.host.output import LEVEL_MARK
 from backends.llm.backend import examine
 from backends.llm.errors import NoKernels
 from backends.llm.kernels.compile import compiled_library
 from backends.llm.load import use_threads
 from backends.llm.plan import ServePlan
 from backends.llm.tokens.tokeniser import read_tokeniser
+from backends.process.begin import begin
+from backends.process.messages import Load, WorkerLoaded, WorkerLoadFailed, decode, encode
 from repository.model import ModelConfig, ModelVersion
+from repository.process.output import LEVEL_MARK
 from repository.sandbox.enter import forbid_programs, is_strict
 from schedulers.llm.embedding_work import EmbeddingWork
 from schedulers.llm.engine_messages import EngineOpened
@@ -29,9 +29,9 @@ from schedulers.llm.open import open_embedding, open_generating
 _log = logging.getLogger("engine")
 
 
-def main(channel_fd: int, pulse_fd: int, parent_pid: int) -> None:
+def main(channel_fd: int, heartbeat_fd: int, parent_pid: int) -> None:
     """Serve until the server says `Close` or is gone."""
-    channel = begin(channel_fd, pulse_fd, parent_pid)
+    channel = begin(channel_fd, heartbeat_fd, parent_pid)
     for handler in logging.getLogger().handlers:
         handler.setFormatter(logging.Formatter(f"{LEVEL_MARK}%(levelname).1s %(message)s"))
     request = decode(channel.receive().payload)

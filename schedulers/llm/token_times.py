@@ -26,8 +26,10 @@ class TokenTimes:
         before_ns = ticket.before_ns.get(index)
         if before_ns is None:
             self.counters.first_token.add(now_ns - ticket.request.arrived_ns)
+            self.counters.first_token_samples.add(now_ns - ticket.request.arrived_ns)
         else:
             self.counters.between_tokens.add(now_ns - before_ns)
+            self.counters.between_tokens_samples.add(now_ns - before_ns)
         ticket.before_ns[index] = now_ns
 
     def told(self, ticket: LLMReply, before_ns: int, now_ns: int) -> None:

@@ -16,6 +16,11 @@ _INTRODUCTION = (
     "(MODELYARD_HTTP_PORT=8000); a flag beats the environment, which beats the file. "
     "BOOL is true or false; such a flag alone means true."
 )
+_DEMO = (
+    "Write the digits example into a folder and serve it: a network that reads handwritten digits, "
+    "in two versions that come trained with Modelyard. What is there already stays. The state is "
+    "kept in the same folder. Takes the flags of `modelyard serve` as well."
+)
 _EXAMPLES = (
     ("serve ./models and follow what changes in it", "modelyard serve"),
     (
@@ -48,6 +53,16 @@ def serve_help(width: int | None = None) -> str:
     )
     lines += _entry("--help", "Show this text.", columns)
     lines += ["", "Examples", *_examples(columns)]
+    return "\n".join(lines) + "\n"
+
+
+def demo_help(width: int | None = None) -> str:
+    """The help text of `modelyard demo`."""
+    columns = max(30, min(width or shutil.get_terminal_size((80, 24)).columns, _WIDEST))
+    lines = ["usage: modelyard demo [--into DIR] [--flag value]", ""]
+    lines += textwrap.wrap(_DEMO, columns)
+    lines += ["", *_entry("--into DIR", "Folder to write into. [modelyard-demo]", columns)]
+    lines += _entry("--help", "Show this text.", columns)
     return "\n".join(lines) + "\n"
 
 

@@ -7,21 +7,29 @@ by `server.fleet.checks.check`, in a process of its own.
 import asyncio
 import os
 from collections.abc import Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
 from backends.errors import LoadFailed
+from backends.python.source import problems
 from repository.errors import BadRepository, ConfigError
+from repository.files.plain_files import open_plain
 from repository.findings import Finding
 from repository.folders.read import CONFIG_NAME, FolderReader, FolderState
 from repository.folders.snapshot import model_folder
+from repository.formats import installed
 from repository.lint import lint
 from repository.model import ModelVersion
 from repository.sandbox.enter import kernel
 from repository.sandbox.policy import parser_sandbox
+from server.cli.progress import ProgressLine
 from server.fleet.checks.check import Checker
+from server.fleet.checks.check_version import backend_name
 from server.fleet.confine import home_secrets
 
+LONGEST_SOURCE_BYTES = 1 << 24
+SOURCE_CODE = "E301"
 ARTEFACT_CODE = "E300"
 """The code of what an artefact says: it cannot be read, or contradicts its config."""
 
@@ -38,7 +46,9 @@ def find(paths: Sequence[Path]) -> list[Finding]:
     complained_of = {finding.path for finding in found}
     versions = chain.from_iterable(_versions(state) for state in states)
     opened = [version for version in versions if version.path not in complained_of]
-    return found + asyncio.run(_artefact_findings(opened))
+    found += asyncio.run(_artefact_findings(opened))
+    complained_of |= {finding.path for finding in found}
+    return found + [one for version in opened for one in _source_findings(version, complained_of)]
 
 
 def _states(path: Path) -> list[FolderState]:
@@ -76,20 +86,56 @@ def _versions(state: FolderState) -> Sequence[ModelVersion]:
         return ()  # findings of lint's
 
 
-async def _artefact_findings(versions: Sequence[ModelVersion]) -> list[Finding]:
-    readable = [str(version.path.resolve()) for version in versions]
-    checker = Checker(sandbox=parser_sandbox(kernel(), home_secrets(), readable, everywhere=True))
+def _source_findings(version: ModelVersion, complained_of: set[Path]) -> list[Finding]:
+    """What a python model's file says before it is run."""
+    if version.path in complained_of or _backend(version) != "python":
+        return []
+    file = version.path / (version.config.default_model_filename or "model.py")
     try:
-        checks = [_artefact_finding(checker, version) for version in versions]
-        answers = await asyncio.gather(*checks)
+        with open(open_plain(file), "rb") as opened:
+            source = opened.read(LONGEST_SOURCE_BYTES)
+    except OSError as error:
+        problem = f"cannot be read: {error.strerror}; a python model is the file {file.name}"
+        return [Finding(file, 0, 0, SOURCE_CODE, problem)]
+    found = problems(file.name, source, partial(_is_module, version.path))
+    return [Finding(file, one.line, one.column, SOURCE_CODE, one.message) for one in found]
+
+
+def _backend(version: ModelVersion) -> str:
+    try:
+        return backend_name(version)
+    except LoadFailed:
+        return ""
+
+
+def _is_module(folder: Path, name: str) -> bool:
+    return (folder / name).is_dir() or (folder / f"{name}.py").is_file() or installed(name)
+
+
+async def _artefact_findings(versions: Sequence[ModelVersion]) -> list[Finding]:
+    checker = parsing_checker(versions)
+    try:
+        with ProgressLine("checking versions", len(versions)) as progress:
+            checks = [_artefact_finding(checker, version, progress) for version in versions]
+            answers = await asyncio.gather(*checks)
     finally:
         await checker.close()
     return [finding for finding in answers if finding is not None]
 
 
-async def _artefact_finding(checker: Checker, version: ModelVersion) -> Finding | None:
+def parsing_checker(versions: Sequence[ModelVersion]) -> Checker:
+    """A checker that may read these versions and little else."""
+    readable = [str(version.path.resolve()) for version in versions]
+    return Checker(sandbox=parser_sandbox(kernel(), home_secrets(), readable, everywhere=True))
+
+
+async def _artefact_finding(
+    checker: Checker, version: ModelVersion, progress: ProgressLine
+) -> Finding | None:
     try:
         await checker.complete(version)
     except LoadFailed as error:
         return Finding(version.path, 0, 0, ARTEFACT_CODE, str(error))
+    finally:
+        progress.add()
     return None

@@ -1,5 +1,5 @@
-"""The command line: `modelyard serve | check | version`, and what `server.cli.commands` asks a
-server.
+"""The command line: `modelyard serve | demo | check | version`, and what
+`server.cli.commands` asks a server.
 
 Nothing heavy is imported before it is needed, so that help and mistakes answer at once.
 """
@@ -16,11 +16,14 @@ from typing import Any, NoReturn
 
 from server import VERSION
 from server.cli.commands.table import add_commands
-from server.cli.help import serve_help
+from server.cli.completion import SHELLS, script
+from server.cli.demo import DEMO_FOLDER, Demo
+from server.cli.help import demo_help, serve_help
+from server.cli.repository_folders import folders_problem
 from server.process.signals import end_on_signals
 from server.settings.row import Setting
 from server.settings.sources import nearest, read_settings
-from server.settings.table import TABLE, Settings, SettingsError
+from server.settings.table import TABLE, SettingsError
 
 OK, FINDINGS, USAGE = 0, 1, 2
 _BATCHING_BACKENDS = ("", "onnxruntime")
@@ -66,6 +69,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.set_defaults(run=lambda _: _show(parser.format_help()))
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Parser)
     _add_serve(commands)
+    _add_demo(commands)
     check = commands.add_parser(
         "check",
         help="check repositories or single models for mistakes",
@@ -78,6 +82,14 @@ def make_parser() -> argparse.ArgumentParser:
     version = commands.add_parser("version", help="print the version; or show a model's version")
     version.set_defaults(run=lambda _: _show(f"modelyard {VERSION}\n"))
     add_commands(commands, {"version": version})
+    completion = commands.add_parser(
+        "completion",
+        help="print a script that completes commands and flags in a shell",
+        description="Print a script that completes commands and flags: "
+        "source <(modelyard completion bash), likewise zsh; modelyard completion fish | source.",
+    )
+    completion.add_argument("shell", metavar="SHELL", choices=SHELLS, help=", ".join(SHELLS))
+    completion.set_defaults(run=lambda given: _show(script(given.shell, parser)))
     return parser
 
 
@@ -133,6 +145,23 @@ def _add_serve(commands: Any) -> None:
         argument_default=argparse.SUPPRESS,
         whole_help=serve_help,
     )
+    _add_settings(parser)
+    parser.set_defaults(run=_serve)
+
+
+def _add_demo(commands: Any) -> None:
+    parser = commands.add_parser(
+        "demo",
+        help="write the digits example into a folder and serve it",
+        argument_default=argparse.SUPPRESS,
+        whole_help=demo_help,
+    )
+    parser.add_argument("--into")
+    _add_settings(parser)
+    parser.set_defaults(run=_demo)
+
+
+def _add_settings(parser: argparse.ArgumentParser) -> None:
     for row in TABLE:
         _add_flag(parser, row)
     parser.add_argument("--config")
@@ -141,7 +170,6 @@ def _add_serve(commands: Any) -> None:
         parser.add_argument(
             flag, dest="trace_config", action="append", type=partial("{}={}".format, key)
         )
-    parser.set_defaults(run=_serve)
 
 
 def _add_flag(parser: argparse.ArgumentParser, row: Setting) -> None:
@@ -169,19 +197,30 @@ def _serve(given: argparse.Namespace) -> int:
     end_on_signals()
     flags = {name: value for name, value in vars(given).items() if name != "run"}
     settings = read_settings(flags, os.environ, Path.cwd())
-    _check_folders(settings)
+    if problem := folders_problem(settings):
+        raise _UsageError(problem)
     from server.app import serve
 
     return serve(settings)
 
 
-def _check_folders(settings: Settings) -> None:
-    for folder in settings.model_repository:
-        if not folder.is_dir() and not settings.repository_may_be_missing:
-            raise _UsageError(
-                f"the model repository '{folder}' ({settings.source('model_repository')}) is not "
-                f"a folder; create {folder.absolute()} or name another with --model-repository"
-            )
+def _demo(given: argparse.Namespace) -> int:
+    end_on_signals()
+    flags = {name: value for name, value in vars(given).items() if name not in ("run", "into")}
+    demo = Demo(Path(getattr(given, "into", DEMO_FOLDER)))
+    settings = read_settings(demo.flags(flags), os.environ, Path.cwd(), demo.defaults)
+    try:
+        print(demo.write())
+    except OSError as error:
+        raise _UsageError(
+            f"the example cannot be written into '{demo.folder}': {error.strerror or error}; name "
+            "another folder with --into"
+        ) from error
+    if problem := folders_problem(settings):
+        raise _UsageError(problem)
+    from server.app import serve
+
+    return serve(settings, partial(demo.calls, settings))
 
 
 def _check(paths: Sequence[str], as_json: bool) -> int:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from server.cli.repository_folders import folders_problem
 from server.process.signals import end_on_signals
 from server.settings.sources import nearest, read_settings
 from server.settings.table import Settings, SettingsError
@@ -89,12 +90,8 @@ def read_command(
         raise SettingsError(_in_words_of(str(error), given)) from None
     if settings.source("model_repository") == "default":
         raise SettingsError("name a folder of models with --model-repository")
-    for path in settings.model_repository:
-        if not path.is_dir() and not settings.repository_may_be_missing:
-            raise SettingsError(
-                f"the model repository '{path}' ({settings.source('model_repository')}) is not a "
-                "folder"
-            )
+    if problem := folders_problem(settings):
+        raise SettingsError(problem)
     silent = [
         front_end
         for front_end in ("http", "grpc")

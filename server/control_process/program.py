@@ -5,7 +5,6 @@ import logging
 import os
 import secrets
 import sys
-import time
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
@@ -40,6 +39,7 @@ from control.loops.desired_state_feed import DesiredStateFeed
 from control.loops.experiment_recorder import ExperimentRecorder
 from control.loops.load_recorder import LoadRecorder
 from control.loops.rollouts import RolloutController
+from control.loops.series_recorder import SeriesRecorder
 from control.services import ControlServices, ServerFacts
 from control.sql import store
 from control.sql.database import Database
@@ -51,6 +51,7 @@ from repository.git.errors import GitError
 from repository.git.hook import HookRequest
 from repository.git.listener import HookListener, Say
 from server import VERSION
+from server.control_process.admin_listener import AdminListener, stop
 from server.control_process.console import console
 from server.control_process.gateway_calls import HttpGatewayClient
 from server.control_process.permissions import close_state
@@ -59,8 +60,9 @@ from server.control_process.version_checks import CheckerProcesses
 from server.fleet.checks.check import Checker, ConfigCompletion
 from server.fleet.confine import checker_sandbox
 from server.http1.connection import ConnectionLimits, Http1Connection
-from server.http1.listener import HttpListener, start
+from server.http1.listener import start
 from server.listen_address import ListenAddress
+from server.logs.recent import RECENT
 from server.routing.explain import explain
 from server.settings.listeners import UNIX
 from server.settings.table import TABLE, Settings
@@ -70,8 +72,6 @@ ASK_AGAIN_S = 2.0
 
 FOLLOW_S = 30.0
 """How long a push may keep its pusher waiting for the models to be served."""
-
-EXIT_S = 5.0
 
 _log = logging.getLogger(__name__)
 
@@ -177,12 +177,14 @@ class ControlServer:
         self._rollouts = RolloutController(self._database, self._server, self._boot)
         trials = ExperimentRecorder(self._database, self._server, self._boot, key_of(self._secret))
 
+        series = SeriesRecorder(self._database, self._server)
+
         async def counted(told: ArmReports) -> None:
             await self._rollouts.heard(told)
             await trials.counted(told)
 
         self._link = LinkServer(
-            self._sockets / state_paths.LINK, self._hear, counted, trials.record
+            self._sockets / state_paths.LINK, self._hear, counted, trials.record, series.record
         )
         self._feed.follow(self._link.hand)
         self._feed.follow(self._look_again)
@@ -197,17 +199,17 @@ class ControlServer:
         await self._open_listeners(stack, services)
         await stack.enter_async_context(
             _running(
+                self._listener.run(),
                 self._feed.run(),
                 self._deployer.run(),
                 self._recorder.run(),
                 self._rollouts.run(),
                 trials.run(),
+                series.run(),
                 self._importer.run(),
                 housekeeping.run(services, self._boot, self._keys.repositories),
             )
         )
-        with suppress(OSError):  # a file on a full disk keeps no server from starting
-            self._greet()
         await self._stopping.wait()
 
     def _checker(self) -> Checker:
@@ -268,6 +270,7 @@ class ControlServer:
             url=lambda: self._url(self._listener.port),
             deployable=deployable,
             ask_gateway=partial(self._link.ask, self._server),
+            own_lines=RECENT.answer,
         )
 
     async def _open_listeners(self, stack: AsyncExitStack, services: ControlServices) -> None:
@@ -280,8 +283,11 @@ class ControlServer:
         over_unix = type("LocalConnection", (PeerProtocol, Http1Connection), {"wire": wire})
         address, port = self._settings.admin_address, self._settings.admin_port
         local = self._sockets / state_paths.API
-        self._listener = await _opened(stack, app, ListenAddress(address, port), over_tcp)
-        await _opened(stack, app, ListenAddress(f"{UNIX}{local}", 0), over_unix)
+        self._listener = AdminListener(app, ListenAddress(address, port), over_tcp, self._greet)
+        stack.push_async_callback(self._listener.stop)
+        await self._listener.open()
+        there = await start(app, ListenAddress(f"{UNIX}{local}", 0), over_unix)
+        stack.push_async_callback(stop, there)
         os.chmod(local, 0o600)
 
     # what comes in
@@ -340,6 +346,10 @@ class ControlServer:
         return f"http://{shown}:{port or settings.admin_port}"
 
     def _greet(self) -> None:
+        with suppress(OSError):  # a file on a full disk keeps no server from starting
+            self._write_greeting()
+
+    def _write_greeting(self) -> None:
         url = self._url(self._listener.port)
         sys.stdout.write(f"admin    {url}\n")
         if self._code is not None:
@@ -347,24 +357,6 @@ class ControlServer:
                 f"first administrator (once, within a day): {url}/welcome#{self._code}\n"
             )
         sys.stdout.flush()
-
-
-async def _opened(
-    stack: AsyncExitStack, app: Any, place: ListenAddress, protocol: type[Http1Connection]
-) -> HttpListener:
-    try:
-        listener = await start(app, place, protocol)
-    except OSError as error:
-        raise CannotControl(
-            f"the admin port {place.address}:{place.port} cannot be opened: {error.strerror}; "
-            "choose another with --admin-port"
-        ) from error
-
-    async def stop() -> None:
-        await listener.stop(time.monotonic_ns() + int(EXIT_S * 1e9))
-
-    stack.push_async_callback(stop)
-    return listener
 
 
 @asynccontextmanager

@@ -14,9 +14,10 @@ from control import state_paths
 from control.desired import DesiredState
 from control.gateways.messages import LoadReport, LoadRow
 from repository.model import Snapshot
-from server.desired.child import ControlChild, facts_of
+from server.desired.child import ControlChild
+from server.desired.control_start import ControlStart
 from server.desired.disk import DiskCopy
-from server.desired.link import Answers, ControlLink, Counts
+from server.desired.link import Answers, ControlLink, Counts, Stored
 from server.routing.effective import PendingSubject
 from server.served_version import VersionRow
 from server.settings.table import Settings
@@ -44,7 +45,7 @@ class FleetStatus(NamedTuple):
 class DesiredStateClient:
     """One gateway's; on the loop's thread. `want` gets each desired state that is told, `copy` is
     run meanwhile; `counts` is what routes have counted, `answers` what the control process may ask
-    for."""
+    for, `stored` is told which windows of the time series it has."""
 
     def __init__(
         self,
@@ -54,6 +55,7 @@ class DesiredStateClient:
         look: Callable[[], FleetStatus],
         counts: Counts,
         answers: Answers,
+        stored: Stored,
     ) -> None:
         self._copy = copy
         self._look = look
@@ -63,9 +65,9 @@ class DesiredStateClient:
             state_paths.sockets(settings.state_dir),
         )
         self._server = server
-        self.child = ControlChild(facts_of(settings, server))
+        self.child = ControlChild(ControlStart(server=server, settings=settings))
         self.link = ControlLink(
-            sockets / state_paths.LINK, server, want, self._report, counts, answers
+            sockets / state_paths.LINK, server, want, self._report, counts, answers, stored
         )
         self._tasks: list[asyncio.Task[None]] = []
         self._keeping: asyncio.Task[None] | None = None

@@ -9,6 +9,7 @@ import itertools
 import logging
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from control.gateways.messages import (
     answer,
 )
 from control.gateways.queries import Query, QueryAnswer
+from control.series.points import SeriesStored, SeriesWindow
 
 RETRY_S = 0.2
 """Between two tries to connect; the socket is local, and a control process starts in a second."""
@@ -44,8 +46,11 @@ process knows that nothing was missed, and that we live."""
 Reports = Callable[[], LoadReport]
 """What to report now."""
 
-Counts = Callable[[str, bool], Iterator[ArmReports | Exposures | FeedbackRows]]
+Counts = Callable[[str, bool], Iterator[ArmReports | Exposures | FeedbackRows | SeriesWindow]]
 """What routes of this server have counted and noted: what is new, or everything."""
+
+Stored = Callable[[SeriesStored], None]
+"""A window of the time series is in the database."""
 
 Answers = Callable[[Query], QueryAnswer]
 """What the control process asks for, and is waiting for; on the loop, so it must be brief."""
@@ -57,7 +62,8 @@ class ControlLink:
     """One gateway's link. `told` gets every desired state that arrives; all on the loop's thread.
 
     `report()` says that there may be something new to report; the frame is asked for when it can
-    be sent, so that changes in quick succession make one frame. `counts` is asked every second.
+    be sent, so that changes in quick succession make one frame. `counts` is asked every second, and
+    upon `count()`.
     """
 
     def __init__(
@@ -68,6 +74,7 @@ class ControlLink:
         reports: Reports,
         counts: Counts,
         answers: Answers,
+        stored: Stored = lambda _: None,
     ) -> None:
         self._path = path
         self._server = server
@@ -75,6 +82,8 @@ class ControlLink:
         self._reports = reports
         self._counts = counts
         self._answers = answers
+        self._stored = stored
+        self._due = asyncio.Event()
         self._news = asyncio.Event()
         self._reported: LoadReport | None = None
         self.connected = False
@@ -83,6 +92,10 @@ class ControlLink:
 
     def report(self) -> None:
         self._news.set()
+
+    def count(self) -> None:
+        """There is something to ask `counts` for."""
+        self._due.set()
 
     async def run(self) -> None:
         """Hold the link until cancelled."""
@@ -121,6 +134,8 @@ class ControlLink:
                     self._told(desired)
                 case Ask():
                     await _send(writer, answer(message.number, self._answers(message.query)))
+                case SeriesStored():
+                    self._stored(message)
                 case Unknown():
                     _log.info("the control process sends '%.50s', unknown here", message.kind)
 
@@ -139,7 +154,10 @@ class ControlLink:
             for frame in self._counts(self._server, number % ALL_EVERY == 0):
                 await _send(writer, frame)
                 await asyncio.sleep(0)  # requests go first
-            await asyncio.sleep(COUNT_S)
+            self._due.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(COUNT_S):
+                    await self._due.wait()
 
 
 def _desired(message: DesiredUpdate) -> DesiredState:

@@ -41,6 +41,7 @@ def merge(seen: Snapshot, desired: DesiredState, sealed: Callable[[str], Sealed]
         MappingProxyType(problems),
         frozenset(delivered),
         desired.revision,
+        seen.strays,
     )
 
 

@@ -66,19 +66,17 @@ class Fleet:
         self.memory, self._code_of = loader.memory, loader.code_of
         self._shown = client_paths(settings)
         self._changed = changed
-        drain_s = settings.exit_timeout_secs
+        drain_s, self._settings = settings.exit_timeout_secs, settings
         self._swapper = VersionSwapper(loader, self._publish, drain_s, self._shown)
         self._repository = repository
-        self._settings = settings
         self._explicit = settings.model_control_mode == "explicit"
         self._names = set(settings.load_model)
         self._table: dict[str, dict[int | None, ServedVersion]] = {}
         self._residents: dict[str, ManagedModel] = {}
-        self._delivered: frozenset[str] = frozenset()
+        self._delivered = self._strays = frozenset[str]()
         self._retries: set[VersionFailure] = set()
         self._removed: dict[str, None] = {}
-        self._started = False
-        self._closing = False
+        self._started = self._closing = False
         self._files = OverrideFiles(
             settings.state_dir, settings.model_repository, settings.allow_code_in_load_requests
         )
@@ -126,7 +124,8 @@ class Fleet:
             return False
         if not self._settings.strict_readiness:
             return True
-        return all(resident.healthy() for resident in self._residents.values())
+        wanted = self._residents.keys() - self._strays
+        return all(self._residents[name].healthy() for name in wanted)
 
     async def load(self, name: str, override: Override | None = None) -> None:
         """Load, or reload what changed, and wait for it; nothing happens if nothing changed.
@@ -229,17 +228,18 @@ class Fleet:
         """
         if self._names == {"*"}:
             self._names = {*snapshot.models, *snapshot.problems}
-        self._delivered = snapshot.delivered
+        self._delivered, self._strays = snapshot.delivered, snapshot.strays
         await asyncio.to_thread(self._files.sweep)
         self._aim_all(snapshot)
         if tasks := self._tasks():
             await asyncio.wait(tasks)
         self._started = True
-        return [row for row in self.rows() if row.state == ServingState.FAILED]
+        failed = (row for row in self.rows() if row.state == ServingState.FAILED)
+        return [row for row in failed if row.name not in self._strays]
 
     def follow(self, snapshot: Snapshot) -> None:
         """Want what `snapshot` shows; in explicit mode only know of it, until a load says so."""
-        self._delivered = snapshot.delivered
+        self._delivered, self._strays = snapshot.delivered, snapshot.strays
         if not self._explicit:
             self._aim_all(snapshot)
             return

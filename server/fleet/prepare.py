@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from backends.errors import LoadFailed
-from backends.host.instance import HostedInstance
-from backends.host.process import WORKER
 from backends.limits import execution_limit
 from backends.loading import Start, load
+from backends.process.instance import HostedInstance
+from backends.process.worker_process import WORKER
 from backends.registry import runtime_of
 from backends.seam import Device, Instance
 from repository.config.normalise import normalise, validate_complete

@@ -63,7 +63,13 @@ async def start(
 ) -> HttpListener:
     """Serve an ASGI application. Raises OSError when the place cannot be opened."""
     config = Config(
-        app, http=protocol, ws="none", lifespan="off", log_config=None, access_log=False
+        app,
+        http=protocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,  # uvicorn would believe every X-Forwarded-For from this machine
     )
     config.load()
     state = ServerState()

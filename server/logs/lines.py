@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from repository.files.private import opener
+from server.logs.recent import RECENT
 from server.settings.table import Settings
 
 CHATTY = ("watchfiles", "asyncio", "uvicorn.access", "urllib3")
@@ -72,13 +73,15 @@ class Log:
     def __init__(self) -> None:
         self.started = self.settings = LogSettings()
         self._handler: logging.Handler | None = None
+        self._recent = RECENT
 
     def set_up(self, settings: LogSettings) -> None:
         """Write the log from now on. Raises OSError when the file cannot be opened."""
         self.started = settings
         self._handler = _handler(settings.file)
-        self._handler.addFilter(lambda record: self.settings.shows(record.levelno))
-        logging.basicConfig(handlers=[self._handler], force=True)
+        for handler in (self._handler, self._recent):
+            handler.filters = [lambda record: self.settings.shows(record.levelno)]
+        logging.basicConfig(handlers=[self._handler, self._recent], force=True)
         for name in CHATTY:
             logging.getLogger(name).setLevel(logging.WARNING)
         self._apply(settings)
@@ -91,6 +94,7 @@ class Log:
         self.settings = settings
         if self._handler is not None:
             self._handler.setFormatter(FORMS[settings.form]())
+            self._recent.setFormatter(FORMS[settings.form]())
             least = next((one for one in _LEVELS.values() if settings.shows(one)), _NOTHING)
             logging.getLogger().setLevel(least)
 

@@ -6,14 +6,23 @@ template takes too long. A template that did so with a small chat is not tried a
 
 import asyncio
 import logging
-import sys
 import time
 from contextlib import suppress
 
-from backends.host.output import logged
-from backends.llm.chat.template import LENGTH, Chat, ChatTemplate, question
-from repository.pipes import feed
-from repository.sandbox.children import child_environment, start_line
+from backends.llm.chat.render_messages import (
+    MAX_ANSWER_BYTES,
+    MAX_REQUEST_BYTES,
+    RenderAnswer,
+    RenderedChat,
+    RenderRefused,
+    decode_answer,
+    encode,
+    request_for,
+)
+from backends.llm.chat.template import Chat, ChatTemplate
+from repository.process.child import ChildProgram
+from repository.process.message_child import MessageChild
+from repository.sandbox.children import child_environment
 from repository.sandbox.policy import Sandbox
 from server.errors import NotReady
 from server.rest.openai_errors import BadField
@@ -24,9 +33,7 @@ START_S = 30.0
 PENANCE_S = 60.0
 BLAMED_BYTES = 1 << 17
 """A chat this small is not what takes so long: the template is tried no more for PENANCE_S."""
-MAX_QUESTION_BYTES = 1 << 26
-MAX_ANSWER_BYTES = (1 << 26) + 1
-"""As many as the characters can have that `backends.llm.chat.render` makes at most."""
+END_S = 5.0
 
 _log = logging.getLogger(__name__)
 
@@ -39,54 +46,54 @@ class ChatRenderer:
         self._render_s = render_s
         self._sandbox = sandbox
         self._turn = asyncio.Lock()
-        self._asking: set[asyncio.Task[bytes]] = set()
-        self._process: asyncio.subprocess.Process | None = None
+        self._asking: set[asyncio.Task[RenderAnswer]] = set()
+        self._process: MessageChild | None = None
         self._closed = False
         self._barred: dict[int, tuple[ChatTemplate, float]] = {}
 
     async def render(self, template: ChatTemplate, chat: Chat) -> str:
         """The chat as the model reads it. Raises BadField with what the template says."""
         self._refuse_barred(template)
-        asked = question(template, chat)
-        if len(asked) > MAX_QUESTION_BYTES:
-            raise _failed(f"the messages are larger than {MAX_QUESTION_BYTES >> 20} MiB")
-        asking = asyncio.ensure_future(self._in_turn(template, asked))
+        request = encode(request_for(template, chat))
+        if len(request) > MAX_REQUEST_BYTES:
+            raise _failed(f"the messages are larger than {MAX_REQUEST_BYTES >> 20} MiB")
+        asking = asyncio.ensure_future(self._in_turn(template, request))
         self._asking.add(asking)
         asking.add_done_callback(self._asking.discard)
         answer = await asyncio.shield(asking)  # who gives up leaves the process to the others
-        text = answer[1:].decode(errors="replace")
-        if answer[:1] == b"+":
-            return text
-        raise _failed(f"the model's chat template refuses these messages: {text}")
+        if isinstance(answer, RenderedChat):
+            return answer.text
+        reason = answer.reason if isinstance(answer, RenderRefused) else "no answer"
+        raise _failed(f"the model's chat template refuses these messages: {reason}")
 
     async def close(self) -> None:
         self._closed = True
         async with self._turn:
             await self._end()
 
-    async def _in_turn(self, template: ChatTemplate, asked: bytes) -> bytes:
+    async def _in_turn(self, template: ChatTemplate, request: bytes) -> RenderAnswer:
         async with self._turn:
             self._refuse_barred(template)
             if self._process is not None:
-                with suppress(asyncio.IncompleteReadError, ConnectionError):
-                    return await self._ask(template, asked)
+                with suppress(EOFError, ConnectionError):
+                    return await self._ask(template, request)
             # None was there, or it has died since the last chat, or of this one.
             try:
-                return await self._ask(template, asked)
-            except (asyncio.IncompleteReadError, ConnectionError):
+                return await self._ask(template, request)
+            except (EOFError, ConnectionError):
                 what = "the model's chat template ended the process that rendered it"
                 raise _failed(what) from None
 
-    async def _ask(self, template: ChatTemplate, asked: bytes) -> bytes:
-        """Raises IncompleteReadError or ConnectionError if the process ends."""
+    async def _ask(self, template: ChatTemplate, request: bytes) -> RenderAnswer:
+        """Raises EOFError or ConnectionError if the process ends."""
         process = await self._running()
         try:
             async with asyncio.timeout(self._render_s):
-                return await _exchange(process, asked)
+                return await _ask(process, request)
         except TimeoutError:
             await self._end()
             _log.warning("a chat template took longer than %g s and was killed", self._render_s)
-            if len(asked) <= BLAMED_BYTES:
+            if len(request) <= BLAMED_BYTES:
                 self._barred[id(template)] = (template, time.monotonic() + PENANCE_S)
             what = f"the model's chat template took longer than {self._render_s:g} s"
             raise _failed(what) from None
@@ -94,17 +101,19 @@ class ChatRenderer:
             await self._end()  # an answer nobody reads would be the next one's
             raise
 
-    async def _running(self) -> asyncio.subprocess.Process:
+    async def _running(self) -> MessageChild:
         """The process, started if there is none. Raises NotReady."""
         if self._closed:
             raise NotReady("the server is stopping")
-        if self._process is not None and self._process.returncode is None:
-            return self._process
+        if self._process is not None:
+            if self._process.is_alive:
+                return self._process
+            await self._end()
         try:
             async with asyncio.timeout(START_S):
                 self._process = await _start(self._sandbox)
-                await _exchange(self._process, b"")
-        except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
+                await self._process.receive(MAX_ANSWER_BYTES)  # it has started
+        except (OSError, TimeoutError, EOFError) as error:
             await self._end()
             why = str(error) or type(error).__name__
             raise NotReady(f"the process that renders chats does not start: {why}") from error
@@ -116,9 +125,8 @@ class ChatRenderer:
     async def _end(self) -> None:
         process, self._process = self._process, None
         if process is not None:
-            with suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+            process.kill()
+            await process.stop(END_S)
 
     def _refuse_barred(self, template: ChatTemplate) -> None:
         _, until_s = self._barred.get(id(template), (None, 0.0))
@@ -131,29 +139,19 @@ class ChatRenderer:
         )
 
 
-async def _start(sandbox: Sandbox | None) -> asyncio.subprocess.Process:
-    with logged("renderer") as stderr:
-        return await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-P",  # the current folder may be a model repository: import nothing from it
-            "-c",
-            start_line("backends.llm.chat.render"),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=stderr,
-            env=child_environment(sandbox),
-            start_new_session=True,  # Ctrl-C is the server's to answer
-        )
+async def _start(sandbox: Sandbox | None) -> MessageChild:
+    program = ChildProgram(
+        "backends.llm.chat.render", "modelyard renderer", "renderer", child_environment(sandbox)
+    )
+    return await MessageChild.start(program)
 
 
-async def _exchange(process: asyncio.subprocess.Process, asked: bytes) -> bytes:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    await feed(process.stdin, LENGTH.pack(len(asked)) + asked)
-    (length,) = LENGTH.unpack(await process.stdout.readexactly(LENGTH.size))
-    if length > MAX_ANSWER_BYTES:
-        raise ConnectionError(f"an answer of {length} bytes")
-    return await process.stdout.readexactly(length)
+async def _ask(process: MessageChild, request: bytes) -> RenderAnswer:
+    payload = await process.ask(request, MAX_ANSWER_BYTES)
+    try:
+        return decode_answer(payload)
+    except ValueError as error:
+        raise ConnectionError(f"an invalid message: {error}") from None
 
 
 def _failed(message: str) -> BadField:

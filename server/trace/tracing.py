@@ -7,6 +7,7 @@ The wires' trace settings arrive at `settings` and `change`. All on the event lo
 import itertools
 from pathlib import Path
 
+from repository.install_lines import install_line
 from server.errors import InvalidRequest, Unsupported
 from server.settings.trace_config import OPENTELEMETRY, TraceConfig
 from server.settings.trace_settings import OFF, Given, InvalidSetting, read_changes
@@ -53,7 +54,7 @@ def _span_export(config: TraceConfig, service: str, version: str) -> TraceSink:
     except ImportError as error:
         raise CannotTrace(
             f"--trace-config: mode=opentelemetry needs packages that are missing ({error.name}); "
-            "install them with: pip install 'modelyard[otel]'"
+            f"install them with: {install_line('otel')}"
         ) from error
     resource = {"service.name": service, "service.version": version, **config.resource}
     return SpanExport(config.url, resource, config.options)

@@ -11,6 +11,7 @@ from support.admin import Api
 from support.console import console_over
 from support.control import *  # noqa: F403
 from support.deployed import deploy
+from support.passwords import cheap_passwords  # noqa: F401
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from backends.errors import ExecutionFailed, FaultyModel, InstanceDied, ModelError
-from backends.host.instance import HostedInstance
 from backends.identity import IdentityBackend
+from backends.process.instance import HostedInstance
 from backends.response_sender import WINDOW, BoundedResponseSender, respond
 from backends.seam import Batch, ResponsePart
 from support.hosting import CPU, ECHO, ECHO_CONFIG, Ask, batch_of, floats, until, write_model

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from backends.errors import LoadFailed
-from backends.host.instance import HostedInstance
 from backends.loading import load
 from backends.onnx.backend import OnnxRuntime
+from backends.process.instance import HostedInstance
 from backends.registry import runtime_for
 from repository.model import ModelVersion
 from server.fleet.checks.check import Checker

@@ -35,7 +35,7 @@ def test_valid_inputs_and_the_kept_corpus_break_nothing(name: str, tmp_path: Pat
 @pytest.mark.slow
 @pytest.mark.parametrize("name", READERS)
 def test_a_short_run_of_the_fuzzer_breaks_nothing(name: str, tmp_path: Path) -> None:
-    inputs = 300 if name == "git" else 1000
+    inputs = 100 if name == "git" else 300
     words = ["--targets", name, "--inputs", str(inputs), "--state", str(tmp_path)]
     done = _run("benchmarks.fuzz", *words)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]

@@ -3,3 +3,4 @@ PostgreSQL."""
 
 from support.api_fixtures import *  # noqa: F403
 from support.control import *  # noqa: F403
+from support.passwords import cheap_passwords  # noqa: F401

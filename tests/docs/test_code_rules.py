@@ -7,7 +7,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("server", "admin_ui", "schedulers", "jobs", "control", "backends", "repository")
+PACKAGES = (
+    "modelyard",
+    "server",
+    "admin_ui",
+    "schedulers",
+    "jobs",
+    "control",
+    "backends",
+    "repository",
+)
 
 
 def product_files() -> list[Path]:

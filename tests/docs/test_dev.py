@@ -1,14 +1,18 @@
 """./dev: its set-up, as far as it can be seen without the network."""
 
+import json
+import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from docs.write_settings import ROOT
+from support import longest_first
 
-TOOLS = ("bash", "cat", "cksum", "dirname", "env", "readlink")
+TOOLS = ("bash", "cat", "cksum", "dirname", "env", "grep", "readlink", "uname")
 
 
 @pytest.fixture
@@ -48,34 +52,87 @@ def test_older_python_is_passed_over(checkout: Path) -> None:
     assert "needs Python 3.11 or newer" in dev(checkout, "setup").stderr
 
 
-def test_finished_set_up_is_not_done_again_and_an_unfinished_one_is(checkout: Path) -> None:
+def fake_python(checkout: Path, text: str = "") -> Path:
+    """Instead of .venv's: notes its arguments in the file returned, then does `text`."""
     log = checkout / "log"
-    program(checkout / ".venv" / "bin" / "python", f'echo "$@" >>{log}\n[ ! -e {checkout}/fail ]')
+    program(checkout / ".venv" / "bin" / "python", f'echo "$@" >>{log}\n{text}')
+    program(checkout / "bin" / "uname", "echo Linux")
+    return log
+
+
+def test_finished_set_up_is_not_done_again_and_an_unfinished_one_is(checkout: Path) -> None:
+    log = fake_python(checkout, f"[ ! -e {checkout}/fail ]")
     (checkout / "fail").touch()
     assert dev(checkout, "setup").returncode != 0
     (checkout / "fail").unlink()
     assert dev(checkout, "setup").returncode == 0
     installs = log.read_text()
-    assert "torch==2.13.0" in installs
-    assert "-c constraints.txt -e .[cpu,examples,dev]" in installs
+    assert "-c constraints.txt -e .[cpu,torch,llm,examples]\n" in installs
+    assert "-c constraints.txt -e .[cpu,torch,llm,examples,dev]\n" in installs
     assert dev(checkout, "setup").returncode == 0
     assert log.read_text() == installs
 
 
+def test_serving_needs_no_tools_and_they_are_added_when_they_are_needed(checkout: Path) -> None:
+    log = fake_python(checkout)
+    program(checkout / ".venv" / "bin" / "modelyard", f'echo "modelyard $@" >>{log}')
+    assert dev(checkout, "serve", "--http-port=1").returncode == 0
+    served = log.read_text()
+    assert "examples]\n" in served
+    assert "dev]" not in served
+    assert served.endswith("-m examples.build --into models\nmodelyard serve --http-port=1\n")
+    assert dev(checkout, "setup").returncode == 0
+    added = log.read_text().removeprefix(served)
+    assert "examples,dev]\n" in added
+    assert "torch==" not in added
+
+
 def test_nvidia_driver_brings_the_gpu_packages(checkout: Path) -> None:
-    log = checkout / "log"
-    program(checkout / ".venv" / "bin" / "python", f'echo "$@" >>{log}')
+    log = fake_python(checkout)
     program(checkout / "bin" / "nvidia-smi", "exit 0")
     assert dev(checkout, "setup").returncode == 0
-    assert ".[gpu,examples,dev]" in log.read_text()
+    assert ".[gpu,torch,llm,examples,dev]" in log.read_text()
+    assert "torch==2.13.0\n" in log.read_text()
+    assert "+cpu" not in log.read_text()
+
+
+def test_torch_without_a_driver_is_a_cpu_build_of_the_sources_that_pip_has(checkout: Path) -> None:
+    log = fake_python(checkout)
+    assert dev(checkout, "setup").returncode == 0
+    asked = [line for line in log.read_text().splitlines() if "torch==" in line]
+    assert len(asked) == 1
+    assert asked[0].endswith(" torch==2.13.0+cpu")
+
+
+def test_torch_without_a_driver_comes_from_the_cpu_index_if_pip_has_no_source(
+    checkout: Path,
+) -> None:
+    log = fake_python(checkout, 'case "$*" in *+cpu) exit 1 ;; esac')
+    assert dev(checkout, "setup").returncode == 0
+    asked = [line for line in log.read_text().splitlines() if "torch==" in line]
+    index = "https://download.pytorch.org/whl/cpu"
+    assert asked[1].endswith(f" torch==2.13.0+cpu --extra-index-url {index}")
 
 
 def test_torch_index_is_passed_on(checkout: Path) -> None:
-    log = checkout / "log"
-    program(checkout / ".venv" / "bin" / "python", f'echo "$@" >>{log}')
+    log = fake_python(checkout)
     command = ["env", "DEV_TORCH_INDEX=https://example.org/cpu", str(checkout / "dev"), "setup"]
     subprocess.run(command, env={"PATH": str(checkout / "bin")}, check=True, timeout=60)
     assert "torch==2.13.0 --extra-index-url https://example.org/cpu" in log.read_text()
+    assert "+cpu" not in log.read_text()
+
+
+@pytest.mark.parametrize(("configured", "status"), [("", 0), ("global.index-url='x'", 0), ("", 1)])
+def test_uv_installs_where_pip_has_no_sources_of_its_own_and_pip_where_uv_fails(
+    checkout: Path, configured: str, status: int
+) -> None:
+    log = fake_python(checkout, f'case "$*" in *"config list") echo "{configured}" ;; esac')
+    program(checkout / "bin" / "uv", f'echo "uv $@" >>{log}\nexit {status}')
+    assert dev(checkout, "setup").returncode == 0
+    asked = [line for line in log.read_text().splitlines() if "examples]" in line]
+    by_uv = [line.startswith("uv pip install") for line in asked]
+    assert by_uv == ([False] if configured else [True] if status == 0 else [True, False])
+    assert all("-c constraints.txt -e .[cpu,torch,llm,examples]" in line for line in asked)
 
 
 def test_unknown_command_is_refused() -> None:
@@ -88,3 +145,23 @@ def test_continuous_integration_runs_dev_and_nothing_else() -> None:
     lines = (ROOT / ".ci" / "run").read_text().splitlines()
     calls = [line for line in lines if line and not line.startswith(("#", "set ", "cd "))]
     assert calls == ["./dev lint", "./dev test --all"]
+
+
+def test_files_of_tests_that_took_longest_come_first(tmp_path: Path) -> None:
+    for name in ("test_a", "test_b", "test_c"):
+        (tmp_path / f"{name}.py").write_text("def test_one(): pass\ndef test_two(): pass\n")
+    seconds = tmp_path / ".pytest_cache/v" / longest_first.SECONDS
+    seconds.parent.mkdir(parents=True)
+    seconds.write_text(json.dumps({"test_c.py::test_two": 9.0, "test_b.py::test_one": 2.0}))
+    command = (
+        f"-m pytest -c /dev/null -q --collect-only -p support.longest_first --rootdir {tmp_path}"
+    )
+    done = subprocess.run(
+        [sys.executable, *command.split(), str(tmp_path), str(tmp_path)],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    files = [line.partition("::")[0] for line in done.stdout.splitlines() if "::" in line]
+    assert [name[-9:] for name in files] == [
+        "test_c.py", "test_c.py", "test_b.py", "test_b.py", "test_a.py", "test_a.py"
+    ]  # fmt: skip

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from docs import write_commands
+from docs import write_commands, write_formats
 from docs.write_settings import ROOT, up_to_date
 from server.cli.help import serve_help
 from server.cli.main import make_parser
@@ -42,6 +42,10 @@ def test_tables_of_settings_are_up_to_date(name: str) -> None:
 
 def test_the_page_of_commands_is_up_to_date() -> None:
     assert write_commands.PAGE.read_text() == write_commands.page(), "run ./dev fix"
+
+
+def test_the_page_of_formats_is_up_to_date() -> None:
+    assert write_formats.PAGE.read_text() == write_formats.page(), "run ./dev fix"
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)

@@ -23,7 +23,7 @@ from support.access import Gated, gated
 ROOT = Path(__file__).resolve().parents[2]
 _NAMED = re.compile(r"((?:server|schedulers|backends|control|repository)(?:\.\w+)+)(?::\w+)?")
 
-PROCESSES = ("server.gateway", "server.control_process.__main__", "schedulers.llm.process")
+PROCESSES = ("server.gateway", "server.control_process.main", "schedulers.llm.process")
 """What each of our processes is put together by."""
 
 

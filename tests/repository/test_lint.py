@@ -30,6 +30,20 @@ def test_a_model_folder_without_config_is_linted_as_a_model(tmp_path: Path):
     assert codes(folder) == ["E208"]
 
 
+def test_a_model_file_outside_a_version_folder_has_a_place(tmp_path: Path):
+    (tmp_path / "net.onnx").write_text("x")
+    (put_model(tmp_path, "flat") / "net.onnx").write_text("x")
+    checkpoint = put_model(tmp_path, "chat", config=None)
+    for name in ("config.json", "model.safetensors"):
+        (checkpoint / name).write_text("x")
+    (tmp_path / "README.md").write_text("x")
+    assert [(f.code, f.message.rpartition("; ")[2]) for f in lint(tmp_path)] == [
+        ("E201", "move its files to 'chat/1/'"),
+        ("E201", "move 'net.onnx' to 'flat/1/model.onnx'"),
+        ("E211", "move 'net.onnx' to 'net/1/model.onnx'"),
+    ]
+
+
 def test_structure_findings_are_all_found(tmp_path: Path):
     put_model(tmp_path, "no_versions")
     put_model(tmp_path, "policy", 1, config="version_policy { specific { versions: 9 } }")

@@ -20,4 +20,4 @@ def test_columns_are_aligned_and_reasons_stay_on_one_line() -> None:
 
 
 def test_an_empty_repository_is_said_to_be_empty() -> None:
-    assert "(no models)" in banner([], {})
+    assert "(no models; " in banner([], {})

@@ -9,13 +9,12 @@ import http.client
 import json
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import uvicorn
 
 from control.access.peer import PeerProtocol
 from control.access.rate_limits import LoginThrottle, RateLimiter
@@ -28,6 +27,7 @@ from control.events.history import last_event
 from control.gateways.queries import (
     CrashQuery,
     LoadedQuery,
+    LogQuery,
     Query,
     QueryAnswer,
     RunningQuery,
@@ -38,8 +38,13 @@ from control.sql.transaction import SYSTEM
 from control.views import SettingView
 from server import VERSION
 from server.desired.instances import crashes, loaded, running
+from server.http1.connection import Http1Connection
+from server.http1.listener import start
+from server.listen_address import ListenAddress
+from server.logs.recent import RecentLines
 from server.routing.explain import explain
 from server.samples.samples import Samples
+from server.settings.listeners import UNIX
 
 START_SECS, ANSWER_SECS = 20.0, 20.0
 PASSWORD = "correct horse battery"
@@ -178,6 +183,8 @@ async def _serve(
                 return crashes(())
             case LoadedQuery():
                 return loaded((), query.model)
+            case LogQuery():
+                return RecentLines().answer(query)
             case _:
                 return samples.answer(query)
 
@@ -194,40 +201,20 @@ async def _serve(
         **{"ask_gateway": ask_gateway, **changes},
     )
     app: Any = build(services)
-    tcp = socket.create_server(("127.0.0.1", 0))
     path = folder / "api.sock"
-    unix = socket.socket(socket.AF_UNIX)
-    unix.bind(str(path))
-    servers = [
-        _Server(_config(app, "httptools")),
-        _Server(_config(app, PeerProtocol)),
-    ]
-    tasks = [
-        asyncio.create_task(server.serve(sockets=[one]))
-        for server, one in zip(servers, (tcp, unix), strict=True)
-    ]
-    for server in servers:
-        await server.up.wait()
-    port = tcp.getsockname()[1]
-    started.append(Api(database, services, port, path, asyncio.get_running_loop(), bells))
+    tcp = await start(app, ListenAddress("127.0.0.1", 0))
+    unix = await start(app, ListenAddress(f"{UNIX}{path}", 0), _LocalConnection)
+    loop = asyncio.get_running_loop()
+    started.append(Api(database, services, tcp.port, path, loop, bells))
     ready.set()
     await asyncio.to_thread(stop.wait)
     await commits.close()
-    for server in servers:
-        server.should_exit = True
-    await asyncio.gather(*tasks)
+    until_ns = time.monotonic_ns() + int(START_SECS * 1e9)
+    await asyncio.gather(tcp.stop(until_ns), unix.stop(until_ns))
 
 
-class _Server(uvicorn.Server):
-    """Says when it listens."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.up = asyncio.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.up.set()
+class _LocalConnection(PeerProtocol, Http1Connection):
+    """As the control process has them on its own socket."""
 
 
 def facts(folder: Path, **changes: Any) -> ServerFacts:
@@ -246,12 +233,6 @@ def facts(folder: Path, **changes: Any) -> ServerFacts:
 def _last_event(database: Database) -> int:
     with database.reading() as session:
         return last_event(session)
-
-
-def _config(app: Any, http: Any) -> uvicorn.Config:
-    return uvicorn.Config(
-        app, http=http, lifespan="off", log_config=None, access_log=False, proxy_headers=False
-    )
 
 
 def _ask(

@@ -7,10 +7,10 @@ stock client in a clean environment.
 import asyncio
 import contextlib
 import os
-import socket
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import aclosing, contextmanager
@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import parse_qs
 
-import uvicorn
 import uvloop
 
 from repository.git import bare
@@ -29,6 +28,9 @@ from repository.git.errors import GitError
 from repository.git.hook import KEY_VARIABLE, SOCKET_VARIABLE, HookRequest
 from repository.git.listener import HookListener, Say
 from repository.git.receive import GitService, ReceiveTiming, SmartHttp, protocol_variables
+from server.http1.connection import ConnectionLimits, Http1Connection
+from server.http1.listener import start
+from server.listen_address import ListenAddress
 
 Answer = Callable[[HookRequest, Say], Awaitable[bool]]
 T = TypeVar("T")
@@ -152,7 +154,7 @@ def serving(
     root: Path, answer: Answer = accept, pace: ReceiveTiming | None = None, uv: bool = True
 ) -> Iterator[GitServer]:
     """A server over the store at `root`; `uv`: on uvloop, as in production."""
-    ready: Future[tuple[GitServer, uvicorn.Server]] = Future()
+    ready: Future[tuple[GitServer, asyncio.Event]] = Future()
 
     async def main() -> None:
         async def decide(request: HookRequest, say: Say) -> bool:
@@ -160,15 +162,14 @@ def serving(
 
         listener = HookListener(root / "hook.sock", decide, deadline_s=60)
         await listener.start()
-        with socket.socket() as listening:
-            listening.bind(("127.0.0.1", 0))
-            listening.listen()
-            loop = asyncio.get_running_loop()
-            made = GitServer(root, listening.getsockname()[1], loop, listener, answer)
-            config = uvicorn.Config(_App(made, pace), log_level="error", lifespan="off")
-            server = uvicorn.Server(config)
-            ready.set_result((made, server))
-            await server.serve(sockets=[listening])
+        app = _App(pace)
+        http = await start(app, ListenAddress("127.0.0.1", 0), _Connection)
+        made = GitServer(root, http.port, asyncio.get_running_loop(), listener, answer)
+        app.serve(made)
+        ending = asyncio.Event()
+        ready.set_result((made, ending))
+        await ending.wait()
+        await http.stop(time.monotonic_ns() + int(DEADLINE_SECS / 2 * 1e9))
         await listener.close()
 
     def run() -> None:
@@ -181,21 +182,31 @@ def serving(
 
     thread = threading.Thread(target=run)
     thread.start()
-    made, server = ready.result(DEADLINE_SECS)
+    made, ending = ready.result(DEADLINE_SECS)
     try:
         yield made
     finally:
-        server.should_exit = True
+        made.loop.call_soon_threadsafe(ending.set)
         thread.join(DEADLINE_SECS)
     assert not thread.is_alive()
+
+
+class _Connection(Http1Connection):
+    """With packs in as many chunks as the control process takes."""
+
+    wire = ConnectionLimits(chunks=2**31)
 
 
 class _App:
     """The raw ASGI app: reads the body while it writes the answer."""
 
-    def __init__(self, server: GitServer, pace: ReceiveTiming | None) -> None:
-        self._server = server
+    _server: GitServer
+
+    def __init__(self, pace: ReceiveTiming | None) -> None:
         self._http = SmartHttp(pace)
+
+    def serve(self, server: GitServer) -> None:
+        self._server = server
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from google.protobuf.text_format import Parse
 
-from backends.host.instance import HostedInstance
+from backends.process.instance import HostedInstance
 from backends.seam import Batch, Device
 from repository.model import ModelConfig, ModelVersion
 

@@ -1,20 +1,17 @@
 """A process that renders chat templates for the gateway: Jinja in its sandbox, and nothing else.
 
-`python -m backends.llm.chat.render` answers length-prefixed JSON questions from stdin
-(`backends.llm.chat.template.question`) on stdout, one after the other, and ends when stdin does.
-Nothing here bounds the time: it is killed when a template runs too long; one that takes too much
-memory fails by itself.
+It answers the requests of its parent (`backends.llm.chat.render_messages`) one after the other, and
+ends when the parent hangs up. Nothing here bounds the time: it is killed when a template runs too
+long; one that takes too much memory fails by itself.
 """
 
 import json
-import os
 import resource
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, NoReturn
 
 import jinja2
 from jinja2 import nodes
@@ -24,11 +21,19 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
-from backends.llm.chat.template import LENGTH
+from backends.llm.chat.render_messages import (
+    RenderedChat,
+    RendererStarted,
+    RenderRefused,
+    decode_request,
+    encode,
+)
+from repository.process.parent import connect
 
 MEMORY_BYTES = 1 << 30
 MAX_CHARACTERS = 1 << 24
 """Of a rendered chat."""
+_MOST_REASON_CHARACTERS = 2000
 _HERE = "CONTINUE_FINAL_MESSAGE_TAG "
 _REASONING = ("reasoning_content", "thinking", "reasoning")
 
@@ -37,38 +42,26 @@ class TemplateFailed(Exception):
     """A template cannot render a chat; the message says why, often in the template's own words."""
 
 
-def main() -> None:
+def main(channel_fd: int, parent_pid: int) -> None:
+    """Answer the parent's requests until it hangs up."""
+    channel = connect(channel_fd, parent_pid)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever is printed goes where errors go
-    while (asked := _read(sys.stdin.buffer)) is not None:
-        answer = _answer(asked)
-        answers.write(LENGTH.pack(len(answer)) + answer)
-        answers.flush()
+    with suppress(EOFError, OSError):
+        channel.send(encode(RendererStarted()))
+        while True:
+            channel.send(_answer(channel.receive().payload))
 
 
-def _read(stream: BinaryIO) -> bytes | None:
-    head = stream.read(LENGTH.size)
-    if len(head) < LENGTH.size:
-        return None
-    (length,) = LENGTH.unpack(head)
-    asked = stream.read(length)
-    return asked if len(asked) == length else None
-
-
-def _answer(asked: bytes) -> bytes:
-    """`+` and the text, or `-` and why there is none; to nothing, nothing: it has started."""
-    if not asked:
-        return b""
+def _answer(payload: bytes) -> bytes:
     try:
-        question = json.loads(asked)
-        text = render(question["template"], question["variables"], question["continues"])
-        return b"+" + text.encode("utf-8", "replace")
+        request = decode_request(payload)
+        text = render(request.template, request.variables, request.continues)
+        return encode(RenderedChat(text))
     except TemplateFailed as error:
-        return b"-" + str(error)[:2000].encode("utf-8", "replace")
+        return encode(RenderRefused(str(error)[:_MOST_REASON_CHARACTERS]))
     except (MemoryError, RecursionError) as error:
-        return f"-it needs too much memory ({type(error).__name__})".encode()
+        return encode(RenderRefused(f"it needs too much memory ({type(error).__name__})"))
 
 
 def render(template: str, variables: Mapping[str, Any], continues: bool = False) -> str:
@@ -202,7 +195,3 @@ def _unmarked(text: str, content: str) -> str:
         if said in text[:at]:
             return text[:at] if text.startswith(_HERE, at) else text[:at].rstrip()
     raise TemplateFailed("it changes the last message, which therefore cannot be continued")
-
-
-if __name__ == "__main__":
-    main()

@@ -4,8 +4,6 @@
 made the checkpoint, and may run for ever.
 """
 
-import json
-import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,9 +28,6 @@ SPECIALS = (
     "cls_token",
     "mask_token",
 )
-
-LENGTH = struct.Struct("<I")
-"""Before every question to `backends.llm.chat.render`, and every answer."""
 
 DEFAULT, TOOL_USE = "default", "tool_use"
 
@@ -170,13 +165,3 @@ def _added(config: ConfigFields) -> frozenset[str]:
     tokens = () if listed is None else listed.values.values()
     contents = (one.get("content") for one in tokens if isinstance(one, dict))
     return frozenset(one for one in contents if isinstance(one, str))
-
-
-def question(template: ChatTemplate, chat: Chat) -> bytes:
-    """What `backends.llm.chat.render` is asked. Raises ValueError for what is no JSON."""
-    asked = {
-        "template": template.text_for(chat),
-        "variables": template.variables_for(chat),
-        "continues": chat.continues,
-    }
-    return json.dumps(asked, ensure_ascii=False).encode("utf-8", "surrogatepass")

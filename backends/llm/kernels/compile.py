@@ -122,7 +122,9 @@ def _compile(sources: list[Path], library: Path) -> None:
                 command, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S, check=False
             )
         except FileNotFoundError:
-            raise NoKernels("there is no g++ on PATH") from None
+            raise NoKernels(
+                "there is no g++ on PATH; install it (apt: g++) for the compiled kernels"
+            ) from None
         except OSError as error:  # a sandbox refuses
             raise NoKernels(f"g++ cannot be started: {error.strerror}") from None
         except subprocess.TimeoutExpired:

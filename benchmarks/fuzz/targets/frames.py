@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 
 import msgpack
 
-from backends.host import messages
-from backends.host.channel import Channel
+from backends.process import messages
 from benchmarks.fuzz.target import Target, plain
 from control import desired
 from control.gateways.frames import BadFrame, pack_frame, read_frame
@@ -27,6 +26,7 @@ from control.rollouts.arms import ArmTotals
 from control.rollouts.assignment_counts import AssignmentCount
 from repository.git import hook
 from repository.git.errors import BadBody
+from repository.process.channel import Channel
 from schedulers.llm import engine_messages as engine
 from schedulers.llm.generation import GenerateRequest, GenerationOutput
 
@@ -127,7 +127,7 @@ def seeds() -> Sequence[bytes]:
 
 TARGET = Target(
     "frames",
-    ("backends.host.messages", "backends.host.channel", "schedulers.llm.engine_messages",
+    ("backends.process.messages", "repository.process.channel", "schedulers.llm.engine_messages",
      "server.desired.link", "control.gateways.arm_reports", "control.desired",
      "repository.git.hook"),
     lambda: plain(run),

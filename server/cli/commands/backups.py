@@ -13,6 +13,7 @@ from server.cli.commands.client import ApiClient
 from server.cli.commands.command import CliCommand, CommandFailed, argument
 from server.cli.commands.output import MessageOutput, Shown
 from server.cli.commands.state_folder import settings_of
+from server.cli.progress import ProgressLine
 from server.settings.table import Settings
 
 
@@ -102,9 +103,11 @@ def _hand_over(settings: Settings) -> None:
 
 def _copy(api: ApiClient, out: BinaryIO) -> int:
     size = 0
-    for piece in api.download("POST", "/backup"):
-        out.write(piece)
-        size += len(piece)
+    with ProgressLine("backup", unit=1 << 20, unit_name="MiB") as progress:
+        for piece in api.download("POST", "/backup"):
+            out.write(piece)
+            size += len(piece)
+            progress.add(len(piece))
     return size
 
 

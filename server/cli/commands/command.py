@@ -15,11 +15,13 @@ class CommandFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """A flag ("--role") or a positional ("NAME"); `options` are argparse's."""
+    """A flag ("--role") or a positional ("NAME"); `options` are argparse's; `short`: "-r", if it
+    has that too."""
 
     name: str
     meaning: str
     options: Mapping[str, Any] = field(default_factory=dict)
+    short: str = ""
 
     @property
     def is_flag(self) -> bool:
@@ -29,17 +31,19 @@ class Argument:
 @dataclass(frozen=True, slots=True)
 class CliCommand:
     """`words` e.g. "user add". `run` gets what was given and the server's Api, and returns what is
-    to be shown. A command with `alone` needs no server, and its Api asks nobody."""
+    to be shown. A command with `alone` needs no server, and its Api asks nobody; one that is
+    `local` takes no flag that says where a server is either."""
 
     words: str
     meaning: str
     run: Callable[[argparse.Namespace, ApiClient], Shown]
     arguments: tuple[Argument, ...] = ()
     alone: bool = False
+    local: bool = False
 
 
-def argument(name: str, meaning: str, **options: Any) -> Argument:
-    return Argument(name, meaning, options)
+def argument(name: str, meaning: str, short: str = "", **options: Any) -> Argument:
+    return Argument(name, meaning, options, short)
 
 
 def whole(text: str) -> int:

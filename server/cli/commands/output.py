@@ -36,11 +36,12 @@ class RecordOutput:
 @dataclass(frozen=True, slots=True)
 class MessageOutput:
     """A sentence for people, with the thing it is about; `result` is for stdout alone, when a
-    script would take it from there."""
+    script would take it from there; `written`: all there is has been shown already."""
 
     sentence: str
     item: Any = None
     result: str = ""
+    written: bool = False
 
 
 Shown = ListOutput | RecordOutput | MessageOutput

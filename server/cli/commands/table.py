@@ -14,21 +14,30 @@ from server.cli.commands import (
     events,
     experiments,
     imports,
+    infer,
+    model_folders,
     models,
     repositories,
     rollouts,
     routes,
+    status,
     users,
 )
 from server.cli.commands.client import ApiClient, RequestRejected, ServerAddress, ServerUnreachable
+from server.cli.commands.colour import painted
 from server.cli.commands.command import Argument, CliCommand, CommandFailed, argument
 from server.cli.commands.output import ListOutput, MessageOutput, Shown, as_json, as_text
 from server.cli.commands.secret_input import TOKEN_VARIABLE, read_token
 from server.cli.commands.state_folder import socket_of
 
 OK, FAILED = 0, 1
+_FOLLOWING = ("event follow", "status", "logs")
+"""What people end with Ctrl-C when they have seen enough."""
 
 COMMANDS: tuple[CliCommand, ...] = (
+    *model_folders.COMMANDS,
+    *status.COMMANDS,
+    *infer.COMMANDS,
     *users.COMMANDS,
     *repositories.COMMANDS,
     *models.COMMANDS,
@@ -92,27 +101,33 @@ def _group(commands: Any, name: str) -> argparse.ArgumentParser:
 
 def _add(commands: Any, word: str, command: CliCommand) -> None:
     parser = commands.add_parser(word, help=command.meaning, description=_sentence(command.meaning))
-    for one in (*command.arguments, *COMMON):
-        parser.add_argument(one.name, help=one.meaning.replace("%", "%%"), **one.options)
+    for one in (*command.arguments, *(COMMON[:1] if command.local else COMMON)):
+        names = filter(None, (one.short, one.name))
+        parser.add_argument(*names, help=one.meaning.replace("%", "%%"), **one.options)
     parser.set_defaults(run=partial(run, command))
 
 
 def run(command: CliCommand, given: argparse.Namespace) -> int:
     """Ask, and show what comes back; a failure is one line on stderr."""
     try:
-        api = ApiClient(ServerAddress(Path()) if command.alone else _place(given))
+        api = ApiClient(ServerAddress(Path()) if _is_alone(command) else _place(given))
         _show(command.run(given, api), given.json)
         sys.stdout.flush()
     except (ServerUnreachable, RequestRejected, CommandFailed) as error:
-        sys.stderr.write(f"modelyard: {error}{_hint(error, given)}\n")
+        name = painted("modelyard:", "ERROR", sys.stderr)
+        sys.stderr.write(f"{name} {error}{_hint(error, given)}\n")
         return FAILED
     except KeyboardInterrupt:
-        return OK if command.words == "event follow" else FAILED
+        return OK if command.words in _FOLLOWING else FAILED
     except BrokenPipeError:
         # Whoever read us has enough; nothing is left to be flushed into the broken pipe at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
     return OK
+
+
+def _is_alone(command: CliCommand) -> bool:
+    return command.alone or command.local
 
 
 def _hint(error: Exception, given: argparse.Namespace) -> str:
@@ -132,6 +147,8 @@ def _place(given: argparse.Namespace) -> ServerAddress:
 
 
 def _show(shown: Shown, json: bool) -> None:
+    if isinstance(shown, MessageOutput) and shown.written:
+        return
     if json:
         sys.stdout.write(as_json(shown))
     elif isinstance(shown, MessageOutput):

@@ -7,33 +7,36 @@ crashes or overruns costs that one version a clear reason, and nothing else anyt
 """
 
 import asyncio
-import os
-import signal
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
-import msgpack
 from google.protobuf.message import DecodeError
 
 from backends.errors import LoadFailed
-from backends.host.output import logged
 from repository.code_use import CodeUse
 from repository.model import ModelConfig, ModelVersion
-from repository.pipes import feed
-from repository.sandbox.children import child_environment, start_line
+from repository.process.child import ChildProgram
+from repository.process.message_child import MessageChild
+from repository.sandbox.children import child_environment
 from repository.sandbox.policy import Sandbox
+from server.fleet.checks.check_messages import (
+    MOST_ANSWER_BYTES,
+    CheckAnswer,
+    CheckKind,
+    CheckRefused,
+    CheckRequest,
+    CodeFound,
+    CompletedConfig,
+    ConfigCompletion,
+    decode_answer,
+    encode,
+)
 from server.fleet.checks.check_slots import CheckSlots
 from server.fleet.checks.check_version import (
     FILES,
     GRACE_S,
-    LENGTH,
     LIKE_TRITON,
     MEMORY_BYTES,
-    CheckKind,
-    ConfigCompletion,
     complete_version,
     where,
 )
@@ -74,33 +77,35 @@ class Checker:
 
     async def complete(self, version: ModelVersion) -> ModelConfig:
         """The version's completed config; raises LoadFailed with the reason it has none."""
-        answer = await self._answer(version, CheckKind.CONFIG)
-        with _readable():
-            return ModelConfig.FromString(answer["config"])
+        answer = await self._check(version, CheckKind.CONFIG)
+        if isinstance(answer, CompletedConfig):
+            with suppress(DecodeError):  # a file has taken the process over
+                return ModelConfig.FromString(answer.config)
+        raise _unexpected(version, answer)
 
     async def code_uses(self, version: ModelVersion) -> tuple[CodeUse, ...]:
         """The code that serving the version would run, none where it cannot be loaded. Raises
         LoadFailed when that could not be found out: then it may be anything."""
-        answer = await self._answer(version, CheckKind.CODE)
-        with _readable():
-            return tuple(CodeUse(*use) for use in answer["uses"])
+        answer = await self._check(version, CheckKind.CODE)
+        if isinstance(answer, CodeFound):
+            return answer.uses
+        raise _unexpected(version, answer)
 
-    async def _answer(self, version: ModelVersion, asked: CheckKind) -> dict[str, Any]:
+    async def _check(self, version: ModelVersion, kind: CheckKind) -> CheckAnswer:
         async with self._slots.of(version.name):
             child = await self._take(version)
             try:
-                answer = await self._ask(child, version, asked)
+                answer = await self._ask(child, version, kind)
             except BaseException:
                 child.kill()
                 self._end(child)
                 raise
-            if "bug" in answer:
+            if isinstance(answer, CheckRefused) and answer.is_bug:
                 self._end(child)
             else:
                 self._rest(child)
-        for kind in ("error", "bug"):
-            if kind in answer:
-                raise LoadFailed(str(answer[kind])[:_MOST_REASON_CHARACTERS])
+        if isinstance(answer, CheckRefused):
+            raise LoadFailed(answer.reason[:_MOST_REASON_CHARACTERS])
         return answer
 
     async def close(self) -> None:
@@ -113,7 +118,7 @@ class Checker:
     async def _take(self, version: ModelVersion) -> "_Child":
         while self._warm:
             child = self._warm.pop()
-            if child.alive and self._may_read(version):
+            if child.is_alive and self._may_read(version):
                 return child
             self._end(child)
         return await _Child.start(self._sandbox)
@@ -126,20 +131,17 @@ class Checker:
         real = version.path.resolve()
         return any(real.is_relative_to(root) for root in self._sandbox.readable)
 
-    async def _ask(
-        self, child: "_Child", version: ModelVersion, asked: CheckKind
-    ) -> dict[str, Any]:
+    async def _ask(self, child: "_Child", version: ModelVersion, kind: CheckKind) -> CheckAnswer:
+        request = _request(version, kind, self._deadline_s, self._rules, self._machine_bytes)
         try:
             async with asyncio.timeout(self._deadline_s):
-                return await child.ask(
-                    _question(version, asked, self._deadline_s, self._rules, self._machine_bytes)
-                )
+                return await child.ask(request)
         except TimeoutError:
             raise LoadFailed(
                 f"{where(version)}: checking took longer than {self._deadline_s:g} s "
                 f"while reading {_artefact_name(version)}"
             ) from None
-        except (asyncio.IncompleteReadError, ConnectionError):
+        except (EOFError, ConnectionError):
             raise LoadFailed(
                 f"{where(version)}: the checker {await child.cause_of_death()} "
                 f"while reading {_artefact_name(version)}; it may be damaged, or too large for "
@@ -164,93 +166,57 @@ class Checker:
 class _Child:
     """One checking process, as its parent sees it."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: MessageChild) -> None:
         self._process = process
         self.retirement: asyncio.TimerHandle | None = None
 
     @classmethod
     async def start(cls, sandbox: Sandbox | None) -> "_Child":
-        with logged("checker") as stderr:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-P",  # the current folder may be a model repository: import nothing from it
-                "-c",
-                start_line("server.fleet.checks.check_version"),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=stderr,
-                env=child_environment(sandbox),
-                start_new_session=True,  # Ctrl-C is the server's to answer
-            )
+        program = ChildProgram(
+            "server.fleet.checks.check_version",
+            "modelyard checker",
+            "checker",
+            child_environment(sandbox),
+        )
+        process = await MessageChild.start(program)
         _end_first(process.pid)
         return cls(process)
 
     @property
-    def alive(self) -> bool:
-        """Whether it still runs, even where the loop has not yet heard of its end."""
-        if self._process.returncode is not None:
-            return False
-        look = os.WEXITED | os.WNOHANG | os.WNOWAIT  # leave the reaping to the loop
-        try:
-            return os.waitid(os.P_PID, self._process.pid, look) is None
-        except ChildProcessError:
-            return False
+    def is_alive(self) -> bool:
+        return self._process.is_alive
 
-    async def ask(self, question: bytes) -> dict[str, Any]:
-        """One question, one answer. Raises IncompleteReadError or ConnectionError if it dies."""
+    async def ask(self, request: CheckRequest) -> CheckAnswer:
+        """Raises EOFError or ConnectionError if it ends, or answers anything else: then it has been
+        taken over, and is killed."""
         if self.retirement is not None:
             self.retirement.cancel()
-        process = self._process
-        assert process.stdin is not None
-        assert process.stdout is not None
-        await feed(process.stdin, LENGTH.pack(len(question)) + question)
-        (length,) = LENGTH.unpack(await process.stdout.readexactly(LENGTH.size))
-        if length > _MOST_ANSWER_BYTES:
-            self.kill()
-            raise ConnectionError(f"an answer of {length} bytes")
-        return self._read(await process.stdout.readexactly(length))
-
-    def _read(self, packed: bytes) -> dict[str, Any]:
-        """One word and what it is about; a process that says anything else is taken over."""
+        payload = await self._process.ask(encode(request), MOST_ANSWER_BYTES)
         try:
-            most = _MOST_USES if len(packed) <= _MOST_USES_BYTES else 0
-            answer: dict[str, Any] = msgpack.unpackb(packed, max_array_len=most, max_map_len=1)
-            ((word, said),) = answer.items()
-            if not isinstance(said, _ANSWERS[word]):
-                raise ValueError("no answer")
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            self.kill()
+            return decode_answer(payload)
+        except ValueError as error:
+            self._process.kill(f"sent an invalid message ({error}) and was killed")
             raise ConnectionError(str(error)) from None
-        return answer
 
     async def cause_of_death(self) -> str:
-        """ "died with signal 11 (SIGSEGV)", in the words of an error message."""
-        code = await self._process.wait()
-        if code >= 0:
-            return f"ended with exit code {code}"
-        return f"died with signal {-code} ({signal.Signals(-code).name})"
+        """ "was killed by signal 11 (SIGSEGV)", in the words of an error message."""
+        return await self._process.outcome()
 
     def kill(self) -> None:
-        with suppress(ProcessLookupError):
-            self._process.kill()
+        self._process.kill()
 
     async def end(self) -> None:
-        """Ask it to end by closing its input, insist after a few seconds, and reap it."""
+        """Hang up, upon which it ends; insist after a few seconds."""
         if self.retirement is not None:
             self.retirement.cancel()
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        try:
-            await asyncio.wait_for(self._process.wait(), GRACE_S)
-        except TimeoutError:
-            self.kill()
-            await self._process.wait()
+        await self._process.stop(GRACE_S)
 
 
-_ANSWERS: dict[str, type] = {"config": bytes, "uses": list, "error": str, "bug": str}
-_MOST_USES, _MOST_USES_BYTES = 64, 1 << 20
-_MOST_ANSWER_BYTES = 1 << 26
-"""Of a config as completed, or the reason why there is none."""
+def _unexpected(version: ModelVersion, answer: CheckAnswer) -> LoadFailed:
+    return LoadFailed(
+        f"{where(version)}: the checker's answer ({type(answer).__name__}) cannot be read; its "
+        "file may have taken the checking process over"
+    )
 
 
 def _end_first(pid: int) -> None:
@@ -265,35 +231,23 @@ def _artefact_name(version: ModelVersion) -> str:
     return written or next(found, "its folder")
 
 
-def _question(
+def _request(
     version: ModelVersion,
-    asked: CheckKind,
+    kind: CheckKind,
     deadline_s: float,
     rules: ConfigCompletion,
     machine_bytes: int,
-) -> bytes:
-    packed: bytes = msgpack.packb(
-        {
-            "asked": str(asked),
-            "name": version.name,
-            "number": version.number,
-            "folder": str(version.folder),
-            "path": str(version.path),
-            "config": version.config.SerializeToString(),
-            "digest": version.digest,
-            "deadline_s": deadline_s,
-            "rules": list(rules),
-            "memory_bytes": MEMORY_BYTES,
-            "machine_bytes": machine_bytes,
-        }
+) -> CheckRequest:
+    return CheckRequest(
+        kind=kind,
+        name=version.name,
+        number=version.number,
+        folder=str(version.folder),
+        path=str(version.path),
+        config=version.config.SerializeToString(),
+        digest=version.digest,
+        deadline_s=deadline_s,
+        rules=rules,
+        memory_bytes=MEMORY_BYTES,
+        machine_bytes=machine_bytes,
     )
-    return packed
-
-
-@contextmanager
-def _readable() -> Iterator[None]:
-    """What a child answers is foreign where a file has taken it over."""
-    try:
-        yield
-    except (KeyError, DecodeError, TypeError) as error:
-        raise LoadFailed(f"the checker's answer cannot be read: {error}") from None

@@ -1,33 +1,40 @@
-"""Complete one version's config from its artefact; as a program, do so for
+"""Complete one version's config from its artefact; as a child process, do so for
 `server.fleet.checks.check`, and tell what code it would run.
 
-`python -m server.fleet.checks.check_version` answers length-prefixed msgpack questions from stdin
-on stdout. It reads artefacts and executes none of them.
+It reads artefacts and executes none of them.
 """
 
+import logging
 import os
 import resource
 import signal
-import struct
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from enum import StrEnum
 from math import ceil
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
-
-import msgpack
 
 from backends.code_formats import code_uses
 from backends.errors import BackendError, LoadFailed
-from backends.registry import PLATFORMS, backend_of
+from backends.registry import PLATFORMS, backend_of, require_packages
 from repository.code_use import CodeUse
 from repository.config.normalise import normalise, validate_complete
 from repository.errors import RepositoryError
 from repository.findings import reason
 from repository.folders.foreign_weights import foreign_weights
+from repository.formats import unserved_reason
 from repository.model import ModelConfig, ModelVersion
+from repository.process.parent import connect
+from server.fleet.checks.check_messages import (
+    CheckAnswer,
+    CheckKind,
+    CheckRefused,
+    CheckRequest,
+    CodeFound,
+    CompletedConfig,
+    ConfigCompletion,
+    decode_request,
+    encode,
+)
 
 FILES: dict[str, str] = {
     "model.onnx": "onnxruntime",
@@ -39,32 +46,17 @@ FILES: dict[str, str] = {
 """File in a version folder → the backend that serves it when config.pbtxt names none; a
 config.json is a Hugging Face checkpoint's."""
 
-LENGTH = struct.Struct("<I")
 GRACE_S = 5
 """What is added to a deadline before a process that should have ended is made to."""
 MEMORY_BYTES, MEMORY_BYTES_PER_CORE, MEMORY_PER_BYTE = 4 << 30, 64 << 20, 8
 """What a check may take (RLIMIT_DATA): a base, buffers that libraries reserve for each core, and
 eight times the largest file. An honest ONNX file takes 70 MB and twice its size; one of empty
 nodes takes 80 times its size."""
+_log = logging.getLogger(__name__)
 _NICENESS = 5  # a check competes with serving for the same cores
 
 
-class ConfigCompletion(NamedTuple):
-    """How much of a config is filled in: nothing if not `fill`, and the `max_batch_size` of a
-    model that can batch and whose config does not say (Triton's default is 4)."""
-
-    fill: bool = True
-    default_max_batch: int = 4
-
-
 LIKE_TRITON = ConfigCompletion()
-
-
-class CheckKind(StrEnum):
-    """What is asked of a version."""
-
-    CONFIG = "config"
-    CODE = "code"
 
 
 def complete_version(version: ModelVersion, rules: ConfigCompletion = LIKE_TRITON) -> ModelConfig:
@@ -74,12 +66,20 @@ def complete_version(version: ModelVersion, rules: ConfigCompletion = LIKE_TRITO
     here. Raises LoadFailed naming what contradicts what, and what would be accepted.
     """
     backend = backend_name(version)
+    _require_packages(version, backend)
     completed = backend_of(backend).complete(version, rules.default_max_batch)
     completed = normalise(completed if rules.fill else _as_written(version, backend))
     findings = [] if backend == "python" else validate_complete(completed)
     if findings:
         raise LoadFailed(f"{where(version)}: {reason(findings)}")
     return completed
+
+
+def _require_packages(version: ModelVersion, backend: str) -> None:
+    try:
+        require_packages(backend)
+    except LoadFailed as error:
+        raise LoadFailed(f"{where(version)}: {error}") from None
 
 
 def _as_written(version: ModelVersion, backend: str) -> ModelConfig:
@@ -108,7 +108,7 @@ def backend_name(version: ModelVersion) -> str:
         if written == Path(name).suffix or (not written and (version.path / name).exists()):
             return backend
     names = sorted(entry.name for entry in version.path.iterdir())
-    foreign = foreign_weights(names)
+    foreign = foreign_weights(names) or unserved_reason(names)
     if foreign:
         raise LoadFailed(f"{where(version)}: {foreign}")
     found = ", ".join(names) or "nothing"
@@ -146,48 +146,41 @@ def memory_limit(version: ModelVersion, base_bytes: int, machine_bytes: int) -> 
     return min(limit, machine_bytes) if machine_bytes else limit
 
 
-def main() -> None:
-    """Answer questions from stdin on stdout until stdin closes."""
+def main(channel_fd: int, parent_pid: int) -> None:
+    """Answer the parent's requests until it hangs up."""
+    channel = connect(channel_fd, parent_pid)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.nice(_NICENESS)
-    # What a library prints must not end up between the answers.
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    while header := sys.stdin.buffer.read(LENGTH.size):
-        (length,) = LENGTH.unpack(header)
-        _answer(msgpack.unpackb(sys.stdin.buffer.read(length)), answers)
+    with suppress(EOFError, OSError):
+        while True:
+            channel.send(encode(_answer(decode_request(channel.receive().payload))))
 
 
-def _answer(question: dict[str, Any], answers: BinaryIO) -> None:
-    # Should the parent be gone, nobody else ends a check that never returns.
-    signal.alarm(ceil(question.pop("deadline_s")) + GRACE_S)
-    rules = ConfigCompletion(*question["rules"])
-    version = ModelVersion(
-        name=question["name"],
-        number=question["number"],
-        folder=Path(question["folder"]),
-        path=Path(question["path"]),
-        config=ModelConfig.FromString(question["config"]),
-        digest=question["digest"],
-    )
-    limit = memory_limit(version, question["memory_bytes"], question["machine_bytes"])
+def _answer(request: CheckRequest) -> CheckAnswer:
+    # A check that never returns ends this way, whatever becomes of the parent.
+    signal.alarm(ceil(request.deadline_s) + GRACE_S)
+    version = request.version
+    limit = memory_limit(version, request.memory_bytes, request.machine_bytes)
     try:
         with _memory_limited(limit):
-            answer: dict[str, Any]
-            if question["asked"] == CheckKind.CODE:
-                answer = {"uses": [list(use) for use in code_of(version)]}
-            else:
-                answer = {"config": complete_version(version, rules).SerializeToString()}
+            return _looked_at(version, request)
     except (BackendError, RepositoryError, OSError) as error:
-        answer = {"error": f"{error}{_memory_taken(limit)}"}
+        return CheckRefused(f"{error}{_memory_taken(limit)}")
     except MemoryError:
-        answer = {"error": f"{where(version)}: out of memory{_memory_taken(limit)}"}
-    except Exception as error:
+        return CheckRefused(f"{where(version)}: out of memory{_memory_taken(limit)}")
+    except Exception as error:  # noqa: BLE001 (libraries raise anything)
+        _log.exception("checking %s failed", where(version))
         cause = f"{type(error).__name__}: {error}"
-        _send(answers, {"bug": f"{where(version)}: checking it failed ({cause}). This is a bug."})
-        raise
-    _send(answers, answer)
-    signal.alarm(0)
+        reason = f"{where(version)}: checking it failed ({cause}). This is a bug."
+        return CheckRefused(reason, is_bug=True)
+    finally:
+        signal.alarm(0)
+
+
+def _looked_at(version: ModelVersion, request: CheckRequest) -> CheckAnswer:
+    if request.kind == CheckKind.CODE:
+        return CodeFound(code_of(version))
+    return CompletedConfig(complete_version(version, request.rules).SerializeToString())
 
 
 @contextmanager
@@ -212,16 +205,3 @@ def _memory_taken(limit: int) -> str:
         f" (checking took {taken} bytes of memory, and may take {limit}: 4 GiB and 8 times its "
         "largest file, or the machine's memory where that is less)"
     )
-
-
-def _send(answers: BinaryIO, answer: dict[str, Any]) -> None:
-    packed = msgpack.packb(answer)
-    try:
-        answers.write(LENGTH.pack(len(packed)) + packed)
-        answers.flush()
-    except BrokenPipeError:
-        os._exit(0)  # the parent was killed; nobody is left to be answered
-
-
-if __name__ == "__main__":
-    main()

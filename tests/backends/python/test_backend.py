@@ -1,19 +1,15 @@
 import json
 import logging
 from pathlib import Path
-from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
-from google.protobuf.text_format import Parse
 
 from backends.errors import ExecutionFailed, FaultyModel, LoadFailed, ModelError
-from backends.host.instance import HostedInstance
+from backends.process.instance import HostedInstance
 from backends.python import api as pb_utils
 from backends.python.backend import PythonModels
-from backends.python.config import ModelConfig, to_dictionary
-from repository.model import ModelConfig as ConfigMessage
 from support.hosting import (
     CPU,
     ECHO,
@@ -258,33 +254,10 @@ def test_a_coroutine_execute_is_awaited(tmp_path: Path) -> None:
         assert one(instance, floats(1))["OUT"].tolist() == [[7]]
 
 
-def test_a_model_completes_its_own_config(tmp_path: Path) -> None:
-    code = (
-        HEAD + "class TritonPythonModel:\n"
-        "    @staticmethod\n"
-        "    def auto_complete_config(config):\n"
-        "        config.add_input({'name': 'IN', 'data_type': 'TYPE_FP32', 'dims': [4]})\n"
-        "        config.add_output({'name': 'OUT', 'data_type': 'TYPE_FP32', 'dims': [4]})\n"
-        "        config.set_max_batch_size(16)\n"
-        "        config.set_dynamic_batching()\n"
-        "        return config\n"
-        "    def execute(self, requests):\n"
-        "        return [answer(r.inputs()[0].as_numpy()) for r in requests]\n"
-    )
-    with hosted(tmp_path, code, "") as instance:
-        completed = instance.config
-    wanted = Parse(
-        'max_batch_size: 16 input { name: "IN" data_type: TYPE_FP32 dims: 4 }'
-        'output { name: "OUT" data_type: TYPE_FP32 dims: 4 } dynamic_batching {}',
-        ConfigMessage(name="echo", backend="python"),
-    )
-    assert completed == wanted
-
-
 @pytest.mark.parametrize(
     ("code", "config", "told"),
     [
-        ("def broken(:", ECHO_CONFIG, r"SyntaxError.*At:\n  echo/1/model.py\(1\)"),
+        ("def broken(:", ECHO_CONFIG, r"SyntaxError.* At: echo/1/model.py\(1\)"),
         ("import nothing_such", ECHO_CONFIG, r"No module named.*echo/1/model.py\(1\): <module>"),
         ("x = 1", ECHO_CONFIG, "'model.py' has no class 'TritonPythonModel'"),
         ("class TritonPythonModel: ...", ECHO_CONFIG, "does not implement `execute` method"),
@@ -294,7 +267,7 @@ def test_a_model_completes_its_own_config(tmp_path: Path) -> None:
             "        raise RuntimeError('no weights')\n"
             "    def execute(self, requests): ...",
             ECHO_CONFIG,
-            r"initialize failed: RuntimeError: no weights\n\nAt:\n  echo/1/model.py\(3\): initial",
+            r"initialize failed: RuntimeError: no weights At: echo/1/model.py\(3\): initial",
         ),
         (
             "class TritonPythonModel:\n"
@@ -323,56 +296,6 @@ def test_a_model_that_cannot_be_loaded_says_why(
     version = write_model(tmp_path, code, config)
     with pytest.raises(LoadFailed, match=r"(?s)model 'echo' version 1.*" + told):
         HostedInstance(version, CPU, "echo_0_0")
-
-
-def completing(text: str = ECHO_CONFIG) -> ModelConfig:
-    written = Parse(text, ConfigMessage(name="echo", backend="python"))
-    return ModelConfig(json.dumps(to_dictionary(written)))
-
-
-@pytest.mark.parametrize(
-    ("tensor", "told"),
-    [
-        ({"data_type": "TYPE_FP32", "dims": [1]}, "^input in .* is missing 'name' property"),
-        ({"name": "IN", "dims": [1]}, "input 'IN' in .* is missing 'data_type' property"),
-        ({"name": "IN", "data_type": "TYPE_FP32"}, "is missing 'dims' property"),
-        ({"name": "IN", "reshape": []}, "contains property other than 'name', 'data_type'"),
-        (
-            {"name": "IN", "data_type": "TYPE_INT8", "dims": [-1]},
-            "configuration expects datatype TYPE_FP32 for input 'IN', model provides TYPE_INT8",
-        ),
-        (
-            {"name": "IN", "data_type": "TYPE_FP32", "dims": [3]},
-            r"model expects dims \[3\] but the model configuration specifies dims \[-1\]",
-        ),
-    ],
-)
-def test_completing_against_the_config_is_refused(tensor: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
-        completing().add_input(tensor)
-
-
-def test_completing_against_scheduler_or_policy_is_refused() -> None:
-    config = completing(ECHO_CONFIG + "sequence_batching {}")
-    with pytest.raises(ValueError, match="scheduling_choice as 'sequence_batching'"):
-        config.set_dynamic_batching()
-    config.set_model_transaction_policy({"decoupled": False})
-    with pytest.raises(ValueError, match="already set to 'False'"):
-        config.set_model_transaction_policy({"decoupled": True})
-    with pytest.raises(ValueError, match="other than 'decoupled'"):
-        config.set_model_transaction_policy({"coupled": True})
-
-
-def test_a_config_dictionary_has_defaults_and_plain_integers() -> None:
-    dictionary = completing(
-        ECHO_CONFIG + "dynamic_batching { max_queue_delay_microseconds: 5 "
-        "priority_queue_policy { key: 1 value { default_timeout_microseconds: 9 } } }"
-    ).as_dict()
-    batching = dictionary["dynamic_batching"]
-    assert batching["max_queue_delay_microseconds"] == 5
-    assert batching["priority_queue_policy"]["1"]["default_timeout_microseconds"] == 9
-    assert dictionary["input"][0]["optional"] is False
-    assert dictionary["input"][0]["dims"] == [-1]
 
 
 def test_tensors_exchange_dlpack_with_numpy() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from backends.errors import ExecutionFailed, FaultyModel, ModelError
-from backends.host.instance import HostedInstance
+from backends.process.instance import HostedInstance
 from backends.python import api as pb_utils
 from backends.response_sender import respond
 from backends.seam import Batch

@@ -19,6 +19,11 @@ PASSWORD = "correct horse battery"
 HASHED = hash_password(PASSWORD)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def cheap_passwords() -> None:
+    """None here: these tests are about the cost itself."""
+
+
 @pytest.mark.parametrize("password", ["x" * 12, "x" * 1024, "пароль на русском", "\ud800" * 12])
 def test_a_long_enough_text_can_be_a_password(password: str) -> None:
     check_password_text("ada", password)

@@ -97,6 +97,7 @@ EXPECTED: dict[tuple[str, str], set[str]] = {
     ("GET", "/server"): EVERYBODY,
     ("GET", "/servers"): READERS,
     ("GET", "/settings"): ADMINS,
+    ("GET", "/log"): ADMINS,
     ("POST", "/backup"): ADMINS,
 }
 """Who gets further than 401 and 403; "admin" is both the role and the scope. That a push or a token

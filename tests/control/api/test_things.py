@@ -1,19 +1,13 @@
 """Users, tokens, repositories, deployments, aliases over the API: what is asked, told and kept."""
 
-import http.client
 import subprocess
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO
 
 import pytest
 
 from control.access.rate_limits import LoginThrottle
 from control.access.sessions import open_session
 from control.authentication.credentials import COOKIE, CSRF
-from control.errors import Conflict
-from control.services import BACKUPS
 from control.sql.database import Database
 from control.sql.transaction import SYSTEM
 from support.admin import PASSWORD, Api, api
@@ -317,52 +311,6 @@ def test_the_audit_says_who_did_what_from_where(anywhere: Api) -> None:
     assert late == []
     for wrong in ("yesterday", "2026-11-21", "0001-01-01T00:00:00%2B23:00"):
         assert anywhere.local("GET", f"/audit?since={wrong}").status == 400
-
-
-def test_a_backup_is_streamed(running: Api) -> None:
-    found = running.local("POST", "/backup")
-    assert (found.status, found.body) == (200, b"a tar")
-    assert found.headers["content-type"] == "application/x-tar"
-
-
-def test_a_third_backup_at_once_is_asked_to_come_back(sqlite: Database, tmp_path: Path) -> None:
-    begun, go_on = threading.Semaphore(0), threading.Event()
-
-    def archive(out: IO[bytes]) -> None:
-        begun.release()
-        assert go_on.wait(60)
-        out.write(b"a tar")
-
-    with api(sqlite, tmp_path, archive=archive) as running, ThreadPoolExecutor(2) as others:
-        first = [others.submit(running.local, "POST", "/backup") for _ in range(BACKUPS)]
-        for _ in first:
-            assert begun.acquire(timeout=60)
-        third = running.local("POST", "/backup")
-        go_on.set()
-        assert [one.result(60).body for one in first] == [b"a tar"] * BACKUPS
-        assert running.local("POST", "/backup").body == b"a tar"
-
-    assert (third.status, third.code) == (429, "too_many")
-    assert third.headers["retry-after"] == "30"
-
-
-@pytest.mark.parametrize("size", [0, 3 * 2**20])
-def test_a_backup_that_breaks_off_is_never_taken_for_a_whole_one(
-    sqlite: Database, tmp_path: Path, size: int, caplog: pytest.LogCaptureFixture
-) -> None:
-    def archive(out: IO[bytes]) -> None:
-        out.write(b"x" * size)
-        out.flush()
-        raise Conflict("the snapshot is missing")
-
-    with api(sqlite, tmp_path, archive=archive) as running:
-        if size == 0:
-            found = running.local("POST", "/backup")
-            assert (found.status, found.message) == (409, "the snapshot is missing")
-        else:
-            with pytest.raises((http.client.IncompleteRead, ConnectionError)):
-                running.local("POST", "/backup")
-    assert size == 0 or "the snapshot is missing" in caplog.text
 
 
 def test_without_the_database_every_answer_says_so_and_when_to_come_back(tmp_path: Path) -> None:

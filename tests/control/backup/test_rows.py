@@ -90,6 +90,9 @@ def test_every_row_comes_back_in_either_kind_of_database(
             table = mapper.class_
             if table in (Counter, Meta, Event, Audit):
                 continue
+            if not table.__table__.info.get("backed_up", True):
+                assert table.__tablename__ not in counts
+                continue
             assert _facts(other, table) == _facts(used, table), table.__tablename__
             assert counts[table.__tablename__] == len(_facts(used, table))
         assert _facts(other, Event)[:-1] == _facts(used, Event)

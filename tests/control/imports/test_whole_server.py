@@ -111,7 +111,9 @@ def test_a_crash_between_any_two_steps_is_repaired_by_the_next_start(
         body = {"url": f"{web.url}/one.onnx", "model": "one"}
         status, made = y.api("POST", "/imports", body)
         assert status == 202
-        y.wait_for(lambda: f"died with signal {signal.SIGKILL:d}" in y.server.log(), "the crash")
+        y.wait_for(
+            lambda: f"was killed by signal {signal.SIGKILL:d}" in y.server.log(), "the crash"
+        )
         y.kill()
         y.environment.clear()
         y.again()

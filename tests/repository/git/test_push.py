@@ -1,16 +1,11 @@
 """The stock git client pushes to and fetches from a real server."""
 
 import asyncio
-import contextlib
-import http.client
 import os
 import random
 import signal
-import socket
 import subprocess
-import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,7 +15,6 @@ from repository.git import bare, objects
 from repository.git.hook import HookRequest
 from repository.git.listener import Say
 from repository.git.quarantine import quarantine_of
-from repository.git.receive import ReceiveTiming
 from repository.git.rules import TreeBudgets, check_refs, check_tree
 from support.git_http import (
     CLIENT,
@@ -37,6 +31,7 @@ from support.git_http import (
     short_folder,
     work_tree,
 )
+from support.git_processes import eventually, processes_on
 
 
 @pytest.fixture(scope="module")
@@ -69,32 +64,12 @@ def answering(server: GitServer, answer: Answer) -> Iterator[None]:
         server.answer = accept
 
 
-def eventually(holds: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + DEADLINE_SECS
-    while not holds():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
-
-
 def random_bytes(count: int) -> bytes:
     return random.Random(7).randbytes(count)
 
 
 def quarantines(server: GitServer, name: str) -> list[Path]:
     return list((server.bare(name).path / "objects").glob("tmp_objdir-*"))
-
-
-def processes_on(path: Path) -> list[str]:
-    """Every process that names this folder in its command or stands in it."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            line = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            if str(path) in line or os.readlink(process / "cwd") == str(path):
-                found.append(line)
-    return found
 
 
 @pytest.mark.parametrize("uv", [True, False], ids=["uvloop", "asyncio"])
@@ -363,64 +338,3 @@ def test_deployed_commits_are_neither_shown_nor_moved(server: GitServer, name: s
     pushed = client(work, "push", server.url(name), "main:refs/internal/deployed/mine")
     assert pushed.returncode == 1
     assert "deny updating a hidden ref" in pushed.stderr
-
-
-def test_a_body_that_stalls_is_ended(work: Path):
-    with short_folder() as root, serving(root, pace=ReceiveTiming(stall_s=0.3)) as server:
-        repository = server.create("zoo").path
-        with socket.create_connection(("127.0.0.1", server.port)) as connection:
-            head = "POST /zoo.git/git-receive-pack HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"
-            connection.sendall(head.encode() + b"00")
-            assert eventually(lambda: bool(server.failures))
-        assert "no byte moved for 0.3 s" in str(server.failures[0])
-        assert eventually(lambda: not processes_on(repository))
-
-
-def test_more_exchanges_than_may_wait_are_refused_at_once(work: Path):
-    pace = ReceiveTiming(most_at_once=1, most_waiting=0)
-    with short_folder() as root, serving(root, pace=pace) as server:
-        server.create("zoo")
-        with socket.create_connection(("127.0.0.1", server.port)) as connection:
-            head = "POST /zoo.git/git-receive-pack HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"
-            connection.sendall(head.encode() + b"00")
-            assert eventually(lambda: bool(processes_on(server.bare("zoo").path)))
-            assert client(work, "push", server.url("zoo"), "main").returncode
-    assert "'zoo' is busy: 1 fetches and pushes are under way and 0 wait" in str(server.failures[0])
-
-
-def test_one_that_waits_too_long_for_its_turn_is_told_so(work: Path):
-    pace = ReceiveTiming(most_at_once=1, wait_s=0.3)
-    with short_folder() as root, serving(root, pace=pace) as server:
-        server.create("zoo")
-        with socket.create_connection(("127.0.0.1", server.port)) as connection:
-            head = "POST /zoo.git/git-receive-pack HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"
-            connection.sendall(head.encode() + b"00")
-            assert eventually(lambda: bool(processes_on(server.bare("zoo").path)))
-            assert client(work, "push", server.url("zoo"), "main").returncode
-    assert "none of 1 fetches and pushes ended within 0.3 s" in str(server.failures[0])
-
-
-def test_twelve_pushes_at_once_all_get_their_turn(work: Path):
-    with short_folder() as root, serving(root, pace=ReceiveTiming(most_at_once=2)) as server:
-        server.create("zoo")
-        with ThreadPoolExecutor(12) as pool:
-            pushed = pool.map(
-                lambda number: client(work, "push", server.url("zoo"), f"main:branch-{number}"),
-                range(12),
-            )
-            assert [one.stderr for one in pushed if one.returncode] == []
-        assert len(server.call(objects.refs(server.bare("zoo").path))) == 12
-
-
-def test_a_request_that_is_no_push_harms_nobody(server: GitServer, name: str, work: Path):
-    address = f"127.0.0.1:{server.port}"
-    for content in (b"", b"0000", b"zzzz", b"ffff" + b"x" * 100, b"0" * 10_000):
-        connection = http.client.HTTPConnection(address, timeout=DEADLINE_SECS)
-        with (
-            contextlib.closing(connection),
-            contextlib.suppress(http.client.HTTPException, OSError),
-        ):
-            connection.request("POST", f"/{name}.git/git-receive-pack", content)
-            connection.getresponse().read()
-    git(work, "push", "--quiet", server.url(name), "main")
-    assert eventually(lambda: not processes_on(server.bare(name).path))

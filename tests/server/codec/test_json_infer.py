@@ -11,46 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from repository.config.tensors import BY_NAME, DATA_TYPES, Array
+from repository.config.tensors import BY_NAME
 from repository.model import ModelConfig
-from schedulers.request import InferResponse
 from server.admit import bytes_array, read_terms
-from server.codec.json_infer import decode, encode
-from server.codec.output_format import PLAIN, InferBody, OutputFormat
+from server.codec.json_infer import encode
+from server.codec.output_format import PLAIN, OutputFormat
 from server.errors import Internal, InvalidRequest, RequestTooLarge, ServingError, Unsupported
-from server.signature import Signature, compile_signature
-
-NUMERIC = [row.name for row in DATA_TYPES if row.name != "BYTES"]
-
-
-def signature(datatype: str = "FP32", dims: str = "-1", max_batch: int = 0) -> Signature:
-    kind = "TYPE_STRING" if datatype == "BYTES" else f"TYPE_{datatype}"
-    text = f"""
-        name: "m" max_batch_size: {max_batch}
-        input {{ name: "X" data_type: {kind} dims: [{dims}] }}
-        output {{ name: "Y" data_type: {kind} dims: [{dims}] }}
-    """
-    return compile_signature(text_format.Parse(text, ModelConfig()), 1)
-
-
-def ask(document: Any, model: Signature, blob: bytes | None = None, depth: int = 100) -> InferBody:
-    header = document if isinstance(document, bytes) else json.dumps(document).encode()
-    length = None if blob is None else len(header)
-    return decode(header + (blob or b""), length, model, depth)
-
-
-def tensor(**changes: Any) -> dict[str, Any]:
-    entry = {"name": "X", "datatype": "FP32", "shape": [2], "data": [1.5, 2]}
-    entry.update(changes)
-    return {key: value for key, value in entry.items() if value is not None}
-
-
-def response(array: Array) -> InferResponse:
-    return InferResponse("", "m", 1, {"Y": array})
-
-
-def bits(array: Array) -> bytes:
-    return array.tobytes()
+from server.signature import compile_signature
+from support.json_infer import NUMERIC, ask, bits, response, signature, tensor
 
 
 @settings(deadline=None, max_examples=30)
@@ -366,42 +334,3 @@ def test_batches_are_checked_against_each_other_and_the_limit() -> None:
         ask(both(5, 5), model)
     with pytest.raises(InvalidRequest, match="batch-size must be >= 1"):
         ask(both(0, 0), model)
-
-
-LARGE = 40_000
-
-
-@pytest.mark.parametrize("name", [name for name in NUMERIC if name != "BOOL"])
-def test_a_large_body_is_read_like_a_small_one(name: str) -> None:
-    kind = BY_NAME[name].dtype.kind
-    values = [i % 100 for i in range(LARGE)] if kind in "iu" else [i / 8 for i in range(LARGE)]
-    entry = tensor(datatype=name, shape=[LARGE], data=values)
-    array = ask({"id": "big", "inputs": [entry]}, signature(name)).inputs["X"]
-    np.testing.assert_array_equal(array, np.array(values).astype(BY_NAME[name].dtype))
-
-
-def test_a_large_body_is_refused_like_a_small_one() -> None:
-    wrong: list[tuple[Any, int, str]] = [
-        ([0.5] * LARGE + ["a"], LARGE + 1, "non-number as number"),
-        ([0.5] * LARGE, LARGE + 1, "Failed to parse 'data' field"),
-        ([0.5] * LARGE, LARGE - 1, "Unable to parse 'data': Shape does not match"),
-        ([0.5] * LARGE + [None], LARGE + 1, "non-number as number"),
-    ]
-    for data, count, text in wrong:
-        with pytest.raises(ServingError, match=text):
-            ask({"inputs": [tensor(shape=[count], data=data)]}, signature())
-    small = tensor(datatype="INT8", shape=[LARGE], data=[300] * LARGE)
-    with pytest.raises(InvalidRequest, match="300 does not fit INT8"):
-        ask({"inputs": [small]}, signature("INT8"))
-    with pytest.raises(InvalidRequest, match="failed to parse the request JSON buffer"):
-        ask(json.dumps({"inputs": [tensor(data=[1] * LARGE)]}).encode()[:-3], signature())
-
-
-def test_a_large_body_may_hold_nan_nested_lists_and_text() -> None:
-    nested = tensor(shape=[2, LARGE], data=[[0.5] * LARGE, [float("nan")] * LARGE])
-    array = ask({"inputs": [nested]}, signature(dims="-1,-1")).inputs["X"]
-    assert array.shape == (2, LARGE)
-    assert np.isnan(array[1]).all()
-    text = tensor(datatype="BYTES", shape=[LARGE], data=["ä"] * LARGE)
-    words = ask({"inputs": [text]}, signature("BYTES")).inputs["X"]
-    assert words[LARGE - 1] == "ä".encode()

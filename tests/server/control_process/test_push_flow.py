@@ -117,10 +117,11 @@ def test_pushed_models_are_served_after_a_restart_without_a_control_process(
     served = y.versions("m")
     y.kill()
     y.flags["database"] = "postgresql://nobody@127.0.0.1:1/nothing"
+    y.flags["initial_fetch_timeout_secs"] = 2
     try:
         y.start(wait=False)
         y.server.wait_ready()
         y.wait_versions("m", *served)
     finally:
-        del y.flags["database"]
+        del y.flags["database"], y.flags["initial_fetch_timeout_secs"]
         y.again()

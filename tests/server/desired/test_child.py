@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from server.desired.child import ControlChild
+from server.desired.control_start import ControlStart
+from server.settings.table import Settings
 
 pytestmark = pytest.mark.anyio
 
@@ -15,7 +17,7 @@ async def test_a_process_that_cannot_be_started_this_moment_is_tried_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(sys, "executable", str(tmp_path / "nothing"))
-    child = ControlChild({})
+    child = ControlChild(ControlStart(server="s", settings=Settings()))
     running = asyncio.create_task(child.run())
     try:
         async with asyncio.timeout(60):

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from backends.host.output import logged
+from repository.process.child import ChildProgram
+from repository.process.message_child import MessageChild
 from repository.sandbox.children import child_environment
 from repository.sandbox.enter import kernel
 from server.fleet.checks.check import _Child
@@ -107,12 +108,15 @@ def test_processes_that_parse_write_into_the_log_and_not_to_our_terminal(
             assert stderr != os.readlink("/proc/self/fd/2")
             assert stderr.startswith("pipe:")
             process.kill()
-            await process.wait()
+            await process.stop(60)
+        program = ChildProgram("no_such_module", "modelyard checker", "checker", os.environ)
+        forging = await MessageChild.start(program)
+        assert await forging.gone() == "exited with status 1"
+        await forging.stop(60)
 
     asyncio.run(body())
-    with logged("checker") as stderr:
-        os.write(stderr, b"forged\x1b[2J\n")
     deadline = time.monotonic() + 60
-    while "checker: forged" not in caplog.text and time.monotonic() < deadline:
+    while "No module named 'no_such_module'" not in caplog.text and time.monotonic() < deadline:
         time.sleep(0.01)
+    assert "checker: ModuleNotFoundError" in caplog.text
     assert caplog.records[-1].name == "modelyard.worker"

@@ -285,7 +285,7 @@ async def test_labels_are_read_with_the_model(tmp_path: Path) -> None:
 
 
 async def test_a_slow_load_of_one_model_does_not_delay_another(tmp_path: Path) -> None:
-    slow = identity_config("slow", delay_ms=8000) + (
+    slow = identity_config("slow", delay_ms=3000) + (
         'model_warmup { name: "w" inputs { key: "INPUT0" value '
         "{ data_type: TYPE_FP32 dims: 4 zero_data: true } } }"
     )

@@ -2,8 +2,6 @@
 
 import queue
 import socket
-from collections.abc import Callable
-from typing import Any
 
 import grpc
 import numpy as np
@@ -15,8 +13,8 @@ from tritonclient.grpc import service_pb2_grpc as services
 from tritonclient.utils import InferenceServerException
 
 from support.grpc import IDENTITY, SLOW, Open, open_door
+from support.grpc_requests import FLOATS, floats, identity, refusal, slow
 
-FLOATS = np.arange(16, dtype=np.float32)[None]
 INFER = "/inference.GRPCInferenceService/ModelInfer"
 
 
@@ -36,38 +34,6 @@ def triton(door):
 def channel(door):
     with grpc.insecure_channel(door.url) as opened:
         yield opened
-
-
-def floats(array=FLOATS, name="INPUT0"):
-    tensor = client.InferInput(name, list(array.shape), "FP32")
-    tensor.set_data_from_numpy(array)
-    return tensor
-
-
-def identity(request_id="", **rest) -> pb.ModelInferRequest:
-    """A good request for `identity`, with `rest` changed."""
-    tensor = pb.ModelInferRequest.InferInputTensor(name="INPUT0", datatype="FP32", shape=[1, 16])
-    fields = {
-        "model_name": "identity",
-        "id": request_id,
-        "inputs": [tensor],
-        "raw_input_contents": [FLOATS.tobytes()],
-        **rest,
-    }
-    return pb.ModelInferRequest(**fields)
-
-
-def slow(request_id: str) -> pb.ModelInferRequest:
-    tensor = pb.ModelInferRequest.InferInputTensor(name="INPUT0", datatype="FP32", shape=[1, 1])
-    return pb.ModelInferRequest(
-        model_name="slow", id=request_id, inputs=[tensor], raw_input_contents=[b"\0\0\0\0"]
-    )
-
-
-def refusal(call: Callable[[], Any]) -> tuple[str, str]:
-    with pytest.raises(grpc.RpcError) as refused:
-        call()
-    return refused.value.code().name, refused.value.details()
 
 
 def test_stock_client_gets_its_tensor_back(triton):
@@ -317,78 +283,6 @@ def test_a_request_whose_client_has_gone_is_dropped_and_counted(door, channel):
 def test_a_late_request_is_answered_with_deadline_exceeded(door, channel):
     stub = services.GRPCInferenceServiceStub(channel)
     assert refusal(lambda: stub.ModelInfer(slow("late"), timeout=0.05))[0] == "DEADLINE_EXCEEDED"
-    door.wait_for(lambda: door.served("slow").scheduler.inflight() == 0, "nothing in flight")
-
-
-def test_a_full_queue_says_so_at_once(door, channel):
-    stub = services.GRPCInferenceServiceStub(channel)
-    running = stub.ModelInfer.future(slow("0"))
-    door.wait_for(lambda: executing(door) == 1, "the first request to execute")
-    queued = [stub.ModelInfer.future(slow(str(number))) for number in (1, 2)]
-    door.wait_for(lambda: door.served("slow").counters.pending == 2, "the queue to be full")
-    code, text = refusal(lambda: stub.ModelInfer(slow("3")))
-    assert (code, text) == ("UNAVAILABLE", "[request id: 3] Exceeds maximum queue size")
-    for future in (running, *queued):
-        future.cancel()
-    door.wait_for(lambda: door.served("slow").scheduler.inflight() == 0, "nothing in flight")
-
-
-def test_a_stream_answers_in_the_order_it_was_asked(channel):
-    stub = services.GRPCInferenceServiceStub(channel)
-    asked = [slow("a"), *(identity(str(number)) for number in range(600))]
-    answers = list(stub.ModelStreamInfer(iter(asked)))
-    assert [answer.infer_response.id for answer in answers] == [message.id for message in asked]
-    for answer in answers:
-        assert not answer.error_message
-        assert answer.infer_response.parameters["triton_final_response"].bool_param
-
-
-def test_stock_client_streams():
-    results: queue.Queue[Any] = queue.Queue()
-    with open_door() as door, client.InferenceServerClient(door.url) as triton:
-        triton.start_stream(lambda result, error: results.put((result, error)))
-        for number in range(3):
-            triton.async_stream_infer("identity", [floats()], request_id=str(number))
-        found = [results.get(timeout=60) for _ in range(3)]
-        triton.stop_stream()
-    assert [error for _, error in found] == [None] * 3
-    assert [result.get_response().id for result, _ in found] == ["0", "1", "2"]
-
-
-def test_a_refused_request_does_not_end_the_stream(channel):
-    stub = services.GRPCInferenceServiceStub(channel)
-    asked = [identity("1", model_name="nobody"), identity("2")]
-    refused, served = stub.ModelStreamInfer(iter(asked))
-    assert refused.error_message == "Request for unknown model: 'nobody' is not found"
-    assert refused.infer_response == pb.ModelInferResponse(id="1")
-    assert served.infer_response.raw_output_contents == [FLOATS.tobytes()]
-
-
-def test_a_stream_survives_what_is_no_request_at_all(channel):
-    raw = channel.stream_stream("/inference.GRPCInferenceService/ModelStreamInfer")
-    refused, served = map(
-        pb.ModelStreamInferResponse.FromString, raw(iter([b"\xff", identity().SerializeToString()]))
-    )
-    assert refused.error_message.startswith("failed to parse the request as ")
-    assert served.infer_response.outputs
-
-
-def test_with_triton_grpc_error_the_first_error_ends_the_stream(channel):
-    stub = services.GRPCInferenceServiceStub(channel)
-    asked = [identity("1"), identity("2", model_name="nobody"), identity("3")]
-    answers = stub.ModelStreamInfer(iter(asked), metadata=[("triton_grpc_error", "true")])
-    assert next(answers).infer_response.id == "1"
-    assert refusal(lambda: next(answers)) == (
-        "NOT_FOUND",
-        "Request for unknown model: 'nobody' is not found",
-    )
-
-
-def test_a_stream_that_is_cancelled_cancels_its_requests(door, channel):
-    stub = services.GRPCInferenceServiceStub(channel)
-    answers = stub.ModelStreamInfer(iter([slow("1"), slow("2")]))
-    door.wait_for(lambda: door.served("slow").counters.pending == 1, "one to wait")
-    answers.cancel()
     door.wait_for(lambda: door.served("slow").scheduler.inflight() == 0, "nothing in flight")
 
 

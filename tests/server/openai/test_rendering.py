@@ -132,7 +132,7 @@ def test_the_process_ends_with_the_renderer() -> None:
         assert process is not None
         waiting = asyncio.ensure_future(made.render(GOOD, HELLO))
         await made.close()
-        assert process.returncode is not None
+        assert not process.is_alive
         with pytest.raises(NotReady):
             await made.render(GOOD, HELLO)
         await asyncio.gather(waiting, return_exceptions=True)

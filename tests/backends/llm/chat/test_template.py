@@ -8,7 +8,15 @@ import pytest
 from tokenizers import Tokenizer, models
 
 from backends.llm.chat.render import TemplateFailed, _answer, render
-from backends.llm.chat.template import Chat, ChatTemplate, question, read_template
+from backends.llm.chat.render_messages import (
+    RenderAnswer,
+    RenderedChat,
+    RenderRefused,
+    decode_answer,
+    encode,
+    request_for,
+)
+from backends.llm.chat.template import Chat, ChatTemplate, read_template
 from backends.llm.errors import BadCheckpoint
 from support.chat_templates import CHATML, CHATS, TEMPLATES, TOOLS
 
@@ -124,10 +132,26 @@ def test_the_process_answers_with_the_text_or_the_reason() -> None:
     chat = Chat([{"role": "user", "content": "Füchse 🦊"}])
     template = ChatTemplate({"default": CHATML}, {})
     made = "<|im_start|>user\nFüchse 🦊<|im_end|>\n<|im_start|>assistant\n"
-    assert _answer(question(template, chat)) == b"+" + made.encode()
+    assert answer_to(template, chat) == RenderedChat(made)
     broken = ChatTemplate({"default": "{{ raise_exception('no') }}"}, {})
-    assert _answer(question(broken, chat)) == b"-no"
-    assert _answer(b"") == b""
+    assert answer_to(broken, chat) == RenderRefused("no")
+
+
+def test_half_a_surrogate_pair_is_rendered_as_the_replacement_character() -> None:
+    template = ChatTemplate({"default": "{{ messages[0].content }}"}, {})
+    chat = Chat([{"role": "user", "content": "a\ud800b"}])
+    assert answer_to(template, chat) == RenderedChat("a\ufffdb")
+
+
+def test_numbers_of_any_size_reach_the_template() -> None:
+    template = ChatTemplate({"default": "{{ messages[0].content }}"}, {})
+    assert answer_to(template, Chat([{"role": "user", "content": 2**80}])) == RenderedChat(
+        str(2**80)
+    )
+
+
+def answer_to(template: ChatTemplate, chat: Chat) -> RenderAnswer:
+    return decode_answer(_answer(encode(request_for(template, chat))))
 
 
 # where templates are

@@ -7,12 +7,14 @@ import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from backends.errors import LoadFailed
+from repository.process.child import ChildProgram
+from repository.process.message_child import MessageChild
 from server.fleet.checks.check import Checker, ConfigCompletion, _Child, complete_version
+from server.fleet.checks.check_messages import CheckKind, CheckRequest
 from support.runtime import make_version, save_unary
 
 
@@ -231,7 +233,7 @@ def test_child_that_is_killed_is_named_with_its_signal_and_replaced(tmp_path: Pa
         asked = asyncio.create_task(checker.complete(stuck))
         await asyncio.sleep(0)
         os.kill(child, signal.SIGSEGV)
-        with pytest.raises(LoadFailed, match=r"died with signal 11 \(SIGSEGV\) while reading"):
+        with pytest.raises(LoadFailed, match=r"was killed by signal 11 \(SIGSEGV\) while reading"):
             await asked
         assert (await checker.complete(good)).backend == "onnxruntime"
 
@@ -284,16 +286,16 @@ def test_two_hundred_small_models_are_checked_by_two_children(
         save_unary(version.path / "model.onnx")
 
     started: list[object] = []
-    start = asyncio.create_subprocess_exec
+    start = MessageChild.start
 
-    async def noted(*arguments: Any, **settings: Any) -> asyncio.subprocess.Process:
-        started.append(arguments)
-        return await start(*arguments, **settings)
+    async def noted(program: ChildProgram) -> MessageChild:
+        started.append(program)
+        return await start(program)
 
     async def use(checker: Checker) -> None:
         await asyncio.gather(*[checker.complete(version) for version in versions])
 
-    monkeypatch.setattr(asyncio, "create_subprocess_exec", noted)
+    monkeypatch.setattr(MessageChild, "start", noted)
     run_with(lambda: Checker(idle_s=300.0, slow_s=300.0), use)
     assert 1 <= len(started) <= 2
 
@@ -305,23 +307,44 @@ def test_two_hundred_small_models_are_checked_by_two_children(
         b"\x05\0\0\0\xdd\x7f\xff\xff\xff",  # an array of two thousand million values
         b"\x01\0\0\0\x80",  # nothing
         b"\x03\0\0\0\x81\xa0\x90",  # a list
+        b"\x10\0\0\0\x82\xa4type\xa4code\xa4uses\x01",  # code that is no list
     ],
 )
-def test_a_checker_that_answers_nonsense_is_taken_for_dead(answer: bytes) -> None:
-    code = f"import sys, time; sys.stdout.buffer.write({answer!r}); sys.stdout.flush(); input()"
+def test_a_checker_that_answers_nonsense_is_killed(answer: bytes, tmp_path: Path) -> None:
+    module = tmp_path / "taken_over.py"
+    module.write_text(
+        "import os, time\n"
+        "def main(channel, parent):\n"
+        f"    os.write(channel, {answer!r})\n"
+        "    time.sleep(600)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
 
     async def body() -> None:
-        pipe = asyncio.subprocess.PIPE
-        child = _Child(
-            await asyncio.create_subprocess_exec(
-                sys.executable, "-S", "-c", code, stdin=pipe, stdout=pipe
-            )
-        )
+        program = ChildProgram("taken_over", "modelyard checker", "checker", environment)
+        child = _Child(await MessageChild.start(program))
         with pytest.raises(ConnectionError):
-            await child.ask(b"")
-        assert "SIGKILL" in await child.cause_of_death()
+            await child.ask(request())
+        assert "message" in await child.cause_of_death()
+        await child.end()
 
     asyncio.run(body())
+
+
+def request() -> CheckRequest:
+    return CheckRequest(
+        kind=CheckKind.CONFIG,
+        name="m",
+        number=1,
+        folder="/m",
+        path="/m/1",
+        config=b"",
+        digest="",
+        deadline_s=60.0,
+        rules=ConfigCompletion(),
+        memory_bytes=1 << 30,
+        machine_bytes=0,
+    )
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="it is Linux that chooses so")

@@ -1,0 +1,60 @@
+"""A worker's answers to the server's heartbeats, and to its questions whether the model is ready.
+
+Both come from threads of their own. Each answer carries how often progress was made, so that a
+model whose work the server does not see (responses that nobody reads any more) is not taken for
+one that hangs; behind that is "1" or "0" where readiness was asked for.
+"""
+
+import itertools
+import socket
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+
+HEARTBEAT, READINESS = b".", b"?"
+COUNT_BYTES = 8
+
+_progress = itertools.count(1)
+_made = 0
+_check: Callable[[], bool] | None = None
+
+
+def progressed() -> None:
+    """Note that the model has got on; from any thread."""
+    global _made
+    _made = next(_progress)
+
+
+def answer_readiness(check: Callable[[], bool]) -> None:
+    """Answer with `check()`, which may take its time and must not raise."""
+    global _check
+    _check = check
+
+
+def answer_heartbeats(connection: socket.socket) -> None:
+    """Answer on daemon threads until the server is gone."""
+    threading.Thread(target=_answer, args=(connection,), name="heartbeats", daemon=True).start()
+
+
+def _answer(connection: socket.socket) -> None:
+    asked: SimpleQueue[None] | None = None
+    while question := connection.recv(64):
+        if question == HEARTBEAT:
+            connection.send(_count())
+            continue
+        if asked is None:
+            asked = SimpleQueue()
+            arguments = (connection, asked)
+            threading.Thread(target=_tell, args=arguments, name="is_ready", daemon=True).start()
+        asked.put(None)
+
+
+def _tell(connection: socket.socket, asked: "SimpleQueue[None]") -> None:
+    while True:
+        asked.get()
+        ready = _check is None or _check()
+        connection.send(_count() + (b"1" if ready else b"0"))
+
+
+def _count() -> bytes:
+    return _made.to_bytes(COUNT_BYTES, "little")

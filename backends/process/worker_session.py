@@ -1,0 +1,271 @@
+"""What is said to one worker: load this, execute that, finalize.
+
+A batch comes in by `execute` or `stream` on the instance's thread; `backends.process.worker` is at
+the other end. Tensors go through shared memory, the rest by message.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import threading
+from collections.abc import Sequence
+from time import perf_counter_ns
+from typing import Any
+
+from backends.errors import BackendError, ExecutionFailed, LoadFailed
+from backends.process.layout import kept_bytes, pack, unpack
+from backends.process.messages import (
+    BatchExecuted,
+    BatchFailed,
+    Execute,
+    Finalize,
+    Load,
+    Message,
+    RequestMetadata,
+    WorkerLoaded,
+    decode,
+    encode,
+)
+from backends.process.region import RegionReader, RegionWriter
+from backends.process.relay import StreamRelay, WorkerGone
+from backends.process.reply_validation import (
+    NONSENSE,
+    loaded_as_promised,
+    nanoseconds,
+    parameters,
+    raised,
+)
+from backends.process.worker_process import WorkerProcess, WorkerSpec
+from backends.seam import Batch, BatchResult, Member, ResponseSender, Result
+from repository.config.tensors import Array
+from repository.process.child import REAP_SECS
+
+_log = logging.getLogger(__name__)
+
+
+class WorkerSession:
+    """One life of a worker, from its first message to its last.
+
+    `close` must be called at the end of it, whatever happened before.
+    """
+
+    def __init__(self, plan: WorkerSpec, process: WorkerProcess) -> None:
+        self.process = process
+        self._plan = plan
+        self._turn = threading.Lock()
+        self._outbox = RegionWriter()
+        self._inbox = RegionReader()
+        self._relay: StreamRelay | None = None
+        self._flagging = threading.Lock()
+        self._flags: tuple[Batch, Array] | None = None
+
+    def load(self) -> WorkerLoaded:
+        """Load the model in the worker; blocks. Raises `LoadFailed`."""
+        plan = self._plan
+        try:
+            answer = self._loaded(self._ask(encode(_load_request(plan)), plan.load_secs))
+        except TimeoutError:
+            raise LoadFailed(
+                f"{plan.where} did not finish loading within {plan.load_secs:g} s"
+            ) from None
+        except WorkerGone:
+            raise LoadFailed(
+                f"{plan.where}: the worker process {self.process.ending()} while loading"
+            ) from None
+        if answer.streams:
+            self._relay = StreamRelay(plan, self.process)
+        self.process.loaded(self._relay)
+        return answer
+
+    def _loaded(self, answer: Message) -> WorkerLoaded:
+        try:
+            return loaded_as_promised(answer, self._plan.version)
+        except NONSENSE as error:
+            raise self._nonsense(str(error)) from error
+
+    def execute(self, batch: Batch) -> BatchResult:
+        """Run one batch in the worker. Raises `ExecutionFailed` or `FaultyModel` as the worker
+        does, `InstanceDied` when it is gone, hangs or sends what is no message."""
+        return self._in_turn(batch, ())
+
+    def stream(self, batch: Batch, outlets: Sequence[ResponseSender]) -> BatchResult:
+        """Hand one batch to a decoupled model; raises as `execute`. Afterwards the outlets are
+        ended by the model, or by its worker's death."""
+        assert self._relay is not None
+        streams = self._relay.open(outlets)
+        try:
+            return self._in_turn(batch, streams)
+        except BackendError:
+            self._relay.forget(streams)
+            raise
+
+    def cancel(self, batch: Batch, member: int) -> None:
+        """Raise the member's flag, if its batch is the one that executes. Never blocks for long."""
+        with self._flagging:
+            if self._flags is not None and self._flags[0] is batch:
+                self._flags[1][member] = 1
+
+    def _in_turn(self, batch: Batch, streams: Sequence[int]) -> BatchResult:
+        activity = self.process.activity
+        with self._turn:
+            activity.progress += 1
+            activity.executing = True
+            try:
+                return self._execute(batch, streams)
+            except WorkerGone:
+                pass  # told below, with how it ended
+            finally:
+                self._lower_flags()
+                activity.executing = False
+        raise self._plan.died(self.process.ending())
+
+    def finalize(self, within_secs: float) -> None:
+        """Ask the worker to finalize and exit; end it by force after `within_secs`, or at once
+        while it executes: who closes then has waited for the execution as long as it wants to."""
+        if self._turn.acquire(blocking=False):
+            try:
+                with contextlib.suppress(OSError):
+                    self._ask_to_finalize()
+                self.process.gone.wait(within_secs)
+            finally:
+                self._turn.release()
+        self.process.terminate()
+
+    def _ask_to_finalize(self) -> None:
+        if self._relay is not None:
+            self._relay.finalize()
+        else:
+            self.process.channel.send(encode(Finalize()))
+
+    def close(self) -> None:
+        """Wait for the worker's end and give this side's memory and descriptors back; of a process
+        that does not end though killed, nothing can be given back."""
+        if not self.process.gone.wait(REAP_SECS):
+            _log.error("%s", self._plan.died(self.process.ending()))
+            return
+        with self._turn:
+            if self._relay is not None:
+                self._relay.close()
+            self.process.release()
+            self._outbox.close()
+            self._inbox.close()
+
+    def _execute(self, batch: Batch, streams: Sequence[int]) -> BatchResult:
+        started = perf_counter_ns()
+        answer = self._ask(self._written(batch, streams))
+        answered = perf_counter_ns()
+        if isinstance(answer, BatchExecuted | BatchFailed) and answer.held:
+            self._outbox.forget()
+        try:
+            if isinstance(answer, BatchFailed):
+                refused = raised(answer.trouble)
+            elif isinstance(answer, BatchExecuted):
+                return self._outcome(answer, len(batch.members), bool(streams), started, answered)
+            else:
+                raise TypeError(f"it answered a batch with {type(answer).__name__}")
+        except NONSENSE as error:
+            raise self._nonsense(str(error)) from error
+        raise refused
+
+    def _outcome(
+        self, answer: BatchExecuted, members: int, streams: bool, started: int, answered: int
+    ) -> BatchResult:
+        results = self._results(answer, 0 if streams else members)
+        read_ns = perf_counter_ns() - answered
+        infer_ns, output_ns = nanoseconds(answer.infer_ns), nanoseconds(answer.output_ns)
+        input_ns = max(0, answered - started - infer_ns - output_ns)
+        said = {index: parameters(text) for index, text in answer.parameters.items()}
+        return BatchResult(results, input_ns, infer_ns, output_ns + read_ns, said)
+
+    def _written(self, batch: Batch, streams: Sequence[int]) -> bytes:
+        """The request for a batch whose tensors, and flags, now lie in our region."""
+        count = len(batch.members)
+        try:
+            blocks = tuple(pack([member.inputs for member in batch.members], self._outbox, count))
+            flags = self._outbox.reserve(count)[:count]
+            flags[:] = 0
+            with self._flagging:
+                self._flags = (batch, flags)
+            members = tuple(map(_facts, batch.members))
+            return encode(
+                Execute(tuple(batch.rows), batch.batched, members, blocks, tuple(streams))
+            )
+        except NONSENSE as error:
+            raise ExecutionFailed(f"{self._plan.where}: cannot send this batch: {error}") from error
+
+    def _lower_flags(self) -> None:
+        with self._flagging:
+            self._flags = None
+
+    def _results(self, answer: BatchExecuted, count: int) -> Sequence[Result]:
+        """The results, copied out of the region at once, so that the worker may reuse it. Raises
+        ExecutionFailed when they are too large."""
+        results: list[Any] = [{} for _ in range(count)]
+        try:
+            if answer.blocks:
+                region = self._inbox.view()
+                self._refuse_too_large(kept_bytes(answer.blocks, region))
+                results = list(unpack(answer.blocks, count, region))
+                for outputs in results:
+                    for name, array in outputs.items():
+                        if array.base is region:
+                            outputs[name] = array.copy()
+        except NONSENSE as error:
+            raise ValueError(f"its tensors cannot be read: {error}") from error
+        for index, trouble in answer.errors.items():
+            results[index] = raised(trouble)
+        return results
+
+    def _refuse_too_large(self, size: int) -> None:
+        if 0 < self._plan.output_bytes < size:
+            raise self._plan.too_large(size, "its answer to a batch")
+
+    def _ask(self, payload: bytes, timeout: float | None = None) -> Message:
+        """One question, one answer. Raises `TimeoutError`, or `WorkerGone`."""
+        fd = self._outbox.take_fd()
+        if self._relay is not None:
+            return self._relay.ask(payload, fd, timeout)
+        try:
+            self.process.channel.send(payload, fd)
+            answer, region = self.process.channel.receive(timeout)
+            if region >= 0:
+                self._inbox.accept(region)
+            return decode(answer)
+        except TimeoutError:
+            raise
+        except (EOFError, OSError):
+            raise WorkerGone from None
+        except NONSENSE as error:
+            raise self._nonsense(str(error)) from error
+        finally:
+            if fd >= 0:
+                os.close(fd)
+
+    def _nonsense(self, what: str) -> WorkerGone:
+        self.process.kill(f"sent an invalid message ({what}) and was killed")
+        return WorkerGone(what)
+
+
+def _load_request(plan: WorkerSpec) -> Load:
+    version, device = plan.version, plan.device
+    return Load(
+        name=version.name,
+        number=version.number,
+        folder=str(version.folder),
+        path=str(version.path),
+        config=version.config.SerializeToString(),
+        digest=version.digest,
+        kind=device.kind,
+        device_index=device.index,
+        threads=device.threads,
+    )
+
+
+def _facts(member: Member) -> RequestMetadata:
+    parameters = json.dumps(dict(member.parameters)) if member.parameters else ""
+    key = member.correlation_id
+    if isinstance(key, int) and not -(1 << 63) <= key < 1 << 64:
+        key = str(key)
+    timeout_us = min(member.timeout_us, (1 << 63) - 1)
+    return RequestMetadata(member.id, key, parameters, tuple(member.wanted), timeout_us)

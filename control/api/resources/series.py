@@ -1,0 +1,137 @@
+"""Time series of what was served, for charts and for who wants the numbers."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+from control.access.scopes import Action
+from control.api.call import Access, AuthorizedCall, EndpointResult, Operation, Param
+from control.http_errors import MalformedRequest
+from control.series.points import SeriesSubject
+from control.series.reading import range_of, read
+from control.series.views import SeriesPage, view_of
+
+USUAL_POINTS, MOST_POINTS = 200, 1_000
+USUAL_RANGE = timedelta(hours=1)
+LONGEST_RANGE = timedelta(days=60)
+MOST_SERIES = 50
+"""In one answer: those with the most requests."""
+
+
+_SERVED = ""
+"""The series of servers, which says when one was there; no other has an empty name."""
+
+
+class _Grouping(NamedTuple):
+    """`kind` of the subjects that are looked at; `name`: of the series that one belongs to."""
+
+    kind: str
+    name: Callable[[SeriesSubject], str]
+
+
+_GROUPINGS = {
+    "model": _Grouping("version", lambda one: one.name),
+    "version": _Grouping("version", lambda one: str(one.version)),
+    "arm": _Grouping("arm", lambda one: one.arm),
+    "mirror": _Grouping("mirror", lambda one: one.arm),
+    "server": _Grouping("server", lambda _: "server"),
+}
+
+
+def list_(call: AuthorizedCall) -> EndpointResult:
+    """Points of equal steps; null where nothing was counted."""
+    query = call.query
+    by = query.get("by") or _usual(call)
+    grouping = _GROUPINGS.get(by)
+    if grouping is None:
+        raise MalformedRequest(f"by is '{by:.40}'; it is one of {', '.join(_GROUPINGS)}", "by")
+    about = _about(call, by)
+    since, until = _range(call)
+    now = int(call.now.timestamp())
+    points = min(max(query.get("points") or USUAL_POINTS, 2), MOST_POINTS)
+    within = range_of(int(since.timestamp()), int(until.timestamp()), now, points)
+    version = query.get("version")
+
+    def wanted(subject: SeriesSubject) -> str | None:
+        if subject.kind == "server" and grouping.kind != "server":
+            return _SERVED
+        if subject.kind != grouping.kind or (about and subject.name != about):
+            return None
+        if version is not None and subject.version != version:
+            return None
+        return grouping.name(subject)
+
+    with call.services.database.reading() as session:
+        found = read(session, within, wanted, query.get("server", ""))
+    starts = within.starts
+    served = found.get("server", {}) if grouping.kind == "server" else found.pop(_SERVED, {})
+    busiest = sorted(
+        found, key=lambda name: -sum(one.succeeded + one.failures for one in found[name].values())
+    )[:MOST_SERIES]
+    return EndpointResult(
+        SeriesPage(
+            since=_moment(within.since),
+            until=_moment(within.until),
+            step_s=within.step_s,
+            at=[_moment(at) for at in starts],
+            items=[
+                view_of(name, found[name], starts, within.step_s, served.keys())
+                for name in sorted(busiest)
+            ],
+        )
+    )
+
+
+def _usual(call: AuthorizedCall) -> str:
+    if call.query.get("route"):
+        return "arm"
+    return "version" if call.query.get("model") else "model"
+
+
+def _about(call: AuthorizedCall, by: str) -> str:
+    """The name of the model or route; "" for all. Raises MalformedRequest for what does not go
+    together."""
+    model, route = call.query.get("model", ""), call.query.get("route", "")
+    of_routes = by in ("arm", "mirror")
+    if of_routes and not route:
+        raise MalformedRequest(f"by={by} needs a route", "route")
+    if by == "version" and not model:
+        raise MalformedRequest("by=version needs a model", "model")
+    if (route and not of_routes) or (model and by not in ("model", "version")):
+        raise MalformedRequest(f"by={by} does not go with {'route' if route else 'model'}", "by")
+    return str(route if of_routes else model)
+
+
+def _range(call: AuthorizedCall) -> tuple[datetime, datetime]:
+    until = call.query.get("until") or call.now
+    since = call.query.get("since") or until - USUAL_RANGE
+    if not timedelta() < until - since <= LONGEST_RANGE:
+        raise MalformedRequest("since lies before until, by 60 days at most", "since")
+    return since, until
+
+
+def _moment(at: int) -> datetime:
+    return datetime.fromtimestamp(at, UTC)
+
+
+OPERATIONS = (
+    Operation(
+        verb="GET",
+        path="/series",
+        access=Access(Action.READ),
+        tag="Series",
+        run=list_,
+        summary="Time series: requests, errors, latency, queue, memory, tokens",
+        query=(
+            Param("model", "Of this model's versions."),
+            Param("version", "Of this version of the model alone.", int),
+            Param("route", "Of this route's arms."),
+            Param("by", "A series for each of these.", schema={"enum": [*_GROUPINGS]}),
+            Param("server", "Of this server alone; else of all together."),
+            Param("since", "From this moment on; an hour before `until` by default.", datetime),
+            Param("until", "Before this moment; now by default.", datetime),
+            Param("points", f"How many points about, {MOST_POINTS} at most.", int),
+        ),
+        gives=SeriesPage,
+    ),
+)

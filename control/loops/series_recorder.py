@@ -1,0 +1,68 @@
+"""The pump of time series: writes down the windows that gateways send, makes chunks of old ones."""
+
+import asyncio
+import logging
+
+from control.errors import ControlError, DatabaseGone
+from control.series import recording
+from control.series.points import SeriesStored, SeriesWindow
+from control.sql.database import Database
+from control.sql.transaction import Actor
+
+SEAL_S = 60.0
+"""Between two looks at what can be sealed."""
+
+PAUSE_S = 1.0
+"""Between two stretches that are sealed: others write, too."""
+
+AT_ONCE = 32
+"""Windows that wait for the database; what comes beyond is not answered, and is sent again."""
+
+_log = logging.getLogger(__name__)
+
+
+class SeriesRecorder:
+    """On the loop. `server`: whose windows are sealed here."""
+
+    def __init__(self, database: Database, server: str) -> None:
+        self._database = database
+        self._server = server
+        self._actor = Actor(f"server:{server}", "system")
+        self._waiting = 0
+
+    async def record(self, window: SeriesWindow) -> SeriesStored | None:
+        """Store it; None where that cannot be done now."""
+        if self._waiting >= AT_ONCE:
+            return None
+        self._waiting += 1
+        try:
+            await asyncio.to_thread(self._store, window)
+        except DatabaseGone as error:
+            _log.debug("time series are blocked: %s", error)
+            return None
+        except ControlError as error:
+            _log.error("a window of time series is dropped: %s", error)
+        finally:
+            self._waiting -= 1
+        return SeriesStored(window.at)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            pause_s = SEAL_S
+            try:
+                if await asyncio.to_thread(self._seal):
+                    pause_s = PAUSE_S
+            except DatabaseGone as error:
+                _log.debug("time series are blocked: %s", error)
+            except ControlError as error:
+                _log.error("time series cannot be sealed: %s", error)
+            await asyncio.sleep(pause_s)
+
+    def _store(self, window: SeriesWindow) -> None:
+        with self._database.change(self._actor) as tx:
+            recording.store(tx, window)
+
+    def _seal(self) -> int:
+        with self._database.change(self._actor) as tx:
+            return recording.seal(tx, self._server)

@@ -1,0 +1,1 @@
+"""Time series of what was served: kept in three levels, read for charts."""

@@ -1,0 +1,216 @@
+"""What was counted of one subject in one stretch of time, and how points merge. Pure."""
+
+from collections import Counter as Tally
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from control.statistics.histogram import BUCKETS, Histogram
+
+WINDOW_S = 10
+"""What one window of a gateway spans; it begins at a multiple of this."""
+
+SubjectKind = Literal["version", "arm", "mirror", "server"]
+
+
+class SeriesSubject(Struct, frozen=True, array_like=True):
+    """What a series is of. `name`: the model's, the route's, or "" of a server; `version` 0 but of
+    a version; `arm` "" but of an arm. A mirror is what an arm made of copies of requests."""
+
+    kind: SubjectKind
+    name: str = ""
+    version: int = 0
+    arm: str = ""
+
+    @property
+    def key(self) -> str:
+        """As the rows of chunks name it; no part has a slash in it."""
+        return f"{self.kind}/{self.name}/{self.version}/{self.arm}"
+
+
+def subject_of(key: str) -> SeriesSubject:
+    """The subject with this `key`."""
+    kind, name, version, arm = key.split("/")
+    return SeriesSubject(kind, name, int(version), arm)  # type: ignore[arg-type]
+
+
+Latencies = tuple[int, ...]
+"""A histogram of seconds: for each bucket in which something is, in order, how many buckets lie
+between it and the one before (or the first of all), and its count."""
+
+
+class LanguagePoint(Struct, frozen=True, array_like=True):
+    """Of a language model. Tokens are counts; `first_token` and `between_tokens` are seconds;
+    `running` and `waiting` requests and the share of KV blocks `kv_use` (0 to 1) are as of the end,
+    the largest where stretches were merged."""
+
+    prompt_tokens: int = 0
+    generated_tokens: int = 0
+    prefix_hit_tokens: int = 0
+    first_token: Latencies = ()
+    between_tokens: Latencies = ()
+    running: int = 0
+    waiting: int = 0
+    kv_use: float = 0.0
+
+
+class SeriesPoint(Struct, frozen=True, array_like=True):
+    """What was counted in a stretch of time.
+
+    `succeeded` requests, whose latencies are in `latency` and of whose time `queue_us` and
+    `compute_us`, microseconds, are sums; `failed` requests by reason. `batches` executed with
+    `rows` rows, which took `busy_us` of instances. As of the end, the largest where stretches
+    were merged: requests `pending`, `instances` that are ready, `memory_bytes` of their workers
+    (of a server: also its own).
+    """
+
+    succeeded: int = 0
+    failed: dict[str, int] = field(default_factory=dict)
+    latency: Latencies = ()
+    queue_us: int = 0
+    compute_us: int = 0
+    rows: int = 0
+    batches: int = 0
+    busy_us: int = 0
+    pending: int = 0
+    instances: int = 0
+    memory_bytes: int = 0
+    language: LanguagePoint | None = None
+
+    @property
+    def failures(self) -> int:
+        return sum(self.failed.values())
+
+
+def one_after_another(points: Sequence[SeriesPoint]) -> SeriesPoint:
+    """The point of stretches that follow one another."""
+    return _merged(points, max)
+
+
+def side_by_side(points: Sequence[SeriesPoint]) -> SeriesPoint:
+    """The point of one stretch on several servers, or of several subjects."""
+    return _merged(points, sum)
+
+
+def pack_latencies(histogram: Histogram) -> Latencies:
+    packed: list[int] = []
+    following = 0
+    for bucket, count in enumerate(histogram.counts):
+        if count:
+            packed += (bucket - following, count)
+            following = bucket + 1
+    return tuple(packed)
+
+
+def histogram_of(latencies: Iterable[Latencies]) -> Histogram:
+    """All of them together. Raises ValueError for what `pack_latencies` cannot have made."""
+    merged = Histogram()
+    counts = merged.counts
+    for packed in latencies:
+        bucket = -1
+        for skipped, count in zip(packed[::2], packed[1::2], strict=True):
+            bucket += skipped + 1
+            if skipped < 0 or count < 0 or bucket >= BUCKETS:
+                raise ValueError(f"not a histogram of {BUCKETS} buckets: {packed!s:.80}")
+            counts[bucket] += count
+    merged.n = sum(counts)
+    return merged
+
+
+COARSE = 4
+"""Buckets that become one in a chunk, in whose middle all then lies: quantiles are 4.5 % off at
+most."""
+
+
+def coarser(point: SeriesPoint) -> SeriesPoint:
+    """The same, with fewer buckets."""
+    language = point.language
+    if language is not None:
+        language = replace(
+            language,
+            first_token=_coarse(language.first_token),
+            between_tokens=_coarse(language.between_tokens),
+        )
+    return replace(point, latency=_coarse(point.latency), language=language)
+
+
+def _coarse(latencies: Latencies) -> Latencies:
+    if not latencies:
+        return ()
+    fine, coarse = histogram_of([latencies]), Histogram()
+    for bucket, count in enumerate(fine.counts):
+        if count:
+            coarse.counts[min(bucket - bucket % COARSE + COARSE // 2, BUCKETS - 1)] += count
+    return pack_latencies(coarse)
+
+
+def _merged(points: Sequence[SeriesPoint], gauge: Callable[[Iterable[Any]], Any]) -> SeriesPoint:
+    if len(points) == 1:
+        return points[0]
+    if not points:
+        return SeriesPoint()
+    failed: Tally[str] = Tally()
+    for one in points:
+        if one.failed:
+            failed.update(one.failed)
+    languages = [one.language for one in points if one.language is not None]
+    return SeriesPoint(
+        sum(one.succeeded for one in points),
+        dict(sorted(failed.items())),
+        _packed(one.latency for one in points),
+        sum(one.queue_us for one in points),
+        sum(one.compute_us for one in points),
+        sum(one.rows for one in points),
+        sum(one.batches for one in points),
+        sum(one.busy_us for one in points),
+        gauge(one.pending for one in points),
+        gauge(one.instances for one in points),
+        gauge(one.memory_bytes for one in points),
+        _merged_language(languages, gauge) if languages else None,
+    )
+
+
+def _merged_language(
+    points: Sequence[LanguagePoint], gauge: Callable[[Iterable[Any]], Any]
+) -> LanguagePoint:
+    return LanguagePoint(
+        sum(one.prompt_tokens for one in points),
+        sum(one.generated_tokens for one in points),
+        sum(one.prefix_hit_tokens for one in points),
+        _packed(one.first_token for one in points),
+        _packed(one.between_tokens for one in points),
+        gauge(one.running for one in points),
+        gauge(one.waiting for one in points),
+        max(one.kv_use for one in points),
+    )
+
+
+def _packed(latencies: Iterable[Latencies]) -> Latencies:
+    used = [one for one in latencies if one]
+    return pack_latencies(histogram_of(used)) if len(used) > 1 else (used[0] if used else ())
+
+
+class SubjectPoint(Struct, frozen=True, array_like=True):
+    """A row of a window."""
+
+    subject: SeriesSubject
+    point: SeriesPoint
+
+
+class SeriesWindow(Struct, frozen=True, tag="series"):
+    """All that a gateway counted from `at`, in seconds since the epoch, a multiple of `WINDOW_S`,
+    until `WINDOW_S` later. `boot` is new with each start of it, which may split a window in two. A
+    subject of which nothing was counted is left out, and so is one that is as it was."""
+
+    server: str
+    boot: str
+    at: int
+    rows: tuple[SubjectPoint, ...]
+
+
+class SeriesStored(Struct, frozen=True, tag="series_stored"):
+    """The answer to a window: it is in the database, and need not be sent again."""
+
+    at: int

@@ -1,0 +1,156 @@
+"""A series as the control API shows it: columns of numbers, one for each point."""
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import TypeVar
+
+import msgspec
+
+from control.clock import Moment
+from control.series.points import LanguagePoint, Latencies, SeriesPoint, histogram_of
+from control.statistics.histogram import Histogram
+
+Column = list[float | None]
+"""One number a point; null where nothing can be said: no server ran, or nothing was answered."""
+
+
+class LanguageSeriesView(msgspec.Struct, frozen=True):
+    """Of a language model: tokens a second, the time to the first token and between two tokens in
+    milliseconds, requests that run and wait, the share of KV blocks in use and of prompt tokens
+    that came from the prefix cache (0 to 1)."""
+
+    prompt_tokens_per_s: Column
+    generated_tokens_per_s: Column
+    first_token_ms_p50: Column
+    first_token_ms_p95: Column
+    between_tokens_ms_p50: Column
+    between_tokens_ms_p95: Column
+    running: Column
+    waiting: Column
+    kv_use: Column
+    prefix_hit_share: Column
+
+
+class SeriesView(msgspec.Struct, frozen=True):
+    """One line of a chart for each column. `name`: "2" for a version, an arm, a model or a server,
+    by what was asked for. `failed_per_s`: by reason. `error_rate`: failed requests among all, 0 to
+    1. `queue_ms` and `compute_ms` are means over successful requests, `batch_rows` over executions;
+    `instances_busy`: how many executed, on average."""
+
+    name: str
+    requests_per_s: Column
+    error_rate: Column
+    failed_per_s: dict[str, Column]
+    latency_ms_p50: Column
+    latency_ms_p95: Column
+    latency_ms_p99: Column
+    queue_ms: Column
+    compute_ms: Column
+    batch_rows: Column
+    instances_busy: Column
+    instances: Column
+    pending: Column
+    memory_bytes: Column
+    language: LanguageSeriesView | None = None
+
+
+class SeriesPage(msgspec.Struct, frozen=True):
+    """`at`: when each point begins; it spans `step_s`. `until`: where the last one ends."""
+
+    since: Moment
+    until: Moment
+    step_s: int
+    at: list[Moment]
+    items: list[SeriesView]
+
+
+def view_of(
+    name: str,
+    points: Mapping[int, SeriesPoint],
+    starts: Sequence[int],
+    step_s: int,
+    served: Collection[int],
+) -> SeriesView:
+    """The points of one series, by the moment in which they begin. `served`: when any server was
+    there, so that no point means no request."""
+    column = [points.get(at) for at in starts]
+    reasons = sorted({reason for one in points.values() for reason in one.failed})
+    latencies = [None if one is None else _histogram(one.latency) for one in column]
+    return SeriesView(
+        name=name,
+        requests_per_s=[
+            (0.0 if at in served else None)
+            if one is None
+            else _round((one.succeeded + one.failures) / step_s)
+            for at, one in zip(starts, column, strict=True)
+        ],
+        error_rate=_each(column, lambda one: _share(one.failures, one.succeeded + one.failures)),
+        failed_per_s={
+            reason: _each(column, partial(_failed_per_s, reason, step_s)) for reason in reasons
+        },
+        latency_ms_p50=_quantiles(latencies, 0.5),
+        latency_ms_p95=_quantiles(latencies, 0.95),
+        latency_ms_p99=_quantiles(latencies, 0.99),
+        queue_ms=_each(column, lambda one: _mean(one.queue_us / 1e3, one.succeeded)),
+        compute_ms=_each(column, lambda one: _mean(one.compute_us / 1e3, one.succeeded)),
+        batch_rows=_each(column, lambda one: _mean(one.rows, one.batches)),
+        instances_busy=_each(column, lambda one: _round(one.busy_us / 1e6 / step_s)),
+        instances=_each(column, lambda one: one.instances),
+        pending=_each(column, lambda one: one.pending),
+        memory_bytes=_each(column, lambda one: one.memory_bytes),
+        language=_language([None if one is None else one.language for one in column], step_s),
+    )
+
+
+def _language(column: Sequence[LanguagePoint | None], step_s: int) -> LanguageSeriesView | None:
+    if not any(column):
+        return None
+    first = [None if one is None else _histogram(one.first_token) for one in column]
+    between = [None if one is None else _histogram(one.between_tokens) for one in column]
+    return LanguageSeriesView(
+        prompt_tokens_per_s=_each(column, lambda one: _round(one.prompt_tokens / step_s)),
+        generated_tokens_per_s=_each(column, lambda one: _round(one.generated_tokens / step_s)),
+        first_token_ms_p50=_quantiles(first, 0.5),
+        first_token_ms_p95=_quantiles(first, 0.95),
+        between_tokens_ms_p50=_quantiles(between, 0.5),
+        between_tokens_ms_p95=_quantiles(between, 0.95),
+        running=_each(column, lambda one: one.running),
+        waiting=_each(column, lambda one: one.waiting),
+        kv_use=_each(column, lambda one: _round(one.kv_use)),
+        prefix_hit_share=_each(
+            column, lambda one: _share(one.prefix_hit_tokens, one.prompt_tokens)
+        ),
+    )
+
+
+def _failed_per_s(reason: str, step_s: int, point: SeriesPoint) -> float | None:
+    return _round(point.failed.get(reason, 0) / step_s)
+
+
+_Point = TypeVar("_Point")
+
+
+def _each(column: Sequence[_Point | None], figure: Callable[[_Point], float | None]) -> Column:
+    return [None if one is None else figure(one) for one in column]
+
+
+def _histogram(latencies: Latencies) -> Histogram | None:
+    return histogram_of([latencies]) if latencies else None
+
+
+def _quantiles(histograms: Sequence[Histogram | None], q: float) -> Column:
+    return [None if one is None else _round(one.quantile(q) * 1e3) for one in histograms]
+
+
+def _share(part: int, whole: int) -> float | None:
+    return _round(part / whole) if whole else None
+
+
+def _mean(total: float, count: int) -> float | None:
+    return _round(total / count) if count else None
+
+
+def _round(value: float) -> float | None:
+    """To four digits, which no chart shows more of."""
+    return None if math.isnan(value) else float(f"{value:.4g}")

@@ -1,0 +1,1 @@
+"""The entry points of the installed commands; everything else is in the packages beside it."""

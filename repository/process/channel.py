@@ -1,0 +1,119 @@
+"""Framed messages over a Unix stream socket, each with at most one file descriptor.
+
+Bytes in, bytes out; `backends.process.messages` says what they mean. One thread may send while
+another receives.
+"""
+
+import array
+import os
+import socket
+from collections import deque
+from typing import NamedTuple
+
+HEADER_BYTES = 4
+_WITH_FD = 1 << 31
+_CHUNK_BYTES = 16 * 1024
+_LIMIT_BYTES = 256 * 1024 * 1024
+_ROOM_FOR_ONE_FD = socket.CMSG_SPACE(4)
+_MOST_FDS = 4
+"""Received and not yet asked for. Reading ends behind each descriptor: there are two at most where
+each came with the message that announces it."""
+
+
+def header(payload: bytes) -> bytes:
+    """What precedes a message without a descriptor: its length, in little-endian order."""
+    return len(payload).to_bytes(HEADER_BYTES, "little")
+
+
+class ChannelMessage(NamedTuple):
+    """One message; `fd` is -1 when none came with it, else it belongs to the receiver."""
+
+    payload: bytes
+    fd: int
+
+
+class Channel:
+    """One end of the conversation between a server and one of its workers."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        self._ahead = b""
+        self._fds: deque[int] = deque()
+
+    def send(self, payload: bytes, fd: int = -1) -> None:
+        """Send one message; blocks until the other side has room. Raises `OSError` when it is
+        gone. `fd` is duplicated into the other process and stays the caller's."""
+        header = len(payload) if fd < 0 else len(payload) | _WITH_FD
+        frame = header.to_bytes(HEADER_BYTES, "little") + payload
+        if fd < 0:
+            self._socket.sendall(frame)
+            return
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [fd]))]
+        sent = self._socket.sendmsg([frame], rights)
+        if sent < len(frame):
+            self._socket.sendall(frame[sent:])
+
+    def receive(self, timeout: float | None = None) -> ChannelMessage:
+        """Wait for one message.
+
+        Raises `EOFError` when the peer has closed it, `TimeoutError` after `timeout` seconds
+        without a byte, `ValueError` when what came is not a message.
+        """
+        self._socket.settimeout(timeout)
+        data = self._ahead
+        while len(data) < HEADER_BYTES:
+            data += self._read_some(_CHUNK_BYTES)
+        header = int.from_bytes(data[:HEADER_BYTES], "little")
+        length = header & ~_WITH_FD
+        if length > _LIMIT_BYTES:
+            raise ValueError(f"a message of {length} bytes; the limit is {_LIMIT_BYTES}")
+        end = HEADER_BYTES + length
+        if len(data) < end:
+            data += self._read_rest(end - len(data))
+        self._ahead = data[end:]
+        return ChannelMessage(data[HEADER_BYTES:end], self._own_fd(header))
+
+    def _own_fd(self, header: int) -> int:
+        """The descriptor that came with a message; descriptors arrive in the messages' order."""
+        if not header & _WITH_FD:
+            return -1
+        if not self._fds:
+            raise ValueError("a message without the descriptor it announces")
+        return self._fds.popleft()
+
+    def _read_rest(self, missing: int) -> bytes:
+        parts: list[bytes] = []
+        while missing:
+            part = self._read_some(min(missing, 1 << 20))
+            parts.append(part)
+            missing -= len(part)
+        return b"".join(parts)
+
+    def _read_some(self, limit: int) -> bytes:
+        try:
+            data, ancillary, _, _ = self._socket.recvmsg(
+                limit, _ROOM_FOR_ONE_FD, socket.MSG_CMSG_CLOEXEC
+            )
+        except ConnectionError:
+            raise EOFError("the peer has closed the connection") from None
+        for level, kind, rights in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                self._fds.extend(array.array("i", rights[: len(rights) // 4 * 4]))
+        if len(self._fds) > _MOST_FDS:
+            raise ValueError("more descriptors than messages that announce one")
+        if not data:
+            raise EOFError("the peer has closed the connection")
+        return data
+
+    def shutdown(self) -> None:
+        """Wake whoever is blocked in `receive` with `EOFError`; may be called from any thread."""
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:  # already disconnected, which is all we wanted
+            return
+
+    def close(self) -> None:
+        """Close this end, and descriptors nobody has received; nobody may be using it."""
+        self._socket.close()
+        while self._fds:
+            os.close(self._fds.popleft())

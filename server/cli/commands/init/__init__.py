@@ -1,0 +1,1 @@
+"""`modelyard init`: a model folder made from an artefact."""

@@ -1,0 +1,65 @@
+"""Makes a window of what was counted every ten seconds, at the same moments on every server."""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from control.series.points import WINDOW_S, SeriesWindow
+from server.series.backlog import SeriesBacklog
+from server.series.collector import SeriesCollector
+
+LAST_S = 1.0
+"""How long a server that ends waits for its last windows to be stored."""
+
+
+class SeriesWindows:
+    """One gateway's. `changed` is called when there is something to send."""
+
+    def __init__(
+        self,
+        server: str,
+        collector: SeriesCollector,
+        backlog: SeriesBacklog,
+        changed: Callable[[], None],
+    ) -> None:
+        self._server = server
+        self._boot = secrets.token_hex(8)
+        self._collector = collector
+        self._backlog = backlog
+        self._changed = changed
+        self._at = _window_of(time.time())
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        self._at = _window_of(time.time())
+        while True:
+            now = time.time()
+            await asyncio.sleep(WINDOW_S - now % WINDOW_S)
+            following = _window_of(time.time() + 1.0)  # a timer may be a little early
+            if following != self._at:
+                await self._close()
+                self._at = following
+
+    async def end(self) -> None:
+        """The last window of a server that ends; brief."""
+        await self._close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_S):
+                while len(self._backlog):
+                    await self._backlog.shrunk()
+
+    async def _close(self) -> None:
+        """End the window that is open: what was counted so far is to be sent."""
+        rows = []
+        for row in self._collector.rows():
+            if row is not None:
+                rows.append(row)
+            await asyncio.sleep(0)  # requests go first
+        self._backlog.add(SeriesWindow(self._server, self._boot, self._at, tuple(rows)))
+        self._changed()
+
+
+def _window_of(now: float) -> int:
+    return int(now) - int(now) % WINDOW_S

@@ -1,0 +1,93 @@
+import os
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from backends.process.layout import TensorBlock, merged, pack, unpack
+from backends.process.messages import BatchExecuted, BatchFailed, WorkerError, decode, encode
+from backends.process.region import RegionReader, RegionWriter
+from repository.config.tensors import DATA_TYPES, DataType
+
+
+@pytest.mark.parametrize("row", DATA_TYPES, ids=lambda row: row.name)
+def test_every_data_type_crosses_shared_memory_bit_exactly(row: DataType) -> None:
+    name, dtype = row.name, row.dtype
+    if name == "BYTES":
+        array = np.array([[b"", b"a\0b", "ü".encode()]], np.object_)
+    else:
+        bits = np.arange(dtype.itemsize * 6, dtype=np.uint8) % (2 if name == "BOOL" else 251)
+        array = bits.view(dtype).reshape(2, 3)
+    back = _through_memory([{"X": array}, {}, {"X": array[:1]}])
+    assert back[0]["X"].tobytes() == array.tobytes() or back[0]["X"].tolist() == array.tolist()
+    assert back[0]["X"].dtype == array.dtype
+    assert back[1] == {}
+    assert back[2]["X"].shape == array[:1].shape
+
+
+def test_a_bf16_nan_keeps_its_payload() -> None:
+    array = np.array([0x7FC1, 0xFF81], np.uint16).view(ml_dtypes.bfloat16)
+    back = _through_memory([{"X": array}])[0]["X"]
+    assert back.view(np.uint16).tolist() == [0x7FC1, 0xFF81]
+
+
+def test_strided_scalar_and_empty_arrays_cross_as_they_are() -> None:
+    strided = np.arange(12, dtype=np.int32).reshape(3, 4)[:, ::2]
+    scalar, empty = np.array(7, np.int64), np.empty((0, 5), np.float32)
+    strings = np.empty((0,), np.object_)
+    tensors = {"A": strided, "B": scalar, "C": empty, "D": strings}
+    back = _through_memory([tensors])[0]
+    assert all(np.array_equal(back[name], tensors[name]) for name in tensors)
+
+
+def test_rows_of_one_input_lie_behind_one_another() -> None:
+    outbox = RegionWriter()
+    blocks = pack([{"X": np.full((n, 2), n, np.int8)} for n in (1, 3)], outbox)
+    whole = merged(blocks)
+    assert whole is not None
+    stacked = unpack(whole, 1, outbox.reserve(0))[0]["X"]
+    assert stacked.tolist() == [[1, 1], [3, 3], [3, 3], [3, 3]]
+    outbox.close()
+
+
+def test_rows_of_different_shapes_are_not_merged() -> None:
+    assert merged([TensorBlock("X", "FP32", 0, ((1, 2), (1, 3)))]) is None
+    assert merged([TensorBlock("X", "FP32", 0, ((1, 2), None))]) is None
+
+
+def test_blocks_beyond_their_region_are_refused() -> None:
+    region = np.zeros(64, np.uint8)
+    with pytest.raises((ValueError, TypeError)):
+        unpack([TensorBlock("X", "FP32", 0, ((17,),))], 1, region)
+    region[:4] = 255
+    with pytest.raises(ValueError, match="ends behind its region"):
+        unpack([TensorBlock("X", "BYTES", 0, ((1,),))], 1, region)
+
+
+def test_memory_that_could_be_shrunk_is_refused() -> None:
+    fd = os.memfd_create("unsealed", os.MFD_ALLOW_SEALING)
+    os.ftruncate(fd, 4096)
+    with pytest.raises(ValueError, match="not sealed"):
+        RegionReader().accept(fd)
+
+
+def test_messages_survive_the_wire() -> None:
+    message = BatchFailed(WorkerError("FaultyModel", "über", ""), True)
+    assert decode(encode(message)) == message
+
+
+def test_half_a_surrogate_pair_arrives_as_the_replacement_character() -> None:
+    said = BatchExecuted({1: WorkerError("FaultyModel", "\udc80 text", "")}, (), 1, 2, 3, {}, False)
+    meant = BatchExecuted(
+        {1: WorkerError("FaultyModel", "\ufffd text", "")}, (), 1, 2, 3, {}, False
+    )
+    assert decode(encode(said)) == meant
+
+
+def _through_memory(members: list[dict[str, np.ndarray]]) -> list[dict[str, np.ndarray]]:
+    outbox, inbox = RegionWriter(), RegionReader()
+    blocks = [TensorBlock(*block) for block in pack(members, outbox)]
+    inbox.accept(outbox.take_fd())
+    back = unpack(blocks, len(members), inbox.view())
+    outbox.close()
+    return back

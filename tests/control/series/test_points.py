@@ -1,0 +1,97 @@
+"""Points merge over time and over servers, and lose no request."""
+
+import random
+
+import pytest
+
+from control.series.points import (
+    LanguagePoint,
+    SeriesPoint,
+    SeriesSubject,
+    coarser,
+    histogram_of,
+    one_after_another,
+    pack_latencies,
+    side_by_side,
+    subject_of,
+)
+from control.statistics.histogram import Histogram
+
+
+def counted(*seconds: float) -> tuple[int, ...]:
+    histogram = Histogram()
+    for one in seconds:
+        histogram.add(one)
+    return pack_latencies(histogram)
+
+
+MORNING = SeriesPoint(
+    3, {"REJECTED": 1}, counted(0.001, 0.002, 0.5), 100, 200, 6, 2, 150, 4, 2, 1000,
+    LanguagePoint(10, 20, 5, counted(0.1), counted(0.01, 0.02), 3, 1, 0.5),
+)  # fmt: skip
+EVENING = SeriesPoint(
+    1, {"OTHER": 2, "REJECTED": 1}, counted(0.004), 300, 100, 1, 1, 50, 1, 3, 500,
+    LanguagePoint(1, 2, 0, (), counted(0.03), 1, 2, 0.7),
+)  # fmt: skip
+
+
+def test_counts_add_up_and_gauges_are_the_largest_of_stretches_that_follow_one_another() -> None:
+    day = one_after_another([MORNING, EVENING])
+    assert (day.succeeded, day.failed, day.failures) == (4, {"OTHER": 2, "REJECTED": 2}, 4)
+    assert (day.rows, day.batches) == (7, 3)
+    assert (day.queue_us, day.compute_us, day.busy_us) == (400, 300, 200)
+    assert (day.pending, day.instances, day.memory_bytes) == (4, 3, 1000)
+    assert day.latency == counted(0.001, 0.002, 0.5, 0.004)
+    assert day.language == LanguagePoint(
+        11, 22, 5, counted(0.1), counted(0.01, 0.02, 0.03), 3, 2, 0.7
+    )
+
+
+def test_gauges_add_up_over_servers() -> None:
+    both = side_by_side([MORNING, EVENING])
+    assert (both.pending, both.instances, both.memory_bytes) == (5, 5, 1500)
+    assert both.language is not None
+    assert (both.language.running, both.language.waiting, both.language.kv_use) == (4, 3, 0.7)
+
+
+def test_merging_nothing_gives_nothing_and_one_stays_as_it_is() -> None:
+    assert one_after_another([]) == SeriesPoint()
+    assert side_by_side([MORNING]) is MORNING
+
+
+def test_latencies_merge_as_histograms_do() -> None:
+    rng = random.Random(7)
+    parts = [[rng.lognormvariate(-5, 2) for _ in range(rng.randrange(50))] for _ in range(30)]
+    whole = Histogram()
+    for part in parts:
+        for one in part:
+            whole.add(one)
+    assert histogram_of(counted(*part) for part in parts).as_list() == whole.as_list()
+
+
+@pytest.mark.parametrize("packed", [(2_000, 1), (-1, 1), (0, -1), (0, 1) * 2_000, (1, 1, 1)])
+def test_what_is_no_histogram_is_refused(packed: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match=r"not a histogram|zip"):
+        histogram_of([packed])
+
+
+def test_a_subject_is_found_again_by_its_key() -> None:
+    for subject in (
+        SeriesSubject("version", "digits", 12),
+        SeriesSubject("arm", "vision", 0, "candidate"),
+        SeriesSubject("server"),
+    ):
+        assert subject_of(subject.key) == subject
+
+
+def test_a_point_of_a_chunk_has_quantiles_that_are_little_off() -> None:
+    rng = random.Random(11)
+    seconds = [rng.lognormvariate(-4, 1) for _ in range(5_000)]
+    fine = SeriesPoint(5_000, {}, counted(*seconds), language=LanguagePoint(1, 1, 0, counted(0.2)))
+    coarse = coarser(fine)
+    assert coarse.language is not None
+    assert histogram_of([coarse.language.first_token]).n == 1
+    for q in (0.5, 0.95, 0.99):
+        exact = histogram_of([fine.latency]).quantile(q)
+        assert histogram_of([coarse.latency]).quantile(q) == pytest.approx(exact, rel=0.06)
+    assert len(coarse.latency) < len(fine.latency) / 2
