@@ -157,7 +157,7 @@ def _access_log(settings: Settings) -> AccessLog | None:
 
 
 def _cannot_listen(what: str, address: str, port: int, flag: str, error: OSError) -> CannotListen:
-    reason = os.strerror(error.errno) if error.errno else str(error)
+    reason = os.strerror(error.errno) if error.errno else error.strerror or str(error)
     if address.startswith(UNIX):
         flag = flag.replace("-port", "-address")
         return CannotListen(

@@ -28,22 +28,31 @@ class SeriesRecorder:
         self._database = database
         self._server = server
         self._actor = Actor(f"server:{server}", "system")
-        self._waiting = 0
+        self._turn = asyncio.Lock()
+        """One writes at a time: a database that hangs keeps one thread, and others have theirs."""
+        self._storing: dict[tuple[str, int, str], asyncio.Task[SeriesStored | None]] = {}
 
     async def record(self, window: SeriesWindow) -> SeriesStored | None:
-        """Store it; None where that cannot be done now."""
-        if self._waiting >= AT_ONCE:
-            return None
-        self._waiting += 1
+        """Store it; None where that cannot be done now. One that is sent again meanwhile waits for
+        the same."""
+        key = (window.server, window.at, window.boot)
+        storing = self._storing.get(key)
+        if storing is None:
+            if len(self._storing) >= AT_ONCE:
+                return None
+            storing = self._storing[key] = asyncio.create_task(self._write(window))
+            storing.add_done_callback(lambda _: self._storing.pop(key))
+        return await asyncio.shield(storing)
+
+    async def _write(self, window: SeriesWindow) -> SeriesStored | None:
         try:
-            await asyncio.to_thread(self._store, window)
+            async with self._turn:
+                await asyncio.to_thread(self._store, window)
         except DatabaseGone as error:
             _log.debug("time series are blocked: %s", error)
             return None
         except ControlError as error:
             _log.error("a window of time series is dropped: %s", error)
-        finally:
-            self._waiting -= 1
         return SeriesStored(window.at)
 
     async def run(self) -> None:

@@ -2,8 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import delete, func, select
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from control.series.levels import CHUNKED, MINUTES, WINDOWS, SeriesLevel, sealable
@@ -18,18 +20,25 @@ SEALED = ""
 
 def store(tx: Transaction, window: SeriesWindow) -> None:
     """Keep a window, and forget this server's that are too old and sealed; one that is there
-    already is left as it is."""
-    key = (window.server, window.at, window.boot)
-    if tx.session.get(SeriesWindowRow, key) is None:
-        tx.session.execute(
-            insert(SeriesWindowRow).values(
-                server_id=window.server,
-                at=window.at,
-                boot=window.boot,
-                payload=pack_rows(window.rows),
-            )
-        )
+    already is left as it is, also one that another transaction is about to commit: a window is sent
+    again while the database does not answer."""
+    row = {
+        "server_id": window.server,
+        "at": window.at,
+        "boot": window.boot,
+        "payload": pack_rows(window.rows),
+    }
+    _insert_missing(tx.session, SeriesWindowRow, [row])
     _forget_windows(tx, window.server)
+
+
+def _insert_missing(
+    session: Session, table: type[SeriesWindowRow | SeriesChunkRow], rows: list[dict[str, Any]]
+) -> None:
+    """Insert the rows whose keys are not there."""
+    on_sqlite = session.get_bind().dialect.name == "sqlite"
+    statement = (sqlite if on_sqlite else postgresql).insert(table)
+    session.execute(statement.on_conflict_do_nothing(), rows)
 
 
 def _forget_windows(tx: Transaction, server_id: str) -> None:
@@ -67,7 +76,7 @@ def _seal_next(tx: Transaction, level: SeriesLevel, server_id: str, now: int) ->
     ]
     rows.append({"subject": SEALED, "payload": b""})
     common = {"level": level.step_s, "start": start, "server_id": server_id}
-    tx.session.execute(insert(SeriesChunkRow), [common | row for row in rows])
+    _insert_missing(tx.session, SeriesChunkRow, [common | row for row in rows])
     return 1
 
 

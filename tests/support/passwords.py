@@ -16,4 +16,6 @@ from control.access import passwords
 def cheap_passwords() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(passwords, "_hasher", PasswordHasher(1, 8, 1))
+        passwords._of_nobody.cache_clear()
         yield
+    passwords._of_nobody.cache_clear()

@@ -7,9 +7,9 @@ import msgspec
 from control.access.scopes import Action
 from control.api.call import Access, AuthorizedCall, EndpointResult, Operation, Param
 from control.clock import Moment
-from control.errors import Invalid
 from control.gateways.link import GatewayUnreachable
 from control.gateways.queries import LogLine, LogLines, LogQuery
+from control.http_errors import MalformedRequest
 
 USUAL, MOST = 200, 2000
 
@@ -51,13 +51,15 @@ def _numbers(after: str) -> tuple[int, int]:
     if not (
         gateway.isascii() and gateway.isdecimal() and control.isascii() and control.isdecimal()
     ):
-        raise Invalid("after is what `next` of the last answer said, such as 12.7", "after")
+        raise MalformedRequest(
+            "after is what `next` of the last answer said, such as 12.7", "after"
+        )
     return min(int(gateway[:18]), 1 << 60), min(int(control[:18]), 1 << 60)
 
 
 def _limit(number: int) -> int:
     if not 1 <= number <= MOST:
-        raise Invalid(f"limit is a whole number from 1 to {MOST}, not {number}", "limit")
+        raise MalformedRequest(f"limit is a whole number from 1 to {MOST}, not {number}", "limit")
     return number
 
 

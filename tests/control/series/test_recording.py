@@ -1,6 +1,7 @@
 """Windows are kept once, sealed into chunks, and read the same from whichever level has them."""
 
 import random
+import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -20,6 +21,7 @@ from control.series.reading import SeriesRange, read
 from control.series.tables import SeriesChunkRow, SeriesWindowRow
 from control.sql.database import Database
 from control.sql.transaction import SYSTEM, Transaction
+from support.control import wait_until_one_waits_for_a_lock
 
 DAY = 20_000 * DAY_S
 """Midnight."""
@@ -68,6 +70,17 @@ def rows_of(database: Database, table: type) -> int:
 
 def test_a_window_that_is_sent_twice_is_kept_once(database: Database) -> None:
     store(database, DAY, window(DAY, (TWO, 5)), window(DAY, (TWO, 5)))
+    assert sums(database, DAY, DAY + 60) == {"2": {DAY: 5}}
+
+
+def test_a_window_that_two_transactions_store_at_once_is_kept_once(database: Database) -> None:
+    again = threading.Thread(target=store, args=(database, DAY, window(DAY, (TWO, 5))))
+    with database.change(SYSTEM) as tx:
+        recording.store(tx, window(DAY, (TWO, 5)))
+        again.start()
+        if not database.is_sqlite:  # where only one transaction writes at a time
+            wait_until_one_waits_for_a_lock(database)
+    again.join()
     assert sums(database, DAY, DAY + 60) == {"2": {DAY: 5}}
 
 

@@ -1,0 +1,59 @@
+"""What becomes of windows that arrive faster than the database takes them."""
+
+import asyncio
+
+from sqlalchemy import func, select
+
+from control.loops.series_recorder import AT_ONCE, SeriesRecorder
+from control.series.points import (
+    SeriesPoint,
+    SeriesStored,
+    SeriesSubject,
+    SeriesWindow,
+    SubjectPoint,
+)
+from control.series.tables import SeriesWindowRow
+from control.sql.database import Database
+from control.sql.transaction import SYSTEM
+
+AT = 1_790_000_000
+ROW = SubjectPoint(SeriesSubject("version", "digits", 1), SeriesPoint(3, {}, (100, 3), pending=0))
+
+
+def window(number: int) -> SeriesWindow:
+    return SeriesWindow("a", "b", AT + 10 * number, (ROW,))
+
+
+def kept(database: Database) -> int:
+    with database.reading() as session:
+        return session.scalar(select(func.count()).select_from(SeriesWindowRow)) or 0
+
+
+async def record(database: Database, windows: list[SeriesWindow]) -> list[SeriesStored | None]:
+    """All at once, while nothing can be written; then the database takes them."""
+    recorder = SeriesRecorder(database, "a")
+    with database.change(SYSTEM) as tx:
+        tx.alone()
+        tasks = [asyncio.create_task(recorder.record(one)) for one in windows]
+        await asyncio.sleep(0)
+    return await asyncio.gather(*tasks)
+
+
+def test_a_window_that_comes_again_while_it_is_stored_is_answered_twice_and_kept_once(
+    database: Database,
+) -> None:
+    assert asyncio.run(record(database, [window(0), window(0)])) == [SeriesStored(AT)] * 2
+    assert kept(database) == 1
+
+
+def test_windows_beyond_the_bound_are_not_answered_so_that_they_come_again(
+    database: Database,
+) -> None:
+    answers = asyncio.run(record(database, [window(number) for number in range(AT_ONCE + 3)]))
+    assert answers == [SeriesStored(AT + 10 * number) for number in range(AT_ONCE)] + [None] * 3
+    assert kept(database) == AT_ONCE
+
+
+def test_a_database_that_is_gone_leaves_a_window_unanswered(database: Database) -> None:
+    recorder = SeriesRecorder(Database(f"{database.url}_gone"), "a")
+    assert asyncio.run(recorder.record(window(0))) is None
