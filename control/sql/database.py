@@ -112,6 +112,8 @@ class Database:
             committed(transaction.desired)
 
     def close(self) -> None:
+        """Close all connections; one in use now, when it is given back."""
+        event.listen(self.engine, "checkin", _close_returned)
         self.engine.dispose()
 
     @contextmanager
@@ -201,6 +203,12 @@ def _make_engine(url: str, file: SqliteFile | None) -> Engine:
             "PostgreSQL needs the package psycopg; install it with: " + install_line("postgres"),
             "database",
         ) from None
+
+
+def _close_returned(connection: Any, _record: Any) -> None:
+    """The pool that has it is nobody's any more."""
+    if connection is not None:
+        connection.close()
 
 
 def _sqlite(url: str, file: SqliteFile | None) -> Engine:

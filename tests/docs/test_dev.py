@@ -158,7 +158,7 @@ def test_files_of_tests_that_took_longest_come_first(tmp_path: Path) -> None:
     )
     done = subprocess.run(
         [sys.executable, *command.split(), str(tmp_path), str(tmp_path)],
-        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT / "tests"), "PYTEST_ADDOPTS": ""},
         capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     files = [line.partition("::")[0] for line in done.stdout.splitlines() if "::" in line]

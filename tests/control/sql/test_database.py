@@ -281,3 +281,16 @@ def process(url: str) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )
+
+
+def test_a_connection_in_use_while_the_database_is_closed_is_closed_when_it_is_given_back(
+    database: Database,
+) -> None:
+    other = Database(database.url)
+    with other.engine.connect() as connection:
+        raw = connection.connection.dbapi_connection
+        assert raw is not None
+        other.close()
+        raw.cursor().close()
+    with pytest.raises(Exception, match="closed"):
+        raw.cursor()
