@@ -333,3 +333,32 @@ class ModelView(msgspec.Struct, frozen=True):
     versions: tuple[VersionOfModel, ...]
     aliases: Mapping[str, int]
     states: tuple[VersionStateView, ...]
+
+
+class RequestView(msgspec.Struct, frozen=True):
+    """A request that has ended. `id` is ours, as the response said it in `x-request-id`, unique
+    over servers; `client_id` is what the client gave, in the body or in that header. `version` 0:
+    it was refused before one was found. `instance`: the number of the one that executed it, null
+    where none did. `queue_s` until its execution began, or all of its time where none did;
+    `compute_s` from there to its answer. `outcome`: ok, failed, refused (it came to no scheduler)
+    or cancelled."""
+
+    id: str
+    client_id: str
+    at: Moment
+    model: str
+    version: int
+    arm: str
+    instance: int | None
+    queue_s: float
+    compute_s: float
+    outcome: str
+    error: str
+
+
+class RequestsView(msgspec.Struct, frozen=True):
+    """`found` requests fit, of which `items` are the first; `kept` are there in all."""
+
+    items: list[RequestView]
+    found: int
+    kept: int

@@ -135,10 +135,10 @@ class BatchScheduler:
             self._retiring.add(task)
             retiring.append(task)
             task.add_done_callback(self._retiring.discard)
-        for instance in instances:
+        for number, instance in enumerate(instances):
             if id(instance) not in known:
                 instance.changed = self._changed
-                self._threads.append(InstanceThread(instance, self._loop, self._done))
+                self._threads.append(InstanceThread(instance, self._loop, self._done, number))
         self.wake()
         return retiring
 

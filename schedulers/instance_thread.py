@@ -181,9 +181,14 @@ class InstanceThread:
     """
 
     def __init__(
-        self, instance: Instance, loop: asyncio.AbstractEventLoop, done: Callable[[Run], None]
+        self,
+        instance: Instance,
+        loop: asyncio.AbstractEventLoop,
+        done: Callable[[Run], None],
+        number: int = 0,
     ) -> None:
         self.instance = instance
+        self.number = number
         self.streams: bool = getattr(instance, "streams", False)
         self.hears: bool = hasattr(instance, "cancel")
         self.open = 0
@@ -204,6 +209,8 @@ class InstanceThread:
             self._thread = threading.Thread(target=self._work, name="instance", daemon=True)
             self._thread.start()
         self.running = run
+        for ticket in run.tickets:
+            ticket.started_ns, ticket.instance = run.started_ns, self.number
         if self.hears and not run.outlets:
             for index, ticket in enumerate(run.tickets):
                 ticket.source = CancelListener(

@@ -29,6 +29,8 @@ class InferRequest:
     batch dimension). `deadline_ns`, `arrived_ns`: on `time.monotonic_ns`; deadline 0 is none.
     `priority`: 0 is the model's default, else 1 (first) and up. `timeout_us`: as the client gave
     it, 0 if not. `principal`, `trace`: None until the features that set them exist.
+    `number`, `part`: as `server.request_ids` has them; `arm`: of a route, as the response says it;
+    `client_id`: which the client gave beside the body.
     """
 
     model: str
@@ -46,6 +48,10 @@ class InferRequest:
     sequence: Sequence | None = None
     principal: str | None = None
     trace: Any = None
+    number: int = 0
+    part: int = 0
+    arm: str = ""
+    client_id: str = ""
 
     @property
     def correlation_id(self) -> int | str:

@@ -16,6 +16,7 @@ from server.access.token_holder import AuthorizationResult, TokenHolder
 from server.admit import NO_TERMS, read_terms
 from server.codec.output_format import InferBody
 from server.errors import InvalidRequest, NotReady, UnknownModel
+from server.history.history import RequestHistory
 from server.inference import Inference
 from server.process.lifecycle import STOPPING, Lifecycle
 from server.routing.mirror_requests import copy_for
@@ -58,6 +59,7 @@ class DataPlane:
         self.lifecycle = lifecycle or Lifecycle()
         self.routing = Routing(self._send_copy, self._running)
         self.samples = Samples()
+        self.history = RequestHistory()
 
     # a request's way in
 
@@ -76,6 +78,13 @@ class DataPlane:
 
         Raises Forbidden, InvalidRequest, UnknownModel, NotReady.
         """
+        try:
+            return self._find_for(inference)
+        except Exception as error:
+            self.history.refused(inference, 0, error)
+            raise
+
+    def _find_for(self, inference: Inference) -> ServedVersion:
         if inference.holder is not None:
             self.authorise(inference.holder, Action.INFER, inference.model)
         if self.lifecycle.stopping:
@@ -98,7 +107,9 @@ class DataPlane:
         if self.tracing.on:
             inference.trace = self._begin_trace(inference, served)
         try:
-            request = _request(inference, served, inference.decode(served))
+            body = inference.decode(served)
+            inference.client_id = inference.client_id or body.id
+            request = _request(inference, served, body)
             if inference.trace is not None:
                 inference.trace.admitted(request)
             target = inference.target
@@ -109,6 +120,7 @@ class DataPlane:
             return self.schedule(served, request, target)
         except Exception as error:
             inference.refused(error)
+            self.history.refused(inference, served.version.number, error)
             raise
 
     # from a public name (a model's, a route's or MODEL@ALIAS) to a loaded version
@@ -203,6 +215,7 @@ class DataPlane:
             if target is not None:
                 target.window.refused()
             raise _refusal(served, request, error) from error
+        reply.watch(self.history.ended)
         if target is None:
             return reply
         target.window.follow(reply, request.arrived_ns)
@@ -286,6 +299,10 @@ def _request(inference: Inference, served: ServedVersion, body: InferBody) -> In
         sequence,
         inference.principal,
         inference.trace,
+        inference.number,
+        inference.part,
+        inference.arm,
+        inference.client_id,
     )
 
 

@@ -19,6 +19,7 @@ from control.gateways.queries import (
     LogQuery,
     Query,
     QueryAnswer,
+    RequestsQuery,
     RunningQuery,
 )
 from control.series.points import SeriesStored, SeriesWindow
@@ -215,6 +216,8 @@ class Gateway:
                 return loaded(self._fleet.served(), query.model)
             case LogQuery():
                 return RECENT.answer(query)
+            case RequestsQuery():
+                return self._dataplane.history.answer(query)
             case _:
                 return self._dataplane.samples.answer(query)
 

@@ -11,6 +11,7 @@ from schedulers.request import Sequence
 from server.access.token_holder import TokenHolder
 from server.codec.forwarding import HeaderForwarding
 from server.codec.output_format import InferBody
+from server.request_ids import next_number
 from server.routing.table import CompiledRoute, Target
 from server.served_version import ServedVersion
 from server.trace.record import RequestReceipt, Trace
@@ -24,16 +25,20 @@ class Inference:
     to be held against the model, None where nobody's is or the head of the request was enough to
     decide. `arrived_ns`, `deadline_ns`: set when all of it is there; a deadline of 0 is none.
     `forwarding`: which headers become parameters.
+    `number`, `part`: as `server.request_ids` has them; `client_id`: which came beside the body.
     `target`, `trace`: noted by the data plane. It ends the trace of what it refuses, and whoever
     writes the answer all others.
     """
 
     __slots__ = (
         "arrived_ns",
+        "client_id",
         "deadline_ns",
         "forwarding",
         "holder",
         "model",
+        "number",
+        "part",
         "principal",
         "target",
         "trace",
@@ -47,12 +52,16 @@ class Inference:
         forwarding: HeaderForwarding | None = None,
         arrived_ns: int = 0,
         deadline_ns: int = 0,
+        number: int = 0,
     ) -> None:
         self.model = model
         self.version = version
         self.forwarding = forwarding
         self.arrived_ns = arrived_ns
         self.deadline_ns = deadline_ns
+        self.number = number or next_number()
+        self.part = 0
+        self.client_id = ""
         self.holder: TokenHolder | None = None
         self.principal: str | None = None
         self.target: Target | None = None

@@ -1,4 +1,5 @@
-"""Sampled requests: looked up by their ids, and switched on for a model for a while."""
+"""The last requests, looked up by their ids and what they took; samples of a model's, switched on
+for a while."""
 
 import asyncio
 from collections.abc import Mapping
@@ -15,30 +16,73 @@ PATH = "/requests"
 MOST = 100
 MINUTES = [("5", "5 minutes"), ("15", "15 minutes"), ("60", "an hour"), ("480", "8 hours")]
 FIELDS = ("minutes", "percent", "values")
+FILTERS = ("id", "model", "version", "arm", "outcome", "least_ms", "order", "since", "until")
+OUTCOMES = [
+    ("ok", "served"),
+    ("failed", "failed"),
+    ("refused", "refused"),
+    ("cancelled", "cancelled"),
+]
+ORDERS = [("newest", "newest first"), ("slowest", "slowest first")]
+MOST_MS = 3_600_000
 
 Row = Mapping[str, Any]
 
 
 async def load(visit: PageContext) -> ScreenContent:
-    model, identity = visit.query.get("model", "").strip(), visit.query.get("id", "").strip()
-    asked = {name: text[:255] for name, text in (("model", model), ("id", identity)) if text}
-    found, sampling, loads = await asyncio.gather(
-        visit.get("/samples", {"limit": str(MOST), **asked}),
+    chosen = {name: visit.query.get(name, "").strip()[:255] for name in FILTERS}
+    model, identity = chosen["model"], chosen["id"]
+    asked = {name: text for name, text in chosen.items() if text}
+    sampled = {name: text for name, text in asked.items() if name in ("model", "id")}
+    problem = wrong_filter(chosen)
+    answered, found, sampling, loads = await asyncio.gather(
+        visit.get("/requests", {"limit": str(MOST), **({} if problem else asked)}),
+        visit.get("/samples", {"limit": str(MOST), **sampled}),
         visit.get("/sampling"),
         visit.every("/loads"),
     )
     return ScreenContent(
         found,
+        answered=[] if problem else answered["items"],
+        fitting=answered["found"],
+        kept=answered["kept"],
+        problem=problem,
         rows=found["items"],
         sampling=sampling["items"],
         model=model,
         identity=identity,
+        chosen=chosen,
+        filtered=bool(asked),
+        outcomes=OUTCOMES,
+        orders=ORDERS,
+        arm_name=arm_name,
         most=MOST,
         names=sorted({row["model"] for row in loads if row["version"]}),
         minutes=MINUTES,
         summed=summed,
         stop_path=PATH + "/sampling/{model}/stop",
     )
+
+
+def wrong_filter(chosen: Mapping[str, str]) -> str:
+    """Why these filters cannot be asked for, "" if they can. Pure."""
+    for name, label, most in (
+        ("version", "Version", 2**31 - 1),
+        ("least_ms", "Took at least", MOST_MS),
+    ):
+        text = chosen[name]
+        if text and not (text.isascii() and text.isdecimal() and 1 <= int(text[:18]) <= most):
+            return f"{label} is '{text[:40]}'; it is a whole number from 1 to {most}"
+    for name, values in (("outcome", OUTCOMES), ("order", ORDERS)):
+        if chosen[name] and chosen[name] not in dict(values):
+            return f"{name} is '{chosen[name][:40]}'; it is one of {', '.join(dict(values))}"
+    return ""
+
+
+def arm_name(label: str) -> str:
+    """Of MODEL@VERSION;ARM;… as responses say it; "" without a route. Pure."""
+    parts = label.split(";")
+    return parts[1] if len(parts) > 1 else ""
 
 
 def summed(tensor: Row) -> list[tuple[str, str]]:

@@ -220,6 +220,49 @@ class LogQuery(Struct, frozen=True, tag="log"):
     Answer: ClassVar = LogLines
 
 
+class AnsweredRequest(Struct, frozen=True):
+    """A request that has ended; as `control.api.resources.requests.RequestView` shows it. `at` in
+    seconds since the epoch; `instance` null and `compute_s` 0 where none executed it."""
+
+    id: str
+    client_id: str
+    at: float
+    model: str
+    version: int
+    arm: str
+    instance: int | None
+    queue_s: float
+    compute_s: float
+    outcome: str
+    error: str
+
+
+class AnsweredRequests(Struct, frozen=True):
+    """`found` fit the query, of which `items` are the first; `kept` are there in all."""
+
+    items: tuple[AnsweredRequest, ...]
+    found: int
+    kept: int
+
+
+class RequestsQuery(Struct, frozen=True, tag="requests"):
+    """Of the requests that are kept, those that fit all that is given; the newest first, or the
+    `slowest`. `id`: ours, or what the client gave. `since` and `until` in seconds since the epoch.
+    `least_s`: from arrival to the answer."""
+
+    id: str = ""
+    model: str = ""
+    version: int = 0
+    arm: str = ""
+    outcome: str = ""
+    least_s: float = 0.0
+    since: float | None = None
+    until: float | None = None
+    slowest: bool = False
+    limit: int = 100
+    Answer: ClassVar = AnsweredRequests
+
+
 Query = (
     RunningQuery
     | LoadedQuery
@@ -229,9 +272,16 @@ Query = (
     | StopSampling
     | SamplesQuery
     | LogQuery
+    | RequestsQuery
 )
 QueryAnswer = (
-    GatewayInstances | LoadedVersions | CrashReport | SamplingState | SampledRequests | LogLines
+    GatewayInstances
+    | LoadedVersions
+    | CrashReport
+    | SamplingState
+    | SampledRequests
+    | LogLines
+    | AnsweredRequests
 )
 
 

@@ -28,7 +28,7 @@ class LLMReply(Ticket):
 
     __slots__ = (
         "_pieces", "answers", "before_ns", "heard", "ids", "position", "question", "replayed",
-        "started_ns", "timer", "tokens", "unread_count",
+        "timer", "tokens", "unread_count",
     )  # fmt: skip
 
     def __init__(self, request: InferRequest, question: LLMRequest) -> None:
@@ -38,7 +38,6 @@ class LLMReply(Ticket):
         self.answers = self.tokens = 0
         self.heard = False
         self.replayed = False
-        self.started_ns = 0
         self.position = 0
         self.before_ns: dict[int, int] = {}
         self.timer: TimerHandle | None = None

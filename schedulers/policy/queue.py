@@ -21,15 +21,18 @@ NEVER = 1 << 63
 class Ticket(Reply):
     """A request in the house and the reply it will get.
 
-    `expires_ns`: when the queue's policy stops waiting for it; NEVER for no limit.
+    `expires_ns`: when the queue's policy stops waiting for it; NEVER for no limit. `started_ns`:
+    when its execution began, 0 before; `instance`: the number of the instance that executes it.
     """
 
-    __slots__ = ("expires_ns", "request")
+    __slots__ = ("expires_ns", "instance", "request", "started_ns")
 
     def __init__(self, request: InferRequest) -> None:
         super().__init__()
         self.request = request
         self.expires_ns = NEVER
+        self.started_ns = 0
+        self.instance = 0
 
 
 @dataclass(frozen=True, slots=True)

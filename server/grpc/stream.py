@@ -3,7 +3,8 @@ for decoupled models, whose responses go out as they are made.
 
 Opened by `server.grpc.service`. A reader decodes and submits; the writer carries answers back. A
 request that fails is an `error_message` and the stream goes on, unless the client sent the
-metadata `triton_grpc_error: true`: then the first error ends it with that error's status.
+metadata `triton_grpc_error: true`: then the first error ends it with that error's status. The k-th
+request has the id of the call and `.k`.
 """
 
 import asyncio
@@ -25,6 +26,7 @@ from server.grpc.grpc_inference import GrpcInference, name_arm
 from server.http2.status import CallFailed
 from server.http2.streaming_call import StreamingCall
 from server.process.lifecycle import STOPPING
+from server.request_ids import REQUEST_ID, id_text
 from server.routing.route_experiments import STAMP_NAME
 from server.routing.table import HEADER_NAME
 from server.served_version import ServedVersion
@@ -37,6 +39,9 @@ IN_FLIGHT_BYTES = 16 << 20
 """And their size: a client that reads slowly, or not at all, has us hold little more than this."""
 
 _FINAL = "triton_final_response"
+
+NAMES_REQUESTS = "x-request-ids"
+"""Metadata: with the value "true", each response says its request's id as a parameter."""
 
 
 class _StreamInference(GrpcInference):
@@ -58,10 +63,13 @@ class _StreamInference(GrpcInference):
         self,
         call: StreamingCall,
         size_bytes: int,
+        part: int,
         shared: SharedMemory,
         forwarding: HeaderForwarding | None,
     ) -> None:
-        super().__init__("", "", forwarding, time.monotonic_ns(), call.deadline_ns)
+        super().__init__("", "", forwarding, time.monotonic_ns(), call.deadline_ns, call.number)
+        self.part = part
+        self.client_id = call.head.client_id
         self.call = call
         self.message = None
         self._shared = shared
@@ -134,6 +142,9 @@ class InferStream:
         self._holder = holder_of(call)
         self._reader: asyncio.Task[None] | None = None
         self._stopping = False
+        self._parts = 0
+        """Requests that came."""
+        self._names_requests = (NAMES_REQUESTS, "true") in call.metadata
         self._waits_for_client = False
 
     def stop(self) -> None:
@@ -175,7 +186,10 @@ class InferStream:
 
     def _submit(self, data: bytes) -> _StreamInference:
         dataplane = self._dataplane
-        asked = _StreamInference(self._call, len(data), dataplane.shared_memory, self._forwarding)
+        self._parts += 1
+        asked = _StreamInference(
+            self._call, len(data), self._parts, dataplane.shared_memory, self._forwarding
+        )
         try:
             asked.read(data)
             if self._holder is not None:
@@ -252,7 +266,8 @@ class InferStream:
         if asked.trace is not None:
             asked.trace.answered(response)
             asked.trace.sending()
-        await self._say(_answer(response, served, asked, final))
+        name = id_text(asked.number, asked.part) if self._names_requests else ""
+        await self._say(_answer(response, served, asked, final, name))
         if asked.trace is not None:
             asked.trace.sent()
 
@@ -266,12 +281,18 @@ class InferStream:
 
 
 def _answer(
-    response: InferResponse, served: ServedVersion, asked: _StreamInference, final: bool
+    response: InferResponse,
+    served: ServedVersion,
+    asked: _StreamInference,
+    final: bool,
+    request_name: str,
 ) -> bytes:
     """The message on the wire; only this form of it waits for a client that reads slowly."""
     message = _named(response.id, served)
     fill(message.infer_response, response, served.signature, asked.form)
     message.infer_response.parameters[_FINAL].bool_param = final
+    if request_name:
+        message.infer_response.parameters[REQUEST_ID].string_param = request_name
     if asked.target is not None:
         message.infer_response.parameters[HEADER_NAME].string_param = asked.target.label
         if asked.target.stamp:

@@ -61,7 +61,8 @@ class _UnaryInference(GrpcInference):
         heads: RequestTemplateCache,
         forwarding: HeaderForwarding | None,
     ) -> None:
-        super().__init__("", "", forwarding, time.monotonic_ns(), call.deadline_ns)
+        super().__init__("", "", forwarding, time.monotonic_ns(), call.deadline_ns, call.number)
+        self.client_id = call.head.client_id
         self.call = call
         self.message = None
         if call.admission is not None:

@@ -10,8 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from server.http2.head import Metadata, RequestHead
 from server.http2.messages import Assembler, Message
-from server.http2.status import ACCEPTED_ENCODINGS, ANSWER, CallFailed, ended_badly
+from server.http2.status import ACCEPTED_ENCODINGS, CallFailed, answer_head, ended_badly
 from server.http2.stream import Http2Stream
+from server.request_ids import next_number
 
 NOT_ONE_MESSAGE = ("UNIMPLEMENTED", "this method takes exactly one whole message")
 
@@ -31,11 +32,14 @@ class GrpcCall:
         "admission",
         "deadline_ns",
         "head",
+        "number",
         "trailers",
     )
 
     def __init__(self, stream: Http2Stream, head: RequestHead, limit: int) -> None:
         self.head = head
+        self.number = next_number()
+        """What `server.request_ids` makes the id of the call from, if the client gave none."""
         self.admission: object = None
         """What the guard made of the head, once the call is open."""
         self.deadline_ns = 0
@@ -63,6 +67,10 @@ class GrpcCall:
         """Whether the call has its status, or nobody waits for one."""
         return self._stream is None
 
+    def opening(self) -> bytes:
+        """The head of the answer."""
+        return answer_head(self.number, self.head.client_id)
+
     def time_remaining(self) -> float | None:
         """Seconds until the deadline, not below 0; None if the client set none."""
         if not self.deadline_ns:
@@ -76,7 +84,7 @@ class GrpcCall:
             return
         block = ended_badly(code, text) + self.trailers
         if not self._began:
-            block = ANSWER + block
+            block = self.opening() + block
             if code == "UNIMPLEMENTED":
                 block += ACCEPTED_ENCODINGS
         stream.sender.finish(stream, block)

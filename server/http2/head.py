@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from server.http2.hpack import Headers
 from server.http2.status import CallFailed
 from server.http2.stream import MalformedHeaders
+from server.request_ids import NAME, good_id
 
 Metadata = tuple[tuple[str, str | bytes], ...]
 """Lower-case names and values in the order they came; bytes where the name ends in `-bin`."""
@@ -40,6 +41,7 @@ class RequestHead:
     """What is asked. `refused_with`: an HTTP status for what is no gRPC, else empty.
 
     `fault`: how the call must fail before it begins, or None. `timeout_s`: None for no deadline.
+    `client_id`: what the client calls the call in x-request-id.
     """
 
     path: str
@@ -49,6 +51,7 @@ class RequestHead:
     content_length: int | None = None
     refused_with: str = ""
     fault: CallFailed | None = None
+    client_id: str = ""
 
 
 def read_head(headers: Headers) -> RequestHead:
@@ -69,7 +72,14 @@ def read_head(headers: Headers) -> RequestHead:
     encoding = fields.get(b"grpc-encoding", b"identity").decode("latin-1")
     try:
         timeout_s = _timeout_s(fields.get(b"grpc-timeout"))
-        return RequestHead(path, _metadata(headers), timeout_s, _known(encoding), length)
+        return RequestHead(
+            path,
+            _metadata(headers),
+            timeout_s,
+            _known(encoding),
+            length,
+            client_id=good_id(fields.get(NAME, b"").decode("latin-1")),
+        )
     except CallFailed as fault:
         return RequestHead(path, content_length=length, fault=fault)
 

@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 from server.http2.head import RequestHead, read_head
 from server.http2.hpack import LIST_BYTES, Headers
-from server.http2.status import ANSWER, CallFailed, ended_badly, refusal
+from server.http2.status import CallFailed, answer_head, ended_badly, refusal
 from server.http2.stream import Http2Stream, Receiver, StreamHead
 from server.http2.streaming_call import Converse, StreamingCall
 from server.http2.unary_call import Answer, UnaryCall
+from server.request_ids import next_number
 
 _OVERSIZED = RequestHead(
     "",
@@ -87,7 +88,8 @@ class GrpcService:
         try:
             admission = self._guard(head) if self._guard is not None else None
         except CallFailed as fault:
-            block = ANSWER + ended_badly(fault.code, str(fault), fault.metadata)
+            opening = answer_head(next_number(), head.client_id)
+            block = opening + ended_badly(fault.code, str(fault), fault.metadata)
             stream.sender.finish(stream, block)
             return _DEAF
         if isinstance(method, UnaryMethod):
@@ -115,7 +117,7 @@ def _refusal(head: RequestHead) -> bytes:
     if head.refused_with:
         return refusal(head.refused_with)
     fault = head.fault or CallFailed("UNIMPLEMENTED", f"Method not found! ({head.path})")
-    return ANSWER + ended_badly(fault.code, str(fault))
+    return answer_head(next_number(), head.client_id) + ended_badly(fault.code, str(fault))
 
 
 class _DiscardingReceiver:

@@ -1,6 +1,7 @@
 """How a gRPC call ends: status codes, and the header blocks that carry them. Pure."""
 
 from server.http2.hpack import Headers, literal
+from server.request_ids import NAME, id_bytes
 
 CODES = (
     "OK",
@@ -37,6 +38,20 @@ _ENCODED = [
 
 ANSWER = _STATUS_200 + literal(((b"content-type", b"application/grpc"),))
 """The head of every response that has a body."""
+_REQUEST_ID = b"\x00" + bytes((len(NAME),)) + NAME
+
+
+def answer_head(number: int, client_id: str) -> bytes:
+    """The same, with the id of the call: the client's, or that of our number."""
+    said = client_id.encode() if client_id else id_bytes(number)
+    if len(said) > _BRIEF:
+        return ANSWER + literal(((NAME, said),))
+    return b"%b%b%c%b" % (ANSWER, _REQUEST_ID, len(said), said)
+
+
+_BRIEF = 126
+"""Bytes of a value whose length HPACK writes as one."""
+
 ENDED_WELL = literal(((b"grpc-status", b"0"),))
 ACCEPTED_ENCODINGS = literal(((b"grpc-accept-encoding", b"identity,deflate,gzip"),))
 

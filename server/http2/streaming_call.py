@@ -13,7 +13,7 @@ from server.http2.grpc_call import NOT_ONE_MESSAGE, GrpcCall, opened
 from server.http2.head import RequestHead
 from server.http2.messages import OVERHEAD_BYTES, Assembler, Message
 from server.http2.stall_detector import BEGINS, ENDS, PeerWait
-from server.http2.status import ANSWER, ENDED_WELL, CallFailed
+from server.http2.status import ENDED_WELL, CallFailed
 from server.http2.stream import STREAM_WINDOW, Http2Stream
 
 HELD_BYTES = STREAM_WINDOW
@@ -90,7 +90,7 @@ class StreamingCall(GrpcCall):
             return
         if not self._began:
             self._began = True
-            stream.sender.headers(stream, ANSWER)
+            stream.sender.headers(stream, self.opening())
         refusal = stream.sender.data(stream, prefix, message)
         if refusal:
             raise CallFailed("RESOURCE_EXHAUSTED", refusal)
@@ -115,7 +115,7 @@ class StreamingCall(GrpcCall):
         stream = self._leave()
         if stream is not None:
             block = ENDED_WELL + self.trailers
-            stream.sender.finish(stream, block if self._began else ANSWER + block)
+            stream.sender.finish(stream, block if self._began else self.opening() + block)
 
     def _take(self) -> Message:
         message = self._messages.popleft()

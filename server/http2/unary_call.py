@@ -11,7 +11,7 @@ from server.http2.grpc_call import NOT_ONE_MESSAGE, GrpcCall, opened
 from server.http2.head import RequestHead
 from server.http2.messages import PREFIX_BYTES, Assembler, Message
 from server.http2.stall_detector import BEGINS, ENDS, PeerWait
-from server.http2.status import ANSWER, ENDED_WELL, CallFailed, ended_badly
+from server.http2.status import ENDED_WELL, CallFailed, ended_badly
 from server.http2.stream import Http2Stream
 
 _log = logging.getLogger(__name__)
@@ -51,9 +51,9 @@ class UnaryCall(GrpcCall):
         stream = self._leave()
         if stream is not None:
             sender, trailers = stream.sender, self.trailers
-            refusal = sender.answer(stream, ANSWER, prefix, message, ENDED_WELL + trailers)
+            refusal = sender.answer(stream, self.opening(), prefix, message, ENDED_WELL + trailers)
             if refusal:
-                block = ANSWER + ended_badly("RESOURCE_EXHAUSTED", refusal) + trailers
+                block = self.opening() + ended_badly("RESOURCE_EXHAUSTED", refusal) + trailers
                 sender.finish(stream, block)
 
     def fail(self, code: str, text: str) -> None:

@@ -49,7 +49,7 @@ from server.rest.endpoint import BodyLimits, Endpoint, json_response, struct_res
 from server.rest.generate import cancelled_on_hang_up
 from server.rest.http_inference import arm_headers
 from server.rest.openai_errors import BadField, refusal
-from server.rest.request_ids import REQUEST_ID, request_id_of
+from server.rest.request_ids import request_id_of
 
 if TYPE_CHECKING:
     from schedulers.llm.language import Language
@@ -243,7 +243,6 @@ def _route(path: str, endpoint: Endpoint, verb: str) -> Route:
             response = Response(refused.body, refused.status, media_type="application/json")
             for name, value in refused.headers:
                 response.headers[name.decode()] = value.decode()
-        response.headers[REQUEST_ID] = request_id
         return response
 
     return Route(path, answered, methods=[verb])

@@ -32,7 +32,7 @@ from server.rest.endpoint import BodyLimits, read_body
 from server.rest.envelope import read_envelope
 from server.rest.http_inference import HttpInference
 from server.rest.openai_errors import BadField, not_ready_yet
-from server.rest.request_ids import request_id_of
+from server.rest.request_ids import number_of, request_id_of
 from server.served_version import ServedVersion
 from server.trace.record import Trace, following
 
@@ -63,6 +63,7 @@ class LanguageInference(HttpInference):
         self.principal = scope.get("principal")
         self.most_urgent = 0 if holder is None else holder.most_urgent
         self.envelope = read_envelope(self.headers)
+        self.number = number_of(scope)
         self.request_id = request_id_of(scope)
         self.members: dict[str, Any] = {}
         self.asks: Mapping[str, Any] = NO_PARAMETERS

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from server.errors import InvalidRequest
+from server.request_ids import NAME, good_id
 from server.rest.compression import Coding, accepted_coding, coding_of
 
 Headers = Iterable[tuple[bytes, bytes]]
@@ -18,7 +19,7 @@ _CODING = b"content-encoding"
 _ACCEPTS = b"accept-encoding"
 _ENVOY_TIMEOUT = b"x-envoy-expected-rq-timeout-ms"
 _GRPC_TIMEOUT = b"grpc-timeout"
-_NOTED = frozenset({_LENGTH, _CODING, _ACCEPTS, _ENVOY_TIMEOUT, _GRPC_TIMEOUT})
+_NOTED = frozenset({_LENGTH, _CODING, _ACCEPTS, _ENVOY_TIMEOUT, _GRPC_TIMEOUT, NAME})
 
 _TIMEOUT = re.compile(r"([0-9]{1,8})([HMSmun])")
 _UNIT_NS = {
@@ -35,13 +36,15 @@ class Envelope(NamedTuple):
     """`json_length`: bytes of the body that are JSON, None for all, 0 for a raw request.
 
     `coding` compressed the body, `answer_coding` shall compress the answer. `timeout_ns`: how long
-    the client will wait, 0 if it did not say.
+    the client will wait, 0 if it did not say. `client_id`: what it calls the request in
+    x-request-id, "" for nothing that can be said again.
     """
 
     json_length: int | None = None
     coding: Coding = ""
     answer_coding: Coding = ""
     timeout_ns: int = 0
+    client_id: str = ""
 
 
 PLAIN_ENVELOPE = Envelope()
@@ -68,6 +71,7 @@ def _read(said: dict[bytes, str]) -> Envelope:
         coding_of(said.get(_CODING, "")),
         accepted_coding(said[_ACCEPTS]) if _ACCEPTS in said else "",
         _timeout_ns(said) if _ENVOY_TIMEOUT in said or _GRPC_TIMEOUT in said else 0,
+        good_id(said[NAME]) if NAME in said else "",
     )
 
 

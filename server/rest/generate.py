@@ -31,6 +31,7 @@ from server.rest.endpoint import BodyLimits, EndpointRow, model_of, read_body
 from server.rest.envelope import read_envelope
 from server.rest.errors import error_body, visible
 from server.rest.http_inference import HttpInference, arm_headers
+from server.rest.request_ids import number_of
 from server.served_version import ServedVersion
 from server.trace.record import Trace, following
 
@@ -73,6 +74,7 @@ class _GenerateInference(HttpInference):
         super().__init__(*model_of(request), forwarding)
         self.headers = scope["headers"]
         self.began_ns = began_ns
+        self.number = number_of(scope)
         self.principal = scope.get("principal")
         self._body = body
         self._depth = depth

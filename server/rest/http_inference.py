@@ -24,6 +24,8 @@ class HttpInference(Inference):
         self.arrived_ns = now_ns
         if envelope.timeout_ns:
             self.deadline_ns = now_ns + envelope.timeout_ns
+        if envelope.client_id:
+            self.client_id = envelope.client_id
 
     def unit_in_header(self, route: CompiledRoute) -> str:
         return unit_header_of(route, self.headers)

@@ -26,6 +26,7 @@ from server.dataplane import DataPlane
 from server.errors import BuffersFull, InvalidRequest, RequestTooLarge, ServingError, Unsupported
 from server.http1.connection import Http1Connection
 from server.logs.access import AccessLog
+from server.request_ids import id_bytes
 from server.rest.compression import (
     BRIEF_BYTES,
     CODINGS,
@@ -337,6 +338,7 @@ class InferExchange(HttpInference):
             )
         else:
             head = b"Content-Type: application/json\r\nContent-Length: %d\r\n" % length
+        more += b"X-Request-Id: %b\r\n" % self._named()
         if self.target is not None:
             more += self.target.line
         if self.cors:
@@ -359,6 +361,11 @@ class InferExchange(HttpInference):
         if not self.keep_alive:
             transport.close()
         self._protocol.on_response_complete()
+
+    def _named(self) -> bytes:
+        """The client's id, if it gave one in a header."""
+        client_id = self._envelope.client_id
+        return client_id.encode() if client_id else id_bytes(self.number)
 
 
 def model_and_version(asked: re.Match[bytes]) -> tuple[str, str]:

@@ -24,6 +24,7 @@ from server.rest.middleware import (
     SiteMiddleware,
 )
 from server.rest.protocol import HeaderCaseProtocol, InferProtocol
+from server.rest.request_ids import RequestIdMiddleware
 from server.settings.restricted import Locks
 
 
@@ -57,7 +58,7 @@ async def start_inference(
     facts["sites"] = middleware.sites
     if middleware.locks:
         app = RestrictedApiMiddleware(app, middleware.locks)
-    app = guarded(app, middleware.sites)
+    app = RequestIdMiddleware(guarded(app, middleware.sites))
     if middleware.log is not None:
         app = AccessLogMiddleware(app, middleware.log)
         facts.update(

@@ -23,7 +23,6 @@ from server.rest.errors import error_body, headers_of, visible
 from server.rest.infer import InferExchange, RestConnection
 from server.rest.openai_errors import refusal as openai_refusal
 from server.rest.protocol import RejectedExchange
-from server.rest.request_ids import REQUEST_ID, request_id_of
 from server.settings.restricted import Locks, category_of_path, http_text
 
 _MODEL = re.compile(r"/v2/models/([^/]+)(?:/versions/([^/]+))?(?:/|\Z)")
@@ -103,7 +102,6 @@ async def _turn_away(scope: Any, send: Any, refusal: ServingError) -> None:
     about = f"{scope['method']} {scope['path']}"
     if is_openai(scope["path"]):
         status, body, more = openai_refusal(refusal, about)
-        more = (*more, (REQUEST_ID.encode(), request_id_of(scope).encode()))
     else:
         status, text = visible(refusal, about)
         body, more = error_body(text), headers_of(refusal)

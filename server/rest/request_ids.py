@@ -1,24 +1,39 @@
-"""The id of a request on OpenAI's paths: the client's, or one made here."""
+"""The id of a request on paths that are an ASGI application's, and the header that says it."""
 
-import re
-from collections.abc import Iterable, MutableMapping
+from collections.abc import MutableMapping
 from typing import Any
-from uuid import uuid4
 
-REQUEST_ID = "x-request-id"
-_NAME = REQUEST_ID.encode()
-_GOOD_ID = re.compile(r"[\x21-\x7e]{1,128}")
+from server.request_ids import NAME, id_in, id_text, next_number
 
 
 def request_id_of(scope: MutableMapping[str, Any]) -> str:
     """The id of the request with this ASGI scope; the same whenever it is asked for."""
     known: str | None = scope.get("request_id")
     if known is None:
-        given = _given(scope["headers"])
-        known = given if _GOOD_ID.fullmatch(given) else f"req_{uuid4().hex}"
-        scope["request_id"] = known
+        known = scope["request_id"] = id_in(scope["headers"]) or id_text(number_of(scope))
     return known
 
 
-def _given(headers: Iterable[tuple[bytes, bytes]]) -> str:
-    return next((value.decode("latin-1") for name, value in headers if name == _NAME), "")
+def number_of(scope: MutableMapping[str, Any]) -> int:
+    """Our number of the request, whatever id its client gave it."""
+    known: int | None = scope.get("request_number")
+    if known is None:
+        known = scope["request_number"] = next_number()
+    return known
+
+
+class RequestIdMiddleware:
+    """Has every answer of the application say its request's id."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        request_id = request_id_of(scope).encode()
+
+        async def named(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], (NAME, request_id)]
+            await send(message)
+
+        await self._app(scope, receive, named)

@@ -15,12 +15,14 @@ from control.deployments import pushes
 from control.deployments.repositories import create_repository
 from control.experiments.service import conclude_experiment
 from control.experiments.tables import Experiment
-from control.gateways.queries import Query
+from control.gateways.queries import Query, RequestsQuery
 from control.sql.database import Database
 from control.sql.transaction import SYSTEM, Actor
 from repository.git.rules import RefUpdate
 from schedulers.request import InferRequest
 from server.errors import Internal
+from server.history.history import RequestHistory
+from server.inference import Inference
 from server.samples.samples import Samples
 from support.admin import Api
 from support.console import console_over, person
@@ -130,12 +132,14 @@ def sampled(samples: Samples, text: str) -> None:
 
 
 @pytest.mark.parametrize("values", [False, True], ids=["redacted", "values"])
-def test_what_clients_sent_is_inert_among_the_sampled_requests(
+def test_what_clients_sent_is_inert_among_the_requests(
     sqlite: Database, tmp_path: Path, values: bool
 ) -> None:
-    samples = Samples()
+    samples, history = Samples(), RequestHistory()
 
     async def ask(query: Query) -> Any:
+        if isinstance(query, RequestsQuery):
+            return history.answer(query)
         return samples.answer(query)
 
     with console_over(sqlite, tmp_path, ask_gateway=ask) as running:
@@ -143,11 +147,14 @@ def test_what_clients_sent_is_inert_among_the_sampled_requests(
         assert running.local("PUT", "/sampling/digits", {"values": values}).status == 200
         for text in CORPUS:
             sampled(samples, text)
+            asked = Inference(text, "")
+            asked.client_id = text
+            history.refused(asked, 0, Internal(text))
         found = person(running, "operator", "otto").get("/requests")
     assert found.status == 200
     body = found.text.partition("<main")[2]
     assert ("<pre" in body) is values
-    assert body.count("<tr>") == len(CORPUS) + 3  # two heads, and the model that is sampled
+    assert body.count("<tr>") == 2 * len(CORPUS) + 4  # three heads, and the model that is sampled
     assert not [mark for mark in MARKS if mark in body]
 
 

@@ -1,6 +1,8 @@
-"""Sampled requests in the console: switched on, looked up, told in words, and who may."""
+"""Requests in the console: found by what is known of them, sampled, told in words, and who may."""
 
-from admin_ui.pages.requests import summed
+import pytest
+
+from admin_ui.pages.requests import arm_name, summed
 from support.admin import Api
 from support.console import person
 
@@ -57,3 +59,24 @@ def test_statistics_are_told_with_their_names() -> None:
     ]
     text = {"of": 9, "shortest_bytes": 1, "longest_bytes": 30}
     assert ("longest", "30 B") in summed({"about": text})
+
+
+@pytest.mark.parametrize(
+    ("query", "wrong"),
+    [
+        ("version=x", "Version is &#39;x&#39;; it is a whole number from 1"),
+        ("least_ms=-1", "Took at least is &#39;-1&#39;"),
+        ("outcome=fine", "outcome is &#39;fine&#39;; it is one of ok, failed, refused, cancelled"),
+        ("order=any", "order is &#39;any&#39;; it is one of newest, slowest"),
+    ],
+)
+def test_a_filter_that_cannot_be_is_told(night: Api, query: str, wrong: str) -> None:
+    found = person(night, "operator", "otto").get(f"/requests?{query}")
+    assert found.status == 200
+    assert wrong in found.text
+
+
+def test_an_arm_is_told_by_its_name() -> None:
+    assert arm_name("digits@3;candidate;rollout=ab") == "candidate"
+    assert arm_name("digits@3;stable") == "stable"
+    assert arm_name("") == ""

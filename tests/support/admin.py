@@ -30,6 +30,7 @@ from control.gateways.queries import (
     LogQuery,
     Query,
     QueryAnswer,
+    RequestsQuery,
     RunningQuery,
 )
 from control.services import ControlServices, ServerFacts
@@ -38,6 +39,7 @@ from control.sql.transaction import SYSTEM
 from control.views import SettingView
 from server import VERSION
 from server.desired.instances import crashes, loaded, running
+from server.history.history import RequestHistory
 from server.http1.connection import Http1Connection
 from server.http1.listener import start
 from server.listen_address import ListenAddress
@@ -173,7 +175,7 @@ async def _serve(
     commits = EventNotifier(lambda: _last_event(database), changes.pop("poll_s", 0.5))
     database.on_commit(commits.committed)
     bells: list[int] = []
-    samples = Samples()
+    samples, history = Samples(), RequestHistory()
 
     async def ask_gateway(query: Query) -> QueryAnswer:
         match query:
@@ -183,6 +185,8 @@ async def _serve(
                 return crashes(())
             case LoadedQuery():
                 return loaded((), query.model)
+            case RequestsQuery():
+                return history.answer(query)
             case LogQuery():
                 return RecentLines().answer(query)
             case _:

@@ -92,6 +92,7 @@ EXPECTED: dict[tuple[str, str], set[str]] = {
     ("POST", "/imports"): OPERATORS,
     ("GET", "/imports/{import}"): READERS,
     ("POST", "/imports/{import}/cancel"): OPERATORS,
+    ("GET", "/requests"): OPERATORS,
     ("GET", "/series"): READERS,
     ("GET", "/events"): READERS,
     ("GET", "/audit"): OPERATORS,

@@ -1,0 +1,1 @@
+"""Which version answered a request: of the last ones, by their ids."""

@@ -1,0 +1,153 @@
+"""The last requests of a gateway in one block of memory: fixed records, with texts beside some.
+
+Bounded by their number and the size of their texts, whichever is reached first.
+"""
+
+from struct import Struct
+from typing import NamedTuple
+
+import numpy
+from numpy.typing import NDArray
+
+MOST_RECORDS = 100_000
+MOST_TEXT_BYTES = 20 * 2**20
+TEXT_BYTES = 64
+"""Of a text beside its characters, as Python keeps it."""
+
+_RECORD = Struct("<QQIIIIHH")
+_TYPE = numpy.dtype(
+    [
+        ("number", "<u8"),
+        ("arrived_ns", "<u8"),
+        ("part", "<u4"),
+        ("target", "<u4"),
+        ("queue_us", "<u4"),
+        ("compute_us", "<u4"),
+        ("outcome", "<u2"),
+        ("instance", "<u2"),
+    ]
+)
+_MOST_US = (1 << 32) - 1
+NOT_EXECUTED = (1 << 16) - 1
+"""In place of an instance."""
+
+
+Places = NDArray[numpy.int64]
+Columns = NDArray[numpy.void]
+
+
+class RingRecord(NamedTuple):
+    """A request that has ended. `target` and `outcome` are the caller's codes. `arrived_ns` on
+    time.monotonic_ns; `queue_us` until its execution began, or all its time where none did;
+    `instance` NOT_EXECUTED then. `client_id` and `error`: "" for none."""
+
+    number: int
+    part: int
+    target: int
+    arrived_ns: int
+    queue_us: int
+    compute_us: int
+    outcome: int
+    instance: int
+    client_id: str
+    error: str
+
+
+class RequestRing:
+    """One thread adds and looks. Takes 40 bytes for each record it may have from the beginning, of
+    which the kernel gives what is written to, 16 more as records come, and their texts."""
+
+    def __init__(self, most: int = MOST_RECORDS, most_text_bytes: int = MOST_TEXT_BYTES) -> None:
+        self._most = most
+        self._most_text_bytes = most_text_bytes
+        self._buffer = bytearray(most * _RECORD.size)
+        self._ids: list[str] = []
+        self._errors: list[str] = []
+        self._added = 0
+        self._oldest = 0
+        """Of those added, the first that is still there."""
+        self.text_bytes = 0
+
+    def __len__(self) -> int:
+        return self._added - self._oldest
+
+    def add(  # noqa: PLR0913 - a record's fields; making one would cost as much as keeping it
+        self,
+        number: int,
+        part: int,
+        target: int,
+        arrived_ns: int,
+        queue_us: int,
+        compute_us: int,
+        outcome: int,
+        instance: int,
+        client_id: str,
+        error: str,
+    ) -> None:
+        """As RingRecord has them; durations beyond 71 minutes are cut to that."""
+        added, most = self._added, self._most
+        place = added % most
+        if added < most:
+            self._ids.append(client_id)
+            self._errors.append(error)
+        else:
+            if self._oldest == added - most:
+                self._drop_oldest()
+            self._ids[place], self._errors[place] = client_id, error
+        self._added = added + 1
+        _RECORD.pack_into(
+            self._buffer,
+            place * _RECORD.size,
+            number,
+            arrived_ns,
+            part,
+            target,
+            queue_us if queue_us < _MOST_US else _MOST_US,
+            compute_us if compute_us < _MOST_US else _MOST_US,
+            outcome,
+            instance,
+        )
+        if client_id or error:
+            self.text_bytes += _size(client_id) + _size(error)
+            while self.text_bytes > self._most_text_bytes:
+                self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        place = self._oldest % self._most
+        self._oldest += 1
+        self.text_bytes -= _size(self._ids[place]) + _size(self._errors[place])
+        self._ids[place] = self._errors[place] = ""
+
+    def places(self) -> Places:
+        """Of all records, the newest first: for `columns`, and for `record`."""
+        return numpy.arange(self._added - 1, self._oldest - 1, -1) % self._most
+
+    def columns(self) -> Columns:
+        """The fields of all places, also of those that hold nothing; do not keep it."""
+        return numpy.frombuffer(self._buffer, _TYPE)
+
+    def of_client(self, client_id: str, places: Places) -> Places:
+        """Those of the places whose client gave this id."""
+        ids = self._ids
+        return numpy.array([place for place in places if ids[place] == client_id], numpy.int64)
+
+    def record(self, place: int) -> RingRecord:
+        number, arrived_ns, part, target, queue_us, compute_us, outcome, instance = (
+            _RECORD.unpack_from(self._buffer, place * _RECORD.size)
+        )
+        return RingRecord(
+            number,
+            part,
+            target,
+            arrived_ns,
+            queue_us,
+            compute_us,
+            outcome,
+            instance,
+            self._ids[place],
+            self._errors[place],
+        )
+
+
+def _size(text: str) -> int:
+    return len(text) + TEXT_BYTES if text else 0
