@@ -60,6 +60,7 @@ class DataPlane:
         self.routing = Routing(self._send_copy, self._running)
         self.samples = Samples()
         self.history = RequestHistory()
+        self._ended = self.history.ended
 
     # a request's way in
 
@@ -215,7 +216,10 @@ class DataPlane:
             if target is not None:
                 target.window.refused()
             raise _refusal(served, request, error) from error
-        reply.watch(self.history.ended)
+        if reply.ended or reply.watcher is not None:
+            reply.watch(self._ended)
+        else:  # the usual, without a call
+            reply.watcher = self._ended
         if target is None:
             return reply
         target.window.follow(reply, request.arrived_ns)
