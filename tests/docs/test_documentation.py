@@ -16,7 +16,7 @@ from server.metrics.exposition import METRICS
 from server.settings.row import Setting
 from server.settings.table import TABLE
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def tracked() -> list[Path]:
