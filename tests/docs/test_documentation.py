@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from backends.python import api as python_api
 from docs import write_commands, write_formats
 from docs.write_settings import ROOT, up_to_date
 from server.cli.help import serve_help
@@ -67,6 +68,19 @@ def test_every_flag_of_every_command_is_documented() -> None:
 def test_every_metric_is_documented() -> None:
     page = (ROOT / "docs" / "metrics.md").read_text()
     assert not {metric.name for metric in METRICS if f"`{metric.name}`" not in page}
+
+
+def test_every_name_of_the_python_api_is_in_its_reference() -> None:
+    page = (ROOT / "docs" / "tutorials" / "python-model.md").read_text()
+    reference, _, missing = page.partition("## Reference")[2].partition("### Not supported yet")
+    names = {*python_api.__all__}
+    described = ("InferenceRequest", "InferenceResponse", "Tensor", "TritonError", "ModelConfig")
+    for one in (*described, "Logger"):
+        names |= {name for name in vars(getattr(python_api, one)) if not name.startswith("_")}
+    names -= {"cancelled", "sent"}  # the server's, not a model's
+    assert not {name for name in names if not re.search(rf"\b{name}\b", reference)}
+    shown = re.findall(r"`(?:InferenceRequest\.)?(\w+)`", missing)
+    assert not {name for name in shown if name in names or hasattr(python_api, name)}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
