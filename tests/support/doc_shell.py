@@ -24,7 +24,7 @@ from pathlib import Path
 from support.doc_pages import Block
 from support.server import free_ports
 
-BLOCK_SECS = 300.0
+BLOCK_SECS = 120.0
 STOP_SECS = 30.0
 
 SETTINGS = {8000: "HTTP", 8001: "GRPC", 8002: "METRICS", 8003: "ADMIN"}
@@ -157,7 +157,7 @@ class PageShell:
         self._server = int(self._answer() or 0)
         until = time.monotonic() + BLOCK_SECS
         while not self._is_ready(text):
-            if not Path(f"/proc/{self._server}").exists():
+            if not _runs(self._server):
                 raise self._failed(block, "starts a server that ends")
             if time.monotonic() > until:
                 raise self._failed(block, f"starts a server not ready in {BLOCK_SECS:g} s")
@@ -179,8 +179,7 @@ class PageShell:
         with suppress(ProcessLookupError):
             os.kill(self._server, signal.SIGTERM)
         until = time.monotonic() + STOP_SECS
-        while Path(f"/proc/{self._server}").exists() and time.monotonic() < until:
-            self._say(":")  # bash looks after its children when it does something
+        while _runs(self._server) and time.monotonic() < until:
             time.sleep(0.05)
         self._server = None
 
@@ -208,6 +207,14 @@ def _replacing_the_shell(text: str) -> str:
     """The block with `exec` before the server, so that the job's process is the server's."""
     lines = text.replace("\\\n", " ").strip().splitlines()
     return "\n".join([*lines[:-1], f"exec env {lines[-1]}"]) + "\n"
+
+
+def _runs(pid: int) -> bool:
+    """Whether the process is there and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def _listens(port: int) -> bool:
