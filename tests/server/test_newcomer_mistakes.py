@@ -347,6 +347,21 @@ def test_a_port_in_use_is_named_with_the_flag_to_change(
     readable(line)
 
 
+def test_a_second_server_on_a_state_folder_is_told_of_the_first_and_of_the_flag(
+    tmp_path: Path,
+) -> None:
+    state = tmp_path / "state"
+    with running(tmp_path, wait=False, state_dir=state) as first:
+        first.wait_for(lambda: "REST " in first.log(), "the first one's addresses")
+        with running(tmp_path, wait=False, state_dir=state) as second:
+            assert second.wait_exit() == 1
+            (line,) = [one for one in second.log().splitlines() if " ERROR " in one]
+        assert f"is in use by another server (pid {first.process.pid})" in line
+        assert f"REST 127.0.0.1:{first.http_port}" in line
+        assert "--state-dir" in line
+        readable(line)
+
+
 def test_without_git_a_repository_for_pushes_says_what_to_install(tmp_path: Path) -> None:
     state = tmp_path / "state"
     with running(
