@@ -40,7 +40,7 @@ class ServerFacts:
 
     `hosts`: the names a Host header may have, from `control.authentication.hosts.known_hosts`.
     `import_allow`: prefixes of URLs that models may be imported from; see
-    `repository.sources.allowed`.
+    `repository.sources.urls.url`.
     """
 
     server_id: str

@@ -103,15 +103,15 @@ REST_INFER = Walk(
 
 GRPC_INFER = Walk(
     "gRPC infer",
-    40,
+    39,
     (
         Step("server.http2.connection:Http2Connection.data_received"),
         Step("server.http2.connection:Splitter.feed"),
         Step("server.http2.session:Http2Session.take"),
         Step("server.http2.header_blocks:HeaderBlocks.read"),
-        Step("server.http2.service:GrpcService.open", via="server.http2.listener"),
-        Step("server.http2.unary_call:UnaryCall.ended", via="server.http2.service"),
-        Step("server.grpc.unary:UnaryInfer.__call__", message="server.http2.unary_call"),
+        Step("server.http2.calls.service:GrpcService.open", via="server.http2.listener"),
+        Step("server.http2.calls.service:UnaryCall.ended"),
+        Step("server.grpc.unary:UnaryInfer.__call__", message="server.http2.calls.service"),
         Step("server.dataplane:DataPlane.infer"),
         *_FOUND,
         Step("server.grpc.unary:_UnaryInference.decode", via="server.grpc.unary"),
@@ -121,7 +121,7 @@ GRPC_INFER = Walk(
         *_SCHEDULED,
         Step("server.grpc.unary:_UnaryInference.answer"),
         Step("server.codec.grpc_infer:encode"),
-        Step("server.http2.unary_call:UnaryCall.finish"),
+        Step("server.http2.calls.service:UnaryCall.finish"),
         Step("server.http2.sender:Sender.answer", via="server.http2.stream"),
     ),
 )

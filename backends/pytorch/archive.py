@@ -18,7 +18,7 @@ from typing import IO, Any, BinaryIO
 from zipfile import BadZipFile, ZipFile
 
 from backends.pytorch.program_json import is_plain_payload, is_plain_program
-from repository.sources.zips import directory_bytes, is_straight
+from repository.sources.archives.zips import directory_bytes, is_straight
 
 LARGEST_BYTES = 64 << 20
 """Of an entry that is looked at; no honest program's is larger."""

@@ -1,9 +1,9 @@
 """HTTP/2 for the fuzzer: valid calls, the frames of a connection, and what an answer may be."""
 
 from benchmarks.fuzz.target import Wrong
-from server.http2 import frames
-from server.http2.frames import HEAD_BYTES, Http2Setting, frame
-from server.http2.hpack import Headers, literal
+from server.http2.wire import frames
+from server.http2.wire.frames import HEAD_BYTES, Http2Setting, frame
+from server.http2.wire.hpack import Headers, literal
 
 _SERVICE = b"/inference.GRPCInferenceService/"
 METHODS = tuple(

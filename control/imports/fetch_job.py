@@ -26,12 +26,12 @@ from control.imports.fetch_messages import (
 from repository.errors import RepositoryError
 from repository.files.durable import delete, lock
 from repository.process.parent import connect
-from repository.sources.allowed import admitted
 from repository.sources.digest import tree
 from repository.sources.fetch import fetch
 from repository.sources.names import JOURNAL
 from repository.sources.progress import Progress
 from repository.sources.threads import stoppable
+from repository.sources.urls.url import admitted
 
 PART, WHOLE, DIGEST = "part", "whole", "digest"
 

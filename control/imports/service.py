@@ -23,11 +23,11 @@ from control.text import stored
 from control.views import ImportView, Page
 from repository.snapshots.digest import check_model
 from repository.snapshots.errors import BadEntry
-from repository.sources.allowed import admitted
 from repository.sources.digest import read_digest
 from repository.sources.errors import BadSource
-from repository.sources.prefixes import shown_url
 from repository.sources.progress import Progress
+from repository.sources.urls.prefixes import shown_url
+from repository.sources.urls.url import admitted
 
 MOST_UNFINISHED = 1_000
 LONGEST_REASON, LONGEST_FILE = 65_536, 1_024

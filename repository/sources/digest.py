@@ -10,7 +10,7 @@ from threading import Event
 from typing import Protocol
 
 from repository.sources.errors import BadSource
-from repository.sources.store import Checksum
+from repository.sources.stores.store import Checksum
 from repository.sources.threads import Stopped
 
 _READ_BYTES = 1 << 20

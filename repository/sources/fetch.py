@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TypeGuard
 
-from repository.sources.archive import unpack, why_unreadable
+from repository.sources.archives.unpack import unpack, why_unreadable
 from repository.sources.digest import FolderDigest, read_digest, tree
 from repository.sources.errors import (
     BadArchive,
@@ -30,10 +30,10 @@ from repository.sources.names import (
     why_unsafe,
 )
 from repository.sources.progress import Meter, Progress
-from repository.sources.store import RemoteFile, SourceStore, open_store
+from repository.sources.stores.store import RemoteFile, SourceStore, open_store
 from repository.sources.threads import stoppable
 from repository.sources.transfer import Transfer, persist
-from repository.sources.url import ARCHIVES, Source, WebFile
+from repository.sources.urls.url import ARCHIVES, Source, WebFile
 
 _LISTING_STALLS = 4
 """A listing has no bytes to watch; it gets this many times the longest stall."""

@@ -13,7 +13,7 @@ from repository.sources.journal import Journal, TransferRecord
 from repository.sources.limits import FetchLimits
 from repository.sources.part_file import PartFile
 from repository.sources.progress import Meter
-from repository.sources.store import Checksum, OpenTransfer, RemoteFile, SourceStore
+from repository.sources.stores.store import Checksum, OpenTransfer, RemoteFile, SourceStore
 from repository.sources.threads import stoppable
 
 ADVANCE_BYTES = 1 << 20

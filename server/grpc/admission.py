@@ -12,9 +12,9 @@ from server.access.token_holder import TokenHolder
 from server.dataplane import DataPlane
 from server.errors import ServingError
 from server.grpc.calls import Answer, failure
-from server.http2.grpc_call import GrpcCall
-from server.http2.head import RequestHead
-from server.http2.streaming_call import StreamingCall
+from server.http2.calls.grpc_call import GrpcCall
+from server.http2.calls.head import RequestHead
+from server.http2.calls.streaming_call import StreamingCall
 
 _STREAM = "ModelStreamInfer"
 

@@ -23,10 +23,9 @@ from server.errors import (
     status_of,
 )
 from server.grpc.parsed_size import check_parsed_size
-from server.http2.service import StreamingMethod
-from server.http2.status import CallFailed
-from server.http2.streaming_call import Converse, StreamingCall
-from server.http2.unary_call import UnaryCall
+from server.http2.calls.service import StreamingMethod, UnaryCall
+from server.http2.calls.status import CallFailed
+from server.http2.calls.streaming_call import Converse, StreamingCall
 
 Answer = Callable[[Any, StreamingCall], Awaitable[Message]]
 Write = Callable[[Any, StreamingCall], Awaitable[None]]

@@ -9,8 +9,8 @@ from tritonclient.grpc import service_pb2 as pb
 from schedulers.request import Sequence
 from server.codec.grpc_infer import parameter_of, sequence_of
 from server.grpc.middleware import text_metadata
-from server.http2.grpc_call import GrpcCall
-from server.http2.hpack import literal
+from server.http2.calls.grpc_call import GrpcCall
+from server.http2.wire.hpack import literal
 from server.inference import Inference
 from server.routing.route_experiments import STAMP_NAME
 from server.routing.routing import labels_in, unit_header_in

@@ -9,7 +9,7 @@ from grpc_health.v1 import health_pb2
 
 from server.dataplane import DataPlane
 from server.errors import UnknownModel
-from server.http2.streaming_call import StreamingCall
+from server.http2.calls.streaming_call import StreamingCall
 from server.model_queries import ModelQueries
 
 INFERENCE = "inference.GRPCInferenceService"

@@ -9,13 +9,12 @@ from typing import Any
 
 from server.dataplane import DataPlane
 from server.grpc.admission import holder_of, recognised
-from server.http2.grpc_call import GrpcCall
-from server.http2.head import RequestHead
-from server.http2.service import CallClasses, Guard
-from server.http2.status import CallFailed
+from server.http2.calls.grpc_call import GrpcCall
+from server.http2.calls.head import RequestHead
+from server.http2.calls.service import Answer, CallClasses, Guard, UnaryCall
+from server.http2.calls.status import CallFailed
+from server.http2.calls.streaming_call import Converse, StreamingCall
 from server.http2.stream import Http2Stream
-from server.http2.streaming_call import Converse, StreamingCall
-from server.http2.unary_call import Answer, UnaryCall
 from server.logs.access import AccessLog, AccessLogEntry
 from server.settings.restricted import GRPC_PREFIX, RPCS, Locks, grpc_text, read_locks
 from server.settings.table import Settings

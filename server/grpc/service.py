@@ -25,10 +25,10 @@ from server.grpc.shared_memory import shared_memory_methods
 from server.grpc.stream import InferStream
 from server.grpc.trace import log_setting, trace_setting
 from server.grpc.unary import UnaryInfer
+from server.http2.calls.service import PLAIN_KINDS, Methods, StreamingMethod, UnaryMethod
+from server.http2.calls.streaming_call import StreamingCall
 from server.http2.limits import GrpcLimits
 from server.http2.listener import Http2Listener, listen
-from server.http2.service import PLAIN_KINDS, Methods, StreamingMethod, UnaryMethod
-from server.http2.streaming_call import StreamingCall
 from server.listen_address import ListenAddress
 from server.logs.access import AccessLog
 from server.model_queries import ModelQueries

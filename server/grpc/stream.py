@@ -23,8 +23,8 @@ from server.errors import NotReady
 from server.grpc.admission import holder_of
 from server.grpc.calls import EXPECTED, parse
 from server.grpc.grpc_inference import GrpcInference, name_arm
-from server.http2.status import CallFailed
-from server.http2.streaming_call import StreamingCall
+from server.http2.calls.status import CallFailed
+from server.http2.calls.streaming_call import StreamingCall
 from server.process.lifecycle import STOPPING
 from server.request_ids import REQUEST_ID, id_text
 from server.routing.route_experiments import STAMP_NAME

@@ -18,7 +18,7 @@ from server.grpc.calls import parse, refuse
 from server.grpc.grpc_inference import GrpcInference, name_arm
 from server.grpc.middleware import note
 from server.grpc.request_template_cache import RequestTemplate, RequestTemplateCache
-from server.http2.unary_call import UnaryCall
+from server.http2.calls.service import UnaryCall
 from server.served_version import ServedVersion
 from server.signature import Signature
 from server.trace.record import following

@@ -10,7 +10,13 @@ import socket
 from collections.abc import Callable, Iterator
 from typing import cast
 
-from server.http2.frames import (
+from server.http2.limits import GrpcLimits
+from server.http2.sender import WRITE_BYTES, Sender
+from server.http2.session import CONNECTION_WINDOW, Http2Session
+from server.http2.stream import STREAM_WINDOW, StreamService
+from server.http2.stream_capacity import MAX_STREAMS
+from server.http2.timeouts import StreamTimeouts
+from server.http2.wire.frames import (
     DEFAULT_WINDOW,
     HEAD,
     HEAD_BYTES,
@@ -25,13 +31,7 @@ from server.http2.frames import (
     settings,
     window_update,
 )
-from server.http2.hpack import LIST_BYTES
-from server.http2.limits import GrpcLimits
-from server.http2.sender import WRITE_BYTES, Sender
-from server.http2.session import CONNECTION_WINDOW, Http2Session
-from server.http2.stream import STREAM_WINDOW, StreamService
-from server.http2.stream_capacity import MAX_STREAMS
-from server.http2.timeouts import StreamTimeouts
+from server.http2.wire.hpack import LIST_BYTES
 
 GREETING_S = 20.0
 """How long a client may take to begin to speak HTTP/2."""

@@ -7,9 +7,9 @@ the table. While the table does not change, the same bytes mean the same request
 from collections.abc import Callable
 from typing import NamedTuple
 
-from server.http2.frames import END_HEADERS, ConnectionFault, ErrorCode
-from server.http2.hpack import LIST_BYTES, HeaderListTooLarge, HpackDecoder, HpackError
 from server.http2.stream import StreamHead, StreamService
+from server.http2.wire.frames import END_HEADERS, ConnectionFault, ErrorCode
+from server.http2.wire.hpack import LIST_BYTES, HeaderListTooLarge, HpackDecoder, HpackError
 
 MAX_BYTES = 2 * LIST_BYTES
 """Of one block as it travels, over all its frames."""

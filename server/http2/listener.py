@@ -6,9 +6,9 @@ Opened and stopped by `server.grpc.service`; each client gets a `Http2Connection
 import asyncio
 from contextlib import suppress
 
+from server.http2.calls.service import PLAIN_KINDS, CallClasses, GrpcService, Guard, Methods
 from server.http2.connection import Http2Connection
 from server.http2.limits import GrpcLimits
-from server.http2.service import PLAIN_KINDS, CallClasses, GrpcService, Guard, Methods
 from server.listen_address import ListenAddress, ListeningSocket, open_place
 
 

@@ -10,7 +10,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from server.buffers import BufferAccount
-from server.http2.frames import (
+from server.http2.stall_detector import PeerWait
+from server.http2.wire.frames import (
     DATA,
     DEFAULT_FRAME_BYTES,
     DEFAULT_WINDOW,
@@ -23,7 +24,6 @@ from server.http2.frames import (
     ErrorCode,
     StreamFault,
 )
-from server.http2.stall_detector import PeerWait
 
 Buffer = bytes | memoryview
 

@@ -6,7 +6,12 @@ leave by `server.http2.sender`. No socket and no loop: a peer's fault is raised 
 
 from collections.abc import Callable, Mapping
 
-from server.http2.frames import (
+from server.http2.header_blocks import HeaderBlocks
+from server.http2.sender import OutgoingStream, Sender
+from server.http2.stream import Http2Stream, MalformedHeaders, StreamHead, StreamService
+from server.http2.stream_capacity import MAX_STREAMS, StreamCapacity
+from server.http2.token_bucket import TokenBucket
+from server.http2.wire.frames import (
     ACK,
     CONTINUATION,
     END_HEADERS,
@@ -28,11 +33,6 @@ from server.http2.frames import (
     without_padding,
     word_of,
 )
-from server.http2.header_blocks import HeaderBlocks
-from server.http2.sender import OutgoingStream, Sender
-from server.http2.stream import Http2Stream, MalformedHeaders, StreamHead, StreamService
-from server.http2.stream_capacity import MAX_STREAMS, StreamCapacity
-from server.http2.token_bucket import TokenBucket
 
 CONNECTION_WINDOW = 16 * 1024 * 1024
 RESETS = (4000, 1000)

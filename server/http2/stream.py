@@ -6,10 +6,10 @@
 from typing import Protocol
 
 from server.buffers import BufferAccount
-from server.http2.frames import window_update
-from server.http2.hpack import Headers
 from server.http2.sender import OutgoingStream, Sender
 from server.http2.stall_detector import PeerWait
+from server.http2.wire.frames import window_update
+from server.http2.wire.hpack import Headers
 
 STREAM_WINDOW = 4 * 1024 * 1024
 """Bytes a peer may send on a stream before they are released."""

@@ -5,7 +5,7 @@ import re
 from urllib.parse import urlsplit
 
 from repository.sources.errors import BadSource
-from repository.sources.prefixes import prefix, shown_url
+from repository.sources.urls.prefixes import prefix, shown_url
 from server.settings.kinds import ValueKind
 
 _DATABASES = ("sqlite", "postgresql", "postgres")

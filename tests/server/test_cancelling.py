@@ -9,7 +9,7 @@ import grpc
 import pytest
 from tritonclient.grpc import service_pb2 as pb
 
-from server.http2 import frames
+from server.http2.wire import frames
 from support.doors import House, house
 from support.http import infer_body
 from support.http2 import Raw, ask, data, message, to

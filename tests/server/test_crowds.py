@@ -15,8 +15,8 @@ import tritonclient.grpc as triton
 from tritonclient.grpc import service_pb2 as pb
 
 from server.grpc.stream import IN_FLIGHT_BYTES
-from server.http2 import frames
 from server.http2.stream import STREAM_WINDOW
+from server.http2.wire import frames
 from support.http2 import Raw, ask, data, message, to
 from support.server import Server, identity_config, running, write_identity
 from support.usage import metric, resident_bytes, threads

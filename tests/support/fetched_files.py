@@ -12,7 +12,7 @@ from repository.sources.errors import (
 )
 from repository.sources.fetch import FetchResult, fetch
 from repository.sources.limits import FetchLimits
-from repository.sources.url import parse
+from repository.sources.urls.url import parse
 from support.sources import (
     LIMITS,
     MIB,

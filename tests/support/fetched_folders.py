@@ -10,7 +10,7 @@ import pytest
 from repository.sources.errors import SourceError
 from repository.sources.fetch import FetchResult, fetch
 from repository.sources.limits import FetchLimits
-from repository.sources.url import parse
+from repository.sources.urls.url import parse
 from support.sources import LIMITS, MIB, Answer, Seen
 
 FILES = {

@@ -15,16 +15,15 @@ from typing import Any
 
 import uvloop
 
-from server.http2 import frames
+from server.http2.calls.service import StreamingMethod, UnaryCall, UnaryMethod
+from server.http2.calls.status import CallFailed
+from server.http2.calls.streaming_call import StreamingCall
 from server.http2.connection import Splitter
-from server.http2.frames import ErrorCode, Http2Setting
-from server.http2.hpack import Headers, HpackDecoder, literal
 from server.http2.limits import GrpcLimits, unbounded
 from server.http2.listener import Http2Listener, listen
-from server.http2.service import StreamingMethod, UnaryMethod
-from server.http2.status import CallFailed
-from server.http2.streaming_call import StreamingCall
-from server.http2.unary_call import UnaryCall
+from server.http2.wire import frames
+from server.http2.wire.frames import ErrorCode, Http2Setting
+from server.http2.wire.hpack import Headers, HpackDecoder, literal
 from server.listen_address import ListenAddress
 
 LIMIT = 200 * 2**20

@@ -12,8 +12,8 @@ from benchmarks.fuzz.frames2 import METHODS, WINDOWS, check_frames, head_block, 
 from benchmarks.fuzz.servers import gateway, tell
 from benchmarks.fuzz.target import Run, Target
 from benchmarks.fuzz.targets.http2 import infer
-from server.http2 import frames
-from server.http2.frames import frame
+from server.http2.wire import frames
+from server.http2.wire.frames import frame
 
 _MOST = 0xFFFF
 

@@ -17,8 +17,8 @@ from benchmarks.fuzz.frames2 import (
 )
 from benchmarks.fuzz.servers import gateway, tell
 from benchmarks.fuzz.target import Run, Target, Wrong
-from server.http2 import frames
-from server.http2.frames import Http2Setting, frame
+from server.http2.wire import frames
+from server.http2.wire.frames import Http2Setting, frame
 
 CHECK_EVERY = 500
 INFER, LIVE, STREAM = METHODS[0], METHODS[1], METHODS[2]

@@ -15,7 +15,7 @@ from repository.sources.errors import (
     TooLarge,
 )
 from repository.sources.fetch import FetchResult, fetch
-from repository.sources.url import parse
+from repository.sources.urls.url import parse
 from support.fetched_files import BODY, ONE_TRY, digest_of, fetched, names, refusal
 from support.sources import (
     LIMITS,

@@ -3,7 +3,7 @@
 from tritonclient.grpc import service_pb2 as pb
 
 from server.buffers import CONNECTION_BYTES
-from server.http2.frames import ErrorCode, rst_stream
+from server.http2.wire.frames import ErrorCode, rst_stream
 from support.grpc import open_door
 from support.http2 import Raw, ask, data, message, to
 

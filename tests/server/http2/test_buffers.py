@@ -8,11 +8,11 @@ import grpc
 import pytest
 
 from server.buffers import CONNECTION_BYTES, BufferBudget
-from server.http2 import frames
-from server.http2.frames import ErrorCode, rst_stream, window_update
+from server.http2.calls.messages import OVERHEAD_BYTES
 from server.http2.limits import GrpcLimits
-from server.http2.messages import OVERHEAD_BYTES
 from server.http2.stream_capacity import FREE_STREAMS, STREAM_BYTES
+from server.http2.wire import frames
+from server.http2.wire.frames import ErrorCode, rst_stream, window_update
 from support.http2 import POST, Raw, Served, ask, data, message, serving, to, works
 
 MIB = 2**20

@@ -12,9 +12,10 @@ import grpc
 import grpc.aio
 import pytest
 
-from server.http2 import grpc_call, session
+from server.http2 import session
+from server.http2.calls import grpc_call
+from server.http2.calls.messages import INFLATED_BYTES
 from server.http2.limits import unbounded
-from server.http2.messages import INFLATED_BYTES
 from support.http2 import LOOPS, Served, serving
 
 UNBOUND = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from server.http2.connection import MAX_FRAME_BYTES, Splitter
-from server.http2.frames import PREFACE, ConnectionFault, ErrorCode, frame
 from server.http2.token_bucket import TokenBucket
+from server.http2.wire.frames import PREFACE, ConnectionFault, ErrorCode, frame
 
 FRAMES = st.tuples(
     st.integers(0, 255), st.integers(0, 255), st.integers(0, 2**31 - 1), st.binary(max_size=40)

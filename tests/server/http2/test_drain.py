@@ -6,8 +6,9 @@ import time
 import grpc
 import pytest
 
-from server.http2 import connection, frames
-from server.http2.frames import ErrorCode, frame
+from server.http2 import connection
+from server.http2.wire import frames
+from server.http2.wire.frames import ErrorCode, frame
 from support.http2 import LOOPS, Raw, ask, data, message, serving, to
 
 

@@ -6,11 +6,11 @@ from contextlib import suppress
 
 import pytest
 
-from server.http2 import frames
-from server.http2.frames import END_HEADERS, ErrorCode, Http2Setting, frame, window_update
-from server.http2.head import read_head
+from server.http2.calls.head import read_head
 from server.http2.header_blocks import HeaderBlocks
-from server.http2.hpack import literal
+from server.http2.wire import frames
+from server.http2.wire.frames import END_HEADERS, ErrorCode, Http2Setting, frame, window_update
+from server.http2.wire.hpack import literal
 from support.http2 import POST, Raw, ask, data, message, serving, to, works
 
 PAIR = int(Http2Setting.HEADER_TABLE_SIZE).to_bytes(2, "big") + bytes(4)

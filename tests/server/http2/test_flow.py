@@ -5,13 +5,13 @@ from contextlib import suppress
 
 import pytest
 
-from server.http2 import frames
-from server.http2.frames import window_update
+from server.http2.calls.streaming_call import HELD_BYTES
 from server.http2.limits import unbounded
 from server.http2.sender import ROOM_BYTES
 from server.http2.session import CONNECTION_WINDOW
 from server.http2.stream import STREAM_WINDOW
-from server.http2.streaming_call import HELD_BYTES
+from server.http2.wire import frames
+from server.http2.wire.frames import window_update
 from support.http2 import LIMIT, LOOPS, Raw, ask, data, message, serving, to, works
 
 BIG = 2**20

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from server.http2 import frames
-from server.http2.frames import ErrorCode, Http2Setting, frame, window_update
-from server.http2.hpack import literal
+from server.http2.wire import frames
+from server.http2.wire.frames import ErrorCode, Http2Setting, frame, window_update
+from server.http2.wire.hpack import literal
 from support.costs import costs_less_than
 from support.http2 import POST, Raw, ask, data, message, serving, to, works
 

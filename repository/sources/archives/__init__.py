@@ -1,0 +1,1 @@
+"""Archives, unpacked entry by entry: tar and zip."""

@@ -1,0 +1,1 @@
+"""The bytes of HTTP/2: frames, and header blocks in HPACK."""
