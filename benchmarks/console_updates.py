@@ -9,8 +9,7 @@ import sys
 import time
 
 from control import loads, servers
-from control.sql.database import Database
-from control.sql.transaction import Actor
+from control.sql.database import Actor, Database
 
 UPDATES_PER_S, TRANSACTIONS_PER_S = 100, 10
 SERVER = "other"

@@ -1,13 +1,12 @@
 """What gateways are told: one frozen value, handed over whole and kept on their disks.
 
-Pure: rows become a `DesiredState` in `control.desired_rows`; gateways never see a row. The wire
-form is msgpack; a field this build does not know is ignored, one it misses
-has its default, so that old and new processes understand each other across an upgrade.
+Pure: rows become a `DesiredState` in `control.desired_rows`; gateways never see a row. Its bytes
+are `control.gateways.wire`'s: a field this build does not know is ignored, one it misses has its
+default, so that old and new processes understand each other across an upgrade.
 """
 
 from collections.abc import Mapping
 
-import msgspec
 from msgspec import Struct, field
 
 FORMAT = 1
@@ -137,29 +136,3 @@ class DesiredState(Struct, frozen=True):
 
 
 NOTHING = DesiredState()
-
-
-class _Head(Struct):
-    """What a state must have: without it the bytes are no state, rather than an empty one."""
-
-    format: int
-    models: msgspec.Raw
-    grants: msgspec.Raw
-
-
-_decoder = msgspec.msgpack.Decoder(DesiredState)
-
-
-def encode(desired: DesiredState) -> bytes:
-    return msgspec.msgpack.encode(desired)
-
-
-def decode(packed: bytes) -> DesiredState:
-    """Raises ValueError for bytes that are no desired state, or of a later format."""
-    try:
-        head = msgspec.msgpack.decode(packed, type=_Head)
-        if head.format > FORMAT:
-            raise ValueError(f"desired state of format {head.format}, this build reads {FORMAT}")
-        return _decoder.decode(packed)
-    except msgspec.MsgspecError as error:
-        raise ValueError(f"not a desired state: {error}") from error

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from control.sql.transaction import Transaction
+from control.sql.database import Transaction
 from control.tables import LoadState
 from control.text import stored
 from control.views import LoadView

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from control.clock import text_of
 from control.errors import Conflict, NotFound
 from control.sql import leases
-from control.sql.transaction import Transaction
+from control.sql.database import Transaction
 from control.tables import LoadState, PendingChange, Server
 from control.views import ServerView
 

@@ -1,7 +1,7 @@
 """The rows that hold desired state. SQLite and PostgreSQL alike; `migrations/` creates them.
 
 Every moment is UTC. Nothing here is ever edited by hand: each change goes through a
-`control.sql.transaction.Transaction`, which writes the event and the audit row in the same commit.
+`control.sql.database.Transaction`, which writes the event and the audit row in the same commit.
 """
 
 from datetime import UTC, datetime

@@ -133,29 +133,29 @@ _TOLD = (
     ),
     Step("control.desired_rows:desired"),
     Step("control.gateways.link:LinkServer.hand", via="server.control_process.program"),
-    Step("control.desired:encode"),
-    Step("control.gateways.frames:pack_frame"),
-    Step("server.desired.link:ControlLink._listen", message="control.gateways.frames"),
-    Step("control.desired:decode"),
+    Step("control.gateways.wire:encode_state"),
+    Step("control.gateways.wire:pack_frame"),
+    Step("server.desired.link:ControlLink._listen", message="control.gateways.wire"),
+    Step("control.gateways.wire:decode_state"),
     Step("server.desired.reconciler:Reconciler.want", via="server.gateway"),
 )
 """From the control process's database to the gateway."""
 
 WEIGHT_CHANGE = Walk(
     "weight change, from the control API to the routing table",
-    65,
+    62,
     (
         Step("server.http1.connection:Http1Connection.data_received"),
         Step("control.api.app:admin_app", via="server.control_process.program"),
         Step("control.api.app:_serve", via="control.api.app"),
         Step("control.authentication.identify:identify"),
         Step("control.api.app:let_in"),
-        Step("control.api.arguments:read_body"),
+        Step("control.api.app:read_body"),
         Step("control.api.resources.routes:weigh", via="control.api.resources.routes"),
         Step("control.sql.database:Database.change", via="control.services"),
         Step("control.rollouts.route_changes:set_weights"),
         Step("control.routes.service:set_weights"),
-        Step("control.sql.transaction:Transaction.desire"),
+        Step("control.sql.database:Transaction.desire"),
         Step(
             "control.loops.desired_state_feed:DesiredStateFeed.committed",
             via="server.control_process.program",
@@ -169,7 +169,7 @@ WEIGHT_CHANGE = Walk(
 
 PUSH = Walk(
     "push over HTTP, until the version is loaded",
-    183,
+    181,
     (
         Step("server.http1.connection:Http1Connection.data_received"),
         Step("control.api.app:admin_app", via="server.control_process.program"),

@@ -10,7 +10,7 @@ from control.access.tokens import digest_of
 from control.access.users import create_user, has_admin
 from control.access.views import UserView
 from control.errors import Conflict, NotFound
-from control.sql.transaction import Transaction
+from control.sql.database import Transaction
 from control.tables import Invitation
 
 LASTS = timedelta(days=1)

@@ -2,8 +2,7 @@
 
 from control.access.sessions import seen
 from control.access.tokens import used
-from control.sql.database import Database
-from control.sql.transaction import SYSTEM
+from control.sql.database import SYSTEM, Database
 
 MOST = 10_000
 

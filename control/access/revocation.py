@@ -2,7 +2,7 @@
 
 from sqlalchemy import delete, select, update
 
-from control.sql.transaction import Transaction
+from control.sql.database import Transaction
 from control.tables import Session, Token
 
 

@@ -12,7 +12,7 @@ from control.access.scopes import Principal
 from control.access.tokens import digest_of
 from control.access.users import held_user, principal_of_user
 from control.errors import Conflict
-from control.sql.transaction import Transaction
+from control.sql.database import Transaction
 from control.tables import Session as SessionRow
 from control.tables import User
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 from sqlalchemy import delete, or_
 
 from control.access.sessions import is_over
-from control.sql.transaction import Transaction
+from control.sql.database import Transaction
 from control.tables import Invitation, Session, Token
 
 KEPT = timedelta(days=90)

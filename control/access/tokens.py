@@ -19,7 +19,7 @@ from control.access.users import held_user, user_row
 from control.access.views import TokenView
 from control.clock import new_id, text_of
 from control.errors import Conflict, Invalid, NotFound
-from control.sql.transaction import Transaction
+from control.sql.database import Transaction
 from control.tables import Token, User
 
 PREFIX = "myd_"

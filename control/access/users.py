@@ -13,7 +13,7 @@ from control.access.scopes import Principal, Role
 from control.access.views import UserView
 from control.clock import new_id
 from control.errors import Conflict, Invalid, NotFound
-from control.sql.transaction import Transaction, expect_revision
+from control.sql.database import Transaction, expect_revision
 from control.tables import User
 
 _NAME = re.compile(r"[a-z][a-z0-9._-]{0,62}")

@@ -11,9 +11,9 @@ from starlette.responses import Response
 
 from control.access.scopes import Action, Principal, allows, why_not
 from control.errors import NotAllowed
-from control.paging import USUAL
+from control.paging import MOST, USUAL
 from control.services import ControlServices
-from control.sql.transaction import Actor, expect_revision
+from control.sql.database import Actor, expect_revision
 
 T = TypeVar("T")
 Json = dict[str, Any]
@@ -45,6 +45,13 @@ class Param:
     meaning: str
     kind: type = str
     schema: Json = field(default_factory=dict)
+
+
+PAGING = (
+    Param("limit", f"Items at most; {USUAL} if not given.", int,
+          {"minimum": 1, "maximum": MOST}),
+    Param("cursor", "`next` of the page before."),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +132,11 @@ class Operation:
     media_type: str = "application/json"
     also: str = ""
     if_match: bool = False
+
+    @property
+    def params(self) -> tuple[Param, ...]:
+        """Every query parameter."""
+        return self.query + (PAGING if self.list_of else ())
 
 
 def person_of(principal: Principal) -> str:

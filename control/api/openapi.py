@@ -6,7 +6,6 @@ from datetime import datetime
 from http import HTTPStatus
 from typing import Any
 
-from control.api.arguments import params_of
 from control.api.body_fields import LARGEST, MAX_TEXT
 from control.api.call import Operation, Param
 from control.api.operations import OPERATIONS
@@ -75,7 +74,7 @@ def _row(operation: Operation) -> OperationRow:
     more: Json = {"description": _takes_text(operation)}
     if operation.access is None:
         more["security"] = []
-    parameters = [_query_parameter(param) for param in params_of(operation)]
+    parameters = [_query_parameter(param) for param in operation.params]
     return OperationRow(
         verb=operation.verb,
         path=operation.path,

@@ -26,7 +26,7 @@ from control.authentication.credentials import (
 from control.errors import TooMany
 from control.http_errors import CredentialsRequired
 from control.services import ControlServices
-from control.sql.transaction import Actor
+from control.sql.database import Actor
 
 ROOT_UID = 0
 CLI_AGENT = "modelyard-cli/"

@@ -21,7 +21,8 @@ from control.backup import archive
 from control.backup import rows as backup
 from control.backup.archive import ArchiveEntry, ArchiveManifest, ArchiveMember
 from control.errors import Conflict, Invalid
-from control.sql.database import Database, check_url
+from control.sql.database import Database
+from control.sql.engines import check_url
 from control.sql.migrate import migrate
 from repository.files import durable
 from repository.git import bare

@@ -25,9 +25,8 @@ from sqlalchemy.orm import Session
 from control.all_tables import Table
 from control.clock import text_of, utc_now
 from control.errors import Conflict, Invalid
-from control.sql.database import Database
+from control.sql.database import SYSTEM, Database, Transaction
 from control.sql.store import SECRET
-from control.sql.transaction import SYSTEM, Transaction
 from control.tables import Counter, Meta, Moment
 
 FORMAT = 1

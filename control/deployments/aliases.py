@@ -14,7 +14,7 @@ from control.deployments.pending_changes import by_subject
 from control.deployments.route_references import check_alias_unrouted
 from control.errors import Conflict, Invalid, NotFound
 from control.paging import SortOrder
-from control.sql.transaction import Transaction, expect_revision
+from control.sql.database import Transaction, expect_revision
 from control.tables import Alias, LoadState, Model, Version
 from control.views import AliasView, Page, PendingView
 

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from control.deployments.route_references import check_models_unrouted
 from control.deployments.sealed_model import SealedModel, SealedVersion
 from control.errors import Conflict, Invalid, LostLease
-from control.sql.transaction import Transaction
+from control.sql.database import Transaction
 from control.tables import Alias, Model, Repository, SnapshotRow, Version
 
 LONGEST_MODEL = 128

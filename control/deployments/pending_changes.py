@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from control.sql.transaction import Transaction
+from control.sql.database import Transaction
 from control.tables import PendingChange
 from control.text import stored
 from control.views import PendingView

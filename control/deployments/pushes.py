@@ -19,7 +19,7 @@ from control.deployments.sealed_model import SealedModel
 from control.errors import Conflict, Invalid, NotFound
 from control.paging import SortOrder
 from control.push_states import UNFINISHED, PushState, may_follow
-from control.sql.transaction import Transaction
+from control.sql.database import Transaction
 from control.tables import Push, Repository
 from control.text import stored
 from control.views import Page, PushView

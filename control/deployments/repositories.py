@@ -12,7 +12,7 @@ from control.errors import Conflict, Invalid, NotFound
 from control.paging import SortOrder
 from control.push_states import PushState
 from control.repository_settings import RepositorySettings, stored_settings
-from control.sql.transaction import Transaction, expect_revision
+from control.sql.database import Transaction, expect_revision
 from control.tables import Model, Push, Repository, Version
 from control.views import Page, RepositoryView
 from repository.git.names import repository_problem

@@ -9,7 +9,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from control import paging
 from control.paging import SortOrder
-from control.sql.transaction import Transaction
+from control.sql.database import Transaction
 from control.tables import Audit, Event
 from control.views import AuditView, EventView, Page
 

@@ -12,7 +12,7 @@ from control.experiments.tables import Point
 from control.experiments.totals import read_sums
 from control.experiments.views import AnalysisView, ComparisonOfArm, PointView
 from control.experiments.weight_changes import weights_moved
-from control.sql.transaction import Transaction
+from control.sql.database import Transaction
 
 LEAST_APART = timedelta(minutes=1)
 POINTS_PER_AGE = 200

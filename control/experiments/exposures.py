@@ -18,7 +18,7 @@ from control.experiments.service import ExperimentView, view_of
 from control.experiments.tables import Experiment, Exposure
 from control.experiments.totals import ExperimentTotals
 from control.experiments.views import ExperimentState
-from control.sql.transaction import Transaction
+from control.sql.database import Transaction
 
 MOST_AT_ONCE = 10_000
 

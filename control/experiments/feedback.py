@@ -28,7 +28,7 @@ from control.experiments.tables import Experiment, Feedback
 from control.experiments.terms import LONGEST_WINDOW_S
 from control.experiments.totals import ExperimentTotals
 from control.experiments.views import ExperimentState
-from control.sql.transaction import Transaction
+from control.sql.database import Transaction
 from control.statistics.histogram import Histogram
 
 MOST_AT_ONCE, LONGEST_KEY = 2_000, 100

@@ -7,7 +7,7 @@ from sqlalchemy import delete, select
 from control.experiments.attribution import in_batches
 from control.experiments.tables import Experiment, Exposure, Feedback
 from control.experiments.views import ExperimentState
-from control.sql.transaction import Transaction
+from control.sql.database import Transaction
 
 KEEP = timedelta(days=30)
 FORGET_AT_ONCE = 10_000

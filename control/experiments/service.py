@@ -26,7 +26,7 @@ from control.experiments.totals import open_ledger, read_sums
 from control.experiments.views import Conclusion, ExperimentDocument, ExperimentState
 from control.experiments.weight_changes import weights_moved
 from control.paging import SortOrder
-from control.sql.transaction import Transaction, expect_revision
+from control.sql.database import Transaction, expect_revision
 from control.text import stored
 from control.views import Page
 

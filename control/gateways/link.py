@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from control.access.peer import peer_uid
-from control.desired import DesiredState, encode
-from control.gateways.frames import BadFrame, pack_frame, read_frame
+from control.desired import DesiredState
 from control.gateways.messages import (
     PROTOCOL,
     Answered,
@@ -25,6 +24,7 @@ from control.gateways.messages import (
     answer_of,
 )
 from control.gateways.queries import Query
+from control.gateways.wire import BadFrame, encode_state, pack_frame, read_frame
 from control.series.points import SeriesStored, SeriesWindow
 
 GREETING_S = 5.0
@@ -84,7 +84,7 @@ class LinkServer:
 
     def hand(self, desired: DesiredState) -> None:
         """Give every gateway, and each that connects later, this state."""
-        self._latest = pack_frame(DesiredUpdate(encode(desired)))
+        self._latest = pack_frame(DesiredUpdate(encode_state(desired)))
         for gateway in self._gateways:
             gateway.news.set()
 

@@ -29,7 +29,7 @@ class Hello(Struct, frozen=True, tag="hello"):
 
 
 class DesiredUpdate(Struct, frozen=True, tag="desired"):
-    """`state`: what `control.desired.encode` made."""
+    """`state`: what `control.gateways.wire.encode_state` made."""
 
     state: bytes
 

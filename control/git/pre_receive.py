@@ -21,8 +21,7 @@ from control.errors import (
 )
 from control.git.examine import Examiner
 from control.git.summary import models_text, summary
-from control.sql.database import Database
-from control.sql.transaction import Actor, Transaction
+from control.sql.database import Actor, Database, Transaction
 from control.views import PushView, RepositoryView
 from repository.errors import RepositoryError
 from repository.findings import Finding, lines

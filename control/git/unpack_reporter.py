@@ -8,8 +8,7 @@ from pathlib import Path
 from control.deployments.pushes import PushFacts
 from control.errors import ControlError
 from control.git.pre_receive import MOST_FACTS, NOTHING_CHANGED, PushContext, refuse_each
-from control.sql.database import Database
-from control.sql.transaction import Actor
+from control.sql.database import Actor, Database
 from repository.findings import Finding
 from repository.git.commands import Commands
 from repository.git.report import ReceiveReport

@@ -28,8 +28,7 @@ from control.imports.fetching import FetcherDied, fetching
 from control.imports.sealing import SETTINGS, ImportSealer, SealedImport
 from control.loops.deployer import BEAT_S, LEASE, LEASE_S, LOAD_S
 from control.sql import leases
-from control.sql.database import Database
-from control.sql.transaction import Actor, Fence
+from control.sql.database import Actor, Database, Fence
 from control.tables import Counter
 from control.views import ImportView
 from repository.errors import RepositoryError

@@ -17,7 +17,7 @@ from control.deployments.sealed_model import SealedModel
 from control.errors import Conflict, Invalid, NotFound, TooMany
 from control.import_states import UNFINISHED, ImportState, may_follow
 from control.paging import SortOrder
-from control.sql.transaction import Transaction
+from control.sql.database import Transaction
 from control.tables import Event, Import
 from control.text import stored
 from control.views import ImportView, Page

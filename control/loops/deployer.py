@@ -29,8 +29,7 @@ from control.push_states import PushState
 from control.rollouts.promotion import succeed
 from control.rollouts.route_weights import RolloutRoutes
 from control.sql import leases
-from control.sql.database import Database
-from control.sql.transaction import SYSTEM, Actor, Fence
+from control.sql.database import SYSTEM, Actor, Database, Fence
 from control.state_paths import SNAPSHOTS
 from control.views import PushView
 from repository.errors import RepositoryError

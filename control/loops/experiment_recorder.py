@@ -19,8 +19,7 @@ from control.loops.arm_deltas import ArmDelta, ArmDeltas, measured_by
 from control.loops.deployer import LEASE, LEASE_S
 from control.loops.wake_event import WakeEvent
 from control.sql import leases
-from control.sql.database import Database
-from control.sql.transaction import SYSTEM, Actor, Transaction
+from control.sql.database import SYSTEM, Actor, Database, Transaction
 
 POINTS_S = 5.0
 """Between two looks at whether a chart is due for a point."""

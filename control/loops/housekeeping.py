@@ -23,8 +23,7 @@ from control.git.garbage_collection import LOOK_S, GitGarbageCollector
 from control.rollouts import counts
 from control.series.recording import forget_chunks
 from control.services import ControlServices
-from control.sql.database import Database
-from control.sql.transaction import SYSTEM
+from control.sql.database import SYSTEM, Database
 from control.state_paths import SNAPSHOTS
 from control.tables import SnapshotRow
 from repository.files.owner import alive

@@ -6,8 +6,7 @@ from control import loads
 from control.deployments import pending_changes
 from control.errors import DatabaseGone
 from control.gateways.messages import LoadReport
-from control.sql.database import Database
-from control.sql.transaction import Actor
+from control.sql.database import Actor, Database
 
 RETRY_S = 1.0
 """Between two tries to reach a database that does not answer."""

@@ -20,8 +20,7 @@ from control.rollouts.counts import GatewayReport
 from control.rollouts.route_weights import RolloutRoutes
 from control.rollouts.signals import signals_of
 from control.sql import leases
-from control.sql.database import Database
-from control.sql.transaction import SYSTEM, Actor, Fence
+from control.sql.database import SYSTEM, Actor, Database, Fence
 
 TICK_S = 0.5
 """Between two looks. The lease is the deployer's: a deployment begins rollouts, and the fences of

@@ -6,8 +6,7 @@ import logging
 from control.errors import ControlError, DatabaseGone
 from control.series import recording
 from control.series.points import SeriesStored, SeriesWindow
-from control.sql.database import Database
-from control.sql.transaction import Actor
+from control.sql.database import Actor, Database
 
 SEAL_S = 60.0
 """Between two looks at what can be sealed."""

@@ -11,7 +11,7 @@ from control.errors import NotFound
 from control.rollout_tables import Rollout, RolloutWindow
 from control.rollouts.arms import RolloutTotals
 from control.rollouts.assignment_counts import AssignmentCount, mismatch
-from control.sql.transaction import Transaction
+from control.sql.database import Transaction
 
 KEEP_DAYS = 30
 MIB = 2**20

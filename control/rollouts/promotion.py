@@ -10,7 +10,7 @@ from control.rollouts.route_weights import CANDIDATE, STABLE
 from control.rollouts.service import CandidateRequest, RouteWriter
 from control.rollouts.views import RolloutView
 from control.routes import service as routes
-from control.sql.transaction import Transaction
+from control.sql.database import Transaction
 
 
 @dataclass(frozen=True, slots=True)

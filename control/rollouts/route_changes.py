@@ -14,7 +14,7 @@ from control.rollouts.state import ENDS
 from control.routes import service as routes
 from control.routes.service import RouteView
 from control.routes.spec import RouteSpec
-from control.sql.transaction import Transaction, expect_revision
+from control.sql.database import Transaction, expect_revision
 
 
 def set_route(

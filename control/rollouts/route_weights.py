@@ -12,7 +12,7 @@ from control.rollouts.service import WeightRequest
 from control.routes import service as routes
 from control.routes.buckets import BUCKETS
 from control.routes.spec import RouteSpec
-from control.sql.transaction import Transaction
+from control.sql.database import Transaction
 
 STABLE, CANDIDATE = "stable", "candidate"
 """The arms of a route that a rollout moves."""

@@ -24,7 +24,7 @@ from control.rollouts.policy import decide
 from control.rollouts.queries import find, stable_before
 from control.rollouts.state import ENDS, Phase, RolloutState, Transition, state_of
 from control.rollouts.views import RolloutView, view_of
-from control.sql.transaction import Transaction, expect_revision
+from control.sql.database import Transaction, expect_revision
 from control.text import stored, stored_json
 
 LONGEST_REASON = 2_000

@@ -20,7 +20,7 @@ from control.errors import Conflict, Invalid, NotFound
 from control.paging import SortOrder
 from control.rollout_tables import ENDED_PHASES, Rollout
 from control.routes.spec import RouteSpec, checked, spec_json, spec_parts
-from control.sql.transaction import Transaction, expect_revision
+from control.sql.database import Transaction, expect_revision
 from control.tables import Model, Route
 from control.views import Page, PendingView, RouteDocument
 

@@ -12,7 +12,7 @@ from control.series.levels import CHUNKED, MINUTES, WINDOWS, SeriesLevel, sealab
 from control.series.packing import ChunkPoint, pack_chunk, pack_rows, unpack_chunk, unpack_rows
 from control.series.points import SeriesPoint, SeriesWindow, coarser, one_after_another
 from control.series.tables import SeriesChunkRow, SeriesWindowRow
-from control.sql.transaction import Transaction
+from control.sql.database import Transaction
 
 SEALED = ""
 """The subject of a chunk that says that its stretch is complete."""

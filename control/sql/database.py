@@ -1,36 +1,136 @@
-"""The database: SQLite by default, PostgreSQL by URL; opened by the control process alone.
+"""The database, and the one way to change it: rows, their event and their audit row in one commit.
 
-Calls block: run them on a thread. `change` is the only way to write.
+Opened by the control process alone. Calls block: run them on a thread.
 """
 
-import os
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, event, select, update
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 
 from control.clock import utc_now
-from control.errors import DatabaseFull, DatabaseGone, Invalid
+from control.errors import DatabaseFull, DatabaseGone, LostLease, Stale
+from control.sql.engines import BUSY_MS, check_url, make_engine, sqlite_path
 from control.sql.sqlite_file import SqliteFile, is_damage, is_full
-from control.sql.transaction import Actor, Fence, Transaction
 from control.sql.writer_queue import WriterQueue
-from repository.files.durable import create
-from repository.install_lines import install_line
+from control.tables import Audit, Counter, Event, Lease
 
-BUSY_MS = 10_000
-"""How long a write to SQLite waits for another one, of this process or another."""
+Facts = Mapping[str, Any]
+"""JSON-able facts. Never a secret: what is here is shown to everybody who may read events."""
 
-POOL_SIZE = 8
 
-CACHE_KIB = 512
-"""Of pages that one connection to SQLite keeps; the kernel keeps the file's, too. With SQLite's own
-bound of 2 MiB the process would grow by 16 MiB as the database does."""
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who makes a change: `principal` e.g. "user:ada" or "system:deployer", `via` which way
+    ("api", "cli", "console", "git", "system"), `address` the peer's, "" where there is none."""
+
+    principal: str
+    via: str
+    address: str = ""
+
+
+SYSTEM = Actor("system", "system")
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """Proof of a lease: `number` is compared with the lease's row when the change commits."""
+
+    lease: str
+    number: int
+
+
+@dataclass(slots=True)
+class Transaction:
+    """Made by `Database.change`; `session` is SQLAlchemy's, commit is its maker's.
+
+    Call `changed` once for every change; a transaction that changes rows without it is a bug that
+    the test-suite looks for.
+    """
+
+    session: Session
+    actor: Actor
+    now: datetime
+    fence: Fence | None = None
+    desired: bool = False
+    events: list[int] = field(default_factory=list)
+
+    def alone(self) -> None:
+        """Wait for the changes before this one: what is looked up from here on stays true until
+        the commit. Take it before any other row lock, or two changes may wait for each other."""
+        turn = select(Counter.value).where(Counter.name == "event").with_for_update()
+        self.session.execute(turn)
+
+    def changed(
+        self, action: str, subject: str, before: Facts | None, after: Facts | None, **data: Any
+    ) -> int:
+        """Record the change as event and audit row; the event's id.
+
+        `action` is the event's kind as well, e.g. "alias.moved"; `subject` e.g.
+        "alias:digits@champion". `data` adds facts to the event alone.
+        """
+        number = self.happened(action, subject, before=before, after=after, **data)
+        self.session.add(
+            Audit(
+                id=number,
+                at=self.now,
+                actor=self.actor.principal,
+                via=self.actor.via,
+                address=self.actor.address,
+                action=action,
+                subject=subject,
+                before=None if before is None else dict(before),
+                after=None if after is None else dict(after),
+            )
+        )
+        return number
+
+    def happened(self, kind: str, subject: str, **data: Any) -> int:
+        """Record an event that nobody decided (progress, a load's end); its id."""
+        number = self._next("event")
+        row = Event(
+            id=number,
+            at=self.now,
+            kind=kind,
+            subject=subject,
+            actor=self.actor.principal,
+            data=data,
+        )
+        self.session.add(row)
+        self.events.append(number)
+        return number
+
+    def desire(self) -> None:
+        """Gateways are to be told: what they should do has changed."""
+        self.desired = True
+
+    def finish(self) -> None:
+        """Before the commit: hold the fence against the lease, and number the desired state.
+
+        Raises LostLease.
+        """
+        if self.fence is not None:
+            self._check(self.fence)
+        if self.desired:
+            self._next("desired")
+
+    def _check(self, fence: Fence) -> None:
+        held = select(Lease.fence).where(Lease.name == fence.lease).with_for_update()
+        if self.session.scalar(held) != fence.number:
+            raise LostLease(f"the lease '{fence.lease}' has a newer holder than {fence.number}")
+
+    def _next(self, name: str) -> int:
+        """The counter's next value; its row stays locked until the commit: ids commit in order."""
+        row = update(Counter).where(Counter.name == name).values(value=Counter.value + 1)
+        number: int = self.session.scalars(row.returning(Counter.value)).one()
+        return number
 
 
 class Database:
@@ -41,7 +141,7 @@ class Database:
         self._committed: list[Callable[[bool], None]] = []
         path = sqlite_path(self.url)
         self.file = SqliteFile(path) if path is not None else None
-        self.engine = _make_engine(self.url, self.file)
+        self.engine = make_engine(self.url, self.file)
         self._turns = WriterQueue()
         """To write to SQLite, whose own waiting only looks now and then whether the lock is free:
         among many writers, one may come too late each time."""
@@ -158,96 +258,16 @@ class Database:
             raise
 
 
-def check_url(url: str) -> str:
-    """The URL with the driver we use; raises Invalid for one that cannot work."""
-    try:
-        parsed = make_url(url)
-    except ArgumentError:
-        raise Invalid(
-            "the database is not a URL; give sqlite:///PATH or postgresql://USER@HOST/NAME",
-            "database",
-        ) from None
-    drivers = {
-        "sqlite": "sqlite",
-        "postgresql": "postgresql+psycopg",
-        "postgres": "postgresql+psycopg",
-    }
-    driver = drivers.get(parsed.get_backend_name())
-    if driver is None:
-        raise Invalid(
-            f"the database cannot be '{parsed.get_backend_name()}'; give sqlite:///PATH or "
-            "postgresql://USER@HOST/NAME",
-            "database",
+def expect_revision(found: int, expected: int | None, what: str) -> None:
+    """Compare-and-set: raises Stale when `expected` is given and differs."""
+    if expected is not None and expected != found:
+        raise Stale(
+            f"{what} has been changed meanwhile (revision {found}, you have {expected}); "
+            "read it again and repeat the change"
         )
-    return parsed.set(drivername=driver).render_as_string(hide_password=False)
-
-
-def sqlite_path(url: str) -> Path | None:
-    """The file of a SQLite database; None for one in memory, and for PostgreSQL."""
-    parsed = make_url(url)
-    path = parsed.database or ""
-    if parsed.get_backend_name() != "sqlite" or path in ("", ":memory:"):
-        return None
-    return Path(path)
-
-
-def _make_engine(url: str, file: SqliteFile | None) -> Engine:
-    try:
-        if url.startswith("sqlite"):
-            return _sqlite(url, file)
-        from control.sql.postgresql import postgresql
-
-        return postgresql(url, POOL_SIZE)
-    except (ModuleNotFoundError, NoSuchModuleError):
-        raise Invalid(
-            "PostgreSQL needs the package psycopg; install it with: " + install_line("postgres"),
-            "database",
-        ) from None
 
 
 def _close_returned(connection: Any, _record: Any) -> None:
     """The pool that has it is nobody's any more."""
     if connection is not None:
         connection.close()
-
-
-def _sqlite(url: str, file: SqliteFile | None) -> Engine:
-    engine = create_engine(
-        url,
-        pool_size=POOL_SIZE,
-        max_overflow=0,
-        pool_timeout=BUSY_MS / 1000,
-        pool_use_lifo=True,  # those hardly used keep few pages
-    )
-
-    @event.listens_for(engine, "do_connect")
-    def _make_file(*_: Any) -> None:
-        """For this user alone, whatever the umask; SQLite gives its WAL the same permissions."""
-        if file is None:
-            return
-        file.may_connect()
-        if not file.path.exists():
-            with suppress(OSError):  # SQLite says in its own words why it cannot be made
-                os.close(create(file.path))
-
-    @event.listens_for(engine, "connect")
-    def _prepare(connection: Any, record: Any) -> None:
-        connection.isolation_level = None  # we say BEGIN ourselves, below
-        for pragma in (
-            f"busy_timeout = {BUSY_MS}",
-            "journal_mode = WAL",
-            "synchronous = FULL",  # an accepted push survives the power cut as well
-            "foreign_keys = ON",
-            f"cache_size = -{CACHE_KIB}",
-        ):
-            connection.execute(f"PRAGMA {pragma}")
-        if file is not None:
-            connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()  # opens the WAL
-            file.opened(record.info)
-
-    @event.listens_for(engine, "begin")
-    def _begin(connection: Connection) -> None:
-        write = connection.get_execution_options().get("write")
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
-
-    return engine

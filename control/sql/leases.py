@@ -5,8 +5,7 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy import func, select, update
 from sqlalchemy.exc import IntegrityError
 
-from control.sql.database import Database
-from control.sql.transaction import SYSTEM, Fence, Transaction
+from control.sql.database import SYSTEM, Database, Fence, Transaction
 from control.tables import Lease
 
 

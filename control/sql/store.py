@@ -5,7 +5,7 @@ import secrets
 from sqlalchemy.orm import Session
 
 from control.clock import new_id
-from control.sql.transaction import Transaction
+from control.sql.database import Transaction
 from control.tables import Meta
 
 STORE, SECRET = "store", "secret"

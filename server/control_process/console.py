@@ -41,7 +41,7 @@ from control.authentication.origins import SAFE
 from control.clock import new_id
 from control.http_errors import CrossOriginWrite, trouble_of
 from control.services import ControlServices
-from control.sql.transaction import Actor
+from control.sql.database import Actor
 from control.state_paths import SNAPSHOTS
 from control.views import to_json
 

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 import uvloop
 
 from control import state_paths
-from control.sql.database import POOL_SIZE
+from control.sql.engines import POOL_SIZE
 from repository.process.parent import connect
 from server.control_process.permissions import UMASK
 from server.control_process.program import ControlServer

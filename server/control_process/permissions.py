@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
-from control.sql.database import sqlite_path
+from control.sql.engines import sqlite_path
 from control.state_paths import close_folder
 from repository.files.private import tighten_tree
 from server.settings.table import Settings

@@ -42,9 +42,8 @@ from control.loops.rollouts import RolloutController
 from control.loops.series_recorder import SeriesRecorder
 from control.services import ControlServices, ServerFacts
 from control.sql import store
-from control.sql.database import Database
+from control.sql.database import SYSTEM, Database
 from control.sql.migrate import migrate
-from control.sql.transaction import SYSTEM
 from control.views import RepositoryView, SettingView
 from repository.git import bare, hook
 from repository.git.errors import GitError

@@ -5,7 +5,7 @@ import os
 import secrets
 from pathlib import Path
 
-from control.sql.database import sqlite_path
+from control.sql.engines import sqlite_path
 from repository.files.durable import sync_folder
 from repository.files.private import opener
 from server.settings.table import Settings

@@ -8,7 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from control.desired import NOTHING, DesiredState, decode, encode
+from control.desired import NOTHING, DesiredState
+from control.gateways.wire import decode_state, encode_state
 
 NAME = "desired.msgpack"
 IN_FORCE = "in-force.msgpack"
@@ -91,7 +92,7 @@ def read_in_force(state_dir: Path) -> DesiredState | None:
 
 def _read(path: Path) -> DesiredState | None:
     try:
-        return decode(path.read_bytes())
+        return decode_state(path.read_bytes())
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
@@ -117,7 +118,7 @@ def _keep(state_dir: Path, name: str, desired: DesiredState) -> None:
     fresh = state_dir / f"{name}.new"
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
-        file.write(encode(desired))
+        file.write(encode_state(desired))
         file.flush()
         os.fsync(file.fileno())
     os.replace(fresh, state_dir / name)

@@ -13,8 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from control.desired import DesiredState, decode
-from control.gateways.frames import BadFrame, pack_frame, read_frame
+from control.desired import DesiredState
 from control.gateways.messages import (
     ArmReports,
     Ask,
@@ -28,6 +27,7 @@ from control.gateways.messages import (
     answer,
 )
 from control.gateways.queries import Query, QueryAnswer
+from control.gateways.wire import BadFrame, decode_state, pack_frame, read_frame
 from control.series.points import SeriesStored, SeriesWindow
 
 RETRY_S = 0.2
@@ -163,7 +163,7 @@ class ControlLink:
 def _desired(message: DesiredUpdate) -> DesiredState:
     """A large one takes longer than the loop should stand. Raises BadFrame."""
     try:
-        return decode(message.state)
+        return decode_state(message.state)
     except ValueError as error:
         raise BadFrame(f"a desired state that cannot be read: {error}") from error
 

@@ -6,7 +6,7 @@ import pytest
 
 from admin_ui.console import ACTS
 from control.access.invitations import first_link_code
-from control.sql.transaction import SYSTEM
+from control.sql.database import SYSTEM
 from support.admin import PASSWORD, Api
 from support.console import Person, person
 

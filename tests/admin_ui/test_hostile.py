@@ -16,8 +16,7 @@ from control.deployments.repositories import create_repository
 from control.experiments.service import conclude_experiment
 from control.experiments.tables import Experiment
 from control.gateways.queries import Query, RequestsQuery
-from control.sql.database import Database
-from control.sql.transaction import SYSTEM, Actor
+from control.sql.database import SYSTEM, Actor, Database
 from repository.git.rules import RefUpdate
 from schedulers.request import InferRequest
 from server.errors import Internal

@@ -12,8 +12,7 @@ from urllib.parse import urlencode
 from admin_ui.watches import LEAST_PAUSE_S, MOST_PAUSE_S, SHARE, pause_s
 from control import loads
 from control.access.users import change_user
-from control.sql.database import Database
-from control.sql.transaction import SYSTEM, Actor
+from control.sql.database import SYSTEM, Actor, Database
 from support.admin import Api
 from support.console import COOKIE, Person, console_over, person
 

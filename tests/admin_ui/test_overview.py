@@ -18,8 +18,7 @@ from control.gateways.queries import (
     RunningVersion,
     VersionCrashes,
 )
-from control.sql.database import Database
-from control.sql.transaction import SYSTEM
+from control.sql.database import SYSTEM, Database
 from support.admin import Api
 from support.console import console_over, person
 from support.deployed import deploy

@@ -11,7 +11,7 @@ from admin_ui.headers import GUARDS
 from admin_ui.text import link
 from control import loads
 from control.access.tokens import create_token
-from control.sql.transaction import SYSTEM, Actor
+from control.sql.database import SYSTEM, Actor
 from server.cli.main import make_parser
 from support.admin import Api
 from support.console import Person, person

@@ -19,7 +19,7 @@ from admin_ui.pages.rollout_points import (
 from control.rollouts import service
 from control.rollouts.route_weights import RolloutRoutes
 from control.rollouts.service import TickResult
-from control.sql.transaction import SYSTEM
+from control.sql.database import SYSTEM
 from support.admin import Api
 from support.console import Person, person
 from support.control_rollout import report

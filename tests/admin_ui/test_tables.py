@@ -9,7 +9,7 @@ from admin_ui.problems import ProblemInputs, problems
 from admin_ui.text import age, count, duration, link, moment, number, plain, size, spoken, who
 from control import loads
 from control.clock import text_of
-from control.sql.transaction import Actor
+from control.sql.database import Actor
 from support.admin import Api
 from support.console import person
 

@@ -5,8 +5,9 @@ from control.access import tokens, users
 from control.access.scopes import Role
 from control.clock import utc_now
 from control.deployments import aliases
-from control.desired import DesiredModel, DesiredState, Pin, decode, encode
+from control.desired import DesiredModel, DesiredState, Pin
 from control.desired_rows import desired
+from control.gateways.wire import decode_state, encode_state
 from control.sql import store
 from control.sql.database import Database
 from support.control import ADA, desired_revision
@@ -83,4 +84,4 @@ def test_what_is_told_survives_the_wire(database: Database) -> None:
     deployed(database, 1, sealed("digits", {1: "a"}))
     _alias(database, "digits", "champion", 1)
     told = _desired(database)
-    assert decode(encode(told)) == told
+    assert decode_state(encode_state(told)) == told

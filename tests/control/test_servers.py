@@ -7,8 +7,7 @@ import pytest
 from control import loads, servers
 from control.errors import Conflict, LostLease, NotFound
 from control.sql import leases
-from control.sql.database import Database
-from control.sql.transaction import Fence
+from control.sql.database import Database, Fence
 from control.tables import LoadState, Server
 from support.control import ADA, rows
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from control.gateways.frames import pack_frame
 from control.gateways.messages import Hello
+from control.gateways.wire import pack_frame
 from repository.sandbox.enter import kernel
 from support.sandbox import answer, write_prober
 from support.web_server import web_server

@@ -34,8 +34,7 @@ from control.gateways.queries import (
     RunningQuery,
 )
 from control.services import ControlServices, ServerFacts
-from control.sql.database import Database
-from control.sql.transaction import SYSTEM
+from control.sql.database import SYSTEM, Database
 from control.views import SettingView
 from server import VERSION
 from server.desired.instances import crashes, loaded, running

@@ -19,9 +19,8 @@ from sqlalchemy import delete, insert, select
 from sqlalchemy.engine import make_url
 
 from control.all_tables import Table
-from control.sql.database import Database
+from control.sql.database import Actor, Database
 from control.sql.migrate import migrate
-from control.sql.transaction import Actor
 from control.tables import Audit, Counter, Event
 from support.postgres import server_url
 

@@ -13,8 +13,7 @@ from control.rollouts.counts import GatewayReport
 from control.rollouts.plan import BUCKETS, RolloutPlan, RolloutStep
 from control.rollouts.service import CandidateRequest, TickResult, WeightRequest
 from control.rollouts.views import RolloutView
-from control.sql.database import Database
-from control.sql.transaction import SYSTEM, Transaction
+from control.sql.database import SYSTEM, Database, Transaction
 from control.tables import Meta
 from support.control import ADA
 from support.rollout import arm

@@ -4,8 +4,7 @@ from control import loads, servers
 from control.deployments import pushes
 from control.deployments.repositories import create_repository
 from control.deployments.sealed_model import SealedModel, SealedVersion
-from control.sql.database import Database
-from control.sql.transaction import SYSTEM
+from control.sql.database import SYSTEM, Database
 from repository.git.rules import RefUpdate
 
 COMMITS = ("a" * 40, "b" * 40)

@@ -33,8 +33,7 @@ from control.git.pre_receive import PushContext
 from control.git.push_keys import PushKeys
 from control.repository_settings import RepositorySettings
 from control.services import ControlServices
-from control.sql.database import Database
-from control.sql.transaction import SYSTEM
+from control.sql.database import SYSTEM, Database
 from repository.git import bare
 from repository.git.bare import BareRepository
 from repository.git.hook import HookRequest

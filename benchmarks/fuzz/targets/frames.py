@@ -13,7 +13,7 @@ import msgpack
 from backends.process import messages
 from benchmarks.fuzz.target import Target, plain
 from control import desired
-from control.gateways.frames import BadFrame, pack_frame, read_frame
+from control.gateways import wire
 from control.gateways.messages import (
     ArmReport,
     ArmReports,
@@ -22,6 +22,7 @@ from control.gateways.messages import (
     Message,
     Unknown,
 )
+from control.gateways.wire import BadFrame, pack_frame, read_frame
 from control.rollouts.arms import ArmTotals
 from control.rollouts.assignment_counts import AssignmentCount
 from repository.git import hook
@@ -64,7 +65,7 @@ READERS: tuple[tuple[Callable[[bytes], object], tuple[type[Exception], ...]], ..
     (_engine, _BAD),
     (_link, (BadFrame, ConnectionError)),
     (_channel, (EOFError, ValueError)),
-    (desired.decode, (ValueError,)),
+    (wire.decode_state, (ValueError,)),
     (hook.decode, (BadBody,)),
 )
 """Each reader, and what it promises to raise for what is no frame."""
@@ -119,7 +120,7 @@ def seeds() -> Sequence[bytes]:
         *(b"\1" + engine.encode(one) for one in loop),
         *(b"\2" + pack_frame(one) for one in (windows, loads)),
         b"\3" + len(b"abc").to_bytes(4, "little") + b"abc",
-        b"\4" + desired.encode(state),
+        b"\4" + wire.encode_state(state),
         b"\4" + msgpack.packb({"format": 1, "models": [], "grants": []}),
         b"\5" + told,
     )
@@ -128,7 +129,7 @@ def seeds() -> Sequence[bytes]:
 TARGET = Target(
     "frames",
     ("backends.process.messages", "repository.process.channel", "schedulers.llm.engine_messages",
-     "server.desired.link", "control.gateways.arm_reports", "control.desired",
+     "server.desired.link", "control.gateways.arm_reports", "control.gateways.wire",
      "repository.git.hook"),
     lambda: plain(run),
     seeds,

@@ -11,7 +11,7 @@ from control.access.views import InvitationView, MeView, UserView
 from control.api.body_fields import ApiBody, Text, meaning
 from control.api.call import OPEN, Access, AuthorizedCall, EndpointResult, Operation
 from control.errors import Conflict, TooMany
-from control.sql.transaction import Actor
+from control.sql.database import Actor
 
 WELCOME = "/welcome"
 """The console's page that takes the code of a one-time link from behind the #."""

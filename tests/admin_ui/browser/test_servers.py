@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from control.servers import register
-from control.sql.transaction import SYSTEM
+from control.sql.database import SYSTEM
 from support.admin import PASSWORD, Api
 from support.browser import log_in, page
 

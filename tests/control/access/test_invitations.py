@@ -10,8 +10,7 @@ from control.access.invitations import accept, first_link_code
 from control.access.scopes import Role
 from control.access.users import create_user, list_users
 from control.errors import Conflict, ControlError, Invalid, NotFound
-from control.sql.database import Database
-from control.sql.transaction import SYSTEM
+from control.sql.database import SYSTEM, Database
 from control.tables import Invitation
 from support.control import ADA, all_text, rows, told
 

@@ -12,8 +12,7 @@ from control.api.app import admin_routes
 from control.api.operations import ROUTES
 from control.authentication.credentials import COOKIE
 from control.deployments.repositories import create_repository
-from control.sql.database import Database
-from control.sql.transaction import SYSTEM
+from control.sql.database import SYSTEM, Database
 from support.admin import Api, api
 
 PEOPLE = ("viewer", "operator", "admin")

@@ -15,8 +15,7 @@ from anyio import CapacityLimiter
 
 from control.access.users import change_user, create_user
 from control.events.history import forget_events
-from control.sql.database import Database
-from control.sql.transaction import SYSTEM
+from control.sql.database import SYSTEM, Database
 from support.admin import ANSWER_SECS, Api, api
 
 WAIT_SECS = 60.0

@@ -18,8 +18,7 @@ from schemathesis import Case, GenerationMode
 from control.api.openapi import document
 from control.deployments.repositories import create_repository
 from control.experiments.analysis import record_points
-from control.sql.database import Database
-from control.sql.transaction import SYSTEM
+from control.sql.database import SYSTEM, Database
 from server import VERSION
 from support.admin import Api, api
 from support.deployed import deploy

@@ -8,8 +8,7 @@ import pytest
 from control.access.rate_limits import LoginThrottle
 from control.access.sessions import open_session
 from control.authentication.credentials import COOKIE, CSRF
-from control.sql.database import Database
-from control.sql.transaction import SYSTEM
+from control.sql.database import SYSTEM, Database
 from support.admin import PASSWORD, Api, api
 from support.control import told
 from support.deployed import deploy

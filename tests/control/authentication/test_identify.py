@@ -11,8 +11,7 @@ from control.access.tokens import list_tokens, revoke_token
 from control.access.users import change_user
 from control.authentication.credentials import COOKIE
 from control.authentication.hosts import known_hosts
-from control.sql.database import Database
-from control.sql.transaction import SYSTEM
+from control.sql.database import SYSTEM, Database
 from support.admin import PASSWORD, Api, api, basic, facts
 
 

@@ -9,8 +9,7 @@ from control.deployments import aliases
 from control.errors import Invalid
 from control.events import history
 from control.events.history import AuditFilter
-from control.sql.database import Database
-from control.sql.transaction import Actor
+from control.sql.database import Actor, Database
 from control.tables import Audit, Event
 from support.control import ADA, rows
 from support.control_deploy import deployed, repository, sealed

@@ -13,8 +13,7 @@ from control.loops.deployer import GIVE_UP_S, LEASE, LEASE_S, Deployer
 from control.push_states import PushState
 from control.repository_settings import RepositorySettings
 from control.sql import leases
-from control.sql.database import Database
-from control.sql.transaction import SYSTEM
+from control.sql.database import SYSTEM, Database
 from repository.git import bare
 from repository.git.rules import RefUpdate
 from support.control import *  # noqa: F403

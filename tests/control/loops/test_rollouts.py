@@ -24,8 +24,7 @@ from control.rollouts.state import PauseReason, Phase
 from control.rollouts.views import RolloutView
 from control.routes import service as routes
 from control.routes.spec import RouteSpec
-from control.sql.database import Database
-from control.sql.transaction import SYSTEM
+from control.sql.database import SYSTEM, Database
 from support.control import ADA
 from support.control_deploy import deployed, repository, sealed
 from support.experiments import CONVERSION, exposed, given, seen, told

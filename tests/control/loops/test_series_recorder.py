@@ -13,8 +13,7 @@ from control.series.points import (
     SubjectPoint,
 )
 from control.series.tables import SeriesWindowRow
-from control.sql.database import Database
-from control.sql.transaction import SYSTEM
+from control.sql.database import SYSTEM, Database
 
 AT = 1_790_000_000
 ROW = SubjectPoint(SeriesSubject("version", "digits", 1), SeriesPoint(3, {}, (100, 3), pending=0))

@@ -21,8 +21,7 @@ from control.rollouts.assignment_counts import AssignmentCount
 from control.rollouts.commands import RolloutCommand
 from control.rollouts.counts import MIB, GatewayReport
 from control.rollouts.queries import find
-from control.sql.database import Database
-from control.sql.transaction import SYSTEM
+from control.sql.database import SYSTEM, Database
 from support.control import rows
 from support.control_rollout import FAST, NAME, ROUTES, alive, begun, report, ticked, told_to
 from support.rollout import arm

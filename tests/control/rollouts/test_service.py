@@ -15,8 +15,7 @@ from control.rollouts.plan import BUCKETS, Mode
 from control.rollouts.service import CandidateRequest, WeightRequest
 from control.rollouts.state import Phase
 from control.sql import leases
-from control.sql.database import Database
-from control.sql.transaction import SYSTEM, Fence
+from control.sql.database import SYSTEM, Database, Fence
 from control.tables import Audit, Event
 from control.views import to_json
 from support.control import ADA, desired_revision, rows, told

@@ -34,7 +34,7 @@ KILLED = """
 import sys
 from control.sql.database import Database
 from control.rollouts import service
-from control.sql.transaction import SYSTEM
+from control.sql.database import SYSTEM
 from support.control_rollout import ROUTES
 database = Database(sys.argv[1])
 with database.change(SYSTEM) as tx:

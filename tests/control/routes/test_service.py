@@ -8,9 +8,10 @@ from msgspec.structs import replace
 from control import loads
 from control.clock import utc_now
 from control.deployments import aliases
-from control.desired import DesiredArm, Match, Mirror, Pin, decode, encode
+from control.desired import DesiredArm, Match, Mirror, Pin
 from control.desired_rows import desired
 from control.errors import Conflict, Invalid, NotFound
+from control.gateways.wire import decode_state, encode_state
 from control.rollout_tables import Rollout
 from control.rollouts.route_weights import RolloutRoutes
 from control.rollouts.service import WeightRequest
@@ -169,7 +170,7 @@ def test_gateways_are_told_of_routes_and_keep_their_versions_loaded(database: Da
         (1, "route numbers"),
         (2, "route numbers"),
     ]
-    assert decode(encode(wanted)) == wanted
+    assert decode_state(encode_state(wanted)) == wanted
 
 
 def test_routes_are_listed_by_name(database: Database) -> None:

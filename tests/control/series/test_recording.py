@@ -19,8 +19,7 @@ from control.series.points import (
 )
 from control.series.reading import SeriesRange, read
 from control.series.tables import SeriesChunkRow, SeriesWindowRow
-from control.sql.database import Database
-from control.sql.transaction import SYSTEM, Transaction
+from control.sql.database import SYSTEM, Database, Transaction
 from support.control import wait_until_one_waits_for_a_lock
 
 DAY = 20_000 * DAY_S

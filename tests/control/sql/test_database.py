@@ -18,7 +18,8 @@ from sqlalchemy.orm import Session
 
 import migrations
 from control.errors import DatabaseGone, Invalid
-from control.sql.database import Database, check_url
+from control.sql.database import Database
+from control.sql.engines import check_url
 from control.sql.migrate import migrate, revisions
 from control.tables import Audit, Event, Meta, Table
 from docs.write_settings import ROOT

@@ -5,9 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from control.errors import LostLease
-from control.sql.database import Database
+from control.sql.database import SYSTEM, Database, Fence
 from control.sql.leases import release, take
-from control.sql.transaction import SYSTEM, Fence
 from control.tables import Event, Meta
 from support.control import rows
 

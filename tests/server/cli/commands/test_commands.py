@@ -17,8 +17,7 @@ import pytest
 
 from control.access.users import check_password
 from control.backup.files import archive_to
-from control.sql.database import Database
-from control.sql.transaction import SYSTEM
+from control.sql.database import SYSTEM, Database
 from server.cli import main as cli
 from support.admin import PASSWORD, Api
 from support.deployed import deploy

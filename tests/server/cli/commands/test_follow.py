@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from control.access.users import create_user
-from control.sql.transaction import SYSTEM
+from control.sql.database import SYSTEM
 from server.cli.commands.events import parse_stream
 from support.admin import Api
 from support.server import ROOT

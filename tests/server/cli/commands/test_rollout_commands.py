@@ -9,7 +9,7 @@ import pytest
 from control.clock import utc_now
 from control.rollouts import service
 from control.rollouts.route_weights import RolloutRoutes
-from control.sql.transaction import SYSTEM
+from control.sql.database import SYSTEM
 from control.views import EventView
 from server.cli import main as cli
 from server.cli.commands.rollouts import told

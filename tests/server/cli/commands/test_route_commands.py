@@ -8,7 +8,7 @@ import pytest
 
 from control import loads
 from control.deployments import pending_changes
-from control.sql.transaction import SYSTEM
+from control.sql.database import SYSTEM
 from server.cli import main as cli
 from server.cli.commands.routes import arm, match
 from support.admin import Api

@@ -3,7 +3,8 @@
 import msgpack
 import pytest
 
-from control.desired import FORMAT, DesiredModel, DesiredState, Pin, decode, encode
+from control.desired import FORMAT, DesiredModel, DesiredState, Pin
+from control.gateways.wire import decode_state, encode_state
 
 STATE = DesiredState(
     3, "s", (DesiredModel("m", "d", pins=(Pin(1, "", "alias a"),)),), {"m": {"a": 1}}
@@ -19,7 +20,7 @@ def test_what_was_kept_before_there_were_structs_is_read() -> None:
     }
     kept = {"format": 1, "revision": 3, "store": "s", "models": [model], "grants": []}
     packed = msgpack.packb({**kept, "aliases": {"m": {"a": 1}}, "forgotten": True})
-    assert decode(packed) == STATE == decode(encode(STATE))
+    assert decode_state(packed) == STATE == decode_state(encode_state(STATE))
 
 
 @pytest.mark.parametrize(
@@ -38,4 +39,4 @@ def test_what_was_kept_before_there_were_structs_is_read() -> None:
 def test_what_is_no_desired_state_is_refused(packed: bytes, said: str) -> None:
     assert FORMAT == 1
     with pytest.raises(ValueError, match=said):
-        decode(packed)
+        decode_state(packed)
