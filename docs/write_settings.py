@@ -5,7 +5,7 @@ Run by `./dev fix`; tests/docs fails while a table is out of date.
 
 from pathlib import Path
 
-from docs import write_commands, write_formats, write_triton_flags
+from docs import write_commands, write_config, write_formats, write_triton_flags
 from server.settings.row import Setting
 from server.settings.table import SECTIONS, TABLE
 
@@ -15,12 +15,14 @@ _END = "<!-- end of settings -->\n"
 
 
 def main() -> None:
-    """Bring both files, docs/triton-flags.md, docs/cli.md and docs/formats.md up to date."""
+    """Bring both files, docs/triton-flags.md, docs/cli.md, docs/formats.md and
+    docs/config.md up to date."""
     for path in (ROOT / "README.md", ROOT / "docs" / "settings.md"):
         path.write_text(up_to_date(path))
     write_triton_flags.main()
     write_commands.main()
     write_formats.main()
+    write_config.main()
 
 
 def up_to_date(path: Path) -> str:

@@ -38,6 +38,7 @@ CODES: dict[str, str] = {
     "E150": "not offered by this server yet",
     "E151": "no backend",
     "E152": "no input or no output",
+    "E155": "a field or parameter without an effect (a note)",
     "E160": "warmup sample contradicts the model",
     "E200": "folder cannot be read",
     "E201": "no version folder",
@@ -90,6 +91,9 @@ CODES: dict[str, str] = {
 }
 """What each code means, in a few words; a test holds docs/findings.md against this table."""
 
+NOTES = frozenset({"E155", "E471"})
+"""Codes that refuse nothing: they tell the owner of a model what will not be as they may expect."""
+
 MOST_FINDINGS = 100
 """Of one config. A megabyte can hold a quarter of a million mistakes, and nobody reads so many."""
 
@@ -112,6 +116,11 @@ class Finding:
         path = readable(str(self.path))
         place = f"{path}:{self.line}:{self.column}" if self.line else path
         return f"{place} {self.code} {self.message}"
+
+
+def counted(count: int, noun: str) -> str:
+    """ "no findings", "1 note", "2 findings"."""
+    return f"{count or 'no'} {noun}{'' if count == 1 else 's'}"
 
 
 def readable(name: str) -> str:

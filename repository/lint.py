@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from repository.config.field_rules import notes
 from repository.config.positions import Positions
 from repository.config.read import decode
 from repository.errors import BadRepository, ConfigError
@@ -31,6 +32,18 @@ def lint(path: Path) -> list[Finding]:
     except BadRepository as error:
         return [Finding(path, 0, 0, "E200", str(error))]
     return [finding for state in states for finding in _lint_model(state)]
+
+
+def notes_at(state: FolderState, backend: str = "") -> list[Finding]:
+    """What the config of a model's folder gives without an effect; `backend`: what serves it, ""
+    where that is not known. A config that cannot be read has findings, and no notes."""
+    where = state.folder / CONFIG_NAME
+    try:
+        config = read_config(state)
+        text = decode(state.config, where) if state.config is not None else None
+    except ConfigError:
+        return []
+    return notes(config, Positions(where, text), backend) if config is not None else []
 
 
 def folders_at(path: Path) -> list[FolderState]:

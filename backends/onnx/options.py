@@ -57,16 +57,6 @@ def run_options(version: ModelVersion, device: Device) -> ort.RunOptions | None:
 
 def providers(version: ModelVersion, device: Device) -> list[str | tuple[str, dict[str, str]]]:
     """Execution providers in order of preference; LoadFailed when the device's is not built in."""
-    accelerators = version.config.optimization.execution_accelerators
-    for accelerator in (
-        *accelerators.gpu_execution_accelerator,
-        *accelerators.cpu_execution_accelerator,
-    ):
-        refuse(
-            version,
-            f"execution accelerator '{accelerator.name}' is not offered; "
-            "remove it from config.pbtxt to run on the CPU or CUDA execution provider",
-        )
     if device.kind == "cpu":
         return ["CPUExecutionProvider"]
     if "CUDAExecutionProvider" not in ort.get_available_providers():

@@ -21,7 +21,7 @@ from repository.folders.read import FolderReader
 from repository.folders.snapshot import model_folder
 from repository.folders.walk import CONFIG_NAME
 from repository.lfs.threads import in_thread
-from repository.lint import lint
+from repository.lint import lint, notes_at
 from repository.model import ModelVersion
 from repository.signing import SIGNATURE, TrustedSigner, verify
 from repository.snapshots.digest import FileEntry, digest, versions
@@ -80,8 +80,9 @@ class Inspector:
             )
             for number, entries in versions(files).items()
         }
-        gaps = [_moved(one, folder, shown) for one in rollout.gaps]
-        return ModelInspection(tuple(found), (*unsigned, *gaps), sealed, backends)
+        notes = await in_thread(_notes, folder, next(iter(backends.values()), ""))
+        told = [_moved(one, folder, shown) for one in (*rollout.gaps, *notes)]
+        return ModelInspection(tuple(found), (*unsigned, *told), sealed, backends)
 
     def _files(self, folder: Path, files: Sequence[FileEntry], shown: Path) -> list[Finding]:
         formats = self._settings.formats
@@ -130,6 +131,14 @@ def _lint(folder: Path) -> list[Finding]:
         return lint(folder)
     accepted = f"add {CONFIG_NAME} and a version folder such as 1/, or move it elsewhere"
     return [Finding(folder, 0, 0, "E204", f"is no model; {accepted}")]
+
+
+def _notes(folder: Path, backend: str) -> list[Finding]:
+    try:
+        state = FolderReader().repository(folder.parent).get(folder.name)
+    except BadRepository:
+        return []  # lint has told
+    return notes_at(state, backend) if state is not None else []
 
 
 def _versions_in(folder: Path) -> Sequence[ModelVersion]:

@@ -1,19 +1,9 @@
-"""Rules for how a model is scheduled: batching, priorities, ensembles, and what is not offered."""
+"""Rules for how a model is scheduled: batching, priorities, ensembles."""
 
 from typing import Any
 
 from repository.config.finding_report import FindingReport
 from repository.model import ModelConfig
-
-
-def _not_offered(config: ModelConfig, report: FindingReport) -> None:
-    for field in ("sequence_batching", "ensemble_scheduling", "model_repository_agents"):
-        if config.HasField(field):
-            problem = f"{field} is not offered by this server yet"
-            report.add(field, "E150", f"{problem}; leave it out to serve the model without")
-    for field in ("batch_input", "batch_output"):
-        if len(getattr(config, field)):
-            report.add(field, "E150", f"{field} is not offered by this server yet")
 
 
 def _batching(config: ModelConfig, report: FindingReport) -> None:
@@ -100,4 +90,4 @@ def _ensemble(config: ModelConfig, report: FindingReport) -> None:
             report.add(field, "E140", f"{field} has no meaning for an ensemble; leave it out")
 
 
-SCHEDULING_RULES = (_not_offered, _batching, _response_cache, _ensemble)
+SCHEDULING_RULES = (_batching, _response_cache, _ensemble)

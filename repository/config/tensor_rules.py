@@ -45,7 +45,6 @@ def _tensors(kind: str, tensors: Sequence[Any], config: ModelConfig, report: Fin
             report.add(f"{path}.name", "E112", f"{path} '{tensor.name}' is an {kind} already")
         names.add(tensor.name)
         _complete(path, tensor, report)
-        _flags(path, tensor, report)
         _dims(f"{path}.dims", tensor.dims, report)
         if tensor.HasField("reshape"):
             _reshape(f"{path}.reshape", tensor, config, report)
@@ -59,13 +58,6 @@ def _complete(path: str, tensor: Any, report: FindingReport) -> None:
     if not tensor.dims:
         accepted = "a scalar is dims: [1] with reshape: { shape: [] }"
         report.add(path, "E114", f"{path} '{tensor.name}' has no dims; {accepted}")
-
-
-def _flags(path: str, tensor: Any, report: FindingReport) -> None:
-    for flag in ("is_shape_tensor", "is_non_linear_format_io"):
-        if getattr(tensor, flag):
-            problem = f"{path}.{flag} is for TensorRT, which this server does not have"
-            report.add(f"{path}.{flag}", "E118", f"{problem}; leave it out")
 
 
 def _dims(path: str, dims: Sequence[int], report: FindingReport) -> None:

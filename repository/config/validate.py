@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from repository.config.bound_rules import BOUND_RULES
+from repository.config.field_rules import FIELD_RULES
 from repository.config.file_rules import FILE_RULES
 from repository.config.finding_report import FindingReport
 from repository.config.positions import Positions
@@ -32,7 +33,14 @@ def validate(
     if folder and config.name and config.name != folder:
         accepted = f"must be the folder's name '{folder}' or absent"
         report.add("name", "E110", f"name {accepted}, got '{config.name}'")
-    rules = (*GENERAL_RULES, *FILE_RULES, *TENSOR_RULES, *SCHEDULING_RULES, *BOUND_RULES)
+    rules = (
+        *GENERAL_RULES,
+        *FIELD_RULES,
+        *FILE_RULES,
+        *TENSOR_RULES,
+        *SCHEDULING_RULES,
+        *BOUND_RULES,
+    )
     for rule in rules:
         rule(config, report)
     return report.findings

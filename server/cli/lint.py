@@ -19,7 +19,7 @@ from repository.findings import Finding
 from repository.folders.read import CONFIG_NAME, FolderReader, FolderState
 from repository.folders.snapshot import model_folder
 from repository.formats import installed
-from repository.lint import lint
+from repository.lint import lint, notes_at
 from repository.model import ModelVersion
 from repository.sandbox.enter import kernel
 from repository.sandbox.policy import parser_sandbox
@@ -35,7 +35,7 @@ ARTEFACT_CODE = "E300"
 
 
 def find(paths: Sequence[Path]) -> list[Finding]:
-    """Every finding below `paths`, each a repository or one model's folder.
+    """Every finding below `paths`, each a repository or one model's folder, and the notes last.
 
     Nothing is raised: what cannot be read is a finding. Versions of a model whose config is
     broken are not opened.
@@ -48,7 +48,13 @@ def find(paths: Sequence[Path]) -> list[Finding]:
     opened = [version for version in versions if version.path not in complained_of]
     found += asyncio.run(_artefact_findings(opened))
     complained_of |= {finding.path for finding in found}
-    return found + [one for version in opened for one in _source_findings(version, complained_of)]
+    found += [one for version in opened for one in _source_findings(version, complained_of)]
+    return found + [note for state in states for note in notes_at(state, _backend_of(state))]
+
+
+def _backend_of(state: FolderState) -> str:
+    """What serves the model, "" where nothing does."""
+    return next((name for one in _versions(state) if (name := _backend(one))), "")
 
 
 def _states(path: Path) -> list[FolderState]:

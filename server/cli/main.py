@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
+from repository.findings import NOTES, counted
 from server import VERSION
 from server.cli.commands.table import add_commands
 from server.cli.completion import SHELLS, script
@@ -230,15 +231,17 @@ def _check(paths: Sequence[str], as_json: bool) -> int:
     from server.cli.lint import find
 
     findings = find([Path(path) for path in paths])
+    count = sum(finding.code not in NOTES for finding in findings)
     if as_json:
         rows = [asdict(finding) for finding in findings]
         _show(json.dumps(rows, indent=2, default=str) + "\n")
-        return FINDINGS if rows else OK
+        return FINDINGS if count else OK
     for finding in findings:
         print(finding)
-    count = len(findings)
-    print(f"{count or 'no'} finding{'' if count == 1 else 's'} in {', '.join(paths)}")
-    return FINDINGS if findings else OK
+    shown = counted(len(findings) - count, "note")
+    noted = f" ({shown})" if len(findings) > count else ""
+    print(f"{counted(count, 'finding')} in {', '.join(paths)}{noted}")
+    return FINDINGS if count else OK
 
 
 def _show(text: str) -> int:

@@ -17,7 +17,10 @@ from backends.footprint import measured_bytes
 from backends.limits import execution_limit
 from backends.registry import runtime_for
 from backends.seam import Device, Instance
+from repository.config.field_rules import notes
+from repository.config.positions import Positions
 from repository.errors import RepositoryError
+from repository.folders.walk import CONFIG_NAME
 from repository.model import ModelConfig, ModelVersion
 from schedulers.build import build as build_scheduler
 from schedulers.build import build_language
@@ -130,6 +133,7 @@ class VersionLoader:
     async def _build(self, version: ModelVersion) -> BuiltVersion:
         began = time.monotonic()
         config = await self._checker.complete(version)
+        _log_notes(version, config.backend)
         prepared = await self._load(version, self._options(config))
         parts = prepared.parts
         counters = counters_of(config)
@@ -249,6 +253,14 @@ class VersionLoader:
             return [best]
         on_cpu = resolve(config, runtime, self._settings.cores, ())
         return [best] if best == on_cpu else [best, on_cpu]
+
+
+def _log_notes(version: ModelVersion, backend: str) -> None:
+    """Name in the log what the config gives without an effect."""
+    found = notes(version.config, Positions(version.folder / CONFIG_NAME), backend)
+    if found:
+        said = "; ".join(note.message for note in found)
+        _log.info("%s %d: %s: %s", version.name, version.number, CONFIG_NAME, said)
 
 
 def difference(

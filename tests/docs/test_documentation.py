@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from backends.python import api as python_api
-from docs import write_commands, write_formats
+from docs import write_commands, write_config, write_formats
 from docs.write_settings import ROOT, up_to_date
 from server.cli.help import serve_help
 from server.cli.main import make_parser
@@ -47,6 +47,10 @@ def test_the_page_of_commands_is_up_to_date() -> None:
 
 def test_the_page_of_formats_is_up_to_date() -> None:
     assert write_formats.PAGE.read_text() == write_formats.page(), "run ./dev fix"
+
+
+def test_the_page_of_config_fields_is_up_to_date() -> None:
+    assert write_config.PAGE.read_text() == write_config.page(), "run ./dev fix"
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)

@@ -190,11 +190,6 @@ def test_missing_cuda_provider_is_named(tmp_path: Path) -> None:
             'model_operations { op_library_filename: "ops.so" }',
             "op_library_filename 'ops.so' is not in its folder",
         ),
-        (
-            "optimization { execution_accelerators { "
-            'gpu_execution_accelerator { name: "tensorrt" } } }',
-            "'tensorrt' is not offered",
-        ),
     ],
 )
 def test_parameter_that_cannot_be_honoured_is_refused(

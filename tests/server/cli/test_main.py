@@ -183,6 +183,19 @@ def test_check_names_file_line_column_and_code(tmp_path: Path) -> None:
     assert last == f"1 finding in {repository}"
 
 
+def test_check_notes_what_has_no_effect_and_is_content(tmp_path: Path) -> None:
+    folder = model(tmp_path, GOOD)
+    config = next(folder.rglob("config.pbtxt"))
+    config.write_text(
+        config.read_text() + "optimization { graph { level: 1 } eager_batching: true }"
+    )
+    ran = modelyard("check", str(folder))
+    *notes, last = ran.stdout.splitlines()
+    assert (ran.returncode, last) == (0, f"no findings in {folder} (2 notes)")
+    assert "optimization.graph.level has no effect with the backend 'identity'" in notes[0]
+    assert "optimization.eager_batching has no effect here: it is always so" in notes[1]
+
+
 def test_check_as_json_tells_the_same(tmp_path: Path) -> None:
     repository = model(tmp_path, GOOD + "max_batch_size: -4\n")
     ran = modelyard("check", "--json", str(repository))
