@@ -222,7 +222,7 @@ PUSH = Walk(
 
 CHAT = Walk(
     "chat request, until its first token is on the wire",
-    79,
+    78,
     (
         Step("server.http1.connection:Http1Connection.data_received"),
         Step(
@@ -245,7 +245,7 @@ CHAT = Walk(
         Step("server.fleet.fleet:Fleet.get", via="server.gateway"),
         Step("server.openai.chat:read_chat"),
         Step("server.openai.prompt_tokeniser:PromptTokeniser.of_chat"),
-        Step("server.openai.rendering:ChatRenderer.render"),
+        Step("server.openai.prompt_tokeniser:ChatRenderer.render"),
         Step("backends.llm.chat.render:main", message="backends.llm.chat.render_messages"),
         Step("backends.llm.chat.render:render"),
         Step(
@@ -255,13 +255,11 @@ CHAT = Walk(
         Step("server.openai.language_inference:submit"),
         Step("server.dataplane:DataPlane.submit"),
         Step("schedulers.llm.language_scheduler:LanguageScheduler.submit", via="schedulers.build"),
-        Step("schedulers.llm.admission:Admission.admit"),
         Step("schedulers.llm.engines:Engines.submit"),
         Step("schedulers.llm.instance:EngineInstance.post"),
-        Step("schedulers.llm.engine_messages:encode"),
-        Step("backends.process.duplex:Duplex.post"),
+        Step("backends.process.duplex:Duplex.send"),
         Step("schedulers.llm.loop:EngineLoop._receive", message="schedulers.llm.engine_messages"),
-        Step("schedulers.llm.generation_work:GenerationWork.handle", via="schedulers.llm.process"),
+        Step("schedulers.llm.loop:GenerationWork.handle", via="schedulers.llm.process"),
         Step("schedulers.llm.engine:Engine.submit"),
         Step("schedulers.llm.scheduler:SequenceScheduler.schedule"),
         Step("schedulers.llm.step_builder:StepBuilder.fill"),
@@ -269,14 +267,14 @@ CHAT = Walk(
         Step("backends.llm.rows:pack"),
         Step("backends.llm.model.decoder:Decoder.forward"),
         Step("backends.llm.sampling.sampler:sample"),
-        Step("schedulers.llm.generation_work:GenerationWork._report"),
+        Step("schedulers.llm.loop:GenerationWork._report"),
         Step("schedulers.llm.loop:EngineLoop.send"),
         Step("schedulers.llm.engines:Engines._receive", message="schedulers.llm.engine_messages"),
         Step("schedulers.llm.llm_reply:LLMReply.send_output"),
         Step("schedulers.reply:Reply.send", via="schedulers.policy.queue"),
-        Step("server.openai.stream:events_of", via="server.openai.stream"),
+        Step("server.openai.generation_run:events_of", via="server.openai.generation_run"),
         Step("server.openai.choice_encoders:ChatChoiceEncoder.pieces"),
-        Step("server.openai.stream:CompletionEventStream._send"),
+        Step("server.openai.generation_run:CompletionEventStream._send"),
     ),
 )
 

@@ -9,6 +9,9 @@ import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 
+from msgspec import Struct
+
+from backends.process.messages import encode
 from repository.process.channel import Channel, ChannelMessage
 
 
@@ -40,9 +43,13 @@ class Duplex:
             thread.start()
 
     def post(self, payload: bytes, fd: int = -1) -> None:
-        """Send a message soon, in order; never blocks, from any thread, even from a destructor.
+        """Send bytes soon, in order; never blocks, from any thread, even from a destructor.
         `fd` is closed after it was sent."""
         self._letters.put((payload, fd))
+
+    def send(self, message: Struct, fd: int = -1) -> None:
+        """`post` a message of ours."""
+        self._letters.put((encode(message), fd))
 
     def flush(self) -> None:
         """Send what was posted and stop writing; blocks. Nothing may be posted afterwards."""

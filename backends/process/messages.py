@@ -144,9 +144,9 @@ _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 _encoder = msgspec.msgpack.Encoder()
 
 
-def encode(message: Message) -> bytes:
-    """The message as bytes. Half of a surrogate pair, for which UTF-8 has no form, is sent as
-    U+FFFD: texts of errors may hold one."""
+def encode(message: Struct) -> bytes:
+    """Any Struct as bytes. Half of a surrogate pair, for which UTF-8 has no form, goes as U+FFFD:
+    texts of errors may hold one."""
     try:
         return _encoder.encode(message)
     except UnicodeEncodeError:

@@ -20,7 +20,6 @@ from backends.process.messages import (
     StreamPart,
     StreamRead,
     decode,
-    encode,
 )
 from backends.process.region import RegionReader
 from backends.process.reply_validation import NONSENSE, parameters, raised
@@ -96,7 +95,7 @@ class StreamRelay:
 
     def finalize(self) -> None:
         """Ask the worker to finalize and exit."""
-        self._duplex.post(encode(Finalize()))
+        self._duplex.send(Finalize())
 
     def close(self) -> None:
         """Wait for the threads, after the worker's end."""
@@ -108,7 +107,7 @@ class StreamRelay:
             self._read[number] = self._read.get(number, 0) + (WINDOW << 32 if gone else 1)
         taken = self._taken.get(number, 0) + (not gone)
         if (gone or taken >= _TELL_EVERY) and number in self._open:
-            self._duplex.post(encode(StreamRead(number, taken, gone)))
+            self._duplex.send(StreamRead(number, taken, gone))
             taken = 0
         self._taken[number] = taken
 

@@ -11,7 +11,7 @@ from queue import SimpleQueue
 
 from backends.process.duplex import Duplex
 from backends.process.layout import TensorBlock, pack
-from backends.process.messages import StreamPart, StreamRead, WorkerError, decode, encode
+from backends.process.messages import StreamPart, StreamRead, WorkerError, decode
 from backends.process.region import MessageBuffer
 from backends.response_sender import BoundedResponseSender
 from backends.seam import ResponsePart
@@ -74,7 +74,7 @@ class StreamChannel:
         data, fd = parcel.contents()
         parameters = json.dumps(dict(part.parameters)) if part.parameters else ""
         said = StreamPart(stream, part.last, part.result is None, trouble, blocks, data, parameters)
-        self._duplex.post(encode(said), fd)
+        self._duplex.send(said, fd)
 
     # on the reading thread
 

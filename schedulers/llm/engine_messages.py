@@ -2,8 +2,8 @@
 
 Once it is loaded (`backends.process.messages`), the engine says `EngineOpened`; then a `StepReport`
 after every step, and what answers the gateway. That one says `Submit`, `Cancel`, `Embed`, `Shrink`,
-`Grow`,
-`Encode` and `Decode` at any time, and `Close` at the end, which the engine answers by exiting.
+`Grow`, `Encode` and `Decode` at any time, and `Close` at the end, which the engine answers by
+exiting. `backends.process.duplex` encodes.
 """
 
 from array import array
@@ -12,7 +12,6 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
-from backends.process.messages import with_whole_text
 from schedulers.llm.generation import GenerateRequest, GenerationOutput
 
 
@@ -164,16 +163,6 @@ Message = (
 )
 
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
-_encoder = msgspec.msgpack.Encoder()
-
-
-def encode(message: Message) -> bytes:
-    """The message as bytes. Half of a surrogate pair, for which UTF-8 has no form, is sent as
-    U+FFFD."""
-    try:
-        return _encoder.encode(message)
-    except UnicodeEncodeError:
-        return _encoder.encode(with_whole_text(msgspec.to_builtins(message)))
 
 
 def decode(payload: bytes) -> Message:

@@ -22,7 +22,7 @@ from repository.model import ModelVersion
 from repository.process.channel import ChannelMessage
 from repository.process.child import REAP_SECS
 from repository.sandbox.confinement import Confinement
-from schedulers.llm.engine_messages import Close, EngineOpened, Message, decode, encode
+from schedulers.llm.engine_messages import Close, EngineOpened, Message, decode
 
 
 def start_engine(
@@ -108,7 +108,7 @@ class EngineSession(WorkerSession):
 
     def post(self, message: Message) -> None:
         if self._duplex is not None:
-            self._duplex.post(encode(message))
+            self._duplex.send(message)
 
     def finalize(self, within_secs: float) -> None:
         """Ask the engine to exit; end it by force after `within_secs`."""

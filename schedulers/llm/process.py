@@ -22,8 +22,7 @@ from repository.process.output import LEVEL_MARK
 from repository.sandbox.enter import forbid_programs, is_strict
 from schedulers.llm.embedding_work import EmbeddingWork
 from schedulers.llm.engine_messages import EngineOpened
-from schedulers.llm.generation_work import GenerationWork
-from schedulers.llm.loop import EngineLoop, EngineWork, Inbox
+from schedulers.llm.loop import EngineLoop, EngineWork, GenerationWork, Inbox
 from schedulers.llm.open import open_embedding, open_generating
 
 _log = logging.getLogger("engine")

@@ -1,8 +1,8 @@
 """The paths of OpenAIEndpoints's API, and what answers each.
 
-`server.listeners` puts `routes` among those of `server.rest.app`. A request is read (`caller`,
-`chat`, `completions`), its text made tokens (`texts`), and it is submitted and answered
-(`generating`), whole (`forms`) or as events (`stream`).
+`server.listeners` puts `routes` among those of `server.rest.app`. A request is read
+(`language_inference`, `chat`, `completions`), its text made tokens (`prompt_tokeniser`), and it is
+submitted and answered (`generation_run`).
 """
 
 import time
@@ -37,12 +37,12 @@ from server.openai.language_inference import (
     submit,
 )
 from server.openai.listing import listed, listed_one
-from server.openai.prompt_tokeniser import (
-    PromptTokeniser,
+from server.openai.prompt_limits import (
     refuse_beyond_context,
     refuse_unknown_tokens,
     refuse_untold,
 )
+from server.openai.prompt_tokeniser import PromptTokeniser
 from server.openai.tokens import DetokenizedText, read_detokenize, read_tokenize, tokenised
 from server.openai.tool_call_encoder import ToolCallEncoder
 from server.rest.endpoint import BodyLimits, Endpoint, json_response, struct_response

@@ -1,26 +1,53 @@
-"""Texts to tokens for the OpenAI API: rendered by a process, tokenised by the model's engine."""
+"""Texts to tokens for the OpenAI API: rendered by a process, tokenised by the model's engine.
+
+`backends.llm.chat.render` renders, in a process that may hang or die of a template: it is started
+when first needed, and killed when a template takes too long. A template that did so with a small
+chat is not tried again for a while.
+"""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import logging
+import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
-from backends.llm.chat.template import Chat
+from backends.llm.chat.render_messages import (
+    MAX_ANSWER_BYTES,
+    MAX_REQUEST_BYTES,
+    RenderAnswer,
+    RenderedChat,
+    RenderRefused,
+    decode_answer,
+    encode,
+    request_for,
+)
+from backends.llm.chat.template import Chat, ChatTemplate
+from repository.process.child import ChildProgram
+from repository.process.message_child import MessageChild
+from repository.sandbox.children import child_environment
 from repository.sandbox.policy import Sandbox
+from server.errors import NotReady
 from server.openai.chat import spoken
 from server.openai.completions import Prompt
-from server.openai.rendering import ChatRenderer
+from server.openai.prompt_limits import refuse_far_too_long, weight_within
 from server.rest.openai_errors import BadField
 
 if TYPE_CHECKING:
     from schedulers.llm.language import Language
 
-LONGEST_TOKEN = 64
-"""Characters a token stands for, at most and on the average of a text that fills the context."""
-UNREAD = 2
-"""A chat may weigh as many times what fits: templates leave some of it out."""
 BRIEF = 1 << 13
 """What a chat may weigh to be guarded on the loop: 2 ms at worst."""
+RENDER_S = 2.0
+START_S = 30.0
+"""A machine under load takes long to start a process, which is not the template's fault."""
+PENANCE_S = 60.0
+BLAMED_BYTES = 1 << 17
+"""A chat this small is not what takes so long: the template is tried no more for PENANCE_S."""
+END_S = 5.0
+
+_log = logging.getLogger(__name__)
 
 
 class PromptTokeniser:
@@ -41,14 +68,14 @@ class PromptTokeniser:
             )
         contents = (one.get("content") for one in chat.messages)
         size = sum(len(content) for content in contents if content is not None)
-        _refuse_far_too_long(language, size, "messages")
-        weight = _weight_within(language, chat)
+        refuse_far_too_long(language, size, "messages")
+        weight = weight_within(language, chat)
         chat = spoken(chat, language.template)
         guards = language.content_is_text
         if guards:
             chat = await self._guarded(language, chat, weight)
         text = await self._renderer.render(language.template, chat)
-        _refuse_far_too_long(language, len(text), "messages")
+        refuse_far_too_long(language, len(text), "messages")
         (tokens,) = await language.tokeniser.encode((text,), special=special, marked=guards)
         return tokens
 
@@ -58,7 +85,7 @@ class PromptTokeniser:
         """The tokens of each; `name`: the field they came from. Raises BadField."""
         texts = [one for one in prompts if isinstance(one, str)]
         for text in texts:
-            _refuse_far_too_long(language, len(text), name)
+            refuse_far_too_long(language, len(text), name)
         encoded = iter(await language.tokeniser.encode(texts, special=special))
         return [next(encoded) if isinstance(one, str) else one for one in prompts]
 
@@ -87,78 +114,121 @@ class PromptTokeniser:
             raise BadField("the chat is nested too deeply", "messages") from None
 
 
-def _weight_within(language: "Language", chat: Chat) -> int:
-    """Characters and values of a chat with its tools, documents and variables, each of which costs
-    the guard and the template something. Raises BadField for far too many."""
-    most = UNREAD * language.context * LONGEST_TOKEN
-    weight = 0
-    left: list[Any] = [chat.messages, chat.tools, chat.documents, chat.variables]
-    while left and weight <= most:
-        value = left.pop()
-        weight += 1
-        if isinstance(value, str):
-            weight += len(value)
-        elif isinstance(value, Mapping):
-            weight += sum(map(len, value))
-            left.extend(value.values())
-        elif isinstance(value, list | tuple):
-            left.extend(value)
-    if weight > most:
-        raise BadField(
-            f"the messages, tools, documents and template variables have more than {most} "
-            f"characters and values together, for a context of {language.context} tokens. Please "
-            "reduce their length.",
-            "messages",
-            "context_length_exceeded",
+class ChatRenderer:
+    """One chat at a time; belongs to one event loop. `close` it."""
+
+    def __init__(self, render_s: float = RENDER_S, sandbox: Sandbox | None = None) -> None:
+        """`sandbox`: what the process may do; None for whatever this one may."""
+        self._render_s = render_s
+        self._sandbox = sandbox
+        self._turn = asyncio.Lock()
+        self._asking: set[asyncio.Task[RenderAnswer]] = set()
+        self._process: MessageChild | None = None
+        self._closed = False
+        self._barred: dict[int, tuple[ChatTemplate, float]] = {}
+
+    async def render(self, template: ChatTemplate, chat: Chat) -> str:
+        """The chat as the model reads it. Raises BadField with what the template says."""
+        self._refuse_barred(template)
+        request = encode(request_for(template, chat))
+        if len(request) > MAX_REQUEST_BYTES:
+            raise _failed(f"the messages are larger than {MAX_REQUEST_BYTES >> 20} MiB")
+        asking = asyncio.ensure_future(self._in_turn(template, request))
+        self._asking.add(asking)
+        asking.add_done_callback(self._asking.discard)
+        answer = await asyncio.shield(asking)  # who gives up leaves the process to the others
+        if isinstance(answer, RenderedChat):
+            return answer.text
+        reason = answer.reason if isinstance(answer, RenderRefused) else "no answer"
+        raise _failed(f"the model's chat template refuses these messages: {reason}")
+
+    async def close(self) -> None:
+        self._closed = True
+        async with self._turn:
+            await self._end()
+
+    async def _in_turn(self, template: ChatTemplate, request: bytes) -> RenderAnswer:
+        async with self._turn:
+            self._refuse_barred(template)
+            if self._process is not None:
+                with suppress(EOFError, ConnectionError):
+                    return await self._ask(template, request)
+            # None was there, or it has died since the last chat, or of this one.
+            try:
+                return await self._ask(template, request)
+            except (EOFError, ConnectionError):
+                what = "the model's chat template ended the process that rendered it"
+                raise _failed(what) from None
+
+    async def _ask(self, template: ChatTemplate, request: bytes) -> RenderAnswer:
+        """Raises EOFError or ConnectionError if the process ends."""
+        process = await self._running()
+        try:
+            async with asyncio.timeout(self._render_s):
+                return await _ask(process, request)
+        except TimeoutError:
+            await self._end()
+            _log.warning("a chat template took longer than %g s and was killed", self._render_s)
+            if len(request) <= BLAMED_BYTES:
+                self._barred[id(template)] = (template, time.monotonic() + PENANCE_S)
+            what = f"the model's chat template took longer than {self._render_s:g} s"
+            raise _failed(what) from None
+        except BaseException:
+            await self._end()  # an answer nobody reads would be the next one's
+            raise
+
+    async def _running(self) -> MessageChild:
+        """The process, started if there is none. Raises NotReady."""
+        if self._closed:
+            raise NotReady("the server is stopping")
+        if self._process is not None:
+            if self._process.is_alive:
+                return self._process
+            await self._end()
+        try:
+            async with asyncio.timeout(START_S):
+                self._process = await _start(self._sandbox)
+                await self._process.receive(MAX_ANSWER_BYTES)  # it has started
+        except (OSError, TimeoutError, EOFError) as error:
+            await self._end()
+            why = str(error) or type(error).__name__
+            raise NotReady(f"the process that renders chats does not start: {why}") from error
+        except BaseException:
+            await self._end()
+            raise
+        return self._process
+
+    async def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            await process.stop(END_S)
+
+    def _refuse_barred(self, template: ChatTemplate) -> None:
+        _, until_s = self._barred.get(id(template), (None, 0.0))
+        if until_s <= time.monotonic():
+            self._barred.pop(id(template), None)
+            return
+        raise _failed(
+            f"the model's chat template took longer than {self._render_s:g} s a moment ago; it is "
+            f"tried again after {PENANCE_S:g} s"
         )
-    return weight
 
 
-def refuse_untold(language: "Language", model: str) -> None:
-    """Raises BadField where the model would never hear of the tools it may call."""
-    if language.template is not None and language.tools is None:
-        raise BadField(
-            f"the chat template of '{model}' does not look at tools, so that none can be called; "
-            "give its checkpoint a template that does, or leave tools out, or set tool_choice to "
-            "'none'",
-            "tools",
-            "unsupported",
-        )
-
-
-def _refuse_far_too_long(language: "Language", characters: int, name: str) -> None:
-    """Nobody renders or tokenises what cannot fit. Raises BadField."""
-    most = language.context * LONGEST_TOKEN
-    if characters > most:
-        raise BadField(
-            f"This model's maximum context length is {language.context} tokens, for which "
-            f"{most} characters are taken; {name} has {characters}. Please reduce its length.",
-            name,
-            "context_length_exceeded",
-        )
-
-
-def refuse_beyond_context(language: "Language", prompt: int, answer: int | None, name: str) -> None:
-    """Raises BadField, in OpenAI's words, for a prompt that with its answer is too long; `answer`
-    None is at least one token."""
-    context, least = language.context, 1 if answer is None else answer
-    if prompt + least <= context:
-        return
-    asked = f"{prompt} in the {name}" + (f", {answer} in the completion" if answer else "")
-    raise BadField(
-        f"This model's maximum context length is {context} tokens. However, you requested "
-        f"{prompt + least} tokens ({asked}). Please reduce the length of the {name}"
-        + (" or completion." if answer else "."),
-        name,
-        "context_length_exceeded",
+async def _start(sandbox: Sandbox | None) -> MessageChild:
+    program = ChildProgram(
+        "backends.llm.chat.render", "modelyard renderer", "renderer", child_environment(sandbox)
     )
+    return await MessageChild.start(program)
 
 
-def refuse_unknown_tokens(language: "Language", tokens: tuple[int, ...], name: str) -> None:
-    """Raises BadField."""
-    if not tokens:
-        raise BadField(f"{name} has no tokens; it needs at least one", name)
-    worst = max(tokens)
-    if worst >= language.vocabulary:
-        last = language.vocabulary - 1
-        raise BadField(f"{name} has the token {worst}; the model's tokens are 0 to {last}", name)
+async def _ask(process: MessageChild, request: bytes) -> RenderAnswer:
+    payload = await process.ask(request, MAX_ANSWER_BYTES)
+    try:
+        return decode_answer(payload)
+    except ValueError as error:
+        raise ConnectionError(f"an invalid message: {error}") from None
+
+
+def _failed(message: str) -> BadField:
+    return BadField(message, "messages", "chat_template_failed")

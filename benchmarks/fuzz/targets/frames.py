@@ -39,7 +39,7 @@ def _worker(data: bytes) -> None:
 
 
 def _engine(data: bytes) -> None:
-    engine.encode(engine.decode(data))
+    messages.encode(engine.decode(data))
 
 
 def _link(data: bytes) -> None:
@@ -117,7 +117,7 @@ def seeds() -> Sequence[bytes]:
     )  # fmt: skip
     return (
         *(b"\0" + messages.encode(one) for one in worker),
-        *(b"\1" + engine.encode(one) for one in loop),
+        *(b"\1" + messages.encode(one) for one in loop),
         *(b"\2" + pack_frame(one) for one in (windows, loads)),
         b"\3" + len(b"abc").to_bytes(4, "little") + b"abc",
         b"\4" + wire.encode_state(state),

@@ -7,6 +7,7 @@ import pytest
 from backends.llm.grammar.spec import GrammarSpec
 from backends.llm.sampling.params import SamplingParams
 from backends.llm.sampling.token_logprobs import TokenLogprobs
+from backends.process.messages import encode
 from schedulers.llm.engine_messages import (
     Cancel,
     Close,
@@ -25,7 +26,6 @@ from schedulers.llm.engine_messages import (
     Submit,
     TokeniserReply,
     decode,
-    encode,
     pack_tokens,
     unpack_tokens,
 )

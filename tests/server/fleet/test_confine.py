@@ -16,7 +16,7 @@ from repository.sandbox.children import child_environment
 from repository.sandbox.enter import kernel
 from server.fleet.checks.check import _Child
 from server.fleet.confine import checker_sandbox, template_sandbox
-from server.openai.rendering import _start
+from server.openai.prompt_tokeniser import _start
 from server.settings.table import Settings
 
 pytestmark = pytest.mark.skipif(

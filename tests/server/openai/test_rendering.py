@@ -10,7 +10,7 @@ import pytest
 
 from backends.llm.chat.template import Chat, ChatTemplate
 from server.errors import NotReady
-from server.openai.rendering import ChatRenderer
+from server.openai.prompt_tokeniser import ChatRenderer
 from server.rest.openai_errors import BadField
 from support.chat_templates import CHATML
 

@@ -18,7 +18,7 @@ from server.dataplane import DataPlane
 from server.errors import NotReady
 from server.openai.endpoints import OpenAIEndpoints
 from server.openai.language_inference import LanguageInference
-from server.openai.prompt_tokeniser import refuse_beyond_context
+from server.openai.prompt_limits import refuse_beyond_context
 from server.rest.endpoint import BodyLimits
 from server.rest.openai_errors import BadField
 from support.grpc import Shelf, put
