@@ -47,6 +47,7 @@ from types import ModuleType
 from starlette.routing import BaseRoute, Mount
 
 from admin_ui.assets import Assets
+from admin_ui.chart_download import chart_route
 from admin_ui.live import live_route
 from admin_ui.login_pages import login_routes
 from admin_ui.pages import (
@@ -104,6 +105,7 @@ def console_routes(services: ConsoleServices) -> list[BaseRoute]:
     return [
         *login_routes(frame),
         live_route(frame),
+        chart_route(frame),
         Mount("/static", Assets(directory=STATIC)),
         *frame.routes(),
     ]

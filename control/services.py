@@ -18,6 +18,7 @@ from control.events.event_stream import HEARTBEAT_S, SLOWEST_S
 from control.gateways.link import GatewayUnreachable
 from control.gateways.queries import LogLines, LogQuery, Query
 from control.routes.explanation import ExplainRoute
+from control.series.storage import USUAL_LIMIT_BYTES
 from control.sql.database import Database
 from control.views import SettingView
 
@@ -40,7 +41,7 @@ class ServerFacts:
 
     `hosts`: the names a Host header may have, from `control.authentication.hosts.known_hosts`.
     `import_allow`: prefixes of URLs that models may be imported from; see
-    `repository.sources.urls.url`.
+    `repository.sources.urls.url`. `series_limit`: bytes that time series may take.
     """
 
     server_id: str
@@ -50,6 +51,7 @@ class ServerFacts:
     public_url: str
     settings: tuple[SettingView, ...] = ()
     import_allow: tuple[str, ...] = ()
+    series_limit: int = USUAL_LIMIT_BYTES
 
 
 AskGateway = Callable[[Query], Awaitable[Any]]

@@ -151,9 +151,10 @@ class Gateway:
                 self._answer,
                 self._stored,
             )
+            arms = self._dataplane.routing.windows.rows
             self._series = SeriesWindows(
                 state_paths.server_id(settings.state_dir),
-                SeriesCollector(self._fleet.served, self._dataplane.routing.windows.rows),
+                SeriesCollector(self._fleet.served, arms, self._lag.take_us),
                 self._backlog,
                 self._control.link.count,
             )

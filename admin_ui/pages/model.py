@@ -9,11 +9,11 @@ from typing import Any
 from anyio import to_thread
 
 from admin_ui.page_context import PageContext
-from admin_ui.pages.traffic import traffic
 from admin_ui.screens import FormAction, Screen, ScreenContent
 from admin_ui.services import ControlApiError
 from admin_ui.snapshots import config, difference
 from admin_ui.text import link
+from admin_ui.traffic.load import model_traffic
 from control.access.scopes import Action
 
 EVENTS, DEPLOYMENTS = 30, 200
@@ -29,7 +29,7 @@ async def load(visit: PageContext) -> ScreenContent:
         visit.maybe(PATH, model=name),
         visit.every("/loads", {"model": name}),
         visit.get("/events", {"newest": "true", "limit": str(EVENTS), "subject": _about(name)}),
-        traffic(visit, model=name),
+        model_traffic(visit, name),
     )
     if model is None and not loads:
         raise ControlApiError(404, "not_found", f"there is no model '{name[:150]}'")

@@ -6,10 +6,10 @@ from typing import Any
 
 from admin_ui.event_text import together
 from admin_ui.page_context import PageContext
-from admin_ui.pages.traffic import traffic
 from admin_ui.problems import ProblemInputs, problems
 from admin_ui.screens import FormAction, Screen, ScreenContent
 from admin_ui.services import ControlApiError
+from admin_ui.traffic.load import yard_traffic
 
 LATEST = 100
 _EVENTS = 12
@@ -59,7 +59,7 @@ async def load(visit: PageContext) -> ScreenContent:
         pushes=pushes[:8],
         events=happened,
         trouble="",
-        traffic=await traffic(visit),
+        traffic=await yard_traffic(visit),
     )
 
 

@@ -16,11 +16,11 @@ from admin_ui.pages.route_terms import (
     rules_text,
     target_of,
 )
-from admin_ui.pages.traffic import traffic
 from admin_ui.screens import FormAction, Screen, ScreenContent
 from admin_ui.services import ControlApiError
 from admin_ui.tables import table
 from admin_ui.text import link
+from admin_ui.traffic.load import route_traffic
 
 PATH = "/routes/{route}"
 ACTS_OF_ONE = ("weights", "change", "kill", "release", "delete")
@@ -53,7 +53,7 @@ async def load(visit: PageContext) -> ScreenContent:
         rules=rules_text(route),
         mirrors=mirrors_text(route),
         explained=explained,
-        traffic=await traffic(visit, route=name),
+        traffic=await route_traffic(visit, route),
         problem=problem,
     )
 

@@ -8,6 +8,7 @@ from admin_ui.page_context import PageContext
 from admin_ui.screens import FormAction, Screen, ScreenContent
 from admin_ui.services import ControlApiError
 from admin_ui.tables import TablePage, table
+from admin_ui.traffic.load import server_traffic
 
 
 async def load(visit: PageContext) -> ScreenContent:
@@ -25,6 +26,8 @@ async def load(visit: PageContext) -> ScreenContent:
         "version": lambda row: (row["version"], row["id"]),
     }
     shown = table(visit, servers, keys, "id", lambda row: f"{row['id']} {row['admin_url']}")
+    chosen = visit.query.get("server", "")
+    ids = [one["id"] for one in servers if chosen in ("", one["id"])]
     counted = {name: dict(sorted(counter.items())) for name, counter in states.items()}
     twin = {"items": list(shown.rows), "running": running}
     return ScreenContent(
@@ -35,6 +38,9 @@ async def load(visit: PageContext) -> ScreenContent:
         running=running,
         instances=_instances(visit, running["items"] if running else []),
         problem=problem,
+        chosen=chosen if ids else "",
+        traffic=await server_traffic(visit, ids or list(states)),
+        room=await visit.maybe("/series/storage"),
     )
 
 

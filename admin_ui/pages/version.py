@@ -12,6 +12,7 @@ from admin_ui import snapshots
 from admin_ui.page_context import PageContext
 from admin_ui.pages import model as model_page
 from admin_ui.screens import FormAction, Screen, ScreenContent
+from admin_ui.traffic.load import version_traffic
 from repository.config.generation_defaults import FILE, effective
 from repository.config.read import parse
 from repository.config.type_names import NAMES
@@ -26,7 +27,7 @@ _EVENTS = 500
 
 async def load(visit: PageContext) -> ScreenContent:
     name, number = visit.path["model"], visit.path["version"]
-    found, events = await asyncio.gather(
+    found, events, traffic = await asyncio.gather(
         visit.get(PATH, model=name, version=number),
         visit.get(
             "/events",
@@ -37,6 +38,7 @@ async def load(visit: PageContext) -> ScreenContent:
                 "kind": "load.*",
             },
         ),
+        version_traffic(visit, name, number),
     )
     root, digest = visit.services.snapshots, found["snapshot"]
     files, tensors, sampling = await to_thread.run_sync(
@@ -56,6 +58,7 @@ async def load(visit: PageContext) -> ScreenContent:
         tensors=tensors,
         loaded=loaded,
         sampling=sampling,
+        traffic=traffic,
         log=[one for one in events["items"] if one["data"].get("version") == found["version"]],
         model_path=model_page.PATH,
     )
@@ -127,6 +130,7 @@ SCREENS = (
         load=load,
         under="/models",
         live=("load.*", "alias.*"),
+        live_every_s=10.0,
         about=lambda path: f"model:{path['model']},alias:{path['model']}@*",
     ),
 )

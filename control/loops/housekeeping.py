@@ -22,6 +22,7 @@ from control.experiments.retention import forget_units
 from control.git.garbage_collection import LOOK_S, GitGarbageCollector
 from control.rollouts import counts
 from control.series.recording import forget_chunks
+from control.series.storage import USUAL_LIMIT_BYTES, shrink
 from control.services import ControlServices
 from control.sql.database import SYSTEM, Database
 from control.state_paths import SNAPSHOTS
@@ -54,7 +55,7 @@ async def run(services: ControlServices, boot: str, pushed: Callable[[], Collect
         await asyncio.to_thread(write_uses, database, *services.uses.take())
 
     async def clear() -> None:
-        await asyncio.to_thread(sweep, database, store)
+        await asyncio.to_thread(sweep, database, store, services.facts.series_limit)
         await asyncio.to_thread(collect_objects, store)
 
     async with asyncio.TaskGroup() as jobs:
@@ -96,7 +97,7 @@ def _beat(services: ControlServices, boot: str) -> None:
             )
 
 
-def sweep(database: Database, store: Path) -> None:
+def sweep(database: Database, store: Path, series_limit: int = USUAL_LIMIT_BYTES) -> None:
     """Forget what is over, and remove what nobody refers to in the store; blocks.
 
     Raises DatabaseGone, OSError.
@@ -107,6 +108,7 @@ def sweep(database: Database, store: Path) -> None:
         forget_waiting(tx)
         counts.forget(tx)
         forget_chunks(tx)
+        shrink(tx, series_limit)
         pushes.forget(tx)
         deployment.forget_snapshots(tx)
     while _forget_units(database):

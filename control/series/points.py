@@ -63,7 +63,7 @@ class SeriesPoint(Struct, frozen=True, array_like=True):
     `compute_us`, microseconds, are sums; `failed` requests by reason. `batches` executed with
     `rows` rows, which took `busy_us` of instances. As of the end, the largest where stretches
     were merged: requests `pending`, `instances` that are ready, `memory_bytes` of their workers
-    (of a server: also its own).
+    (of a server: also its own). `loop_lag_us`: of a server, the longest delay of its event loop.
     """
 
     succeeded: int = 0
@@ -78,6 +78,7 @@ class SeriesPoint(Struct, frozen=True, array_like=True):
     instances: int = 0
     memory_bytes: int = 0
     language: LanguagePoint | None = None
+    loop_lag_us: int = 0
 
     @property
     def failures(self) -> int:
@@ -169,6 +170,7 @@ def _merged(points: Sequence[SeriesPoint], gauge: Callable[[Iterable[Any]], Any]
         gauge(one.instances for one in points),
         gauge(one.memory_bytes for one in points),
         _merged_language(languages, gauge) if languages else None,
+        max(one.loop_lag_us for one in points),
     )
 
 

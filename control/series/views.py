@@ -36,7 +36,8 @@ class SeriesView(msgspec.Struct, frozen=True):
     """One line of a chart for each column. `name`: "2" for a version, an arm, a model or a server,
     by what was asked for. `failed_per_s`: by reason. `error_rate`: failed requests among all, 0 to
     1. `queue_ms` and `compute_ms` are means over successful requests, `batch_rows` over executions;
-    `instances_busy`: how many executed, on average."""
+    `instances_busy`: how many executed, on average. `loop_lag_ms`: of a server, the longest delay
+    of its event loop; 0 of others."""
 
     name: str
     requests_per_s: Column
@@ -52,6 +53,7 @@ class SeriesView(msgspec.Struct, frozen=True):
     instances: Column
     pending: Column
     memory_bytes: Column
+    loop_lag_ms: Column
     language: LanguageSeriesView | None = None
 
 
@@ -63,6 +65,15 @@ class SeriesPage(msgspec.Struct, frozen=True):
     step_s: int
     at: list[Moment]
     items: list[SeriesView]
+
+
+class SeriesStorageView(msgspec.Struct, frozen=True):
+    """`size_bytes` of at most `limit_bytes`, which is kept to once an hour; `oldest`: the first
+    point that is kept, null before there is one."""
+
+    size_bytes: int
+    limit_bytes: int
+    oldest: Moment | None
 
 
 def view_of(
@@ -99,6 +110,7 @@ def view_of(
         instances=_each(column, lambda one: one.instances),
         pending=_each(column, lambda one: one.pending),
         memory_bytes=_each(column, lambda one: one.memory_bytes),
+        loop_lag_ms=_each(column, lambda one: _round(one.loop_lag_us / 1e3)),
         language=_language([None if one is None else one.language for one in column], step_s),
     )
 

@@ -257,6 +257,7 @@ class ControlServer:
             public_url=settings.public_url,
             settings=tuple(_shown(settings)),
             import_allow=settings.import_allow,
+            series_limit=settings.series_limit,
         )
         return ControlServices(
             database=self._database,

@@ -17,7 +17,8 @@ class LoopLag:
     """The worst stalls of the running loop, in seconds. All methods belong to its thread.
 
     `last_seconds`: of the latest tick. `max_seconds`: since `restart`. `recent_max_seconds`: over
-    the last minute (whole slices of five seconds, so up to 65 s).
+    the last minute (whole slices of five seconds, so up to 65 s). `take_us`: the worst since it
+    was last called.
     """
 
     def __init__(self) -> None:
@@ -28,6 +29,7 @@ class LoopLag:
         self._timer = self._loop.call_later(INTERVAL_S, self._tick)
         self.last_seconds = 0.0
         self.max_seconds = 0.0
+        self._untaken = 0.0
 
     @property
     def recent_max_seconds(self) -> float:
@@ -39,6 +41,10 @@ class LoopLag:
         self._slices.clear()
         self._slices.append(0.0)
 
+    def take_us(self) -> int:
+        worst, self._untaken = self._untaken, 0.0
+        return round(worst * 1e6)
+
     def stop(self) -> None:
         self._timer.cancel()
 
@@ -47,6 +53,7 @@ class LoopLag:
         late = max(0.0, now - self._due)
         self.last_seconds = late
         self.max_seconds = max(self.max_seconds, late)
+        self._untaken = max(self._untaken, late)
         if now >= self._slice_ends:
             self._slice_ends = now + _SLICE_S
             self._slices.append(0.0)

@@ -42,15 +42,18 @@ class _Marks(NamedTuple):
 
 
 class SeriesCollector:
-    """On the loop's thread. `served`: what is loaded now; `arms`: of the table of routes."""
+    """On the loop's thread. `served`: what is loaded now; `arms`: of the table of routes; `lag_us`
+    takes the longest delay of the loop."""
 
     def __init__(
         self,
         served: Callable[[], Iterable[ServedVersion]],
         arms: Callable[[], Iterable[tuple[Key, ArmCounters]]],
+        lag_us: Callable[[], int] = lambda: 0,
     ) -> None:
         self._served = served
         self._arms = arms
+        self._lag_us = lag_us
         self._versions: dict[ServedVersion, _Marks] = {}
         self._totals: dict[ArmCounters, ArmTotals] = {}
 
@@ -71,7 +74,7 @@ class SeriesCollector:
             yield self._arm(key, counters)
         self._totals = {one: self._totals[one] for _, one in current if one in self._totals}
         total = side_by_side(points)
-        yield SubjectPoint(SERVER, _server(total))
+        yield SubjectPoint(SERVER, _server(total, self._lag_us()))
 
     def _version(self, served: ServedVersion) -> SubjectPoint | None:
         counters = served.counters
@@ -158,7 +161,7 @@ def _taken(samples: LatencySamples) -> Latencies:
     return () if taken is None else pack_latencies(taken)
 
 
-def _server(total: SeriesPoint) -> SeriesPoint:
+def _server(total: SeriesPoint, lag_us: int) -> SeriesPoint:
     """All of its versions; the memory is its own process's and its workers'."""
     return SeriesPoint(
         total.succeeded,
@@ -173,4 +176,5 @@ def _server(total: SeriesPoint) -> SeriesPoint:
         total.instances,
         total.memory_bytes + resident_of(os.getpid()),
         total.language,
+        lag_us,
     )

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 
+from control.series.storage import USUAL_LIMIT_BYTES
 from server.process.machine import usable_cores, usable_memory
 from server.settings import trace_config
 from server.settings.kinds import BOOLEAN, CACHE, FOLDER, NAME, TEXT, choice, seconds, whole
@@ -240,6 +241,12 @@ class Settings(SandboxSettings):
         "Database of users, tokens, deployments and the audit: PostgreSQL, or a file of SQLite. A "
         "password is better given as MODELYARD_DATABASE than on the command line.",
         note="sqlite:///STATE_DIR/modelyard.db",
+    )
+    series_limit: int = _setting(
+        "Server",
+        whole(2**20, 2**50, "BYTES"),
+        USUAL_LIMIT_BYTES,
+        "Room in the database for time series of what was served; the oldest go first.",
     )
     log_level: str = _setting(
         "Server", choice("debug", "info", "warning", "error"), "info", "Least level to log."

@@ -9,7 +9,8 @@ from control.api.call import Access, AuthorizedCall, EndpointResult, Operation, 
 from control.http_errors import MalformedRequest
 from control.series.points import SeriesSubject
 from control.series.reading import range_of, read
-from control.series.views import SeriesPage, view_of
+from control.series.storage import storage
+from control.series.views import SeriesPage, SeriesStorageView, view_of
 
 USUAL_POINTS, MOST_POINTS = 200, 1_000
 USUAL_RANGE = timedelta(hours=1)
@@ -114,7 +115,24 @@ def _moment(at: int) -> datetime:
     return datetime.fromtimestamp(at, UTC)
 
 
+def room(call: AuthorizedCall) -> EndpointResult:
+    with call.services.database.reading() as session:
+        found = storage(session)
+    oldest = None if found.oldest is None else _moment(found.oldest)
+    limit = call.services.facts.series_limit
+    return EndpointResult(SeriesStorageView(found.size_bytes, limit, oldest))
+
+
 OPERATIONS = (
+    Operation(
+        verb="GET",
+        path="/series/storage",
+        access=Access(Action.READ),
+        tag="Series",
+        run=room,
+        summary="How much room time series take in the database, of how much",
+        gives=SeriesStorageView,
+    ),
     Operation(
         verb="GET",
         path="/series",

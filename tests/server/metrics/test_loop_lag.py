@@ -50,4 +50,5 @@ async def test_a_stall_is_as_long_as_a_tick_is_late_and_one_in_time_is_none(
     now[0] += INTERVAL_S + 0.2
     await tick()
     assert lag.max_seconds == lag.recent_max_seconds == pytest.approx(0.2)
+    assert (lag.take_us(), lag.take_us()) == (200_000, 0)
     lag.stop()

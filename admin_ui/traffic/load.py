@@ -1,0 +1,169 @@
+"""The charts of a page, asked for as whoever looks."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from admin_ui.page_context import PageContext
+from admin_ui.services import ControlApiError
+from admin_ui.tables import with_query
+from admin_ui.traffic.charts import (
+    TrafficChart,
+    busy,
+    compared,
+    merged_by_server,
+    of_servers,
+    single,
+)
+from admin_ui.traffic.markers import KINDS, ChartMarker, is_about, markers_of
+from admin_ui.traffic.ranges import RANGES, TimeRange, range_of
+from control.access.scopes import Action
+from control.clock import text_of
+
+POINTS = 120
+EVENTS = 100
+MOST_SERVERS = 6
+VERSION = "version "
+KEPT_S = 900
+"""How long a gateway keeps its requests."""
+
+Row = Mapping[str, Any]
+Finder = Callable[[str], Row]
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficCharts:
+    """`left_out`: how many series are in no chart; `at`: the page they are on."""
+
+    within: TimeRange
+    charts: Sequence[TrafficChart]
+    step_s: int
+    left_out: int
+    at: str
+    markers: Sequence[ChartMarker] = ()
+    kept_s: int = KEPT_S
+
+    @property
+    def ranges(self) -> list[tuple[str, str]]:
+        """Each range's name, and the link that shows it."""
+        gone = {"since": "", "until": ""}
+        return [(name, with_query(self.at, {"range": name, **gone})) for name in RANGES]
+
+    @property
+    def marks(self) -> list[tuple[int, str]]:
+        return [(one.at, one.letter) for one in self.markers]
+
+    def chart(self, name: str) -> TrafficChart | None:
+        return next((one for one in self.charts if one.id == name), None)
+
+
+async def model_traffic(visit: PageContext, model: str) -> TrafficCharts | None:
+    """A line for each version. None where this principal may not see them, or the database does
+    not answer; so do the others."""
+    subjects = f"model:{model},alias:{model}@*,route:{model},rollout:*"
+
+    def requests(line: str) -> Row:
+        return {"model": model, "version": line.removeprefix(VERSION)}
+
+    return await _lines(visit, {"model": model}, requests, subjects, model)
+
+
+async def version_traffic(visit: PageContext, model: str, version: str) -> TrafficCharts | None:
+    """All that is known of one version."""
+    asked = {"model": model, "version": version, "by": "version"}
+    found = await _asked(visit, asked, f"model:{model},alias:{model}@*,route:{model},rollout:*")
+    if found is None:
+        return None
+    page, events, within = found
+    requests = {"model": model, "version": version} if visit.may(Action.OPERATE, model) else None
+    return _together(visit, page, single(page, requests), _of_route(events, model), within, 0)
+
+
+async def route_traffic(visit: PageContext, route: Row) -> TrafficCharts | None:
+    """A line for each arm."""
+    models = {arm["name"]: arm["model"] for arm in route["arms"]}
+
+    def requests(arm: str) -> Row:
+        return {"arm": arm, **({"model": models[arm]} if arm in models else {})}
+
+    name = route["name"]
+    return await _lines(visit, {"route": name}, requests, f"route:{name},rollout:*", name)
+
+
+async def yard_traffic(visit: PageContext) -> TrafficCharts | None:
+    """A line for each model."""
+    return await _lines(visit, {}, lambda model: {"model": model}, "", "")
+
+
+async def server_traffic(visit: PageContext, servers: Sequence[str]) -> TrafficCharts | None:
+    """A line for each server, `MOST_SERVERS` at most."""
+    within = range_of(visit.query, visit.services.now())
+    shown = list(servers)[:MOST_SERVERS]
+    pages = await asyncio.gather(
+        *(_series(visit, within, {"by": "server", "server": server}) for server in shown)
+    )
+    found = {server: page for server, page in zip(shown, pages, strict=True) if page is not None}
+    if not found:
+        return None
+    whole = merged_by_server(found)
+    return _together(visit, whole, of_servers(whole), [], within, len(servers) - len(shown))
+
+
+async def _lines(
+    visit: PageContext, asked: dict[str, str], requests: Finder, subjects: str, about: str
+) -> TrafficCharts | None:
+    found = await _asked(visit, asked, subjects)
+    if found is None:
+        return None
+    page, events, within = found
+    name = asked.get("model", "")
+    if name:
+        page = {**page, "items": [{**one, "name": VERSION + one["name"]} for one in page["items"]]}
+    charts = compared(page, requests if visit.may(Action.OPERATE, name) else None)
+    left_out = max(0, len(busy(page["items"])) - len(charts[0].lines)) if charts else 0
+    return _together(visit, page, charts, _of_route(events, about), within, left_out)
+
+
+def _of_route(events: Sequence[Row], about: str) -> list[Row]:
+    return [one for one in events if not about or is_about(one, about)]
+
+
+async def _asked(
+    visit: PageContext, asked: dict[str, str], subjects: str
+) -> tuple[Row, Sequence[Row], TimeRange] | None:
+    """The series, and the events beside them."""
+    within = range_of(visit.query, visit.services.now())
+    wanted = {"newest": "true", "limit": str(EVENTS), "kind": KINDS, "subject": subjects}
+    page, events = await asyncio.gather(
+        _series(visit, within, asked),
+        visit.maybe("/events", {name: text for name, text in wanted.items() if text}),
+    )
+    if page is None:
+        return None
+    return page, events["items"] if events else [], within
+
+
+async def _series(visit: PageContext, within: TimeRange, asked: dict[str, str]) -> Row | None:
+    ends = {"since": text_of(within.since), "until": text_of(within.until)}
+    try:
+        page: Row | None = await visit.maybe("/series", {**ends, "points": str(POINTS), **asked})
+    except ControlApiError as refused:
+        if refused.status != 503:
+            raise
+        return None
+    return page
+
+
+def _together(
+    visit: PageContext,
+    page: Row,
+    charts: Sequence[TrafficChart],
+    events: Sequence[Row],
+    within: TimeRange,
+    left_out: int,
+) -> TrafficCharts:
+    since, until = (datetime.fromisoformat(page[name]).timestamp() for name in ("since", "until"))
+    markers = markers_of(events, int(since), int(until), page["step_s"]) if charts else []
+    return TrafficCharts(within, charts, page["step_s"], left_out, visit.at, markers)

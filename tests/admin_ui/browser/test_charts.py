@@ -1,0 +1,103 @@
+"""Charts in a real browser: drawn in time, read by keyboard, made larger, leading to requests."""
+
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from support.browser import log_in, page, violations
+from support.console_seed import PASSWORD, Night
+from support.series_seed import seed_series
+
+pytestmark = pytest.mark.slow
+
+MOST_MS = 40
+DRAW = """
+() => {
+  const at = Array.from({length: 200}, (_, number) => 1.7e9 + number * 10);
+  const height = (line) => (_, x) => 50 + 40 * Math.sin(x / 9 + line);
+  const lines = Array.from({length: 6}, (_, line) => at.map(height(line)));
+  const place = document.querySelector(".chart[data-lines]").cloneNode();
+  place.id = "measured";
+  place.dataset.lines = JSON.stringify(lines.map((_, line) => `line ${line}`));
+  place.dataset.series = JSON.stringify([at, ...lines]);
+  document.querySelector(".charts").append(place);
+  const began = performance.now();
+  draw(place);
+  return new Promise((done) => queueMicrotask(() => done(performance.now() - began)));
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def looked(browser: Browser, seeded: Night) -> Iterator[Page]:
+    seed_series(seeded.yard)
+    with page(browser) as tab:
+        log_in(tab, seeded.url, "otto", PASSWORD)
+        yield tab
+
+
+def test_a_chart_of_six_lines_with_200_points_is_drawn_in_time(looked: Page, seeded: Night) -> None:
+    took = []
+    for _ in range(5):
+        looked.goto(f"{seeded.url}/models/digits")
+        took.append(looked.evaluate(DRAW))
+    assert sorted(took)[2] <= MOST_MS, took
+
+
+def test_every_chart_is_drawn_and_no_tick_is_there_twice(looked: Page, seeded: Night) -> None:
+    for span in ("15m", "1h", "2d", "60d"):
+        looked.goto(f"{seeded.url}/models/digits?range={span}")
+        for ticks in looked.evaluate(
+            """() => [...drawn.values()].map((one) => one.axes.map((axis) => axis._values))"""
+        ):
+            assert all(len(set(axis)) == len(axis) for axis in ticks), (span, ticks)
+    assert looked.locator(".chart canvas").count() == looked.locator(".chart").count() > 4
+
+
+def test_arrow_keys_read_the_points_and_lead_to_their_requests(looked: Page, seeded: Night) -> None:
+    looked.goto(f"{seeded.url}/models/digits?range=15m")
+    chart = looked.locator("[id^='traffic-p99']")
+    chart.focus()
+    looked.keyboard.press("ArrowRight")
+    said = looked.locator("#say")
+    expect(said).to_have_text(re.compile(r"UTC: version 1 [\d.]+ ms, version 2 [\d.]+ ms"))
+    last = said.text_content()
+    looked.keyboard.press("ArrowLeft")
+    assert said.text_content() != last
+    expect(chart.locator(".u-legend")).to_contain_text(" ms")
+    looked.keyboard.press("Enter")
+    looked.wait_for_url(re.compile(r"/requests\?model=digits&version=3&order=slowest&since="))
+
+
+def test_dragging_makes_a_piece_larger(looked: Page, seeded: Night) -> None:
+    looked.goto(f"{seeded.url}/models/digits")
+    over = looked.locator("[id^='traffic-requests'] .u-over")
+    box = over.bounding_box()
+    assert box is not None
+    looked.mouse.move(box["x"] + 20, box["y"] + 20)
+    looked.mouse.down()
+    looked.mouse.move(box["x"] + 120, box["y"] + 30, steps=5)
+    looked.mouse.up()
+    looked.wait_for_url(re.compile(r"since=.*until="))
+    assert looked.locator(".chart canvas").count() > 4
+
+
+def test_deployments_are_marked_and_named(looked: Page, seeded: Night) -> None:
+    looked.goto(f"{seeded.url}/models/digits")
+    marks = json.loads(looked.locator(".charts").get_attribute("data-markers") or "[]")
+    assert marks
+    assert marks[0][1] == "A"
+    looked.click(".markers summary")
+    expect(looked.locator(".markers li").first).to_contain_text("model digits deployed")
+
+
+@pytest.mark.parametrize("path", ["/", "/models/digits/versions/3", "/routes/shop", "/servers"])
+def test_every_page_with_charts_is_free_of_violations(
+    looked: Page, seeded: Night, path: str
+) -> None:
+    looked.goto(seeded.url + path)
+    expect(looked.locator(".chart canvas").first).to_be_visible()
+    assert not violations(looked)
