@@ -18,7 +18,7 @@ from control.events.event_stream import HEARTBEAT_S, SLOWEST_S
 from control.gateways.link import GatewayUnreachable
 from control.gateways.queries import LogLines, LogQuery, Query
 from control.routes.explanation import ExplainRoute
-from control.series.storage import USUAL_LIMIT_BYTES
+from control.series.levels import USUAL_LIMIT_BYTES
 from control.sql.database import Database
 from control.views import SettingView
 

@@ -21,8 +21,9 @@ from control.experiments.feedback import forget_waiting
 from control.experiments.retention import forget_units
 from control.git.garbage_collection import LOOK_S, GitGarbageCollector
 from control.rollouts import counts
+from control.series.levels import USUAL_LIMIT_BYTES
 from control.series.recording import forget_chunks
-from control.series.storage import USUAL_LIMIT_BYTES, shrink
+from control.series.storage import shrink
 from control.services import ControlServices
 from control.sql.database import SYSTEM, Database
 from control.state_paths import SNAPSHOTS

@@ -30,6 +30,9 @@ LATE_S = 1200
 control process was away, 15 minutes of it at most."""
 
 
+USUAL_LIMIT_BYTES = 2 * 2**30
+"""Of the database, unless a setting says otherwise."""
+
 MOST_MERGED = 2
 """Windows that become one point of an answer: all subjects of a window are read for one of them."""
 

@@ -7,9 +7,7 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from control.series.tables import SeriesChunkRow, SeriesWindowRow
-from control.sql.transaction import Transaction
-
-USUAL_LIMIT_BYTES = 2 * 2**30
+from control.sql.database import Transaction
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 
-from control.series.storage import USUAL_LIMIT_BYTES
+from control.series.levels import USUAL_LIMIT_BYTES
 from server.process.machine import usable_cores, usable_memory
 from server.settings import trace_config
 from server.settings.kinds import BOOLEAN, CACHE, FOLDER, NAME, TEXT, choice, seconds, whole

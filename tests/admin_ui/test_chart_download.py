@@ -9,7 +9,7 @@ from admin_ui.traffic.charts import TrafficChart
 from control.clock import utc_now
 from control.series.points import SeriesPoint, SeriesSubject, SeriesWindow, SubjectPoint
 from control.series.recording import store
-from control.sql.transaction import SYSTEM
+from control.sql.database import SYSTEM
 from support.admin import Api
 from support.console import Person, person
 

@@ -15,8 +15,7 @@ from control.series.points import (
     side_by_side,
 )
 from control.series.recording import store
-from control.sql.database import Database
-from control.sql.transaction import SYSTEM
+from control.sql.database import SYSTEM, Database
 from control.statistics.histogram import Histogram
 from support.yard import Yard
 

@@ -93,6 +93,7 @@ EXPECTED: dict[tuple[str, str], set[str]] = {
     ("POST", "/imports/{import}/cancel"): OPERATORS,
     ("GET", "/requests"): OPERATORS,
     ("GET", "/series"): READERS,
+    ("GET", "/series/storage"): READERS,
     ("GET", "/events"): READERS,
     ("GET", "/audit"): OPERATORS,
     ("GET", "/server"): EVERYBODY,

@@ -8,8 +8,7 @@ from sqlalchemy import select
 from control.series.levels import DAY_S, HOUR_S, MINUTES, QUARTERS
 from control.series.storage import shrink, storage
 from control.series.tables import SeriesChunkRow, SeriesWindowRow
-from control.sql.database import Database
-from control.sql.transaction import SYSTEM
+from control.sql.database import SYSTEM, Database
 
 DAY = 20_000 * DAY_S
 PAYLOAD = b"x" * 1000
