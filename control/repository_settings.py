@@ -2,14 +2,16 @@
 models. Pure."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from control.errors import Invalid
+from control.message_faults import Fault, fault_in
 from control.text import stored_json
 from repository.git.names import ref_problem
 
@@ -53,14 +55,17 @@ class Signing(StrEnum):
     REQUIRE = "require"
 
 
+Budget = Annotated[int, Meta(ge=1, lt=2**50)]
+
+
 class PushBudgets(msgspec.Struct, frozen=True):
     """The most one push may bring; file limits are per file and per tree of a commit."""
 
-    max_pack_bytes: int = 2 * GIB
-    max_file_bytes: int = 100 * MIB
-    max_lfs_bytes: int = 20 * GIB
-    max_files: int = 10_000
-    max_models: int = 1_000
+    max_pack_bytes: Budget = 2 * GIB
+    max_file_bytes: Budget = 100 * MIB
+    max_lfs_bytes: Budget = 20 * GIB
+    max_files: Budget = 10_000
+    max_models: Budget = 1_000
 
 
 class RepositorySettings(msgspec.Struct, frozen=True):
@@ -90,24 +95,30 @@ def parse_settings(
     raw: Mapping[str, Any], base: RepositorySettings | None = None
 ) -> RepositorySettings:
     """`base` (the defaults) with what `raw` says instead. Raises Invalid naming the field."""
-    _known(raw, RepositorySettings, "")
-    said = dict(raw)
-    now = base or RepositorySettings()
-    if "budgets" in said:
-        said["budgets"] = _budgets(said["budgets"], now.budgets)
-    taken = {name: _TAKEN[name](value) for name, value in said.items()}
-    made = msgspec.structs.replace(now, **taken)
+    _check_fields(raw, RepositorySettings, "")
+    document = {**(base or RepositorySettings()).as_json(), **raw}
+    if isinstance(budgets := raw.get("budgets"), Mapping):
+        _check_fields(budgets, PushBudgets, "budgets.")
+        document["budgets"] = msgspec.to_builtins(base.budgets if base else PushBudgets()) | budgets
+    return stored_settings(document)
+
+
+def stored_settings(document: Mapping[str, Any]) -> RepositorySettings:
+    """Settings as a row has them; what a later build has added is left out. Raises Invalid."""
+    try:
+        made = msgspec.convert(document, RepositorySettings)
+    except msgspec.ValidationError as error:
+        raise _refused(document, fault_in(document, error)) from None
+    if problem := ref_problem(made.deploy_ref):
+        raise Invalid(f"'{made.deploy_ref:.250}' cannot be the deploy_ref: {problem}", "deploy_ref")
     if made.signing == Signing.REQUIRE and not made.trusted_keys:
         raise Invalid("signing 'require' needs a key in trusted_keys", "trusted_keys")
-    return made
-
-
-def stored_settings(raw: Mapping[str, Any]) -> RepositorySettings:
-    """Settings as a row has them; what a later build has added is left out."""
-    kept = {name: raw[name] for name in RepositorySettings.__struct_fields__ if name in raw}
-    budgets = kept.get("budgets", {})
-    kept["budgets"] = {k: budgets[k] for k in PushBudgets.__struct_fields__ if k in budgets}
-    return parse_settings(kept)
+    return msgspec.structs.replace(
+        made,
+        formats=_formats(made.formats),
+        protected=None if made.protected is None else _protected(made.protected),
+        trusted_keys=_trusted_keys(made.trusted_keys),
+    )
 
 
 def formats_of(file_name: str) -> tuple[str, ...]:
@@ -116,7 +127,7 @@ def formats_of(file_name: str) -> tuple[str, ...]:
     return tuple(kind for kind, endings in FORMATS.items() if name.endswith(endings))
 
 
-def _known(raw: Mapping[str, Any], kind: type[msgspec.Struct], prefix: str) -> None:
+def _check_fields(raw: Mapping[str, Any], kind: type[msgspec.Struct], prefix: str) -> None:
     names = kind.__struct_fields__
     for name in raw:
         if name not in names:
@@ -126,29 +137,29 @@ def _known(raw: Mapping[str, Any], kind: type[msgspec.Struct], prefix: str) -> N
             )
 
 
-def _budgets(raw: Any, base: PushBudgets) -> PushBudgets:
-    if not isinstance(raw, Mapping):
-        raise Invalid(f"budgets must be a map of numbers, got {raw!r:.80}", "budgets")
-    _known(raw, PushBudgets, "budgets.")
-    for name, value in raw.items():
-        if type(value) is not int or not 1 <= value < 2**50:
-            raise Invalid(
-                f"budgets.{name} must be a whole number of at least 1, got {value!r:.80}",
-                f"budgets.{name}",
-            )
-    return msgspec.structs.replace(base, **raw)
+_KINDS = {
+    "deploy_ref": "text",
+    "formats": "a list of texts",
+    "protected": "a list of texts",
+    "budgets": "a map of numbers",
+    "signing": ", ".join(Signing),
+    "trusted_keys": "a list of texts",
+    "network": "true or false",
+}
 
 
-def _deploy_ref(value: Any) -> str:
-    if not isinstance(value, str):
-        raise Invalid(f"deploy_ref must be text, got {value!r:.80}", "deploy_ref")
-    if problem := ref_problem(value):
-        raise Invalid(f"'{value:.250}' cannot be the deploy_ref: {problem}", "deploy_ref")
-    return value
+def _refused(document: Mapping[str, Any], fault: Fault) -> Invalid:
+    name = str(fault.path[0])
+    if name == "budgets" and len(fault.path) > 1:
+        name = f"budgets.{fault.path[1]}"
+        return Invalid(
+            f"{name} must be a whole number of at least 1, got {fault.value!r:.80}", name
+        )
+    return Invalid(f"{name} must be {_KINDS[name]}, got {document[name]!r:.80}", name)
 
 
-def _formats(value: Any) -> tuple[str, ...]:
-    names = _texts("formats", value, len(FORMATS))
+def _formats(names: tuple[str, ...]) -> tuple[str, ...]:
+    names = _distinct("formats", names, len(FORMATS))
     for name in names:
         if name not in FORMATS:
             raise Invalid(
@@ -157,10 +168,8 @@ def _formats(value: Any) -> tuple[str, ...]:
     return names
 
 
-def _protected(value: Any) -> tuple[str, ...] | None:
-    if value is None:
-        return None
-    globs = _texts("protected", value, MOST_GLOBS)
+def _protected(globs: tuple[str, ...]) -> tuple[str, ...]:
+    globs = _distinct("protected", globs, MOST_GLOBS)
     for glob in globs:
         if not _GLOB.fullmatch(glob):
             raise Invalid(
@@ -170,20 +179,8 @@ def _protected(value: Any) -> tuple[str, ...] | None:
     return globs
 
 
-def _signing(value: Any) -> Signing:
-    if value not in tuple(Signing):
-        raise Invalid(f"signing must be {', '.join(Signing)}, got {value!r:.80}", "signing")
-    return Signing(value)
-
-
-def _network(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise Invalid(f"network must be true or false, got {value!r:.80}", "network")
-    return value
-
-
-def _trusted_keys(value: Any) -> tuple[str, ...]:
-    keys = _texts("trusted_keys", value, MOST_KEYS)
+def _trusted_keys(keys: tuple[str, ...]) -> tuple[str, ...]:
+    keys = _distinct("trusted_keys", keys, MOST_KEYS)
     for number, key in enumerate(keys, 1):
         found = _PEM.fullmatch(key.replace("\r\n", "\n").strip() + "\n")
         if found is None or "PRIVATE" in found[1]:
@@ -194,20 +191,7 @@ def _trusted_keys(value: Any) -> tuple[str, ...]:
     return keys
 
 
-def _texts(name: str, value: Any, most: int) -> tuple[str, ...]:
-    if not isinstance(value, (list, tuple)) or not all(isinstance(one, str) for one in value):
-        raise Invalid(f"{name} must be a list of texts, got {value!r:.80}", name)
-    if len(value) > most or any(len(one) > MOST_KEY_CHARACTERS for one in value):
-        raise Invalid(f"{name} may have {most} entries at most, got {len(value)}", name)
-    return tuple(dict.fromkeys(value))
-
-
-_TAKEN: dict[str, Callable[[Any], Any]] = {
-    "deploy_ref": _deploy_ref,
-    "formats": _formats,
-    "protected": _protected,
-    "budgets": lambda budgets: budgets,
-    "signing": _signing,
-    "trusted_keys": _trusted_keys,
-    "network": _network,
-}
+def _distinct(name: str, texts: tuple[str, ...], most: int) -> tuple[str, ...]:
+    if len(texts) > most or any(len(one) > MOST_KEY_CHARACTERS for one in texts):
+        raise Invalid(f"{name} may have {most} entries at most, got {len(texts)}", name)
+    return tuple(dict.fromkeys(texts))

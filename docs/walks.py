@@ -177,16 +177,19 @@ PUSH = Walk(
         Step("control.git.authorization:enter"),
         Step("control.git.http:GitApp._receive"),
         Step("repository.git.receive:SmartHttp.rpc"),
-        Step("repository.git.listener:HookListener._serve", via="server.control_process.program"),
+        Step(
+            "repository.git.hooks.listener:HookListener._serve",
+            via="server.control_process.program",
+        ),
         Step(
             "server.control_process.program:ControlServer._answer",
             via="server.control_process.program",
         ),
-        Step("control.git.pre_receive:PreReceiveHook.decide"),
+        Step("control.git.push.pre_receive:PreReceiveHook.decide"),
         Step("repository.git.rules:check_refs"),
-        Step("control.git.examine:Examiner.examine"),
-        Step("control.git.draft_builder:DraftBuilder.fill"),
-        Step("control.git.inspect:Inspector.inspect"),
+        Step("control.git.push.examine:Examiner.examine"),
+        Step("control.git.push.draft_builder:DraftBuilder.fill"),
+        Step("control.git.push.inspect:Inspector.inspect"),
         Step(
             "server.control_process.version_checks:CheckerProcesses.complete",
             via="server.control_process.program",
@@ -196,7 +199,7 @@ PUSH = Walk(
             "server.fleet.checks.check_version:main", message="server.fleet.checks.check_messages"
         ),
         Step("control.deployments.pushes:receive"),
-        Step("control.git.pre_receive:PreReceiveHook.accepted"),
+        Step("control.git.push.pre_receive:PreReceiveHook.accepted"),
         Step("control.deployments.pushes:accept"),
         Step("control.loops.deployer:Deployer.watch"),
         Step("control.loops.deployer:Deployer._deploy"),

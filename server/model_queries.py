@@ -1,11 +1,19 @@
 """What clients ask of models and server beside inference: one answer for all protocols."""
 
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import Future
+
+from backends.process.instance import HostedInstance
+from backends.seam import Instance
 from server.dataplane import DataPlane, parse_version, require_ready
 from server.errors import InvalidRequest, NotReady, UnknownModel
-from server.model_ready import say_ready
 from server.process.lifecycle import STOPPING
 from server.served_version import ServedVersion, ServingState, VersionRow
 from server.settings.trace_settings import Given
+
+READY_S = 5.0
+"""A python model whose `is_ready` has not answered by then is not ready; Triton's figure."""
 
 
 class ModelQueries:
@@ -46,7 +54,7 @@ class ModelQueries:
         Raises InvalidRequest when the version is no number.
         """
         for served in self._ready_versions(name, version):
-            if await say_ready(served.instances):
+            if await _say_ready(served.instances):
                 return True
         return False
 
@@ -110,3 +118,21 @@ class ModelQueries:
         """Change them as `given` says. Raises InvalidRequest, Unsupported."""
         self.trace_settings(model)
         self._tracing.change(model, given)
+
+
+async def _say_ready(instances: Sequence[Instance]) -> bool:
+    """Whether every live instance that has an `is_ready` says so; never waits for an execution."""
+    answers = [
+        answer
+        for one in instances
+        if isinstance(one, HostedInstance) and one.ready and (answer := one.ask_ready())
+    ]
+    return not answers or await _all_ready(answers)
+
+
+async def _all_ready(answers: "list[Future[bool]]") -> bool:
+    try:
+        async with asyncio.timeout(READY_S):
+            return all(await asyncio.gather(*map(asyncio.wrap_future, answers)))
+    except TimeoutError:
+        return False

@@ -6,7 +6,7 @@ import signal
 import socket
 import sys
 
-from backends.process.heartbeat import answer_heartbeats
+from backends.process.health.heartbeat import answer_heartbeats
 from repository.process.channel import Channel
 from repository.process.parent import connect
 from repository.sandbox.orphans import adopt

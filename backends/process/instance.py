@@ -13,7 +13,7 @@ from concurrent.futures import Future
 
 from backends.errors import InstanceDied, LoadFailed
 from backends.limits import NO_LIMIT, ExecutionLimit
-from backends.process.crash_history import CrashHistory
+from backends.process.health.crash_history import CrashHistory
 from backends.process.messages import WorkerLoaded
 from backends.process.worker_process import WORKER, WorkerProcess, WorkerProgram, WorkerSpec
 from backends.process.worker_session import WorkerSession

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from backends.errors import ExecutionFailed, FaultyModel, LoadFailed, ModelError
 from backends.process.begin import begin
-from backends.process.heartbeat import answer_readiness
+from backends.process.health.heartbeat import answer_readiness
 from backends.process.layout import merged, pack, unpack
 from backends.process.messages import (
     BatchExecuted,

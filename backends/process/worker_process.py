@@ -15,10 +15,10 @@ from typing import NamedTuple, Protocol
 
 from backends.errors import ExecutionFailed, InstanceDied
 from backends.limits import ExecutionLimit
-from backends.process.heartbeat import COUNT_BYTES, HEARTBEAT
-from backends.process.liveness import Activity, Liveness
-from backends.process.memory_usage import exceeds
-from backends.process.readiness import Readiness
+from backends.process.health.heartbeat import COUNT_BYTES, HEARTBEAT
+from backends.process.health.liveness import Activity, Liveness
+from backends.process.health.memory_usage import exceeds
+from backends.process.health.readiness import Readiness
 from backends.seam import Device
 from repository.model import ModelVersion
 from repository.process.channel import Channel
@@ -50,7 +50,8 @@ class WorkerSpec(NamedTuple):
     """What every life of an instance has in common.
 
     `load_secs`: how long loading may take. `limit`: how long it may execute without progress.
-    `heartbeat_secs`: how long an idle worker may stay silent (see `backends.process.liveness`).
+    `heartbeat_secs`: how long an idle worker may stay silent (see
+    `backends.process.health.liveness`).
     """
 
     version: ModelVersion

@@ -13,7 +13,7 @@ from functools import partial
 from time import perf_counter_ns
 
 from backends.errors import ExecutionFailed, FaultyModel
-from backends.process.heartbeat import progressed
+from backends.process.health.heartbeat import progressed
 from backends.python.api import InferenceRequest, InferenceResponse, Logger, TritonModelException
 from backends.python.instance import PythonInstance, describe
 from backends.python.single import CLOSED, check_sent

@@ -3,18 +3,18 @@
 import re
 from typing import Any
 
-from sqlalchemy import or_, select
+from sqlalchemy import delete, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from control.access.passwords import PasswordHash, hash_of_new, hash_password, is_outdated, matches
-from control.access.revocation import end_sessions, revoke_tokens
 from control.access.scopes import Principal, Role
 from control.access.views import UserView
 from control.clock import new_id
 from control.errors import Conflict, Invalid, NotFound
 from control.sql.database import Transaction, expect_revision
-from control.tables import User
+from control.tables import Session as Login
+from control.tables import Token, User
 
 _NAME = re.compile(r"[a-z][a-z0-9._-]{0,62}")
 _ENABLED_ADMIN = (User.role == Role.ADMIN.value) & User.disabled_at.is_(None)
@@ -86,9 +86,9 @@ def _record(tx: Transaction, row: User, before: dict[str, Any], after: dict[str,
     row.revision += 1
     ended: dict[str, Any] = {}
     if after["disabled"] and not before["disabled"]:
-        ended["tokens_revoked"] = revoke_tokens(tx, row.id)
+        ended["tokens_revoked"] = _revoke_tokens(tx, row.id)
     if after["disabled"] or after["password"] == "changed":
-        ended["sessions_ended"] = end_sessions(tx, row.id)
+        ended["sessions_ended"] = _end_sessions(tx, row.id)
     tx.changed("user.changed", f"user:{row.name}", before, after, **ended)
     if any(after[what] != before[what] for what in ("role", "disabled")):
         tx.desire()
@@ -215,3 +215,17 @@ def _view(row: User) -> UserView:
         disabled_at=row.disabled_at,
         revision=row.revision,
     )
+
+
+def _end_sessions(tx: Transaction, user_id: str) -> int:
+    """Log out every browser of a user that is disabled or gets another password; how many."""
+    ended = delete(Login).where(Login.user_id == user_id).returning(Login.digest)
+    return len(tx.session.scalars(ended).all())
+
+
+def _revoke_tokens(tx: Transaction, user_id: str) -> list[str]:
+    """The ids of those that were not revoked before; they stay so for ever."""
+    live = (Token.user_id == user_id) & Token.revoked_at.is_(None)
+    ids = list(tx.session.scalars(select(Token.id).where(live).order_by(Token.id)))
+    tx.session.execute(update(Token).where(live).values(revoked_at=tx.now))
+    return ids

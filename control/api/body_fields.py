@@ -2,7 +2,6 @@
 that is none. Pure.
 """
 
-import re
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -24,6 +23,7 @@ from msgspec.inspect import (
 )
 
 from control.http_errors import MalformedRequest
+from control.message_faults import fault_in
 
 MAX_TEXT = 255
 LARGEST = 2**63 - 1
@@ -41,7 +41,6 @@ _KINDS: dict[type[Type], tuple[type | tuple[type, ...], str]] = {
     ListType: (list, "a list"),
     DictType: (dict, "an object"),
 }
-_PATH = re.compile(r"at `\$\.(\w+)(?:\[(\d+)\])?")
 
 
 class ApiBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -64,7 +63,7 @@ def read_fields(kind: type[B], document: Any) -> B:
     try:
         body = msgspec.convert(document, kind)
     except msgspec.ValidationError as error:
-        raise _problem(kind, document, str(error)) from None
+        raise _problem(kind, document, error) from None
     for name, value in document.items():
         check_texts(value, name)
     return body
@@ -84,8 +83,10 @@ def check_texts(value: Any, name: str) -> None:
             waiting += one
 
 
-def _problem(kind: type[ApiBody], document: dict[str, Any], found: str) -> MalformedRequest:
-    """A field that is too many, or missing, or the one at the path in `found`, msgspec's text."""
+def _problem(
+    kind: type[ApiBody], document: dict[str, Any], error: msgspec.ValidationError
+) -> MalformedRequest:
+    """A field that is too many, or missing, or the one that msgspec refused."""
     known = _fields(kind)
     for name in document:
         if name not in known:
@@ -96,10 +97,9 @@ def _problem(kind: type[ApiBody], document: dict[str, Any], found: str) -> Malfo
     for name, one in known.items():
         if one.required and name not in document:
             return MalformedRequest(f"the field '{name}' is missing", name)
-    path = _PATH.search(found)
-    assert path is not None, found
-    name, index = path.groups()
-    text = _value_problem(_plain(known[name].type), document[name], int(index or 0))
+    name, *rest = map(str, fault_in(document, error).path)
+    index = int(rest[0]) if rest and rest[0].isdigit() else 0
+    text = _value_problem(_plain(known[name].type), document[name], index)
     return MalformedRequest(f"{name} {text}", name)
 
 

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta, inspect
 
 from control.errors import Invalid
-from control.experiments.metrics import NAME, Metric, parse_metric, real
+from control.experiments.metrics import NAME, Metric, parse_metric
+from control.message_faults import Fault, fault_in
 from control.routes.buckets import BUCKETS
 from control.statistics.sequential import HORIZON
 from control.text import stored_json
@@ -16,17 +18,27 @@ MOST_ARMS, MOST_METRICS, MOST_HORIZON = 10, 20, 100_000_000
 DAY_S = 86_400
 WINDOW_S, LONGEST_WINDOW_S = 7 * DAY_S, 90 * DAY_S
 
-_KEYS = ("arms", "metrics", "alpha", "horizon", "namespace", "share_percent", "window_s")
-
 
 class ExperimentArm(msgspec.Struct, frozen=True):
     """`share`: of the units of all arms, in any unit. `model` and `version` (0: whichever is
     served) are for people, and to find the experiment that feedback for a model belongs to."""
 
     name: str
-    share: float
+    share: Annotated[float, Meta(ge=1e-4, le=1e6)] = 1.0
     model: str = ""
-    version: int = 0
+    version: Annotated[int, Meta(ge=0, le=2**62)] = 0
+
+
+class TermsDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The terms as requests and the table have them; metrics are read by `parse_metric`."""
+
+    arms: Annotated[list[ExperimentArm], Meta(min_length=2, max_length=MOST_ARMS)]
+    metrics: Annotated[list[dict[str, Any]], Meta(min_length=1, max_length=MOST_METRICS)]
+    alpha: Annotated[float, Meta(ge=1e-4, le=0.2)] = 0.05
+    horizon: Annotated[int, Meta(ge=100, le=MOST_HORIZON)] = HORIZON
+    namespace: str = ""
+    share_percent: Annotated[float, Meta(ge=0.01, le=100)] = 100.0
+    window_s: Annotated[float, Meta(ge=1, le=LONGEST_WINDOW_S)] = WINDOW_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,61 +88,35 @@ class ExperimentTerms:
 
 def parse_terms(raw: Mapping[str, Any]) -> ExperimentTerms:
     """Raises Invalid naming the key, its value and what is allowed."""
-    unknown = sorted(map(str, raw.keys() - set(_KEYS)))
-    if unknown:
-        raise Invalid(
-            f"an experiment has no '{unknown[0]:.80}'; it has {', '.join(_KEYS)}", unknown[0][:80]
-        )
-    namespace = _namespace(raw.get("namespace", ""))
-    return ExperimentTerms(
-        _arms(raw.get("arms")),
-        _metrics(raw.get("metrics")),
-        _number(raw, "alpha", 0.05, 1e-4, 0.2),
-        _whole(raw, "horizon", HORIZON, 100, MOST_HORIZON),
-        namespace,
-        _share(raw, namespace),
-        _number(raw, "window_s", WINDOW_S, 1, LONGEST_WINDOW_S),
-    )
-
-
-def _arms(raw: object) -> tuple[ExperimentArm, ...]:
-    rows = _rows(raw, "arms", 2, MOST_ARMS, "the first of them the control")
-    arms = tuple(_arm(row) for row in rows)
-    names = [arm.name for arm in arms]
-    _check_once(names, "arms")
-    return arms
-
-
-def _arm(raw: Mapping[str, Any]) -> ExperimentArm:
-    name, model = raw.get("name"), raw.get("model", "")
-    if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise Invalid(
-            f"{name!r:.80} cannot name an arm: use 1 to 63 of a-z, 0-9, '_' and '-', with a "
-            "letter first",
-            "arms",
-        )
-    if not isinstance(model, str) or len(model) > 255 or not (model + "x").isprintable():
-        raise Invalid(f"arm '{name}': model cannot be {model!r:.80}; give a model's name", "arms")
-    return ExperimentArm(
-        name,
-        _number(raw, "share", 1.0, 1e-4, 1e6, f"arm '{name}': "),
-        model,
-        _whole(raw, "version", 0, 0, 2**62, f"arm '{name}': "),
-    )
-
-
-def _metrics(raw: object) -> tuple[Metric, ...]:
-    metrics = tuple(parse_metric(row) for row in _rows(raw, "metrics", 1, MOST_METRICS, "declared"))
+    try:
+        read = msgspec.convert(raw, TermsDocument)
+    except msgspec.ValidationError as error:
+        raise _refused(raw, fault_in(raw, error)) from None
+    for arm in read.arms:
+        _check_arm(arm)
+    _check_once([arm.name for arm in read.arms], "arms")
+    metrics = tuple(parse_metric(row) for row in read.metrics)
     _check_once([metric.name for metric in metrics], "metrics")
-    return metrics
+    if read.namespace and not NAME.fullmatch(read.namespace):
+        raise _bad_name(read.namespace, "a namespace", "namespace")
+    if not read.namespace and read.share_percent != 100:
+        raise Invalid("a share_percent needs a namespace to share", "share_percent")
+    return ExperimentTerms(
+        tuple(read.arms),
+        metrics,
+        read.alpha,
+        read.horizon,
+        read.namespace,
+        round(read.share_percent * BUCKETS / 100),
+        read.window_s,
+    )
 
 
-def _rows(raw: object, key: str, least: int, most: int, what: str) -> list[Mapping[str, Any]]:
-    if isinstance(raw, (list, tuple)) and least <= len(raw) <= most:
-        rows = [row for row in raw if isinstance(row, Mapping)]
-        if len(rows) == len(raw):
-            return rows
-    raise Invalid(f"{key} must be a list of {least} to {most} objects, {what}", key)
+def _check_arm(arm: ExperimentArm) -> None:
+    if not NAME.fullmatch(arm.name):
+        raise _bad_name(arm.name, "an arm", "arms")
+    if len(arm.model) > 255 or not (arm.model + "x").isprintable():
+        raise _bad_model(arm.name, arm.model)
 
 
 def _check_once(names: Sequence[str], key: str) -> None:
@@ -139,42 +125,62 @@ def _check_once(names: Sequence[str], key: str) -> None:
             raise Invalid(f"{key} has '{name}' twice; give each a name of its own", key)
 
 
-def _namespace(raw: object) -> str:
-    if raw == "" or (isinstance(raw, str) and NAME.fullmatch(raw)):
-        return raw
-    raise Invalid(
-        f"{raw!r:.80} cannot name a namespace: use 1 to 63 of a-z, 0-9, '_' and '-', with a "
+_LISTS = {
+    "arms": f"arms must be a list of 2 to {MOST_ARMS} objects, the first of them the control",
+    "metrics": f"metrics must be a list of 1 to {MOST_METRICS} objects, declared",
+}
+
+
+def _refused(raw: Mapping[str, Any], fault: Fault) -> Invalid:
+    """Terms that are none, by the key or the arm that is at fault."""
+    path = fault.path
+    if not path:
+        keys = TermsDocument.__struct_fields__
+        if fault.unknown:
+            what = f"an experiment has no '{fault.unknown:.80}'; it has {', '.join(keys)}"
+            return Invalid(what, fault.unknown[:80])
+        missing = next(key for key in _LISTS if key not in raw)
+        return Invalid(_LISTS[missing], missing)
+    key = str(path[0])
+    if key in _LISTS:
+        row = raw[key][path[1]] if len(path) > 1 else None
+        if not isinstance(row, Mapping):
+            return Invalid(_LISTS[key], key)
+        return _refused_arm(row, fault)
+    if key == "namespace":
+        return _bad_name(fault.value, "a namespace", key)
+    return Invalid(_out_of_bounds(TermsDocument, key, fault.value), key)
+
+
+def _refused_arm(row: Mapping[str, Any], fault: Fault) -> Invalid:
+    name = row.get("name")
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        return _bad_name(name, "an arm", "arms")
+    key = str(fault.path[2])
+    if key == "model":
+        return _bad_model(name, fault.value)
+    return Invalid(f"arm '{name}': {_out_of_bounds(ExperimentArm, key, fault.value)}", "arms")
+
+
+def _bad_name(name: object, what: str, key: str) -> Invalid:
+    return Invalid(
+        f"{name!r:.80} cannot name {what}: use 1 to 63 of a-z, 0-9, '_' and '-', with a "
         "letter first",
-        "namespace",
+        key,
     )
 
 
-def _share(raw: Mapping[str, Any], namespace: str) -> int:
-    if not namespace and raw.get("share_percent", 100) != 100:
-        raise Invalid("a share_percent needs a namespace to share", "share_percent")
-    return round(_number(raw, "share_percent", 100.0, 0.01, 100) * BUCKETS / 100)
+def _bad_model(arm: str, model: object) -> Invalid:
+    return Invalid(f"arm '{arm}': model cannot be {model!r:.80}; give a model's name", "arms")
 
 
-def _number(
-    raw: Mapping[str, Any], key: str, default: float, least: float, most: float, where: str = ""
-) -> float:
-    value = real(raw.get(key, default))
-    if value is None or not least <= value <= most:  # false for NaN
-        raise Invalid(
-            f"{where}{key} cannot be {raw.get(key)!r:.80}; give a number from {least:g} to "
-            f"{most:g}",
-            "arms" if where else key,
-        )
-    return value
-
-
-def _whole(
-    raw: Mapping[str, Any], key: str, default: int, least: int, most: int, where: str = ""
-) -> int:
-    value = raw.get(key, default)
-    if type(value) is not int or not least <= value <= most:
-        raise Invalid(
-            f"{where}{key} cannot be {value!r:.80}; give a whole number from {least} to {most}",
-            "arms" if where else key,
-        )
-    return value
+def _out_of_bounds(kind: type[msgspec.Struct], key: str, value: object) -> str:
+    of_kind = inspect.type_info(kind)
+    assert isinstance(of_kind, inspect.StructType)
+    number = next(field.type for field in of_kind.fields if field.name == key)
+    assert isinstance(number, inspect.IntType | inspect.FloatType)
+    if isinstance(number, inspect.IntType):
+        allowed = f"a whole number from {number.ge} to {number.le}"
+    else:
+        allowed = f"a number from {number.ge:g} to {number.le:g}"
+    return f"{key} cannot be {value!r:.80}; give {allowed}"

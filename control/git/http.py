@@ -29,9 +29,9 @@ from control.git.asgi_exchange import (
 from control.git.authorization import RepositoryAccess, enter
 from control.git.lfs import LfsApi
 from control.git.paths import LFS, GitPath, advertised, target_of
-from control.git.pre_receive import PushContext
-from control.git.push_keys import PushKeys
-from control.git.unpack_reporter import UnpackReporter
+from control.git.push.pre_receive import PushContext
+from control.git.push.push_keys import PushKeys
+from control.git.push.unpack_reporter import UnpackReporter
 from control.http_errors import (
     ErrorResponse,
     MalformedRequest,
@@ -44,7 +44,7 @@ from repository.findings import Finding
 from repository.git.body import gunzip
 from repository.git.commands import Commands
 from repository.git.errors import GitError, GitFailed, GitTimedOut, TooManyCommands
-from repository.git.hook import KEY_VARIABLE, SOCKET_VARIABLE
+from repository.git.hooks.hook import KEY_VARIABLE, SOCKET_VARIABLE
 from repository.git.receive import GitService, ReceiveTiming, SmartHttp, protocol_variables
 from repository.git.report import refusal, reported
 from repository.lfs.batch import MEDIA_TYPE, error_body

@@ -19,7 +19,7 @@ from sqlalchemy import select
 from control import crash
 from control.errors import Conflict, ControlError, DatabaseGone, LostLease
 from control.gateways.messages import LoadReport
-from control.git.deployment_status import judge
+from control.git.push.deployment_status import judge
 from control.import_states import ImportState
 from control.imports import service as imports
 from control.imports.fetch_job import WHOLE

@@ -10,10 +10,10 @@ import anyio.to_thread
 from sqlalchemy import func, select
 
 from control.deployments.sealed_model import SealedModel
-from control.git.examine import sealed_model
-from control.git.inspect import Inspector
-from control.git.off_loop import held
-from control.git.version_checks import VersionChecks
+from control.git.push.examine import sealed_model
+from control.git.push.inspect import Inspector
+from control.git.push.off_loop import held
+from control.git.push.version_checks import VersionChecks
 from control.imports.plan import SnapshotPlan, plan
 from control.repository_settings import RepositorySettings
 from control.sql.database import Database

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from control.experiments.feedback import ServerMeasurement
 from control.experiments.metrics import MetricKind, MetricSource
+from control.experiments.records.feedback import ServerMeasurement
 from control.experiments.service import ExperimentView
 from control.gateways.messages import ArmReport, ArmReports
 from control.rollouts.arms import ArmTotals, latency_since

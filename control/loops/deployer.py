@@ -21,8 +21,8 @@ from control.deployments.pushes import PushFacts
 from control.deployments.sealed_model import SealedModel
 from control.errors import ControlError, DatabaseGone, LostLease
 from control.gateways.messages import LoadReport
-from control.git.deployment_status import judge
-from control.git.examine import Examiner
+from control.git.push.deployment_status import judge
+from control.git.push.examine import Examiner
 from control.loops.promotions import successions
 from control.loops.push_rows import PushRows
 from control.push_states import PushState
@@ -36,9 +36,9 @@ from repository.errors import RepositoryError
 from repository.findings import reason
 from repository.git import bare as repositories_on_disk
 from repository.git.bare import BareRepository
+from repository.git.contents.objects import commit_info, is_ancestor, refs
 from repository.git.errors import UnknownRepository, UnknownRevision
 from repository.git.names import is_null
-from repository.git.objects import commit_info, is_ancestor, refs
 from repository.git.rules import RefUpdate
 from repository.snapshots.sealed_models import SnapshotStore
 

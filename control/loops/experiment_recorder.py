@@ -11,9 +11,9 @@ from typing import Any
 from control.errors import ControlError, DatabaseGone, Invalid
 from control.experiments import service, stamp
 from control.experiments.analysis import record_points
-from control.experiments.exposures import ExposureEvent, expose
-from control.experiments.feedback import ClientFeedback, feedback, measured
 from control.experiments.metrics import MetricSource
+from control.experiments.records.exposures import ExposureEvent, expose
+from control.experiments.records.feedback import ClientFeedback, feedback, measured
 from control.gateways.messages import ArmReports, Exposures, FeedbackRows
 from control.loops.arm_deltas import ArmDelta, ArmDeltas, measured_by
 from control.loops.deployer import LEASE, LEASE_S

@@ -17,8 +17,8 @@ from control.access.last_use import write_uses
 from control.deployments import deployment, pushes
 from control.errors import DatabaseGone
 from control.events import history
-from control.experiments.feedback import forget_waiting
-from control.experiments.retention import forget_units
+from control.experiments.records.feedback import forget_waiting
+from control.experiments.records.retention import forget_units
 from control.git.garbage_collection import LOOK_S, GitGarbageCollector
 from control.rollouts import counts
 from control.series.levels import USUAL_LIMIT_BYTES

@@ -6,13 +6,15 @@ versions and aliases exist is not asked here but in `control.routes.service`.
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import Struct
+import msgspec
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from control.desired import DesiredArm, Match, Mirror
 from control.errors import Invalid
+from control.message_faults import Fault, fault_in
 from control.routes.buckets import BUCKETS
 from control.text import stored_json
 from control.views import ArmOfRoute, MirrorOfRoute, RuleOfRoute
@@ -85,15 +87,70 @@ def percent_of(buckets: int) -> float:
     return buckets / _PER_PERCENT
 
 
+class ArmRow(Struct, frozen=True, forbid_unknown_fields=True):
+    """An arm in a request; `weight` in percent. A text of null is none."""
+
+    name: str | None = None
+    model: str | None = None
+    version: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
+    alias: str | None = None
+    weight: float = 0
+
+    def arm(self) -> DesiredArm:
+        """Raises Invalid."""
+        weight = buckets_of(self.weight, f"the weight of the arm '{self.name or '':.80}'", "arms")
+        return DesiredArm(
+            self.name or "", self.model or "", self.version or 0, self.alias or "", weight
+        )
+
+
+class RuleRow(Struct, frozen=True, forbid_unknown_fields=True):
+    """A rule in a request."""
+
+    header: str | None = None
+    value: str | None = None
+    prefix: bool = False
+    arm: str | None = None
+
+    def rule(self) -> Match:
+        return Match(self.header or "", self.value or "", self.arm or "", self.prefix)
+
+
+class MirrorRow(Struct, frozen=True, forbid_unknown_fields=True):
+    """A mirror in a request."""
+
+    arm: str | None = None
+    percent: float = 0
+
+    def mirror(self) -> Mirror:
+        """Raises Invalid."""
+        arm = self.arm or ""
+        return Mirror(arm, buckets_of(self.percent, _share_of(arm), "mirrors"))
+
+
+class RouteRows(Struct, frozen=True):
+    """A route in a request."""
+
+    arms: list[ArmRow] | None = None
+    unit: str | None = None
+    salt: str | None = None
+    matches: list[RuleRow] | None = None
+    mirrors: list[MirrorRow] | None = None
+
+
 def parse_spec(document: Mapping[str, Any]) -> RouteSpec:
     """From the JSON that `spec_json` writes. Raises Invalid naming the field and what is wrong."""
+    try:
+        rows = msgspec.convert(document, RouteRows)
+    except msgspec.ValidationError as error:
+        raise _refused(document, fault_in(document, error)) from None
     return checked(
         RouteSpec(
-            arms=tuple(_parsed_arm(one) for one in _objects(document, "arms")),
-            unit=_text(document, "unit", "the route"),
-            salt=_text(document, "salt", "the route"),
-            matches=tuple(_parsed_match(one) for one in _objects(document, "matches")),
-            mirrors=tuple(_parsed_mirror(one) for one in _objects(document, "mirrors")),
+            arms=tuple(one.arm() for one in rows.arms or ()),
+            unit=rows.unit or "",
+            salt=rows.salt or "",
+            matches=tuple(one.rule() for one in rows.matches or ()),
+            mirrors=tuple(one.mirror() for one in rows.mirrors or ()),
         )
     )
 
@@ -184,62 +241,43 @@ def _check_arm(arm: str, arms: Sequence[str], who: str, field: str) -> None:
         raise Invalid(f"{who} leads to '{arm:.80}'; the arms are {', '.join(arms)}", field)
 
 
-def _parsed_arm(row: Mapping[str, Any]) -> DesiredArm:
-    who = f"the arm '{_text(row, 'name', 'an arm'):.80}'"
-    _check_keys(row, ("name", "model", "version", "alias", "weight"), who, "arms")
-    version = row.get("version") or 0
-    if type(version) is not int or not 0 <= version < 2**63:
-        raise Invalid(f"{who} names the version {version!s:.40}, which is no version", "arms")
-    return DesiredArm(
-        name=_text(row, "name", who),
-        model=_text(row, "model", who),
-        version=version,
-        alias=_text(row, "alias", who),
-        weight=_share(row, "weight", f"the weight of {who}", "arms"),
-    )
+_ROWS: Mapping[str, type[Struct]] = {"arms": ArmRow, "matches": RuleRow, "mirrors": MirrorRow}
 
 
-def _parsed_match(row: Mapping[str, Any]) -> Match:
-    who = "a rule"
-    _check_keys(row, ("header", "value", "prefix", "arm"), who, "matches")
-    prefix = row.get("prefix", False)
-    if type(prefix) is not bool:
-        raise Invalid(f"prefix of a rule is {prefix!s:.40}; it must be true or false", "matches")
-    return Match(
-        _text(row, "header", who), _text(row, "value", who), _text(row, "arm", who), prefix
-    )
+def _refused(document: Mapping[str, Any], fault: Fault) -> Invalid:
+    """A document that is no route, by the row that is at fault."""
+    field, *inside = map(str, fault.path)
+    shown = f"{fault.value!s:.40}"
+    if field not in _ROWS:
+        return Invalid(f"{field} of the route is {shown}; it must be a string", field)
+    row = document[field][int(inside[0])] if inside else None
+    if not isinstance(row, Mapping):
+        return Invalid(f"{field} must be a list of objects", field)
+    who = _name_of(field, row)
+    if fault.unknown:
+        fields = ", ".join(_ROWS[field].__struct_fields__)
+        return Invalid(f"{who} has no '{fault.unknown:.80}'; there are {fields}", field)
+    name = inside[1]
+    match name:
+        case "version":
+            return Invalid(f"{who} names the version {shown}, which is no version", field)
+        case "prefix":
+            return Invalid(f"prefix of a rule is {shown}; it must be true or false", field)
+        case "weight":
+            what = f"the weight of {who}"
+        case "percent":
+            what = _share_of(row.get("arm") or "")
+        case _:
+            return Invalid(f"{name} of {who} is {shown}; it must be a string", name)
+    return Invalid(f"{what} is {shown}; it must be a number of percent", field)
 
 
-def _parsed_mirror(row: Mapping[str, Any]) -> Mirror:
-    _check_keys(row, ("arm", "percent"), "a mirror", "mirrors")
-    arm = _text(row, "arm", "a mirror")
-    return Mirror(arm, _share(row, "percent", f"the share of the mirror to '{arm:.80}'", "mirrors"))
+def _name_of(field: str, row: Mapping[str, Any]) -> str:
+    if field != "arms":
+        return "a rule" if field == "matches" else "a mirror"
+    name = row.get("name") or ""
+    return f"the arm '{name:.80}'" if isinstance(name, str) else "an arm"
 
 
-def _check_keys(row: Mapping[str, Any], known: Sequence[str], who: str, field: str) -> None:
-    for key in row:
-        if key not in known:
-            raise Invalid(f"{who} has no '{key!s:.80}'; there are {', '.join(known)}", field)
-
-
-def _objects(document: Mapping[str, Any], field: str) -> list[Mapping[str, Any]]:
-    found = document.get(field) or []
-    if not isinstance(found, list) or not all(isinstance(one, Mapping) for one in found):
-        raise Invalid(f"{field} must be a list of objects", field)
-    return found
-
-
-def _text(row: Mapping[str, Any], name: str, who: str) -> str:
-    found = row.get(name)
-    if found is None:
-        return ""
-    if not isinstance(found, str):
-        raise Invalid(f"{name} of {who} is {found!s:.40}; it must be a string", name)
-    return found
-
-
-def _share(row: Mapping[str, Any], name: str, what: str, field: str) -> int:
-    found = row.get(name, 0)
-    if isinstance(found, bool) or not isinstance(found, int | float):
-        raise Invalid(f"{what} is {found!s:.40}; it must be a number of percent", field)
-    return buckets_of(found, what, field)
+def _share_of(arm: object) -> str:
+    return f"the share of the mirror to '{arm!s:.80}'"

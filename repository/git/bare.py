@@ -10,8 +10,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from repository.git import hook
 from repository.git.errors import BadGitName, RepositoryExists, UnknownRepository
+from repository.git.hooks import hook
 from repository.git.names import is_oid, key_problem, repository_problem
 from repository.git.process import run
 from repository.git.quarantine import PREFIX

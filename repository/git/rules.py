@@ -8,8 +8,8 @@ from unicodedata import normalize
 
 from repository.findings import Finding
 from repository.git import names
+from repository.git.contents.tree import TreeEntry
 from repository.git.text import plain_text
-from repository.git.tree import TreeEntry
 
 _FILE_MODES = ("100644", "100755", "100664")
 

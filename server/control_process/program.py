@@ -27,10 +27,10 @@ from control.events.event_notifier import EventNotifier
 from control.experiments.stamp import key_of
 from control.gateways.link import LinkServer
 from control.gateways.messages import ArmReports, LoadReport
-from control.git.examine import Examiner
 from control.git.http import GitApp
-from control.git.pre_receive import PreReceiveHook
-from control.git.push_keys import PushKeys
+from control.git.push.examine import Examiner
+from control.git.push.pre_receive import PreReceiveHook
+from control.git.push.push_keys import PushKeys
 from control.imports.importer import Importer, ImportRules
 from control.imports.sealing import ImportSealer
 from control.loops import housekeeping
@@ -45,10 +45,11 @@ from control.sql import store
 from control.sql.database import SYSTEM, Database
 from control.sql.migrate import migrate
 from control.views import RepositoryView, SettingView
-from repository.git import bare, hook
+from repository.git import bare
 from repository.git.errors import GitError
-from repository.git.hook import HookRequest
-from repository.git.listener import HookListener, Say
+from repository.git.hooks import hook
+from repository.git.hooks.hook import HookRequest
+from repository.git.hooks.listener import HookListener, Say
 from server import VERSION
 from server.control_process.admin_listener import AdminListener, stop
 from server.control_process.console import console

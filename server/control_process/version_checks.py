@@ -1,14 +1,14 @@
 """The checker of `server.fleet.checks.check` as the control plane knows it."""
 
 from backends.errors import LoadFailed
-from control.git.version_checks import CheckFailed
+from control.git.push.version_checks import CheckFailed
 from repository.code_use import CodeUse
 from repository.model import ModelConfig, ModelVersion
 from server.fleet.checks.check import Checker
 
 
 class CheckerProcesses:
-    """Implements `control.git.version_checks.VersionChecks`."""
+    """Implements `control.git.push.version_checks.VersionChecks`."""
 
     def __init__(self, checker: Checker) -> None:
         self._checker = checker

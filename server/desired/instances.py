@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from google.protobuf.text_format import MessageToString
 
-from backends.process.crash_history import CrashHistory, joined
+from backends.process.health.crash_history import CrashHistory, joined
 from control.gateways.queries import (
     CrashReport,
     DeviceMemory,

@@ -12,7 +12,7 @@ from server.grpc.middleware import text_metadata
 from server.http2.calls.grpc_call import GrpcCall
 from server.http2.wire.hpack import literal
 from server.inference import Inference
-from server.routing.route_experiments import STAMP_NAME
+from server.routing.experiments.route_experiments import STAMP_NAME
 from server.routing.routing import labels_in, unit_header_in
 from server.routing.table import HEADER_NAME, CompiledRoute, Target
 from server.trace.record import GRPC, RequestReceipt

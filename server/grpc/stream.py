@@ -27,7 +27,7 @@ from server.http2.calls.status import CallFailed
 from server.http2.calls.streaming_call import StreamingCall
 from server.process.lifecycle import STOPPING
 from server.request_ids import REQUEST_ID, id_text
-from server.routing.route_experiments import STAMP_NAME
+from server.routing.experiments.route_experiments import STAMP_NAME
 from server.routing.table import HEADER_NAME
 from server.served_version import ServedVersion
 from server.shared_memory.regions import SharedMemory

@@ -12,7 +12,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from control.authentication.origins import ANY, SAFE
 from server.access.sites import SitePolicy
-from server.routing.route_experiments import STAMP_NAME
+from server.routing.experiments.route_experiments import STAMP_NAME
 from server.routing.table import HEADER_NAME
 
 _EXPOSED = (

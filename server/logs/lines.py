@@ -1,8 +1,8 @@
 """Where log lines go, which of them, and how they look: one line each, for people or machines.
 
 `LOG` is the process's log, as `logging` has one root. Set up by `server.app`; changed while the
-server runs by the logging extension (`server.rest.trace`, `server.grpc.trace`). What a client wrote
-cannot forge a line: control characters come out escaped.
+server runs by the logging extension (`server.rest.endpoints.trace`, `server.grpc.trace`). What a
+client wrote cannot forge a line: control characters come out escaped.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Triton's logging extension: the log's settings by their wire names, and changes of them.
 
-`server.rest.trace` and `server.grpc.trace` call `read` and `change`; `server.logs.lines` does the
-rest.
+`server.rest.endpoints.trace` and `server.grpc.trace` call `read` and `change`; `server.logs.lines`
+does the rest.
 """
 
 from collections.abc import Callable, Mapping

@@ -19,15 +19,15 @@ from server.dataplane import DataPlane, parse_version
 from server.errors import InvalidRequest
 from server.model_queries import ModelQueries
 from server.rest.endpoint import BodyLimits, EndpointRow, json_response, model_of, route
+from server.rest.endpoints.feedback import feedback_rows
+from server.rest.endpoints.repository import repository_rows
+from server.rest.endpoints.shared_memory import shared_memory_rows
+from server.rest.endpoints.trace import trace_rows
 from server.rest.errors import error_body
-from server.rest.feedback import feedback_rows
 from server.rest.generate import generate_rows
 from server.rest.openai_errors import openai_body
 from server.rest.openapi.pages import PAGES, page_rows
 from server.rest.openapi.paths import RestOperation
-from server.rest.repository import repository_rows
-from server.rest.shared_memory import shared_memory_rows
-from server.rest.trace import trace_rows
 from server.statistics import statistics_json
 
 

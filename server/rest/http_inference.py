@@ -5,7 +5,7 @@ from typing import Any
 
 from server.inference import Inference
 from server.rest.envelope import Envelope, Headers, spelt_headers
-from server.routing.route_experiments import STAMP_NAME
+from server.routing.experiments.route_experiments import STAMP_NAME
 from server.routing.routing import labels_of, unit_header_of
 from server.routing.table import HEADER_NAME, CompiledRoute, Target
 from server.trace.record import HTTP, RequestReceipt

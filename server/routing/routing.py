@@ -15,11 +15,11 @@ from control.routes.spec import HEADER, KEY
 from schedulers.request import Sequence
 from server.routing.arm_counters_registry import ArmCountersRegistry, Find, no_workers
 from server.routing.assignment_counter import AssignmentCounter
-from server.routing.exposures import ExposureBuffer
-from server.routing.feedback import FeedbackBuffer
+from server.routing.experiments.exposures import ExposureBuffer
+from server.routing.experiments.feedback import FeedbackBuffer
+from server.routing.experiments.route_experiments import Trials, compile_trials, stamped
 from server.routing.mirror import Mirrors, Send
 from server.routing.pick import NO_LABELS, choose
-from server.routing.route_experiments import Trials, compile_trials, stamped
 from server.routing.sequences import Sequences
 from server.routing.table import (
     Aliases,

@@ -1,8 +1,8 @@
 """Triton's trace settings: their values, their names on the wire, and how a change is read. Pure.
 
-`server.trace.tracing` keeps them; `server.rest.trace` and `server.grpc.trace` bring changes from
-the wires. The texts are Triton's, where it has one. Imports nothing of the server: the command line
-reads `--trace-config` with it.
+`server.trace.tracing` keeps them; `server.rest.endpoints.trace` and `server.grpc.trace` bring
+changes from the wires. The texts are Triton's, where it has one. Imports nothing of the server: the
+command line reads `--trace-config` with it.
 """
 
 from collections.abc import Mapping, Sequence

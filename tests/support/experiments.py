@@ -5,9 +5,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from control.experiments import service
-from control.experiments.attribution import FeedbackOutcome
-from control.experiments.exposures import ExposureCounts, ExposureEvent, expose
-from control.experiments.feedback import ClientFeedback, feedback
+from control.experiments.records.attribution import FeedbackOutcome
+from control.experiments.records.exposures import ExposureCounts, ExposureEvent, expose
+from control.experiments.records.feedback import ClientFeedback, feedback
 from control.experiments.service import ExperimentView
 from control.experiments.stamp import unit_key
 from control.sql.database import Database

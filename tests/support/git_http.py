@@ -25,8 +25,8 @@ from repository.git import bare
 from repository.git.bare import BareRepository, ReceiveLimits
 from repository.git.body import gunzip
 from repository.git.errors import GitError
-from repository.git.hook import KEY_VARIABLE, SOCKET_VARIABLE, HookRequest
-from repository.git.listener import HookListener, Say
+from repository.git.hooks.hook import KEY_VARIABLE, SOCKET_VARIABLE, HookRequest
+from repository.git.hooks.listener import HookListener, Say
 from repository.git.receive import GitService, ReceiveTiming, SmartHttp, protocol_variables
 from server.http1.connection import ConnectionLimits, Http1Connection
 from server.http1.listener import start

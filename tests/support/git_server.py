@@ -29,15 +29,15 @@ from control.access.users import create_user
 from control.deployments.repositories import change_repository, create_repository
 from control.events.event_notifier import EventNotifier
 from control.git.http import GitApp
-from control.git.pre_receive import PushContext
-from control.git.push_keys import PushKeys
+from control.git.push.pre_receive import PushContext
+from control.git.push.push_keys import PushKeys
 from control.repository_settings import RepositorySettings
 from control.services import ControlServices
 from control.sql.database import SYSTEM, Database
 from repository.git import bare
 from repository.git.bare import BareRepository
-from repository.git.hook import HookRequest
-from repository.git.listener import HookListener, Say
+from repository.git.hooks.hook import HookRequest
+from repository.git.hooks.listener import HookListener, Say
 from repository.git.receive import ReceiveTiming
 from server.http1.connection import ConnectionLimits, Http1Connection
 from server.http1.listener import start

@@ -25,8 +25,8 @@ from control.gateways.messages import (
 from control.gateways.wire import BadFrame, pack_frame, read_frame
 from control.rollouts.arms import ArmTotals
 from control.rollouts.assignment_counts import AssignmentCount
-from repository.git import hook
 from repository.git.errors import BadBody
+from repository.git.hooks import hook
 from repository.process.channel import Channel
 from schedulers.llm import engine_messages as engine
 from schedulers.llm.generation import GenerateRequest, GenerationOutput
@@ -130,7 +130,7 @@ TARGET = Target(
     "frames",
     ("backends.process.messages", "repository.process.channel", "schedulers.llm.engine_messages",
      "server.desired.link", "control.gateways.arm_reports", "control.gateways.wire",
-     "repository.git.hook"),
+     "repository.git.hooks.hook"),
     lambda: plain(run),
     seeds,
 )  # fmt: skip

@@ -23,7 +23,8 @@ from control.deployments.repositories import (
 from control.errors import Invalid
 from control.repository_settings import parse_settings
 from control.views import CommitView, Page, PushView, RepositoryView
-from repository.git import bare, objects
+from repository.git import bare
+from repository.git.contents import objects
 from repository.lfs.store import LfsStore
 
 _READ = Access(Action.PULL, "repository")

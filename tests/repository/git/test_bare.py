@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from repository.git import bare, objects
+from repository.git import bare
 from repository.git.bare import BareRepository, ReceiveLimits
+from repository.git.contents import objects
 from repository.git.errors import BadGitName, RepositoryExists, UnknownRepository
 from support.git_http import CLIENT, client, git, work_tree
 

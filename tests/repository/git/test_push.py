@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from repository.git import bare, objects
-from repository.git.hook import HookRequest
-from repository.git.listener import Say
+from repository.git import bare
+from repository.git.contents import objects
+from repository.git.hooks.hook import HookRequest
+from repository.git.hooks.listener import Say
 from repository.git.quarantine import quarantine_of
 from repository.git.rules import TreeBudgets, check_refs, check_tree
 from support.git_http import (

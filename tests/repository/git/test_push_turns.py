@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from repository.git import objects
+from repository.git.contents import objects
 from repository.git.receive import ReceiveTiming
 from support.git_http import (
     DEADLINE_SECS,

@@ -5,6 +5,7 @@ import subprocess
 import pytest
 
 from repository.git import names
+from repository.git.contents.tree import TreeEntry
 from repository.git.rules import (
     RefUpdate,
     TreeBudgets,
@@ -12,7 +13,6 @@ from repository.git.rules import (
     check_tree,
     is_protected,
 )
-from repository.git.tree import TreeEntry
 
 ZERO = "0" * 40
 OLD = "a" * 40

@@ -15,7 +15,7 @@ from tritonclient.grpc import service_pb2_grpc as stubs
 from control.desired import DesiredArm, DesiredExperiment, DesiredRoute, DesiredState, Match, Mirror
 from control.experiments import stamp as stamps
 from server.process.lifecycle import Lifecycle
-from server.routing.route_experiments import STAMP_NAME
+from server.routing.experiments.route_experiments import STAMP_NAME
 from server.routing.table import HEADER_NAME
 from support.access import Gated, gated, grant
 

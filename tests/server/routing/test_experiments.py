@@ -11,8 +11,8 @@ from control.experiments.stamp import read, unit_key
 from schedulers.reply import Reply
 from schedulers.request import InferRequest
 from server.errors import InvalidRequest, Unsupported
-from server.routing.exposures import RETELL_S, ExposureBuffer
-from server.routing.feedback import FeedbackBuffer, parse
+from server.routing.experiments.exposures import RETELL_S, ExposureBuffer
+from server.routing.experiments.feedback import FeedbackBuffer, parse
 from server.routing.routing import Routing
 from server.routing.table import Target, UnitExposure
 

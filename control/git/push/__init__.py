@@ -1,0 +1,1 @@
+"""A push: received as files, examined while the pusher watches, accepted or refused."""

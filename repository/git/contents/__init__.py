@@ -1,0 +1,1 @@
+"""What commits hold: trees, objects and blobs, read by git."""

@@ -1,0 +1,1 @@
+"""REST's endpoints beside inference, for the server's operators and its experiments."""

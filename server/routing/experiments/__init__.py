@@ -1,0 +1,1 @@
+"""What routes note for experiments: who met which arm, and what came of it."""
