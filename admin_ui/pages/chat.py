@@ -1,4 +1,5 @@
 """A language model tried by talking to it: messages, an answer that comes bit by bit, its settings.
+One without a chat template goes on with a text instead.
 
 Without scripts the form shows the whole answer when it is there; `static/chat.js` asks for the same
 as a stream.
@@ -17,8 +18,10 @@ from admin_ui.pages.gateway_requests import asked, chosen, streamed
 from admin_ui.screens import FormAction, ScreenContent
 from admin_ui.services import ControlApiError, GatewayResponse
 
-PATH = "/v1/chat/completions"
+PATH, TEXT_PATH = "/v1/chat/completions", "/v1/completions"
 STREAM = "text/event-stream"
+TEXT = "text"
+"""The form's kind for a model without a chat template."""
 MOST_MESSAGES, LONGEST_HISTORY = 100, 200_000
 MOST_TOKENS, WARMEST = 8192, 2.0
 
@@ -32,13 +35,17 @@ async def chat(visit: PageContext) -> ScreenContent | Response:
     if tail:
         wrong = "a conversation is with the model's name or an alias of it, not with a version"
         raise ControlApiError(422, "invalid", wrong, "chat_target")
-    messages = history(visit.form)
+    messages, path = history(visit.form), PATH
     body = request_of(name, messages, visit.form)
+    if visit.form.get("kind") == TEXT:
+        path = TEXT_PATH
+        body = {**body, "prompt": messages[-1]["content"]}
+        del body["messages"]
     if visit.request.headers.get("accept", "") == STREAM:
         body |= {"stream": True}
-        pieces = await streamed(visit, name, PATH, json.dumps(body).encode())
+        pieces = await streamed(visit, name, path, json.dumps(body).encode())
         return StreamingResponse(pieces, 200, {**PRIVATE, "X-Accel-Buffering": "no"}, STREAM)
-    answer = await asked(visit, name, "POST", PATH, json.dumps(body).encode())
+    answer = await asked(visit, name, "POST", path, json.dumps(body).encode())
     said = said_in(answer)
     page, whole = await playground.shown(visit, "", None), [*messages, said]
     page.context["chat"] |= {"messages": whole, "history": json.dumps(whole)}
@@ -75,7 +82,9 @@ def said_in(answer: GatewayResponse) -> Message:
     try:
         found = json.loads(answer.body)
         if answer.status == 200:
-            return {"role": "assistant", "content": str(found["choices"][0]["message"]["content"])}
+            choice = found["choices"][0]
+            said = choice["text"] if "text" in choice else choice["message"]["content"]
+            return {"role": "assistant", "content": str(said)}
         reason = str(found["error"]["message"])
     except (ValueError, KeyError, TypeError, IndexError):
         reason = f"the gateway answered HTTP {answer.status} with a body that cannot be read"

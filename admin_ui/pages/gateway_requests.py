@@ -28,8 +28,11 @@ async def asked(
     return answer
 
 
-async def streamed(visit: PageContext, label: str, path: str, body: bytes) -> AsyncIterator[bytes]:
-    """As `asked`, the answer as it comes. Raises ControlApiError with what the gateway refuses."""
+async def streamed(
+    visit: PageContext, label: str, path: str, body: bytes, field: str = "message"
+) -> AsyncIterator[bytes]:
+    """As `asked`, the answer as it comes. Raises ControlApiError with what the gateway refuses,
+    beside `field`."""
     gateway, headers = _gateway(visit, label), await _credentials(visit, label)
     for _ in range(TRIES):
         status, pieces = await gateway.stream(path, body, headers)
@@ -39,7 +42,7 @@ async def streamed(visit: PageContext, label: str, path: str, body: bytes) -> As
         if status != 401 or not _by_pass(visit, gateway):
             break
         await asyncio.sleep(AGAIN_S)
-    raise ControlApiError(422, "invalid", f"HTTP {status}: {said}", "message")
+    raise ControlApiError(422, "invalid", f"HTTP {status}: {said}", field)
 
 
 async def _credentials(visit: PageContext, label: str) -> dict[str, str]:

@@ -34,9 +34,6 @@ async def load(visit: PageContext) -> ScreenContent:
     if model is None and not loads:
         raise ControlApiError(404, "not_found", f"there is no model '{name[:150]}'")
     deployments = await _deployments(visit, model)
-    loaded, sampling = [], []
-    if model is None:  # its versions have no pages of their own
-        loaded, sampling = await asyncio.gather(loaded_here(visit, name), _sampling(visit, name))
     compared = await _compared(visit, model, deployments)
     return ScreenContent(
         model or {"name": name, "states": loads},
@@ -50,8 +47,6 @@ async def load(visit: PageContext) -> ScreenContent:
         deployments=deployments,
         compared=compared,
         pending=await _pending(visit, name) if model else [],
-        loaded=loaded,
-        sampling=sampling,
         events=events["items"],
         act=link(PATH + "/aliases", model=name),
     )
@@ -110,42 +105,6 @@ async def _pending(visit: PageContext, name: str) -> list[dict[str, Any]]:
         for subject, page, one in subjects
         for told in one["pending"]
     ]
-
-
-async def _sampling(visit: PageContext, name: str) -> list[Row]:
-    """The versions of a folder's language model with the sampling defaults they run with here."""
-    rows = await _of_gateway(visit, "/instances")
-    mine = [row for row in rows if row["model"] == name and row["sampling"]]
-    return sorted(mine, key=lambda row: -row["version"])
-
-
-async def loaded_here(visit: PageContext, name: str) -> list[dict[str, Any]]:
-    """The versions of a model that this server has loaded, the highest first: `tensors` as rows
-    and the completed `config`."""
-    rows = await _of_gateway(visit, "/instances/{model}", model=name)
-    return [
-        {
-            "version": row["version"],
-            "config": row["config"],
-            "tensors": [
-                {**one, "way": way, "batched": False}
-                for way, tensors in (("input", row["inputs"]), ("output", row["outputs"]))
-                for one in tensors
-            ],
-        }
-        for row in rows
-    ]
-
-
-async def _of_gateway(visit: PageContext, path: str, **names: str) -> Sequence[Row]:
-    """What this server's gateway tells; nothing while it does not answer."""
-    try:
-        found = await visit.maybe(path, None, **names)
-    except ControlApiError as refused:
-        if refused.status != 503:
-            raise
-        return []
-    return found["items"] if found else []
 
 
 async def _compared(

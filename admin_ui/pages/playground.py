@@ -6,9 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
+from starlette.responses import Response, StreamingResponse
+
+from admin_ui.headers import PRIVATE
 from admin_ui.page_context import PageContext
-from admin_ui.pages.gateway_requests import asked, chosen, problem_of
-from admin_ui.pages.snippets import curl, python_client, python_urllib, talk
+from admin_ui.pages.gateway_requests import asked, chosen, problem_of, streamed
+from admin_ui.pages.loaded_version import loaded_here
+from admin_ui.pages.snippets import complete, infer_path, programs, talk
 from admin_ui.pages.tensors import CLASSES, body_of, image_of, laid_out, shown_outputs
 from admin_ui.pages.verbs import (
     GENERATE,
@@ -29,6 +33,7 @@ from control.access.scopes import Action
 PATH = "/playground/{model}"
 MOST_TEXT = 20_000
 ROUTED = "x-modelyard-route"
+EVENTS = "text/event-stream"
 
 Row = Mapping[str, Any]
 
@@ -49,13 +54,18 @@ async def load(visit: PageContext) -> ScreenContent:
     return await shown(visit, visit.query.get("target", ""), None)
 
 
-async def call(visit: PageContext) -> ScreenContent:
-    """With the fields of the form."""
+async def call(visit: PageContext) -> ScreenContent | Response:
+    """With the fields of the form; a script takes the responses of a stream as they come."""
     target = visit.form.get("target", "")
     metadata, _ = await _metadata(visit, target)
     config = await _config(visit, target) if metadata else {}
     verb = verb_of(config)
     body = request_for(verb, fields_of(metadata, config), visit.form)
+    if verb == STREAM and visit.request.headers.get("accept", "") == EVENTS:
+        label, tail = await chosen(visit, target)
+        path = infer_path(label, tail, verb)
+        pieces = await streamed(visit, label, path, json.dumps(body).encode(), "target")
+        return StreamingResponse(pieces, 200, {**PRIVATE, "X-Accel-Buffering": "no"}, EVENTS)
     if verb == INFER and visit.form.get("classes"):
         outputs = [one["name"] for one in metadata.get("outputs") or ()]
         wanted = {"classification": CLASSES}
@@ -72,7 +82,8 @@ async def call_json(visit: PageContext) -> ScreenContent:
 
 async def _called(visit: PageContext, target: str, verb: str, body: Row) -> ScreenContent:
     label, tail = await chosen(visit, target)
-    answer = await asked(visit, label, "POST", _path(label, tail, verb), json.dumps(body).encode())
+    path = infer_path(label, tail, verb)
+    answer = await asked(visit, label, "POST", path, json.dumps(body).encode())
     tried = await shown(visit, target, body)
     tried.context["answer"] = tried.twin = _answer(answer, tried.context["outputs"])
     return tried
@@ -105,26 +116,25 @@ async def shown(visit: PageContext, target: str, body: Row | None) -> ScreenCont
         body=laid_out(sent)[:MOST_TEXT],
         wants_token=token,
         labelled=_has_labels(config),
-        chat=_conversation(visit, talk(url, label, token)) if verb == GENERATE else None,
+        chat=await _language(visit, verb, url, label, token),
         answer=None,
-        **_programs(url, label, tail, verb, sent, token),
+        **programs(url, label, tail, verb, sent, token),
         acts={one: link(f"{PATH}/{one}", model=name) for one in ("call", "call-json", "chat")},
     )
 
 
-def _programs(url: str, label: str, tail: str, verb: str, body: Row, token: bool) -> dict[str, Any]:
-    """The same request as a command and as a program. Pure."""
-    whole = f"{url}{_path(label, tail, verb)}"
-    if verb == INFER:
-        client = python_client(url.removeprefix("http://"), label, tail, body, token)
-    else:
-        client = python_urllib(whole, body, token, events=verb == STREAM)
-    options = "-sN" if verb == STREAM else "-s"
-    return {"curl": curl(whole, body, token, options), "client": client}
-
-
-def _path(label: str, tail: str, verb: str) -> str:
-    return f"/v2/models/{quote(label, safe='@')}{tail}/{verb}"
+async def _language(
+    visit: PageContext, verb: str, url: str, label: str, token: bool
+) -> dict[str, Any] | None:
+    """How a language model is asked: `talks` where it has a chat template, with a text otherwise;
+    None for other models."""
+    if verb != GENERATE:
+        return None
+    loaded = await loaded_here(visit, label.partition("@")[0])
+    template = loaded[0]["language"].get("chat template", "none") if loaded else "none"
+    talks = template != "none"
+    same = talk(url, label, token) if talks else complete(url, label, token)
+    return {"talks": talks, **_conversation(visit, same)}
 
 
 def _conversation(visit: PageContext, same: Mapping[str, str]) -> dict[str, Any]:

@@ -4,6 +4,9 @@ import json
 import shlex
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
+
+from admin_ui.pages.verbs import INFER, STREAM
 
 LONGEST = 4_000
 """Characters of data in what is copied; more stands in a file of its own."""
@@ -49,6 +52,23 @@ def python_urllib(url: str, body: Mapping[str, Any], token: bool, events: bool) 
         return "\n".join([*lines, "    print(json.load(answer))"])
     read = ["    for line in answer:", "        if line.startswith(b'data:'):"]
     return "\n".join([*lines, *read, "            print(json.loads(line[5:]))"])
+
+
+def programs(
+    url: str, label: str, tail: str, verb: str, body: Mapping[str, Any], token: bool
+) -> dict[str, Any]:
+    """The same request as a command and as a program. Pure."""
+    whole = f"{url}{infer_path(label, tail, verb)}"
+    if verb == INFER:
+        client = python_client(url.removeprefix("http://"), label, tail, body, token)
+    else:
+        client = python_urllib(whole, body, token, events=verb == STREAM)
+    options = "-sN" if verb == STREAM else "-s"
+    return {"curl": curl(whole, body, token, options), "client": client}
+
+
+def infer_path(label: str, tail: str, verb: str) -> str:
+    return f"/v2/models/{quote(label, safe='@')}{tail}/{verb}"
 
 
 def python_client(
@@ -97,6 +117,31 @@ def talk(url: str, model: str, token: bool = False) -> dict[str, str]:
     ]
     return {
         "curl": curl(f"{url}/v1/chat/completions", {**body, "stream": True}, token, "-sN"),
+        "client": "\n".join(lines),
+    }
+
+
+def complete(url: str, model: str, token: bool = False) -> dict[str, str]:
+    """A text that goes on, for a model without a chat template."""
+    body = {"model": model, "prompt": "Once upon a time", "temperature": 0.7, "max_tokens": 64}
+    key = f"os.environ[{TOKEN!r}]" if token else "'none'"
+    lines = [
+        *(["import os", ""] if token else []),
+        "from openai import OpenAI",
+        "",
+        f"client = OpenAI(base_url={f'{url}/v1'!r}, api_key={key})",
+        "answer = client.completions.create(",
+        f"    model={model!r},",
+        f"    prompt={body['prompt']!r},",
+        "    temperature=0.7,",
+        "    max_tokens=64,",
+        "    stream=True,",
+        ")",
+        "for piece in answer:",
+        '    print(piece.choices[0].text, end="", flush=True)',
+    ]
+    return {
+        "curl": curl(f"{url}/v1/completions", {**body, "stream": True}, token, "-sN"),
         "client": "\n".join(lines),
     }
 

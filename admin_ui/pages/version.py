@@ -11,7 +11,9 @@ from anyio import to_thread
 from admin_ui import snapshots
 from admin_ui.page_context import PageContext
 from admin_ui.pages import model as model_page
+from admin_ui.pages.loaded_version import version_here
 from admin_ui.screens import FormAction, Screen, ScreenContent
+from admin_ui.services import ControlApiError
 from admin_ui.traffic.load import version_traffic
 from repository.config.generation_defaults import FILE, effective
 from repository.config.read import parse
@@ -26,42 +28,53 @@ _EVENTS = 500
 
 
 async def load(visit: PageContext) -> ScreenContent:
+    """Of a pushed version what is stored, of any what this server has loaded."""
     name, number = visit.path["model"], visit.path["version"]
-    found, events, traffic = await asyncio.gather(
-        visit.get(PATH, model=name, version=number),
-        visit.get(
-            "/events",
-            {
-                "newest": "true",
-                "limit": str(_EVENTS),
-                "subject": f"model:{name}",
-                "kind": "load.*",
-            },
-        ),
+    about = {"newest": "true", "limit": str(_EVENTS), "subject": f"model:{name}", "kind": "load.*"}
+    stored, loads, events, traffic = await asyncio.gather(
+        visit.maybe(PATH, model=name, version=number),
+        visit.every("/loads", {"model": name}),
+        visit.get("/events", about),
         version_traffic(visit, name, number),
     )
-    root, digest = visit.services.snapshots, found["snapshot"]
-    files, tensors, sampling = await to_thread.run_sync(
-        _looked_up, root, digest, name, found["version"]
-    )
-    loaded = None
-    if not tensors:  # the config names none
-        here = await model_page.loaded_here(visit, name)
-        loaded = next((one for one in here if one["version"] == found["version"]), None)
+    states = [row for row in loads if str(row["version"]) == number]
+    if stored is None and not states:
+        raise ControlApiError(
+            404, "not_found", f"there is no version {number[:20]} of '{name[:150]}'"
+        )
+    version = int(number)
+    here = await version_here(visit, name, version)
+    files, tensors, sampling = await _stored_facts(visit, stored, name)
+    if here is not None:
+        files = here["files"] if stored is None else files
+        tensors = here["tensors"]
+        running = here["running"]
+        sampling = sampling or (running["sampling"] if running else {})
     return ScreenContent(
-        found,
-        title=f"{name} version {found['version']}",
+        stored or {"model": name, "version": version, "states": states},
+        title=f"{name} version {version}",
         name=name,
-        version=found,
+        number=version,
+        version=stored,
+        states=stored["states"] if stored else states,
+        here=here,
         files=None if files is None else files[:MOST_FILES],
         more_files=0 if files is None else max(0, len(files) - MOST_FILES),
         tensors=tensors,
-        loaded=loaded,
         sampling=sampling,
         traffic=traffic,
-        log=[one for one in events["items"] if one["data"].get("version") == found["version"]],
+        log=[one for one in events["items"] if one["data"].get("version") == version],
         model_path=model_page.PATH,
     )
+
+
+async def _stored_facts(
+    visit: PageContext, stored: Any, name: str
+) -> tuple[list[Any] | None, list[dict[str, Any]], dict[str, float]]:
+    if stored is None:
+        return None, [], {}
+    root = visit.services.snapshots
+    return await to_thread.run_sync(_looked_up, root, stored["snapshot"], name, stored["version"])
 
 
 def _looked_up(

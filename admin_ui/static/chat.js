@@ -67,7 +67,8 @@ function take(line, place) {
   if (!line.startsWith("data: ") || line === "data: [DONE]") return;
   const piece = JSON.parse(line.slice(6));
   if (piece.error) throw new Error(piece.error.message);
-  place.textContent += piece.choices?.[0]?.delta?.content ?? "";
+  const choice = piece.choices?.[0];
+  place.textContent += choice?.delta?.content ?? choice?.text ?? "";
   place.scrollIntoView({ block: "nearest" });
 }
 

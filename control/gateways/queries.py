@@ -73,13 +73,16 @@ class LoadedTensor(Struct, frozen=True):
 
 class LoadedVersionFacts(Struct, frozen=True):
     """A version as this server has it loaded. `config`: with everything that config.pbtxt leaves
-    out, in its format; its first 256 KiB."""
+    out, in its format; its first 256 KiB. `folder`: of the model. `language`: of a language model,
+    what it serves with, by name."""
 
     model: str
     version: int
     inputs: tuple[LoadedTensor, ...]
     outputs: tuple[LoadedTensor, ...]
     config: str
+    folder: str = ""
+    language: dict[str, str] = {}
 
 
 class LoadedVersions(Struct, frozen=True):

@@ -78,6 +78,8 @@ def _loaded(served: ServedVersion) -> LoadedVersionFacts:
         inputs=tuple(map(_tensor, signature.inputs.values())),
         outputs=tuple(map(_tensor, signature.outputs.values())),
         config=MessageToString(served.version.config, as_utf8=True)[:LARGEST_CONFIG],
+        folder=str(served.version.folder),
+        language={} if served.language is None else dict(served.language.facts),
     )
 
 

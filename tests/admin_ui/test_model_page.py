@@ -28,10 +28,13 @@ def test_a_folders_model_shows_what_the_gateway_has_loaded(tmp_path: Path) -> No
     (folder / "1").mkdir(parents=True)
     (folder / "config.pbtxt").write_text(identity_config("echo"))
     with yard(tmp_path) as running:
-        page = viewer(running).get("/models/echo").text
+        vera = viewer(running)
+        assert "/models/echo/versions/1" in vera.get("/models/echo").text
+        page = vera.get("/models/echo/versions/1").text
         _, found = running.api("GET", "/instances/echo")
         _, none = running.api("GET", "/instances/other")
-    assert "Inputs, outputs and config of version 1" in page
+    assert "<ins>instance_group {</ins>" in page
+    assert '<td class="mono">config.pbtxt</td>' in page
     assert '<th scope="row">INPUT0</th>' in page
     (row,) = found["items"]
     assert "instance_group {" in row["config"]

@@ -11,11 +11,7 @@ from control.deployments import aliases, pending_changes
 from control.gateways.link import GatewayUnreachable
 from control.gateways.queries import (
     CrashReport,
-    GatewayInstances,
-    LoadedQuery,
-    LoadedVersions,
     Query,
-    RunningVersion,
     VersionCrashes,
 )
 from control.sql.database import SYSTEM, Database
@@ -76,59 +72,6 @@ def test_without_a_gateway_the_rest_is_told(sqlite: Database, tmp_path: Path) ->
 
 def test_where_no_worker_died_there_is_nothing_to_tell(running: Api) -> None:
     assert running.local("GET", "/deaths").json == {"items": []}
-
-
-def test_a_folders_language_model_tells_its_sampling_defaults_on_its_page(
-    sqlite: Database, tmp_path: Path
-) -> None:
-    async def ask(query: Query) -> GatewayInstances | LoadedVersions:
-        if isinstance(query, LoadedQuery):
-            return LoadedVersions(())
-        counts = dict.fromkeys(("deaths", "resident_bytes", "pending", "inflight"), 0)
-        row = {
-            "model": "talker", "version": 3, "backend": "llm", "devices": ["cpu"], "instances": 1,
-            "ready": 1, "pids": [], "sandbox": "", "succeeded": 0, "failed": 0, "load_s": 1.0,
-            "sampling": {"temperature": 0.7, "top_k": 20}, **counts,
-        }  # fmt: skip
-        rows = [row, {**row, "model": "other", "sampling": {"top_p": 0.125}}]
-        return GatewayInstances(1, 1, 1, (), convert(rows, tuple[RunningVersion, ...]))
-
-    with console_over(sqlite, tmp_path, ask_gateway=ask) as running:
-        deploy(running.database)
-        with running.database.change(SYSTEM) as tx:
-            loads.record(tx, "server1", [("talker", 3, "READY", "")])
-        vera = person(running, "viewer", "vera")
-        shown = vera.get("/models/talker").text
-        pushed = vera.get("/models/digits").text
-    assert "Sampling defaults of version 3" in shown
-    assert '<dt>temperature</dt><dd class="mono">0.7</dd>' in shown
-    assert "0.125" not in shown
-    assert "Sampling defaults" not in pushed
-
-
-LOADED = {
-    "model": "talker", "version": 3, "config": 'name: "talker"\nbackend: "onnxruntime"\n',
-    "inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [-1, 16]}],
-    "outputs": [{"name": "OUTPUT0", "datatype": "BYTES", "shape": [-1, 1]}],
-}  # fmt: skip
-
-
-def test_a_folders_model_shows_inputs_outputs_and_config_as_they_are_loaded(
-    sqlite: Database, tmp_path: Path
-) -> None:
-    async def ask(query: Query) -> LoadedVersions:
-        if query == LoadedQuery("talker"):
-            return convert({"items": [LOADED]}, LoadedVersions)
-        raise GatewayUnreachable("the gateway does not answer; try again")
-
-    with console_over(sqlite, tmp_path, ask_gateway=ask) as running:
-        with running.database.change(SYSTEM) as tx:
-            loads.record(tx, "server1", [("talker", 3, "READY", "")])
-        shown = person(running, "viewer", "vera").get("/models/talker").text
-    assert "Inputs, outputs and config of version 3" in shown
-    assert '<th scope="row">INPUT0</th><td class="mono">FP32</td>' in shown
-    assert '<td class="mono">[-1, 16]</td>' in shown
-    assert "backend: &#34;onnxruntime&#34;" in shown
 
 
 def test_the_page_of_a_model_says_what_is_pending(night: Api) -> None:

@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from admin_ui.services import ControlApiError
 from support.admin import PASSWORD, Api
 from support.console import Person
 from support.llm_served import write_language_model
-from support.yard import Yard, yard
+from support.yard import Yard, write_identity, yard
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DECOUPLED = {"model_transaction_policy": {"decoupled": True}}
@@ -110,6 +111,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
     (repeat / "1").mkdir(parents=True)
     shutil.copy(EXAMPLES / "repeat" / "config.pbtxt", repeat)
     shutil.copy(EXAMPLES / "repeat" / "model.py", repeat / "1")
+    write_identity(folder, "echo", 1)
     with yard(folder) as running:
         running.api("POST", "/users", {"name": "otto", "role": "viewer", "password": PASSWORD})
         yield running
@@ -155,3 +157,43 @@ def test_the_form_as_it_is_prefilled_is_answered(served: Yard) -> None:
     assert "text_output" in found.text
     numbers = {"data.IN": "4 8", "data.DELAY": "0 0", "data.WAIT": "0"}
     assert "4  8" in visitor.post("/playground/repeat/call", numbers).text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["tiny", "repeat", "echo"])
+def test_every_call_on_the_page_of_a_version_runs_as_copied(served: Yard, model: str) -> None:
+    page = viewer(served).get(f"/models/{model}/versions/1").text
+    calls = page.split('id="calls"')[1].split("</section>")[0]
+    shown = snippets(calls)
+    assert len(shown) == (4 if model == "tiny" else 2)
+    for call in shown:
+        command = ["bash", "-c", call] if call.startswith("curl") else [sys.executable, "-c", call]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode == 0, (call, done.stderr)
+        assert done.stdout.strip(), call
+        assert '"error"' not in done.stdout, (call, done.stdout)
+
+
+@pytest.mark.slow
+def test_a_model_without_a_chat_template_is_offered_a_text(served: Yard) -> None:
+    visitor = viewer(served)
+    page = visitor.get("/playground/tiny").text
+    assert "Complete a text" in page
+    assert "System message" not in page
+    form = {"kind": "text", "message": "Once", "temperature": "0", "max_tokens": "4"}
+    streamed = visitor.post("/playground/tiny/chat", form, Accept="text/event-stream")
+    assert streamed.status == 200
+    assert '"text"' in streamed.text
+    whole = visitor.post("/playground/tiny/chat", form)
+    assert whole.status == 200
+    assert 'class="assistant"' in whole.text
+
+
+@pytest.mark.slow
+def test_a_decoupled_models_responses_come_one_by_one(served: Yard) -> None:
+    numbers = {"data.IN": "4 8", "data.DELAY": "0 0", "data.WAIT": "0"}
+    visitor = viewer(served)
+    assert "stream.js" in visitor.get("/playground/repeat").text
+    found = visitor.post("/playground/repeat/call", numbers, Accept="text/event-stream")
+    lines = [line for line in found.text.splitlines() if line.startswith("data:")]
+    assert [json.loads(line[5:])["OUT"] for line in lines] == [4, 8]

@@ -3,13 +3,17 @@ tells.
 """
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 import msgspec
+from anyio import to_thread
 from msgspec import to_builtins
 
 from control.access.scopes import Action
 from control.api.call import Access, AuthorizedCall, EndpointResult, Operation
 from control.clock import Moment
+from control.deployments.loaded_files import FileDigests, written_config
+from control.errors import NotFound
 from control.gateways.queries import (
     CrashQuery,
     CrashReport,
@@ -82,19 +86,36 @@ class TensorSpecView(msgspec.Struct, frozen=True):
 
 class LoadedVersionView(msgspec.Struct, frozen=True):
     """A version as this server has it loaded. `config`: with everything that config.pbtxt leaves
-    out, in its format; its first 256 KiB."""
+    out, in its format; its first 256 KiB. `language`: of a language model, what it serves with."""
 
     model: str
     version: int
     inputs: list[TensorSpecView]
     outputs: list[TensorSpecView]
     config: str
+    language: dict[str, str]
 
 
 class LoadedVersionsView(msgspec.Struct, frozen=True):
     """The versions of a model that are loaded on this server, the highest first."""
 
     items: list[LoadedVersionView]
+
+
+class LoadedFileView(msgspec.Struct, frozen=True):
+    """`path` within the model's folder; `sha256` "" where there was too much to read at once."""
+
+    path: str
+    size_bytes: int
+    sha256: str
+
+
+class LoadedFilesView(msgspec.Struct, frozen=True):
+    """The files that a version was loaded from, the first 500, and config.pbtxt as it lies there,
+    "" where there is none."""
+
+    items: list[LoadedFileView]
+    config: str
 
 
 class CrashingVersionView(msgspec.Struct, frozen=True):
@@ -126,6 +147,29 @@ async def loaded(call: AuthorizedCall) -> EndpointResult:
     return EndpointResult(msgspec.convert(found, LoadedVersionsView, from_attributes=True))
 
 
+async def files(call: AuthorizedCall) -> EndpointResult:
+    """Raises NotFound for a version that is not loaded here."""
+    model, version = call.path["model"], int(call.path["version"])
+    found = await call.services.ask_gateway(LoadedQuery(model))
+    folders = [Path(one.folder) for one in found.items if one.version == version and one.folder]
+    if not folders:
+        raise NotFound(f"version {version} of '{model}' is not loaded on this server")
+    view = await to_thread.run_sync(_files, folders[0], version, limiter=call.services.threads)
+    return EndpointResult(view)
+
+
+_digests = FileDigests()
+
+
+def _files(folder: Path, version: int) -> LoadedFilesView:
+    try:
+        found = _digests.look(folder, version)
+    except OSError as error:
+        raise NotFound(f"the folder cannot be read any more: {error.strerror}") from error
+    items = [LoadedFileView(one.path, one.size_bytes, one.sha256) for one in found]
+    return LoadedFilesView(items, written_config(folder))
+
+
 async def deaths(call: AuthorizedCall) -> EndpointResult:
     found: CrashReport = await call.services.ask_gateway(CrashQuery())
     server = call.services.facts.server_id
@@ -155,6 +199,15 @@ OPERATIONS = (
         summary="Inputs, outputs and completed config of a model's versions loaded on this server",
         act=loaded,
         gives=LoadedVersionsView,
+    ),
+    Operation(
+        verb="GET",
+        path="/instances/{model}/versions/{version}/files",
+        access=Access(Action.READ, "model"),
+        tag="Server",
+        summary="The files that a version on this server was loaded from, with sizes and digests",
+        act=files,
+        gives=LoadedFilesView,
     ),
     Operation(
         verb="GET",
