@@ -46,6 +46,7 @@ class Reply:
         "cancelled",
         "ended",
         "error",
+        "recorder",
         "source",
         "watcher",
     )
@@ -62,6 +63,9 @@ class Reply:
         """When its request arrived, on time.monotonic_ns, where a watcher wants to know."""
         self.watcher: Callable[[Reply], None] | None = None
         """Who hears of the end; set it with `watch`, or by hand where nobody does yet."""
+        self.recorder: Callable[[Reply], None] | None = None
+        """Who hears of the end before all watchers; whoever submitted the request sets it, before
+        the reply has ended."""
         self.ended = False
         self.cancelled = False
 
@@ -103,9 +107,12 @@ class Reply:
             self.source.cancel()
 
     def _wake(self) -> None:
-        if self.ended and self.watcher is not None:
-            watcher, self.watcher = self.watcher, None
-            watcher(self)
+        if self.ended:
+            if self.recorder is not None:
+                self.recorder(self)
+            if self.watcher is not None:
+                watcher, self.watcher = self.watcher, None
+                watcher(self)
         if self._callback is not None:
             if self.ended:
                 callback, self._callback = self._callback, None

@@ -216,10 +216,10 @@ class DataPlane:
             if target is not None:
                 target.window.refused()
             raise _refusal(served, request, error) from error
-        if reply.ended or reply.watcher is not None:
-            reply.watch(self._ended)
-        else:  # the usual, without a call
-            reply.watcher = self._ended
+        if reply.ended:
+            self._ended(reply)
+        else:
+            reply.recorder = self._ended
         if target is None:
             return reply
         target.window.follow(reply, request.arrived_ns)

@@ -31,7 +31,7 @@ _OK, _FAILED, _REFUSED, _CANCELLED = range(4)
 _SUCCESS = (_OK, "")
 _Target = tuple[str, int, str]
 """Model, version and the arm as responses say it."""
-_Waiting = tuple[int, int, _Target, int, int, int, tuple[int, str] | None, int, str]
+_Waiting = tuple[int, int, str, int, str, int, int, int, tuple[int, str] | None, int, str]
 """What is to become a record."""
 
 
@@ -58,7 +58,9 @@ class RequestHistory:
             (
                 request.number,
                 request.part,
-                (request.model, request.version, request.arm),
+                request.model,
+                request.version,
+                request.arm,
                 request.arrived_ns,
                 reply.started_ns,  # type: ignore[attr-defined]
                 time.monotonic_ns(),
@@ -73,8 +75,20 @@ class RequestHistory:
     def _record(self) -> None:
         """Make records of those that wait."""
         waiting, self._waiting = self._waiting, []
-        for number, part, who, arrived_ns, started_ns, now_ns, ending, instance, name in waiting:
-            code = self._code(who)
+        for (
+            number,
+            part,
+            model,
+            version,
+            arm,
+            arrived_ns,
+            started_ns,
+            now_ns,
+            ending,
+            instance,
+            name,
+        ) in waiting:
+            code = self._code((model, version, arm))
             outcome, text = _SUCCESS if ending is None else ending
             self._ring.add(
                 number,

@@ -9,7 +9,6 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import unquote
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
@@ -40,12 +39,18 @@ from server.rest.compression import (
 from server.rest.endpoint import BodyLimits
 from server.rest.envelope import PLAIN_ENVELOPE, check_json_length, read_envelope
 from server.rest.errors import error_body, headers_of, visible
+from server.rest.head_templates import HeadTemplate, model_and_version
 from server.rest.http_inference import HttpInference
 from server.served_version import ServedVersion
 from server.settings.restricted import RequiredHeader
 from server.signature import Signature
 
 _ACCEPTED = b"Accept-Encoding: %s\r\n" % CODINGS.encode()
+_JSON_HEAD = b"Content-Type: application/json\r\nContent-Length: %d\r\nX-Request-Id: %b\r\n"
+_BINARY_HEAD = (
+    b"Content-Type: application/octet-stream\r\nInference-Header-Content-Length: %d\r\n"
+    b"Content-Length: %d\r\nX-Request-Id: %b\r\n"
+)
 _GIVE_UP_FACTOR = 16
 """A body this many times over the limit is no longer read to its end: the connection closes."""
 
@@ -59,6 +64,8 @@ class RestConnection(Http1Connection):
     limits: BodyLimits
     sites = SitePolicy()
     lock: RequiredHeader | None = None
+    template: HeadTemplate | None = None
+    """Of the request that begins, where its head is known."""
     forwarding: HeaderForwarding | None = None
     log: AccessLog | None = None
 
@@ -81,14 +88,15 @@ class InferExchange(HttpInference):
         "_document",
         "_envelope",
         "_form",
+        "_is_known",
         "_protocol",
         "_reply",
         "answered_by",
         "cors",
         "disconnected",
+        "infer",
         "keep_alive",
         "more_body",
-        "path",
         "refusal",
         "request_id",
         "response_complete",
@@ -97,12 +105,13 @@ class InferExchange(HttpInference):
     message_event = _NoEvent()
 
     def __init__(self, protocol: RestConnection, asked: re.Match[bytes]) -> None:
-        model, version = model_and_version(asked)
+        template = protocol.template
+        model, version = model_and_version(asked) if template is None else template.model
         super().__init__(model, version, protocol.forwarding)
         self.headers = protocol.headers
         self.began_ns = time.monotonic_ns() if protocol.dataplane.tracing.on else 0
         self._protocol = protocol
-        self.path = asked.string
+        self.infer = asked
         self._body = b""
         self._document: Document | None = None
         self._chunks: list[bytes] = []
@@ -110,6 +119,9 @@ class InferExchange(HttpInference):
         self._admitted = False
         self._reply: Reply | None = None
         self._envelope = PLAIN_ENVELOPE
+        self._is_known = template is not None
+        if template is not None:
+            self._envelope = template.envelope
         self._form = PLAIN
         self.refusal: Exception | None = None
         """Why a request that is turned away is."""
@@ -117,7 +129,7 @@ class InferExchange(HttpInference):
         """Lines of the answer's head for a page that may read it."""
         self.request_id = ""
         self.answered_by = 0
-        self.keep_alive = protocol.parser.should_keep_alive()
+        self.keep_alive = template is not None or protocol.parser.should_keep_alive()
         self.more_body = True
         self.response_complete = False
         self.disconnected = False
@@ -166,13 +178,14 @@ class InferExchange(HttpInference):
         try:
             if not 0 < self.size <= limit:
                 self._check_size(limit)
-            envelope = self._envelope = read_envelope(self.headers)
+            if not self._is_known:
+                self._envelope = read_envelope(self.headers)
         except Exception as error:  # noqa: BLE001 - the boundary: visible() logs what is our fault
             self._refuse(error)
             return
         body = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
         self._chunks.clear()
-        if envelope.coding:
+        if self._envelope.coding:
             self._inflate(body, arrived_ns)
         else:
             self._submit(body, arrived_ns)
@@ -331,14 +344,9 @@ class InferExchange(HttpInference):
         parts = encoded.parts
         length = sum(map(len, parts))
         if encoded.header_length:
-            head = (
-                b"Content-Type: application/octet-stream\r\n"
-                b"Inference-Header-Content-Length: %d\r\nContent-Length: %d\r\n"
-                % (encoded.header_length, length)
-            )
+            head = _BINARY_HEAD % (encoded.header_length, length, self._named())
         else:
-            head = b"Content-Type: application/json\r\nContent-Length: %d\r\n" % length
-        more += b"X-Request-Id: %b\r\n" % self._named()
+            head = _JSON_HEAD % (length, self._named())
         if self.target is not None:
             more += self.target.line
         if self.cors:
@@ -366,12 +374,6 @@ class InferExchange(HttpInference):
         """The client's id, if it gave one in a header."""
         client_id = self._envelope.client_id
         return client_id.encode() if client_id else id_bytes(self.number)
-
-
-def model_and_version(asked: re.Match[bytes]) -> tuple[str, str]:
-    name, version = asked.groups(b"")
-    text = name.decode("latin-1")
-    return (unquote(text) if "%" in text else text), version.decode()
 
 
 def _too_large(size: int, limit: int) -> RequestTooLarge:

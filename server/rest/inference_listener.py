@@ -15,6 +15,7 @@ from server.listen_address import ListenAddress
 from server.logs.access import AccessLog
 from server.rest.compression import CompressionMiddleware
 from server.rest.endpoint import BodyLimits
+from server.rest.head_templates import HeadTemplates
 from server.rest.middleware import (
     AccessLogMiddleware,
     AuthorizationMiddleware,
@@ -53,6 +54,7 @@ async def start_inference(
     """Serve inference, and `app` for every other path. Raises OSError."""
     app = AuthorizationMiddleware(CompressionMiddleware(app, limits.body_bytes), dataplane)
     facts: dict[str, Any] = {"dataplane": dataplane, "limits": limits, "wire": wire}
+    facts["templates"] = HeadTemplates()
     facts["forwarding"] = middleware.forwarding
     facts["lock"] = middleware.locks.get("inference")
     facts["sites"] = middleware.sites

@@ -224,7 +224,7 @@ class _AccessLoggedExchange(InferExchange):
                 protocol="http",
                 client=client_text(self._protocol.client),
                 method="POST",
-                path=unquote(self.path.decode("latin-1")),
+                path=unquote(self.infer.string.decode("latin-1")),
                 status=status,
                 began_ns=self._started_ns,
                 duration_us=(now_ns - self._started_ns) // 1000,

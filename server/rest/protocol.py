@@ -17,7 +17,8 @@ from server.access.token_holder import AuthorizationResult
 from server.errors import Restricted
 from server.http1.cors import origin_in, response_lines
 from server.rest.envelope import CasePreservedName, body_bytes, text_headers
-from server.rest.infer import InferExchange, RestConnection, model_and_version
+from server.rest.head_templates import HeadTemplate, HeadTemplates, model_and_version
+from server.rest.infer import InferExchange, RestConnection
 from server.settings.restricted import http_text
 
 _INFER = re.compile(rb"/v2/models/([^/?]+)(?:/versions/([0-9]+))?/infer(?:\?.*)?\Z")
@@ -62,8 +63,43 @@ class InferProtocol(RestConnection):
 
     exchange: type[InferExchange] = InferExchange
     refusal: type[InferExchange] = RejectedExchange
+    templates: HeadTemplates
     _trusted_host = b""
     _is_suspect = False
+
+    def data_received(self, data: bytes) -> None:
+        if self._stage or not data:
+            super().data_received(data)
+            return
+        before: Any = self.cycle
+        if before is None or before.response_complete:
+            template = self.templates.find(data)
+            if template is not None and not self.transport.is_closing():
+                self._receive_known(template, data)
+                return
+        super().data_received(data)
+        exchange: Any = self.cycle
+        if exchange is not before and type(exchange) is self.exchange and not self._stage:
+            self._learn(data, exchange)
+
+    def _receive_known(self, template: HeadTemplate, data: bytes) -> None:
+        """What the parser would call for, at once: nothing of this request goes through it."""
+        self.idle_since = 0.0
+        self.headers = template.headers
+        self.expect_100_continue = False
+        self._is_suspect = template.host != self._trusted_host
+        self.template = template
+        try:
+            self._begin_exchange(template.infer)
+        finally:
+            self.template = None
+        exchange: Any = self.cycle
+        exchange.receive(data[template.bytes :])
+        exchange.received()
+
+    def _learn(self, data: bytes, exchange: InferExchange) -> None:
+        if exchange.keep_alive and not self._is_suspect:
+            self.templates.learn(data, exchange.infer, self.headers, exchange.size)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """uvicorn's, which also notes what only a browser, or an unknown host, brings.

@@ -175,10 +175,10 @@ class UnaryCall(GrpcCall):
         self.on_cancel = None
         stream = self._leave()
         if stream is not None:
-            sender, trailers = stream.sender, self.trailers
-            refusal = sender.answer(stream, self.opening(), prefix, message, ENDED_WELL + trailers)
+            sender, trailers, head = stream.sender, self.trailers, self.opening()
+            refusal = sender.answer(stream, head, prefix, message, ENDED_WELL + trailers)
             if refusal:
-                block = self.opening() + ended_badly("RESOURCE_EXHAUSTED", refusal) + trailers
+                block = head + ended_badly("RESOURCE_EXHAUSTED", refusal) + trailers
                 sender.finish(stream, block)
 
     def fail(self, code: str, text: str) -> None:

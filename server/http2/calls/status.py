@@ -39,18 +39,20 @@ _ENCODED = [
 ANSWER = _STATUS_200 + literal(((b"content-type", b"application/grpc"),))
 """The head of every response that has a body."""
 _REQUEST_ID = b"\x00" + bytes((len(NAME),)) + NAME
+_OURS = [
+    ANSWER + _REQUEST_ID + bytes((len(id_bytes(0)) - 1 + digits,)) + id_bytes(0)[:-1]
+    for digits in range(17)
+]
+"""The head of a response with an id of ours up to its number, by the number's hexadecimal digits;
+no length takes HPACK more than one byte."""
 
 
 def answer_head(number: int, client_id: str) -> bytes:
     """The same, with the id of the call: the client's, or that of our number."""
-    said = client_id.encode() if client_id else id_bytes(number)
-    if len(said) > _BRIEF:
-        return ANSWER + literal(((NAME, said),))
-    return b"%b%b%c%b" % (ANSWER, _REQUEST_ID, len(said), said)
+    if client_id:
+        return ANSWER + literal(((NAME, client_id.encode()),))
+    return b"%b%x" % (_OURS[(number.bit_length() + 3) // 4], number)
 
-
-_BRIEF = 126
-"""Bytes of a value whose length HPACK writes as one."""
 
 ENDED_WELL = literal(((b"grpc-status", b"0"),))
 ACCEPTED_ENCODINGS = literal(((b"grpc-accept-encoding", b"identity,deflate,gzip"),))
