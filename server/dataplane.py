@@ -287,6 +287,7 @@ def _request(inference: Inference, served: ServedVersion, body: InferBody) -> In
     if inference.forwarding is not None:
         parameters = {**parameters, **inference.forwarding.parameters(inference.text_headers())}
     sequence, priority, timeout_us, rest = read_terms(parameters) if parameters else NO_TERMS
+    target = inference.target
     return InferRequest(
         signature.model,
         signature.version,
@@ -305,7 +306,7 @@ def _request(inference: Inference, served: ServedVersion, body: InferBody) -> In
         inference.trace,
         inference.number,
         inference.part,
-        inference.arm,
+        "" if target is None else target.label,
         inference.client_id,
     )
 

@@ -60,6 +60,7 @@ class _LoggedGrpcCall(GrpcCall):
     """A call that counts its bytes and tells the access log of its end. `log` is on the class."""
 
     __slots__ = ()
+    logged = True
     log: AccessLog
     told: "_CallRecord"
 

@@ -113,7 +113,7 @@ def _plain(inputs: Tensors) -> bool:
 
 def _ends_at(data: bytes, start: int) -> bool:
     """Whether `data[:start]` is whole fields without data, then the tag and length of the rest."""
-    mark = bytes((_RAW_TAG,)) + _varint(len(data) - start)
+    mark = bytes((_RAW_TAG,)) + varint(len(data) - start)
     before, found = data[: start - len(mark)], data[start - len(mark) : start]
     if found != mark:
         return False
@@ -123,7 +123,8 @@ def _ends_at(data: bytes, start: int) -> bool:
         return False
 
 
-def _varint(number: int) -> bytes:
+def varint(number: int) -> bytes:
+    """A number as protobuf writes it."""
     written = bytearray()
     while number > 0x7F:
         written.append(number & 0x7F | 0x80)

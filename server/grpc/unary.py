@@ -9,7 +9,7 @@ from tritonclient.grpc import service_pb2 as pb
 
 from schedulers.reply import Reply
 from server.codec.forwarding import HeaderForwarding
-from server.codec.grpc_infer import decode, encode
+from server.codec.grpc_infer import decode
 from server.codec.output_format import PLAIN, InferBody, OutputFormat
 from server.dataplane import DataPlane
 from server.errors import Unsupported
@@ -18,6 +18,7 @@ from server.grpc.calls import parse, refuse
 from server.grpc.grpc_inference import GrpcInference, name_arm
 from server.grpc.middleware import note
 from server.grpc.request_template_cache import RequestTemplate, RequestTemplateCache
+from server.grpc.response_template_cache import ResponseTemplateCache
 from server.http2.calls.service import UnaryCall
 from server.served_version import ServedVersion
 from server.signature import Signature
@@ -25,15 +26,18 @@ from server.trace.record import following
 
 
 class UnaryInfer:
-    """The method; `heads` are those of all its messages."""
+    """The method, with what its messages and its answers have in common."""
 
     def __init__(self, dataplane: DataPlane, forwarding: HeaderForwarding | None) -> None:
         self._dataplane = dataplane
         self._forwarding = forwarding
         self._heads = RequestTemplateCache()
+        self._answers = ResponseTemplateCache()
 
     def __call__(self, data: bytes, call: UnaryCall) -> None:
-        asked = _UnaryInference(self._dataplane, data, call, self._heads, self._forwarding)
+        asked = _UnaryInference(
+            self._dataplane, data, call, self._heads, self._answers, self._forwarding
+        )
         try:
             asked.read()
             reply = self._dataplane.infer(asked)
@@ -49,7 +53,16 @@ class UnaryInfer:
 class _UnaryInference(GrpcInference):
     """One call's request, and how its answer is to be written."""
 
-    __slots__ = ("_data", "_dataplane", "_form", "_head", "_heads", "_id", "_signature")
+    __slots__ = (
+        "_answers",
+        "_data",
+        "_dataplane",
+        "_form",
+        "_head",
+        "_heads",
+        "_id",
+        "_signature",
+    )
     call: UnaryCall
     _signature: Signature
 
@@ -59,6 +72,7 @@ class _UnaryInference(GrpcInference):
         data: bytes,
         call: UnaryCall,
         heads: RequestTemplateCache,
+        answers: ResponseTemplateCache,
         forwarding: HeaderForwarding | None,
     ) -> None:
         super().__init__("", "", forwarding, time.monotonic_ns(), call.deadline_ns, call.number)
@@ -70,6 +84,7 @@ class _UnaryInference(GrpcInference):
         self._dataplane = dataplane
         self._data = data
         self._heads = heads
+        self._answers = answers
         self._form: OutputFormat = PLAIN
         self._id = ""
         self._head: RequestTemplate | None = None
@@ -89,7 +104,8 @@ class _UnaryInference(GrpcInference):
         body = self._parsed(signature) if head is None else head.body(self._data)
         self._data, self.message = b"", None  # they must not wait beside their copy
         self._form, self._id = body.form, body.id
-        note(self.call, body.id, signature, self.arm)
+        if self.call.logged:
+            note(self.call, body.id, signature, self.arm)
         return body
 
     def refuse(self, error: Exception) -> None:
@@ -117,7 +133,7 @@ class _UnaryInference(GrpcInference):
         if call.over:
             return
         try:
-            message = encode(reply.result(), self._signature, self._form).SerializeToString()
+            message = self._answers.serialise(reply.result(), self._signature, self._form)
         except Exception as error:  # noqa: BLE001 - the boundary: refuse() logs what is our fault
             refuse(call, error, f"request '{self._id}' to model '{self._signature.model}'")
         else:

@@ -5,6 +5,8 @@ others have, or KEEP_S have passed. Nothing of its tensors is.
 """
 
 import time
+from collections.abc import Iterable
+from typing import Any
 
 import numpy
 
@@ -27,12 +29,13 @@ MOST_TARGETS = 20_000
 """Of versions and arms there were, and of names that are no model's; after so many the history
 begins anew."""
 
+_now_ns = time.monotonic_ns
 _OK, _FAILED, _REFUSED, _CANCELLED = range(4)
 _SUCCESS = (_OK, "")
+_FIELDS = 11
+"""Of what waits to become a record; see `RequestHistory.ended`."""
 _Target = tuple[str, int, str]
 """Model, version and the arm as responses say it."""
-_Waiting = tuple[int, int, str, int, str, int, int, int, tuple[int, str] | None, int, str]
-"""What is to become a record."""
 
 
 class RequestHistory:
@@ -42,7 +45,7 @@ class RequestHistory:
         self._begin()
 
     def _begin(self) -> None:
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[Any] = []
         self._ring = RequestRing()
         self._codes: dict[_Target, int] = {}
         self._targets: list[_Target] = []
@@ -53,55 +56,58 @@ class RequestHistory:
         """A request that a scheduler took; `reply` is its Ticket. Between requests the code that
         makes records of it would have left the processor's caches: many are made at once."""
         request, error = reply.request, reply.error  # type: ignore[attr-defined]
-        waiting = self._waiting
-        waiting.append(
-            (
-                request.number,
-                request.part,
-                request.model,
-                request.version,
-                request.arm,
-                request.arrived_ns,
-                reply.started_ns,  # type: ignore[attr-defined]
-                time.monotonic_ns(),
-                None if error is None else _outcome(error),
-                reply.instance,  # type: ignore[attr-defined]
-                request.client_id,
-            )
+        self._waiting += (
+            request.number,
+            request.part,
+            request.model,
+            request.version,
+            request.arm,
+            request.arrived_ns,
+            reply.started_ns,  # type: ignore[attr-defined]
+            _now_ns(),
+            None if error is None else _outcome(error),
+            reply.instance,  # type: ignore[attr-defined]
+            request.client_id,
         )
-        if len(waiting) >= MOST_WAITING:
+        if len(self._waiting) >= MOST_WAITING * _FIELDS:
             self._record()
 
     def _record(self) -> None:
         """Make records of those that wait."""
         waiting, self._waiting = self._waiting, []
-        for (
-            number,
-            part,
-            model,
-            version,
-            arm,
-            arrived_ns,
-            started_ns,
-            now_ns,
-            ending,
-            instance,
-            name,
-        ) in waiting:
-            code = self._code((model, version, arm))
-            outcome, text = _SUCCESS if ending is None else ending
-            self._ring.add(
-                number,
-                part,
-                code,
-                arrived_ns,
-                ((started_ns or now_ns) - arrived_ns) // 1000,
-                (now_ns - started_ns) // 1000 if started_ns else 0,
-                outcome,
-                instance if started_ns else NOT_EXECUTED,
-                name[:LONGEST_ID],
-                text,
-            )
+        if not waiting:
+            return
+        columns = [waiting[field::_FIELDS] for field in range(_FIELDS)]
+        numbers, parts, models, versions, arms, arrived, started, ended, *rest = columns
+        endings, instances, names = rest
+        came, at, end = (numpy.array(times, "i8") for times in (arrived, started, ended))
+        executed = at > 0
+        begun = numpy.where(executed, at, end)
+        failures = [ending or _SUCCESS for ending in endings]
+        records = {
+            "number": numpy.array(numbers, "i8"),
+            "part": numpy.array(parts, "i8"),
+            "target": numpy.array(self._codes_of(zip(models, versions, arms, strict=True)), "i8"),
+            "arrived_ns": came,
+            "queue_us": (begun - came) // 1000,
+            "compute_us": (end - begun) // 1000,
+            "outcome": numpy.array([outcome for outcome, _ in failures], "i8"),
+            "instance": numpy.where(executed, instances, NOT_EXECUTED),
+        }
+        texts = [text for _, text in failures]
+        if not any(names) and not any(texts) and self._ring.add_without_texts(records):
+            return
+        rows = zip(*(column.tolist() for column in records.values()), strict=True)
+        for row, name, text in zip(rows, names, texts, strict=True):
+            self._ring.add(*row, name[:LONGEST_ID], text)
+
+    def _codes_of(self, targets: Iterable[_Target]) -> list[int]:
+        ring, targets = self._ring, list(targets)
+        known = self._codes
+        codes = [self._code(target) if target not in known else known[target] for target in targets]
+        if self._ring is not ring:  # it has begun anew in between: the first codes are no more
+            codes = [self._code(target) for target in targets]
+        return codes
 
     def refused(self, inference: Inference, version: int, error: Exception) -> None:
         """A request that came to no scheduler; `version` 0 where none was found."""

@@ -3,6 +3,7 @@
 Bounded by their number and the size of their texts, whichever is reached first.
 """
 
+from collections.abc import Mapping
 from struct import Struct
 from typing import NamedTuple
 
@@ -27,6 +28,7 @@ _TYPE = numpy.dtype(
         ("instance", "<u2"),
     ]
 )
+_DURATIONS = frozenset(("queue_us", "compute_us"))
 _MOST_US = (1 << 32) - 1
 NOT_EXECUTED = (1 << 16) - 1
 """In place of an instance."""
@@ -61,6 +63,7 @@ class RequestRing:
         self._most = most
         self._most_text_bytes = most_text_bytes
         self._buffer = bytearray(most * _RECORD.size)
+        self._columns = numpy.frombuffer(self._buffer, _TYPE)
         self._ids: list[str] = []
         self._errors: list[str] = []
         self._added = 0
@@ -112,6 +115,26 @@ class RequestRing:
             while self.text_bytes > self._most_text_bytes:
                 self._drop_oldest()
 
+    def add_without_texts(self, records: Mapping[str, NDArray[numpy.int64]]) -> bool:
+        """Add many at once, the oldest first: columns by the names of RingRecord's fields, but for
+        the texts, of which they have none. False, and nothing is added, while the ring holds
+        texts, which have to be dropped one by one."""
+        added, most = self._added, self._most
+        count = len(records["number"])
+        if self.text_bytes or count > most:
+            return False
+        missing = min(most, added + count) - len(self._ids)
+        if missing > 0:
+            self._ids += [""] * missing
+            self._errors += [""] * missing
+        places = numpy.arange(added, added + count) % most
+        for name, column in records.items():
+            limit = _MOST_US if name in _DURATIONS else None
+            self._columns[name][places] = column if limit is None else column.clip(None, limit)
+        self._added = added + count
+        self._oldest = max(self._oldest, self._added - most)
+        return True
+
     def _drop_oldest(self) -> None:
         place = self._oldest % self._most
         self._oldest += 1
@@ -124,7 +147,7 @@ class RequestRing:
 
     def columns(self) -> Columns:
         """The fields of all places, also of those that hold nothing; do not keep it."""
-        return numpy.frombuffer(self._buffer, _TYPE)
+        return self._columns
 
     def of_client(self, client_id: str, places: Places) -> Places:
         """Those of the places whose client gave this id."""

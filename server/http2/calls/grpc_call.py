@@ -36,6 +36,8 @@ class GrpcCall:
         "number",
         "trailers",
     )
+    logged = False
+    """Whether an access log is told of the call."""
 
     def __init__(self, stream: Http2Stream, head: RequestHead, limit: int) -> None:
         self.head = head

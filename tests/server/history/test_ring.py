@@ -1,8 +1,9 @@
 """The ring keeps the last records, whatever their texts, and finds them again."""
 
+import numpy as np
 import pytest
 
-from server.history.ring import MOST_RECORDS, NOT_EXECUTED, TEXT_BYTES, RequestRing
+from server.history.ring import MOST_RECORDS, NOT_EXECUTED, TEXT_BYTES, RequestRing, RingRecord
 
 
 def add(
@@ -68,3 +69,32 @@ def test_a_full_ring_takes_less_than_32_mib(text: str) -> None:
         ring.add(number, 0, 0, number, 1, 1, 0, 0, text, text)
     assert len(ring._buffer) + 16 * len(ring) + ring.text_bytes <= 32 * 2**20
     assert len(ring) == MOST_RECORDS if not text else len(ring) > 50_000
+
+
+def test_many_at_once_are_kept_as_if_added_one_by_one() -> None:
+    one_by_one, at_once = RequestRing(10), RequestRing(10)
+    number = 0
+    for count in (3, 4, 1, 6, 10, 2):
+        columns: dict[str, list[int]] = {field: [] for field in RingRecord._fields[:8]}
+        for _ in range(count):
+            number += 1
+            fields = (number, 0, number % 3, 10 * number, number << 40, 5, 1, number)
+            one_by_one.add(*fields, client_id="", error="")
+            for column, value in zip(columns.values(), fields, strict=True):
+                column.append(value)
+        assert at_once.add_without_texts(
+            {field: np.array(values) for field, values in columns.items()}
+        )
+        assert [at_once.record(int(place)) for place in at_once.places()] == [
+            one_by_one.record(int(place)) for place in one_by_one.places()
+        ]
+    add(one_by_one, 99, "mine")
+    add(at_once, 99, "mine")
+    assert numbers(at_once) == numbers(one_by_one)
+
+
+def test_many_at_once_are_not_taken_while_texts_have_to_be_dropped() -> None:
+    ring = RequestRing(4)
+    add(ring, 1, "mine")
+    assert not ring.add_without_texts({"number": np.array([2])})
+    assert numbers(ring) == [1]
