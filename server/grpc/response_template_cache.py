@@ -11,7 +11,6 @@ from tritonclient.grpc import service_pb2 as pb
 
 from repository.config.tensors import Array
 from schedulers.request import InferResponse
-from server.codec.grpc_infer import encode
 from server.codec.output_format import PLAIN, OutputFormat
 from server.grpc.request_template_cache import varint
 from server.signature import Signature
@@ -43,30 +42,30 @@ class ResponseTemplateCache:
     def __init__(self) -> None:
         self._templates: dict[tuple[int, str, tuple[int, ...]], ResponseTemplate] = {}
 
-    def serialise(self, response: InferResponse, signature: Signature, form: OutputFormat) -> bytes:
-        """The bytes of `server.codec.grpc_infer.encode(response, signature, form)`.
-
-        Raises InvalidRequest as that does.
-        """
+    def find(self, response: InferResponse, signature: Signature, form: OutputFormat) -> bytes:
+        """The bytes of `server.codec.grpc_infer.encode(response, signature, form)`; none where no
+        response like it was learnt."""
         outputs = response.outputs
-        if form is PLAIN and len(outputs) == 1 and not response.parameters:
-            ((name, array),) = outputs.items()
-            if not array.dtype.hasobject:
-                key = (id(signature), name, array.shape)
-                template = self._templates.get(key) or self._learn(key, signature, array)
-                if template.nbytes == array.nbytes:
-                    said = response.id
-                    head = template.plain if not said else _with_id(template, said.encode())
-                    if head:
-                        return _joined(head, array)
-        return encode(response, signature, form).SerializeToString()
+        if form is not PLAIN or len(outputs) != 1 or response.parameters:
+            return b""
+        ((name, array),) = outputs.items()
+        template = self._templates.get((id(signature), name, array.shape))
+        if template is None or template.nbytes != array.nbytes or array.dtype.hasobject:
+            return b""
+        said = response.id
+        head = template.plain if not said else _with_id(template, said.encode())
+        return _joined(head, array) if head else b""
 
-    def _learn(
-        self, key: tuple[int, str, tuple[int, ...]], signature: Signature, array: Array
-    ) -> ResponseTemplate:
+    def learn(self, response: InferResponse, signature: Signature, form: OutputFormat) -> None:
+        """Remember what responses like this one have in common, where it may stand for others."""
+        outputs = response.outputs
+        if form is not PLAIN or len(outputs) != 1 or response.parameters:
+            return
+        ((name, array),) = outputs.items()
+        if array.dtype.hasobject:
+            return
         if len(self._templates) >= MAX_TEMPLATES:
             self._templates.clear()
-        name = key[1]
         front = pb.ModelInferResponse(
             model_name=signature.model, model_version=str(signature.version)
         )
@@ -74,9 +73,9 @@ class ResponseTemplateCache:
         back.outputs.add(name=name, datatype=signature.outputs[name].datatype, shape=array.shape)
         before = front.SerializeToString()
         behind = back.SerializeToString() + _RAW_TAG + varint(array.nbytes)
-        template = ResponseTemplate(signature, before, behind, before + behind, array.nbytes)
-        self._templates[key] = template
-        return template
+        self._templates[id(signature), name, array.shape] = ResponseTemplate(
+            signature, before, behind, before + behind, array.nbytes
+        )
 
 
 def _with_id(template: ResponseTemplate, said: bytes) -> bytes:

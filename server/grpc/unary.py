@@ -8,8 +8,9 @@ import time
 from tritonclient.grpc import service_pb2 as pb
 
 from schedulers.reply import Reply
+from schedulers.request import InferResponse
 from server.codec.forwarding import HeaderForwarding
-from server.codec.grpc_infer import decode
+from server.codec.grpc_infer import decode, encode
 from server.codec.output_format import PLAIN, InferBody, OutputFormat
 from server.dataplane import DataPlane
 from server.errors import Unsupported
@@ -133,11 +134,19 @@ class _UnaryInference(GrpcInference):
         if call.over:
             return
         try:
-            message = self._answers.serialise(reply.result(), self._signature, self._form)
+            message = self._serialised(reply.result())
         except Exception as error:  # noqa: BLE001 - the boundary: refuse() logs what is our fault
             refuse(call, error, f"request '{self._id}' to model '{self._signature.model}'")
         else:
             call.finish(message)
+
+    def _serialised(self, response: InferResponse) -> bytes:
+        signature, form = self._signature, self._form
+        message = self._answers.find(response, signature, form)
+        if not message:
+            message = encode(response, signature, form).SerializeToString()
+            self._answers.learn(response, signature, form)
+        return message
 
     def _parsed(self, signature: Signature) -> InferBody:
         if signature.decoupled:

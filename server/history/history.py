@@ -79,7 +79,8 @@ class RequestHistory:
             return
         columns = [waiting[field::_FIELDS] for field in range(_FIELDS)]
         numbers, parts, models, versions, arms, arrived, started, ended, *rest = columns
-        endings, instances, names = rest
+        endings, instances, client_ids = rest
+        names = [client_id[:LONGEST_ID] for client_id in client_ids]
         came, at, end = (numpy.array(times, "i8") for times in (arrived, started, ended))
         executed = at > 0
         begun = numpy.where(executed, at, end)
@@ -97,9 +98,9 @@ class RequestHistory:
         texts = [text for _, text in failures]
         if not any(names) and not any(texts) and self._ring.add_without_texts(records):
             return
-        rows = zip(*(column.tolist() for column in records.values()), strict=True)
-        for row, name, text in zip(rows, names, texts, strict=True):
-            self._ring.add(*row, name[:LONGEST_ID], text)
+        rows = zip(*(column.tolist() for column in records.values()), names, texts, strict=True)
+        for row in rows:
+            self._ring.add(*row)
 
     def _codes_of(self, targets: Iterable[_Target]) -> list[int]:
         ring, targets = self._ring, list(targets)
