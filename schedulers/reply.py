@@ -48,6 +48,7 @@ class Reply:
         "error",
         "recorder",
         "source",
+        "started_ns",
         "watcher",
     )
 
@@ -61,6 +62,8 @@ class Reply:
         self.source: ReplyListener | None = None
         self.arrived_ns = 0
         """When its request arrived, on time.monotonic_ns, where a watcher wants to know."""
+        self.started_ns = 0
+        """When its execution began, on time.monotonic_ns; 0 before."""
         self.watcher: Callable[[Reply], None] | None = None
         """Who hears of the end; set it with `watch`, or by hand where nobody does yet."""
         self.recorder: Callable[[Reply], None] | None = None

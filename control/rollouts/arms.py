@@ -47,27 +47,36 @@ class OutcomeCounts:
 
 @dataclass(frozen=True, slots=True)
 class ArmTotals:
-    """One arm. `latency`: of the requests that were answered; nobody adds to it any more."""
+    """One arm. `latency`: of the requests that were answered, `compute`: the part of it since their
+    execution began, of those that were executed; nobody adds to them any more."""
 
     counts: OutcomeCounts = OutcomeCounts()
     latency: Histogram = field(default_factory=Histogram, compare=False)
+    compute: Histogram = field(default_factory=Histogram, compare=False)
 
     def __add__(self, other: "ArmTotals") -> "ArmTotals":
-        return ArmTotals(self.counts + other.counts, self.latency.merged(other.latency))
+        return ArmTotals(
+            self.counts + other.counts,
+            self.latency.merged(other.latency),
+            self.compute.merged(other.compute),
+        )
 
     def since(self, earlier: "ArmTotals") -> "ArmTotals":
         return ArmTotals(
-            self.counts.since(earlier.counts), latency_since(self.latency, earlier.latency)
+            self.counts.since(earlier.counts),
+            latency_since(self.latency, earlier.latency),
+            latency_since(self.compute, earlier.compute),
         )
 
     def as_list(self) -> list[Any]:
-        return [*self.counts.as_list(), self.latency.as_list()]
+        return [*self.counts.as_list(), self.latency.as_list(), self.compute.as_list()]
 
     @classmethod
     def from_list(cls, packed: Sequence[Any]) -> "ArmTotals":
-        """Raises ValueError or TypeError for what `as_list` cannot have made."""
-        *counts, latency = packed
-        return cls(OutcomeCounts(*counts), Histogram.from_list(latency))
+        """An older build counted no `compute`. Raises ValueError or TypeError for what `as_list`
+        cannot have made."""
+        counts, histograms = packed[:4], packed[4:]
+        return cls(OutcomeCounts(*counts), *map(Histogram.from_list, histograms))
 
 
 @dataclass(frozen=True, slots=True)

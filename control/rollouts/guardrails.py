@@ -12,8 +12,17 @@ import msgspec
 
 from control.rollouts.arms import RateComparison, RolloutTotals, Stratum, compared
 from control.rollouts.plan import Guardrails
-from control.rollouts.state import LatencyWindow, Phase, RolloutState
-from control.rollouts.windows import P95, P99, LatencyGuard, tried
+from control.rollouts.state import Phase, RolloutState
+from control.rollouts.windows import (
+    FEWEST_WINDOWS,
+    LATENCIES,
+    LatencyGuard,
+    RatioEstimate,
+    beside,
+    estimate,
+    required,
+    tried,
+)
 from control.statistics.sequential import Interval, difference_of_rates
 
 FAIL_ALPHA = 0.10
@@ -31,33 +40,42 @@ OUTPUT_ALPHA = 0.02
 
 class GuardrailOutcome(StrEnum):
     OK = "ok"
-    WAITING = "waiting"  # too few requests so far
+    WAITING = "waiting"  # too few requests so far, or it could be either
     INCONCLUSIVE = "inconclusive"  # what was given is no number
     PAUSE = "pause"
     FAIL = "fail"
 
 
 class VerdictOfGuardrail(msgspec.Struct, frozen=True):
-    """What a guardrail says, and from which numbers; null for what is no number or infinite."""
+    """What a guardrail says, and from which numbers; null for what is no number or infinite.
+    `required`: while it waits, the phase is not left."""
 
     guardrail: str
     outcome: GuardrailOutcome
     words: str
     numbers: Mapping[str, float | None]
+    required: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class GuardrailVerdict:
-    """Of one guardrail, in words and numbers; rates are shares of requests."""
+    """Of one guardrail, in words and numbers; rates are shares of requests. `required`: while it
+    waits, the phase is not left."""
 
     guardrail: str
     outcome: GuardrailOutcome
     words: str
     numbers: dict[str, float]
+    required: bool = False
+
+    @property
+    def holds(self) -> bool:
+        """Whether the phase has to wait for it."""
+        return self.required and self.outcome is GuardrailOutcome.WAITING
 
     def view(self) -> VerdictOfGuardrail:
         finite = {k: v if math.isfinite(v) else None for k, v in self.numbers.items()}
-        return VerdictOfGuardrail(self.guardrail, self.outcome, self.words, finite)
+        return VerdictOfGuardrail(self.guardrail, self.outcome, self.words, finite, self.required)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +131,7 @@ def judge(state: RolloutState, seen: RolloutObservations) -> tuple[GuardrailVerd
         _errors(rails, strata, _beside_before(state, here)),
         _outputs("not_a_number", "answers with NaN or infinity", strata),
         _outputs("empty", "empty answers", strata),
-        _latency(P95, state.windows.p95, rails),
-        _latency(P99, state.windows.p99, rails),
+        *(_latency(state, seen.arms, guard) for guard in LATENCIES),
         *(_harm(harm) for harm in seen.harms),
     )
 
@@ -193,7 +210,10 @@ def _errors(rails: Guardrails, strata: Sequence[Stratum], here: Stratum) -> Guar
         f"(limit {100 * margin:.2f}, half of it to pause)"
     )
     numbers = {**_rates(found), "lower": lower, "upper": surely.upper, "limit": margin}
-    return GuardrailVerdict("errors", _of_bounds(lower, likely, margin), words, numbers)
+    outcome = _of_bounds(lower, likely, margin)
+    if outcome is GuardrailOutcome.OK and found.candidate - found.control > margin:
+        outcome = GuardrailOutcome.WAITING
+    return GuardrailVerdict("errors", outcome, words, numbers, required=True)
 
 
 def _of_bounds(surely: float, likely: float, margin: float) -> GuardrailOutcome:
@@ -234,29 +254,40 @@ def _rates(found: RateComparison) -> dict[str, float]:
     return {"candidate": found.candidate, "control": found.control}
 
 
-def _latency(guard: LatencyGuard, tail: LatencyWindow, rails: Guardrails) -> GuardrailVerdict:
-    if tail.ratio is None:
-        words = f"no window with {guard.sample} answers of each arm yet"
-        return GuardrailVerdict(guard.name, GuardrailOutcome.WAITING, words, {})
-    windows = "window" if tail.slow == 1 else "windows"
+def _latency(state: RolloutState, arms: RolloutTotals, guard: LatencyGuard) -> GuardrailVerdict:
+    rails, must = state.plan.guardrails, required(state, arms, guard)
+    window = state.windows.latencies.get(guard.name)
+    windows, least = window.ratios.n if window else 0, max(rails.latency_windows, FEWEST_WINDOWS)
+    if window is None or windows < least:
+        words = f"{windows} of at least {least} windows with {guard.sample} answers of each arm"
+        numbers = {"windows": float(windows)}
+        return GuardrailVerdict(guard.name, GuardrailOutcome.WAITING, words, numbers, must)
+    found = estimate(window.ratios)
+    lower, upper = found.interval.lower, found.interval.upper
     words = (
-        f"{guard.name} was {tail.ratio:.2f} × the stable version's; above "
-        f"{rails.latency_ratio:.2f} × in {tail.slow} {windows} in a row (limit "
-        f"{rails.latency_windows}), at least {tail.lower:.2f} × over the step"
+        f"{guard.subject} is {found.ratio:.2f} × the stable version's, between {lower:.2f} and "
+        f"{upper:.2f} (limit {rails.latency_ratio:.2f})"
     )
     numbers = {
-        "ratio": tail.ratio,
+        "ratio": found.ratio,
+        "lower": lower,
+        "upper": upper,
         "limit": rails.latency_ratio,
-        "slow_windows": float(tail.slow),
-        "lower": tail.lower,
+        "windows": float(windows),
     }
-    return GuardrailVerdict(guard.name, _of_tail(tail, rails), words, numbers)
+    must = must or (beside(state) and found.ratio > rails.latency_ratio)
+    return GuardrailVerdict(guard.name, _of_ratio(found, rails), words, numbers, must)
 
 
-def _of_tail(tail: LatencyWindow, rails: Guardrails) -> GuardrailOutcome:
-    if tail.slow >= rails.latency_windows:
+def _of_ratio(found: RatioEstimate, rails: Guardrails) -> GuardrailOutcome:
+    """A candidate goes on where it is surely within the limit, not where nothing speaks against
+    it: on a busy machine nothing ever does."""
+    if found.interval.lower > rails.latency_ratio:
         return GuardrailOutcome.FAIL
-    return GuardrailOutcome.PAUSE if tail.lower > rails.latency_pause_ratio else GuardrailOutcome.OK
+    if found.interval.lower > rails.latency_pause_ratio:
+        return GuardrailOutcome.PAUSE
+    within = found.interval.upper < rails.latency_ratio
+    return GuardrailOutcome.OK if within else GuardrailOutcome.WAITING
 
 
 def _harm(harm: Harm) -> GuardrailVerdict:

@@ -117,6 +117,7 @@ def resume(state: RolloutState, words: str, now: float) -> RolloutDecision:
         deadline=state.deadline + away,
         data_until=now + state.plan.no_data_s,
         unread=0,
+        undecided_at=0.0,
     )
     return _moved(running, Transition.RESUME, words)
 
@@ -168,6 +169,7 @@ def _begun(
         min_sample=sample,
         data_requests=0,
         data_until=now + state.plan.no_data_s,
+        undecided_at=0.0,
         windows=opened(arms, phase, now, strata),
     )
 

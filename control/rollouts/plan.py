@@ -41,8 +41,8 @@ class Guardrails:
     """What takes a candidate back; everything is relative to the stable arm at the same time.
 
     `window_s`: how long an analysis window is at least. `error_margin` and `breaker_share` are
-    shares of requests (0 to 1). `latency_windows`: so many windows in a row must be slower than
-    `latency_ratio`; `latency_pause_ratio` is for a bound of the interval. `memory_ratio`: resident
+    shares of requests (0 to 1). `latency_ratio` and `latency_pause_ratio` are for the bounds of the
+    interval, which is looked at after `latency_windows` windows. `memory_ratio`: resident
     over declared memory; `memory_mib` is what a worker of the candidate is declared to hold, 0 for
     nothing declared.
     """
@@ -51,7 +51,7 @@ class Guardrails:
     error_margin: float = 0.005
     latency_ratio: float = 1.25
     latency_pause_ratio: float = 1.10
-    latency_windows: int = 3
+    latency_windows: int = 5
     breaker_requests: int = 20
     breaker_share: float = 0.5
     memory_ratio: float = 1.2
@@ -86,6 +86,7 @@ class PlanView(msgspec.Struct, frozen=True, kw_only=True):
     memory_mib: int
     prewarm: float
     no_data: float
+    undecided: float
     rollback_window: int
 
 
@@ -94,6 +95,7 @@ class RolloutPlan:
     """`mirror`: copies of requests before the first step, None for none. `last`: how long all
     traffic is watched before the candidate is called healthy. `prewarm_s`: how long the candidate
     may take to be ready everywhere. `no_data_s`: how long a step may be without new requests.
+    `undecided_s`: how long it may wait for a guardrail alone, or as long as it took until then.
     `rollback_window`: so many versions back a version takes over without steps."""
 
     mode: Mode = Mode.PROGRESSIVE
@@ -108,6 +110,7 @@ class RolloutPlan:
     guardrails: Guardrails = field(default_factory=Guardrails)
     prewarm_s: float = 600.0
     no_data_s: float = 600.0
+    undecided_s: float = 900.0
     rollback_window: int = 3
 
     def without_mirror(self) -> "RolloutPlan":
@@ -136,6 +139,7 @@ class RolloutPlan:
             memory_mib=rails.memory_mib,
             prewarm=self.prewarm_s,
             no_data=self.no_data_s,
+            undecided=self.undecided_s,
             rollback_window=self.rollback_window,
         )
 

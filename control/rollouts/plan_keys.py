@@ -224,10 +224,14 @@ KEYS: dict[str, Key] = {
         "percentage points from 0 to 100",
         "by how much more the candidate may fail before it is rolled back",
     ),
-    "latency_ratio": Key(_RATIO, _RATIOS, "p95 or p99 over the stable version's: rolled back"),
-    "latency_pause_ratio": Key(_RATIO, _RATIOS, "the same for pausing, of the interval's bound"),
+    "latency_ratio": Key(
+        _RATIO, _RATIOS, "computing time, p95 or p99 over the stable version's: rolled back"
+    ),
+    "latency_pause_ratio": Key(_RATIO, _RATIOS, "the same for pausing"),
     "latency_windows": Key(
-        _within(_whole, 1, 100), "a whole number from 1 to 100", "slow windows in a row"
+        _within(_whole, 1, 100),
+        "a whole number from 1 to 100",
+        "how many windows are compared at least; fewer than 4 decide nothing",
     ),
     "breaker_requests": Key(_SAMPLE, _SAMPLES, "the fast breaker needs so many requests"),
     "breaker_share": Key(
@@ -243,6 +247,11 @@ KEYS: dict[str, Key] = {
     ),
     "prewarm": Key(_SECONDS, _DURATIONS, "how long the candidate may take to be ready"),
     "no_data": Key(_SECONDS, _DURATIONS, "how long a step may be without requests"),
+    "undecided": Key(
+        _SECONDS,
+        _DURATIONS,
+        "how long a step waits for a guardrail alone, or as long as it took until then if longer",
+    ),
     "rollback_window": Key(
         _within(_whole, 0, 100),
         "a whole number from 0 to 100",
@@ -266,5 +275,6 @@ _OTHERS = {
     "mode": "mode",
     "prewarm": "prewarm_s",
     "no_data": "no_data_s",
+    "undecided": "undecided_s",
     "rollback_window": "rollback_window",
 }

@@ -1,6 +1,7 @@
 """What a rollout does next: a plain function of where it stands, what was seen, and the time. Pure.
 
-Guardrails come first, then pauses, then the way forward; without traffic nothing moves forward.
+Guardrails come first, then pauses, then the way forward; without traffic nothing moves forward, nor
+before every required guardrail has decided for it.
 """
 
 from dataclasses import replace
@@ -17,7 +18,7 @@ from control.rollouts.guardrails import (
 from control.rollouts.moves import RolloutDecision
 from control.rollouts.plan import Mode
 from control.rollouts.state import PauseReason, Phase, RolloutState
-from control.rollouts.windows import awaits_first, closed, refreshed
+from control.rollouts.windows import LATENCIES, closed, refreshed
 
 MOST_UNREAD, UNREAD_EVERY_S = 4, 10.0
 """So many readings of the counts may fail in a row, counted this far apart."""
@@ -133,7 +134,7 @@ def _reason_to_pause(
     if seen.arms is None:
         return None
     answered = _answered(state, seen.arms)
-    lacks = answered < state.min_sample or awaits_first(state)
+    lacks = answered < state.min_sample or _holding(verdicts) is not None
     if lacks and answered <= state.data_requests and now >= state.data_until:
         words = f"no request of both arms in {state.plan.no_data_s:g} s, {answered} before"
         return PauseReason.NO_DATA, words
@@ -163,18 +164,22 @@ def _recovered(
         return "the counts can be read again"
     if state.pause is PauseReason.NO_DATA and _answered(state, seen.arms) > state.data_requests:
         return "there are requests again"
-    if state.pause is PauseReason.INCONCLUSIVE and not _first(
-        verdicts, GuardrailOutcome.INCONCLUSIVE
-    ):
-        return "every guardrail has its numbers again"
+    if state.pause is PauseReason.INCONCLUSIVE and _decided_well(verdicts):
+        return "every required guardrail has decided"
     if state.pause is PauseReason.SIGNAL and _clear(verdicts):
         return "it is no longer worse than the stable version"
     return ""
 
 
+def _decided_well(verdicts: tuple[GuardrailVerdict, ...]) -> bool:
+    """Every guardrail that could not decide has, and none would pause the rollout again."""
+    again = (GuardrailOutcome.INCONCLUSIVE, GuardrailOutcome.PAUSE)
+    return not any(verdict.holds or verdict.outcome in again for verdict in verdicts)
+
+
 def _clear(verdicts: tuple[GuardrailVerdict, ...]) -> bool:
     """No sign of harm at all: half the margin would let a pause flutter."""
-    signs = {"errors": 0.0, "p95": 1.0, "p99": 1.0}
+    signs = {"errors": 0.0, **{one.name: 1.0 for one in LATENCIES}}
     return all(
         verdict.numbers.get("lower", 0.0) <= signs[verdict.guardrail]
         and verdict.outcome is not GuardrailOutcome.PAUSE
@@ -194,10 +199,6 @@ def _waits_for(
         waits.append(f"{lacking} more requests of each arm")
     if seen.candidate.missing:
         waits.append(f"the candidate to be ready on {', '.join(seen.candidate.missing)}")
-    if awaits_first(state):
-        waits.append("the first latency window")
-    if state.windows.p95.slow or state.windows.p99.slow:
-        waits.append("another latency window, for the last one was slow")
     return f"waits for {' and '.join(waits)}" if waits else ""
 
 
@@ -205,12 +206,26 @@ def _over(
     state: RolloutState, arms: RolloutTotals, verdicts: tuple[GuardrailVerdict, ...], now: float
 ) -> RolloutDecision:
     unknown = _first(verdicts, GuardrailOutcome.INCONCLUSIVE)
-    if unknown and PauseReason.INCONCLUSIVE not in state.accepted:
-        return moves.pause(state, PauseReason.INCONCLUSIVE, unknown.words, now)
+    if PauseReason.INCONCLUSIVE not in state.accepted:
+        if unknown:
+            return moves.pause(state, PauseReason.INCONCLUSIVE, unknown.words, now)
+        if holding := _holding(verdicts):
+            return _undecided(state, holding, now)
     if state.plan.mode is Mode.MANUAL and state.phase is not Phase.PROMOTING:
         words = "this step is done and waits to be promoted"
         return moves.pause(state, PauseReason.MANUAL, words, now, done=True)
     return moves.forward(state, arms, now)
+
+
+def _undecided(state: RolloutState, holding: GuardrailVerdict, now: float) -> RolloutDecision:
+    """The sample is there and the hold is over; only this guardrail says neither yes nor no."""
+    since = state.undecided_at or now
+    until = since + max(state.plan.undecided_s, since - state.since)
+    words = f"{holding.guardrail} has not decided: {holding.words}"
+    if now >= until:
+        return moves.pause(state, PauseReason.INCONCLUSIVE, words, now)
+    waits = f"waits up to {until - now:.0f} s more, for {words}"
+    return RolloutDecision(replace(state, undecided_at=since), None, waits)
 
 
 def _fed(state: RolloutState, arms: RolloutTotals, now: float) -> RolloutState:
@@ -231,6 +246,11 @@ def _answered(state: RolloutState, arms: RolloutTotals) -> int:
     if state.place is Phase.PROMOTING:
         return both.candidate.requests
     return min(both.candidate.requests, both.control.requests)
+
+
+def _holding(verdicts: tuple[GuardrailVerdict, ...]) -> GuardrailVerdict | None:
+    """The first required guardrail that has not decided."""
+    return next((verdict for verdict in verdicts if verdict.holds), None)
 
 
 def _first(

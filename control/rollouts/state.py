@@ -6,6 +6,7 @@ PENDING ─▶ PREWARM ─▶ [MIRROR] ─▶ STEP(i) ─▶ PROMOTING ─▶ HE
 PREWARM, MIRROR, STEP and PROMOTING ⇄ PAUSED(reason); what has not ended may be SUPERSEDED.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -14,6 +15,7 @@ from control.rollouts.arms import OutcomeCounts, RolloutTotals, Stratum
 from control.rollouts.plan import RolloutPlan
 from control.rollouts.plan_keys import stored_plan
 from control.statistics.histogram import Histogram
+from control.statistics.sequential import Moments
 
 
 class Phase(StrEnum):
@@ -34,7 +36,7 @@ ENDS = (Phase.HEALTHY, Phase.DEGRADED, Phase.SUPERSEDED)
 
 class PauseReason(StrEnum):
     MANUAL = "manual"
-    INCONCLUSIVE = "inconclusive"  # a guardrail has no number at the end of a step
+    INCONCLUSIVE = "inconclusive"  # a required guardrail could not decide, or has no number
     NO_DATA = "no_data"
     SRM = "srm"  # the arms did not get the units they were meant to get
     SIGNAL = "signal"  # probably worse, but not by the margin
@@ -60,36 +62,35 @@ class Transition(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LatencyWindow:
-    """Latency windows of one quantile: cumulative histograms where the open one began, how many
-    closed ones in a row were slow, and what the last one said (NaN before the first)."""
+    """What is remembered of one quantile: both arms' histograms where the open window began, the
+    logarithms of candidate over control of the closed ones, and the last of them as a ratio."""
 
     since: float
     control: Histogram = field(default_factory=Histogram, compare=False)
     candidate: Histogram = field(default_factory=Histogram, compare=False)
-    slow: int = 0
-    ratio: float | None = None
-    lower: float = 0.0
+    ratios: Moments = field(default_factory=Moments)
+    last: float | None = None
 
     def as_list(self) -> list[Any]:
-        hists = [self.control.as_list(), self.candidate.as_list()]
-        return [self.since, *hists, self.slow, self.ratio, self.lower]
+        ratios = [self.ratios.n, self.ratios.mean, self.ratios.m2]
+        return [self.since, self.control.as_list(), self.candidate.as_list(), ratios, self.last]
 
     @classmethod
     def from_list(cls, packed: list[Any]) -> "LatencyWindow":
-        since, control, candidate, *rest = packed
-        return cls(since, Histogram.from_list(control), Histogram.from_list(candidate), *rest)
+        since, control, candidate, ratios, last = packed
+        arms = Histogram.from_list(control), Histogram.from_list(candidate)
+        return cls(since, *arms, Moments(*ratios), last)
 
 
 @dataclass(frozen=True, slots=True)
 class GuardrailWindows:
     """What the guardrails remember: the counts where the phase began (`base`), the ended steps
-    (`strata`), open latency windows by quantile, and the candidate's counts where the fast
-    breaker's window began."""
+    (`strata`), the windows of each of `control.rollouts.windows.LATENCIES`, and the candidate's
+    counts where the fast breaker's window began."""
 
     base: RolloutTotals = field(default_factory=RolloutTotals)
     strata: tuple[Stratum, ...] = ()
-    p95: LatencyWindow = field(default_factory=lambda: LatencyWindow(0.0))
-    p99: LatencyWindow = field(default_factory=lambda: LatencyWindow(0.0))
+    latencies: Mapping[str, LatencyWindow] = field(default_factory=dict)
     recent_since: float = 0.0
     recent: OutcomeCounts = field(default_factory=OutcomeCounts)
 
@@ -97,19 +98,19 @@ class GuardrailWindows:
         return {
             "base": self.base.as_list(),
             "strata": [[one.candidate.as_list(), one.control.as_list()] for one in self.strata],
-            "p95": self.p95.as_list(),
-            "p99": self.p99.as_list(),
+            "latencies": {name: one.as_list() for name, one in self.latencies.items()},
             "recent": [self.recent_since, *self.recent.as_list()],
         }
 
     @classmethod
     def from_json(cls, raw: dict[str, Any]) -> "GuardrailWindows":
+        """An older build remembered latencies otherwise; then they begin anew."""
         since, *recent = raw["recent"]
+        latencies = raw.get("latencies", {}).items()
         return cls(
             RolloutTotals.from_list(raw["base"]),
             tuple(Stratum(OutcomeCounts(*a), OutcomeCounts(*b)) for a, b in raw["strata"]),
-            LatencyWindow.from_list(raw["p95"]),
-            LatencyWindow.from_list(raw["p99"]),
+            {name: LatencyWindow.from_list(packed) for name, packed in latencies},
             since,
             OutcomeCounts(*recent),
         )
@@ -123,8 +124,9 @@ class RolloutState:
     `weight` and `mirror` are buckets. A pause remembers the phase it interrupts, and `done` that
     this phase only waits for a person. `deadline`: when the hold is over, or PREWARM or ABORTING
     is at the latest; `min_sample` is what the phase needs. `data_requests` and `data_until` watch
-    for traffic; `unread` counts failed readings in a row, the last at `unread_at`. `crashes` of
-    the candidate were there before; `accepted` are reasons that a person has overruled.
+    for traffic; `unread` counts failed readings in a row, the last at `unread_at`.
+    `undecided_at`: since when only the decision of a guardrail is missing, 0 where it is not.
+    `crashes` of the candidate were there before; `accepted` are reasons that a person overruled.
     """
 
     plan: RolloutPlan
@@ -145,6 +147,7 @@ class RolloutState:
     data_until: float = 0.0
     unread: int = 0
     unread_at: float = 0.0
+    undecided_at: float = 0.0
     crashes: int = 0
     accepted: tuple[PauseReason, ...] = ()
     windows: GuardrailWindows = field(default_factory=GuardrailWindows)

@@ -27,6 +27,8 @@ EDGES: tuple[float, ...] = tuple(
 """Bucket i counts what is above EDGES[i - 1] and at most EDGES[i], in seconds."""
 
 BUCKETS = len(EDGES) + 1
+BUCKET_LOG_WIDTH = math.log(2) / _PER_OCTAVE
+"""Between the logarithms of two edges."""
 
 
 class Histogram:

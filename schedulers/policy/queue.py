@@ -21,17 +21,16 @@ NEVER = 1 << 63
 class Ticket(Reply):
     """A request in the house and the reply it will get.
 
-    `expires_ns`: when the queue's policy stops waiting for it; NEVER for no limit. `started_ns`:
-    when its execution began, 0 before; `instance`: the number of the instance that executes it.
+    `expires_ns`: when the queue's policy stops waiting for it; NEVER for no limit.
+    `instance`: the number of the instance that executes it.
     """
 
-    __slots__ = ("expires_ns", "instance", "request", "started_ns")
+    __slots__ = ("expires_ns", "instance", "request")
 
     def __init__(self, request: InferRequest) -> None:
         super().__init__()
         self.request = request
         self.expires_ns = NEVER
-        self.started_ns = 0
         self.instance = 0
 
 

@@ -63,7 +63,7 @@ class RequestHistory:
             request.version,
             request.arm,
             request.arrived_ns,
-            reply.started_ns,  # type: ignore[attr-defined]
+            reply.started_ns,
             _now_ns(),
             None if error is None else _outcome(error),
             reply.instance,  # type: ignore[attr-defined]

@@ -26,10 +26,13 @@ class ArmCounters:
     """One arm's outcomes since the process began. The loop's thread adds. `deaths` and
     `resident_bytes`, of its workers, are only looked at while a rollout moves the route.
 
-    An answer costs its arm one entry in a list; what is asked for now and then is worked out then.
+    An answer costs its arm an entry in each of two lists; what is asked for now and then is worked
+    out then.
     """
 
     __slots__ = (
+        "_compute",
+        "_computed_ns",
         "_latency",
         "_left",
         "_look_next",
@@ -52,6 +55,8 @@ class ArmCounters:
         self._taken_ns: list[int] = []
         self._look_next = LOOKED_AT  # when so many are taken
         self._latency = Histogram()
+        self._computed_ns: list[int] = []
+        self._compute = Histogram()
         self._told = (0, 0, 0)
 
     @property
@@ -96,8 +101,10 @@ class ArmCounters:
         """One that has `entered`. What the client got wrong or cancelled does not count."""
         error = reply.error
         if error is None:
-            taken_ns = self._taken_ns
-            taken_ns.append(monotonic_ns() - reply.arrived_ns)
+            now_ns, taken_ns = monotonic_ns(), self._taken_ns
+            taken_ns.append(now_ns - reply.arrived_ns)
+            if reply.started_ns:  # not out of the cache
+                self._computed_ns.append(now_ns - reply.started_ns)
             if len(taken_ns) == self._look_next:
                 self._look(reply.unread)
         else:
@@ -110,7 +117,8 @@ class ArmCounters:
     def totals(self) -> ArmTotals:
         """As of now: nobody adds to the counts and the latencies in it any more."""
         counts = OutcomeCounts(self.requests, self.errors, self.not_a_number, self.empty)
-        return ArmTotals(counts, self.latency.merged(Histogram()))
+        nothing = Histogram()
+        return ArmTotals(counts, self.latency.merged(nothing), self._compute.merged(nothing))
 
     @property
     def _answered(self) -> int:
@@ -142,12 +150,18 @@ class ArmCounters:
 
     def _sort(self) -> None:
         taken, self._taken_ns = self._taken_ns, []
+        computed, self._computed_ns = self._computed_ns, []
         self._look_next -= len(taken)
-        if len(taken) > FEW_TAKEN:
-            self._latency.add_many([ns * 1e-9 for ns in taken])
-        else:
-            for ns in taken:
-                self._latency.add(ns * 1e-9)
+        _add(self._latency, taken)
+        _add(self._compute, computed)
+
+
+def _add(histogram: Histogram, durations_ns: list[int]) -> None:
+    if len(durations_ns) > FEW_TAKEN:
+        histogram.add_many([ns * 1e-9 for ns in durations_ns])
+    else:
+        for ns in durations_ns:
+            histogram.add(ns * 1e-9)
 
 
 def is_server_fault(error: Exception) -> bool:

@@ -31,7 +31,7 @@ def test_the_story_is_told_with_one_version_taken_over_and_two_rolled_back(tmp_p
     assert "healthy" in second
     assert "failed" not in second
     assert "is degraded" in done.stderr
-    for taken_back, why in ((third, "of its requests failed"), (fourth, "p9")):
+    for taken_back, why in ((third, "of its requests failed"), (fourth, "× the stable version's")):
         assert "rolled back" in taken_back
         assert why in taken_back
     assert "(out of stock)" in third

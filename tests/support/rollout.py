@@ -19,6 +19,9 @@ PLAN = RolloutPlan(
     prewarm_s=300.0,
     guardrails=Guardrails(window_s=10.0),
 )
+COMPARED = replace(PLAN, mirror=None, steps=(RolloutStep(5_000, 60, 200),), undecided_s=300.0)
+"""Its one step is not left before computing time and p95 were compared."""
+
 MANUAL = replace(PLAN, mode=Mode.MANUAL)
 IMMEDIATE = replace(PLAN, mode=Mode.IMMEDIATE)
 
@@ -30,7 +33,7 @@ def arm(requests: int, errors: int = 0, ms: float = 20.0, **counts: int) -> ArmT
     for share, times in ((5, 1.0), (1, 2.0), (4, 0.7)):
         latency.add(ms * times / 1000, answered * share // 10)
     latency.add(ms / 1000, answered - latency.n)
-    return ArmTotals(OutcomeCounts(requests, errors, **counts), latency)
+    return ArmTotals(OutcomeCounts(requests, errors, **counts), latency, latency)
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ def test_the_default_plan_is_the_one_that_was_agreed() -> None:
     assert {(step.hold_s, step.min_sample) for step in (*plan.steps, plan.last)} == {(300.0, 2_000)}
     assert plan.last.weight == BUCKETS
     rails = plan.guardrails
-    assert (rails.error_margin, rails.latency_ratio, rails.latency_windows) == (0.005, 1.25, 3)
+    assert (rails.error_margin, rails.latency_ratio, rails.latency_windows) == (0.005, 1.25, 5)
     assert (rails.breaker_requests, rails.breaker_share, rails.memory_ratio) == (20, 0.5, 1.2)
     assert plan.rollback_window == 3
 
@@ -52,6 +52,7 @@ def test_every_key_can_be_written_in_a_config() -> None:
         "rollout.memory_mib": "512",
         "rollout.prewarm": "1h",
         "rollout.no_data": "1d",
+        "rollout.undecided": "20m",
         "rollout.rollback_window": "5",
     }
     assert {f"rollout.{name}" for name in KEYS} - {"rollout.mode"} == set(written) - {"rollout"}
@@ -63,6 +64,7 @@ def test_every_key_can_be_written_in_a_config() -> None:
         Guardrails(0.5, 0.0025, 1.5, 1.2, 2, 40, 0.8, 1.1, 512),
         3_600.0,
         86_400.0,
+        1_200.0,
         5,
     )
 

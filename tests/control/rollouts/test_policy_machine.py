@@ -8,9 +8,10 @@ from control.errors import Conflict
 from control.rollouts.commands import RolloutCommand
 from control.rollouts.guardrails import Candidate, GuardrailOutcome
 from control.rollouts.plan import BUCKETS, Mode
-from control.rollouts.state import ENDS, Phase, Transition, state_of
-from support.rollout import IMMEDIATE, MANUAL, PLAN, Walk, arm
+from control.rollouts.state import ENDS, PauseReason, Phase, Transition, state_of
+from support.rollout import COMPARED, IMMEDIATE, MANUAL, PLAN, Walk, arm
 
+PROMOTE = Transition.PROMOTE
 LADDER = (0, 100, 5_000, BUCKETS)
 
 
@@ -21,7 +22,7 @@ class Rollouts(RuleBasedStateMachine):
         super().__init__()
         self.walk = Walk()
 
-    @rule(plan=st.sampled_from([PLAN, MANUAL, IMMEDIATE, PLAN.without_mirror()]))
+    @rule(plan=st.sampled_from([PLAN, MANUAL, IMMEDIATE, PLAN.without_mirror(), COMPARED]))
     @precondition(lambda self: self.walk.state.phase is Phase.PENDING)
     def begin(self, plan: object) -> None:
         self.walk = Walk(plan)  # type: ignore[arg-type]
@@ -39,6 +40,9 @@ class Rollouts(RuleBasedStateMachine):
         self._check(before, decision.transition)
         failed = [one for one in decision.verdicts if one.outcome is GuardrailOutcome.FAIL]
         assert not failed or decision.transition is Transition.ABORT
+        if before.phase is Phase.STEP and decision.transition in (Transition.STEP, PROMOTE):
+            overruled = PauseReason.INCONCLUSIVE in before.accepted
+            assert overruled or not any(one.holds for one in decision.verdicts)
 
     @rule(command=st.sampled_from(RolloutCommand))
     def obey(self, command: RolloutCommand) -> None:

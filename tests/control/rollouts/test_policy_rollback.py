@@ -42,7 +42,7 @@ def answer_nothing(walk: Walk) -> None:
 
 
 def be_slow(walk: Walk) -> None:
-    for _ in range(3):
+    for _ in range(5):
         walk.look(10, control=arm(1_000), **{walk.tried: arm(1_000, ms=40)})
 
 
@@ -58,7 +58,7 @@ WHY = {
     fail_more_often: "10.00% of its requests failed, 1.00% of the stable version's",
     answer_nan: "answers with NaN or infinity: 5.00% of its requests",
     answer_nothing: "empty answers: 5.00% of its requests",
-    be_slow: "p95 was 2.00 × the stable version's; above 1.25 × in 3 windows in a row",
+    be_slow: "the computing time of its quickest tenth is 2.00 × the stable version's, between",
     do_harm: "revenue is worse by at least 0.01",
 }
 
@@ -108,29 +108,12 @@ def test_the_breaker_looks_at_the_last_window_alone() -> None:
     assert "10 of its last 20 requests failed" in walk.state.reason
 
 
-def test_two_slow_windows_and_a_good_one_are_no_reason_to_take_it_back() -> None:
-    walk = Walk().to(Phase.STEP)
-    for _ in range(5):
-        for ms in (40, 40, 20):
-            walk.look(10, control=arm(1_000), candidate=arm(1_000, ms=ms))
-    assert walk.state.phase is Phase.PAUSED  # but to pause: it is slower on the whole
-
-
-def test_a_step_does_not_end_on_a_slow_window() -> None:
-    """Or a plan with short steps would promote what is slow in each of them."""
-    walk = Walk().to(Phase.STEP)
-    walk.look(60, control=arm(240), candidate=arm(240, ms=26))
-    assert walk.last.words == "waits for another latency window, for the last one was slow"
-    walk.look(10, control=arm(240), candidate=arm(240, ms=20))
-    assert walk.last.transition is Transition.STEP
-
-
 def test_a_window_without_enough_answers_stays_open() -> None:
     walk = Walk().to(Phase.STEP)
     for _ in range(5):
-        walk.look(10, control=arm(1_000), candidate=arm(39, ms=80))
+        walk.look(10, control=arm(1_000), candidate=arm(9, ms=80))
     assert walk.state.phase is Phase.STEP
-    assert walk.state.windows.p95.ratio is None
+    assert all(one.last is None for one in walk.state.windows.latencies.values())
 
 
 def test_probably_worse_pauses_and_better_again_goes_on() -> None:

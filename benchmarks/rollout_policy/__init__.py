@@ -1,0 +1,1 @@
+"""How often a rollout's policy decides rightly, and wrongly: simulated runs on a shared machine."""
