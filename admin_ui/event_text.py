@@ -56,6 +56,14 @@ def _load(thing: str, data: Mapping[str, Any]) -> str:
     return f"{which} is {state} on {_server(data)}{reason}"
 
 
+def _judged(thing: str, data: Mapping[str, Any]) -> str:
+    version, state = data.get("version"), str(data.get("state", "?")).lower()
+    which = f"{thing} version {version} on {_server(data)}"
+    if state == "ready":
+        return f"{which} answers as it should again"
+    return f"{which} is {state}: {data.get('reason', '')}"
+
+
 def _server(data: Mapping[str, Any]) -> str:
     return f"server {str(data.get('server', '?'))[:SHORT]}"
 
@@ -108,6 +116,7 @@ def _route(what: str) -> Callable[[str, Mapping[str, Any]], str]:
 _SENTENCES: dict[str, Callable[[str, Mapping[str, Any]], str]] = {
     "load.changed": _load,
     "load.gone": _gone,
+    **{f"model.{what}": _judged for what in ("failing", "degraded", "recovered")},
     "alias.created": _alias("created for"),
     "alias.moved": _alias("moved to"),
     "alias.pending": _pending("alias"),

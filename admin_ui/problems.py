@@ -7,15 +7,21 @@ from typing import Any
 
 from admin_ui.event_text import SHORT
 from admin_ui.text import count, link, moment
+from control.health import CRASH_LOOP, ERRORS, QUEUE_FULL, QUEUE_TIME, SLOW, rank
 
 FAILED, UP = "FAILED", "READY"
 TAKEN_BACK = ("degraded", "aborting")
 LATELY = timedelta(days=1)
 PATIENCE = timedelta(minutes=1)
 """How long an alias or route may wait for a version that loads."""
-AGAIN, WITHIN = 3, timedelta(minutes=10)
-"""So many failures of a version in that time are one problem, even while it is ready;
-so are so many deaths of its workers, the last of them that lately."""
+_ILLS = {
+    CRASH_LOOP: "crashes repeatedly",
+    ERRORS: "fails requests",
+    QUEUE_FULL: "refuses requests",
+    SLOW: "is slower than on its last day",
+    QUEUE_TIME: "lets requests wait",
+}
+"""What a version does that is loaded and not well, by the reason code of its health."""
 
 MOST_NAMES = 10
 
@@ -46,15 +52,14 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class ProblemInputs:
-    """What is looked at: rows of the API's lists. `events`, `pushes` and `rollouts` are the latest,
-    newest first; `events` are changes of loads; `deaths` are of workers, where the server told;
+    """What is looked at: rows of the API's lists. `pushes` and `rollouts` are the latest, newest
+    first; `deaths` are of workers, where the server told;
     `trouble` is why nothing can be changed just now, "" while all is well."""
 
     loads: Sequence[Row]
     servers: Sequence[Row]
     models: Sequence[Row]
     pushes: Sequence[Row] = ()
-    events: Sequence[Row] = ()
     routes: Sequence[Row] = ()
     rollouts: Sequence[Row] = ()
     deaths: Sequence[Row] = ()
@@ -64,22 +69,21 @@ class ProblemInputs:
 
 def problems(seen: ProblemInputs, now: datetime) -> list[Problem]:
     """A database that takes no changes, dead servers (not while no heartbeat can be written),
-    versions whose workers crash repeatedly or are being restarted, that cannot be loaded or
-    fail repeatedly, or serve what was loaded before because their reload failed, aliases and
+    versions that do not answer as they should, whose workers are being restarted, that cannot be
+    loaded, or serve what was loaded before because their reload failed, aliases and
     routes that are not in force, kill switches that are on, rollouts that were rolled back, and
     pushes that failed, both lately and followed by no better one."""
     alive = {one["id"] for one in seen.servers if one["alive"] or seen.trouble}
     pushers = {one["id"]: one["pusher"] for one in seen.pushes}
     brought = {one["name"]: pushers.get(one["push"], "") for one in seen.models}
-    dying = {_key(one): one for one in seen.deaths if _dies_again(one, now)}
-    loads = [one for one in seen.loads if _key(one) not in dying]
+    unwell = {_key(one): one for one in seen.loads if one["health"]["reason_code"] in _ILLS}
+    loads = [one for one in seen.loads if _key(one) not in unwell]
     return [
         *_trouble(seen.trouble),
         *_servers(seen.servers, alive),
-        *_dying(dying.values(), brought),
+        *_unwell((one for one in unwell.values() if one["server"] in alive), brought),
         *_loads(loads, alive, brought),
-        *_again(seen.events, loads, now, brought),
-        *_restarting(seen.deaths, loads, dying.keys(), brought),
+        *_restarting(seen.deaths, loads, brought),
         *_pending(seen, alive, now),
         *_routes(seen.routes),
         *_rollouts(seen.rollouts, now),
@@ -110,31 +114,24 @@ def _key(row: Row) -> Key:
     return row["model"], row["version"], row["server"]
 
 
-def _dies_again(row: Row, now: datetime) -> bool:
-    return row["deaths"] >= AGAIN and now - datetime.fromisoformat(row["last"]) <= WITHIN
-
-
-def _dying(rows: Iterable[Row], brought: Mapping[str, str]) -> list[Problem]:
-    """Whether they are up just now or not: a worker that comes back and dies is both by turns, and
-    a version with another worker is up all the while."""
+def _unwell(rows: Iterable[Row], brought: Mapping[str, str]) -> list[Problem]:
+    """Versions that are loaded and do not answer as they should."""
     return [
         Problem(
             "load",
-            f"{one['model']} version {one['version']}: its worker crashes repeatedly on server "
-            f"{one['server'][:SHORT]}",
-            f"{count(one['deaths'], 'crash', 'crashes')}, {one['ready']} of "
-            f"{count(one['instances'], 'instance')} ready now; the last, at "
-            f"{moment(one['last'])}, {one['ending']}",
-            one["since"],
+            f"{one['model']} version {one['version']} {_ILLS[one['health']['reason_code']]} "
+            f"on server {one['server'][:SHORT]}",
+            one["health"]["reason"],
+            one["health"]["since"],
             link("/models/{model}", model=one["model"]),
             brought.get(one["model"], ""),
         )
-        for one in rows
+        for one in sorted(rows, key=lambda one: rank(one["health"]["state"]))
     ]
 
 
 def _restarting(
-    deaths: Iterable[Row], loads: Iterable[Row], dying: Collection[Key], brought: Mapping[str, str]
+    deaths: Iterable[Row], loads: Iterable[Row], brought: Mapping[str, str]
 ) -> list[Problem]:
     """Versions that serve with fewer instances than they have; one without any has failed."""
     ready = {_key(row) for row in loads if row["state"] == UP}
@@ -149,7 +146,7 @@ def _restarting(
             brought.get(one["model"], ""),
         )
         for one in deaths
-        if one["ready"] < one["instances"] and _key(one) in ready - set(dying)
+        if one["ready"] < one["instances"] and _key(one) in ready
     ]
 
 
@@ -217,34 +214,6 @@ def _load(rows: Sequence[Row], serves: bool, who: str) -> Problem:
     since = min(row["at"] for row in rows)
     to = link("/models/{model}", model=model)
     return Problem("load", title, first["reason"], since, to, who)
-
-
-def _again(
-    events: Iterable[Row], loads: Iterable[Row], now: datetime, brought: Mapping[str, str]
-) -> list[Problem]:
-    """Versions that are up just now but fail again and again: a worker that dies at each request
-    is ready most of the time."""
-    ready = {_key(row) for row in loads if row["state"] == UP}
-    failures: dict[tuple[str, int, str], list[Row]] = {}
-    for one in events:
-        told = one["data"]
-        key = one["subject"].partition(":")[2], told["version"], told["server"]
-        lately = now - datetime.fromisoformat(one["at"]) <= WITHIN
-        if told["state"] == FAILED and lately and key in ready and told["version"]:
-            failures.setdefault(key, []).append(one)
-    return [
-        Problem(
-            "load",
-            f"{model} version {version} fails repeatedly on server {server[:SHORT]}",
-            f"{len(found)} times in {WITHIN.seconds // 60} minutes, the last time: "
-            f"{found[0]['data']['reason']}",
-            found[-1]["at"],
-            link("/models/{model}", model=model),
-            brought.get(model, ""),
-        )
-        for (model, version, server), found in failures.items()
-        if len(found) >= AGAIN
-    ]
 
 
 def _pending(seen: ProblemInputs, alive: set[str], now: datetime) -> list[Problem]:

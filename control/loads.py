@@ -1,14 +1,17 @@
-"""What the gateways last said of each version, server by server."""
+"""What the gateways last said of each version, server by server: its load state and its health."""
 
 from collections.abc import Collection, Iterable
+from datetime import UTC, datetime
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from control.clock import text_of
+from control.health import DEGRADED, FAILING, LOADING, READY, VersionHealth, of_load
 from control.sql.database import Transaction
 from control.tables import LoadState
 from control.text import stored
-from control.views import LoadView
+from control.views import HealthView, LoadView
 
 LONGEST_REASON, LONGEST_NAME = 4096, 255
 
@@ -19,28 +22,42 @@ _COLUMNS = (
     LoadState.state,
     LoadState.reason,
     LoadState.at,
+    LoadState.health,
+    LoadState.health_code,
+    LoadState.health_reason,
+    LoadState.health_since,
 )
-"""As `LoadView` takes them."""
+"""As `LoadView` takes them, the last four as `HealthView` does."""
 
-Row = tuple[str, int, str, str]
-"""Model, version (0: the model as a whole), state, reason."""
+Row = tuple[str, int, str, str] | tuple[str, int, str, str, VersionHealth | None]
+"""Model, version (0: the model as a whole), state, reason, and health where the gateway judges it;
+of one that does not, the load state is all there is to say."""
+
+_Told = tuple[str, int, str, str, VersionHealth]
+_Health = tuple[str, str, str, datetime]
 
 
 def record(tx: Transaction, server_id: str, rows: Iterable[Row]) -> int:
     """Take what a server says as all there is on it; how many versions are in another state.
 
-    Each difference is an event: "load.changed", or "load.gone" for what it no longer mentions.
+    Each difference is an event: "load.changed", or "load.gone" for what it no longer mentions;
+    "model.failing", "model.degraded" or "model.recovered" once for each time that what a loaded
+    version answers turned worse, or well again. That only the sentence of a reason changed is none.
     """
-    told = {(row[0][:LONGEST_NAME], row[1]): row for row in map(_clean, rows)}
+    told = {(row[0], row[1]): row for row in (_clean(row, tx.now) for row in rows)}
     mine = select(LoadState).where(LoadState.server_id == server_id)
     known = {(row.model, row.version): row for row in tx.session.scalars(mine)}
     changed = [row for key, row in told.items() if _differs(known.get(key), row)]
+    judged = [row for key, row in told.items() if _is_judged_anew(known.get(key), row)]
     gone = [row for key, row in known.items() if key not in told]
-    if not changed and not gone:
+    if not changed and not gone and not judged:
         return 0
     tx.alone()
     for row in changed:
-        _take(tx, server_id, known.get((row[0], row[1])), row)
+        key = row[0], row[1]
+        known[key] = _take(tx, server_id, known.get(key), row)
+    for row in judged:
+        _judge(tx, server_id, known[row[0], row[1]], row)
     for old in gone:
         tx.session.delete(old)
         tx.happened("load.gone", _subject(old.model), server=server_id, version=old.version)
@@ -53,26 +70,76 @@ def states(session: Session, models: Collection[str] | None = None) -> list[Load
     if models is not None:
         wanted = wanted.where(LoadState.model.in_(models))
     by = (LoadState.model, LoadState.version, LoadState.server_id)
-    return [LoadView(*row) for row in session.execute(wanted.order_by(*by))]
+    return [
+        LoadView(*row[:6], HealthView(row[6], row[7], row[8], row[9]))
+        for row in session.execute(wanted.order_by(*by))
+    ]
 
 
-def _clean(row: Row) -> Row:
-    model, version, state, reason = row
-    return stored(model, LONGEST_NAME), version, state, stored(reason, LONGEST_REASON)
+def _clean(row: Row, now: datetime) -> _Told:
+    model, version, state, reason = row[:4]
+    health = row[4] if len(row) == 5 else None
+    return (
+        stored(model, LONGEST_NAME),
+        version,
+        state,
+        stored(reason, LONGEST_REASON),
+        health or of_load(state, stored(reason, LONGEST_REASON), now.timestamp()),
+    )
 
 
-def _differs(known: LoadState | None, row: Row) -> bool:
+def _differs(known: LoadState | None, row: _Told) -> bool:
     return known is None or (known.state, known.reason) != (row[2], row[3])
 
 
-def _take(tx: Transaction, server_id: str, known: LoadState | None, row: Row) -> None:
-    model, version, state, reason = row
+def _is_judged_anew(known: LoadState | None, row: _Told) -> bool:
     if known is None:
-        known = LoadState(server_id=server_id, model=model, version=version)
+        return True
+    health = row[4]
+    before = known.health, known.health_code, known.health_reason
+    return before != (health.state, health.code, stored(health.reason, LONGEST_REASON))
+
+
+def _take(tx: Transaction, server_id: str, known: LoadState | None, row: _Told) -> LoadState:
+    model, version, state, reason, _ = row
+    if known is None:
+        known = LoadState(
+            server_id=server_id, model=model, version=version, health="", health_code="",
+            health_reason="", health_since=tx.now,
+        )  # fmt: skip
         tx.session.add(known)
     known.state, known.reason, known.at = state, reason, tx.now
     facts = {"server": server_id, "version": version, "state": state, "reason": reason}
     tx.happened("load.changed", _subject(model), **facts)
+    return known
+
+
+_JUDGED = {FAILING: "model.failing", DEGRADED: "model.degraded", READY: "model.recovered"}
+
+
+def _judge(tx: Transaction, server_id: str, known: LoadState, row: _Told) -> None:
+    """A version that was FAILED or LOADING and is READY did not recover, its load tells of that;
+    and one that failed before its server was restarted, as it does now, is no news."""
+    model, version, _, _, health = row
+    before, state = (known.health, known.health_code), health.state
+    since = datetime.fromtimestamp(health.since, UTC)
+    is_old = before[0] == LOADING and since < known.health_since
+    known.health, known.health_code = health.state, health.code
+    known.health_reason = stored(health.reason, LONGEST_REASON)
+    known.health_since = since
+    turned = before != (health.state, health.code) and state in _JUDGED and not is_old
+    if turned and (state != READY or before[0] in (FAILING, DEGRADED)):
+        tx.happened(
+            _JUDGED[state],
+            _subject(model),
+            server=server_id,
+            version=version,
+            before=before[0],
+            state=health.state,
+            reason_code=health.code,
+            reason=known.health_reason,
+            since=text_of(since),
+        )
 
 
 def _subject(model: str) -> str:

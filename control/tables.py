@@ -283,7 +283,8 @@ class Route(Table):
 
 
 class LoadState(Table):
-    """What a server's gateway last said of a version: the fleet's states and reasons."""
+    """What a server's gateway last said of a version: the fleet's states and reasons, and its
+    health, as `control.health.VersionHealth` has it."""
 
     __tablename__ = "load_state"
     server_id: Mapped[str] = mapped_column(primary_key=True)
@@ -292,6 +293,10 @@ class LoadState(Table):
     state: Mapped[str]
     reason: Mapped[str] = mapped_column(Text())
     at: Mapped[datetime]
+    health: Mapped[str]
+    health_code: Mapped[str]
+    health_reason: Mapped[str] = mapped_column(Text())
+    health_since: Mapped[datetime]
 
 
 class PendingChange(Table):

@@ -81,6 +81,17 @@ class AliasView(msgspec.Struct, frozen=True):
     pending: tuple[PendingView, ...]
 
 
+class HealthView(msgspec.Struct, frozen=True):
+    """How a version is: its load state and what it answers. `state`: READY, DEGRADED (answers worse
+    than it should), FAILING (does not answer as it should), FAILED, LOADING, DRAINING or UNLOADED;
+    `reason_code` as docs/health.md lists them; `since`: when its gateway saw it."""
+
+    state: str
+    reason_code: str
+    reason: str
+    since: Moment
+
+
 class LoadView(msgspec.Struct, frozen=True):
     """`version` 0 stands for the model as a whole; `at` is when the state was first told."""
 
@@ -90,6 +101,7 @@ class LoadView(msgspec.Struct, frozen=True):
     state: str
     reason: str
     at: Moment
+    health: HealthView
 
 
 class RepositoryView(msgspec.Struct, frozen=True):
@@ -279,6 +291,7 @@ class VersionStateView(msgspec.Struct, frozen=True):
     state: str
     reason: str
     at: Moment
+    health: HealthView
 
 
 class Provenance(msgspec.Struct, frozen=True):
@@ -321,7 +334,8 @@ class VersionOfModel(msgspec.Struct, frozen=True):
 
 class ModelView(msgspec.Struct, frozen=True):
     """One model. `snapshot` is None when it was undeployed; `commit` brought what is deployed.
-    `aliases`: name → version."""
+    `aliases`: name → version. `health`: the worst state of its versions on any server, "" when none
+    is loaded."""
 
     name: str
     repository: str | None
@@ -333,6 +347,7 @@ class ModelView(msgspec.Struct, frozen=True):
     versions: tuple[VersionOfModel, ...]
     aliases: Mapping[str, int]
     states: tuple[VersionStateView, ...]
+    health: str
 
 
 class RequestView(msgspec.Struct, frozen=True):

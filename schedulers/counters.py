@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from backends.errors import BackendError
+from backends.errors import BackendError, ModelError
 from repository.model import ModelConfig
 from schedulers.errors import Cancelled, QueueFull, SchedulingError
 from schedulers.latency_samples import LatencySamples
@@ -20,6 +20,9 @@ BUCKETS_US: tuple[int, ...] = (
 )  # fmt: skip
 _BOUNDS_NS = tuple(bound * 1000 for bound in BUCKETS_US)
 FAILURE_REASONS = ("REJECTED", "CANCELED", "BACKEND", "OTHER")
+
+CLIENT_CODES = frozenset(["INVALID_ARG", "NOT_FOUND", "UNSUPPORTED", "ALREADY_EXISTS"])
+"""Of a model's own errors, those that say that the client is wrong."""
 
 
 @dataclass(slots=True)
@@ -123,6 +126,7 @@ class Counters:
     `success`/`failure`: requests, `request_ns` from arrival to answer. `inferences`: rows
     executed; `executions`: batches executed. A batched execution credits its full compute time to
     every request, as Triton's does. `pending`: requests queued and not yet executing.
+    `client_errors`: those failures of which the model said that the client is to blame.
     `cache_hits` are successes that were not executed; `cache_hit_ns` is spent on looking them up,
     `cache_miss_ns` on looking up and keeping. `responses`: of decoupled models, by position.
     `tokens`: of language models. `samples`: durations of successes since they were last taken for
@@ -133,6 +137,7 @@ class Counters:
     success_ns: int = 0
     failure: dict[str, int] = field(default_factory=lambda: dict.fromkeys(FAILURE_REASONS, 0))
     failure_ns: int = 0
+    client_errors: int = 0
     inferences: int = 0
     executions: int = 0
     queue_ns: int = 0
@@ -170,6 +175,8 @@ def count_failure(counters: Counters, error: Exception, duration_ns: int) -> Non
     """Count one failed request under Triton's reasons."""
     counters.failure[_reason(error)] += 1
     counters.failure_ns += duration_ns
+    if isinstance(error, ModelError) and error.code in CLIENT_CODES:
+        counters.client_errors += 1
 
 
 def _reason(error: Exception) -> str:

@@ -42,6 +42,9 @@ from server.fleet.checks.check import Checker, ConfigCompletion
 from server.fleet.confine import Confiner, checker_sandbox
 from server.fleet.fleet import Fleet
 from server.fleet.loading import VersionLoader
+from server.health import kept
+from server.health.health_checks import HealthChecks, bounds_of
+from server.health.monitor import HealthMonitor
 from server.listeners import CannotListen, Listeners
 from server.logs.recent import RECENT
 from server.metrics.loop_lag import LoopLag
@@ -138,30 +141,36 @@ class Gateway:
             self._repository.want,
             copy.put,
         )
-        self._control: DesiredStateClient | None = None
-        self._series: SeriesWindows | None = None
+        self._health = HealthMonitor(
+            self._fleet.served, self._fleet.rows, bounds_of(settings), kept.read(settings.state_dir)
+        )
+        self._checks = HealthChecks(self._health, settings.state_dir, self._judged)
         self._backlog = SeriesBacklog()
-        if settings.allow_admin:
-            self._control = DesiredStateClient(
-                settings,
-                self._reconciler.want,
-                copy,
-                self._look,
-                self._counted,
-                self._answer,
-                self._stored,
-            )
-            arms = self._dataplane.routing.windows.rows
-            self._series = SeriesWindows(
-                state_paths.server_id(settings.state_dir),
-                SeriesCollector(self._fleet.served, arms, self._lag.take_us),
-                self._backlog,
-                self._control.link.count,
-            )
-            self._dataplane.routing.feedback.open()
+        self._control = self._control_client(copy) if settings.allow_admin else None
+        self._series = self._series_windows()
         self._listeners = Listeners()
         self._following: asyncio.Task[None] | None = None
         self._recording: asyncio.Task[None] | None = None
+
+    def _control_client(self, copy: disk.DiskCopy) -> DesiredStateClient:
+        self._dataplane.routing.feedback.open()
+        return DesiredStateClient(
+            self._settings,
+            self._reconciler.want,
+            copy,
+            self._look,
+            self._counted,
+            self._answer,
+            self._stored,
+        )
+
+    def _series_windows(self) -> SeriesWindows:
+        arms = self._dataplane.routing.windows.rows
+        collector = SeriesCollector(self._fleet.served, arms, self._lag.take_us)
+        if self._control is None:
+            return SeriesWindows("", collector, self._checks.close)
+        server, changed = state_paths.server_id(self._settings.state_dir), self._control.link.count
+        return SeriesWindows(server, collector, self._checks.close, self._backlog, changed)
 
     async def run(self) -> int:
         """Serve; the exit status."""
@@ -169,7 +178,9 @@ class Gateway:
             self._reconciler.start()
             _log.info("%s", self._confiner.report)
             self._confiner.adopt_orphans()
-            await self._listeners.open(self._dataplane, self._lag, self._settings)
+            await self._listeners.open(
+                self._dataplane, self._lag, self._settings, self._health.rows
+            )
             return await self._serve()
         except (CannotListen, RepositoryError) as error:
             _log.error("%s", error)  # the reason is all there is to tell; no traceback
@@ -182,10 +193,15 @@ class Gateway:
         if not self._lifecycle.stopping:
             self._reconciler.models_changed()
 
+    def _judged(self) -> None:
+        if self._control is not None:
+            self._control.link.report()
+
     def _look(self) -> FleetStatus:
         fleet = self._fleet
         pending, revision = self._reconciler.pending, self._reconciler.desired.revision
-        return FleetStatus(fleet.rows(), fleet.settled, fleet.folders(), pending, revision)
+        rows = self._health.rows(time.time())
+        return FleetStatus(rows, fleet.settled, fleet.folders(), pending, revision)
 
     def _counted(
         self, server: str, everything: bool
@@ -279,9 +295,8 @@ class Gateway:
         await asyncio.wait(either, timeout=HEAD_START_S, return_when=asyncio.FIRST_COMPLETED)
         if self._control is not None and not self._stopping.is_set():
             self._control.start()
-        if self._series is not None:
-            self._recording = asyncio.create_task(self._series.run())
-            self._recording.add_done_callback(_report)
+        self._recording = asyncio.create_task(self._series.run())
+        self._recording.add_done_callback(_report)
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         if not loading.done():
@@ -325,11 +340,12 @@ class Gateway:
         deadline.cancel()
 
     async def _end_series(self) -> None:
-        if self._series is None or self._recording is None:
+        if self._recording is None:
             return
         self._recording.cancel()
         await asyncio.wait([self._recording])
         await self._series.end()
+        await self._checks.keep()
 
 
 def _shared_memory(settings: Settings) -> SharedMemory:

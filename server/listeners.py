@@ -21,7 +21,7 @@ from server.http1.connection import ConnectionLimits
 from server.http1.listener import HttpListener
 from server.listen_address import ListenAddress, grpc_address
 from server.logs.access import AccessLog
-from server.metrics.exposition import MetricsApp
+from server.metrics.exposition import HealthRows, MetricsApp, unjudged
 from server.metrics.loop_lag import LoopLag
 from server.openai.endpoints import OpenAIEndpoints
 from server.openai.openapi_operations import LANGUAGE_OPERATIONS
@@ -51,7 +51,13 @@ class Listeners:
     openai: OpenAIEndpoints | None = None
     addresses: dict[str, str] = field(default_factory=dict)
 
-    async def open(self, dataplane: DataPlane, lag: LoopLag, settings: Settings) -> None:
+    async def open(
+        self,
+        dataplane: DataPlane,
+        lag: LoopLag,
+        settings: Settings,
+        health: HealthRows = unjudged,
+    ) -> None:
         """Open what the settings allow. Raises CannotListen; `stop` closes what is open then."""
         self.access_log = _access_log(settings)
         budget = BufferBudget(settings.buffer_bytes)
@@ -67,7 +73,7 @@ class Listeners:
                 raise CannotListen(error.strerror or str(error)) from error
             self.addresses["gRPC"] = grpc_address(settings.grpc_address, self.grpc.port)
         if settings.allow_metrics:
-            self.metrics = await _metrics(dataplane, lag, settings)
+            self.metrics = await _metrics(dataplane, lag, settings, health)
             self.addresses["metrics"] = self.metrics.url + "/metrics"
 
     async def stop(self, until_ns: int) -> None:
@@ -125,9 +131,18 @@ async def _rest(
         raise _cannot_listen("REST", address, port, "--http-port", error) from error
 
 
-async def _metrics(dataplane: DataPlane, lag: LoopLag, settings: Settings) -> HttpListener:
+async def _metrics(
+    dataplane: DataPlane, lag: LoopLag, settings: Settings, health: HealthRows
+) -> HttpListener:
     shown = metrics_config.parse(settings.metrics_config, settings.allow_cpu_metrics)
-    metrics = MetricsApp(dataplane.models, lag, dataplane.tracing, shown, dataplane.routing)
+    metrics = MetricsApp(
+        dataplane.models,
+        lag,
+        dataplane.tracing,
+        shown,
+        dataplane.routing,
+        health,
+    )
     address, port = settings.metrics_address, settings.metrics_port
     app = guarded(AuthorizationMiddleware(metrics, dataplane), _sites(address, settings))
     try:

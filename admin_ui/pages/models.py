@@ -7,8 +7,7 @@ from typing import Any
 from admin_ui.page_context import PageContext
 from admin_ui.screens import FormAction, Screen, ScreenContent
 from admin_ui.tables import table
-
-_WORST = ("FAILED", "UNAVAILABLE", "DRAINING", "LOADING", "READY")
+from control.health import rank, worst
 
 Row = Mapping[str, Any]
 
@@ -19,31 +18,31 @@ async def load(visit: PageContext) -> ScreenContent:
     rows = [row for row in gathered(deployed, loads) if state in ("", row["state"])]
     keys = {
         "name": lambda row: row["name"],
-        "state": lambda row: (_rank(row["state"]), row["name"]),
+        "state": lambda row: (rank(row["state"]), row["name"]),
         "source": lambda row: (row["repository"] or "", row["name"]),
         "versions": lambda row: (len(row["versions"]), row["name"]),
         "deployed": lambda row: (row["deployed_at"] or "", row["name"]),
     }
     shown = table(visit, rows, keys, "name", _text)
     twin = {"items": list(shown.rows), "page": shown.number, "pages": shown.pages}
-    states = sorted({row["state"] for row in rows} | {state} - {""}, key=_rank)
+    states = sorted({row["state"] for row in rows} | {state} - {""}, key=rank)
     return ScreenContent({**twin, "total": shown.total}, table=shown, state=state, states=states)
 
 
 def gathered(deployed: Iterable[Row], loads: Iterable[Row]) -> list[dict[str, Any]]:
-    """One row a model, with its versions' states counted. A version is as bad as on its worst
+    """One row a model, with the health of its versions. A version is as bad as on its worst
     server. Pure."""
     rows = {one["name"]: _row(one["name"], one) for one in deployed}
     for told in loads:
         row = rows.setdefault(told["model"], _row(told["model"], {}))
         if told["version"]:
             number = str(told["version"])
-            row["versions"][number] = _worse(row["versions"].get(number), told["state"])
+            row["versions"][number] = _worse(row["versions"].get(number), told["health"]["state"])
         else:
-            row["whole"] = _worse(row["whole"], told["state"])
+            row["whole"] = _worse(row["whole"], told["health"]["state"])
     for row in rows.values():
         states = [*row["versions"].values(), *([row["whole"]] if row["whole"] else [])]
-        row["state"] = min(states, key=_rank, default="not loaded")
+        row["state"] = worst(states) or "not loaded"
         del row["whole"]
     return list(rows.values())
 
@@ -62,12 +61,7 @@ def _row(name: str, model: Row) -> dict[str, Any]:
 
 
 def _worse(one: str | None, other: str) -> str:
-    return other if one is None else min(one, other, key=_rank)
-
-
-def _rank(state: str) -> int:
-    """The worst first."""
-    return _WORST.index(state) if state in _WORST else len(_WORST)
+    return other if one is None else worst((one, other))
 
 
 def _text(row: Row) -> str:

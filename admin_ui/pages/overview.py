@@ -27,7 +27,6 @@ async def load(visit: PageContext) -> ScreenContent:
         pushes,
         rollouts,
         deaths,
-        changed,
         events,
     ) = await asyncio.gather(
         visit.every("/loads"),
@@ -39,13 +38,10 @@ async def load(visit: PageContext) -> ScreenContent:
         _latest(visit, "/pushes", latest),
         _latest(visit, "/rollouts", latest),
         _deaths(visit),
-        _latest(visit, "/events", {**latest, "newest": "true", "kind": "load.changed"}),
         _latest(visit, "/events", {"newest": "true", "limit": str(LATEST), "kind": _TOLD}),
     )
     trouble = visit.services.problem()
-    seen = ProblemInputs(
-        loads, servers, models, pushes, changed, routes, rollouts, deaths, aliases, trouble
-    )
+    seen = ProblemInputs(loads, servers, models, pushes, routes, rollouts, deaths, aliases, trouble)
     wrong = problems(seen, visit.services.now())
     counts = _counts(loads, servers, models, repositories)
     twin = {"problems": [one.as_json() for one in wrong], "counts": counts}
@@ -87,7 +83,7 @@ def _counts(loads: Any, servers: Any, models: Any, repositories: Any) -> dict[st
     versions = [row for row in loads if row["version"]]
     return {
         "models": len({row["model"] for row in loads} | {one["name"] for one in models}),
-        "versions": dict(Counter(row["state"] for row in versions)),
+        "versions": dict(Counter(row["health"]["state"] for row in versions)),
         "servers_alive": sum(one["alive"] for one in servers),
         "servers": len(servers),
         "repositories": len(repositories),

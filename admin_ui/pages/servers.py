@@ -18,7 +18,7 @@ async def load(visit: PageContext) -> ScreenContent:
     states: dict[str, Counter[str]] = {one["id"]: Counter() for one in servers}
     for row in loads:
         if row["version"] and row["server"] in states:
-            states[row["server"]][row["state"]] += 1
+            states[row["server"]][row["health"]["state"]] += 1
     keys = {
         "id": lambda row: row["id"],
         "seen": lambda row: row["seen_at"],

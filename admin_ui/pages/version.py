@@ -25,12 +25,13 @@ from repository.snapshots.digest import FileEntry
 PATH = "/models/{model}/versions/{version}"
 MOST_FILES = 500
 _EVENTS = 500
+_LOGGED = "load.*,model.failing,model.degraded,model.recovered"
 
 
 async def load(visit: PageContext) -> ScreenContent:
     """Of a pushed version what is stored, of any what this server has loaded."""
     name, number = visit.path["model"], visit.path["version"]
-    about = {"newest": "true", "limit": str(_EVENTS), "subject": f"model:{name}", "kind": "load.*"}
+    about = {"newest": "true", "limit": str(_EVENTS), "subject": f"model:{name}", "kind": _LOGGED}
     stored, loads, events, traffic = await asyncio.gather(
         visit.maybe(PATH, model=name, version=number),
         visit.every("/loads", {"model": name}),
@@ -142,7 +143,7 @@ SCREENS = (
         template="version.html",
         load=load,
         under="/models",
-        live=("load.*", "alias.*"),
+        live=("load.*", "model.*", "alias.*"),
         live_every_s=10.0,
         about=lambda path: f"model:{path['model']},alias:{path['model']}@*",
     ),

@@ -11,6 +11,7 @@ from control import loads, paging
 from control.deployments import repositories
 from control.deployments.aliases import aliases_of
 from control.errors import NotFound
+from control.health import worst
 from control.paging import SortOrder
 from control.tables import Model, Repository, SnapshotRow, Version
 from control.views import (
@@ -85,6 +86,9 @@ def _models(session: Session, rows: Sequence[Model]) -> list[ModelView]:
     versions = defaultdict(list)
     for version in _versions(session, rows, session.execute(wanted).all(), aliases, states):
         versions[version.model].append(version)
+    health: dict[str, list[str]] = defaultdict(list)
+    for (model, _), on_servers in states.items():
+        health[model] += [one.health.state for one in on_servers]
     repository = _repository_names(session, {row.repository_id for row in rows})
     return [
         ModelView(
@@ -98,6 +102,7 @@ def _models(session: Session, rows: Sequence[Model]) -> list[ModelView]:
             versions=tuple(map(_of_model, versions[row.name])),
             aliases={alias.name: alias.version for alias in aliases.get(row.name, ())},
             states=_shown(states.get((row.name, 0), ())),
+            health=worst(health[row.name]),
         )
         for row in rows
     ]
@@ -168,4 +173,6 @@ def _of_model(one: VersionView) -> VersionOfModel:
 
 
 def _shown(states: Sequence[LoadView]) -> tuple[VersionStateView, ...]:
-    return tuple(VersionStateView(one.server, one.state, one.reason, one.at) for one in states)
+    return tuple(
+        VersionStateView(one.server, one.state, one.reason, one.at, one.health) for one in states
+    )

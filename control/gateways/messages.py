@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from control.gateways.queries import Query, QueryAnswer
+from control.health import VersionHealth
 from control.rollouts.arms import ArmTotals
 from control.rollouts.assignment_counts import AssignmentCount
 from control.series.points import SeriesStored, SeriesWindow
@@ -35,12 +36,14 @@ class DesiredUpdate(Struct, frozen=True, tag="desired"):
 
 
 class LoadRow(Struct, frozen=True, array_like=True):
-    """What a gateway says of one version; `version` 0 is the model as a whole."""
+    """What a gateway says of one version; `version` 0 is the model as a whole. `health` is None
+    from a gateway that does not judge it."""
 
     model: str
     version: int
     state: str
     reason: str
+    health: VersionHealth | None = None
 
 
 class LoadReport(Struct, frozen=True, tag="loads"):

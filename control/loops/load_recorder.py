@@ -41,7 +41,7 @@ class LoadRecorder:
                     del self._latest[server]
 
     def _write(self, told: LoadReport) -> None:
-        rows = [(row.model, row.version, row.state, row.reason) for row in told.rows]
+        rows = [(one.model, one.version, one.state, one.reason, one.health) for one in told.rows]
         with self._database.change(Actor(f"server:{told.server}", "system")) as tx:
             loads.record(tx, told.server, rows)
             pending_changes.record(tx, told.server, told.pending)

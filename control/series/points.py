@@ -64,6 +64,7 @@ class SeriesPoint(Struct, frozen=True, array_like=True):
     `rows` rows, which took `busy_us` of instances. As of the end, the largest where stretches
     were merged: requests `pending`, `instances` that are ready, `memory_bytes` of their workers
     (of a server: also its own). `loop_lag_us`: of a server, the longest delay of its event loop.
+    `client_errors`: of the failed, those that the client is to blame for.
     """
 
     succeeded: int = 0
@@ -79,6 +80,7 @@ class SeriesPoint(Struct, frozen=True, array_like=True):
     memory_bytes: int = 0
     language: LanguagePoint | None = None
     loop_lag_us: int = 0
+    client_errors: int = 0
 
     @property
     def failures(self) -> int:
@@ -171,6 +173,7 @@ def _merged(points: Sequence[SeriesPoint], gauge: Callable[[Iterable[Any]], Any]
         gauge(one.memory_bytes for one in points),
         _merged_language(languages, gauge) if languages else None,
         max(one.loop_lag_us for one in points),
+        sum(one.client_errors for one in points),
     )
 
 

@@ -18,8 +18,8 @@ from server.desired.child import ControlChild
 from server.desired.control_start import ControlStart
 from server.desired.disk import DiskCopy
 from server.desired.link import Answers, ControlLink, Counts, Stored
+from server.health.monitor import HealthRow
 from server.routing.effective import PendingSubject
-from server.served_version import VersionRow
 from server.settings.table import Settings
 
 BUSY_TICK_S, QUIET_TICK_S = 0.1, 2.0
@@ -35,7 +35,7 @@ class FleetStatus(NamedTuple):
     """The fleet at one moment: `settled` when nothing is being changed, `folders` still read,
     `pending` routes and aliases that are not in force, which has this `revision`."""
 
-    rows: Sequence[VersionRow]
+    rows: Sequence[HealthRow]
     settled: bool
     folders: set[Path]
     pending: Sequence[PendingSubject] = ()
@@ -115,8 +115,8 @@ class DesiredStateClient:
     def _report(self) -> LoadReport:
         seen = self._look()
         rows = (
-            LoadRow(row.name, row.version or 0, row.state.value, row.reason)
-            for row in seen.rows
+            LoadRow(row.name, row.version or 0, row.state.value, row.reason, health)
+            for row, health in seen.rows
             if row.state is not None
         )
         return LoadReport(

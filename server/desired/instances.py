@@ -7,7 +7,6 @@ from collections.abc import Iterable
 
 from google.protobuf.text_format import MessageToString
 
-from backends.process.health.crash_history import CrashHistory, joined
 from control.gateways.queries import (
     CrashReport,
     DeviceMemory,
@@ -20,6 +19,7 @@ from control.gateways.queries import (
     VersionCrashes,
 )
 from server.fleet.memory.ledger import DeviceAccount
+from server.health.monitor import crashes_of
 from server.routing.worker_monitor import deaths_of, resident_of
 from server.served_version import ServedVersion
 from server.signature import TensorSpec
@@ -54,8 +54,7 @@ def crashes(served: Iterable[ServedVersion]) -> CrashReport:
 
 
 def _crashes(served: ServedVersion) -> VersionCrashes | None:
-    histories = (getattr(one, "streak", None) for one in served.instances)
-    history = joined(one for one in histories if isinstance(one, CrashHistory))
+    history = crashes_of(served)
     if not history.deaths:
         return None
     return VersionCrashes(

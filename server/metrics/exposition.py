@@ -6,6 +6,7 @@ docs/metrics.md.
 """
 
 import re
+import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, Protocol
 
@@ -17,6 +18,8 @@ from schedulers.counters import (
     Counters,
     TwofoldHistogram,
 )
+from server.health.monitor import HealthRow
+from server.metrics.health import OF_HEALTH, of_health
 from server.metrics.histogram_lines import histogram_lines
 from server.metrics.language import OF_LANGUAGE, of_language
 from server.metrics.machine_usage import MachineUsage
@@ -246,12 +249,22 @@ METRICS: tuple[MetricFamily, ...] = (
     *OF_LANGUAGE,
     *OF_MEMORY,
     *OF_ROUTES,
+    *OF_HEALTH,
     *(metric for metric, _ in _MACHINE),
 )
 """Every metric the server exposes."""
 
 
 _DEFAULT = MetricsConfig()
+
+
+HealthRows = Callable[[float], Iterable[HealthRow]]
+"""How the versions are at a moment, in seconds since the epoch."""
+
+
+def unjudged(_now: float) -> Iterable[HealthRow]:
+    """Where nobody says."""
+    return ()
 
 
 class MetricsApp:
@@ -264,9 +277,11 @@ class MetricsApp:
         tracing: Tracing | None = None,
         shown: MetricsConfig = _DEFAULT,
         routing: Routing | None = None,
+        health: HealthRows = unjudged,
     ) -> None:
         self._models = models
         self._routing = routing
+        self._health = health
         self._shown = shown
         self._tracing = tracing
         self._lag = lag
@@ -286,9 +301,11 @@ class MetricsApp:
             status, body = 405, b"Method Not Allowed; use GET\n"
         else:
             status = 200
+            health = self._health(time.time())
             body = render(
-                self._models, self._lag, self._machine, self._tracing, self._shown, self._routing
-            )
+                self._models, self._lag, self._machine, self._tracing, self._shown, self._routing,
+                health,
+            )  # fmt: skip
         headers = [(b"content-type", CONTENT_TYPE), (b"content-length", b"%d" % len(body))]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         if scope["method"] == "HEAD":
@@ -303,6 +320,7 @@ def render(
     tracing: Tracing | None = None,
     shown: MetricsConfig = _DEFAULT,
     routing: Routing | None = None,
+    health: Iterable[HealthRow] = (),
 ) -> bytes:
     """Prometheus' text format, one group per metric.
 
@@ -338,6 +356,7 @@ def render(
         lines += (*head(metric), f"{metric.name} {of_tracing(tracing)}")
     lines += of_memory(models.memory_rows())
     lines += of_routes(routing)
+    lines += of_health(health)
     lines += _of_machine(machine or MachineUsage(), shown.cpu)
     lines.append("")
     return "\n".join(lines).encode()

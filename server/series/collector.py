@@ -39,6 +39,7 @@ class _Marks(NamedTuple):
     batches: int = 0
     busy_ns: int = 0
     tokens: tuple[int, int, int] = (0, 0, 0)
+    client_errors: int = 0
 
 
 class SeriesCollector:
@@ -114,6 +115,7 @@ def _marks(counters: Counters) -> _Marks:
         (0, 0, 0)
         if tokens is None
         else (tokens.prompt_tokens, tokens.generated_tokens, tokens.prefix_hit_tokens),
+        counters.client_errors,
     )
 
 
@@ -136,6 +138,7 @@ def _point(served: ServedVersion, before: _Marks, after: _Marks, memory: int) ->
         sum(one.ready for one in served.instances),
         memory,
         None if counters.tokens is None else _language(counters.tokens, before, after),
+        client_errors=after.client_errors - before.client_errors,
     )
 
 
@@ -177,4 +180,5 @@ def _server(total: SeriesPoint, lag_us: int) -> SeriesPoint:
         total.memory_bytes + resident_of(os.getpid()),
         total.language,
         lag_us,
+        total.client_errors,
     )

@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from control.series.points import WINDOW_S, SeriesWindow
@@ -15,18 +15,21 @@ LAST_S = 1.0
 
 
 class SeriesWindows:
-    """One gateway's. `changed` is called when there is something to send."""
+    """One gateway's. `closed` is given each window that has ended, also by a server without a
+    control process, which keeps none to send; `changed` is called when there is one to send."""
 
     def __init__(
         self,
         server: str,
         collector: SeriesCollector,
-        backlog: SeriesBacklog,
-        changed: Callable[[], None],
+        closed: Callable[[SeriesWindow], Awaitable[None]],
+        backlog: SeriesBacklog | None = None,
+        changed: Callable[[], None] = lambda: None,
     ) -> None:
         self._server = server
         self._boot = secrets.token_hex(8)
         self._collector = collector
+        self._closed = closed
         self._backlog = backlog
         self._changed = changed
         self._at = _window_of(time.time())
@@ -45,6 +48,8 @@ class SeriesWindows:
     async def end(self) -> None:
         """The last window of a server that ends; brief."""
         await self._close()
+        if self._backlog is None:
+            return
         with suppress(TimeoutError):
             async with asyncio.timeout(LAST_S):
                 while len(self._backlog):
@@ -57,8 +62,11 @@ class SeriesWindows:
             if row is not None:
                 rows.append(row)
             await asyncio.sleep(0)  # requests go first
-        self._backlog.add(SeriesWindow(self._server, self._boot, self._at, tuple(rows)))
-        self._changed()
+        window = SeriesWindow(self._server, self._boot, self._at, tuple(rows))
+        if self._backlog is not None:
+            self._backlog.add(window)
+            self._changed()
+        await self._closed(window)
 
 
 def _window_of(now: float) -> int:

@@ -76,6 +76,18 @@ def fraction() -> ValueKind:
     return ValueKind("SHARE", "a number from 0 to 1", read, (int, float))
 
 
+def times() -> ValueKind:
+    """A factor of at least 1, or 0 for none."""
+
+    def read(text: str) -> float:
+        number = float(text)
+        if number:
+            _check_within(number, 1, 1_000_000)
+        return number
+
+    return ValueKind("FACTOR", "0, or a number from 1 to 1000000", read, (int, float))
+
+
 def choice(*words: str) -> ValueKind:
     """One of a few words, in capitals or not."""
     known = {word.lower(): word for word in words}

@@ -37,8 +37,8 @@ def test_workers_that_die_are_told_while_their_version_is_ready(
         vera = person(running, "viewer", "vera")
         shown = vera.get("/")
         (told,) = vera.get("/", Accept="application/json").json["problems"]
-    assert told["title"].startswith("digits version 2: its worker crashes repeatedly on server")
-    assert told["why"].startswith("12 crashes, 1 of 2 instances ready now; the last, at ")
+    assert told["title"] == "digits version 2 serves with 1 of 2 instances on server server1"
+    assert told["why"].startswith("a worker exited with status 3")
     assert told["to"] == "/models/digits"
     assert "&lt;b&gt;the list is gone" in shown.text
 

@@ -9,6 +9,7 @@ from admin_ui.problems import ProblemInputs, problems
 from admin_ui.text import age, count, duration, link, moment, number, plain, size, spoken, who
 from control import loads
 from control.clock import text_of
+from control.health import of_load
 from control.sql.database import Actor
 from support.admin import Api
 from support.console import person
@@ -52,8 +53,17 @@ def load(
     state: str, version: int = 1, server: str = "s1", reason: str | None = None
 ) -> dict[str, object]:
     facts = {"server": server, "model": "digits", "version": version, "state": state}
-    why = "cut short" if state == "FAILED" else ""
-    return {**facts, "reason": why if reason is None else reason, "at": AT}
+    why = ("cut short" if state == "FAILED" else "") if reason is None else reason
+    judged = of_load(state, why, 0.0)
+    health = {"state": judged.state, "reason_code": judged.code, "reason": why, "since": AT}
+    return {**facts, "reason": why, "at": AT, "health": health}
+
+
+def unwell(health_state: str, code: str, reason: str, **facts: object) -> dict[str, object]:
+    """A version that is loaded and not well for half an hour."""
+    since = text_of(NOW - timedelta(minutes=30))
+    health = {"state": health_state, "reason_code": code, "reason": reason, "since": since}
+    return {**load("READY"), "health": health, **facts}
 
 
 def push(state: str, ref: str = "main", at: str = AT) -> dict[str, object]:
@@ -178,48 +188,33 @@ def test_a_refused_push_is_told_until_a_better_one_follows_or_a_day_has_gone() -
     assert not problems(ProblemInputs([], ALIVE, [], [push("failed", at=yesterday)]), NOW)
 
 
-def failure(minutes_ago: float, version: int = 1) -> dict[str, object]:
-    at = text_of(NOW - timedelta(minutes=minutes_ago))
-    data = {"server": "s1", "version": version, "state": "FAILED", "reason": "its worker died"}
-    return {"subject": "model:digits", "at": at, "data": data}
+@pytest.mark.parametrize("state", ["READY", "FAILED"])
+def test_a_version_that_crashes_again_and_again_is_told_once_up_or_not(state: str) -> None:
+    models, pushes = [{"name": "digits", "push": "p"}], [{**push("served"), "id": "p"}]
+    crashing = unwell("FAILING", "crash_loop", "12 crashes of its workers", state=state)
+    (told,) = problems(ProblemInputs([crashing], ALIVE, models, pushes, deaths=[death(12)]), NOW)
+    assert told.title == "digits version 1 crashes repeatedly on server s1"
+    assert told.why == "12 crashes of its workers"
+    assert (told.since, told.who, told.to) == (
+        text_of(NOW - timedelta(minutes=30)), "ada", "/models/digits",
+    )  # fmt: skip
 
 
-def test_a_version_that_is_up_but_fails_again_and_again_is_told_once() -> None:
-    models = [{"name": "digits", "push": "p"}]
-    pushes = [{**push("served"), "id": "p"}]
-    events = [failure(1), failure(2), failure(9), failure(30)]
-    (told,) = problems(ProblemInputs([load("READY")], ALIVE, models, pushes, events), NOW)
-    assert told.title == "digits version 1 fails repeatedly on server s1"
-    assert told.why == "3 times in 10 minutes, the last time: its worker died"
-    assert (told.since, told.who, told.to) == (failure(9)["at"], "ada", "/models/digits")
-    assert not problems(ProblemInputs([load("READY")], ALIVE, [], [], events[:2]), NOW)
-    assert not problems(ProblemInputs([load("LOADING")], ALIVE, [], [], events), NOW)
+def test_versions_that_do_not_answer_as_they_should_are_told_the_failing_first() -> None:
+    slow = unwell("DEGRADED", "slow", "p95 30 ms", model="words")
+    failing = unwell("FAILING", "errors", "61 of 61 requests failed")
+    told = problems(ProblemInputs([slow, failing], ALIVE, []), NOW)
+    assert [(one.title, one.why) for one in told] == [
+        ("digits version 1 fails requests on server s1", "61 of 61 requests failed"),
+        ("words version 1 is slower than on its last day on server s1", "p95 30 ms"),
+    ]
+    assert not problems(ProblemInputs([{**failing, "server": "dead"}], ALIVE, []), NOW)
 
 
 def death(count: int, minutes_ago: float = 1, server: str = "s1") -> dict[str, object]:
     last, since = (text_of(NOW - timedelta(minutes=ago)) for ago in (minutes_ago, 90))
     where = {"server": server, "model": "digits", "version": 1, "instances": 2, "ready": 1}
     return {**where, "deaths": count, "since": since, "last": last, "ending": "exited with 3"}
-
-
-@pytest.mark.parametrize("state", ["READY", "FAILED"])
-def test_a_worker_that_dies_again_and_again_is_told_once_up_or_not(state: str) -> None:
-    models, pushes = [{"name": "digits", "push": "p"}], [{**push("served"), "id": "p"}]
-    events = [failure(1), failure(2), failure(9)]
-    seen = ProblemInputs([load(state)], ALIVE, models, pushes, events, deaths=[death(12)])
-    (told,) = problems(seen, NOW)
-    assert told.title == "digits version 1: its worker crashes repeatedly on server s1"
-    assert told.why == (
-        "12 crashes, 1 of 2 instances ready now; the last, at 2026-11-22 02:59:00 UTC, exited "
-        "with 3"
-    )
-    assert (told.since, told.who, told.to) == (death(12)["since"], "ada", "/models/digits")
-
-
-def test_few_deaths_and_those_of_long_ago_are_no_problem() -> None:
-    for one in (death(2), death(12, minutes_ago=11)):
-        back = {**one, "ready": one["instances"]}
-        assert not problems(ProblemInputs([load("READY")], ALIVE, [], deaths=[back]), NOW)
 
 
 def test_a_kill_switch_that_is_on_is_told_with_who_turned_it_on() -> None:

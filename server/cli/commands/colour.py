@@ -8,6 +8,8 @@ _CODES = {
     "LOADING": "33",
     "DRAINING": "33",
     "FAILED": "31",
+    "FAILING": "31",
+    "DEGRADED": "33",
     "UNAVAILABLE": "31",
     "WARNING": "33",
     "ERROR": "31",

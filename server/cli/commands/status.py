@@ -45,9 +45,10 @@ class _Instances(msgspec.Struct, frozen=True):
 
 
 class VersionStatus(msgspec.Struct, frozen=True):
-    """A version on this server. `version` 0: the model as a whole. `requests` that were answered,
-    and `failed` ones, since it was loaded; `reason` of a state that is not READY; `per_second`:
-    requests, where there was a look before."""
+    """A version on this server. `version` 0: the model as a whole. `state` is its health: its load
+    state, or FAILING or DEGRADED where what it answers is not as it should be, since `since`
+    because of `reason`. `requests` that were answered, and `failed` ones, since it was loaded;
+    `per_second`: requests, where there was a look before."""
 
     model: str
     version: int
@@ -59,6 +60,8 @@ class VersionStatus(msgspec.Struct, frozen=True):
     failed: int
     waiting: int
     reason: str
+    reason_code: str
+    since: Moment
     per_second: float | None = None
 
 
@@ -113,10 +116,14 @@ def _with_rates(now: ServerStatus, before: ServerStatus | None, elapsed_s: float
 
 
 def _version(load: LoadView, run: _Running | None) -> VersionStatus:
-    reason = "" if load.state == "READY" else " ".join(load.reason.split())
+    health = load.health
+    reason = "" if health.state == "READY" else " ".join(health.reason.split())
     counts = (run.instances, run.ready, run.succeeded, run.failed, run.pending) if run else (0,) * 5
     backend = run.backend if run else ""
-    return VersionStatus(load.model, load.version, load.state, backend, *counts, reason)
+    return VersionStatus(
+        load.model, load.version, health.state, backend, *counts, reason, health.reason_code,
+        health.since,
+    )  # fmt: skip
 
 
 def _draw(found: ServerStatus, as_json: bool) -> None:
@@ -148,6 +155,7 @@ def _text(found: ServerStatus) -> str:
             text = plain(one.reason)
             if not text.startswith(f"model '{one.model}'"):
                 text = f"{name}: {text}"
+            text += f" (since {text_of(one.since)})"
             lines += ["", *textwrap.wrap(text, width, subsequent_indent="  ")]
     return "\n".join(lines)
 

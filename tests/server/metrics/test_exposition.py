@@ -8,16 +8,19 @@ from types import SimpleNamespace
 from google.protobuf import text_format
 
 from control.desired import DesiredState, Mirror
+from control.health import VersionHealth
 from repository.model import ModelConfig
 from schedulers.cache import ResponseCache
 from schedulers.cached_scheduler import CachedScheduler
 from schedulers.counters import TokenCounters, counters_of
 from schedulers.reply import Reply
 from schedulers.request import InferRequest
+from server.health.monitor import HealthRow
 from server.metrics.exposition import METRICS, MetricsApp, render
 from server.metrics.machine_usage import MachineUsage
 from server.routing.mirror import RUNNING, WAITING
 from server.routing.routing import Routing
+from server.served_version import ServingState, VersionRow
 from server.settings.metrics_config import MetricsConfig
 from support.grpc import IDENTITY, Shelf, put
 from support.routing import halves
@@ -48,7 +51,11 @@ def rendered(prepare=lambda served: None, text=IDENTITY):
         prepare(served)
         try:
             shown, routing = MetricsConfig(histograms=True), await routed()
-            return render(Shelf([served]), LAG, shown=shown, routing=routing).decode()
+            row = VersionRow("identity", 1, ServingState.READY, "")
+            health = [HealthRow(row, VersionHealth("FAILING", "errors", "61 of 61", 1.0))]
+            return render(
+                Shelf([served]), LAG, shown=shown, routing=routing, health=health
+            ).decode()
         finally:
             await served.scheduler.close()
 
@@ -92,6 +99,11 @@ def test_what_a_language_model_counts_is_rendered_and_other_models_have_no_such_
     assert f"modelyard_llm_generated_tokens{{{label}}} 5\n" in text
     assert f'modelyard_llm_time_to_first_token_seconds_bucket{{{label},le="0.0025"}} 1\n' in text
     assert "modelyard_llm_generated_tokens{" not in rendered()
+
+
+def test_the_state_of_each_version_is_one_with_the_code_of_its_reason():
+    labels = 'model="identity",version="1",state="FAILING",reason_code="errors"'
+    assert f"modelyard_model_state{{{labels}}} 1\n" in rendered()
 
 
 def test_counters_are_rendered_with_model_and_version():

@@ -97,7 +97,7 @@ def _example(name: str) -> tuple[str, str]:
     if isinstance(default, bool):
         word = str(not default).lower()
         return word, word
-    if name == "access_log_sample":
+    if name in ("access_log_sample", "health_error_rate"):
         return "0.5", "0.5"
     if isinstance(default, int | float):
         return "77", "77"

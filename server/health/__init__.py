@@ -1,0 +1,1 @@
+"""How the loaded versions are: judged every ten seconds by what they answered."""
