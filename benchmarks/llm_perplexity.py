@@ -13,7 +13,7 @@ import torch
 
 from backends.llm.load import LoadedModel, LoadSettings, load
 from backends.llm.ops.seam import Precision
-from backends.llm.runner import ForwardItem
+from backends.llm.span import Span
 from examples.stories.tokens import documents
 
 PRECISIONS: tuple[Precision, ...] = ("float32", "bfloat16", "int8", "int4")
@@ -57,9 +57,9 @@ def perplexity(model: LoadedModel, texts: Sequence[str]) -> float:
 def _scored(model: LoadedModel, text: str) -> Iterator[float]:
     tokens = model.tokeniser.encode(text, special=False)[: model.context]
     blocks = range(-(-len(tokens) // 16))
-    job = ForwardItem(tokens, 0, blocks, None, score_prompt=0)
-    (done,) = model.runner.run([job])
-    return (one.logprob for one in done.prompt)
+    span = Span(tokens, 0, blocks, len(tokens), score_prompt=0)
+    (result,) = model.runner.run([span], [None])
+    return (one.logprob for one in result.prompt)
 
 
 if __name__ == "__main__":

@@ -31,16 +31,28 @@ class Step(NamedTuple):
         return self.at.partition(":")[2]
 
 
+class Carrier(NamedTuple):
+    """A type of values that a step hands to one in another file, with the request or what a step of
+    the model brought for it. `at`: MODULE:CLASS. `of`: what it only holds several of, in one
+    crossing.
+    """
+
+    at: str
+    of: str = ""
+
+
 class Walk(NamedTuple):
     """`steps`: the functions that hand the request, the change or the push on, from the first of
     our code that runs to the last. What such a step asks aside (limits, checks, counts, tables)
     is not named; `crossed` counts those files as well. It was read off the trace: files in which
-    something ran that does not run on an idle server.
+    something ran that does not run on an idle server. `carriers`: of a language model, in order,
+    from when the prompt has become tokens until one is on the wire.
     """
 
     name: str
     crossed: int
     steps: tuple[Step, ...]
+    carriers: tuple[Carrier, ...] = ()
 
     @property
     def modules(self) -> list[str]:
@@ -279,13 +291,27 @@ CHAT = Walk(
         Step("server.openai.choice_encoders:ChatChoiceEncoder.pieces"),
         Step("server.openai.generation_run:CompletionEventStream._send"),
     ),
+    (
+        Carrier("schedulers.llm.request:GenerateRequest"),
+        Carrier("schedulers.request:InferRequest"),
+        Carrier("schedulers.llm.engine_messages:Submit", of="GenerateRequest"),
+        Carrier("schedulers.llm.step:Step", of="Chunk"),
+        Carrier("schedulers.llm.step:Chunk"),
+        Carrier("backends.llm.rows:ForwardBatch"),
+        Carrier("backends.llm.sampling.sampler:SamplingRow"),
+        Carrier("backends.llm.sampling.sampler:ForwardResult"),
+        Carrier("schedulers.llm.generation:GenerationOutput"),
+        Carrier("schedulers.llm.engine_messages:StepReport", of="GenerationOutput"),
+        Carrier("schedulers.request:InferResponse"),
+        Carrier("server.openai.choice_encoders:ChatChunkChoice"),
+    ),
 )
 
 WALKS = (REST_INFER, GRPC_INFER, WEIGHT_CHANGE, PUSH, CHAT)
 
 
 def main() -> None:
-    """Print every walk: its steps, and how many files they lie in."""
+    """Print every walk: its steps, how many files they lie in, and what carries tokens."""
     for walk in WALKS:
         lines = [
             f"{walk.name}: {len(walk.steps)} steps in {len(walk.modules)} files; "
@@ -293,6 +319,13 @@ def main() -> None:
         ]
         for number, step in enumerate(walk.steps, 1):
             lines.append(f"  {number:2}  {step.module.replace('.', '/')}.py  {step.function}")
+        if walk.carriers:
+            single = sum(not carrier.of for carrier in walk.carriers)
+            lines.append(f"{single} types carry its tokens, {len(walk.carriers) - single} several:")
+        for carrier in walk.carriers:
+            module, _, name = carrier.at.partition(":")
+            several = f" (several {carrier.of})" if carrier.of else ""
+            lines.append(f"      {module.replace('.', '/')}.py  {name}{several}")
         sys.stdout.write("\n".join(lines) + "\n\n")
 
 

@@ -12,7 +12,8 @@ from backends.llm.errors import DeviceLost
 from backends.llm.load import LoadSettings
 from backends.llm.model.decoder import Decoder
 from backends.llm.ops.choose import choose_ops, open_device
-from backends.llm.rows import Span, pack
+from backends.llm.rows import pack
+from backends.llm.span import Span
 from backends.llm.weights.checkpoint import Checkpoint
 from backends.llm.weights.stream import load_weights
 

@@ -1,6 +1,6 @@
 """What one forward pass computes, packed without padding: tokens of many sequences in a row.
 
-Comes from the engine's loop as Spans; goes to `backends.llm.model.decoder` as a Batch.
+Comes from the scheduler as Spans; goes to `backends.llm.model.decoder` as a Batch.
 """
 
 from collections.abc import Sequence
@@ -9,18 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Consecutive tokens of one sequence, from position `start`.
-
-    `blocks`: the sequence's block table. `logits`: how many of the last rows need logits.
-    """
-
-    tokens: Sequence[int]
-    start: int
-    blocks: Sequence[int]
-    logits: int
+from backends.llm.span import Span
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,80 +1,51 @@
 """One forward pass and what is chosen from it; the engine's only call into the model.
 
-Comes from `schedulers.llm.engine` with the jobs of a step.
+Comes from `schedulers.llm.engine` with the spans of a step.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from backends.llm.errors import DeviceLost
 from backends.llm.model.decoder import Decoder
-from backends.llm.rows import Span, pack
-from backends.llm.sampling.sampler import SampledToken, SamplingRow, sample, score
+from backends.llm.rows import pack
+from backends.llm.sampling.sampler import ForwardResult, SamplingRow, sample, score
 from backends.llm.sampling.select_tokens import Pick, pick_plainly
 from backends.llm.sampling.token_logprobs import TokenLogprobs
-
-
-@dataclass(frozen=True, slots=True)
-class ForwardItem:
-    """A span to compute. `draw`: how its last row's token is chosen, None where none is wanted.
-
-    `score_prompt`: None, or how many of the likeliest tokens to report beside each of the span's
-    tokens; then `following` is the token after the span, or None when it is not known yet.
-    """
-
-    tokens: Sequence[int]
-    start: int
-    blocks: Sequence[int]
-    draw: SamplingRow | None
-    score_prompt: int | None = None
-    following: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ForwardResult:
-    """`sampled`: the token of a job with a draw, None if its logits were not numbers.
-
-    `prompt`: for a job that scores the prompt, what each of its tokens after the first is like,
-    and `following` if that is known.
-    """
-
-    sampled: SampledToken | None
-    prompt: tuple[TokenLogprobs, ...] = ()
+from backends.llm.span import Span
 
 
 class Runner:
-    """A decoder that is given jobs, and what chooses tokens; not shared between threads."""
+    """A decoder that is given spans, and what chooses tokens; not shared between threads."""
 
     def __init__(self, decoder: Decoder, pick: Pick = pick_plainly) -> None:
         self._decoder = decoder
         self._pick = pick
 
     @torch.inference_mode()
-    def run(self, jobs: Sequence[ForwardItem]) -> list[ForwardResult]:
-        """Compute all jobs in one pass, and choose tokens for those that draw.
+    def run(self, spans: Sequence[Span], rows: Sequence[SamplingRow | None]) -> list[ForwardResult]:
+        """Compute all spans in one pass, and choose a token for each that has a row.
 
         Raises DeviceLost, after which no other call will do better; and whatever torch raises, of
-        these jobs alone.
+        these spans alone.
         """
         try:
-            return self._run(jobs)
+            return self._run(spans, rows)
         except torch.AcceleratorError as error:
             raise DeviceLost(str(error)) from error
 
-    def _run(self, jobs: Sequence[ForwardItem]) -> list[ForwardResult]:
-        spans = [Span(job.tokens, job.start, job.blocks, _logit_rows(job)) for job in jobs]
+    def _run(
+        self, spans: Sequence[Span], rows: Sequence[SamplingRow | None]
+    ) -> list[ForwardResult]:
         logits = self._decoder.forward(pack(spans, self._decoder.ops.block_tokens))
-        parts = torch.split(logits, [span.logits for span in spans])
-        done = [
-            ForwardResult(
-                None, _score_prompt(job, part.cpu()) if job.score_prompt is not None else ()
-            )
-            for job, part in zip(jobs, parts, strict=True)
-        ]
-        return self._sample(jobs, logits, spans, done)
+        prompts = _score_prompts(spans, logits)  # before logits are overwritten
+        results = self._sample(spans, rows, logits)
+        for index, scores in prompts:
+            results[index] = replace(results[index], prompt=scores)
+        return results
 
     def clear(self, blocks: Sequence[int]) -> None:
         """Zero blocks that may hold what is not a number."""
@@ -91,35 +62,36 @@ class Runner:
         return self._decoder.gives_back
 
     def _sample(
-        self,
-        jobs: Sequence[ForwardItem],
-        logits: Tensor,
-        spans: Sequence[Span],
-        done: list[ForwardResult],
+        self, spans: Sequence[Span], rows: Sequence[SamplingRow | None], logits: Tensor
     ) -> list[ForwardResult]:
-        drawing, rows, end = [], [], 0
-        for index, (job, span) in enumerate(zip(jobs, spans, strict=True)):
+        """`logits` are overwritten."""
+        lasts, end = [], 0
+        for span, row in zip(spans, rows, strict=True):
             end += span.logits
-            if job.draw is not None:
-                drawing.append(index)
-                rows.append(end - 1)
-        if not drawing:
-            return done
-        chosen = logits if len(rows) == len(logits) else logits[rows]
-        draws = [draw for job in jobs if (draw := job.draw) is not None]
-        for index, sampled in zip(drawing, sample(chosen.cpu(), draws, self._pick), strict=True):
-            done[index] = replace(done[index], sampled=sampled)
-        return done
+            if row is not None:
+                lasts.append(end - 1)
+        if not lasts:
+            return [ForwardResult()] * len(spans)
+        chosen = logits if len(lasts) == len(logits) else logits[lasts]
+        sampling = [row for row in rows if row is not None]
+        sampled = iter(sample(chosen.cpu(), sampling, self._pick))
+        return [ForwardResult() if row is None else next(sampled) for row in rows]
 
 
-def _logit_rows(job: ForwardItem) -> int:
-    if job.score_prompt is not None:
-        return len(job.tokens)
-    return 0 if job.draw is None else 1
+def _score_prompts(
+    spans: Sequence[Span], logits: Tensor
+) -> list[tuple[int, tuple[TokenLogprobs, ...]]]:
+    """Of each span that wants it, by its place."""
+    found, end = [], 0
+    for index, span in enumerate(spans):
+        start, end = end, end + span.logits
+        if span.score_prompt is not None:
+            found.append((index, _score_prompt(span, logits[start:end].cpu())))
+    return found
 
 
-def _score_prompt(job: ForwardItem, logits: Tensor) -> tuple[TokenLogprobs, ...]:
-    following = () if job.following is None else (job.following,)
-    targets = (*job.tokens[1:], *following)
-    count = job.score_prompt or 0
+def _score_prompt(span: Span, logits: Tensor) -> tuple[TokenLogprobs, ...]:
+    following = () if span.following is None else (span.following,)
+    targets = (*span.tokens[1:], *following)
+    count = span.score_prompt or 0
     return tuple(score(row, token, count) for row, token in zip(logits, targets, strict=False))

@@ -3,22 +3,24 @@
 No process, no clock and no I/O: whoever owns it calls `step` and carries the outputs away.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
 from backends.llm.errors import DeviceLost
 from backends.llm.grammar.spec import Grammar, GrammarSpec
-from backends.llm.runner import ForwardItem, ForwardResult, Runner
+from backends.llm.runner import Runner
+from backends.llm.sampling.sampler import ForwardResult, SamplingRow
 from backends.llm.tokens.tokeniser import Tokeniser
 from schedulers.llm.generation import GenerateRequest, GenerationOutput
 from schedulers.llm.request import Finish
 from schedulers.llm.running_request import RunningRequest
 from schedulers.llm.scheduler import SchedulerCounts, SequenceScheduler
-from schedulers.llm.step import Chunk, SequenceAdvance
+from schedulers.llm.step import Chunk
 
 Compile = Callable[[GrammarSpec], "Future[Grammar]"]
 """Begin to compile a grammar elsewhere, and return at once."""
+Computed = Sequence[tuple[Chunk, ForwardResult]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,24 +120,24 @@ class Engine:
         outputs = self._take_grammars()
         step = self._scheduler.schedule(now_s)
         outputs += [self._end(one.id, one.reason, one.message) for one in step.ended]
-        jobs = self._jobs(step.chunks, outputs)
-        if not jobs:
+        chunks, rows = self._sampling_rows(step.chunks, outputs)
+        if not chunks:
             return outputs
         try:
-            results = dict(zip(jobs, self._runner.run([*jobs.values()]), strict=True))
+            results = self._runner.run(chunks, rows)
         except DeviceLost:
             raise
         except Exception as error:  # noqa: BLE001 (every request of the step hears of it)
             message = f"the model could not compute: {error}"
-            return outputs + [self._end(chunk.id, Finish.FAILED, message) for chunk in jobs]
+            return outputs + [self._end(chunk.id, Finish.FAILED, message) for chunk in chunks]
         self.steps += 1
-        for chunk, done in results.items():
-            if chunk.samples and done.sampled is None:
+        computed = [*zip(chunks, results, strict=True)]
+        for chunk, result in computed:
+            if chunk.samples and result.token is None:
                 message = "the model's logits are not numbers"
                 self._runner.clear(self._scheduler.discard(chunk.id))
                 outputs.append(self._end(chunk.id, Finish.FAILED, message))
-        advances = self._scheduler.commit(step, _tokens(results))
-        self._report(results, {one.id: one for one in advances}, outputs)
+        self._report(computed, self._scheduler.commit(step, _tokens(computed)), outputs)
         return outputs
 
     def took(self, seconds: float) -> None:
@@ -155,33 +157,38 @@ class Engine:
                 ended.append(self._end(id, Finish.INVALID, str(error)))
         return ended
 
-    def _jobs(
-        self, chunks: Sequence[Chunk], outputs: list[GenerationOutput]
-    ) -> dict[Chunk, ForwardItem]:
-        """What to compute; a request whose grammar fails is told so and left out."""
-        jobs = {}
-        for chunk in chunks:
+    def _sampling_rows(
+        self, planned: Sequence[Chunk], outputs: list[GenerationOutput]
+    ) -> tuple[list[Chunk], list[SamplingRow | None]]:
+        """The chunks to compute, and how their tokens are chosen; a request whose grammar fails is
+        ended and left out."""
+        chunks: list[Chunk] = []
+        rows: list[SamplingRow | None] = []
+        for chunk in planned:
             answer = self._answers[chunk.id]
             if not answer.begun:
                 self._started.append(chunk.id)
             try:
-                jobs[chunk] = answer.job(chunk)
+                row = answer.sampling_row(chunk)
             except Exception as error:  # noqa: BLE001 (a grammar may raise anything)
                 outputs.append(self._end(chunk.id, Finish.FAILED, f"the grammar failed: {error}"))
-        return jobs
+                continue
+            chunks.append(chunk)
+            rows.append(row)
+        return chunks, rows
 
     def _report(
         self,
-        results: dict[Chunk, ForwardResult],
-        advances: dict[str, SequenceAdvance],
+        computed: Computed,
+        finishes: Mapping[str, Finish | None],
         outputs: list[GenerationOutput],
     ) -> None:
-        for chunk, done in results.items():
+        for chunk, result in computed:
             answer = self._answers.get(chunk.id)
             if answer is None:
                 continue
             try:
-                output = answer.record(chunk, done, advances.get(chunk.id))
+                output = answer.record(chunk, result, finishes)
             except Exception as error:  # noqa: BLE001 (a grammar may raise anything)
                 outputs.append(self._end(chunk.id, Finish.FAILED, f"the answer failed: {error}"))
                 continue
@@ -210,7 +217,5 @@ class Engine:
                     )
 
 
-def _tokens(results: dict[Chunk, ForwardResult]) -> dict[str, int]:
-    return {
-        chunk.id: done.sampled.token for chunk, done in results.items() if done.sampled is not None
-    }
+def _tokens(computed: Computed) -> dict[str, int]:
+    return {chunk.id: result.token for chunk, result in computed if result.token is not None}

@@ -1,17 +1,16 @@
 """An answer in the making: its draws, its text, and why it ends. One per request, in the engine."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 
 from backends.llm.grammar.spec import Grammar
-from backends.llm.runner import ForwardItem, ForwardResult
-from backends.llm.sampling.sampler import SamplingRow
+from backends.llm.sampling.sampler import ForwardResult, SamplingRow
 from backends.llm.sampling.token_logprobs import TokenLogprobs
 from backends.llm.tokens.detokenise import Detokeniser, StopStrings, TextPiece
 from backends.llm.tokens.tokeniser import Tokeniser
 from schedulers.llm.generation import GenerateRequest, GenerationOutput
 from schedulers.llm.request import Finish
-from schedulers.llm.step import Chunk, SequenceAdvance
+from schedulers.llm.step import Chunk
 
 
 class RunningRequest:
@@ -41,35 +40,27 @@ class RunningRequest:
         """Whether anything of it was computed."""
         return self._cached is not None
 
-    def job(self, chunk: Chunk) -> ForwardItem:
-        """What the model is to compute and choose for a chunk."""
+    def sampling_row(self, chunk: Chunk) -> SamplingRow | None:
+        """How the token behind a chunk, computed next, is to be chosen; None where none is."""
         if self._cached is None:
             self._cached = chunk.start
-        end = chunk.start + len(chunk.tokens)
-        scores = end > self._prompt_scored - 1 and chunk.start < len(self.request.prompt)
-        return ForwardItem(
-            tokens=chunk.tokens,
-            start=chunk.start,
-            blocks=chunk.blocks,
-            draw=self._draw() if chunk.samples else None,
-            score_prompt=self.request.prompt_logprobs if scores else None,
-            following=self.request.prompt[end] if end < len(self.request.prompt) else None,
-        )
+        return self._sampling_row() if chunk.samples else None
 
     def record(
-        self, chunk: Chunk, done: ForwardResult, advance: SequenceAdvance | None
+        self, chunk: Chunk, result: ForwardResult, finishes: Mapping[str, Finish | None]
     ) -> GenerationOutput | None:
-        """Take in a computed chunk; the output for the caller, None if there is none."""
-        prompt = self._new_prompt_scores(chunk, done.prompt)
-        if advance is None or done.sampled is None:
+        """Take in a computed chunk; the output for the caller, None if there is none. `finishes`:
+        of the sequences that have a new token."""
+        prompt = self._new_prompt_scores(chunk, result.prompt)
+        if result.token is None or chunk.id not in finishes:
             return GenerationOutput(self.request.id, prompt=prompt) if prompt else None
-        return self._said(advance, done.sampled.scored, prompt)
+        return self._output(result.token, result.scored, finishes[chunk.id], prompt)
 
     def ended(self, finish: Finish, message: str) -> GenerationOutput:
         """The end without a token; what was held back of the text comes with it."""
         return GenerationOutput(self.request.id, text=self._rest(), finish=finish, message=message)
 
-    def _draw(self) -> SamplingRow:
+    def _sampling_row(self) -> SamplingRow:
         generated = len(self.tokens) - len(self.request.prompt)
         grammar = self.grammar
         early = generated < self.request.min_tokens
@@ -84,27 +75,27 @@ class RunningRequest:
             allowed=None if grammar is None else grammar.allowed(),
         )
 
-    def _said(
+    def _output(
         self,
-        advance: SequenceAdvance,
+        token: int,
         scored: TokenLogprobs | None,
+        finish: Finish | None,
         prompt: tuple[TokenLogprobs, ...],
     ) -> GenerationOutput:
-        self.tokens.append(advance.token)
+        self.tokens.append(token)
         stopped_by: str | int | None = None
-        finish = advance.finish
         text = ""
         if finish is Finish.STOP:
-            stopped_by = advance.token
+            stopped_by = token
         else:
-            piece = self._watched(self._detokeniser.add(advance.token))
+            piece = self._watched(self._detokeniser.add(token))
             text, stopped_by = piece.text, piece.stopped_by
-            if stopped_by is not None or self._is_complete(advance.token):
+            if stopped_by is not None or self._is_complete(token):
                 finish = Finish.STOP
         if finish is not None and not isinstance(stopped_by, str):
             text += self._rest()
         return GenerationOutput(
-            self.request.id, advance.token, text, scored, finish, stopped_by,
+            self.request.id, token, text, scored, finish, stopped_by,
             prompt=prompt, cached_tokens=self._cached or 0,
         )  # fmt: skip
 
@@ -123,9 +114,9 @@ class RunningRequest:
     def _new_prompt_scores(
         self, chunk: Chunk, scores: Sequence[TokenLogprobs]
     ) -> tuple[TokenLogprobs, ...]:
-        """Of the scores for positions `chunk.start + 1` on, those of the prompt not told before."""
-        told = max(self._prompt_scored - (chunk.start + 1), 0)
-        new = tuple(scores[told : len(self.request.prompt) - (chunk.start + 1)])
+        """Of the scores for positions `chunk.start + 1` on, those of the prompt that are new."""
+        given = max(self._prompt_scored - (chunk.start + 1), 0)
+        new = tuple(scores[given : len(self.request.prompt) - (chunk.start + 1)])
         self._prompt_scored += len(new)
         return new
 

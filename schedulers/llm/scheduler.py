@@ -15,7 +15,7 @@ from schedulers.llm.errors import PromptTooLong, TooMuchWaiting
 from schedulers.llm.limits import EngineLimits
 from schedulers.llm.prefill_budget import PrefillBudget
 from schedulers.llm.request import Finish, GenerateRequest, LLMSequence
-from schedulers.llm.step import Chunk, EndedSequence, SequenceAdvance, Step
+from schedulers.llm.step import Chunk, EndedSequence, Step
 from schedulers.llm.step_builder import StepBuilder
 from schedulers.llm.waiting_queue import WaitingQueue
 
@@ -126,21 +126,22 @@ class SequenceScheduler:
         self._last = (now_s, sum(len(chunk.tokens) for chunk in chunks))
         return Step(chunks, tuple(one.request.id for one in plan.preempted), ended)
 
-    def commit(self, step: Step, sampled: Mapping[str, int]) -> list[SequenceAdvance]:
-        """Count what a step computed and append what it sampled, by sequence id.
+    def commit(self, step: Step, sampled: Mapping[str, int]) -> dict[str, Finish | None]:
+        """Count what a step computed and append what it sampled, by sequence id; for each sequence
+        that has its token now, why it is over, or None.
 
         Sequences that ended or lost their blocks since the step was planned are passed over.
         """
-        advances = []
+        finishes: dict[str, Finish | None] = {}
         for chunk in step.chunks:
             sequence = self._sequences.get(chunk.id)
-            if sequence is None or sequence.preemptions != chunk.life:
+            if sequence is None or sequence.preemptions != chunk.preemption_epoch:
                 continue
             self._count(sequence, chunk)
             if chunk.samples:
-                advances.append(self._append(sequence, sampled[chunk.id]))
+                finishes[chunk.id] = self._append(sequence, sampled[chunk.id])
         self._waiting.forget_absent({one.request.principal for one in self._running})
-        return advances
+        return finishes
 
     def took(self, seconds: float) -> None:
         """The step that was planned last took so long."""
@@ -246,11 +247,11 @@ class SequenceScheduler:
             self._pool.name(sequence.blocks[index], digests[index])
         sequence.named = len(digests)
 
-    def _append(self, sequence: LLMSequence, token: int) -> SequenceAdvance:
+    def _append(self, sequence: LLMSequence, token: int) -> Finish | None:
         finish = sequence.append(token)
         if finish is None and len(sequence.tokens) >= self._room:
             finish = Finish.LENGTH
         self._generated += 1
         if finish is not None:
             self.finish(sequence.request.id)
-        return SequenceAdvance(sequence.request.id, token, finish)
+        return finish

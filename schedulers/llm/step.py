@@ -3,24 +3,21 @@ Pure."""
 
 from dataclasses import dataclass
 
+from backends.llm.span import Span
 from schedulers.llm.request import Finish
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """Consecutive tokens of one sequence, `start` to `start + len(tokens)`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk(Span):
+    """A span of the sequence `id`.
 
-    `blocks`: the sequence's block table, long enough for the chunk. `samples`: whether the
-    chunk's last row yields the sequence's next token. `life`: tells a chunk of a sequence that
-    was preempted since from a current one.
+    `samples`: whether its last row yields the sequence's next token. `preemption_epoch`: tells a
+    chunk of a sequence that was preempted since from a current one.
     """
 
     id: str
-    tokens: tuple[int, ...]
-    start: int
-    blocks: tuple[int, ...]
     samples: bool
-    life: int
+    preemption_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +36,3 @@ class Step:
     chunks: tuple[Chunk, ...]
     preempted: tuple[str, ...] = ()
     ended: tuple[EndedSequence, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class SequenceAdvance:
-    """A sampled token and, if it was the sequence's last, why."""
-
-    id: str
-    token: int
-    finish: Finish | None

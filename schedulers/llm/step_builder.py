@@ -169,12 +169,18 @@ class StepBuilder:
 
 
 def _chunk(sequence: LLMSequence, count: int) -> Chunk:
+    request, prompt = sequence.request, sequence.request.prompt
     start, end = sequence.computed, sequence.computed + count
+    samples = end == len(sequence.tokens)
+    scores = request.prompt_logprobs if start < len(prompt) else None
     return Chunk(
-        id=sequence.request.id,
-        tokens=tuple(sequence.tokens[start:end]),
-        start=start,
-        blocks=tuple(sequence.blocks),
-        samples=end == len(sequence.tokens),
-        life=sequence.preemptions,
+        tuple(sequence.tokens[start:end]),
+        start,
+        tuple(sequence.blocks),
+        int(samples) if scores is None else count,
+        scores,
+        prompt[end] if scores is not None and end < len(prompt) else None,
+        id=request.id,
+        samples=samples,
+        preemption_epoch=sequence.preemptions,
     )

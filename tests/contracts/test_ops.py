@@ -15,7 +15,8 @@ from backends.llm.ops.compiled import CompiledOps
 from backends.llm.ops.cuda import CudaOps, triton_kernels
 from backends.llm.ops.reference import TorchOps
 from backends.llm.ops.seam import AttentionSpec, CacheType, Ops, QueryKeySpec
-from backends.llm.rows import Span, pack
+from backends.llm.rows import pack
+from backends.llm.span import Span
 from support.llm import BLOCK_TOKENS, decoder_config
 from support.triton import DEVICE, ON_GPU
 

@@ -17,7 +17,7 @@ from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc as stubs
 
 from control.desired import DesiredArm, DesiredRoute, DesiredState
-from docs.walks import GRPC_INFER, REST_INFER, WALKS, Step, Walk
+from docs.walks import CHAT, GRPC_INFER, REST_INFER, WALKS, Step, Walk
 from support.access import Gated, gated
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -118,6 +118,72 @@ def test_every_step_of_a_walk_exists(walk: Walk) -> None:
 def test_every_step_of_a_walk_is_reached_from_an_earlier_one(walk: Walk) -> None:
     steps = enumerate(walk.steps[1:], 1)
     assert [step.at for n, step in steps if not is_reached(step, walk.steps[:n])] == []
+
+
+HANDED_BESIDE = {
+    "server.openai.language_inference:ResolvedModel": "who answers",
+    "server.served_version:ServedVersion": "who answers",
+    "server.openai.generation_run:GenerationSpec": "the requests are made of it",
+    "server.openai.language_inference:PendingReply": "what the answer is awaited from",
+    "server.openai.generation_run:ChunkEncoder": "what writes the answer",
+    "repository.process.channel:ChannelMessage": "the bytes of a message",
+    "backends.llm.span:Span": "the base of Chunk",
+}
+"""Values in the signatures of a chat's steps that carry neither the request nor a token."""
+
+
+@cache
+def class_of(module: str, name: str) -> tuple[str, ast.ClassDef] | None:
+    """Where a class of ours that a module knows by this name is defined, and its definition."""
+    if not (ROOT / (module.replace(".", "/") + ".py")).is_file():
+        return None
+    for node in ast.walk(tree(module)):
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            return f"{module}:{name}", node
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for one in node.names:
+                if (one.asname or one.name) == name:
+                    return class_of(node.module, one.name)
+    return None
+
+
+def is_value(node: ast.ClassDef) -> bool:
+    """Whether it is a frozen dataclass, a Struct or a NamedTuple."""
+    kinds = {ast.unparse(base).rpartition(".")[2] for base in node.bases}
+    decorated = any("dataclass" in ast.unparse(one) for one in node.decorator_list)
+    return decorated or bool(kinds & {"Struct", "NamedTuple"})
+
+
+def handed(step: Step) -> set[str]:
+    """The classes of values that a step takes and gives, as far as its signature names them."""
+    function = body(step)
+    assert isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef), step.at
+    arguments = [*function.args.args, *function.args.kwonlyargs]
+    hints = [one.annotation for one in arguments if one.annotation is not None]
+    hints += [function.returns] if function.returns is not None else []
+    named = {name for hint in hints for name in re.findall(r"\w+", ast.unparse(hint))}
+    found = (class_of(step.module, name) for name in named)
+    return {one[0] for one in found if one is not None and is_value(one[1])}
+
+
+def test_what_carries_a_chat_from_its_tokens_to_the_wire_is_what_its_steps_hand_on() -> None:
+    first = next(n for n, one in enumerate(CHAT.steps) if one.function == "generate")
+    found = set().union(*map(handed, CHAT.steps[first:]))
+    single = {carrier.at for carrier in CHAT.carriers if not carrier.of}
+    several = {carrier.at for carrier in CHAT.carriers if carrier.of}
+    state = {
+        "schedulers.llm.engines:EngineHandle",
+        "server.openai.completion_choice:CompletionChoice",
+    }
+    assert found - several - HANDED_BESIDE.keys() - state == single
+
+
+def test_a_type_that_holds_several_of_another_is_a_message_or_a_plan_of_them() -> None:
+    for carrier in CHAT.carriers:
+        if carrier.of:
+            found = class_of(*carrier.at.split(":"))
+            assert found is not None, carrier.at
+            assert carrier.of in ast.unparse(found[1]), carrier.at
 
 
 class Recorder:

@@ -14,8 +14,9 @@ from backends.llm.config.families import read_config
 from backends.llm.model.decoder import Decoder
 from backends.llm.ops.reference import TorchOps
 from backends.llm.ops.seam import CacheType, Ops, Precision
-from backends.llm.rows import Span, pack
+from backends.llm.rows import pack
 from backends.llm.runner import Runner
+from backends.llm.span import Span
 from backends.llm.tokens.tokeniser import Tokeniser
 from backends.llm.weights.checkpoint import Checkpoint
 from backends.llm.weights.stream import load_weights

@@ -42,19 +42,26 @@ class SamplingRow:
 
 
 @dataclass(frozen=True, slots=True)
-class SampledToken:
-    """A row's token, and its log-probability with those of the likeliest if it was asked for."""
+class ForwardResult:
+    """What a forward pass brought for one span.
 
-    token: int
-    scored: TokenLogprobs | None
+    `token`: the one that was chosen; None where none was to be, or its logits were not numbers.
+    `scored`: its log-probability with those of the likeliest, where they are wanted. `prompt`: of a
+    span that scores the prompt, what each of its tokens after the first is like, and the one that
+    follows if that is known.
+    """
+
+    token: int | None = None
+    scored: TokenLogprobs | None = None
+    prompt: tuple[TokenLogprobs, ...] = ()
 
 
 def sample(
     logits: Tensor, draws: Sequence[SamplingRow], pick: Pick = pick_plainly
-) -> list[SampledToken | None]:
+) -> list[ForwardResult]:
     """A token for each row of float32 `logits` [rows, vocabulary], which are overwritten.
 
-    None for a row whose logits are not numbers: its request alone has failed.
+    Without a token for a row whose logits are not numbers: its request alone has failed.
     """
     before = [
         row.clone() if draw.params.logprobs is not None and draw.adjusts else row
@@ -63,7 +70,9 @@ def sample(
     adjust(logits, draws)
     tokens = pick(logits, [draw.params for draw in draws], [_uniform(draw) for draw in draws])
     return [
-        None if token < 0 else SampledToken(token, _scored(row, token, draw.params.logprobs))
+        ForwardResult(token, _scored(row, token, draw.params.logprobs))
+        if token >= 0
+        else ForwardResult()
         for row, token, draw in zip(before, tokens, draws, strict=True)
     ]
 

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from backends.llm.config.families import FAMILIES, read_config
 from backends.llm.errors import BadCheckpoint, NoRoom, UnknownFamily
 from backends.llm.load import LoadSettings, load
-from backends.llm.rows import Span
+from backends.llm.span import Span
 from backends.llm.tokens.tokeniser import read_tokeniser
 from support.llm import (
     CONTEXT,

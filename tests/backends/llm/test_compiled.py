@@ -16,7 +16,8 @@ from backends.llm.ops.compiled import CompiledOps
 from backends.llm.ops.quantise import quantise_int4, quantise_int8, restore
 from backends.llm.ops.reference import TorchOps
 from backends.llm.ops.seam import AttentionSpec, Precision, QueryKeySpec
-from backends.llm.rows import Span, pack
+from backends.llm.rows import pack
+from backends.llm.span import Span
 from support.llm import (
     BLOCK_TOKENS,
     CONTEXT,

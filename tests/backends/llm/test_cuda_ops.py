@@ -17,7 +17,8 @@ from backends.llm.ops.cuda import CudaOps, triton_kernels
 from backends.llm.ops.quantise import quantise_int4, quantise_int8, restore
 from backends.llm.ops.reference import CPU, TorchOps
 from backends.llm.ops.seam import AttentionSpec, CacheType, Ops, Precision, QueryKeySpec
-from backends.llm.rows import ForwardBatch, Span, pack
+from backends.llm.rows import ForwardBatch, pack
+from backends.llm.span import Span
 from support.llm import (
     BLOCK_TOKENS,
     CONTEXT,

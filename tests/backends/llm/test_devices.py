@@ -14,8 +14,9 @@ from backends.llm.load import LoadSettings, load
 from backends.llm.model.decoder import Decoder
 from backends.llm.ops.choose import choose_ops, open_device
 from backends.llm.ops.cuda import KERNELS, CudaOps, triton_kernels
-from backends.llm.rows import ForwardBatch, Span
+from backends.llm.rows import ForwardBatch
 from backends.llm.sampling.params import SamplingParams
+from backends.llm.span import Span
 from backends.seam import Device
 from repository.model import ModelConfig, ModelVersion
 from schedulers.llm.engine import Engine

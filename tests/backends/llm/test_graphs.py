@@ -10,7 +10,8 @@ from backends.llm.config.families import read_config
 from backends.llm.graphs import RecordingDecoder, fill_up, single_rows, size_for
 from backends.llm.model.decoder import Decoder
 from backends.llm.ops.cuda import CudaOps, triton_kernels
-from backends.llm.rows import ForwardBatch, Span, pack
+from backends.llm.rows import ForwardBatch, pack
+from backends.llm.span import Span
 from backends.llm.weights.checkpoint import Checkpoint
 from backends.llm.weights.stream import load_weights
 from support.llm import BLOCK_TOKENS, CONTEXT, load_decoder, logits, make_checkpoint, prompt

@@ -14,7 +14,7 @@ from backends.llm.ops.cuda_linears import make_linear as cuda_linear
 from backends.llm.ops.linears import make_linear
 from backends.llm.ops.quantise import quantise_int4, quantise_int8, restore
 from backends.llm.ops.seam import CacheType, Precision
-from backends.llm.rows import Span
+from backends.llm.span import Span
 from support.llm import (
     decoder_config,
     load_decoder,

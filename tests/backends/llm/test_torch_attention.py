@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from backends.llm.rows import Span
+from backends.llm.span import Span
 from support.llm import (
     load_decoder,
     logits,

@@ -7,7 +7,7 @@ from schedulers.llm.errors import PromptTooLong, TooMuchWaiting
 from schedulers.llm.limits import EngineLimits
 from schedulers.llm.request import Finish, GenerateRequest
 from schedulers.llm.scheduler import SequenceScheduler
-from schedulers.llm.step import SequenceAdvance, Step
+from schedulers.llm.step import Step
 
 TOKEN = 7
 
@@ -22,11 +22,11 @@ def asked(name: str, length: int = 4, answer: int = 8, **facts: object) -> Gener
     return GenerateRequest(name, tuple(range(first, first + length)), answer, **facts)  # type: ignore[arg-type]
 
 
-def run(subject: SequenceScheduler, now_s: float = 0.0) -> tuple[Step, list[SequenceAdvance]]:
+def run(subject: SequenceScheduler, now_s: float = 0.0) -> tuple[Step, dict[str, Finish | None]]:
     step = subject.schedule(now_s)
-    advances = subject.commit(step, {chunk.id: TOKEN for chunk in step.chunks})
+    finishes = subject.commit(step, {chunk.id: TOKEN for chunk in step.chunks})
     subject.check()
-    return step, advances
+    return step, finishes
 
 
 def spans(step: Step) -> dict[str, tuple[int, int]]:
@@ -38,7 +38,7 @@ def test_a_long_prompt_is_computed_in_chunks_and_samples_at_its_end() -> None:
     subject.submit(asked("a", 40), 0.0)
     steps = [run(subject) for _ in range(3)]
     assert [spans(step)["a"] for step, _ in steps] == [(0, 16), (16, 16), (32, 8)]
-    assert [len(advances) for _, advances in steps] == [0, 0, 1]
+    assert [len(finishes) for _, finishes in steps] == [0, 0, 1]
 
 
 def test_decoding_comes_first_and_prompts_share_what_is_left() -> None:
@@ -82,10 +82,10 @@ def test_the_last_to_come_gives_up_its_blocks_and_starts_over_from_the_cache() -
     preempted: list[str] = []
     answers: dict[str, int] = {}
     while subject.busy:
-        step, advances = run(subject)
+        step, finishes = run(subject)
         preempted += step.preempted
-        for advance in advances:
-            answers[advance.id] = answers.get(advance.id, 0) + 1
+        for id in finishes:
+            answers[id] = answers.get(id, 0) + 1
     assert set(preempted) == {"b"}
     assert answers == {"a": 12, "b": 12}
     assert subject.counts().preemptions == len(preempted)
@@ -174,7 +174,7 @@ def test_a_finished_sequence_frees_its_blocks_at_once() -> None:
     step = subject.schedule(0.0)
     assert subject.finish("a")
     assert not subject.finish("a")
-    assert subject.commit(step, {"a": TOKEN}) == []
+    assert subject.commit(step, {"a": TOKEN}) == {}
     assert subject.counts().blocks.in_use == 0
 
 

@@ -79,11 +79,10 @@ class Workload(RuleBasedStateMachine):
             return
         self._write(step)
         sampled = {chunk.id: (draw + len(chunk.id)) % 4 for chunk in step.chunks if chunk.samples}
-        for advance in self.subject.commit(step, sampled):
-            tokens = self.here[advance.id]
-            tokens.append(advance.token)
-            if advance.finish is not None:
-                del self.here[advance.id]
+        for id, finish in self.subject.commit(step, sampled).items():
+            self.here[id].append(sampled[id])
+            if finish is not None:
+                del self.here[id]
 
     def _check(self, step: Step) -> None:
         ended = {one.id for one in step.ended}

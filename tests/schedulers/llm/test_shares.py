@@ -35,7 +35,7 @@ def step(subject: SequenceScheduler, seconds: float = 0.0) -> set[str]:
     sampled = {chunk.id: 7 for chunk in planned.chunks if chunk.samples}
     advanced = subject.commit(planned, sampled)
     subject.check()
-    return {one.id for one in advanced}
+    return set(advanced)
 
 
 def steps_to(subject: SequenceScheduler, name: str, seconds: float = 0.0) -> int:

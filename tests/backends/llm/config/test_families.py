@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from backends.llm.model.decoder import Decoder
-from backends.llm.rows import Span
+from backends.llm.span import Span
 from support.llm import VARIANTS, load_decoder, logits, make_checkpoint, prompt
 
 LENGTH = 75
