@@ -20,9 +20,9 @@ from tokenizers import Tokenizer, models
 from backends.llm.load import LoadSettings
 from backends.llm.ops.seam import Precision
 from backends.llm.sampling.params import SamplingParams
-from schedulers.llm.engine import Engine
+from schedulers.llm.engine.engine import Engine
+from schedulers.llm.engine.open import open_engine
 from schedulers.llm.generation import GenerateRequest
-from schedulers.llm.open import open_engine
 
 SIZES: dict[str, dict[str, Any]] = {
     "100m": {

@@ -21,8 +21,8 @@ from schedulers.policy.merge import MergeRules
 from schedulers.policy.queue import BatchQueue, QueuePolicy
 
 if TYPE_CHECKING:  # what they import is an extra
-    from schedulers.llm.language import Language
-    from schedulers.llm.language_scheduler import LanguageScheduler
+    from schedulers.llm.gateway.language import Language
+    from schedulers.llm.gateway.language_scheduler import LanguageScheduler
 
 
 def build(
@@ -58,7 +58,7 @@ def build_language(
 ) -> "LanguageScheduler":
     """The scheduler of a language model, over its engines; call it on the running loop."""
     from backends.llm.settings import read_settings
-    from schedulers.llm.language_scheduler import LanguageScheduler
+    from schedulers.llm.gateway.language_scheduler import LanguageScheduler
 
     return LanguageScheduler(read_settings(version), language, instances, counters)
 

@@ -16,7 +16,7 @@ from server.overrides import Override
 from server.signature import Signature
 
 if TYPE_CHECKING:
-    from schedulers.llm.language import Language  # its tokeniser is an extra
+    from schedulers.llm.gateway.language import Language  # its tokeniser is an extra
 
 
 RESTARTING = "no live instance: its worker died and is being restarted"

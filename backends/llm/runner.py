@@ -1,6 +1,6 @@
 """One forward pass and what is chosen from it; the engine's only call into the model.
 
-Comes from `schedulers.llm.engine` with the spans of a step.
+Comes from `schedulers.llm.engine.engine` with the spans of a step.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """What one forward pass computes of one sequence. Pure.
 
-Planned by `schedulers.llm.scheduler`, packed by `backends.llm.rows`: one value all the way.
+Planned by `schedulers.llm.policy.scheduler`, packed by `backends.llm.rows`: one value all the way.
 """
 
 from collections.abc import Sequence

@@ -29,7 +29,7 @@ LIMITS = (f"--model-execute-timeout-secs={EXECUTE_S}", f"--exit-timeout-secs={EX
 _MARKS = {
     "control process": "server.control_process",
     "worker": "backends.process.worker",
-    "engine": "schedulers.llm.process",
+    "engine": "schedulers.llm.engine.process",
     "checker": "server.fleet.checks.check",
     "git": "receive-pack",
 }

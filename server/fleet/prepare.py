@@ -29,7 +29,7 @@ from server.fleet.warmup import warm
 from server.signature import Signature, compile_signature
 
 if TYPE_CHECKING:
-    from schedulers.llm.language import Language
+    from schedulers.llm.gateway.language import Language
 
 MAX_LABEL_BYTES = 16 << 20
 
@@ -92,14 +92,14 @@ def prepare(
 
 
 def _language(version: ModelVersion) -> "Language":
-    from schedulers.llm.language import read_language  # its tokeniser is an extra
+    from schedulers.llm.gateway.language import read_language  # its tokeniser is an extra
 
     return read_language(version)
 
 
 def _start_of(version: ModelVersion, timeouts: Timeouts, confinement: Confinement | None) -> Start:
     if runtime_of(version.config.backend).steps:
-        from schedulers.llm.instance import start_engine  # what it reads with is an extra
+        from schedulers.llm.gateway.instance import start_engine  # what it reads with is an extra
 
         secs = timeouts.load
         return partial(start_engine, load_timeout_secs=secs, confinement=confinement)

@@ -23,10 +23,15 @@ from schedulers.llm.generation import EMBED
 from server.codec.forwarding import HeaderForwarding
 from server.dataplane import DataPlane
 from server.errors import NotReady
-from server.openai.chat import read_chat
-from server.openai.choice_encoders import ChatChoiceEncoder, ChoiceEncoder, TextChoiceEncoder
-from server.openai.completions import Prompt, read_completion
-from server.openai.embeddings import embedded, read_embedding
+from server.openai.answers.choice_encoders import (
+    ChatChoiceEncoder,
+    ChoiceEncoder,
+    TextChoiceEncoder,
+)
+from server.openai.answers.tool_call_encoder import ToolCallEncoder
+from server.openai.bodies.chat import read_chat
+from server.openai.bodies.completions import Prompt, read_completion
+from server.openai.bodies.embeddings import embedded, read_embedding
 from server.openai.generation_run import GenerationSpec, generate
 from server.openai.language_inference import (
     LanguageInference,
@@ -44,7 +49,6 @@ from server.openai.prompt_limits import (
 )
 from server.openai.prompt_tokeniser import PromptTokeniser
 from server.openai.tokens import DetokenizedText, read_detokenize, read_tokenize, tokenised
-from server.openai.tool_call_encoder import ToolCallEncoder
 from server.rest.endpoint import BodyLimits, Endpoint, json_response, struct_response
 from server.rest.generate import cancelled_on_hang_up
 from server.rest.http_inference import arm_headers
@@ -52,7 +56,7 @@ from server.rest.openai_errors import BadField, refusal
 from server.rest.request_ids import request_id_of
 
 if TYPE_CHECKING:
-    from schedulers.llm.language import Language
+    from schedulers.llm.gateway.language import Language
 
 Made = TypeVar("Made")
 Make = Callable[["Language"], Awaitable[Made]]

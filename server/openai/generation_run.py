@@ -23,18 +23,18 @@ from schedulers.llm.errors import SenselessRequest
 from schedulers.llm.generation import GENERATE, OUTPUT, GenerateRequest, GenerationOutput
 from schedulers.request import InferResponse
 from server.dataplane import DataPlane
-from server.openai.choice_encoders import (
+from server.openai.answers.choice_encoders import (
     ChoiceEncoder,
     ChunkChoice,
     CompletionDocument,
     DocumentHeader,
     whole,
 )
-from server.openai.completion_choice import CompletionChoice, CompletionUsage, usage
+from server.openai.answers.completion_choice import CompletionChoice, CompletionUsage, usage
+from server.openai.answers.score_limit import LogprobLimit
+from server.openai.bodies.options import GenerationOptions
 from server.openai.language_inference import LanguageInference, PendingReply, ResolvedModel, submit
-from server.openai.options import GenerationOptions
 from server.openai.prompt_limits import refuse_beyond_context, refuse_unknown_tokens
-from server.openai.score_limit import LogprobLimit
 from server.rest.compression import elsewhere
 from server.rest.endpoint import struct_response
 from server.rest.generate import cancelled_on_hang_up
@@ -43,7 +43,7 @@ from server.rest.openai_errors import BadField, OpenAIErrorResponse, refusal
 from server.trace.record import following
 
 if TYPE_CHECKING:
-    from schedulers.llm.language import Language
+    from schedulers.llm.gateway.language import Language
 
 _BRIEF_SCORES = 1024
 _DONE = b"data: [DONE]\n\n"

@@ -37,7 +37,7 @@ from server.served_version import ServedVersion
 from server.trace.record import Trace, following
 
 if TYPE_CHECKING:
-    from schedulers.llm.language import Language
+    from schedulers.llm.gateway.language import Language
 
 Made = TypeVar("Made")
 

@@ -4,10 +4,14 @@ A path of `server.openai.endpoints` without a row here fails a test. docs/openai
 becomes of each field.
 """
 
-from server.openai.chat import ChatBody, ConversationBody
-from server.openai.choice_encoders import ChatCompletion, ChatCompletionChunk, TextCompletion
-from server.openai.completions import CompletionBody
-from server.openai.embeddings import EmbeddingBody, EmbeddingList
+from server.openai.answers.choice_encoders import (
+    ChatCompletion,
+    ChatCompletionChunk,
+    TextCompletion,
+)
+from server.openai.bodies.chat import ChatBody, ConversationBody
+from server.openai.bodies.completions import CompletionBody
+from server.openai.bodies.embeddings import EmbeddingBody, EmbeddingList
 from server.openai.listing import LanguageModel, LanguageModelList
 from server.openai.tokens import DetokenizedText, TextBody, TokenizedText, TokensBody
 from server.rest.openapi.paths import LANGUAGE, BodyType, RestOperation

@@ -7,7 +7,7 @@ from backends.llm.chat.template import Chat
 from server.rest.openai_errors import BadField
 
 if TYPE_CHECKING:
-    from schedulers.llm.language import Language
+    from schedulers.llm.gateway.language import Language
 
 LONGEST_TOKEN = 64
 """Characters a token stands for, at most and on the average of a text that fills the context."""

@@ -29,13 +29,13 @@ from repository.process.message_child import MessageChild
 from repository.sandbox.children import child_environment
 from repository.sandbox.policy import Sandbox
 from server.errors import NotReady
-from server.openai.chat import spoken
-from server.openai.completions import Prompt
+from server.openai.bodies.chat import spoken
+from server.openai.bodies.completions import Prompt
 from server.openai.prompt_limits import refuse_far_too_long, weight_within
 from server.rest.openai_errors import BadField
 
 if TYPE_CHECKING:
-    from schedulers.llm.language import Language
+    from schedulers.llm.gateway.language import Language
 
 BRIEF = 1 << 13
 """What a chat may weigh to be guarded on the loop: 2 ms at worst."""

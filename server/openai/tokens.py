@@ -8,14 +8,14 @@ import msgspec
 from msgspec import Meta
 
 from backends.llm.chat.template import Chat
-from server.openai.chat import ConversationBody, read_conversation
-from server.openai.logprobs import text_of
-from server.openai.options import ModelName, TokenCount
-from server.openai.request_fields import OpenAIBody, read_body, wanted
+from server.openai.answers.logprobs import text_of
+from server.openai.bodies.chat import ConversationBody, read_conversation
+from server.openai.bodies.options import ModelName, TokenCount
+from server.openai.bodies.request_fields import OpenAIBody, read_body, wanted
 from server.rest.openai_errors import BadField
 
 if TYPE_CHECKING:
-    from schedulers.llm.language import Language
+    from schedulers.llm.gateway.language import Language
 
 MOST = 1 << 16
 """Tokens that are told as text."""

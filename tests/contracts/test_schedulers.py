@@ -21,11 +21,10 @@ from schedulers.llm.engine_messages import (
     StepReport,
     Submit,
 )
-from schedulers.llm.engine_tokeniser import EngineTokeniser
-from schedulers.llm.generation import GENERATE, GenerateRequest, GenerationOutput
-from schedulers.llm.language import Language
-from schedulers.llm.language_scheduler import LanguageScheduler
-from schedulers.llm.request import Finish
+from schedulers.llm.gateway.engine_tokeniser import EngineTokeniser
+from schedulers.llm.gateway.language import Language
+from schedulers.llm.gateway.language_scheduler import LanguageScheduler
+from schedulers.llm.generation import GENERATE, Finish, GenerateRequest, GenerationOutput
 from schedulers.policy.cores import CoreTokens
 from schedulers.policy.merge import MergeRules
 from schedulers.policy.queue import BatchQueue, QueuePolicy

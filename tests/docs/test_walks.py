@@ -23,7 +23,7 @@ from support.access import Gated, gated
 ROOT = Path(__file__).resolve().parents[2]
 _NAMED = re.compile(r"((?:server|schedulers|backends|control|repository)(?:\.\w+)+)(?::\w+)?")
 
-PROCESSES = ("server.gateway", "server.control_process.main", "schedulers.llm.process")
+PROCESSES = ("server.gateway", "server.control_process.main", "schedulers.llm.engine.process")
 """What each of our processes is put together by."""
 
 
@@ -172,8 +172,8 @@ def test_what_carries_a_chat_from_its_tokens_to_the_wire_is_what_its_steps_hand_
     single = {carrier.at for carrier in CHAT.carriers if not carrier.of}
     several = {carrier.at for carrier in CHAT.carriers if carrier.of}
     state = {
-        "schedulers.llm.engines:EngineHandle",
-        "server.openai.completion_choice:CompletionChoice",
+        "schedulers.llm.gateway.engines:EngineHandle",
+        "server.openai.answers.completion_choice:CompletionChoice",
     }
     assert found - several - HANDED_BESIDE.keys() - state == single
 

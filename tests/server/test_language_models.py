@@ -11,7 +11,7 @@ import pytest
 import tritonclient.grpc.aio as grpc_client
 from tritonclient.utils import InferenceServerException
 
-from schedulers.llm.tokeniser_thread import BRIEF
+from schedulers.llm.engine.tokeniser_thread import BRIEF
 from support.llm_served import (
     GREEDY,
     asking,

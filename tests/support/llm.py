@@ -20,11 +20,11 @@ from backends.llm.span import Span
 from backends.llm.tokens.tokeniser import Tokeniser
 from backends.llm.weights.checkpoint import Checkpoint
 from backends.llm.weights.stream import load_weights
-from schedulers.llm.blocks import BlockPool
-from schedulers.llm.engine import Compile, Engine, Vocabulary
+from schedulers.llm.engine.engine import Compile, Engine, Vocabulary
 from schedulers.llm.generation import GenerateRequest, GenerationOutput
-from schedulers.llm.limits import EngineLimits
-from schedulers.llm.scheduler import SequenceScheduler
+from schedulers.llm.policy.blocks import BlockPool
+from schedulers.llm.policy.limits import EngineLimits
+from schedulers.llm.policy.scheduler import SequenceScheduler
 
 BLOCK_TOKENS = 16
 CONTEXT = 256

@@ -9,7 +9,7 @@ import numpy as np
 from backends.errors import BackendError
 from backends.seam import Batch, BatchResult
 from schedulers.llm.engine_messages import Message
-from schedulers.llm.instance import EngineInstance
+from schedulers.llm.gateway.instance import EngineInstance
 from schedulers.policy.queue import Ticket
 from schedulers.request import InferRequest
 

@@ -23,7 +23,7 @@ from repository.model import ModelConfig, ModelVersion
 folder = Path(sys.argv[1])
 version = ModelVersion("m", 1, folder.parent, folder, ModelConfig(name="m"), "")
 assert LanguageModels().complete(version, 4).backend == "llm"
-import schedulers.llm.language_scheduler
+import schedulers.llm.gateway.language_scheduler
 assert "torch" not in sys.modules
 assert "transformers" not in sys.modules
 """

@@ -19,10 +19,10 @@ from backends.llm.sampling.params import SamplingParams
 from backends.llm.span import Span
 from backends.seam import Device
 from repository.model import ModelConfig, ModelVersion
-from schedulers.llm.engine import Engine
+from schedulers.llm.engine.engine import Engine
+from schedulers.llm.engine.open import open_engine
+from schedulers.llm.gateway.instance import start_engine
 from schedulers.llm.generation import GenerateRequest
-from schedulers.llm.instance import start_engine
-from schedulers.llm.open import open_engine
 from support.llm import (
     BLOCK_TOKENS,
     answers,

@@ -29,8 +29,7 @@ from schedulers.llm.engine_messages import (
     pack_tokens,
     unpack_tokens,
 )
-from schedulers.llm.generation import GenerateRequest, GenerationOutput
-from schedulers.llm.request import Finish
+from schedulers.llm.generation import Finish, GenerateRequest, GenerationOutput
 
 REQUEST = GenerateRequest(
     "a-1",

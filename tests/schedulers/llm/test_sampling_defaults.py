@@ -11,14 +11,14 @@ from admin_ui.pages.version import sampling_of
 from backends.errors import LoadFailed
 from backends.llm.backend import examine
 from backends.llm.sampling.params import SamplingParams
-from schedulers.llm.language import Language, read_language
-from schedulers.llm.llm_request import read_question
+from schedulers.llm.gateway.language import Language, read_language
+from schedulers.llm.gateway.llm_request import read_question
 from schedulers.request import InferRequest
-from server.openai.chat import read_chat
-from server.openai.completion_choice import CompletionChoice
-from server.openai.completions import read_completion
+from server.openai.answers.completion_choice import CompletionChoice
+from server.openai.bodies.chat import read_chat
+from server.openai.bodies.completions import read_completion
+from server.openai.bodies.options import GenerationOptions
 from server.openai.generation_run import requests_for
-from server.openai.options import GenerationOptions
 from support.llm import make_checkpoint, save_tokeniser
 from support.runtime import make_version
 

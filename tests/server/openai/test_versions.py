@@ -10,10 +10,10 @@ from starlette.requests import Request
 from backends.llm.chat.control_text import ControlText
 from backends.llm.tokens.tokeniser import Tokeniser
 from schedulers.errors import ShutDown
+from schedulers.llm.engine.tokeniser_thread import read
 from schedulers.llm.engine_messages import Decode, Encode, TokeniserReply
-from schedulers.llm.engine_tokeniser import EngineTokeniser
-from schedulers.llm.language import Language
-from schedulers.llm.tokeniser_thread import read
+from schedulers.llm.gateway.engine_tokeniser import EngineTokeniser
+from schedulers.llm.gateway.language import Language
 from server.dataplane import DataPlane
 from server.errors import NotReady
 from server.openai.endpoints import OpenAIEndpoints

@@ -1,0 +1,65 @@
+"""Texts to tokens and back for the gateway, in the engine's process, beside its steps.
+
+Comes from `schedulers.llm.engine.loop`'s hearing thread; goes back as `frames.Read`.
+"""
+
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+
+from backends.llm.tokens.tokeniser import Tokeniser
+from schedulers.llm.engine_messages import (
+    Decode,
+    Encode,
+    Message,
+    TokeniserReply,
+    pack_tokens,
+    unpack_tokens,
+)
+
+BRIEF = 4096
+"""Characters, or tokens, that are read on the spot, in some 0.3 ms; more of them on a thread."""
+_TOKEN_BYTES = 4
+
+
+class TokeniserThread:
+    """`take` belongs to one thread. What is long waits for what is long, and for nothing else."""
+
+    def __init__(self, tokeniser: Tokeniser, say: Callable[[Message], None]) -> None:
+        self._tokeniser = tokeniser
+        self._say = say
+        self._long: SimpleQueue[Encode | Decode] | None = None
+
+    def take(self, asked: Encode | Decode) -> None:
+        """Have it answered soon."""
+        if _size(asked) <= BRIEF:
+            self._say(read(self._tokeniser, asked))
+            return
+        if self._long is None:
+            self._long = SimpleQueue()
+            threading.Thread(target=self._work, args=(self._long,), daemon=True).start()
+        self._long.put(asked)
+
+    def _work(self, long: "SimpleQueue[Encode | Decode]") -> None:
+        while True:
+            self._say(read(self._tokeniser, long.get()))
+
+
+def read(tokeniser: Tokeniser, asked: Encode | Decode) -> TokeniserReply:
+    """The answer; one with an `error` where the tokeniser cannot."""
+    try:
+        if isinstance(asked, Decode):
+            tokens = unpack_tokens(asked.tokens)
+            text = tokeniser.decode(tokens, skip_special=asked.skip_special)
+            return TokeniserReply(asked.id, (), text, "")
+        wanted = {"special": asked.special, "marked": asked.marked}
+        lists = tuple(pack_tokens(tokeniser.encode(one, **wanted)) for one in asked.texts)
+        return TokeniserReply(asked.id, lists, "", "")
+    except BaseException as error:  # noqa: BLE001 (a panic of the library is no Exception)
+        return TokeniserReply(asked.id, (), "", f"the text cannot be read: {error}")
+
+
+def _size(asked: Encode | Decode) -> int:
+    if isinstance(asked, Decode):
+        return len(asked.tokens) // _TOKEN_BYTES
+    return sum(map(len, asked.texts))

@@ -1,0 +1,1 @@
+"""What an engine computes next, and in which blocks: no clock, no loop, no torch."""

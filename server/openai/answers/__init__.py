@@ -1,0 +1,1 @@
+"""How answers to clients of the OpenAI API are collected and written."""

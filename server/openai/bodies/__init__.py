@@ -1,0 +1,1 @@
+"""What clients of the OpenAI API may send, and how it is read."""
