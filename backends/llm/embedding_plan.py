@@ -74,28 +74,28 @@ def read_embedding(folder: Path, pooling: str = "", longest: int = 0) -> Embeddi
     refuse_other_tasks(fields)
     family = fields.text("model_type")
     said = read_pooling(folder)
-    asked = next((Pooling(kind, said is None or said.normalise) for kind in KINDS
+    effective = next((Pooling(kind, said is None or said.normalise) for kind in KINDS
                   if kind == pooling), said)  # fmt: skip
     if family in ENCODERS:
         encoder = read_encoder(family, fields)
         usual = min(read_longest(folder) or encoder.positions, encoder.positions)
         taken = _longest(longest or usual, encoder.positions)
-        return EmbeddingPlan(encoder, asked or Pooling("mean"), taken)
-    if asked is None:
+        return EmbeddingPlan(encoder, effective or Pooling("mean"), taken)
+    if effective is None:
         return None
     decoder = read_config(folder)
     usual = min(read_longest(folder) or DEFAULT_LONGEST, decoder.positions)
     taken = _longest(longest or usual, decoder.positions)
-    return EmbeddingPlan(decoder, asked, taken)
+    return EmbeddingPlan(decoder, effective, taken)
 
 
-def _longest(asked: int, most: int) -> int:
-    if asked > most:
+def _longest(context: int, most: int) -> int:
+    if context > most:
         raise BadCheckpoint(
-            f"a context of {asked} tokens was asked for; config.json's 'max_position_embeddings' "
+            f"a context of {context} tokens was asked for; config.json's 'max_position_embeddings' "
             f"allows {most}"
         )
-    return asked
+    return context
 
 
 def _encoder_bytes(config: EncoderConfig, layout: MemoryLayout) -> int:

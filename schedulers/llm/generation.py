@@ -80,10 +80,10 @@ class GenerateRequest(Struct, frozen=True, array_like=True):
 class GenerationOutput(Struct, frozen=True, array_like=True):
     """What a step brought for one request.
 
-    `token` None: only the end, or only prompt log-probabilities, are told. `text`: what became
+    `token` None: only the end, or only prompt log-probabilities. `text`: what became
     certain; it may lag behind the tokens. `stopped_by`: the stop string or token that ended the
     answer. `prompt`: log-probabilities of prompt tokens, in order, from the second token on; each
-    is told once. `cached_tokens`: how many prompt tokens came from the prefix cache.
+    comes once. `cached_tokens`: how many prompt tokens came from the prefix cache.
     """
 
     id: str

@@ -104,52 +104,56 @@ class OpenAIEndpoints:
         await self._texts.close()
 
     async def chat(self, request: Request) -> Response:
-        caller, found = await self._asked(request)
-        asked = read_chat(caller.document())
-        options = asked.options
+        caller, found = await self._receive(request)
+        chat = read_chat(caller.document())
+        options = chat.options
 
         async def prompts(language: "Language") -> list[tuple[int, ...]]:
-            if asked.calling is not None:
+            if chat.calling is not None:
                 refuse_untold(language, caller.model)
-            return [await self._texts.of_chat(language, asked.chat, asked.special)]
+            return [await self._texts.of_chat(language, chat.chat, chat.special)]
 
         found, tokens = await self._made(caller, found, prompts)
         logprobs, scored = options.sampling.logprobs, options.prompt_logprobs
         chat_form = ChatChoiceEncoder(found.language.tokeniser, logprobs, scored)
         form: ChoiceEncoder = chat_form
         format = found.language.tools
-        if asked.calling is not None and format is not None:
-            shape = asked.calling.shape(format)
+        if chat.calling is not None and format is not None:
+            shape = chat.calling.shape(format)
             options = replace(options, shape=shape, shown=format.markers)
-            form = ToolCallEncoder(chat_form, format, asked.calling, uuid4().hex)
-        wanted = GenerationSpec("chatcmpl", "messages", options, tokens, scored)
-        return await generate(self._dataplane, caller, found, request, wanted, form)
+            form = ToolCallEncoder(chat_form, format, chat.calling, uuid4().hex)
+        spec = GenerationSpec("chatcmpl", "messages", options, tokens, scored)
+        return await generate(self._dataplane, caller, found, request, spec, form)
 
     async def completion(self, request: Request) -> Response:
-        caller, found = await self._asked(request)
-        asked = read_completion(caller.document())
-        options = asked.options
+        caller, found = await self._receive(request)
+        completion = read_completion(caller.document())
+        options = completion.options
 
         async def read(language: "Language") -> tuple[list[tuple[int, ...]], list[str]]:
-            tokens = await self._texts.of_prompts(language, asked.prompts, asked.special, "prompt")
-            return tokens, await self._texts.echoed(language, asked.prompts if asked.echo else ())
+            tokens = await self._texts.of_prompts(
+                language, completion.prompts, completion.special, "prompt"
+            )
+            return tokens, await self._texts.echoed(
+                language, completion.prompts if completion.echo else ()
+            )
 
         found, (tokens, texts) = await self._made(caller, found, read)
         logprobs, scored = options.sampling.logprobs, options.prompt_logprobs
         echoes = None
-        if asked.echo:
+        if completion.echo:
             echoes = [text for text in texts for _ in range(options.count)]
             scored = max(logprobs, scored or 0) if logprobs is not None else scored
         form = TextChoiceEncoder(
             found.language.tokeniser, logprobs, options.prompt_logprobs, echoes
         )
-        wanted = GenerationSpec("cmpl", "prompt", options, tokens, scored, asked.silent)
-        return await generate(self._dataplane, caller, found, request, wanted, form)
+        spec = GenerationSpec("cmpl", "prompt", options, tokens, scored, completion.silent)
+        return await generate(self._dataplane, caller, found, request, spec, form)
 
     async def embedding(self, request: Request) -> Response:
-        caller, found = await self._asked(request)
-        asked = read_embedding(caller.document())
-        make = self._tokens(asked.inputs, asked.special, "input")
+        caller, found = await self._receive(request)
+        embedding = read_embedding(caller.document())
+        make = self._tokens(embedding.inputs, embedding.special, "input")
         found, tokens = await self._made(caller, found, make)
         language = found.language
         if not language.embeds:
@@ -164,27 +168,27 @@ class OpenAIEndpoints:
         work = submit(self._dataplane, caller, found, {EMBED: tuple(tokens)})
         async with cancelled_on_hang_up(request.receive, work.reply):
             response = await work.finished(work.only())
-        document = embedded(response.outputs[EMBEDDING], asked, caller.model, tokens)
+        document = embedded(response.outputs[EMBEDDING], embedding, caller.model, tokens)
         answer = json_response(document)
         answer.headers.update(arm_headers(caller.target))
         return answer
 
     async def tokenize(self, request: Request) -> Response:
-        caller, found = await self._asked(request)
-        asked = read_tokenize(caller.document())
+        caller, found = await self._receive(request)
+        source = read_tokenize(caller.document())
 
         async def tokens(language: "Language") -> tuple[int, ...]:
-            if isinstance(asked.text, Chat):
-                return await self._texts.of_chat(language, asked.text, asked.special)
-            given = (asked.text,)
-            (made,) = await self._texts.of_prompts(language, given, asked.special, "prompt")
+            if isinstance(source.text, Chat):
+                return await self._texts.of_chat(language, source.text, source.special)
+            given = (source.text,)
+            (made,) = await self._texts.of_prompts(language, given, source.special, "prompt")
             return made
 
         found, made = await self._made(caller, found, tokens)
-        return struct_response(tokenised(asked, found.language, made))
+        return struct_response(tokenised(source, found.language, made))
 
     async def detokenize(self, request: Request) -> Response:
-        caller, found = await self._asked(request)
+        caller, found = await self._receive(request)
         tokens = read_detokenize(caller.document())
         language = found.language
         if tokens:
@@ -200,7 +204,7 @@ class OpenAIEndpoints:
         name = request.path_params["model"]
         return struct_response(listed_one(self._dataplane, holder, name, self._created))
 
-    async def _asked(self, request: Request) -> tuple[LanguageInference, ResolvedModel]:
+    async def _receive(self, request: Request) -> tuple[LanguageInference, ResolvedModel]:
         """Who asks whom; raises ServingError for a model that is not there before it looks at what
         is asked."""
         caller = await received(request, self._limits, self._forwarding)

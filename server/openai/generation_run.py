@@ -69,29 +69,29 @@ async def generate(
     caller: LanguageInference,
     found: ResolvedModel,
     request: Request,
-    asked: GenerationSpec,
+    spec: GenerationSpec,
     form: ChoiceEncoder,
 ) -> Response:
     """Submits before it first waits. Raises BadField and what `DataPlane.submit` does."""
-    options = asked.options.with_defaults(found.language.defaults)
+    options = spec.options.with_defaults(found.language.defaults)
     caller.refuse_urgency(options.priority)
-    _refuse_senseless(caller, found.language, asked, options)
+    _refuse_senseless(caller, found.language, spec, options)
     answers = [
-        CompletionChoice(prompt, asked.silent, keeps_scores=not options.stream)
-        for prompt in asked.prompts
+        CompletionChoice(prompt, spec.silent, keeps_scores=not options.stream)
+        for prompt in spec.prompts
         for _ in range(options.count)
     ]
-    limit = LogprobLimit(asked.prompts, options, asked.scored)
+    limit = LogprobLimit(spec.prompts, options, spec.scored)
     limit.check()
-    requests = requests_for(answers, options, found.language, asked.scored)
+    requests = requests_for(answers, options, found.language, spec.scored)
     work = submit(dataplane, caller, found, _parameters(requests, options.priority))
     del requests  # they are the scheduler's now
-    head = _head(asked.prefix, caller, found)
+    head = _head(spec.prefix, caller, found)
     named = arm_headers(caller.target)
     if options.stream:
         return CompletionEventStream(work, ChunkEncoder(form, head, options, answers), named)
     async with cancelled_on_hang_up(request.receive, work.reply):
-        await work.finished(_hear_all(work, answers, options, limit))
+        await work.finished(_read_all(work, answers, options, limit))
     response = await _written(partial(whole, form, head, answers, options.count), answers)
     response.headers.update(named)
     return response
@@ -100,7 +100,7 @@ async def generate(
 def _refuse_senseless(
     caller: LanguageInference,
     language: "Language",
-    asked: GenerationSpec,
+    spec: GenerationSpec,
     options: GenerationOptions,
 ) -> None:
     if not language.generates:
@@ -109,9 +109,9 @@ def _refuse_senseless(
             "model",
             "model_not_supported",
         )
-    for prompt in asked.prompts:
-        refuse_beyond_context(language, len(prompt), options.max_tokens, asked.field)
-        refuse_unknown_tokens(language, prompt, asked.field)
+    for prompt in spec.prompts:
+        refuse_beyond_context(language, len(prompt), options.max_tokens, spec.field)
+        refuse_unknown_tokens(language, prompt, spec.field)
     if options.stop_ids:
         refuse_unknown_tokens(language, options.stop_ids, "stop_token_ids")
     if biased := tuple(token for token, _ in options.sampling.logit_bias):
@@ -171,7 +171,7 @@ async def _written(
     return await elsewhere(lambda: struct_response(document()))
 
 
-async def _hear_all(
+async def _read_all(
     work: PendingReply,
     answers: Sequence[CompletionChoice],
     options: GenerationOptions,
@@ -308,9 +308,9 @@ async def events_of(work: PendingReply, pieces: ChunkEncoder) -> AsyncIterator[b
 def output_of(
     response: InferResponse, answers: Sequence[CompletionChoice]
 ) -> tuple[int, GenerationOutput]:
-    """The output in a response, its answer having heard it."""
+    """The output in a response, which its answer has taken in."""
     index, output = response.parameters[OUTPUT]
-    answers[index].hear(output)
+    answers[index].add(output)
     return index, output
 
 

@@ -72,10 +72,10 @@ def refuse_beyond_context(language: "Language", prompt: int, answer: int | None,
     context, least = language.context, 1 if answer is None else answer
     if prompt + least <= context:
         return
-    asked = f"{prompt} in the {name}" + (f", {answer} in the completion" if answer else "")
+    parts = f"{prompt} in the {name}" + (f", {answer} in the completion" if answer else "")
     raise BadField(
         f"This model's maximum context length is {context} tokens. However, you requested "
-        f"{prompt + least} tokens ({asked}). Please reduce the length of the {name}"
+        f"{prompt + least} tokens ({parts}). Please reduce the length of the {name}"
         + (" or completion." if answer else "."),
         name,
         "context_length_exceeded",

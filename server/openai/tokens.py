@@ -74,12 +74,14 @@ def read_tokenize(document: dict[str, Any]) -> TokenizeRequest:
     return TokenizeRequest(body.prompt, special, body.return_token_strs is True)
 
 
-def tokenised(asked: TokenizeRequest, language: "Language", tokens: Sequence[int]) -> TokenizedText:
+def tokenised(
+    request: TokenizeRequest, language: "Language", tokens: Sequence[int]
+) -> TokenizedText:
     """Raises BadField."""
-    if asked.names and len(tokens) > MOST:
+    if request.names and len(tokens) > MOST:
         name = "return_token_strs"
         raise BadField(f"{name} is offered for {MOST} tokens; these are {len(tokens)}", name)
-    texts = [text_of(language.tokeniser, token) for token in tokens] if asked.names else None
+    texts = [text_of(language.tokeniser, token) for token in tokens] if request.names else None
     return TokenizedText(len(tokens), language.context, list(tokens), texts)
 
 

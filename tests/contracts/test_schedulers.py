@@ -91,7 +91,7 @@ class GatedEngine(EngineWithoutProcess):
     def _answer(self, message: Submit) -> None:
         ids = tuple(request.id for request in message.requests)
         outputs = [GenerationOutput(id, 7, "a", finish=Finish.LENGTH) for id in ids]
-        self.hear(StepReport(time.monotonic_ns(), ids, outputs, None))
+        self.on_message(StepReport(time.monotonic_ns(), ids, outputs, None))
 
 
 def batching(instance: Echo) -> BatchScheduler:

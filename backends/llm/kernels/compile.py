@@ -153,12 +153,12 @@ def _fingerprint(sources: list[Path]) -> str:
 @cache
 def _compiler() -> str:
     try:
-        asked = subprocess.run(
+        completed = subprocess.run(
             ["g++", "-dumpfullversion"], capture_output=True, text=True, timeout=10.0, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return asked.stdout.strip()
+    return completed.stdout.strip()
 
 
 def _cache_folder() -> Path:

@@ -177,10 +177,10 @@ def _attend(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0915 (is told 
             score *= tl.load(key_scales + slot, mask=there, other=0.0)[None, :]
         if CAPPED:
             score = cap * (1.0 - 2.0 / (1.0 + tl.exp(2.0 * score / cap)))  # cap * tanh
-        seen = there[None, :] & (key[None, :] <= position[:, None])
+        visible = there[None, :] & (key[None, :] <= position[:, None])
         if WINDOW:
-            seen &= key[None, :] > position[:, None] - WINDOW
-        score = tl.where(seen, score, float("-inf"))
+            visible &= key[None, :] > position[:, None] - WINDOW
+        score = tl.where(visible, score, float("-inf"))
 
         before, peak = peak, tl.maximum(peak, tl.max(score, 1))
         # A row may see nothing here; what is subtracted from -inf then must not be -inf itself.

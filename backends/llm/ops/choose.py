@@ -54,10 +54,10 @@ def open_device(name: str) -> torch.device:
     device = torch.device(name)
     if device.type == "cpu":
         return device
-    seen = torch.cuda.device_count()
-    if device.index >= seen:
+    count = torch.cuda.device_count()
+    if device.index >= count:
         raise NoDevice(
-            f"{name} was asked for, but torch {torch.__version__} sees {seen} CUDA devices; use "
+            f"{name} was asked for, but torch {torch.__version__} sees {count} CUDA devices; use "
             "instance_group KIND_CPU"
         )
     try:

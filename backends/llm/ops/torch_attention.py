@@ -37,11 +37,11 @@ class Group:
         """0 where a row sees a key and -inf where it does not; made once per window."""
         if window not in self.masks:
             keys = torch.arange(self.keys, device=self.positions.device)
-            seen = keys <= self.positions[..., None]
+            visible = keys <= self.positions[..., None]
             if window is not None:
-                seen &= keys > self.positions[..., None] - window
-            mask = torch.zeros(seen.shape, dtype=dtype, device=seen.device)
-            mask.masked_fill_(~seen, -torch.inf)
+                visible &= keys > self.positions[..., None] - window
+            mask = torch.zeros(visible.shape, dtype=dtype, device=visible.device)
+            mask.masked_fill_(~visible, -torch.inf)
             self.masks[window] = mask[:, None, None]
         return self.masks[window]
 

@@ -79,7 +79,7 @@ class ToolScanner:
             while at < len(piece):
                 at = self._take(piece, at)
         self._argue()
-        return self._told()
+        return self._take_events()
 
     def end(self) -> list[Event]:
         """What is left when no more comes."""
@@ -91,7 +91,7 @@ class ToolScanner:
             self._say(self._held)
         self._held = ""
         self._source.clear()
-        return self._told()
+        return self._take_events()
 
     # Where it stands: each takes characters of `text` from `at` on, and says where to go on.
 
@@ -243,9 +243,9 @@ class ToolScanner:
         else:
             self._events.append(ContentText(text))
 
-    def _told(self) -> list[Event]:
-        told, self._events = self._events, []
-        return told
+    def _take_events(self) -> list[Event]:
+        events, self._events = self._events, []
+        return events
 
 
 def _unfinished(text: str, markers: Collection[str]) -> int:

@@ -1,6 +1,6 @@
 """Texts to tokens and back for the gateway, in the engine's process, beside its steps.
 
-Comes from `schedulers.llm.engine.loop`'s hearing thread; goes back as `frames.Read`.
+Comes from the reading thread of `schedulers.llm.engine.loop`; goes back as a `TokeniserReply`.
 """
 
 import threading
@@ -30,36 +30,36 @@ class TokeniserThread:
         self._say = say
         self._long: SimpleQueue[Encode | Decode] | None = None
 
-    def take(self, asked: Encode | Decode) -> None:
+    def take(self, request: Encode | Decode) -> None:
         """Have it answered soon."""
-        if _size(asked) <= BRIEF:
-            self._say(read(self._tokeniser, asked))
+        if _size(request) <= BRIEF:
+            self._say(read(self._tokeniser, request))
             return
         if self._long is None:
             self._long = SimpleQueue()
             threading.Thread(target=self._work, args=(self._long,), daemon=True).start()
-        self._long.put(asked)
+        self._long.put(request)
 
     def _work(self, long: "SimpleQueue[Encode | Decode]") -> None:
         while True:
             self._say(read(self._tokeniser, long.get()))
 
 
-def read(tokeniser: Tokeniser, asked: Encode | Decode) -> TokeniserReply:
+def read(tokeniser: Tokeniser, request: Encode | Decode) -> TokeniserReply:
     """The answer; one with an `error` where the tokeniser cannot."""
     try:
-        if isinstance(asked, Decode):
-            tokens = unpack_tokens(asked.tokens)
-            text = tokeniser.decode(tokens, skip_special=asked.skip_special)
-            return TokeniserReply(asked.id, (), text, "")
-        wanted = {"special": asked.special, "marked": asked.marked}
-        lists = tuple(pack_tokens(tokeniser.encode(one, **wanted)) for one in asked.texts)
-        return TokeniserReply(asked.id, lists, "", "")
+        if isinstance(request, Decode):
+            tokens = unpack_tokens(request.tokens)
+            text = tokeniser.decode(tokens, skip_special=request.skip_special)
+            return TokeniserReply(request.id, (), text, "")
+        wanted = {"special": request.special, "marked": request.marked}
+        lists = tuple(pack_tokens(tokeniser.encode(one, **wanted)) for one in request.texts)
+        return TokeniserReply(request.id, lists, "", "")
     except BaseException as error:  # noqa: BLE001 (a panic of the library is no Exception)
-        return TokeniserReply(asked.id, (), "", f"the text cannot be read: {error}")
+        return TokeniserReply(request.id, (), "", f"the text cannot be read: {error}")
 
 
-def _size(asked: Encode | Decode) -> int:
-    if isinstance(asked, Decode):
-        return len(asked.tokens) // _TOKEN_BYTES
-    return sum(map(len, asked.texts))
+def _size(request: Encode | Decode) -> int:
+    if isinstance(request, Decode):
+        return len(request.tokens) // _TOKEN_BYTES
+    return sum(map(len, request.texts))

@@ -28,7 +28,7 @@ class EngineTokeniser:
     def __init__(self) -> None:
         self._ask: Ask | None = None
         self._table = TokenTable()
-        self._asked = 0
+        self._last_id = 0
         self.control_text = ControlText()
 
     def connect(self, ask: Ask, table: TokenTable, control_text: ControlText) -> None:
@@ -57,13 +57,13 @@ class EngineTokeniser:
         """What a token adds to a text: bytes, which need not be whole characters."""
         return self._table.bytes_of(token)
 
-    async def _answer(self, asked: Encode | Decode) -> TokeniserReply:
+    async def _answer(self, request: Encode | Decode) -> TokeniserReply:
         assert self._ask is not None, "a tokeniser was asked before its engines. This is a bug."
-        read = await self._ask(asked)
+        read = await self._ask(request)
         if read.error:
             raise SenselessRequest(read.error)
         return read
 
     def _number(self) -> int:
-        self._asked += 1
-        return self._asked
+        self._last_id += 1
+        return self._last_id

@@ -54,18 +54,18 @@ class TokeniserRequest:
 @dataclass(slots=True, eq=False)
 class EngineHandle:
     """One engine. `tickets`: those with an answer in it, by the engine's name for that answer.
-    `asked`: texts it is reading, by number.
+    `texts`: those it is reading, by number.
 
-    `deaths`: of its process, as far as they were dealt with. `told_ns`: when it last said anything,
-    or was given work after it had none. `leaving`: it gets no more. `given_back`: bytes of its
-    cache; after a restart it `owes` them again. `resized`: who waits for its answer to that.
+    `deaths`: of its process, as far as they were dealt with. `last_message_ns`: when it last sent
+    anything, or was given work after it had none. `leaving`: it gets no more. `given_back`: bytes
+    of its cache; after a restart it `owes` them again. `resized`: who waits for its answer to that.
     """
 
     instance: EngineInstance
     deaths: int
     tickets: dict[str, LLMReply] = field(default_factory=dict)
-    asked: dict[int, TokeniserRequest] = field(default_factory=dict)
-    told_ns: int = 0
+    texts: dict[int, TokeniserRequest] = field(default_factory=dict)
+    last_message_ns: int = 0
     figures: EngineStats = _NOTHING
     leaving: bool = False
     given_back: int = 0
@@ -78,30 +78,30 @@ class EngineHandle:
 
     @property
     def idle(self) -> bool:
-        return not self.tickets and not self.asked
+        return not self.tickets and not self.texts
 
 
 class Engines:
-    """`hear(lane, message)`: what an engine says, on the loop. `orphaned(ticket)`: its engine died.
-    `homed()`: an engine is there for those that wait for one.
+    """`on_message(handle, message)`: what an engine sends, on the loop. `on_death(ticket)`: its
+    engine died. `on_ready()`: an engine is there for those that wait for one.
     """
 
     def __init__(
         self,
         counters: TokenCounters,
         stall_s: int,
-        hear: Callable[[EngineHandle, Message], None],
-        orphaned: Callable[[LLMReply], None],
-        homed: Callable[[], None],
+        on_message: Callable[[EngineHandle, Message], None],
+        on_death: Callable[[LLMReply], None],
+        on_ready: Callable[[], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._counters = counters
         self._stall_s = stall_s
-        self._hear = hear
-        self._orphaned = orphaned
-        self._homed = homed
+        self._on_message = on_message
+        self._on_death = on_death
+        self._on_ready = on_ready
         self._handles: list[EngineHandle] = []
-        self._unasked: dict[int, TokeniserRequest] = {}
+        self._waiting_texts: dict[int, TokeniserRequest] = {}
         self._watch: asyncio.TimerHandle | None = None
         self._retiring: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -133,7 +133,7 @@ class Engines:
             return False
         handle = min(ready, key=lambda one: len(one.tickets))
         if not handle.tickets:
-            handle.told_ns = time.monotonic_ns()
+            handle.last_message_ns = time.monotonic_ns()
         handle.tickets.update(dict.fromkeys(names, ticket))
         handle.instance.post(message)
         if self._watch is None:
@@ -154,30 +154,30 @@ class Engines:
         dies of it. Raises InstanceDied when none answers in time, and ShutDown."""
         if self._closed:
             raise ShutDown(_SHUT_DOWN)
-        asked = TokeniserRequest(message, self._loop.create_future())
-        self._give_text(asked)
+        request = TokeniserRequest(message, self._loop.create_future())
+        self._give_text(request)
         try:
             async with asyncio.timeout(REVIVAL_PATIENCE_S):
-                return await asked.answer
+                return await request.answer
         except TimeoutError:
             patience = f"{REVIVAL_PATIENCE_S:g} s"
             raise InstanceDied(f"no engine of the model read the text within {patience}") from None
         finally:
             self._forget_text(message.id)
 
-    def _give_text(self, asked: TokeniserRequest) -> None:
+    def _give_text(self, request: TokeniserRequest) -> None:
         ready = [handle for handle in self._handles if handle.ready]
         if not ready:
-            self._unasked[asked.message.id] = asked
+            self._waiting_texts[request.message.id] = request
             return
-        handle = min(ready, key=lambda one: len(one.asked))
-        handle.asked[asked.message.id] = asked
-        handle.instance.post(asked.message)
+        handle = min(ready, key=lambda one: len(one.texts))
+        handle.texts[request.message.id] = request
+        handle.instance.post(request.message)
 
     def _forget_text(self, id: int) -> None:
-        self._unasked.pop(id, None)
+        self._waiting_texts.pop(id, None)
         for handle in self._handles:
-            handle.asked.pop(id, None)
+            handle.texts.pop(id, None)
         self._retire_idle()
 
     def count(self, handle: EngineHandle, figures: EngineStats) -> int:
@@ -236,11 +236,11 @@ class Engines:
             assert isinstance(instance, EngineInstance)
             if id(instance) not in known:
                 self._handles.append(handle := EngineHandle(instance, instance.deaths))
-                instance.hear = self._ear(handle)
+                instance.on_message = self._receiver(handle)
                 instance.changed = self._changed
         self._retire_idle()
         self._ask_again()
-        self._homed()
+        self._on_ready()
 
     async def retired(self) -> None:
         """Return when every engine that gets no more work has ended."""
@@ -256,32 +256,32 @@ class Engines:
         if self._watch is not None:
             self._watch.cancel()
         self._closed = True
-        for texts in (self._unasked, *(handle.asked for handle in self._handles)):
-            for asked in texts.values():
-                if not asked.answer.done():
-                    asked.answer.set_exception(ShutDown(_SHUT_DOWN))
+        for texts in (self._waiting_texts, *(handle.texts for handle in self._handles)):
+            for request in texts.values():
+                if not request.answer.done():
+                    request.answer.set_exception(ShutDown(_SHUT_DOWN))
         handles, self._handles = self._handles, []
         closing = [asyncio.to_thread(handle.instance.close) for handle in handles]
         await asyncio.gather(*closing, *self._retiring)
 
-    def _ear(self, handle: EngineHandle) -> Callable[[Message], None]:
+    def _receiver(self, handle: EngineHandle) -> Callable[[Message], None]:
         """What the engine's thread calls: the message goes on to the loop."""
 
-        def hear(message: Message) -> None:
+        def receive(message: Message) -> None:
             with suppress(RuntimeError):  # the loop is closed: nobody is left to answer
                 self._loop.call_soon_threadsafe(self._receive, handle, message)
 
-        return hear
+        return receive
 
     def _receive(self, handle: EngineHandle, message: Message) -> None:
         if isinstance(message, TokeniserReply):  # which says nothing of its steps
-            asked = handle.asked.get(message.id)
-            if asked is not None and not asked.answer.done():
-                asked.answer.set_result(message)
+            request = handle.texts.get(message.id)
+            if request is not None and not request.answer.done():
+                request.answer.set_result(message)
             return
-        handle.told_ns = time.monotonic_ns()
+        handle.last_message_ns = time.monotonic_ns()
         if not isinstance(message, ResizeReply):
-            self._hear(handle, message)
+            self._on_message(handle, message)
         elif handle.resized is not None and not handle.resized.done():
             handle.resized.set_result(message.bytes)
         if handle.leaving:
@@ -296,7 +296,7 @@ class Engines:
         for handle in self._handles:
             if handle.deaths != handle.instance.deaths:
                 handle.deaths = handle.instance.deaths
-                self._bury(handle)
+                self._died(handle)
             if handle.owes and handle.ready:
                 handle.owes = False
                 handle.instance.post(Shrink(handle.given_back))
@@ -304,14 +304,14 @@ class Engines:
         self._retire_idle()
         if self.ready:
             self._ask_again()
-            self._homed()
+            self._on_ready()
 
     def _ask_again(self) -> None:
-        waiting, self._unasked = self._unasked, {}
-        for asked in waiting.values():
-            self._give_text(asked)
+        waiting, self._waiting_texts = self._waiting_texts, {}
+        for request in waiting.values():
+            self._give_text(request)
 
-    def _bury(self, handle: EngineHandle) -> None:
+    def _died(self, handle: EngineHandle) -> None:
         """An engine has died with whatever was in it."""
         handle.figures = _NOTHING  # what it had counted stays in the counters
         handle.owes = handle.given_back > 0
@@ -319,22 +319,22 @@ class Engines:
             handle.resized.set_result(0)
         tickets, handle.tickets = dict.fromkeys(handle.tickets.values()), {}
         for ticket in tickets:
-            self._orphaned(ticket)
-        texts, handle.asked = handle.asked, {}
-        for asked in texts.values():
-            self._bereaved(asked)
+            self._on_death(ticket)
+        texts, handle.texts = handle.texts, {}
+        for request in texts.values():
+            self._retry_text(request)
 
-    def _bereaved(self, asked: TokeniserRequest) -> None:
+    def _retry_text(self, request: TokeniserRequest) -> None:
         """The engine has died that was to read a text."""
-        if asked.answer.done():
+        if request.answer.done():
             return
-        if asked.again:
-            asked.answer.set_exception(
+        if request.again:
+            request.answer.set_exception(
                 InstanceDied("the engine's process died again while it read the text")
             )
             return
-        asked.again = True
-        self._give_text(asked)
+        request.again = True
+        self._give_text(request)
 
     def _look(self) -> None:
         """Is every engine that has work getting on with it?"""
@@ -344,7 +344,7 @@ class Engines:
             if (
                 handle.tickets
                 and handle.ready
-                and now_ns - handle.told_ns > stall_s * 1_000_000_000
+                and now_ns - handle.last_message_ns > stall_s * 1_000_000_000
             ):
                 handle.instance.kill(
                     f"had work and took no step for {stall_s} s (stall_seconds) and was killed"

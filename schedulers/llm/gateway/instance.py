@@ -40,7 +40,7 @@ def start_engine(
 
 
 class EngineInstance(HostedInstance):
-    """`hear(message)` is called on a thread of the engine's, for everything it says once loaded.
+    """`on_message(message)` is called on a thread of the engine's, for each that it sends.
 
     `opened`: what it said of itself when it was last started.
     """
@@ -56,7 +56,7 @@ class EngineInstance(HostedInstance):
         confinement: Confinement | None = None,
     ) -> None:
         """Spawn and load; blocks. Raises LoadFailed and leaves no process then."""
-        self.hear: Callable[[Message], None] = lambda message: None
+        self.on_message: Callable[[Message], None] = lambda message: None
         program = _program(device.threads)._replace(confinement=confinement)
         super().__init__(
             version, device, name, load_timeout_secs=load_timeout_secs, program=program
@@ -83,24 +83,24 @@ class EngineInstance(HostedInstance):
         if isinstance(message, EngineOpened):
             self.opened = message
         else:
-            self.hear(message)
+            self.on_message(message)
 
 
 class EngineSession(WorkerSession):
     """One life of an engine: loaded like any worker, then heard at any time."""
 
     def __init__(
-        self, plan: WorkerSpec, process: WorkerProcess, hear: Callable[[Message], None]
+        self, plan: WorkerSpec, process: WorkerProcess, on_message: Callable[[Message], None]
     ) -> None:
         super().__init__(plan, process)
-        self._hear = hear
+        self._on_message = on_message
         self._duplex: Duplex | None = None
 
     def load(self) -> WorkerLoaded:
         loaded = super().load()
         try:
             received = self.process.channel.receive(self._plan.load_secs)
-            self._hear(decode(received.payload))
+            self._on_message(decode(received.payload))
         except (EOFError, OSError, ValueError, TypeError, IndexError) as error:
             raise LoadFailed(f"{self._plan.where}: the engine sent nothing more: {error}") from None
         self._duplex = Duplex(self.process.channel, self._plan.name, self._read, lambda: None)
@@ -129,7 +129,7 @@ class EngineSession(WorkerSession):
             if received.fd >= 0:
                 os.close(received.fd)
                 raise ValueError("an unexpected descriptor")
-            self._hear(decode(received.payload))
+            self._on_message(decode(received.payload))
         except NONSENSE as error:
             self.process.kill(f"sent an invalid message ({error}) and was killed")
             raise EOFError from error

@@ -27,7 +27,7 @@ from schedulers.llm.gateway.engine_tokeniser import Tokens
 from schedulers.llm.gateway.engines import REVIVAL_PATIENCE_S, EngineHandle, Engines
 from schedulers.llm.gateway.language import Language
 from schedulers.llm.gateway.llm_reply import LLMReply
-from schedulers.llm.gateway.llm_request import engine_message, expiry_ns, read_question
+from schedulers.llm.gateway.llm_request import engine_message, expiry_ns, read_llm_request
 from schedulers.llm.gateway.token_times import TokenTimes
 from schedulers.llm.generation import Finish, GenerationOutput
 from schedulers.request import InferRequest
@@ -38,7 +38,7 @@ _REFUSALS: dict[str, type[Exception]] = {
     "long": PromptTooLong,
     "busy": ExecutionFailed,
 }
-"""Why an engine did not take a request in, by the word it says (`frames.Refused`)."""
+"""Why an engine did not take a request in, by the word it sends (`RequestRefused`)."""
 
 
 class LanguageScheduler:
@@ -57,14 +57,18 @@ class LanguageScheduler:
         self._times = TokenTimes(counters)
         self._admission = Admission(settings)
         self._open: dict[LLMReply, None] = {}
-        self._homeless: dict[LLMReply, None] = {}
+        self._unplaced: dict[LLMReply, None] = {}
         self._tokenising: set[asyncio.Task[Tokens]] = set()
-        self._name, self._named = secrets.token_hex(4), 0
+        self._id_prefix, self._last_id = secrets.token_hex(4), 0
         self._accepting = True
         self._idle = asyncio.Event()
         self._giving_up: asyncio.TimerHandle | None = None
         self._engines = Engines(
-            self._times.counters, settings.stall_seconds, self._hear, self._orphaned, self._homed
+            self._times.counters,
+            settings.stall_seconds,
+            self._receive,
+            self._engine_died,
+            self._engine_ready,
         )
         engines = self._engines
         engines.resize(instances)
@@ -76,12 +80,12 @@ class LanguageScheduler:
         """As the seam says. Raises PromptTooLong and SenselessRequest as well."""
         if not self._accepting:
             raise Draining(f"{request.model} version {request.version} is being unloaded")
-        question = read_question(request, self._language)
-        self._admission.admit(question.answers, question.tokens, self._engines.ready)
-        if question.prompts:
-            return self._tokenise(self._take(LLMReply(request, question)))
-        question.refuse(self._language.context)
-        ticket = self._take(LLMReply(request, question))
+        llm_request = read_llm_request(request, self._language)
+        self._admission.admit(llm_request.answers, llm_request.tokens, self._engines.ready)
+        if llm_request.prompts:
+            return self._tokenise(self._take(LLMReply(request, llm_request)))
+        llm_request.refuse(self._language.context)
+        ticket = self._take(LLMReply(request, llm_request))
         self._place(ticket)
         return ticket
 
@@ -134,7 +138,7 @@ class LanguageScheduler:
 
     def _tokenise(self, ticket: LLMReply) -> LLMReply:
         """Have its texts tokenised by an engine, and go on from there."""
-        encoding = self._language.tokeniser.encode(ticket.question.prompts)
+        encoding = self._language.tokeniser.encode(ticket.llm_request.prompts)
         work = self._loop.create_task(encoding)
         self._tokenising.add(work)
         work.add_done_callback(lambda done: self._tokenised(ticket, done))
@@ -151,19 +155,19 @@ class LanguageScheduler:
             self._fail(ticket, error)
             return
         try:
-            ticket.question = ticket.question.tokenised(done.result())
-            ticket.question.refuse(self._language.context)
+            ticket.llm_request = ticket.llm_request.tokenised(done.result())
+            ticket.llm_request.refuse(self._language.context)
         except SchedulingError as refused:
             self._fail(ticket, refused)
             return
-        self._admission.take(ticket, ticket.question.answers, ticket.question.tokens)
+        self._admission.take(ticket, ticket.llm_request.answers, ticket.llm_request.tokens)
         self._place(ticket)
 
     def _take(self, ticket: LLMReply) -> LLMReply:
-        """From here on the ticket will end, and its reader is heard."""
+        """From here on the ticket will end, and its reader is listened to."""
         self._open[ticket] = None
         self._counters.pending += 1
-        self._admission.take(ticket, ticket.question.answers, ticket.question.tokens)
+        self._admission.take(ticket, ticket.llm_request.answers, ticket.llm_request.tokens)
         ticket.source = _ReaderProgress(ticket, self)
         expires_ns = expiry_ns(ticket.request)
         if expires_ns:
@@ -173,26 +177,26 @@ class LanguageScheduler:
 
     def _place(self, ticket: LLMReply) -> None:
         """Ask an engine what a ticket asks, or let it wait for one."""
-        first = self._named
-        self._named += ticket.question.answers
-        names = [f"{self._name}-{number}" for number in range(first, self._named)]
-        message = engine_message(ticket.question, ticket.request, names)
+        first = self._last_id
+        self._last_id += ticket.llm_request.answers
+        names = [f"{self._id_prefix}-{number}" for number in range(first, self._last_id)]
+        message = engine_message(ticket.llm_request, ticket.request, names)
         if self._engines.submit(ticket, names, message):
             ticket.ids = {name: index for index, name in enumerate(names)}
             return
-        self._homeless[ticket] = None
+        self._unplaced[ticket] = None
         if self._giving_up is None:
             self._giving_up = self._loop.call_later(REVIVAL_PATIENCE_S, self._give_up)
 
-    # hearing
+    # what engines send
 
-    def _hear(self, handle: EngineHandle, message: Message) -> None:
+    def _receive(self, handle: EngineHandle, message: Message) -> None:
         match message:
             case StepReport():
                 self._stepped(handle, message)
             case EmbedReply(name, data, error):
                 if (ticket := handle.tickets.get(name)) is not None:
-                    self._embedded(ticket, data, error, handle.told_ns)
+                    self._embedded(ticket, data, error, handle.last_message_ns)
             case RequestRefused(name, kind, text):
                 if (ticket := handle.tickets.get(name)) is not None:
                     self._fail(ticket, _REFUSALS[kind](text))
@@ -203,9 +207,9 @@ class LanguageScheduler:
                 self._started(ticket, step.began_ns)
         for output in step.outputs:
             if (ticket := handle.tickets.get(output.id)) is not None:
-                self._said(ticket, handle, output, handle.told_ns)
+                self._take_output(ticket, handle, output, handle.last_message_ns)
         if step.counts is not None:
-            self._admission.note(self._engines.count(handle, step.counts), handle.told_ns)
+            self._admission.note(self._engines.count(handle, step.counts), handle.last_message_ns)
             self._counters.executions = self._engines.steps
 
     def _started(self, ticket: LLMReply, began_ns: int) -> None:
@@ -213,9 +217,9 @@ class LanguageScheduler:
             ticket.started_ns = max(began_ns, ticket.request.arrived_ns)
             self._counters.pending -= 1
             self._admission.start(ticket)
-            self._times.started(ticket)
+            self._times.start(ticket)
 
-    def _said(
+    def _take_output(
         self, ticket: LLMReply, handle: EngineHandle, output: GenerationOutput, now_ns: int
     ) -> None:
         if output.finish not in (None, Finish.STOP, Finish.LENGTH):
@@ -223,7 +227,7 @@ class LanguageScheduler:
             return
         index = ticket.ids[output.id]
         before_ns = ticket.before_ns.get(index, ticket.started_ns)
-        self._times.said(ticket, index, output, now_ns)
+        self._times.add_token(ticket, index, output, now_ns)
         if output.finish is not None:
             del ticket.ids[output.id], handle.tickets[output.id]
             self._admission.take(ticket, len(ticket.ids), ticket.tokens)
@@ -233,7 +237,7 @@ class LanguageScheduler:
             self._succeed(ticket, now_ns)
         try:
             if ticket.send_output(index, output, last):
-                self._times.told(ticket, before_ns, now_ns)
+                self._times.add_response(ticket, before_ns, now_ns)
         except SchedulingError as error:
             self._fail(ticket, error)
 
@@ -241,7 +245,7 @@ class LanguageScheduler:
         if error:
             self._fail(ticket, ExecutionFailed(error))
             return
-        self._counters.inferences += len(ticket.question.lists or ())
+        self._counters.inferences += len(ticket.llm_request.lists or ())
         self._succeed(ticket, now_ns)
         ticket.send_vectors(data)
 
@@ -273,7 +277,7 @@ class LanguageScheduler:
     def _forget(self, ticket: LLMReply) -> None:
         """Nobody works for it any more; how it ended is the caller's to say."""
         del self._open[ticket]
-        self._homeless.pop(ticket, None)
+        self._unplaced.pop(ticket, None)
         self._engines.take_back(ticket.ids)
         self._admission.leave(ticket)
         if not ticket.started_ns:
@@ -286,10 +290,10 @@ class LanguageScheduler:
 
     # engines that come and go
 
-    def _orphaned(self, ticket: LLMReply) -> None:
-        """Its engine has died. What nobody has heard of is answered from its beginning, once."""
+    def _engine_died(self, ticket: LLMReply) -> None:
+        """Its engine has died. What has had no response is answered from its beginning, once."""
         request = ticket.request
-        if ticket.heard or ticket.replayed:
+        if ticket.has_sent or ticket.replayed:
             again = "again " if ticket.replayed else ""
             where = f"model '{request.model}' version {request.version}"
             died = f"{where}: the engine's process died {again}while it answered"
@@ -299,20 +303,20 @@ class LanguageScheduler:
         self._times.counters.replayed += 1
         self._counters.pending += bool(ticket.started_ns)
         ticket.begin_again()
-        self._admission.take(ticket, ticket.question.answers, ticket.question.tokens)
+        self._admission.take(ticket, ticket.llm_request.answers, ticket.llm_request.tokens)
         self._place(ticket)
 
-    def _homed(self) -> None:
+    def _engine_ready(self) -> None:
         if self._giving_up is not None:
             self._giving_up.cancel()
             self._giving_up = None
-        tickets, self._homeless = list(self._homeless), {}
+        tickets, self._unplaced = list(self._unplaced), {}
         for ticket in tickets:
             self._place(ticket)
 
     def _give_up(self) -> None:
         self._giving_up = None
-        for ticket in list(self._homeless):
+        for ticket in list(self._unplaced):
             self._fail(ticket, InstanceDied("no engine of the model recovered in time"))
 
 

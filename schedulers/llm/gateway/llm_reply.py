@@ -20,23 +20,23 @@ class LLMReply(Ticket):
     """The slip of one request, and what its scheduler knows of it; on the loop's thread.
 
     `ids`: what the engine calls its answers that are still open. `answers`, `tokens`: what it
-    counts for at admission. `heard`: whether the reader was told anything. `replayed`: whether an
+    counts for at admission. `has_sent`: whether a response went out. `replayed`: whether an
     engine has died with it. `started_ns`: when its prompt was first computed, 0 before.
     `before_ns`: when each answer last had a token. `unread_count`: responses that went out and
     were not read yet.
     """
 
     __slots__ = (
-        "_pieces", "answers", "before_ns", "heard", "ids", "position", "question", "replayed",
+        "_pieces", "answers", "before_ns", "has_sent", "ids", "llm_request", "position", "replayed",
         "timer", "tokens", "unread_count",
     )  # fmt: skip
 
-    def __init__(self, request: InferRequest, question: LLMRequest) -> None:
+    def __init__(self, request: InferRequest, llm_request: LLMRequest) -> None:
         super().__init__(request)
-        self.question = question
+        self.llm_request = llm_request
         self.ids: dict[str, int] = {}
         self.answers = self.tokens = 0
-        self.heard = False
+        self.has_sent = False
         self.replayed = False
         self.position = 0
         self.before_ns: dict[int, int] = {}
@@ -45,7 +45,7 @@ class LLMReply(Ticket):
         self._pieces: list[str] = []
 
     def begin_again(self) -> None:
-        """Its engine is gone, and nobody has heard anything of what it said."""
+        """Its engine is gone, and nothing of what it sent has gone out."""
         self.ids, self.before_ns, self._pieces = {}, {}, []
         self.started_ns = 0
 
@@ -62,30 +62,30 @@ class LLMReply(Ticket):
             raise AnswerUnread(
                 f"{MOST_UNREAD} parts of the response were not read; it was cancelled"
             )
-        self.heard = True
+        self.has_sent = True
         self.send(response)
         return True
 
     def send_vectors(self, data: bytes) -> None:
         """Hand the vectors on, which are the whole answer."""
         request = self.request
-        vectors = np.frombuffer(data, np.float32).reshape(len(self.question.lists or ()), -1)
+        vectors = np.frombuffer(data, np.float32).reshape(len(self.llm_request.lists or ()), -1)
         self.send(InferResponse(request.id, request.model, request.version, {EMBEDDING: vectors}))
 
     def _response(self, index: int, output: GenerationOutput, last: bool) -> InferResponse | None:
         request = self.request
-        ask = self.question.ask
-        if ask is None:
-            told = (index, replace(output, id=self.question.requests[index].id))
+        text_input = self.llm_request.text_input
+        if text_input is None:
+            indexed = (index, replace(output, id=self.llm_request.requests[index].id))
             return InferResponse(
-                request.id, request.model, request.version, {}, {OUTPUT: told}, last=last
+                request.id, request.model, request.version, {}, {OUTPUT: indexed}, last=last
             )
         text = output.text
-        if not ask.streams:
+        if not text_input.streams:
             self._pieces.append(text)
             if not last:
                 return None
-            prompt = ask.prompt if ask.prepends else ""
+            prompt = text_input.prompt if text_input.prepends else ""
             text = prompt + "".join(self._pieces)
         elif not text and not last:
             return None

@@ -39,7 +39,9 @@ class TextInputRequest:
         return GenerateRequest(id, tokens, sampling=self.sampling, **self.facts)
 
 
-def read_ask(request: InferRequest, defaults: Mapping[str, Any] = NO_DEFAULTS) -> TextInputRequest:
+def read_text_input(
+    request: InferRequest, defaults: Mapping[str, Any] = NO_DEFAULTS
+) -> TextInputRequest:
     """What is asked; `defaults` of the model's sampling hold where it does not say.
 
     Raises SenselessRequest naming the input or parameter that is wrong, and what is taken.

@@ -15,11 +15,13 @@ class TokenTimes:
         self.counters = counters.tokens = TokenCounters()
         self._responses = counters.responses
 
-    def started(self, ticket: LLMReply) -> None:
+    def start(self, ticket: LLMReply) -> None:
         """Its prompt is computed for the first time."""
         self.counters.queue.add(ticket.started_ns - ticket.request.arrived_ns)
 
-    def said(self, ticket: LLMReply, index: int, output: GenerationOutput, now_ns: int) -> None:
+    def add_token(
+        self, ticket: LLMReply, index: int, output: GenerationOutput, now_ns: int
+    ) -> None:
         """An answer has one more token, if the output has one."""
         if output.token is None:
             return
@@ -32,7 +34,7 @@ class TokenTimes:
             self.counters.between_tokens_samples.add(now_ns - before_ns)
         ticket.before_ns[index] = now_ns
 
-    def told(self, ticket: LLMReply, before_ns: int, now_ns: int) -> None:
+    def add_response(self, ticket: LLMReply, before_ns: int, now_ns: int) -> None:
         """A response went out; `before_ns`: when the one before it did, or its start."""
         position = min(ticket.position, MOST_POSITIONS - 1)
         counts = self._responses.get(position)

@@ -61,7 +61,7 @@ class BlockPool:
             self._free.pop(block, None)
         return [*shared, *(self._take_oldest() for _ in range(count))]
 
-    def name(self, block: int, digest: bytes) -> None:
+    def register_hash(self, block: int, digest: bytes) -> None:
         """Say that `block`, which is in use, now holds what `digest` names.
 
         When two sequences computed the same content at once, the first one's block is found.

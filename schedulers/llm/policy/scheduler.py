@@ -49,7 +49,7 @@ class SequenceScheduler:
         self._held: set[str] = set()
         self._running: list[LLMSequence] = []
         self._waiting = WaitingQueue()
-        self._pace = PrefillBudget(limits.step_tokens, limits.step_s)
+        self._budget = PrefillBudget(limits.step_tokens, limits.step_s)
         self._planned = (0, 0)
         self._arrivals = 0
         self._prompt_tokens = self._generated = self._hits = self._preemptions = 0
@@ -118,7 +118,7 @@ class SequenceScheduler:
         """
         self._note_rate(now_s)
         ended = self._expire(now_s)
-        most = self._pace.prompt_tokens
+        most = self._budget.prompt_tokens
         plan = StepBuilder(self.limits, self._pool, self._running, self._waiting, most)
         chunks = plan.fill()
         self._planned = (plan.decode_rows, plan.prompt_tokens)
@@ -146,7 +146,7 @@ class SequenceScheduler:
 
     def took(self, seconds: float) -> None:
         """The step that was planned last took so long."""
-        self._pace.note(*self._planned, seconds)
+        self._budget.note(*self._planned, seconds)
 
     def forget_cached(self) -> int:
         """Drop the prefix cache; how many blocks that were."""
@@ -244,9 +244,9 @@ class SequenceScheduler:
         self._prompt_tokens += 0 if decoding else count
         self._waiting.charge(sequence.request.principal, DECODE_COST if decoding else count)
         digests = sequence.digests(self._pool.block_tokens, sequence.computed)
-        for index in range(sequence.named, len(digests)):
-            self._pool.name(sequence.blocks[index], digests[index])
-        sequence.named = len(digests)
+        for index in range(sequence.registered, len(digests)):
+            self._pool.register_hash(sequence.blocks[index], digests[index])
+        sequence.registered = len(digests)
 
     def _append(self, sequence: LLMSequence, token: int) -> Finish | None:
         finish = sequence.append(token)

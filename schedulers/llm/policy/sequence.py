@@ -28,7 +28,7 @@ class LLMSequence:
     tokens: list[int] = field(default_factory=list)
     blocks: list[int] = field(default_factory=list)
     computed: int = 0
-    named: int = 0
+    registered: int = 0
     preemptions: int = 0
     passed_by: int = 0
     _digests: list[bytes] = field(default_factory=list)

@@ -76,9 +76,9 @@ class _PriorityShares:
 
 def _by_length(wants: Sequence[PrefillDemand], group: Sequence[int]) -> list[int]:
     """The shortest first, but each principal's first before anybody's second."""
-    seen: dict[str, int] = {}
+    turns: dict[str, int] = {}
     places = []
     for one in sorted(group, key=lambda index: wants[index].remaining):
-        turn = seen[wants[one].principal] = seen.get(wants[one].principal, -1) + 1
+        turn = turns[wants[one].principal] = turns.get(wants[one].principal, -1) + 1
         places.append((turn, one))
     return [one for _, one in sorted(places, key=lambda place: place[0])]

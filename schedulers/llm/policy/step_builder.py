@@ -68,7 +68,7 @@ class StepBuilder:
         self._left += self._decodes.pop(victim, 0)
         self._running.remove(victim)
         self._pool.release(victim.blocks)
-        victim.blocks, victim.computed, victim.named = [], 0, 0
+        victim.blocks, victim.computed, victim.registered = [], 0, 0
         victim.preemptions += 1
         self._waiting.push_preempted(victim)
         self.preempted.append(victim)
@@ -126,7 +126,7 @@ class StepBuilder:
             return False
         self._waiting.remove(sequence)
         self._running.append(sequence)
-        sequence.blocks, sequence.named = blocks, len(hits)
+        sequence.blocks, sequence.registered = blocks, len(hits)
         sequence.computed = len(hits) * self._pool.block_tokens
         self.hit_tokens += sequence.computed
         return True
@@ -162,7 +162,7 @@ class StepBuilder:
         if found == len(wanted):
             return False
         return any(
-            wanted[found] in one.digests(size, len(one.request.prompt))[one.named :]
+            wanted[found] in one.digests(size, len(one.request.prompt))[one.registered :]
             for one in self._running
             if one.remaining > 1
         )

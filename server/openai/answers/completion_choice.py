@@ -56,7 +56,7 @@ class CompletionChoice:
     def finish_reason(self) -> str | None:
         return None if self.finish is None else self.finish.value
 
-    def hear(self, output: GenerationOutput) -> None:
+    def add(self, output: GenerationOutput) -> None:
         self.prompt_scores += output.prompt
         self.cached = output.cached_tokens or self.cached
         self.finish = output.finish

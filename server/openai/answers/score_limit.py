@@ -37,11 +37,11 @@ class LogprobLimit:
                 "prompt_logprobs",
             )
         tokens = self._options.max_tokens or 1
-        asked = self._answers * tokens * self._each
-        if self._of_prompts + asked > MOST_SCORES:
+        count = self._answers * tokens * self._each
+        if self._of_prompts + count > MOST_SCORES:
             raise self._refusal(
                 f"{self._answers} answers of up to {tokens} tokens with {self._each} each may "
-                f"have {asked}",
+                f"have {count}",
                 "max_tokens",
             )
 

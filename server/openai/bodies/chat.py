@@ -218,10 +218,10 @@ def read_conversation(body: ChatBody | ConversationBody) -> tuple[Chat, bool, Al
         continues=body.continue_final_message is True,
         variables=body.chat_template_kwargs,
     )
-    asked = body.add_generation_prompt
+    opens = body.add_generation_prompt
     if chat.continues:
-        _refuse_unfit_to_continue(chat, asked)
-    return replace(chat, open_answer=asked is not False), body.add_special_tokens is True, calling
+        _refuse_unfit_to_continue(chat, opens)
+    return replace(chat, open_answer=opens is not False), body.add_special_tokens is True, calling
 
 
 def spoken(chat: Chat, template: ChatTemplate) -> Chat:
@@ -235,9 +235,9 @@ def spoken(chat: Chat, template: ChatTemplate) -> Chat:
     return replace(chat, messages=messages)
 
 
-def _refuse_unfit_to_continue(chat: Chat, asked: bool | None) -> None:
+def _refuse_unfit_to_continue(chat: Chat, opens: bool | None) -> None:
     name = "continue_final_message"
-    if asked:
+    if opens:
         raise BadField(f"{name} contradicts add_generation_prompt; give one of them", name)
     if not isinstance(chat.messages[-1].get("content"), str):
         raise BadField(f"{name} needs a last message with content", name)

@@ -79,11 +79,11 @@ def read_embedding(document: dict[str, Any]) -> EmbeddingsRequest:
 
 
 def embedded(
-    vectors: Array, asked: EmbeddingsRequest, model: str, tokens: Sequence[Sequence[int]]
+    vectors: Array, request: EmbeddingsRequest, model: str, tokens: Sequence[Sequence[int]]
 ) -> EmbeddingList:
     """The document of one vector for each list of tokens."""
     data = [
-        TextEmbedding(index=index, embedding=_written(vector, asked.base64))
+        TextEmbedding(index=index, embedding=_written(vector, request.base64))
         for index, vector in enumerate(np.ascontiguousarray(vectors, dtype="<f4"))
     ]
     count = sum(map(len, tokens))

@@ -161,12 +161,12 @@ def _as_templates_have_it(tool: Tool, given: ToolDefinition) -> Mapping[str, Any
 
 
 def _refuse_twice(tools: Sequence[Tool]) -> None:
-    seen = set[str]()
+    names = set[str]()
     for at, tool in enumerate(tools):
-        if tool.name in seen:
+        if tool.name in names:
             path = f"tools[{at}].function.name"
             raise BadField(f"{path} is '{tool.name}', as that of a tool before it", path)
-        seen.add(tool.name)
+        names.add(tool.name)
 
 
 def _call(call: PriorToolCall, path: str) -> Mapping[str, Any]:

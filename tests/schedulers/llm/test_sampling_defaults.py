@@ -12,7 +12,7 @@ from backends.errors import LoadFailed
 from backends.llm.backend import examine
 from backends.llm.sampling.params import SamplingParams
 from schedulers.llm.gateway.language import Language, read_language
-from schedulers.llm.gateway.llm_request import read_question
+from schedulers.llm.gateway.llm_request import read_llm_request
 from schedulers.request import InferRequest
 from server.openai.answers.completion_choice import CompletionChoice
 from server.openai.bodies.chat import read_chat
@@ -98,10 +98,10 @@ def test_triton_s_way_of_asking_has_the_same_defaults(folder: Path) -> None:
     model = language(folder)
     inputs = {"text_input": np.array([b"fox"], object)}
     request = InferRequest("m", 1, inputs, 1, None, 0)
-    asked = read_question(request, model).tokenised(((5, 6),)).requests[0]
+    asked = read_llm_request(request, model).tokenised(((5, 6),)).requests[0]
     assert (asked.sampling, asked.max_tokens) == (OF_FILE, 16)
     request.parameters = {"temperature": 0, "max_tokens": 3}
-    asked = read_question(request, model).tokenised(((5, 6),)).requests[0]
+    asked = read_llm_request(request, model).tokenised(((5, 6),)).requests[0]
     assert (asked.sampling.temperature, asked.sampling.top_k, asked.max_tokens) == (0.0, 20, 3)
 
 

@@ -157,8 +157,8 @@ static void soften(Room &room, i64 q, i64 width, i64 low, i64 high, float cap) {
   for (i64 j = 0; j < width; j += 16)
     unroll<2>([&](auto i) {
       __m256 x = load(v + j + i * 8);
-      __m256 seen = _mm256_cmp_ps(x, none, _CMP_GT_OQ);
-      __m256 share = _mm256_and_ps(seen, exponential(_mm256_sub_ps(x, top)));
+      __m256 visible = _mm256_cmp_ps(x, none, _CMP_GT_OQ);
+      __m256 share = _mm256_and_ps(visible, exponential(_mm256_sub_ps(x, top)));
       store(v + j + i * 8, share);
       sums[i] = _mm256_add_ps(sums[i], share);
     });

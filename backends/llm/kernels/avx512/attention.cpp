@@ -78,17 +78,17 @@ static void soften(Scores s, i64 q, i64 low, i64 high, float scale, float cap) {
                         _mm512_set1_ps(cap));
     __m512i at = _mm512_add_epi32(_mm512_set1_epi32((int)(s.first + j)),
                                   _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
-    __mmask16 seen = _mm512_cmpge_epi32_mask(at, _mm512_set1_epi32((int)low)) &
+    __mmask16 visible = _mm512_cmpge_epi32_mask(at, _mm512_set1_epi32((int)low)) &
                      _mm512_cmplt_epi32_mask(at, _mm512_set1_epi32((int)high));
-    x = _mm512_mask_mov_ps(none, seen, x);
+    x = _mm512_mask_mov_ps(none, visible, x);
     store(v + j, x);
     most = _mm512_max_ps(most, x);
   }
   __m512 top = _mm512_set1_ps(_mm512_reduce_max_ps(most)), sum = _mm512_setzero_ps();
   for (i64 j = 0; j < s.stride; j += 16) {
     __m512 x = load(v + j);
-    __mmask16 seen = _mm512_cmp_ps_mask(x, none, _CMP_GT_OQ);
-    __m512 e = _mm512_maskz_mov_ps(seen, exponential(_mm512_sub_ps(x, top)));
+    __mmask16 visible = _mm512_cmp_ps_mask(x, none, _CMP_GT_OQ);
+    __m512 e = _mm512_maskz_mov_ps(visible, exponential(_mm512_sub_ps(x, top)));
     store(v + j, e);
     sum = _mm512_add_ps(sum, e);
   }

@@ -22,7 +22,7 @@ def test_a_chat_beside_eight_long_prompts_is_answered_within_three_steps(tmp_pat
     engine = start_engine(version, CPU, "m_0")
     try:
         said: SimpleQueue[Message] = SimpleQueue()
-        engine.hear = said.put
+        engine.on_message = said.put
         longs = [asked(f"long {one}", prompt(one, 4000)) for one in range(8)]
         assert engine.post(Submit(tuple(longs)))
         next_step(said)

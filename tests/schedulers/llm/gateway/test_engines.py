@@ -42,7 +42,7 @@ def test_a_text_is_answered() -> None:
     async def work(
         engines: Engines, engine: Engine, reading: "asyncio.Task[TokeniserReply]"
     ) -> None:
-        engine.hear(ANSWER)
+        engine.on_message(ANSWER)
         assert await reading == ANSWER
 
     run(work)
@@ -58,7 +58,7 @@ def test_a_text_whose_engine_dies_is_asked_again_of_the_next_one() -> None:
         engine.revive()
         await turns()
         assert engine.told == [ASKED, ASKED]
-        engine.hear(ANSWER)
+        engine.on_message(ANSWER)
         assert await reading == ANSWER
 
     run(work)
@@ -98,7 +98,7 @@ def test_an_engine_that_leaves_answers_first() -> None:
         engines.resize([Engine()])
         await turns()
         assert not engine.closed
-        engine.hear(ANSWER)
+        engine.on_message(ANSWER)
         assert await reading == ANSWER
         await engines.close()
         assert engine.closed
@@ -113,7 +113,7 @@ def test_a_text_that_nobody_waits_for_is_forgotten() -> None:
         reading.cancel()
         await turns()
         assert reading.cancelled()
-        engine.hear(ANSWER)
+        engine.on_message(ANSWER)
         engine.die()
         engine.revive()
         await turns()

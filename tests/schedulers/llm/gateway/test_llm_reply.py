@@ -55,7 +55,7 @@ def test_a_stream_of_texts_leaves_out_what_has_none() -> None:
 def test_one_text_comes_at_the_end(prepends: bool, expected: str) -> None:
     reply = texts(streams=False, prepends=prepends)
     assert not reply.send_output(0, GenerationOutput("e", 5, "a"), last=False)
-    assert not reply.heard
+    assert not reply.has_sent
     assert reply.send_output(0, END, last=True)
     assert told(reply) == [expected]
 

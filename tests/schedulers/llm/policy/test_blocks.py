@@ -17,7 +17,7 @@ def test_a_pool_without_room_answers_none_and_changes_nothing() -> None:
 def test_a_released_block_is_found_again_by_its_digest() -> None:
     pool = BlockPool(2, 4)
     held = pool.allocate(1) or []
-    pool.name(held[0], A)
+    pool.register_hash(held[0], A)
     pool.release(held)
     assert pool.use() == PoolUse(in_use=0, cached=1, empty=1)
     assert pool.match([A, B]) == held
@@ -28,8 +28,8 @@ def test_a_released_block_is_found_again_by_its_digest() -> None:
 def test_the_tail_of_a_chain_is_evicted_before_its_beginning() -> None:
     pool = BlockPool(2, 4)
     held = pool.allocate(2) or []
-    pool.name(held[0], A)
-    pool.name(held[1], B)
+    pool.register_hash(held[0], A)
+    pool.register_hash(held[1], B)
     pool.release(held)
     pool.allocate(1)
     assert pool.match([A, B]) == held[:1]
@@ -38,7 +38,7 @@ def test_the_tail_of_a_chain_is_evicted_before_its_beginning() -> None:
 def test_empty_blocks_are_handed_out_before_cached_ones() -> None:
     pool = BlockPool(3, 4)
     held = pool.allocate(2) or []
-    pool.name(held[0], A)
+    pool.register_hash(held[0], A)
     pool.release(held)
     pool.allocate(2)
     assert pool.match([A]) == held[:1]
@@ -47,8 +47,8 @@ def test_empty_blocks_are_handed_out_before_cached_ones() -> None:
 def test_the_least_recently_used_block_is_evicted_first() -> None:
     pool = BlockPool(2, 4)
     first, second = pool.allocate(1) or [], pool.allocate(1) or []
-    pool.name(first[0], A)
-    pool.name(second[0], B)
+    pool.register_hash(first[0], A)
+    pool.register_hash(second[0], B)
     pool.release(first)
     pool.release(second)
     pool.release(pool.allocate(0, first) or [])
@@ -60,7 +60,7 @@ def test_the_least_recently_used_block_is_evicted_first() -> None:
 def test_a_shared_block_stays_until_its_last_holder_lets_go() -> None:
     pool = BlockPool(1, 4)
     held = pool.allocate(1) or []
-    pool.name(held[0], A)
+    pool.register_hash(held[0], A)
     again = pool.allocate(0, pool.match([A])) or []
     pool.release(held)
     assert pool.allocate(1) is None
@@ -71,8 +71,8 @@ def test_a_shared_block_stays_until_its_last_holder_lets_go() -> None:
 def test_blocks_with_the_same_content_are_found_once() -> None:
     pool = BlockPool(2, 4)
     held = pool.allocate(2) or []
-    pool.name(held[0], C)
-    pool.name(held[1], C)
+    pool.register_hash(held[0], C)
+    pool.register_hash(held[1], C)
     assert pool.match([C]) == held[:1]
     pool.check([held])
 
@@ -80,8 +80,8 @@ def test_blocks_with_the_same_content_are_found_once() -> None:
 def test_the_cache_can_be_forgotten_without_touching_what_is_in_use() -> None:
     pool = BlockPool(2, 4)
     kept, gone = pool.allocate(1) or [], pool.allocate(1) or []
-    pool.name(kept[0], A)
-    pool.name(gone[0], B)
+    pool.register_hash(kept[0], A)
+    pool.register_hash(gone[0], B)
     pool.release(gone)
     assert pool.forget_cached() == 1
     assert pool.match([A]) == kept

@@ -14,7 +14,7 @@ from support.llm import answers, load_decoder, make_checkpoint, make_engine, pro
 def test_withdrawn_blocks_are_forgotten_and_not_handed_out() -> None:
     pool = BlockPool(4, 4)
     held = pool.allocate(2) or []
-    pool.name(held[0], b"a")
+    pool.register_hash(held[0], b"a")
     pool.release(held)
     pool.withdraw(3)
     assert pool.use() == PoolUse(in_use=0, cached=1, empty=0, withdrawn=3)

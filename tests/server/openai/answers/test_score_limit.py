@@ -70,6 +70,6 @@ def test_an_answer_whose_length_the_request_does_not_say_is_ended_at_the_limit()
 
 def test_a_streamed_answer_keeps_no_scores() -> None:
     answer = CompletionChoice((1,), keeps_scores=False)
-    answer.hear(GenerationOutput("0", 7, "a", SCORED))
+    answer.add(GenerationOutput("0", 7, "a", SCORED))
     assert answer.tokens == 1
     assert not answer.scores

@@ -35,7 +35,7 @@ def form(format: ToolFormat = HERMES, **body: Any) -> ToolCallEncoder:
 
 def whole(text: str, finish: Finish = Finish.STOP, **body: Any) -> dict[str, Any]:
     answer = CompletionChoice((1,))
-    answer.hear(GenerationOutput("0", 1, text, finish=finish))
+    answer.add(GenerationOutput("0", 1, text, finish=finish))
     return to_builtins(form(**body).whole(0, answer))
 
 
@@ -45,7 +45,7 @@ def streamed(pieces: list[str], finish: Finish = Finish.STOP) -> tuple[list[Any]
     for at, piece in enumerate(pieces):
         last = at == len(pieces) - 1
         output = GenerationOutput("0", 1, piece, finish=finish if last else None)
-        answer.hear(output)
+        answer.add(output)
         choices += to_builtins(made.pieces(0, answer, output))
     assert [one["finish_reason"] for one in choices[:-1]] == [None] * (len(choices) - 1)
     return [one["delta"] for one in choices], choices[-1]["finish_reason"]
@@ -131,7 +131,7 @@ def test_chunks_put_together_are_the_whole(parts: list[str], size: int) -> None:
 
 def test_the_ids_of_mistral_are_nine_letters_and_digits() -> None:
     answer = CompletionChoice((1,))
-    answer.hear(GenerationOutput("0", 1, f"[TOOL_CALLS][{CALL[11:-12]}]", finish=Finish.STOP))
+    answer.add(GenerationOutput("0", 1, f"[TOOL_CALLS][{CALL[11:-12]}]", finish=Finish.STOP))
     (call,) = to_builtins(form(MISTRAL).whole(0, answer))["message"]["tool_calls"]
     assert len(call["id"]) == 9
     assert call["id"].isalnum()
