@@ -158,14 +158,14 @@ def test_a_passed_deadline_ends_waiting_and_running_alike() -> None:
 def test_a_stop_token_ends_the_answer_but_not_before_the_minimum() -> None:
     subject = scheduler()
     subject.submit(asked("a", stop_ids=(TOKEN,), min_tokens=3), 0.0)
-    finishes = [run(subject)[1][0].finish for _ in range(4)]
+    finishes = [run(subject)[1]["a"] for _ in range(4)]
     assert finishes == [None, None, None, Finish.STOP]
 
 
 def test_an_answer_ends_where_the_context_does() -> None:
     subject = scheduler(context=8)
     subject.submit(asked("a", 6, 100), 0.0)
-    assert [run(subject)[1][0].finish for _ in range(2)] == [None, Finish.LENGTH]
+    assert [run(subject)[1]["a"] for _ in range(2)] == [None, Finish.LENGTH]
 
 
 def test_a_finished_sequence_frees_its_blocks_at_once() -> None:
