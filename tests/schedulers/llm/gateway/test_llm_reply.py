@@ -19,7 +19,7 @@ def ticket(question: LLMRequest) -> LLMReply:
 
 def texts(streams: bool, prepends: bool = False) -> LLMReply:
     ask = TextInputRequest("once ", streams, prepends, {"max_tokens": 2}, SamplingParams())
-    return ticket(LLMRequest(prompts=("once ",), ask=ask).tokenised(((1, 2),)))
+    return ticket(LLMRequest(prompts=("once ",), text_input=ask).tokenised(((1, 2),)))
 
 
 def read(reply: LLMReply) -> list[InferResponse]:
