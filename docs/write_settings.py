@@ -1,4 +1,4 @@
-"""Write the tables of settings in README.md and docs/settings.md from `server.settings.table`.
+"""Write the tables of docs/settings.md from `server.settings.table`, and the other generated pages.
 
 Run by `./dev fix`; tests/docs fails while a table is out of date.
 """
@@ -10,36 +10,27 @@ from server.settings.row import Setting
 from server.settings.table import SECTIONS, TABLE
 
 ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "settings.md"
 _START = "<!-- settings: written by ./dev fix -->\n"
 _END = "<!-- end of settings -->\n"
 
 
 def main() -> None:
-    """Bring both files, docs/triton-flags.md, docs/cli.md, docs/formats.md and
-    docs/config.md up to date."""
-    for path in (ROOT / "README.md", ROOT / "docs" / "settings.md"):
-        path.write_text(up_to_date(path))
+    """Bring every generated page up to date."""
+    PAGE.write_text(up_to_date())
     write_triton_flags.main()
     write_commands.main()
     write_formats.main()
     write_config.main()
 
 
-def up_to_date(path: Path) -> str:
-    """The file's text with its table of settings as it should be."""
-    before, start, rest = path.read_text().partition(_START)
+def up_to_date() -> str:
+    """The page's text with its tables as they should be."""
+    before, start, rest = PAGE.read_text().partition(_START)
     _, end, after = rest.partition(_END)
     if not (start and end):
-        raise ValueError(f"{path} has lost its lines {_START!r} and {_END!r}")
-    table = short_table() if path.name == "README.md" else full_tables()
-    return before + start + "\n" + table + "\n" + end + after
-
-
-def short_table() -> str:
-    """One table: flag, default, meaning."""
-    lines = ["| flag | default | meaning |", "|---|---|---|"]
-    lines += [f"| `{row.flag}` | {_code(row.default_text)} | {_cell(row.text)} |" for row in TABLE]
-    return "\n".join(lines) + "\n"
+        raise ValueError(f"{PAGE} has lost its lines {_START!r} and {_END!r}")
+    return before + start + "\n" + full_tables() + "\n" + end + after
 
 
 def full_tables() -> str:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from support.doc_pages import NEEDS, PAGES, Block, blocks_of, problem
+from support.doc_pages import NEEDS, PAGES, README, Block, blocks_of, problem
 from support.doc_shell import BlockFailed, PageShell, lint
 
 
@@ -35,7 +35,7 @@ def test_blocks_that_cannot_be_run_here_have_no_syntax_errors(page: Path) -> Non
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("page", PAGES, ids=by_stem)
 def test_every_block_of_the_page_works_in_order(page: Path, tmp_path: Path) -> None:
-    with PageShell(tmp_path) as shell:
+    with PageShell(tmp_path, in_clone=page == README) as shell:
         for block in blocks_of(page):
             if not block.needs:
                 shell.run(block)

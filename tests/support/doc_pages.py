@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PAGES = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+README = ROOT / "README.md"
+PAGES = [README, *sorted((ROOT / "docs" / "tutorials").glob("*.md"))]
 """The pages whose blocks are run."""
 
 NEEDS = ("container", "systemd", "gpu", "internet")

@@ -21,6 +21,7 @@ import urllib.request
 from contextlib import suppress
 from pathlib import Path
 
+from support.doc_clone import clone_into
 from support.doc_pages import Block
 from support.server import free_ports
 
@@ -32,7 +33,9 @@ USUAL_PORTS = (*SETTINGS, 3000, 8080, 8443, 9090)
 _PORT = re.compile(
     rf"(?i)(?:(?<=:)|(?<=port[ =])|(?<=port: )|(?<=listen ))({'|'.join(map(str, USUAL_PORTS))})\b"
 )
-_SERVERS = re.compile(r"^(?:\w+=\S+ +)*(modelyard (?:serve|demo)|tritonserver|prometheus|nginx)\b")
+_SERVERS = re.compile(
+    r"^(?:\w+=\S+ +)*(modelyard (?:serve|demo)|\./dev serve|tritonserver|prometheus|nginx)\b"
+)
 
 
 class BlockFailed(AssertionError):
@@ -40,13 +43,15 @@ class BlockFailed(AssertionError):
 
 
 class PageShell:
-    """One page's shell. Only blocks without a need are to be run."""
+    """One page's shell, in an empty folder, or in a clone of this repository. Only blocks without a
+    need are to be run."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, in_clone: bool = False) -> None:
         self._folder = folder / "page"
         self._notes = folder / "blocks"
         self._folder.mkdir()
         self._notes.mkdir()
+        self._more = clone_into(self._folder) if in_clone else {}
         free = free_ports(len(USUAL_PORTS))
         self._ports = dict(zip(USUAL_PORTS, free, strict=True))
         self._server: int | None = None
@@ -108,6 +113,7 @@ class PageShell:
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "HOME": str(home),
             "GIT_TERMINAL_PROMPT": "0",
+            **self._more,
             **{f"GIT_{who}_{k}": v for who in ("AUTHOR", "COMMITTER") for k, v in person.items()},
             **{
                 f"MODELYARD_{name}_PORT": str(self._ports[usual])
