@@ -8,6 +8,7 @@ import os
 import time
 from dataclasses import dataclass, field
 
+from control.authentication.forwarded import networks
 from server import tls
 from server.access.sites import SitePolicy, site_policy
 from server.buffers import BufferBudget
@@ -163,7 +164,8 @@ def _access_log(settings: Settings) -> AccessLog | None:
     if not settings.access_log:
         return None
     try:
-        return AccessLog(settings.access_log, settings.access_log_sample)
+        proxies = networks(settings.trusted_proxies)
+        return AccessLog(settings.access_log, settings.access_log_sample, proxies)
     except OSError as error:
         raise CannotListen(
             f"the access log cannot be written to {settings.access_log}: "

@@ -1,4 +1,4 @@
-"""The client's address where proxies stand before the admin port: X-Forwarded-For, from those only.
+"""The client's address where proxies stand before a listener: X-Forwarded-For, from those only.
 
 Each proxy adds at the end of the header whom it was called by; what came before is hearsay. Pure.
 """

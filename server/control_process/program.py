@@ -277,7 +277,8 @@ class ControlServer:
     async def _open_listeners(self, stack: AsyncExitStack, services: ControlServices) -> None:
         git = GitApp(services, self._keys, self._secret, self._sockets / state_paths.HOOK)
         pages = console(services, HttpGatewayClient(self._settings))
-        proxies = networks(self._settings.admin_trusted_proxies)
+        settings = self._settings
+        proxies = networks(settings.admin_trusted_proxies or settings.trusted_proxies)
         app = behind_proxies(admin_app(services, pages, git), proxies)
         wire = ConnectionLimits(chunks=2**31)
         over_tcp = type("AdminConnection", (Http1Connection,), {"wire": wire})

@@ -82,7 +82,8 @@ class _LoggedGrpcCall(GrpcCall):
         if stream is not None and self.log.chosen():
             holder = holder_of(self)
             principal = "" if holder is None else holder.principal.id
-            self.log.write(self.told.entry(self.head.path, principal))
+            client = self.log.client(self.told.client, self.head.metadata)
+            self.log.write(self.told.entry(self.head.path, principal, client))
         return stream
 
 
@@ -128,10 +129,10 @@ class _CallRecord:
         self.status = "DEADLINE_EXCEEDED"
         self.id = self.model = self.version = self.route = ""
 
-    def entry(self, path: str, principal: str) -> AccessLogEntry:
+    def entry(self, path: str, principal: str, client: str) -> AccessLogEntry:
         return AccessLogEntry(
             protocol="grpc",
-            client=self.client,
+            client=client,
             method=path.rpartition("/")[2],
             path=path,
             status=self.status,

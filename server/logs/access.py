@@ -10,17 +10,21 @@ import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TextIO
 
 import orjson
 
+from control.authentication.forwarded import HEADER, Networks, client_address
 from repository.files.private import opener
 
 MOST_WAITING = 10_000
 """Lines that may wait for a slow disk; what comes on top is dropped and counted."""
 GONE = 499
 """Stands for the status of a request whose client went before it was answered (nginx's number)."""
+
+_FORWARDED = (HEADER, HEADER.decode())
 
 _log = logging.getLogger(__name__)
 
@@ -54,9 +58,11 @@ class AccessLogEntry(NamedTuple):
 class AccessLog:
     """Writes the entries it is given, or a random share of them."""
 
-    def __init__(self, target: str, share: float) -> None:
-        """`target`: a file to append to, or "-" for standard output. Raises OSError."""
+    def __init__(self, target: str, share: float, proxies: Networks = ()) -> None:
+        """`target`: a file to append to, or "-" for standard output. `proxies`: those whose
+        X-Forwarded-For is believed. Raises OSError."""
         self._share = share
+        self._proxies = proxies
         self._waiting: deque[AccessLogEntry] = deque()
         self._dropped = 0
         self._news = threading.Event()
@@ -73,6 +79,21 @@ class AccessLog:
     def chosen(self) -> bool:
         """Whether the next entry is wanted."""
         return self._share >= 1 or random.random() < self._share
+
+    def client(self, peer: str, headers: Iterable[tuple[Any, Any]]) -> str:
+        """Who made a request: the peer, or before a proxy that is trusted whom that one names.
+
+        `peer`: address and port. Names and values of `headers` are text or, as HTTP/1.1 has them,
+        bytes; names are in lower case.
+        """
+        if not self._proxies:
+            return peer
+        lines = [
+            value if isinstance(value, str) else value.decode("latin-1")
+            for name, value in headers
+            if name in _FORWARDED
+        ]
+        return client_address(peer, lines, self._proxies)
 
     def write(self, entry: AccessLogEntry) -> None:
         """Take an entry; never blocks."""

@@ -21,6 +21,7 @@ from schedulers.counters import (
 from server.health.monitor import HealthRow
 from server.metrics.health import OF_HEALTH, of_health
 from server.metrics.histogram_lines import histogram_lines
+from server.metrics.instances import OF_INSTANCES
 from server.metrics.language import OF_LANGUAGE, of_language
 from server.metrics.machine_usage import MachineUsage
 from server.metrics.memory import OF_MEMORY, of_memory
@@ -142,14 +143,7 @@ _PER_VERSION: tuple[tuple[MetricFamily, Callable[[ServedVersion], float]], ...] 
         ),
         lambda served: served.load_seconds,
     ),
-    (
-        MetricFamily(
-            "modelyard_instances_hung",
-            "gauge",
-            "Instances out of use because an execution inside the server hangs",
-        ),
-        lambda served: served.scheduler.hung(),
-    ),
+    *OF_INSTANCES,
 )
 
 _OF_CACHE = "nv_cache_"

@@ -37,7 +37,7 @@ from server.openai.language_inference import LanguageInference, PendingReply, Re
 from server.openai.prompt_limits import refuse_beyond_context, refuse_unknown_tokens
 from server.rest.compression import elsewhere
 from server.rest.endpoint import struct_response
-from server.rest.generate import cancelled_on_hang_up
+from server.rest.generate import EVENT_HEADERS, cancelled_on_hang_up
 from server.rest.http_inference import arm_headers
 from server.rest.openai_errors import BadField, OpenAIErrorResponse, refusal
 from server.trace.record import following
@@ -285,7 +285,7 @@ class CompletionEventStream(Response):
             yield b"data: %b\n\n%b" % (refused.body, _DONE) if begun else refused
 
     def _start(self, first: bytes | OpenAIErrorResponse) -> dict[str, Any]:
-        kind, status, more = self.media_type.encode(), 200, [(b"cache-control", b"no-cache")]
+        kind, status, more = self.media_type.encode(), 200, [*EVENT_HEADERS]
         if isinstance(first, OpenAIErrorResponse):
             kind, status, more = b"application/json", first.status, list(first.headers)
             more.append((b"content-length", b"%d" % len(first.body)))

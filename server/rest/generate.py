@@ -145,6 +145,10 @@ async def _only(reply: Reply) -> InferResponse:
     return found
 
 
+EVENT_HEADERS = ((b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no"))
+"""Of every stream of events; the second keeps nginx from collecting them."""
+
+
 class GenerateEventStream(Response):
     """The responses of a reply as events `data: {…}`. The first one decides the status: 200, or
     that of the error it is; errors after it are events like any other."""
@@ -182,7 +186,7 @@ class GenerateEventStream(Response):
     def _start(self, status: int) -> dict[str, object]:
         headers = [
             (b"content-type", self.media_type.encode()),
-            (b"cache-control", b"no-cache"),
+            *EVENT_HEADERS,
             *self._named,
         ]
         return {"type": "http.response.start", "status": status, "headers": headers}

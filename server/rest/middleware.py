@@ -141,7 +141,7 @@ class AccessLogMiddleware:
             self._log.write(
                 AccessLogEntry(
                     protocol="http",
-                    client=client_text(scope["client"]),
+                    client=self._log.client(client_text(scope["client"]), scope["headers"]),
                     method=scope["method"],
                     path=scope["path"],
                     status=seen.status if seen.ended else GONE,
@@ -222,7 +222,7 @@ class _AccessLoggedExchange(InferExchange):
         self._log.write(
             AccessLogEntry(
                 protocol="http",
-                client=client_text(self._protocol.client),
+                client=self._log.client(client_text(self._protocol.client), self.headers),
                 method="POST",
                 path=unquote(self.infer.string.decode("latin-1")),
                 status=status,

@@ -79,13 +79,21 @@ class ListenerSettings:
         "that is answered.",
         note="http://ADMIN_ADDRESS:ADMIN_PORT",
     )
+    trusted_proxies: tuple[str, ...] = _setting(
+        _LISTENING,
+        NETWORK,
+        (),
+        "Proxies before the listeners, as addresses or networks: only what these say in "
+        "X-Forwarded-For is taken for the client's address; repeat it for several.",
+        note="none",
+        repeat=True,
+    )
     admin_trusted_proxies: tuple[str, ...] = _setting(
         _LISTENING,
         NETWORK,
         (),
-        "Proxies before the admin port, as addresses or networks: only what these say in "
-        "X-Forwarded-For is taken for the client's address; repeat it for several.",
-        note="none",
+        "The same for proxies before the admin port.",
+        note="as --trusted-proxies",
         repeat=True,
     )
     allow_unauthenticated: bool = _setting(

@@ -43,9 +43,14 @@ def chromium() -> Iterator[Browser]:
 
 @contextmanager
 def page(
-    browser: Browser, size: tuple[int, int] = (1280, 900), dark: bool = False, zone: str = "UTC"
+    browser: Browser,
+    size: tuple[int, int] = (1280, 900),
+    dark: bool = False,
+    zone: str = "UTC",
+    trusting: bool = False,
 ) -> Iterator[Page]:
-    """A tab of its own, without cookies; what its console complains of fails the test."""
+    """A tab of its own, without cookies; what its console complains of fails the test.
+    `trusting`: it takes any certificate."""
     width, height = size
     context = browser.new_context(
         viewport={"width": width, "height": height},
@@ -53,6 +58,7 @@ def page(
         timezone_id=zone,
         locale="en-GB",
         bypass_csp=False,
+        ignore_https_errors=trusting,
     )
     context.set_default_timeout(PATIENCE_MS)
     tab = context.new_page()

@@ -18,7 +18,7 @@ class Certificates(NamedTuple):
 
 
 def make_certificates(folder: Path) -> Certificates:
-    """For 127.0.0.1 and localhost, valid for a day."""
+    """For 127.0.0.1, localhost and console.localhost, valid for a day."""
     authority, authority_key = _authority(folder, "authority")
     other, other_key = _authority(folder, "other")
     return Certificates(
@@ -40,7 +40,7 @@ def _signed(folder: Path, name: str, authority: Path, authority_key: Path) -> tu
     certificate, key = folder / f"{name}.pem", folder / f"{name}.key"
     _openssl("req", "-x509", *_NEW_KEY, "-keyout", key, "-out", certificate, "-days", "1",
              "-subj", f"/CN={name}", "-CA", authority, "-CAkey", authority_key,
-             "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost",
+             "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost,DNS:console.localhost",
              "-addext", "basicConstraints=critical,CA:FALSE")  # fmt: skip
     return certificate, key
 

@@ -10,6 +10,7 @@ import pytest
 import tritonclient.grpc as triton
 from tritonclient.utils import InferenceServerException
 
+from control.authentication.forwarded import networks
 from server.logs.access import MOST_WAITING, AccessLog, AccessLogEntry, line
 from support.http import INFER, ask, infer_body
 from support.server import Server, running, write_identity
@@ -138,3 +139,27 @@ def test_each_call_has_its_line(tmp_path: Path) -> None:
     assert refused["status"] == "NOT_FOUND"
     assert (config["method"], config["status"]) == ("ModelConfig", "OK")
     assert config["bytes_out"] > 50
+
+
+def test_before_a_trusted_proxy_the_client_is_whom_it_names(tmp_path: Path) -> None:
+    write_identity(tmp_path / "models", "echo")
+    file = tmp_path / "access.log"
+    said = {"x_forwarded_for": "192.0.2.1, 203.0.113.5"}
+    with running(tmp_path / "models", access_log=file, trusted_proxies="127.0.0.0/8") as server:
+        ask(server, "POST", INFER, infer_body(), **said)
+        ask(server, "GET", "/v2/models/echo", **said)
+        with triton.InferenceServerClient(server.grpc) as client:
+            client.get_model_config("echo", headers={"x-forwarded-for": "203.0.113.5"})
+        wanted = (INFER, "/v2/models/echo", "/inference.GRPCInferenceService/ModelConfig")
+        server.wait_for(lambda: all(f'"{path}"' in file.read_text() for path in wanted), "lines")
+    told = [json.loads(text) for text in file.read_text().splitlines()]
+    assert [one["client"] for one in told if one["path"] in wanted] == ["203.0.113.5"] * 3
+
+
+def test_an_address_that_anybody_else_names_is_not_believed(tmp_path: Path) -> None:
+    log = AccessLog(str(tmp_path / "log"), 0.0, networks(["10.0.0.0/8"]))
+    forwarded = [(b"x-forwarded-for", b"203.0.113.5")]
+    assert log.client("198.51.100.9:7", forwarded) == "198.51.100.9:7"
+    assert log.client("10.0.0.1:7", forwarded) == "203.0.113.5"
+    assert log.client("10.0.0.1:7", []) == "10.0.0.1:7"
+    log.close()

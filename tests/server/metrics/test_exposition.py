@@ -12,7 +12,7 @@ from control.health import VersionHealth
 from repository.model import ModelConfig
 from schedulers.cache import ResponseCache
 from schedulers.cached_scheduler import CachedScheduler
-from schedulers.counters import TokenCounters, counters_of
+from schedulers.counters import BatchStatistics, TokenCounters, counters_of
 from schedulers.reply import Reply
 from schedulers.request import InferRequest
 from server.health.monitor import HealthRow
@@ -113,6 +113,17 @@ def test_counters_are_rendered_with_model_and_version():
     assert 'nv_inference_exec_count{model="identity",version="1"} 2\n' in text
     assert 'nv_inference_request_duration_us{model="identity",version="1"} 4500\n' in text
     assert 'nv_model_load_duration_secs{model="identity",version="1"} 0.25\n' in text
+
+
+def test_instances_are_counted_with_the_time_they_executed():
+    def execute(served):
+        served.counters.batches[4] = BatchStatistics(2, 500_000_000, 1_000_000_000, 250_000_000)
+
+    text = rendered(execute)
+    label = 'model="identity",version="1"'
+    assert f"modelyard_instances{{{label}}} 1\n" in text
+    assert f"modelyard_instance_busy_seconds{{{label}}} 1.75\n" in text
+    assert f"modelyard_instances_hung{{{label}}} 0\n" in text
 
 
 def test_arms_of_routes_are_counted_and_copies_that_were_dropped() -> None:

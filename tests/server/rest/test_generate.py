@@ -243,6 +243,15 @@ def test_generate_stream_answers_with_events(server: Server) -> None:
     assert json.loads(body[6:])["model_version"] == "1"
 
 
+def test_a_stream_of_events_asks_proxies_not_to_collect_it(server: Server) -> None:
+    connection = http.client.HTTPConnection(server.http, timeout=60)
+    connection.request("POST", "/v2/models/llm/generate_stream", json.dumps(SAY))
+    response = connection.getresponse()
+    response.read()
+    connection.close()
+    assert response.getheader("X-Accel-Buffering") == "no"
+
+
 @pytest.mark.parametrize("verb", ["generate", "generate_stream"])
 @pytest.mark.parametrize(
     ("path", "document", "status", "text"),

@@ -84,6 +84,7 @@ def _example(name: str) -> tuple[str, str]:
         "public_url": "https://models.example",
         "http_cors_allow_origin": "https://app.example",
         "import_allow": "s3://models/team",
+        "trusted_proxies": "10.0.0.0/8",
         "admin_trusted_proxies": "10.0.0.0/8",
         "database": "postgresql://somebody:secret@db.example/modelyard",
         "log_level": "debug",
@@ -99,6 +100,8 @@ def _example(name: str) -> tuple[str, str]:
         return word, word
     if name in ("access_log_sample", "health_error_rate"):
         return "0.5", "0.5"
+    if name == "series_limit":
+        return "7777777", "7777777"
     if isinstance(default, int | float):
         return "77", "77"
     word = words.get(name, "127.0.0.2" if name.endswith("address") else "other")
