@@ -52,9 +52,11 @@ from admin_ui.live import live_route
 from admin_ui.login_pages import login_routes
 from admin_ui.pages import (
     access,
+    appearance,
     audit,
     chat,
     experiments,
+    help,
     jobs,
     model,
     models,
@@ -65,6 +67,7 @@ from admin_ui.pages import (
     requests,
     rollouts,
     routes,
+    search,
     servers,
     settings,
     version,
@@ -92,6 +95,9 @@ PAGES: Sequence[ModuleType] = (
     access,
     audit,
     settings,
+    help,
+    search,
+    appearance,
 )
 """In the order of the navigation."""
 

@@ -1,7 +1,6 @@
 """The pages for who has no session yet: logging in, the one-time link; and logging out."""
 
 from typing import Any
-from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -12,6 +11,8 @@ from admin_ui.request_router import HOME, LOGIN, RequestRouter, html, read_form
 from admin_ui.screens import ScreenContent
 from admin_ui.services import ConsoleServices, ControlApiError, SessionCookie
 from admin_ui.templates import render
+from admin_ui.text import local
+from admin_ui.theme import theme_of
 
 WELCOME, LOGOUT = "/welcome", "/logout"
 
@@ -22,7 +23,7 @@ def login_routes(frame: RequestRouter) -> list[BaseRoute]:
 
     async def login(request: Request) -> Response:
         context = {"next": local(request.query_params.get("next", ""))}
-        return _page(frame, "login.html", "Log in", **context)
+        return _page(frame, request, "login.html", "Log in", **context)
 
     async def log_in(request: Request) -> Response:
         form = dict(await read_form(request))
@@ -31,7 +32,7 @@ def login_routes(frame: RequestRouter) -> list[BaseRoute]:
             opened = await control.open(request, form.get("name", ""), form.get("password", ""))
         except ControlApiError as refused:
             context = {"next": following, "typed": form.get("name", ""), "refused": refused}
-            return _page(frame, "login.html", "Log in", **context)
+            return _page(frame, request, "login.html", "Log in", **context)
         return _entered(frame.services, opened, following)
 
     async def log_out(request: Request) -> Response:
@@ -44,7 +45,7 @@ def login_routes(frame: RequestRouter) -> list[BaseRoute]:
         return response
 
     async def welcome(request: Request) -> Response:
-        return _page(frame, "welcome.html", "Welcome to Modelyard")
+        return _page(frame, request, "welcome.html", "Welcome to Modelyard")
 
     async def accept(request: Request) -> Response:
         form = dict(await read_form(request))
@@ -53,7 +54,7 @@ def login_routes(frame: RequestRouter) -> list[BaseRoute]:
             opened = await control.accept(request, code, name, form.get("password", ""))
         except ControlApiError as refused:
             context = {"typed": name, "code": code, "refused": refused}
-            return _page(frame, "welcome.html", "Welcome to Modelyard", **context)
+            return _page(frame, request, "welcome.html", "Welcome to Modelyard", **context)
         return _entered(frame.services, opened, HOME)
 
     rows = (
@@ -66,18 +67,11 @@ def login_routes(frame: RequestRouter) -> list[BaseRoute]:
     return [Route(path, frame.guarded(endpoint), methods=[verb]) for path, endpoint, verb in rows]
 
 
-def local(target: str) -> str:
-    """Where to go after logging in: a path of ours, the overview for anything else."""
-    parts = urlsplit(target)
-    ours = target.startswith("/") and not target.startswith(("//", "/\\"))
-    if not ours or parts.scheme or parts.netloc or not target.isprintable():
-        return HOME
-    return target
-
-
-def _page(frame: RequestRouter, template: str, title: str, **context: Any) -> Response:
+def _page(
+    frame: RequestRouter, request: Request, template: str, title: str, **context: Any
+) -> Response:
     usual: dict[str, Any] = {"next": HOME, "typed": "", "code": "", "refused": None}
-    told = {**usual, **context}
+    told = {**usual, "theme": theme_of(request), **context}
     shown = ScreenContent(None, title=title, **told)
     refused: ControlApiError | None = told["refused"]
     status, headers = (refused.status, refused.headers) if refused else (200, {})

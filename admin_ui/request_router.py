@@ -18,6 +18,7 @@ from admin_ui.screens import FormAction, Screen, ScreenContent
 from admin_ui.services import ConsoleServices, ControlApiError
 from admin_ui.templates import render, render_block
 from admin_ui.text import link
+from admin_ui.theme import theme_of
 from control.access.scopes import Principal, allows
 
 LARGEST_FORM_BYTES, MOST_FIELDS = 2**20, 1000
@@ -142,6 +143,8 @@ class RequestRouter:
             "after": 0,
             "trouble": self.services.problem(),
             "root": self._root(screen),
+            "docs": self._docs(screen),
+            "theme": theme_of(visit.request) if visit else "",
             **shown.context,
         }
 
@@ -247,6 +250,12 @@ class RequestRouter:
         while screen is not None and not screen.menu:
             screen = self._by_path.get(screen.under)
         return screen.path if screen else ""
+
+    def _docs(self, screen: Screen | None) -> str:
+        """The page of the docs about a screen."""
+        while screen is not None and not screen.docs:
+            screen = self._by_path.get(screen.under)
+        return screen.docs if screen else ""
 
 
 def html(page: str, status: int = 200, headers: dict[str, str] | None = None) -> Response:

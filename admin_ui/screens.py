@@ -22,11 +22,12 @@ class ScreenContent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Screen:
-    """A page. `menu`: its name in the navigation, "" for a page below another one, which `under`
-    names by its path. `needs`: what somebody must be allowed for the menu to offer it; the API
-    decides. `live`: kinds of events ("load.*") that make its block `live` stale; `about`: of those
-    only these subjects', separated by commas, from the path's parameters. `personal`: the block
-    `live` depends on who looks, not only on what they may do, or has a form in it."""
+    """A page. `menu`: its name in the navigation, "" for a page below another one, which
+    `under` names by its path. `docs`: the page of the docs about it, that of the page above if
+    it names none. `needs`: what somebody must be allowed for the menu to offer it; the API
+    decides. `live`: kinds of events ("load.*") that make its block `live` stale; `about`: of
+    those only these subjects', separated by commas, from the path's parameters. `personal`: the
+    block `live` depends on who looks, not only on what they may do, or has a form in it."""
 
     path: str
     title: str
@@ -39,6 +40,7 @@ class Screen:
     live_every_s: float = 0.0
     about: Callable[[Mapping[str, str]], str] | None = None
     personal: bool = False
+    docs: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 import json
 import re
 from datetime import UTC, datetime
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 _ANSI = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, cursor
@@ -102,6 +102,15 @@ def short(commit: str) -> str:
 def link(template: str, **names: object) -> str:
     """ "/models/{model}" with its names filled in, each as one segment of a path."""
     return template.format(**{key: _segment(str(name)) for key, name in names.items()})
+
+
+def local(target: str) -> str:
+    """Where to go after logging in: a path of ours, the overview for anything else."""
+    parts = urlsplit(target)
+    ours = target.startswith("/") and not target.startswith(("//", "/\\"))
+    if not ours or parts.scheme or parts.netloc or not target.isprintable():
+        return "/"
+    return target
 
 
 def _segment(name: str) -> str:

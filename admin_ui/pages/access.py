@@ -1,6 +1,7 @@
 """Users, roles and tokens; one's own tokens for whoever is no administrator."""
 
 import asyncio
+import shlex
 from typing import Any
 
 from admin_ui.page_context import PageContext
@@ -17,7 +18,9 @@ LASTING = (("7", "7 days"), ("90", "90 days"), ("365", "a year"), ("0", "for eve
 
 async def load_all(visit: PageContext) -> ScreenContent:
     admin = visit.may(Action.ADMIN)
-    users, tokens = await asyncio.gather(_users(visit, admin), _tokens(visit))
+    users, tokens, models = await asyncio.gather(
+        _users(visit, admin), _tokens(visit), _models(visit)
+    )
     user_keys = {
         "name": lambda row: row["name"],
         "role": lambda row: (row["role"], row["name"]),
@@ -37,6 +40,8 @@ async def load_all(visit: PageContext) -> ScreenContent:
         roles=[str(role) for role in Role],
         lasting=LASTING,
         names=[one["name"] for one in users] or [visit.person],
+        models=models,
+        open_to_all=_is_open(visit),
     )
 
 
@@ -94,18 +99,55 @@ async def create_token(visit: PageContext) -> ScreenContent:
     form = visit.form
     body: dict[str, Any] = {
         "name": form.get("name", "").strip(),
-        "scopes": form.get("scopes", "").split(),
+        "scopes": [
+            *(f"infer:{one}" for one in visit.several("infer")),
+            *form.get("scopes", "").split(),
+        ],
         "expires_in_s": int(form["days"]) * DAY_S if form.get("days", "").isdigit() else None,
     }
     if form.get("user") and visit.may(Action.ADMIN):
         body["user"] = form["user"]
+    if not body["scopes"]:
+        wrong = "choose a model to infer with, or give another scope"
+        raise ControlApiError(422, "invalid", wrong, "scopes")
     if not body["name"]:
         raise ControlApiError(422, "invalid", "a token needs a name", "name")
     made = (await visit.change("POST", "/tokens", body)).document
     server = await visit.get("/server")
     return ScreenContent(
-        made, title="New token", made=made["token"], text=made["text"], git_url=server["git_url"]
+        made,
+        title="New token",
+        made=made["token"],
+        text=made["text"],
+        git_url=server["git_url"],
+        infer_call=_infer_call(visit),
+        open_to_all=_is_open(visit),
     )
+
+
+def _infer_call(visit: PageContext) -> str:
+    """The call of the first model that the token may infer with; "" for none."""
+    chosen = visit.several("infer")
+    if not chosen:
+        return ""
+    gateway = visit.services.gateway
+    url = gateway.url if gateway else "http://127.0.0.1:8000"
+    path = link("/v2/models/{model}", model="MODEL" if chosen[0] == "*" else chosen[0])
+    return f'curl -H "Authorization: Bearer $MODELYARD_TOKEN" {shlex.quote(url + path)}'
+
+
+def _is_open(visit: PageContext) -> bool:
+    """Whether the gateway answers without a token."""
+    return visit.services.gateway is not None and not visit.services.gateway.wants_token
+
+
+async def _models(visit: PageContext) -> list[str]:
+    """All that are known, and the routes: a token is asked for by the name of either."""
+    models, loads, routes = await asyncio.gather(
+        visit.every("/models"), visit.every("/loads"), visit.every("/routes")
+    )
+    names = {one["name"] for one in (*models, *routes)} | {row["model"] for row in loads}
+    return sorted(name for name in names if visit.may(Action.INFER, name))
 
 
 async def revoke(visit: PageContext) -> str:
@@ -145,6 +187,7 @@ SCREENS = (
         path="/access",
         title="Access",
         menu="Access",
+        docs="security",
         template="access.html",
         load=load_all,
         live=("user.*", "token.*"),

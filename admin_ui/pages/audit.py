@@ -31,6 +31,7 @@ SCREENS = (
         path="/audit",
         title="Audit",
         menu="Audit",
+        docs="security",
         template="audit.html",
         load=load,
         needs=Action.AUDIT,

@@ -119,6 +119,7 @@ SCREENS = (
         path="/experiments",
         title="Experiments",
         menu="Experiments",
+        docs="experiments",
         template="experiments.html",
         load=load_all,
         live=("experiment.*",),

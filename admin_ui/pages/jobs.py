@@ -16,6 +16,7 @@ SCREENS = (
         path="/jobs",
         title="Jobs",
         menu="Jobs",
+        docs="console",
         template="jobs.html",
         load=load,
         live=("import.*",),

@@ -73,6 +73,7 @@ SCREENS = (
         path="/models",
         title="Models",
         menu="Models",
+        docs="formats",
         template="models.html",
         load=load,
         live=("load.*", "model.*", "alias.*", "version.*"),

@@ -96,6 +96,7 @@ SCREENS = (
         path="/",
         title="Overview",
         menu="Overview",
+        docs="console",
         template="overview.html",
         load=load,
         live=(

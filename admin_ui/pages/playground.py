@@ -224,6 +224,7 @@ SCREENS = (
         path="/playground",
         title="Playground",
         menu="Playground",
+        docs="console",
         template="playground.html",
         load=load_all,
     ),

@@ -39,6 +39,7 @@ SCREENS = (
         path="/pushes",
         title="Pushes",
         menu="Pushes",
+        docs="git",
         template="pushes.html",
         load=load_all,
         live=("push.*",),

@@ -116,6 +116,7 @@ SCREENS = (
         path="/repositories",
         title="Repositories",
         menu="Repositories",
+        docs="git",
         template="repositories.html",
         load=load_all,
         live=("repository.*",),

@@ -147,6 +147,7 @@ SCREENS = (
         path=PATH,
         title="Requests",
         menu="Requests",
+        docs="requests",
         template="requests.html",
         load=load,
         needs=Action.OPERATE,

@@ -166,6 +166,7 @@ SCREENS = (
         path="/rollouts",
         title="Rollouts",
         menu="Rollouts",
+        docs="rollouts",
         template="rollouts.html",
         load=load_all,
         live=("rollout.*",),

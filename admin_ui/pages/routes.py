@@ -1,5 +1,6 @@
 """Routes: public names and the arms behind them; weights, rules, mirrors, the kill switch."""
 
+import asyncio
 from typing import Any
 
 from admin_ui.page_context import PageContext
@@ -31,7 +32,19 @@ async def load_all(visit: PageContext) -> ScreenContent:
     rows = await visit.every("/routes")
     keys = {"name": lambda row: row["name"], "updated": lambda row: row["updated_at"]}
     shown = table(visit, rows, keys, "name", _text)
-    return ScreenContent({"items": list(shown.rows)}, table=shown, target_of=target_of)
+    twin = {"items": list(shown.rows)}
+    return ScreenContent(twin, table=shown, target_of=target_of, targets=await _targets(visit))
+
+
+async def _targets(visit: PageContext) -> list[str]:
+    """What an arm may be answered by: each loaded version, and each alias."""
+    models, loads = await asyncio.gather(visit.every("/models"), visit.every("/loads"))
+    versions = {(row["model"], row["version"]) for row in loads if row["version"]}
+    aliases = {(one["name"], alias) for one in models for alias in one["aliases"]}
+    return [
+        *(f"{model}:{version}" for model, version in sorted(versions)),
+        *(f"{model}@{alias}" for model, alias in sorted(aliases)),
+    ]
 
 
 async def load(visit: PageContext) -> ScreenContent:
@@ -50,6 +63,7 @@ async def load(visit: PageContext) -> ScreenContent:
         acts=acts,
         target_of=target_of,
         arms=arm_rows(route, typed),
+        targets=await _targets(visit),
         rules=rules_text(route),
         mirrors=mirrors_text(route),
         explained=explained,
@@ -145,6 +159,7 @@ SCREENS = (
         path="/routes",
         title="Routes",
         menu="Routes",
+        docs="routes",
         template="routes.html",
         load=load_all,
         live=("route.*", "rollout.*"),

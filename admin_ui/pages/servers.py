@@ -72,6 +72,7 @@ SCREENS = (
         path="/servers",
         title="Servers and memory",
         menu="Servers",
+        docs="memory",
         template="servers.html",
         load=load,
         live=("load.*", "server.*"),

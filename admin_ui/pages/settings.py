@@ -20,6 +20,7 @@ SCREENS = (
         path="/settings",
         title="Settings",
         menu="Settings",
+        docs="settings",
         template="settings.html",
         load=load,
         needs=Action.ADMIN,

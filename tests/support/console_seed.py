@@ -136,6 +136,9 @@ def paths(seeded: Seeded) -> dict[str, str]:
         "token": f"/access/tokens/{seeded.token}",
         "audit": "/audit",
         "settings": "/settings",
+        "search": "/search?q=digits",
+        "help": "/help",
+        "help-page": "/help/console",
         "not-found": "/nowhere",
     }
 

@@ -80,8 +80,9 @@ def url_of(y: Yard) -> str:
 def change_the_weights(tab: Page, y: Yard) -> None:
     log_in(tab, url_of(y), "otto", PASSWORD)
     tab.goto(f"{url_of(y)}/routes/shop")
+    tab.click("a[href='#weigh']")
     tab.fill("input[name='weight.v2']", "10")
-    tab.click("text=Set the weights")
+    tab.click("text=Set weights")
     expect(tab.locator("#live tr", has_text="v2").first).to_contain_text("10 %")
 
 

@@ -75,7 +75,7 @@ def test_a_picture_is_read_by_a_trained_network_and_its_label_told(
         tab.get_by_label("Picture").set_input_files([file])
         expect(tab.locator("textarea[name='data.IMAGE']")).to_have_value(re.compile("^base64:"))
         assert tab.locator("input[name=classes]").is_checked()
-        tab.click("text=Send it")
+        tab.click("button:has-text('Send')")
         expect(tab.locator("#answered-by")).to_have_text("digits version 2")
         best = tab.locator("section[aria-labelledby=answer] tbody tr").first
         expect(best).to_contain_text("seven")

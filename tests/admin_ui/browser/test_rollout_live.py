@@ -75,12 +75,13 @@ def traffic(y: Yard) -> Iterator[None]:
 
 def begin(tab: Page, y: Yard, hold: str) -> None:
     tab.goto(f"{url_of(y)}/rollouts")
+    tab.click("a[href='#make']")
     tab.fill("#f-rollouts-name", "digits")
     tab.fill("#f-rollouts-candidate", "2")
     tab.click("form.act summary")
     for name, value in {"mirror": "0", "steps": "20, 50", "hold": hold, "min_sample": "20"}.items():
         tab.fill(f"#f-rollouts-{name}", value)
-    tab.click("text=Start the rollout")
+    tab.click("button:has-text('Start rollout')")
     expect(tab.locator("h1")).to_have_text("Rollout of digits: version 2")
     expect(tab.locator("#live-state")).to_have_text("live")
 
@@ -157,6 +158,7 @@ def test_sliders_always_make_100_and_listen_to_the_keyboard(browser: Browser, ro
     with page(browser) as tab:
         log_in(tab, url_of(routed), "otto", PASSWORD)
         tab.goto(f"{url_of(routed)}/routes/shop")
+        tab.click("a[href='#weigh']")
         tab.get_by_label("arm1, digits:2, slider").focus()
         for key in ("ArrowRight", "ArrowRight", "PageUp", "End", "Home", "ArrowRight"):
             tab.keyboard.press(key)
@@ -164,7 +166,7 @@ def test_sliders_always_make_100_and_listen_to_the_keyboard(browser: Browser, ro
                 "fields => fields.map((field) => Math.round(field.value * 100))"
             )
             assert sum(values) == 10_000, (key, values)
-        tab.click("text=Set the weights")
+        tab.click("text=Set weights")
         expect(tab.locator("#live tr", has_text="arm1")).to_contain_text("1 %")
         assert routed.api("GET", "/routes/shop")[1]["arms"][1]["weight"] == 1
         routed.api("DELETE", "/routes/shop")
@@ -177,9 +179,10 @@ def test_a_mistyped_weight_is_not_sent_as_another(browser: Browser, routed: Yard
     with page(browser) as tab:
         log_in(tab, url_of(routed), "otto", PASSWORD)
         tab.goto(f"{url_of(routed)}/routes/shop")
+        tab.click("a[href='#weigh']")
         field = tab.locator("input[name='weight.new']")
         field.fill("1010")
-        tab.click("text=Set the weights")
+        tab.click("text=Set weights")
         expect(field).to_have_value("1010")
         expect(field).to_be_focused()
         assert field.evaluate("field => field.validity.rangeOverflow")
@@ -192,6 +195,6 @@ def test_a_model_is_called_in_the_playground(browser: Browser, routed: Yard) -> 
         log_in(tab, url_of(routed), "vera", PASSWORD)
         tab.goto(f"{url_of(routed)}/playground/digits")
         tab.fill("textarea[name='data.INPUT0']", "42")
-        tab.click("text=Send it")
+        tab.click("button:has-text('Send')")
         expect(tab.locator("#answered-by")).to_have_text("digits version 1")
         expect(tab.locator("pre.text").first).to_contain_text("42.0")

@@ -1,0 +1,142 @@
+"""Search over everything that has a page: models, versions, routes, rollouts, pushes, users,
+settings, docs. The menu's pages are found by the browser, in the menu itself."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+from admin_ui.page_context import PageContext
+from admin_ui.pages.help import help_pages
+from admin_ui.screens import FormAction, Screen, ScreenContent
+from admin_ui.services import ControlApiError
+from admin_ui.text import link, who
+from control.access.scopes import Action
+
+MOST, LATEST = 40, 200
+LONGEST = 100
+"""Of what is searched for."""
+
+
+class SearchResult(NamedTuple):
+    """A page: what it is of, its kind in a word, and something to tell it from others."""
+
+    name: str
+    kind: str
+    about: str
+    to: str
+
+
+async def load(visit: PageContext) -> ScreenContent:
+    q = visit.query.get("q", "").strip()[:LONGEST]
+    found = ranked(await _everything(visit), q)[:MOST] if q else []
+    return ScreenContent({"items": [one._asdict() for one in found]}, q=q, found=found)
+
+
+def ranked(results: Iterable[SearchResult], q: str) -> list[SearchResult]:
+    """Those that have all words of `q`, first those whose name begins with it. Pure."""
+    words = q.casefold().split()
+    kept = [
+        one
+        for one in results
+        if all(word in f"{one.name} {one.kind} {one.about}".casefold() for word in words)
+    ]
+    return sorted(kept, key=lambda one: (_distance(one.name.casefold(), words), len(one.name)))
+
+
+def _distance(name: str, words: Sequence[str]) -> int:
+    first = words[0] if words else ""
+    return 0 if name == first else 1 if name.startswith(first) else 2 if first in name else 3
+
+
+async def _everything(visit: PageContext) -> list[SearchResult]:
+    (
+        models,
+        loads,
+        routes,
+        repositories,
+        rollouts,
+        pushes,
+        experiments,
+        users,
+        rows,
+    ) = await asyncio.gather(
+        visit.every("/models"),
+        visit.every("/loads"),
+        visit.every("/routes"),
+        visit.every("/repositories"),
+        _latest(visit, "/rollouts"),
+        _latest(visit, "/pushes"),
+        _latest(visit, "/experiments"),
+        visit.every("/users") if visit.may(Action.ADMIN) else _nothing(),
+        visit.every("/settings") if visit.may(Action.ADMIN) else _nothing(),
+    )
+    names = sorted({one["name"] for one in models} | {row["model"] for row in loads})
+    versions = sorted({(row["model"], row["version"]) for row in loads if row["version"]})
+    return [
+        *(SearchResult(name, "model", "", link("/models/{model}", model=name)) for name in names),
+        *(_version(name, number) for name, number in versions),
+        *(_alias(one["name"], alias, to) for one in models for alias, to in one["aliases"].items()),
+        *(_named("route", "/routes/{route}", "route", one["name"]) for one in routes),
+        *(_named("repository", "/repositories/{it}", "it", one["name"]) for one in repositories),
+        *(_named("experiment", "/experiments/{it}", "it", one["name"]) for one in experiments),
+        *map(_rollout, rollouts),
+        *map(_push, pushes),
+        *(_named("user", "/access/users/{user}", "user", one["name"]) for one in users),
+        *map(_setting, rows),
+        *(SearchResult(one.title, "docs", one.name, one.to) for one in help_pages()),
+    ]
+
+
+async def _nothing() -> list[Any]:
+    return []
+
+
+async def _latest(visit: PageContext, path: str) -> list[Any]:
+    """One page of a list; nothing for who may not see it."""
+    try:
+        found = await visit.maybe(path, {"limit": str(LATEST)})
+    except ControlApiError as refused:
+        if refused.status != 422:
+            raise
+        return []
+    return found["items"] if found else []
+
+
+def _named(kind: str, path: str, parameter: str, name: str) -> SearchResult:
+    return SearchResult(name, kind, "", link(path, **{parameter: name}))
+
+
+def _version(name: str, number: int) -> SearchResult:
+    to = link("/models/{model}/versions/{version}", model=name, version=number)
+    return SearchResult(f"{name} {number}", "version", "", to)
+
+
+def _alias(model: str, alias: str, number: int) -> SearchResult:
+    to = link("/models/{model}/aliases/{alias}", model=model, alias=alias)
+    return SearchResult(f"{model}@{alias}", "alias", f"version {number}", to)
+
+
+def _rollout(one: Any) -> SearchResult:
+    to = link("/rollouts/{rollout}", rollout=one["id"])
+    about = f"to version {one['candidate']}, {one['phase']}, {one['created_at'][:10]}"
+    return SearchResult(one["name"], "rollout", about, to)
+
+
+def _push(one: Any) -> SearchResult:
+    about = f"{one['repository']} {one['new_commit'][:10]} by {who(one['pusher'])}, {one['state']}"
+    return SearchResult(
+        one["subject"] or one["id"], "push", about, link("/pushes/{id}", id=one["id"])
+    )
+
+
+def _setting(row: Any) -> SearchResult:
+    return SearchResult(
+        row["name"], "setting", row["value"], f"/settings?{urlencode({'q': row['name']})}"
+    )
+
+
+SCREENS = (
+    Screen(path="/search", title="Search", template="search.html", load=load, docs="console"),
+)
+ACTS: tuple[FormAction, ...] = ()
