@@ -2,7 +2,8 @@
 
 from control import rollout_tables as rollouts
 from control.experiments import tables as experiments
+from control.notifications import tables as notifications
 from control.series import tables as series
 from control.tables import Table
 
-__all__ = ["Table", "experiments", "rollouts", "series"]
+__all__ = ["Table", "experiments", "notifications", "rollouts", "series"]

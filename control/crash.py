@@ -36,9 +36,12 @@ POINTS = (
     "rollout.degrade",
     "rollout.supersede",
     "rollout.retry",
+    "notification.claimed",
+    "notification.sent",
 )
-"""The transitions of a push, an import and a rollout, in their order; `push.refs_moved` is before
-accept is recorded, a rollout's are before the commit."""
+"""The transitions of a push, an import, a rollout and a message, in their order; `push.refs_moved`
+is before accept is recorded, a rollout's are before the commit, and `notification.sent` is before
+what came of it is kept."""
 
 
 def point(name: str) -> None:

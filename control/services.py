@@ -17,6 +17,7 @@ from control.events.event_notifier import EventNotifier
 from control.events.event_stream import HEARTBEAT_S, SLOWEST_S
 from control.gateways.link import GatewayUnreachable
 from control.gateways.queries import LogLines, LogQuery, Query
+from control.notifications.sender import WebhookSender
 from control.routes.explanation import ExplainRoute
 from control.series.levels import USUAL_LIMIT_BYTES
 from control.sql.database import Database
@@ -31,6 +32,9 @@ STREAMS = 200
 BACKUPS = 2
 """Backups taken at once: each holds a thread and a look at the database until it is fetched."""
 
+WEBHOOK_TESTS = 4
+"""Test messages under way at once: each waits for somebody else's server."""
+
 PASSWORD_THREADS = 2
 """Passwords checked at once: each takes 64 MiB and some 50 ms of a core."""
 
@@ -41,7 +45,8 @@ class ServerFacts:
 
     `hosts`: the names a Host header may have, from `control.authentication.hosts.known_hosts`.
     `import_allow`: prefixes of URLs that models may be imported from; see
-    `repository.sources.urls.url`. `series_limit`: bytes that time series may take.
+    `repository.sources.urls.url`. `notification_allow`: of URLs that notifications are sent to; see
+    `control.notifications.targets`. `series_limit`: bytes that time series may take.
     """
 
     server_id: str
@@ -52,6 +57,7 @@ class ServerFacts:
     settings: tuple[SettingView, ...] = ()
     import_allow: tuple[str, ...] = ()
     series_limit: int = USUAL_LIMIT_BYTES
+    notification_allow: tuple[str, ...] = ()
 
 
 AskGateway = Callable[[Query], Awaitable[Any]]
@@ -70,7 +76,8 @@ class ControlServices:
     `url` is where people and git reach us, once we listen: for links and the URLs to push to.
     `archive` writes a backup to a file; it blocks. `explain` says what a
     request to a route would get. `ask_gateway` asks this server's gateway
-    something (`LinkServer.ask`). `own_lines` gives the last lines of this process's log.
+    something (`LinkServer.ask`). `own_lines` gives the last lines of this process's log. `webhooks`
+    sends test messages.
     """
 
     database: Database
@@ -82,6 +89,7 @@ class ControlServices:
     explain: ExplainRoute
     ask_gateway: AskGateway = _no_gateway
     own_lines: Callable[[LogQuery], LogLines] = lambda _: LogLines(())
+    webhooks: WebhookSender = field(default_factory=WebhookSender)
     deployable: Callable[[], object] = lambda: None
     url: Callable[[], str] = lambda: ""
     now: Callable[[], datetime] = utc_now
@@ -92,6 +100,7 @@ class ControlServices:
     good_tokens: RecentTokens = field(default_factory=RecentTokens)
     streams: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(STREAMS))
     backups: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(BACKUPS))
+    webhook_tests: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(WEBHOOK_TESTS))
     threads: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(THREADS))
     password_threads: CapacityLimiter = field(
         default_factory=lambda: CapacityLimiter(PASSWORD_THREADS)

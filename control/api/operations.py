@@ -11,6 +11,7 @@ from control.api.resources import (
     log,
     me,
     models,
+    notifications,
     pushes,
     repositories,
     requests,
@@ -21,6 +22,7 @@ from control.api.resources import (
     server,
     tokens,
     users,
+    webhooks,
 )
 
 OPERATIONS: tuple[Operation, ...] = (
@@ -42,6 +44,8 @@ OPERATIONS: tuple[Operation, ...] = (
     *requests.OPERATIONS,
     *series.OPERATIONS,
     *events.OPERATIONS,
+    *webhooks.OPERATIONS,
+    *notifications.OPERATIONS,
     *server.OPERATIONS,
 )
 

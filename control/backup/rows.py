@@ -7,6 +7,7 @@
     {"sha256": "…"}                     over all bytes before this line
 
 Passwords and tokens are in it as hashes only; the secret that signs short-lived tokens is left out.
+URLs and secrets of webhooks are in it as they are: a restored server goes on sending.
 """
 
 import hashlib

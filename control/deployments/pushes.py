@@ -216,7 +216,13 @@ def _step(tx: Transaction, row: Push, state: PushState, reason: str = "") -> Non
     if state not in UNFINISHED:
         row.finished_at = tx.now
     after = {"state": str(state)} | ({"reason": row.reason} if reason else {})
-    facts = {"ref": row.ref, "commit": row.new_commit, "models": row.models}
+    repository = tx.session.get_one(Repository, row.repository_id).name
+    facts = {
+        "repository": repository,
+        "ref": row.ref,
+        "commit": row.new_commit,
+        "models": row.models,
+    }
     tx.changed(f"push.{state}", f"push:{row.id}", before, after, **facts)
 
 

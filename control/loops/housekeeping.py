@@ -20,6 +20,8 @@ from control.events import history
 from control.experiments.records.feedback import forget_waiting
 from control.experiments.records.retention import forget_units
 from control.git.garbage_collection import LOOK_S, GitGarbageCollector
+from control.notifications.deliveries import forget_deliveries
+from control.notifications.mutes import forget_mutes
 from control.rollouts import counts
 from control.series.levels import USUAL_LIMIT_BYTES
 from control.series.recording import forget_chunks
@@ -110,6 +112,8 @@ def sweep(database: Database, store: Path, series_limit: int = USUAL_LIMIT_BYTES
         counts.forget(tx)
         forget_chunks(tx)
         shrink(tx, series_limit)
+        forget_deliveries(tx)
+        forget_mutes(tx)
         pushes.forget(tx)
         deployment.forget_snapshots(tx)
     while _forget_units(database):

@@ -38,8 +38,10 @@ from control.loops.deployer import Deployer
 from control.loops.desired_state_feed import DesiredStateFeed
 from control.loops.experiment_recorder import ExperimentRecorder
 from control.loops.load_recorder import LoadRecorder
+from control.loops.notifications import NotificationPump
 from control.loops.rollouts import RolloutController
 from control.loops.series_recorder import SeriesRecorder
+from control.notifications.sender import WebhookSender
 from control.services import ControlServices, ServerFacts
 from control.sql import store
 from control.sql.database import SYSTEM, Database
@@ -178,6 +180,10 @@ class ControlServer:
         trials = ExperimentRecorder(self._database, self._server, self._boot, key_of(self._secret))
 
         series = SeriesRecorder(self._database, self._server)
+        self._webhooks = WebhookSender(self._settings.notification_allow)
+        notifications = NotificationPump(
+            self._database, self._boot, self._webhooks, lambda: self._url(self._listener.port)
+        )
 
         async def counted(told: ArmReports) -> None:
             await self._rollouts.heard(told)
@@ -188,7 +194,7 @@ class ControlServer:
         )
         self._feed.follow(self._link.hand)
         self._feed.follow(self._look_again)
-        for committed in (commits.committed, self._feed.committed):
+        for committed in (commits.committed, self._feed.committed, notifications.committed):
             self._database.on_commit(committed)
         await self._link.open()
         stack.push_async_callback(self._link.close)
@@ -206,6 +212,7 @@ class ControlServer:
                 self._rollouts.run(),
                 trials.run(),
                 series.run(),
+                notifications.run(),
                 self._importer.run(),
                 housekeeping.run(services, self._boot, self._keys.repositories),
             )
@@ -259,6 +266,7 @@ class ControlServer:
             settings=tuple(_shown(settings)),
             import_allow=settings.import_allow,
             series_limit=settings.series_limit,
+            notification_allow=settings.notification_allow,
         )
         return ControlServices(
             database=self._database,
@@ -272,6 +280,7 @@ class ControlServer:
             deployable=deployable,
             ask_gateway=partial(self._link.ask, self._server),
             own_lines=RECENT.answer,
+            webhooks=self._webhooks,
         )
 
     async def _open_listeners(self, stack: AsyncExitStack, services: ControlServices) -> None:

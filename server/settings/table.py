@@ -19,7 +19,7 @@ from server.settings.memory import BUDGET, budgets
 from server.settings.metrics_config import METRICS_CONFIG
 from server.settings.row import Setting
 from server.settings.trace_config import TRACE_CONFIG
-from server.settings.urls import DATABASE, SOURCE
+from server.settings.urls import DATABASE, SOURCE, WEBHOOK_PREFIX
 
 BUFFER_SHARE = 4
 """The part of the memory that requests and answers may take unless told otherwise: a quarter."""
@@ -169,6 +169,15 @@ class Settings(HealthSettings):
         "Import models only from URLs below these prefixes; repeat it for several. They may lead "
         "to private addresses, and to buckets that this server's credentials can read.",
         note="public https://, http:// and hf://",
+        repeat=True,
+    )
+    notification_allow: tuple[str, ...] = _setting(
+        "Access",
+        WEBHOOK_PREFIX,
+        (),
+        "Send notifications only to webhooks below these prefixes; repeat it for several. They may "
+        "lead to private addresses, and http:// to them is not refused.",
+        note="public https://",
         repeat=True,
     )
     client_shm_max_tensor_size: int = _setting(

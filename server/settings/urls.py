@@ -50,6 +50,12 @@ def _read_source(text: str) -> str:
     return text
 
 
+def _read_webhook_prefix(text: str) -> str:
+    if urlsplit(text).scheme not in ("http", "https"):
+        raise ValueError
+    return _read_source(text)
+
+
 def _read_origin(text: str) -> str:
     if text == "*":
         return text
@@ -97,4 +103,11 @@ PUBLIC_URL = ValueKind(
     _read_public_url,
     (str,),
     shown=without_password,
+)
+WEBHOOK_PREFIX = ValueKind(
+    "PREFIX",
+    "of the form https://HOST/PATH or http://HOST:PORT/PATH, without a user, a password or a query",
+    _read_webhook_prefix,
+    (str,),
+    shown=shown_url,
 )

@@ -17,6 +17,7 @@ from server.cli.commands import (
     infer,
     model_folders,
     models,
+    notifications,
     repositories,
     requests,
     rollouts,
@@ -48,6 +49,7 @@ COMMANDS: tuple[CliCommand, ...] = (
     *experiments.COMMANDS,
     *imports.COMMANDS,
     *events.COMMANDS,
+    *notifications.COMMANDS,
     *backups.COMMANDS,
 )
 
@@ -63,6 +65,9 @@ GROUPS = {
     "rollout": "new versions promoted step by step",
     "experiment": "arms of a route, compared by feedback",
     "event": "events",
+    "webhook": "URLs that notifications are sent to",
+    "delivery": "messages to webhooks",
+    "mute": "models nobody is notified about for a while",
 }
 
 COMMON: tuple[Argument, ...] = (

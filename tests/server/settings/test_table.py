@@ -85,6 +85,7 @@ def _example(name: str) -> tuple[str, str]:
         "http_cors_allow_origin": "https://app.example",
         "import_allow": "s3://models/team",
         "trusted_proxies": "10.0.0.0/8",
+        "notification_allow": "http://10.0.0.7:9000/hooks",
         "admin_trusted_proxies": "10.0.0.0/8",
         "database": "postgresql://somebody:secret@db.example/modelyard",
         "log_level": "debug",

@@ -1,0 +1,1 @@
+"""Notifications: which events are sent to whom, the outbox they wait in, and webhooks."""
