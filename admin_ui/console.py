@@ -62,6 +62,7 @@ from admin_ui.pages import (
     models,
     overview,
     playground,
+    problem,
     pushes,
     repositories,
     requests,
@@ -79,6 +80,7 @@ from admin_ui.templates import STATIC
 
 PAGES: Sequence[ModuleType] = (
     overview,
+    problem,
     models,
     model,
     version,

@@ -64,6 +64,15 @@ def _judged(thing: str, data: Mapping[str, Any]) -> str:
     return f"{which} is {state}: {data.get('reason', '')}"
 
 
+def _acknowledged(thing: str, data: Mapping[str, Any]) -> str:
+    note = (data.get("after") or {}).get("note")
+    return f"{_title(data, 'after', thing)}: acknowledged" + (f", “{note}”" if note else "")
+
+
+def _title(data: Mapping[str, Any], where: str, thing: str) -> str:
+    return str((data.get(where) or {}).get("title") or thing)
+
+
 def _server(data: Mapping[str, Any]) -> str:
     return f"server {str(data.get('server', '?'))[:SHORT]}"
 
@@ -133,6 +142,10 @@ _SENTENCES: dict[str, Callable[[str, Mapping[str, Any]], str]] = {
     **{f"rollout.{transition}": _rollout for transition in Transition},
     "sampling.started": lambda thing, data: f"requests of {thing} are sampled",
     "sampling.stopped": lambda thing, data: f"requests of {thing} are no longer sampled",
+    "problem.acknowledged": _acknowledged,
+    "problem.unacknowledged": lambda thing, data: (
+        f"{_title(data, 'before', thing)}: not acknowledged any more"
+    ),
     "session.opened": lambda thing, data: f"{thing} logged in",
     "session.closed": lambda thing, data: f"{thing} logged out",
 }

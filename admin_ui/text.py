@@ -3,7 +3,9 @@
 import json
 import re
 from datetime import UTC, datetime
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
+
+from control.text import link as link
 
 _ANSI = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, cursor
@@ -99,11 +101,6 @@ def short(commit: str) -> str:
     return commit[:10]
 
 
-def link(template: str, **names: object) -> str:
-    """ "/models/{model}" with its names filled in, each as one segment of a path."""
-    return template.format(**{key: _segment(str(name)) for key, name in names.items()})
-
-
 def local(target: str) -> str:
     """Where to go after logging in: a path of ours, the overview for anything else."""
     parts = urlsplit(target)
@@ -111,9 +108,3 @@ def local(target: str) -> str:
     if not ours or parts.scheme or parts.netloc or not target.isprintable():
         return "/"
     return target
-
-
-def _segment(name: str) -> str:
-    """A name that ends in ".json" is not to be taken for the twin of a shorter one."""
-    quoted = quote(name, safe="@:")
-    return quoted[:-5] + "%2Ejson" if quoted.endswith(".json") else quoted

@@ -309,6 +309,17 @@ class PendingChange(Table):
     at: Mapped[datetime]
 
 
+class AcknowledgementRow(Table):
+    """What an operator knows of one problem, by its key; `title` is what it was called then."""
+
+    __tablename__ = "acknowledgement"
+    key: Mapped[str] = mapped_column(primary_key=True)
+    title: Mapped[str] = mapped_column(Text())
+    note: Mapped[str] = mapped_column(Text())
+    by: Mapped[str]
+    at: Mapped[datetime]
+
+
 class Import(Table):
     """A model fetched from a URL; `control.import_states` has its states.
 

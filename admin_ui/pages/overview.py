@@ -6,53 +6,35 @@ from typing import Any
 
 from admin_ui.event_text import together
 from admin_ui.page_context import PageContext
-from admin_ui.problems import ProblemInputs, problems
 from admin_ui.screens import FormAction, Screen, ScreenContent
-from admin_ui.services import ControlApiError
 from admin_ui.traffic.load import yard_traffic
 
 LATEST = 100
-_EVENTS = 12
+_EVENTS, _PUSHES = 12, 8
 
 
 async def load(visit: PageContext) -> ScreenContent:
-    latest = {"limit": str(LATEST)}
-    (
-        loads,
-        servers,
-        models,
-        repositories,
-        routes,
-        aliases,
-        pushes,
-        rollouts,
-        deaths,
-        events,
-    ) = await asyncio.gather(
+    wrong, loads, servers, models, repositories, pushes, events = await asyncio.gather(
+        visit.every("/problems"),
         visit.every("/loads"),
         visit.every("/servers"),
         visit.every("/models"),
         visit.every("/repositories"),
-        visit.every("/routes"),
-        visit.every("/aliases"),
-        _latest(visit, "/pushes", latest),
-        _latest(visit, "/rollouts", latest),
-        _deaths(visit),
+        _latest(visit, "/pushes", {"limit": str(_PUSHES)}),
         _latest(visit, "/events", {"newest": "true", "limit": str(LATEST), "kind": _TOLD}),
     )
     trouble = visit.services.problem()
-    seen = ProblemInputs(loads, servers, models, pushes, routes, rollouts, deaths, aliases, trouble)
-    wrong = problems(seen, visit.services.now())
     counts = _counts(loads, servers, models, repositories)
-    twin = {"problems": [one.as_json() for one in wrong], "counts": counts}
+    twin = {"problems": wrong, "counts": counts}
     happened = together(events)[:_EVENTS]
     if trouble:
         counts["servers_alive"] = None  # no heartbeat can be written
     return ScreenContent(
         twin,
-        wrong=wrong,
+        wrong=[one for one in wrong if not one["acknowledged"]],
+        known=[one for one in wrong if one["acknowledged"]],
         counts=counts,
-        pushes=pushes[:8],
+        pushes=pushes,
         events=happened,
         trouble="",
         traffic=await yard_traffic(visit),
@@ -62,17 +44,6 @@ async def load(visit: PageContext) -> ScreenContent:
 async def _latest(visit: PageContext, path: str, query: dict[str, str]) -> list[Any]:
     """One page of a list; nothing for who may not see it."""
     found = await visit.maybe(path, query)
-    return found["items"] if found else []
-
-
-async def _deaths(visit: PageContext) -> list[Any]:
-    """Of this server's workers; nothing while its gateway does not answer."""
-    try:
-        found = await visit.maybe("/deaths")
-    except ControlApiError as refused:
-        if refused.status != 503:
-            raise
-        return []
     return found["items"] if found else []
 
 
@@ -108,6 +79,7 @@ SCREENS = (
             "repository.*",
             "route.*",
             "rollout.*",
+            "problem.*",
         ),
         live_every_s=10.0,
     ),

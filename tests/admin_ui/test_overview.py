@@ -38,8 +38,8 @@ def test_workers_that_die_are_told_while_their_version_is_ready(
         shown = vera.get("/")
         (told,) = vera.get("/", Accept="application/json").json["problems"]
     assert told["title"] == "digits version 2 serves with 1 of 2 instances on server server1"
-    assert told["why"].startswith("a worker exited with status 3")
-    assert told["to"] == "/models/digits"
+    assert told["reason"].startswith("a worker exited with status 3")
+    assert told["page"] == "/models/digits"
     assert "&lt;b&gt;the list is gone" in shown.text
 
 
@@ -54,7 +54,7 @@ def test_what_serves_on_after_a_failed_reload_is_told(sqlite: Database, tmp_path
             )
             aliases.set_alias(tx, "digits", "champion", 2)
         shown = person(running, "viewer", "vera").get("/").text
-    assert "the reload of digits version 1 failed on server server1" in shown
+    assert "digits version 1 could not be reloaded on server server1" in shown
     assert why in shown
     assert "alias digits@champion is not in force on server server1" in shown
 

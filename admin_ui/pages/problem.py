@@ -1,0 +1,41 @@
+"""One problem: what it is about, and the form that acknowledges it."""
+
+from admin_ui.page_context import PageContext
+from admin_ui.screens import FormAction, Screen, ScreenContent
+from admin_ui.services import ControlApiError
+from admin_ui.text import link
+
+PATH = "/problems/{problem}"
+_ACKNOWLEDGEMENT = "/problems/{problem}/acknowledgement"
+
+
+async def load(visit: PageContext) -> ScreenContent:
+    key = visit.path["problem"]
+    found = next((one for one in await visit.every("/problems") if one["key"] == key), None)
+    if found is None:
+        raise ControlApiError(404, "not_found", "this problem has passed, or is another one now")
+    return ScreenContent(
+        found,
+        title=found["title"],
+        problem=found,
+        acknowledge=link(PATH + "/acknowledge", problem=key),
+        take_back=link(PATH + "/unacknowledge", problem=key),
+    )
+
+
+async def acknowledge(visit: PageContext) -> str:
+    body = {"note": visit.form.get("note", "").strip()}
+    await visit.change("PUT", _ACKNOWLEDGEMENT, body, problem=visit.path["problem"])
+    return "/"
+
+
+async def take_back(visit: PageContext) -> str:
+    await visit.change("DELETE", _ACKNOWLEDGEMENT, problem=visit.path["problem"])
+    return "/"
+
+
+SCREENS = (Screen(path=PATH, title="Problem", template="problem.html", load=load, under="/"),)
+ACTS = (
+    FormAction(path=PATH + "/acknowledge", screen=PATH, run=acknowledge),
+    FormAction(path=PATH + "/unacknowledge", screen=PATH, run=take_back),
+)
