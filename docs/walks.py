@@ -237,7 +237,7 @@ PUSH = Walk(
 
 CHAT = Walk(
     "chat request, until its first token is on the wire",
-    78,
+    82,
     (
         Step("server.http1.connection:Http1Connection.data_received"),
         Step(
