@@ -5,7 +5,7 @@ Run by `./dev fix`; tests/docs fails while a table is out of date.
 
 from pathlib import Path
 
-from docs import write_commands, write_config, write_formats, write_triton_flags
+from docs import write_commands, write_config, write_dashboard, write_formats, write_triton_flags
 from server.settings.row import Setting
 from server.settings.table import SECTIONS, TABLE
 
@@ -20,6 +20,7 @@ def main() -> None:
     PAGE.write_text(up_to_date())
     write_triton_flags.main()
     write_commands.main()
+    write_dashboard.main()
     write_formats.main()
     write_config.main()
 

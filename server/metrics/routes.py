@@ -56,8 +56,9 @@ def of_routes(routing: Routing | None) -> Iterator[str]:
         for key, window in rows:
             yield f"{metric.name}{{{_labels(key)}}} {of_window(window)}"
     yield from head(_MIRROR_DROPPED)
-    for key, dropped in ({} if routing is None else routing.mirrors.dropped).items():
-        yield f"{_MIRROR_DROPPED.name}{{{_labels(key)}}} {dropped}"
+    dropped = {} if routing is None else routing.mirrors.dropped
+    for key in {**{key: 0 for key, _ in rows if key[-1]}, **dropped}:  # from the start: for rates
+        yield f"{_MIRROR_DROPPED.name}{{{_labels(key)}}} {dropped.get(key, 0)}"
     yield from head(_EXPOSURES_DROPPED)
     if routing is not None:
         yield f"{_EXPOSURES_DROPPED.name} {routing.exposures.dropped}"

@@ -1,19 +1,12 @@
 """Prometheus itself scrapes a server, and the queries of our documentation find their series."""
 
-import json
-import os
-import shutil
-import subprocess
-import time
-from contextlib import contextmanager
 from functools import partial
-from urllib.error import URLError
-from urllib.parse import urlencode
-from urllib.request import urlopen
 
 import pytest
 
-from support.server import free_ports, identity_config, running, write_identity
+from support.prometheus import scraping, until_found
+from support.server import identity_config, running, write_identity
+from support.tls_proxy import command_of
 
 MODEL = 'model="identity",version="1"'
 QUERIES = {
@@ -48,9 +41,7 @@ pytestmark = pytest.mark.slow
 def prometheus(tmp_path_factory):
     """Asks a Prometheus that scrapes a server whose two models answer, until a query finds what
     it looks for; its series, none after a minute."""
-    if shutil.which("prometheus") is None:
-        missing = "prometheus is not installed; ./dev test --all installs it as root"
-        pytest.fail(missing) if os.environ.get("CI") else pytest.skip(missing)
+    command_of("prometheus")
     folder = tmp_path_factory.mktemp("prometheus")
     models = folder / "models"
     write_identity(models, "identity", 1)
@@ -70,55 +61,6 @@ def infer_both(server):
     for model in ("identity", "cached"):
         status, answer = server.post(f"/v2/models/{model}/infer", {"inputs": [body]})
         assert status == 200, answer
-
-
-@contextmanager
-def scraping(target, folder):
-    (port,) = free_ports(1)
-    config = folder / "prometheus.yml"
-    config.write_text(
-        "global: {scrape_interval: 1s, scrape_timeout: 1s}\n"
-        "scrape_configs:\n"
-        f"  - {{job_name: modelyard, static_configs: [{{targets: ['{target}']}}]}}\n"
-    )
-    address = f"127.0.0.1:{port}"
-    command = ["prometheus", f"--config.file={config}", f"--web.listen-address={address}"]
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [*command, f"--storage.tsdb.path={folder / 'data'}", "--log.level=warn"],
-            stdout=log,
-            stderr=log,
-        )
-    try:
-        yield address
-    finally:
-        process.terminate()
-        try:
-            process.wait(60)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def until_found(address, infer, text):
-    """Ask the model again and again meanwhile: a scrape of a busy machine may come too late."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        infer()
-        if found := query(address, text):
-            return found
-        time.sleep(0.05)
-    return []
-
-
-def query(address, text):
-    """The series a query finds; none while Prometheus is starting."""
-    url = f"http://{address}/api/v1/query?{urlencode({'query': text})}"
-    try:
-        with urlopen(url, timeout=60) as reply:
-            return json.load(reply)["data"]["result"]
-    except (URLError, ConnectionError):
-        return []
 
 
 @pytest.mark.parametrize("what", QUERIES)
