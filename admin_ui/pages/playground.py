@@ -57,8 +57,8 @@ async def load(visit: PageContext) -> ScreenContent:
 async def call(visit: PageContext) -> ScreenContent | Response:
     """With the fields of the form; a script takes the responses of a stream as they come."""
     target = visit.form.get("target", "")
-    metadata, _ = await _metadata(visit, target)
-    config = await _config(visit, target) if metadata else {}
+    metadata, _ = await metadata_of(visit, target)
+    config = await config_of(visit, target) if metadata else {}
     verb = verb_of(config)
     body = request_for(verb, fields_of(metadata, config), visit.form)
     if verb == STREAM and visit.request.headers.get("accept", "") == EVENTS:
@@ -77,7 +77,7 @@ async def call_json(visit: PageContext) -> ScreenContent:
     """With a body as it was written."""
     target = visit.form.get("target", "")
     body = body_of(visit.form.get("body", ""))
-    return await _called(visit, target, verb_of(await _config(visit, target)), body)
+    return await _called(visit, target, verb_of(await config_of(visit, target)), body)
 
 
 async def _called(visit: PageContext, target: str, verb: str, body: Row) -> ScreenContent:
@@ -85,20 +85,20 @@ async def _called(visit: PageContext, target: str, verb: str, body: Row) -> Scre
     path = infer_path(label, tail, verb)
     answer = await asked(visit, label, "POST", path, json.dumps(body).encode())
     tried = await shown(visit, target, body)
-    tried.context["answer"] = tried.twin = _answer(answer, tried.context["outputs"])
+    tried.context["answer"] = tried.twin = answer_of(answer, tried.context["outputs"])
     return tried
 
 
 async def shown(visit: PageContext, target: str, body: Row | None) -> ScreenContent:
     name = visit.path["model"]
     target = visit.form.get("target", target)
-    metadata, problem = await _metadata(visit, target)
+    metadata, problem = await metadata_of(visit, target)
     label, tail = await chosen(visit, target)
-    config = await _config(visit, target) if metadata else {}
+    config = await config_of(visit, target) if metadata else {}
     inputs = [{**one, "image": image_of(one)} for one in fields_of(metadata, config)]
     verb = verb_of(config)
     sent = body or sample_request(verb, inputs)
-    targets = await _targets(visit)
+    targets = await targets_of(visit)
     gateway = visit.services.gateway
     url = gateway.url if gateway else "http://127.0.0.1:8000"
     token = bool(gateway and gateway.wants_token)
@@ -115,7 +115,7 @@ async def shown(visit: PageContext, target: str, body: Row | None) -> ScreenCont
         chat_targets=[one for one in targets if one[0].partition(":")[0] in ("", "alias")],
         body=laid_out(sent)[:MOST_TEXT],
         wants_token=token,
-        labelled=_has_labels(config),
+        labelled=has_labels(config),
         chat=await _language(visit, verb, url, label, token),
         answer=None,
         **programs(url, label, tail, verb, sent, token),
@@ -147,7 +147,7 @@ def _conversation(visit: PageContext, same: Mapping[str, str]) -> dict[str, Any]
     return {**same, "messages": messages, "history": json.dumps(messages)}
 
 
-async def _metadata(visit: PageContext, target: str) -> tuple[Row, str]:
+async def metadata_of(visit: PageContext, target: str) -> tuple[Row, str]:
     """What the gateway says of the model's tensors; nothing, and why, when it says nothing."""
     try:
         label, tail = await chosen(visit, target)
@@ -165,7 +165,7 @@ async def _metadata(visit: PageContext, target: str) -> tuple[Row, str]:
     return found, ""
 
 
-async def _config(visit: PageContext, target: str) -> Row:
+async def config_of(visit: PageContext, target: str) -> Row:
     """The model's config as it is served; nothing when the gateway does not tell it."""
     try:
         label, tail = await chosen(visit, target)
@@ -177,12 +177,12 @@ async def _config(visit: PageContext, target: str) -> Row:
     return found if isinstance(found, dict) else {}
 
 
-def _has_labels(config: Row) -> bool:
+def has_labels(config: Row) -> bool:
     """Whether it names labels for classes. Pure."""
     return any(one.get("label_filename") for one in config.get("output") or ())
 
 
-async def _targets(visit: PageContext) -> list[tuple[str, str]]:
+async def targets_of(visit: PageContext) -> list[tuple[str, str]]:
     """Whatever may answer: the name as it is, a route's arms, versions, aliases."""
     name = visit.path["model"]
     model, route, loads = await asyncio.gather(
@@ -202,7 +202,16 @@ async def _targets(visit: PageContext) -> list[tuple[str, str]]:
     ]
 
 
-def _answer(answer: GatewayResponse, outputs: Sequence[Row]) -> dict[str, Any]:
+def whole_between(visit: PageContext, field: str, least: int, most: int) -> int:
+    """A number that was typed. Raises ControlApiError beside its field."""
+    text = visit.form.get(field, "").strip()
+    if not (text.isascii() and text.isdigit() and least <= int(text[:9]) <= most):
+        wrong = f"give a whole number from {least} to {most}"
+        raise ControlApiError(422, "invalid", wrong, field)
+    return int(text)
+
+
+def answer_of(answer: GatewayResponse, outputs: Sequence[Row]) -> dict[str, Any]:
     """What came back, for the page and as the twin."""
     documents = documents_in(answer.body)
     last = documents[-1]

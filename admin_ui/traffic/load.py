@@ -126,6 +126,47 @@ async def _lines(
     return _together(visit, page, charts, _of_route(events, about), within, left_out)
 
 
+async def pair_traffic(
+    visit: PageContext, name: str, pair: tuple[str, str]
+) -> tuple[TrafficCharts | None, tuple[Row | None, Row | None], int]:
+    """The charts of two of a model's versions, aliases or arms, the series of each, and a point's
+    span; targets as the playground names them."""
+    within = range_of(visit.query, visit.services.now())
+    asked = await asyncio.gather(*(_of_target(visit, within, name, one) for one in pair))
+    pages = [page for page in asked if page is not None]
+    if len(pages) < len(pair):
+        return None, (None, None), 1
+    found = [page["items"][0] if page["items"] else None for page in pages]
+    items = [
+        {**one, "name": target.partition(":")[2] or target}
+        for one, target in zip(found, pair, strict=True)
+        if one is not None
+    ]
+    page = {**pages[0], "items": items}
+    subjects = f"model:{name},alias:{name}@*,route:{name},rollout:*"
+    wanted = {"newest": "true", "limit": str(EVENTS), "kind": KINDS, "subject": subjects}
+    events = await visit.maybe("/events", wanted)
+    changes = _of_route(events["items"] if events else [], name)
+    charts = _together(visit, page, compared(page), changes, within, 0)
+    return charts, (found[0], found[1]), page["step_s"]
+
+
+async def _of_target(visit: PageContext, within: TimeRange, name: str, target: str) -> Row | None:
+    """The series of one, as the only item."""
+    kind, _, value = target.partition(":")
+    if kind == "arm":
+        page = await _series(visit, within, {"route": name})
+        if page is None:
+            return None
+        return {**page, "items": [one for one in page["items"] if one["name"] == value]}
+    if kind == "alias":
+        model = await visit.maybe("/models/{model}", model=name)
+        value = str((model or {"aliases": {}})["aliases"].get(value, ""))
+    if not value.isdecimal():
+        return None
+    return await _series(visit, within, {"model": name, "by": "version", "version": value})
+
+
 def _of_route(events: Sequence[Row], about: str) -> list[Row]:
     return [one for one in events if not about or is_about(one, about)]
 

@@ -137,6 +137,8 @@ def paths(seeded: Seeded) -> dict[str, str]:
         "audit": "/audit",
         "settings": "/settings",
         "search": "/search?q=digits",
+        "compare": "/compare/digits?a=version:2&b=version:3",
+        "version-of-a-folder": "/models/echo/versions/1",
         "help": "/help",
         "help-page": "/help/console",
         "not-found": "/nowhere",

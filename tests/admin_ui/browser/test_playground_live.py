@@ -49,6 +49,8 @@ def put_models(folder: Path) -> None:
     save_tokeniser(tiny)
     said = {"bos_token": "<s>", "eos_token": "</s>", "chat_template": CHATML}
     (tiny / "tokenizer_config.json").write_text(json.dumps(said))
+    shutil.copytree(tiny, folder / "tiny" / "2")
+    (folder / "tiny" / "config.pbtxt").write_text('backend: "llm"\nversion_policy { all {} }\n')
 
 
 @pytest.fixture(scope="module")
@@ -103,4 +105,23 @@ def test_a_language_model_answers_bit_by_bit_and_remembers(browser: Browser, run
         tab.fill("form.chat textarea[name=message]", "too warm")
         tab.click("form.chat button[type=submit]")
         expect(tab.locator("#said .problem")).to_contain_text("from 0 to 2")
+        assert not violations(tab)
+
+
+def test_two_versions_of_a_language_model_answer_side_by_side(
+    browser: Browser, running: Yard
+) -> None:
+    with page(browser) as tab:
+        log_in(tab, url_of(running), "vera", PASSWORD)
+        tab.goto(f"{url_of(running)}/compare/tiny?a=version:1&b=version:2")
+        tab.fill("form.both input[name=max_tokens]", "8")
+        tab.click("form.both button[type=submit]")
+        states = tab.locator(".answers [role=status]")
+        for number in (0, 1):
+            told = re.compile(r"First token after \d+ ms, \d+ pieces, [\d.]+ a second")
+            expect(states.nth(number)).to_have_text(told)
+        expect(tab.locator("form.both button[type=submit]")).to_be_enabled()
+        said = tab.locator(".answers .said").all_text_contents()
+        assert said[0]
+        assert said[0] == said[1]  # the same weights, at temperature 0
         assert not violations(tab)
