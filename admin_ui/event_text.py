@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from admin_ui.text import plain, who
 from control.rollouts.state import Transition
 from control.routes.event_text import change_text
 
@@ -25,16 +26,28 @@ def words(event: Event) -> str:
 
 
 def together(events: Sequence[Event]) -> list[Event]:
-    """The events, those in a row that say the same of models as a whole as one: its subject has
-    their names."""
+    """The events that say something, those in a row that say the same of models as a whole as one:
+    its subject has their names."""
     found: list[Event] = []
-    for event in events:
+    for event in filter(is_told, events):
         last = found[-1] if found else None
         if last is not None and _is_same(last, event):
             found[-1] = {**last, "subject": f"{last['subject']}, {_thing(event)}"}
         else:
             found.append(event)
     return found
+
+
+_PASSING = ("LOADING", "DRAINING")
+
+
+def is_told(event: Event) -> bool:
+    """Whether a list of events is better with it: that an experiment was measured is for its chart,
+    and how a load ends says that it began."""
+    kind, data = event["kind"], event.get("data") or {}
+    if kind == "load.changed":
+        return data.get("state") not in _PASSING
+    return kind not in ("experiment.measured", "user.password_rehashed")
 
 
 def _is_same(one: Event, other: Event) -> bool:
@@ -71,6 +84,40 @@ def _acknowledged(thing: str, data: Mapping[str, Any]) -> str:
 
 def _title(data: Mapping[str, Any], where: str, thing: str) -> str:
     return str((data.get(where) or {}).get("title") or thing)
+
+
+def _deployed(thing: str, data: Mapping[str, Any]) -> str:
+    """What of it is deployed now, and of which commit or URL."""
+    after = data.get("after") or {}
+    versions = [str(one) for one in after.get("versions") or ()]
+    which = f" with version{'s' if len(versions) > 1 else ''} {', '.join(versions)}"
+    source = str(after.get("commit") or "")[:10]
+    return f"{thing} deployed" + which * bool(versions) + (f", commit {source}" if source else "")
+
+
+def _added(thing: str, data: Mapping[str, Any]) -> str:
+    model, _, number = thing.rpartition("@")
+    pusher = who(str((data.get("after") or {}).get("pusher") or ""))
+    return f"{model} version {number} is new" + (f", by {pusher}" if pusher else "")
+
+
+def _experiment(what: str) -> Callable[[str, Mapping[str, Any]], str]:
+    def sentence(thing: str, data: Mapping[str, Any]) -> str:
+        decision = data.get("decision")
+        return f"experiment {thing} {what}" + (f": {decision}" if decision else "")
+
+    return sentence
+
+
+def _settings(thing: str, data: Mapping[str, Any]) -> str:
+    """Which of them, from what to what."""
+    before, after = data.get("before") or {}, data.get("after") or {}
+    moved = [
+        f"{name} {plain(before.get(name))} → {plain(after[name])}"
+        for name in after
+        if before.get(name) != after[name]
+    ]
+    return f"repository {thing}: " + (", ".join(moved) or "changed")
 
 
 def _server(data: Mapping[str, Any]) -> str:
@@ -126,6 +173,16 @@ _SENTENCES: dict[str, Callable[[str, Mapping[str, Any]], str]] = {
     "load.changed": _load,
     "load.gone": _gone,
     **{f"model.{what}": _judged for what in ("failing", "degraded", "recovered")},
+    "model.deployed": _deployed,
+    "model.undeployed": lambda thing, data: f"{thing} is not deployed any more",
+    "version.added": _added,
+    **{
+        f"experiment.{what}": _experiment(what)
+        for what in ("created", "started", "stopped", "concluded", "deleted")
+    },
+    "repository.changed": _settings,
+    "server.started": lambda thing, data: f"server {thing[:SHORT]} started, {data.get('version')}",
+    "server.forgotten": lambda thing, data: f"server {thing[:SHORT]} is forgotten",
     "alias.created": _alias("created for"),
     "alias.moved": _alias("moved to"),
     "alias.pending": _pending("alias"),

@@ -34,9 +34,15 @@ async def load_all(visit: PageContext) -> ScreenContent:
     )
 
 
+_TOLD = ",".join(
+    f"experiment.{what}" for what in ("created", "started", "stopped", "concluded", "deleted")
+)
+"""Not that it was measured: that is in the charts."""
+
+
 async def load(visit: PageContext) -> ScreenContent:
     name = visit.path["experiment"]
-    asked = {"newest": "true", "limit": str(EVENTS), "subject": f"experiment:{name}"}
+    asked = {"newest": "true", "limit": str(EVENTS), "subject": f"experiment:{name}", "kind": _TOLD}
     one, analysis, events = await asyncio.gather(
         visit.get(PATH, experiment=name),
         visit.get(PATH + "/analysis", experiment=name),

@@ -8,6 +8,7 @@ from typing import Any
 
 from anyio import to_thread
 
+from admin_ui.event_text import together
 from admin_ui.page_context import PageContext
 from admin_ui.screens import FormAction, Screen, ScreenContent
 from admin_ui.services import ControlApiError
@@ -47,7 +48,7 @@ async def load(visit: PageContext) -> ScreenContent:
         deployments=deployments,
         compared=compared,
         pending=await _pending(visit, name) if model else [],
-        events=events["items"],
+        events=together(events["items"]),
         act=link(PATH + "/aliases", model=name),
     )
 

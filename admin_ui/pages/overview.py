@@ -47,7 +47,10 @@ async def _latest(visit: PageContext, path: str, query: dict[str, str]) -> list[
     return found["items"] if found else []
 
 
-_TOLD = "load.*,push.*,model.*,alias.*,route.*,rollout.*,experiment.*,server.*,repository.*"
+_TOLD = (
+    "load.*,push.*,model.*,alias.*,route.*,rollout.*,server.*,repository.*,problem.*,"
+    "experiment.created,experiment.started,experiment.stopped,experiment.concluded"
+)
 
 
 def _counts(loads: Any, servers: Any, models: Any, repositories: Any) -> dict[str, Any]:

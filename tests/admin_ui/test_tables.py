@@ -73,6 +73,48 @@ def test_events_of_several_models_that_say_the_same_are_one() -> None:
     assert found == ["a, b, c on server s1: it turned empty", ready, ready]
 
 
+def test_lists_leave_out_what_says_nothing() -> None:
+    loading = {"kind": "load.changed", "subject": "model:m", "data": {"state": "LOADING"}}
+    ready = {**loading, "data": {"state": "READY", "version": 1}}
+    measured = {"kind": "experiment.measured", "subject": "experiment:e", "data": {}}
+    assert together([loading, ready, measured]) == [ready]
+
+
+@pytest.mark.parametrize(
+    ("kind", "subject", "data", "sentence"),
+    [
+        ("model.failing", "model:digits",
+         {"version": 2, "server": "s1", "state": "FAILING", "reason": "61 of 61 requests failed"},
+         "digits version 2 on server s1 is failing: 61 of 61 requests failed"),
+        ("model.recovered", "model:digits", {"version": 2, "server": "s1", "state": "READY"},
+         "digits version 2 on server s1 answers as it should again"),
+        ("route.changed", "route:shop",
+         {"before": {"arms": [{"name": "candidate", "weight": 10, "model": "m", "version": 1,
+                               "alias": None}]},
+          "after": {"arms": [{"name": "candidate", "weight": 50, "model": "m", "version": 1,
+                              "alias": None}]}},
+         "route shop changed: weights candidate 10 → 50 %"),
+        ("model.deployed", "model:digits",
+         {"after": {"versions": [1, 2], "commit": "0123456789abcdef"}},
+         "digits deployed with versions 1, 2, commit 0123456789"),
+        ("version.added", "version:digits@3", {"after": {"pusher": "user:ada"}},
+         "digits version 3 is new, by ada"),
+        ("experiment.concluded", "experiment:colour", {"decision": "red wins"},
+         "experiment colour concluded: red wins"),
+        ("repository.changed", "repository:vision",
+         {"before": {"signing": "off", "a": 1}, "after": {"signing": "warn", "a": 1}},
+         "repository vision: signing off → warn"),
+        ("problem.acknowledged", "problem:0123",
+         {"after": {"title": "digits fails requests", "note": "known"}},
+         "digits fails requests: acknowledged, “known”"),
+    ],
+)  # fmt: skip
+def test_events_say_what_changed(
+    kind: str, subject: str, data: dict[str, object], sentence: str
+) -> None:
+    assert words({"kind": kind, "subject": subject, "data": data}) == sentence
+
+
 def test_events_are_told_in_words() -> None:
     told = {"kind": "load.changed", "subject": "model:digits"}
     data = {"version": 2, "state": "FAILED", "server": "s1", "reason": "cut short"}

@@ -45,6 +45,9 @@ EXPECTED: dict[tuple[str, str], set[str]] = {
     ("GET", "/pushes/{push}"): EVERYBODY,
     ("GET", "/models"): READERS,
     ("GET", "/loads"): READERS,
+    ("GET", "/problems"): READERS,
+    ("PUT", "/problems/{problem}/acknowledgement"): OPERATORS,
+    ("DELETE", "/problems/{problem}/acknowledgement"): OPERATORS,
     ("GET", "/instances"): READERS,
     ("GET", "/instances/{model}"): READERS | {"infer:digits"},
     ("GET", "/instances/{model}/versions/{version}/files"): READERS | {"infer:digits"},
@@ -134,6 +137,7 @@ NAMES = {
     "webhook": "on-call",
     "delivery": "0" * 20,
     "mute": "0" * 20,
+    "problem": "0" * 12,
 }
 
 
