@@ -6,6 +6,10 @@ import pytest
 
 from support.doc_pages import NEEDS, PAGES, README, Block, blocks_of, problem
 from support.doc_shell import BlockFailed, PageShell, lint
+from support.tls_proxy import command_of
+
+PROGRAMS = {"tls-behind-nginx": ("nginx",), "prometheus-and-grafana": ("prometheus", "promtool")}
+"""What pages use that no package of ours brings; `./dev test --all` installs it."""
 
 
 def by_stem(page: Path) -> str:
@@ -35,10 +39,14 @@ def test_blocks_that_cannot_be_run_here_have_no_syntax_errors(page: Path) -> Non
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("page", PAGES, ids=by_stem)
 def test_every_block_of_the_page_works_in_order(page: Path, tmp_path: Path) -> None:
+    for program in PROGRAMS.get(page.stem, ()):
+        command_of(program)
     with PageShell(tmp_path, in_clone=page == README) as shell:
         for block in blocks_of(page):
             if not block.needs:
                 shell.run(block)
+            elif block.text.startswith("git clone "):
+                shell.clone()
 
 
 def test_a_block_that_fails_or_prints_something_else_is_found(tmp_path: Path) -> None:

@@ -2,9 +2,9 @@
 
 One bash runs a page's blocks in one folder, so that what a block sets or changes to holds for the
 next one. A block that ends in a server (`modelyard serve`) is a terminal of its own: it is started
-beside the others and awaited; the next such block on the same page takes its place, as after
-Ctrl-C. Pages show the usual ports; here they are replaced by free ones (and in
-what is printed by the usual ones).
+beside the others and awaited; the next such block with the same program takes its place, as after
+Ctrl-C. A page's `git clone` is not run: `shell.clone()` lays the folder deploy/ down. Pages show
+the usual ports; here they are replaced by free ones (and in what is printed by the usual ones).
 """
 
 import ast
@@ -22,7 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from support.doc_clone import clone_into
-from support.doc_pages import Block
+from support.doc_pages import ROOT, Block
 from support.server import free_ports
 
 BLOCK_SECS = 120.0
@@ -36,6 +36,7 @@ _PORT = re.compile(
 _SERVERS = re.compile(
     r"^(?:\w+=\S+ +)*(modelyard (?:serve|demo)|\./dev serve|tritonserver|prometheus|nginx)\b"
 )
+_PORT_OF = {"prometheus": 9090, "nginx": 8443}
 
 
 class BlockFailed(AssertionError):
@@ -54,7 +55,7 @@ class PageShell:
         self._more = clone_into(self._folder) if in_clone else {}
         free = free_ports(len(USUAL_PORTS))
         self._ports = dict(zip(USUAL_PORTS, free, strict=True))
-        self._server: int | None = None
+        self._servers: dict[str, int] = {}
         self._server_log = self._notes / "server.log"
         self._printed = ""
 
@@ -75,7 +76,8 @@ class PageShell:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stop_server()
+        for program in list(self._servers):
+            self._stop_server(program)
         for number in (signal.SIGTERM, signal.SIGKILL):
             with suppress(ProcessLookupError):
                 os.killpg(self._bash.pid, number)
@@ -102,6 +104,14 @@ class PageShell:
             self._serve(block, text)
         else:
             self._execute(block, f". {self._write(block, text)}")
+
+    def clone(self) -> None:
+        """What `git clone` of this repository would bring that pages use: its folder deploy/."""
+        for path in (ROOT / "deploy").rglob("*"):
+            if path.is_file():
+                copy = self._folder / "modelyard" / path.relative_to(ROOT)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                copy.write_text(self._with_free_ports(path.read_text()))
 
     def _environment(self) -> dict[str, str]:
         home = self._notes / "home"
@@ -157,37 +167,37 @@ class PageShell:
 
     def _serve(self, block: Block, text: str) -> None:
         """Start the block beside the shell and wait until its server is ready."""
-        self._stop_server()
+        program = _program(text)
+        self._stop_server(program)
         script = self._write(block, _replacing_the_shell(text))
         self._say(f". {script} </dev/null >{self._server_log} 2>&1 9>&- &\necho $! >&9")
-        self._server = int(self._answer() or 0)
+        process = self._servers[program] = int(self._answer() or 0)
         until = time.monotonic() + BLOCK_SECS
-        while not self._is_ready(text):
-            if not _runs(self._server):
+        while not self._is_ready(text, program):
+            if not _runs(process):
                 raise self._failed(block, "starts a server that ends")
             if time.monotonic() > until:
                 raise self._failed(block, f"starts a server not ready in {BLOCK_SECS:g} s")
             time.sleep(0.1)
 
-    def _is_ready(self, text: str) -> bool:
-        if "prometheus" in text or "nginx" in text:
-            usual = 9090 if "prometheus" in text else 8443
-            return _listens(self._ports[usual])
+    def _is_ready(self, text: str, program: str) -> bool:
+        if program in _PORT_OF:
+            return _listens(self._ports[_PORT_OF[program]])
         with suppress(OSError):
             address = f"http://127.0.0.1:{self._ports[8000]}/v2/health/ready"
             with urllib.request.urlopen(address, timeout=5):
                 return "--allow-admin=false" in text or _listens(self._ports[8003])
         return False
 
-    def _stop_server(self) -> None:
-        if self._server is None:
+    def _stop_server(self, program: str) -> None:
+        process = self._servers.pop(program, None)
+        if process is None:
             return
         with suppress(ProcessLookupError):
-            os.kill(self._server, signal.SIGTERM)
+            os.kill(process, signal.SIGTERM)
         until = time.monotonic() + STOP_SECS
-        while _runs(self._server) and time.monotonic() < until:
+        while _runs(process) and time.monotonic() < until:
             time.sleep(0.05)
-        self._server = None
 
     def _compare(self, block: Block) -> None:
         """Each line shown is printed, in this order; `…` stands for anything."""
@@ -204,9 +214,19 @@ class PageShell:
 
 def _is_server(text: str) -> bool:
     """Whether its last command is a server in the foreground."""
-    commands = text.replace("\\\n", " ").strip().splitlines()
-    last = commands[-1].partition(" #")[0].rstrip()
+    last = _last_command(text)
     return bool(_SERVERS.match(last)) and not last.endswith("&") and "--help" not in last
+
+
+def _program(text: str) -> str:
+    """nginx or prometheus; "" for Modelyard however it is started."""
+    found = _SERVERS.match(_last_command(text))
+    return found[1] if found and found[1] in _PORT_OF else ""
+
+
+def _last_command(text: str) -> str:
+    commands = text.replace("\\\n", " ").strip().splitlines()
+    return commands[-1].partition(" #")[0].rstrip()
 
 
 def _replacing_the_shell(text: str) -> str:
