@@ -10,6 +10,7 @@ from anyio import to_thread
 
 from admin_ui.event_text import together
 from admin_ui.page_context import PageContext
+from admin_ui.pages.rollback import roll_back, rollback_offer
 from admin_ui.screens import FormAction, Screen, ScreenContent
 from admin_ui.services import ControlApiError
 from admin_ui.snapshots import config, difference
@@ -26,11 +27,12 @@ Row = Mapping[str, Any]
 
 async def load(visit: PageContext) -> ScreenContent:
     name = visit.path["model"]
-    model, loads, events, served = await asyncio.gather(
+    model, loads, events, served, back = await asyncio.gather(
         visit.maybe(PATH, model=name),
         visit.every("/loads", {"model": name}),
         visit.get("/events", {"newest": "true", "limit": str(EVENTS), "subject": _about(name)}),
         model_traffic(visit, name),
+        rollback_offer(visit, name),
     )
     if model is None and not loads:
         raise ControlApiError(404, "not_found", f"there is no model '{name[:150]}'")
@@ -50,6 +52,8 @@ async def load(visit: PageContext) -> ScreenContent:
         pending=await _pending(visit, name) if model else [],
         events=together(events["items"]),
         act=link(PATH + "/aliases", model=name),
+        back=back,
+        go_back=link(PATH + "/rollback", model=name),
     )
 
 
@@ -174,6 +178,10 @@ async def set_alias(visit: PageContext) -> str:
     return link(PATH, model=name)
 
 
+async def go_back(visit: PageContext) -> str:
+    return await roll_back(visit, visit.path["model"])
+
+
 async def move_alias(visit: PageContext) -> str:
     name, alias = visit.path["model"], visit.path["alias"]
     body = {"version": whole(visit, "version")}
@@ -221,6 +229,7 @@ SCREENS = (
 )  # fmt: skip
 ACTS = (
     FormAction(path=PATH + "/aliases", screen=PATH, run=set_alias),
+    FormAction(path=PATH + "/rollback", screen=PATH, run=go_back),
     FormAction(path=ALIAS + "/move", screen=ALIAS, run=move_alias),
     FormAction(path=ALIAS + "/delete", screen=ALIAS, run=delete_alias, typed_name="alias"),
 )

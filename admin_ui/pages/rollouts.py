@@ -8,6 +8,7 @@ import orjson
 
 from admin_ui.page_context import PageContext
 from admin_ui.pages.model import among, whole
+from admin_ui.pages.rollback import roll_back, rollback_offer
 from admin_ui.pages.rollout_points import RolloutChartPoints, chart, point_of, thinned
 from admin_ui.screens import FormAction, Screen, ScreenContent
 from admin_ui.services import ControlApiError
@@ -53,7 +54,8 @@ async def load(visit: PageContext) -> ScreenContent:
     plan = rollout["plan"]
     return ScreenContent(
         {**rollout, "standing": standing},
-        title=f"Rollout of {rollout['name']}: version {rollout['candidate']}",
+        title=f"{'Rollback' if rollout['rollback'] else 'Rollout'} of {rollout['name']}: "
+        f"version {rollout['candidate']}",
         rollout=rollout,
         standing=standing,
         events=events["items"],
@@ -63,14 +65,25 @@ async def load(visit: PageContext) -> ScreenContent:
         points=points,
         errors=_json(chart(points, "errors", plan["error_margin"], 1.0)),
         latency=_json(chart(points, "p99_ms", 0.0, plan["latency_ratio"])),
-        acts={one: link(f"{PATH}/{one}", rollout=identity) for one in COMMANDS},
+        acts={one: link(f"{PATH}/{one}", rollout=identity) for one in (*COMMANDS, "rollback")},
+        back=await _offered_back(visit, rollout),
     )
+
+
+async def _offered_back(visit: PageContext, rollout: Row) -> dict[str, Any] | None:
+    """Of one that has ended; one under way is aborted."""
+    if rollout["phase"] not in ENDS or rollout["name"] != rollout["model"]:
+        return None
+    return await rollback_offer(visit, rollout["model"])
 
 
 def rail(rollout: Row) -> list[dict[str, Any]]:
     """The plan's stations in order: `state` is "past", "here" or "ahead". Pure."""
     plan = rollout["plan"]
     stations = [("prewarm", "Prewarm", "no traffic")]
+    if plan["mode"] == Mode.IMMEDIATE:
+        plan = {"mirror": 0, "steps": ()}
+        stations.append(("promoting", "100 %", "at once"))
     if plan["mirror"]:
         stations.append(("mirror", "Mirror", f"mirror {plan['mirror']:g} %"))
     for number, step in enumerate(plan["steps"], 1):
@@ -147,6 +160,11 @@ def _tell(command: str) -> Callable[[PageContext], Awaitable[str]]:
     return tell
 
 
+async def go_back(visit: PageContext) -> str:
+    rollout = await visit.get(PATH, rollout=visit.path["rollout"])
+    return await roll_back(visit, rollout["model"])
+
+
 async def abort(visit: PageContext) -> str:
     """Whatever it did in the meantime; the name is typed, as it takes traffic from people."""
     identity = visit.path["rollout"]
@@ -190,5 +208,6 @@ ACTS = (
         for command in COMMANDS
         if command != "abort"
     ),
+    FormAction(path=PATH + "/rollback", screen=PATH, run=go_back),
     FormAction(path=PATH + "/abort", screen=PATH, run=abort),
 )

@@ -5,6 +5,7 @@ from typing import Any
 
 from admin_ui.page_context import PageContext
 from admin_ui.pages.model import beside, whole
+from admin_ui.pages.rollback import roll_back, rollback_offer
 from admin_ui.pages.route_terms import (
     arm_rows,
     check_whole,
@@ -24,7 +25,7 @@ from admin_ui.text import link
 from admin_ui.traffic.load import route_traffic
 
 PATH = "/routes/{route}"
-ACTS_OF_ONE = ("weights", "change", "kill", "release", "delete")
+ACTS_OF_ONE = ("weights", "change", "kill", "release", "rollback", "delete")
 EVENTS = 20
 
 
@@ -69,6 +70,7 @@ async def load(visit: PageContext) -> ScreenContent:
         explained=explained,
         traffic=await route_traffic(visit, route),
         problem=problem,
+        back=await rollback_offer(visit, name) if _of_its_name(route) else None,
     )
 
 
@@ -134,6 +136,15 @@ async def release(visit: PageContext) -> str:
     return link(PATH, route=visit.path["route"])
 
 
+async def go_back(visit: PageContext) -> str:
+    return await roll_back(visit, visit.path["route"])
+
+
+def _of_its_name(route: Any) -> bool:
+    """Whether all that it leads to are versions of the model of its own name."""
+    return all(arm["model"] == route["name"] for arm in route["arms"])
+
+
 async def delete(visit: PageContext) -> str:
     await _changed(visit, "DELETE", PATH, None)
     return "/routes"
@@ -180,5 +191,6 @@ ACTS = (
     FormAction(path=PATH + "/change", screen=PATH, run=change),
     FormAction(path=PATH + "/kill", screen=PATH, run=kill),
     FormAction(path=PATH + "/release", screen=PATH, run=release),
+    FormAction(path=PATH + "/rollback", screen=PATH, run=go_back),
     FormAction(path=PATH + "/delete", screen=PATH, run=delete, typed_name="route"),
 )

@@ -91,7 +91,10 @@ def promoting(
 
 def healthy(state: RolloutState, now: float) -> RolloutDecision:
     ended = replace(_running(state), phase=Phase.HEALTHY, since=now)
-    return _moved(ended, Transition.HEALTHY, "the candidate is the stable version now")
+    words = "the candidate is the stable version now"
+    if state.rollback:
+        words = f"rolled back, {state.rollback}"
+    return _moved(ended, Transition.HEALTHY, words)
 
 
 def pause(
@@ -132,7 +135,10 @@ def abort(state: RolloutState, words: str, now: float) -> RolloutDecision:
         since=now,
         deadline=now + SETTLE_S,
     )
-    return _moved(aborting, Transition.ABORT, f"rolled back: {words}")
+    said = (
+        f"not gone back, all traffic stays: {words}" if state.rollback else f"rolled back: {words}"
+    )
+    return _moved(aborting, Transition.ABORT, said)
 
 
 def degrade(state: RolloutState, now: float) -> RolloutDecision:
@@ -149,7 +155,7 @@ def supersede(state: RolloutState, by: str, now: float) -> RolloutDecision:
 
 def retry(state: RolloutState, now: float) -> RolloutDecision:
     """Again from the beginning."""
-    fresh = RolloutState(state.plan, state.shortcut, since=now)
+    fresh = RolloutState(state.plan, state.shortcut, state.rollback, since=now)
     return _moved(fresh, Transition.RETRY, "retried")
 
 
@@ -187,6 +193,6 @@ def _share(weight: int) -> str:
 
 
 def _why_straight(state: RolloutState) -> str:
-    return state.shortcut or (
-        "the plan's mode is immediate" if state.plan.mode is Mode.IMMEDIATE else "promoted in full"
-    )
+    if state.plan.mode is not Mode.IMMEDIATE:
+        return state.shortcut or "promoted in full"
+    return state.shortcut or state.rollback or "the plan's mode is immediate"

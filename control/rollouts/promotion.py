@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from control.rollouts import queries, service
 from control.rollouts.commands import RolloutCommand
+from control.rollouts.history import rolled_back
 from control.rollouts.plan import Mode, RolloutPlan
 from control.rollouts.route_changes import running_on
 from control.rollouts.route_weights import CANDIDATE, STABLE
@@ -30,7 +31,7 @@ def succeed(tx: Transaction, writer: RouteWriter, one: Promotion) -> RolloutView
 
     A name whose route a person has split, killed, or watches with an experiment keeps it: the new
     version is loaded if the route, an alias or the version policy wants it, and gets traffic when
-    the route says so.
+    the route says so. A version that was rolled back waits for a person, who retries its rollout.
     """
     route = routes.find_route(tx.session, one.model)
     if one.after is None or (route is not None and not _is_free(tx, route)):
@@ -40,6 +41,8 @@ def succeed(tx: Transaction, writer: RouteWriter, one: Promotion) -> RolloutView
         return None
     if stable == one.after:
         return _call_off(tx, writer, one.model)
+    if one.after in [lost.version for lost in rolled_back(tx.session, one.model)]:
+        return None  # a push that changes another version does not bring it back
     plan = one.plan or RolloutPlan(mode=Mode.IMMEDIATE)
     if route is None and plan.mode is Mode.IMMEDIATE:
         return None  # the highest selected version answers as soon as it is loaded

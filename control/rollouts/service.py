@@ -18,6 +18,7 @@ from control.rollout_tables import Rollout
 from control.rollouts import counts, facts, moves
 from control.rollouts.commands import RolloutCommand, obey
 from control.rollouts.facts import NO_SIGNALS, Signals
+from control.rollouts.history import rolled_back
 from control.rollouts.moves import RolloutDecision
 from control.rollouts.plan import RolloutPlan, percent
 from control.rollouts.policy import decide
@@ -71,9 +72,14 @@ class TickResult:
 
 
 def start(
-    tx: Transaction, routes: RouteWriter, wish: CandidateRequest, plan: RolloutPlan
+    tx: Transaction,
+    routes: RouteWriter,
+    wish: CandidateRequest,
+    plan: RolloutPlan,
+    rollback: str = "",
 ) -> RolloutView:
     """Begin; one under way for another candidate is superseded. The same again is that rollout.
+    `rollback`: who goes back to the candidate and why, "" for what is no rollback.
 
     Raises Conflict when the candidate is the stable version already, or another model's rollout of
     the name is under way.
@@ -87,10 +93,13 @@ def start(
     if old is not None:
         by = f"version {wish.candidate}"
         _apply(tx, routes, old, moves.supersede(_state(old), by, tx.now.timestamp()))
-    shortcut = _shortcut(tx.session, wish, stable, plan)
+    shortcut = "" if rollback else _shortcut(tx.session, wish, stable, plan)
     row = _new_row(tx, wish, plan, stable)
     words = f"version {wish.candidate} is the candidate" + (f": {shortcut}" if shortcut else "")
-    state = RolloutState(plan, shortcut, reason=words, since=tx.now.timestamp())
+    if rollback:
+        words = f"back from version {stable} to version {wish.candidate}, {rollback}"
+    now = tx.now.timestamp()
+    state = RolloutState(plan, shortcut, rollback, reason=words, since=now)
     _apply(tx, routes, row, RolloutDecision(state, Transition.START, words))
     return view_of(row)
 
@@ -175,7 +184,9 @@ def _shortcut(
     """Why there are no steps, "" if there are."""
     if stable is None:
         return "it is the first version"
-    if wish.candidate in stable_before(session, wish.name, plan.rollback_window):
+    before = stable_before(session, wish.name, plan.rollback_window)
+    lost = [one.version for one in rolled_back(session, wish.name)]
+    if wish.candidate in before and wish.candidate not in lost:
         return f"it was stable before, within the last {plan.rollback_window}"
     return ""
 

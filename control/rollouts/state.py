@@ -120,8 +120,9 @@ class GuardrailWindows:
 class RolloutState:
     """Moments are seconds since the epoch.
 
-    `shortcut`: why there are no steps, "" if there are. `step` counts from 0, -1 before the first;
-    `weight` and `mirror` are buckets. A pause remembers the phase it interrupts, and `done` that
+    `shortcut`: why there are no steps, "" if there are; `rollback`: who goes back to the candidate
+    and why, "" for any other rollout. `step` counts from 0, -1 before the first; `weight` and
+    `mirror` are buckets. A pause remembers the phase it interrupts, and `done` that
     this phase only waits for a person. `deadline`: when the hold is over, or PREWARM or ABORTING
     is at the latest; `min_sample` is what the phase needs. `data_requests` and `data_until` watch
     for traffic; `unread` counts failed readings in a row, the last at `unread_at`.
@@ -131,6 +132,7 @@ class RolloutState:
 
     plan: RolloutPlan
     shortcut: str = ""
+    rollback: str = ""
     phase: Phase = Phase.PENDING
     step: int = -1
     weight: int = 0

@@ -19,7 +19,8 @@ if TYPE_CHECKING:  # the command line decodes these views without the database's
 class RolloutView(msgspec.Struct, frozen=True, kw_only=True):
     """`weight` and `mirror` in percent of the name's traffic; `step` counts from 1, 0 before the
     first. `until`: when the hold of the phase is over, None where there is none. `revision` is for
-    compare-and-set. `gaps`: where latencies are not compared, in words."""
+    compare-and-set. `gaps`: where latencies are not compared, in words. `rollback`: who goes back
+    to the candidate and why, "" for any other rollout."""
 
     id: str
     name: str
@@ -43,6 +44,7 @@ class RolloutView(msgspec.Struct, frozen=True, kw_only=True):
     created_at: Moment
     updated_at: Moment
     finished_at: Moment | None
+    rollback: str = ""
 
 
 class OutcomesOfArm(msgspec.Struct, frozen=True):
@@ -101,6 +103,7 @@ def view_of(row: "Rollout") -> RolloutView:
         created_at=row.created_at,
         updated_at=row.updated_at,
         finished_at=row.finished_at,
+        rollback=state.rollback,
     )
 
 

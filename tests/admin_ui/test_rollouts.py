@@ -162,7 +162,7 @@ def test_viewers_and_other_sites_change_nothing(rolled: Api) -> None:
 
 def test_the_rail_says_what_is_past_and_what_is_ahead() -> None:
     steps = [{"weight": one, "hold": 1, "min_sample": 1} for one in (10, 50, 100)]
-    plan = {"mirror": 5, "steps": steps}
+    plan = {"mode": "progressive", "mirror": 5, "steps": steps}
     row = {"plan": plan, "phase": "paused", "step": 2, "weight": 50, "mirror": 0}
     told = rollouts.rail(row)
     assert [one["label"] for one in told] == [

@@ -1,0 +1,65 @@
+"""Rolling a model back, as the pages of models, routes and rollouts offer it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from admin_ui.page_context import PageContext
+from admin_ui.services import ControlApiError
+from admin_ui.text import link
+
+PATH = "/models/{model}/rollback"
+FIELDS = ("to", "steps", "why")
+
+
+async def rollback_offer(visit: PageContext, model: str) -> dict[str, Any] | None:
+    """Where a rollback may lead; None where there is no other version, or the route is of a form
+    that has none."""
+    try:
+        found = await visit.maybe(PATH, model=model)
+    except ControlApiError as refused:
+        if refused.status == 409:
+            return None
+        raise
+    if not found or not found["targets"]:
+        return None
+    choices = [(one["version"], _words(found, one)) for one in found["targets"]]
+    return {**found, "choices": choices}
+
+
+def _words(offer: Mapping[str, Any], one: Mapping[str, Any]) -> str:
+    """A version to choose, with what speaks for it and against it."""
+    words = [str(one["version"])]
+    if one["version"] == offer["to"]:
+        words.append("the last healthy one")
+    if one["rolled_back"]:
+        words.append("was rolled back itself")
+    if not one["ready"]:
+        words.append("not loaded")
+    return ", ".join(words)
+
+
+async def lost_version(visit: PageContext, model: str, version: int) -> dict[str, Any] | None:
+    """When and why a version was rolled back, with the page that tells of it; None for one that was
+    not."""
+    offer = await rollback_offer(visit, model)
+    lost = offer["rolled_back"] if offer else ()
+    found = next((one for one in lost if one["version"] == version), None)
+    return found and {**found, "page": link("/rollouts/{rollout}", rollout=found["rollout"])}
+
+
+async def roll_back(visit: PageContext, model: str) -> str:
+    """The page of the rollout that goes back."""
+    to, steps, why = (visit.form.get(field, "").strip() for field in FIELDS)
+    body: dict[str, Any] = {"to": int(to) if to.isascii() and to.isdigit() else to} if to else {}
+    if steps:
+        body["plan"] = {"steps": steps}
+    if why:
+        body["why"] = why
+    try:
+        found = await visit.change("POST", PATH, body, model=model)
+    except ControlApiError as refused:
+        field = refused.field if refused.field in FIELDS else ""
+        raise ControlApiError(
+            refused.status, refused.code, refused.message, field, refused.headers
+        ) from refused
+    return link("/rollouts/{rollout}", rollout=found.document["id"])
