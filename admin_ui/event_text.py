@@ -169,6 +169,21 @@ def _route(what: str) -> Callable[[str, Mapping[str, Any]], str]:
     return sentence
 
 
+def _muted(data: Mapping[str, Any]) -> str:
+    """An event has the model, an audit row only what changed."""
+    model = data.get("model") or (data.get("after") or data.get("before") or {}).get("model")
+    return "all models" if model == "*" else str(model)
+
+
+def _delivery(what: str) -> Callable[[str, Mapping[str, Any]], str]:
+    def sentence(thing: str, data: Mapping[str, Any]) -> str:
+        reason = f" ({data['reason']})" if data.get("reason") else ""
+        title = data.get("title") or thing
+        return f"notification to {data.get('webhook')} {what}{reason}: {title}"
+
+    return sentence
+
+
 _SENTENCES: dict[str, Callable[[str, Mapping[str, Any]], str]] = {
     "load.changed": _load,
     "load.gone": _gone,
@@ -197,6 +212,15 @@ _SENTENCES: dict[str, Callable[[str, Mapping[str, Any]], str]] = {
         for state in ("received", "accepted", "deployed", "served", "failed", "refused", "stored")
     },
     **{f"rollout.{transition}": _rollout for transition in Transition},
+    "delivery.delivered": _delivery("delivered"),
+    "delivery.failed": _delivery("given up"),
+    "delivery.muted": _delivery("muted"),
+    "delivery.retried": lambda thing, data: f"notification {thing} is sent again by hand",
+    "webhook.failing": lambda thing, data: f"webhook {thing} fails: {data.get('reason', '')}",
+    "webhook.rotated": lambda thing, data: f"webhook {thing} has a new secret",
+    "webhook.tested": lambda thing, data: f"a test message was sent to webhook {thing}",
+    "mute.created": lambda thing, data: f"notifications about {_muted(data)} muted",
+    "mute.deleted": lambda thing, data: f"notifications about {_muted(data)} no longer muted",
     "sampling.started": lambda thing, data: f"requests of {thing} are sampled",
     "sampling.stopped": lambda thing, data: f"requests of {thing} are no longer sampled",
     "problem.acknowledged": _acknowledged,

@@ -1,6 +1,6 @@
 """Deliveries as they are listed: messages that wait, and for a while those that have ended."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
@@ -34,12 +34,15 @@ def list_deliveries(
     if state is not None:
         wanted = wanted.where(Delivery.state == _known_state(state))
     order = SortOrder((Delivery.id,), newest_first=True)
-    return paging.page(session, wanted, order, cursor, limit).map(_view)
+    holds = dict(session.execute(select(Webhook.name, Webhook.hold_until)).all())
+    found = paging.page(session, wanted, order, cursor, limit)
+    return found.map(lambda row: _view(row, holds.get(row.webhook)))
 
 
 def get_delivery(session: Session, delivery: str) -> DeliveryView:
     """Raises NotFound."""
-    return _view(_find(session, delivery))
+    row = _find(session, delivery)
+    return _view(row, session.get_one(Webhook, row.webhook).hold_until)
 
 
 def retry_delivery(tx: Transaction, delivery: str) -> DeliveryView:
@@ -53,7 +56,7 @@ def retry_delivery(tx: Transaction, delivery: str) -> DeliveryView:
     after = {"state": str(row.state)}
     tx.changed("delivery.retried", f"delivery:{row.id}", before, after, webhook=row.webhook)
     tx.session.flush()
-    return _view(row)
+    return _view(row, None)
 
 
 def forget_deliveries(tx: Transaction) -> None:
@@ -89,17 +92,20 @@ def _known_state(state: str) -> DeliveryState:
     return DeliveryState(state)
 
 
-def _view(row: Delivery) -> DeliveryView:
+def _view(row: Delivery, hold_until: datetime | None) -> DeliveryView:
+    """`hold_until`: of its webhook."""
     same = {
         name: getattr(row, name)
         for name in DeliveryView.__struct_fields__
         if name not in ("kind", "models", "state", "next_at")
     }
-    waits = row.state == DeliveryState.WAITING
+    waits, next_at = row.state == DeliveryState.WAITING, row.next_at
+    if hold_until is not None:
+        next_at = max(next_at, hold_until)
     return DeliveryView(
         kind=NotificationKind(row.kind),
         models=tuple(row.models),
         state=DeliveryState(row.state),
-        next_at=row.next_at if waits else None,
+        next_at=next_at if waits else None,
         **same,
     )

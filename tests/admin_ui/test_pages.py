@@ -29,6 +29,8 @@ TITLES = {
     "/servers": "Servers and memory",
     "/requests": "Requests",
     "/jobs": "Jobs",
+    "/notifications": "Notifications",
+    "/notifications/{webhook}": "on-call",
     "/access": "Access",
     "/access/users/{user}": "iris",
     "/access/tokens/{token}": "laptop",
@@ -55,6 +57,8 @@ def names(night: Api) -> dict[str, str]:
     with night.database.change(SYSTEM) as tx:
         token = create_token(tx, "iris", "laptop", ["read"]).view.id
     night.local("PUT", "/models/digits/aliases/champion", {"version": 1})
+    hook = {"name": "on-call", "url": "https://hooks.example.com/x"}
+    night.local("POST", "/webhooks", hook)
     push = night.local("GET", "/pushes").json["items"][0]["id"]
     return {
         "model": "digits",
@@ -62,6 +66,7 @@ def names(night: Api) -> dict[str, str]:
         "alias": "champion",
         "push": push,
         "repository": "vision",
+        "webhook": "on-call",
         "user": "iris",
         "token": token,
     }

@@ -61,7 +61,21 @@ def seed(yard: Yard) -> Seeded:
     refused = next(one["id"] for one in pushes if one["state"] == "refused")
     served = next(one["id"] for one in pushes if one["state"] != "refused")
     _sample(yard)
+    _notify(yard)
     return Seeded(served, refused, token, _roll_out(yard))
+
+
+def _notify(yard: Yard) -> None:
+    """Two webhooks whose names nobody can resolve, messages to them, and a mute."""
+    for name, terms in {
+        "on-call": {"kinds": [], "models": []},
+        "team-chat": {"format": "slack", "kinds": ["rollout.rolled_back"], "models": ["digits"]},
+    }.items():
+        url = f"https://{name}.invalid/services/T0/B0"
+        status, _ = yard.api("POST", "/webhooks", {"name": name, "url": url, **terms})
+        assert status == 201
+    muted = {"model": "captions", "for_s": 3600, "note": "Ask Otto first."}
+    assert yard.api("POST", "/mutes", muted)[0] == 201
 
 
 def _sample(yard: Yard) -> None:
@@ -131,6 +145,8 @@ def paths(seeded: Seeded) -> dict[str, str]:
         "servers": "/servers",
         "requests": "/requests",
         "jobs": "/jobs",
+        "notifications": "/notifications",
+        "webhook": "/notifications/on-call",
         "access": "/access",
         "user": "/access/users/otto",
         "token": f"/access/tokens/{seeded.token}",

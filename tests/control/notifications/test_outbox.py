@@ -196,6 +196,9 @@ def test_the_first_failure_in_a_row_is_an_event(database: Database) -> None:
     for seconds in (0, 60):
         (one,) = claimed(database, seconds)
         settled(database, one, AWAY, seconds)
+    with database.reading() as session:
+        (view,) = list_deliveries(session).items
+    assert view.next_at == hook(database).hold_until
     assert told(database).count(("webhook.failing", "webhook:on-call")) == 1
     assert (hook(database).failures, hook(database).last_error) == (2, "refused")
 
