@@ -18,7 +18,7 @@ from repository.process.channel import Channel, ChannelMessage
 class Duplex:
     """Takes over a channel nobody else reads or writes any more.
 
-    `hear(received)` is called once per message, in order, on the reading thread; when it raises
+    `receive(received)` is called once per message, in order, on the reading thread; when it raises
     `ValueError` or `TypeError`, or the peer has closed the connection, reading ends with `gone()`.
     """
 
@@ -26,11 +26,11 @@ class Duplex:
         self,
         channel: Channel,
         name: str,
-        hear: Callable[[ChannelMessage], None],
+        receive: Callable[[ChannelMessage], None],
         gone: Callable[[], None],
     ) -> None:
         self._channel = channel
-        self._hear = hear
+        self._receive = receive
         self._gone = gone
         self._letters: SimpleQueue[tuple[bytes, int] | None] = SimpleQueue()
         self._threads = [
@@ -68,7 +68,7 @@ class Duplex:
     def _read(self) -> None:
         try:
             while True:
-                self._hear(self._channel.receive())
+                self._receive(self._channel.receive())
         except (EOFError, OSError, ValueError, TypeError):
             self._gone()
         finally:

@@ -1,9 +1,9 @@
-"""What a gateway and an engine process say to each other: one Struct per message.
+"""What a gateway and an engine process send each other: one Struct per message.
 
-Once it is loaded (`backends.process.messages`), the engine says `EngineOpened`; then a `StepReport`
-after every step, and what answers the gateway. That one says `Submit`, `Cancel`, `Embed`, `Shrink`,
-`Grow`, `Encode` and `Decode` at any time, and `Close` at the end, which the engine answers by
-exiting. `backends.process.duplex` encodes.
+Once it is loaded (`backends.process.messages`), the engine sends `EngineOpened`; then a
+`StepReport` after every step, and what answers the gateway. That one sends `Submit`, `Cancel`,
+`Embed`, `Shrink`, `Grow`, `Encode` and `Decode` at any time, and `Close` at the end, which the
+engine answers by exiting. `backends.process.duplex` encodes.
 """
 
 from array import array

@@ -43,7 +43,7 @@ def weight_within(language: "Language", chat: Chat) -> int:
 
 
 def refuse_untold(language: "Language", model: str) -> None:
-    """Raises BadField where the model would never hear of the tools it may call."""
+    """Raises BadField where the model would not be given the tools it may call."""
     if language.template is not None and language.tools is None:
         raise BadField(
             f"the chat template of '{model}' does not look at tools, so that none can be called; "

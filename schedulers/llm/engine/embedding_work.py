@@ -66,9 +66,9 @@ class EmbeddingWork:
     a bounded size, which all that wait have a part in: a thousand texts of one do not stop
     another's."""
 
-    def __init__(self, embedder: Embedder, say: Callable[[Message], None]) -> None:
+    def __init__(self, embedder: Embedder, send: Callable[[Message], None]) -> None:
         self._embedder = embedder
-        self._say = say
+        self._send = send
         self._waiting: dict[str, _EmbeddingRequest] = {}
         self._current: dict[str, _EmbeddingRequest] = {}
         self._begun: set[str] = set()
@@ -97,7 +97,7 @@ class EmbeddingWork:
                     self._report(time.monotonic_ns())
             case Submit(requests):
                 for request in requests:
-                    self._say(RequestRefused(request.id, "invalid", "this model gives no text"))
+                    self._send(RequestRefused(request.id, "invalid", "this model gives no text"))
 
     def step(self) -> None:
         """One pass; the vectors after the last of them. Raises DeviceLost: the process ends."""
@@ -112,9 +112,9 @@ class EmbeddingWork:
             self._answer(done.value)
         except DeviceLost:
             raise
-        except Exception as error:  # noqa: BLE001 (every request of the pass hears of it)
+        except Exception as error:  # noqa: BLE001 (every request of the pass gets it)
             for id in self._current:
-                self._say(EmbedReply(id, b"", f"the model could not compute: {error}"))
+                self._send(EmbedReply(id, b"", f"the model could not compute: {error}"))
                 self._begun.discard(id)
             self._end()
         self._report(began_ns)
@@ -123,7 +123,7 @@ class EmbeddingWork:
         try:
             self._embedder.refuse(lists)
         except ValueError as error:
-            self._say(RequestRefused(id, "invalid", str(error)))
+            self._send(RequestRefused(id, "invalid", str(error)))
         else:
             self._waiting[id] = _EmbeddingRequest(lists)
 
@@ -135,7 +135,7 @@ class EmbeddingWork:
         self._passes = self._embedder.steps(together)
         started = tuple(id for id in ids if id not in self._begun)
         self._begun.update(ids)
-        self._say(StepReport(began_ns, started, [], None))
+        self._send(StepReport(began_ns, started, [], None))
 
     def _answer(self, vectors: Vectors) -> None:
         first = 0
@@ -144,7 +144,7 @@ class EmbeddingWork:
             first += texts.taken
             self._tokens += texts.took(own)
             if not texts.left:
-                self._say(_embedded(id, np.concatenate(texts.vectors)))
+                self._send(_embedded(id, np.concatenate(texts.vectors)))
                 self._begun.discard(id)
             elif id not in self._gone:
                 self._waiting[id] = texts  # behind those that came meanwhile
@@ -161,4 +161,4 @@ class EmbeddingWork:
             self._steps, self._tokens, 0, 0, 0,
             len(self._current), len(self._waiting), waiting, 0, 0, 0,
         )  # fmt: skip
-        self._say(StepReport(began_ns, (), [], figures))
+        self._send(StepReport(began_ns, (), [], figures))

@@ -114,7 +114,7 @@ class Engine:
         return self._scheduler.finish(id)
 
     def step(self, now_s: float) -> list[GenerationOutput]:
-        """Compute one step. What fails is told to the requests concerned, and not raised, unless it
+        """Compute one step. What fails ends the requests concerned, and is not raised, unless it
         is the device: DeviceLost ends the process, and the next one is asked again."""
         outputs = self._take_grammars()
         step = self._scheduler.schedule(now_s)
@@ -126,7 +126,7 @@ class Engine:
             results = self._runner.run(chunks, rows)
         except DeviceLost:
             raise
-        except Exception as error:  # noqa: BLE001 (every request of the step hears of it)
+        except Exception as error:  # noqa: BLE001 (every request of the step gets it)
             message = f"the model could not compute: {error}"
             return outputs + [self._end(chunk.id, Finish.FAILED, message) for chunk in chunks]
         self.steps += 1

@@ -76,7 +76,7 @@ class EngineLoop:
         self._reading = TokeniserThread(tokeniser, self.send)
 
     def run(self, work: EngineWork) -> None:
-        """Until the gateway says `Close`."""
+        """Until the gateway sends `Close`."""
         self._duplex.start()
         while not self._closing:
             self._take_in(work)
@@ -119,10 +119,10 @@ class EngineLoop:
 class GenerationWork:
     """Generating: requests into one engine, its outputs out to the gateway."""
 
-    def __init__(self, engine: Engine, block_bytes: int, say: Callable[[Message], None]) -> None:
+    def __init__(self, engine: Engine, block_bytes: int, send: Callable[[Message], None]) -> None:
         self._engine = engine
         self._block_bytes = block_bytes
-        self._say = say
+        self._send = send
         self._counted_s = 0.0
 
     @property
@@ -148,7 +148,7 @@ class GenerationWork:
             case Grow(bytes):
                 self._resized(self._engine.grow(bytes // self._block_bytes))
             case Embed(id):
-                self._say(RequestRefused(id, "invalid", "this model gives no embeddings"))
+                self._send(RequestRefused(id, "invalid", "this model gives no embeddings"))
 
     def step(self) -> None:
         began_ns = time.monotonic_ns()
@@ -161,14 +161,14 @@ class GenerationWork:
         try:
             self._engine.submit(request, time.monotonic())
         except PromptTooLong as error:
-            self._say(RequestRefused(id, "long", str(error)))
+            self._send(RequestRefused(id, "long", str(error)))
         except TooMuchWaiting as error:
-            self._say(RequestRefused(id, "busy", str(error)))
+            self._send(RequestRefused(id, "busy", str(error)))
         except (ValueError, TypeError) as error:
-            self._say(RequestRefused(id, "invalid", str(error)))
+            self._send(RequestRefused(id, "invalid", str(error)))
 
     def _resized(self, bytes: int) -> None:
-        self._say(ResizeReply(bytes))
+        self._send(ResizeReply(bytes))
         self._counted_s = 0.0
         self._report([], time.monotonic_ns())
 
@@ -178,7 +178,7 @@ class GenerationWork:
         if began_ns / 1e9 - self._counted_s >= COUNTS_EVERY_S or not self._engine.busy:
             self._counted_s = began_ns / 1e9
             counts = self._figures()
-        self._say(StepReport(began_ns, started, outputs, counts))
+        self._send(StepReport(began_ns, started, outputs, counts))
 
     def _figures(self) -> EngineStats:
         counts = self._engine.counts()

@@ -29,7 +29,7 @@ _log = logging.getLogger("engine")
 
 
 def main(channel_fd: int, heartbeat_fd: int, parent_pid: int) -> None:
-    """Serve until the server says `Close` or is gone."""
+    """Serve until the server sends `Close` or is gone."""
     channel = begin(channel_fd, heartbeat_fd, parent_pid)
     for handler in logging.getLogger().handlers:
         handler.setFormatter(logging.Formatter(f"{LEVEL_MARK}%(levelname).1s %(message)s"))

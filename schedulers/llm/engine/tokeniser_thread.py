@@ -25,15 +25,15 @@ _TOKEN_BYTES = 4
 class TokeniserThread:
     """`take` belongs to one thread. What is long waits for what is long, and for nothing else."""
 
-    def __init__(self, tokeniser: Tokeniser, say: Callable[[Message], None]) -> None:
+    def __init__(self, tokeniser: Tokeniser, send: Callable[[Message], None]) -> None:
         self._tokeniser = tokeniser
-        self._say = say
+        self._send = send
         self._long: SimpleQueue[Encode | Decode] | None = None
 
     def take(self, request: Encode | Decode) -> None:
         """Have it answered soon."""
         if _size(request) <= BRIEF:
-            self._say(read(self._tokeniser, request))
+            self._send(read(self._tokeniser, request))
             return
         if self._long is None:
             self._long = SimpleQueue()
@@ -42,7 +42,7 @@ class TokeniserThread:
 
     def _work(self, long: "SimpleQueue[Encode | Decode]") -> None:
         while True:
-            self._say(read(self._tokeniser, long.get()))
+            self._send(read(self._tokeniser, long.get()))
 
 
 def read(tokeniser: Tokeniser, request: Encode | Decode) -> TokeniserReply:

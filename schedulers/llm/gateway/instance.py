@@ -42,7 +42,7 @@ def start_engine(
 class EngineInstance(HostedInstance):
     """`on_message(message)` is called on a thread of the engine's, for each that it sends.
 
-    `opened`: what it said of itself when it was last started.
+    `opened`: what it sent of itself when it was last started.
     """
 
     opened: EngineOpened
@@ -63,7 +63,7 @@ class EngineInstance(HostedInstance):
         )
 
     def post(self, message: Message) -> bool:
-        """Say something soon; never blocks. False when there is no engine to hear it."""
+        """Send a message soon; never blocks. False when there is no engine to receive it."""
         current = self._current
         if not isinstance(current, EngineSession):
             return False
@@ -87,7 +87,7 @@ class EngineInstance(HostedInstance):
 
 
 class EngineSession(WorkerSession):
-    """One life of an engine: loaded like any worker, then heard at any time."""
+    """One process of an engine: loaded like any worker, then sends at any time."""
 
     def __init__(
         self, plan: WorkerSpec, process: WorkerProcess, on_message: Callable[[Message], None]
@@ -124,7 +124,7 @@ class EngineSession(WorkerSession):
         super().close()
 
     def _read(self, received: ChannelMessage) -> None:
-        """An engine that talks nonsense is ended: nobody hears it any more."""
+        """End an engine that sends what is no message, and read no more of it."""
         try:
             if received.fd >= 0:
                 os.close(received.fd)

@@ -129,10 +129,10 @@ def _whole(name: str, value: Any) -> int:
 
 
 def _truth(name: str, value: Any) -> bool:
-    said = str(value).lower()
-    if said not in ("true", "false"):
+    text = str(value).lower()
+    if text not in ("true", "false"):
         _wrong(name, value, "true or false")
-    return said == "true"
+    return text == "true"
 
 
 def _stops(name: str, value: Any) -> tuple[str, ...]:

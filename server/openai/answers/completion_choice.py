@@ -75,6 +75,6 @@ def usage(answers: Sequence[CompletionChoice], count: int) -> CompletionUsage:
     """OpenAI's counts; a prompt counts once, however many answers (`count`) it has."""
     prompts = answers[::count]
     prompt = sum(len(one.prompt) for one in prompts)
-    said = sum(one.tokens for one in answers)
+    completion = sum(one.tokens for one in answers)
     cached = PromptTokensDetails(sum(one.cached for one in prompts))
-    return CompletionUsage(prompt, said, prompt + said, cached)
+    return CompletionUsage(prompt, completion, prompt + completion, cached)

@@ -62,8 +62,8 @@ class ToolCallEncoder:
         found = self._plain.whole(index, answer)
         if not calls:
             return found
-        said = "".join(event.text for event in events if isinstance(event, ContentText))
-        message = AnswerMessage(content=said or None, tool_calls=calls)
+        text = "".join(event.text for event in events if isinstance(event, ContentText))
+        message = AnswerMessage(content=text or None, tool_calls=calls)
         return replace(found, message=message, finish_reason=_finish_reason(answer))
 
     def opening(self, index: int, answer: CompletionChoice) -> Sequence[ChatChunkChoice]:

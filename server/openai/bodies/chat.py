@@ -226,7 +226,7 @@ def read_conversation(body: ChatBody | ConversationBody) -> tuple[Chat, bool, Al
 
 def spoken(chat: Chat, template: ChatTemplate) -> Chat:
     """The chat in roles the template knows: `developer` is OpenAI's newer word for `system`, which
-    few templates have heard of."""
+    few templates know."""
     if "developer" in template.text_for(chat):
         return chat
     messages = [
@@ -250,8 +250,8 @@ def _message(message: Message, at: int) -> Mapping[str, Any]:
         "content": _content(message.content),
     }
     for name in _TEXTS:
-        if (said := getattr(message, name)) is not None:
-            found[name] = said
+        if (text := getattr(message, name)) is not None:
+            found[name] = text
     calls = None
     if isinstance(message, AssistantMessage):
         calls = read_calls(message.tool_calls, f"messages[{at}].tool_calls")
