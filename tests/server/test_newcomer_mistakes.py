@@ -4,20 +4,12 @@ What is wrong with a model stands on the log, in the index and in the console; w
 request, a command or a start is the answer to it.
 """
 
-import html
-import http.client
 import json
-import os
 import re
-import socket
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import urlencode
 
 import onnx
 import pytest
@@ -26,10 +18,9 @@ from onnx import TensorProto, helper
 
 from repository.findings import NOTES
 from support.llm_served import write_language_model
+from support.newcomer import console_pages, modelyard, said_everywhere
 from support.runtime import save_unary
-from support.server import ROOT, Server, free_ports, identity_config, running, write_identity
-
-PASSWORD = "correct horse battery staple"
+from support.server import Server, free_ports, identity_config, running, write_identity
 
 
 class Mistake(NamedTuple):
@@ -192,18 +183,15 @@ def server(folder: Path) -> Iterator[Server]:
         yield one
 
 
+@pytest.fixture(scope="module")
+def pages(server: Server, folder: Path) -> Callable[[str], str]:
+    return console_pages(server, folder / "state")
+
+
 def failed(folder: Path) -> set[str]:
     ran = modelyard("status", "--json", "--state-dir", str(folder / "state"))
     versions = json.loads(ran.stdout or '{"versions": []}')["versions"]
     return {one["model"] for one in versions if one["state"] == "FAILED"}
-
-
-def modelyard(*words: str, **more: Any) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "server.cli", *words]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), **more.pop("environment", {})}
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=120, env=environment, **more
-    )
 
 
 def test_there_are_thirty_and_more() -> None:
@@ -214,14 +202,7 @@ def test_there_are_thirty_and_more() -> None:
 def test_a_mistake_in_a_model_is_on_the_log_in_the_index_and_in_the_console(
     mistake: Mistake, server: Server, pages: Callable[[str], str]
 ) -> None:
-    rows = [row for row in server.index() if row["name"] == mistake.name]
-    (reason,) = {row["reason"] for row in rows}
-    assert mistake.reason in reason
-    assert mistake.remedy in reason
-    readable(reason)
-    lines = [one for one in server.log().splitlines() if " ERROR " in one]
-    assert sum(reason in one.replace(f"{server_models(server)}/", "") for one in lines) == 1
-    assert mistake.remedy in pages(mistake.name)
+    said_everywhere(server, pages, mistake.name, mistake.reason, mistake.remedy)
 
 
 def test_what_a_config_gives_without_effect_is_named_once_on_the_log(server: Server) -> None:
@@ -230,54 +211,6 @@ def test_what_a_config_gives_without_effect_is_named_once_on_the_log(server: Ser
     assert " INFO " in line
     assert "echo 1: config.pbtxt: instance_group[0].rate_limiter has no effect here: it" in line
     assert "count and --cores" in line
-
-
-def server_models(server: Server) -> str:
-    (flag,) = [one for one in server.command if one.startswith("--model-repository=")]
-    return flag.partition("=")[2]
-
-
-def readable(text: str) -> None:
-    """One line, no signatures of C++, no Python repr of an exception's class path, no escapes."""
-    assert "\n" not in text
-    assert "\\n" not in text
-    assert not re.search(r"\w::\w|std::|0x[0-9a-f]{6}|Traceback", text)
-    assert len(text) < 600
-
-
-@pytest.fixture(scope="module")
-def pages(server: Server, folder: Path) -> Callable[[str], str]:
-    """The console's page of a model, for somebody who has logged in."""
-    (folder / "password").write_text(PASSWORD)
-    words = ("user", "add", "ada", "--role", "admin", "--password-file", str(folder / "password"))
-    assert modelyard(*words, "--state-dir", str(folder / "state")).returncode == 0
-    found = re.search(r"^admin +http://127.0.0.1:(\d+)", server.log(), re.MULTILINE)
-    assert found
-    port = int(found[1])
-    headers = {
-        "Origin": f"http://127.0.0.1:{port}",
-        "Content-Type": "application/x-www-form-urlencoded",
-    }
-    form = urlencode({"name": "ada", "password": PASSWORD})
-    _, answered, _ = ask(port, "POST", "/login", form, headers)
-    cookie = str(answered["Set-Cookie"]).partition(";")[0]
-
-    def page(name: str) -> str:
-        wanted = {"Cookie": cookie, "Accept": "text/html"}
-        status, _, text = ask(port, "GET", f"/models/{name}", None, wanted)
-        assert status == 200
-        return html.unescape(text)
-
-    return page
-
-
-def ask(
-    port: int, verb: str, path: str, body: str | None, headers: dict[str, str]
-) -> tuple[int, http.client.HTTPMessage, str]:
-    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
-        connection.request(verb, path, body, headers)
-        response = connection.getresponse()
-        return response.status, response.headers, response.read().decode()
 
 
 def test_the_check_finds_every_mistake_without_running_anything(
@@ -344,58 +277,6 @@ def test_a_mistake_in_a_command_is_one_line_with_a_remedy(
     assert (ran.returncode, ran.stdout) == (status, "")
     assert expected in ran.stderr
     assert ran.stderr.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("flag", "name"),
-    [("http_port", "REST"), ("grpc_port", "gRPC"), ("metrics_port", "metrics")],
-)
-def test_a_port_in_use_is_named_with_the_flag_to_change(
-    flag: str, name: str, tmp_path: Path
-) -> None:
-    with ExitStack() as stack:
-        taken = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-        port = taken.getsockname()[1]
-        server = stack.enter_context(running(tmp_path, wait=False, **{flag: port}))
-        assert server.wait_exit() == 1
-        (line,) = [one for one in server.log().splitlines() if " ERROR " in one]
-    assert f"cannot listen for {name} on 127.0.0.1" in line
-    assert str(port) in line
-    assert f"--{flag.replace('_', '-')}" in line
-    readable(line)
-
-
-def test_a_second_server_on_a_state_folder_is_told_of_the_first_and_of_the_flag(
-    tmp_path: Path,
-) -> None:
-    state = tmp_path / "state"
-    with running(tmp_path, wait=False, state_dir=state) as first:
-        first.wait_for(lambda: "REST " in first.log(), "the first one's addresses")
-        with running(tmp_path, wait=False, state_dir=state) as second:
-            assert second.wait_exit() == 1
-            (line,) = [one for one in second.log().splitlines() if " ERROR " in one]
-        assert f"is in use by another server (pid {first.process.pid})" in line
-        assert f"REST 127.0.0.1:{first.http_port}" in line
-        assert "--state-dir" in line
-        readable(line)
-
-
-def test_without_git_a_repository_for_pushes_says_what_to_install(tmp_path: Path) -> None:
-    state = tmp_path / "state"
-    with running(
-        tmp_path, wait=False, allow_admin=True, state_dir=state, environment={"PATH": "/nowhere"}
-    ) as server:
-        server.wait_for(lambda: "admin  " in server.log(), "the control API")
-        ran = modelyard("repo", "create", "demo", "--state-dir", str(state))
-    assert (ran.returncode, ran.stdout) == (1, "")
-    assert "there is no 'git' on the PATH; install git" in ran.stderr
-
-
-def test_a_full_disk_is_named_once_and_the_log_goes_on(tmp_path: Path) -> None:
-    with running(tmp_path, log_file="/dev/full") as server:
-        said = server.log()
-    assert said.count("'/dev/full' cannot be written (No space left on device)") == 1
-    assert "its lines come here until it can" in said
 
 
 def test_a_repository_without_models_says_how_to_make_one(tmp_path: Path) -> None:

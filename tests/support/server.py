@@ -164,6 +164,7 @@ def running(
     *repositories: Path,
     wait: bool = True,
     environment: dict[str, str] | None = None,
+    python: str | Path = sys.executable,
     **settings: object,
 ) -> Iterator[Server]:
     """A server over `repositories`; `settings` are flags: `exit_timeout_secs=5`.
@@ -183,7 +184,7 @@ def running(
             "state_dir": str(Path(folder) / "state"),
             **settings,
         }
-        command = [sys.executable, "-m", "server.cli", "serve", *_flags(flags)]
+        command = [str(python), "-m", "server.cli", "serve", *_flags(flags)]
         log_file = Path(folder) / "log"
         with log_file.open("wb") as log:
             process = subprocess.Popen(
