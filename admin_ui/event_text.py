@@ -150,7 +150,21 @@ def _alias(verb: str) -> Callable[[str, Mapping[str, Any]], str]:
 
 
 def _rollout(thing: str, data: Mapping[str, Any]) -> str:
-    return f"rollout of {data.get('name') or thing}: {data.get('words') or 'changed'}"
+    after = data.get("after") or {}
+    if data.get("words") or not after.get("phase"):
+        return f"rollout of {data.get('name') or thing}: {data.get('words') or 'changed'}"
+    where = f"version {after.get('candidate')} is in phase {after['phase']}"
+    reason = f": {after['reason']}" if after.get("reason") else ""
+    return f"rollout {thing}: {where}, {after.get('weight')} % of the traffic{reason}"
+
+
+def _token(what: str) -> Callable[[str, Mapping[str, Any]], str]:
+    def sentence(thing: str, data: Mapping[str, Any]) -> str:
+        facts = data.get("after") or data.get("before") or {}
+        owner = f" of {facts['user']}" if facts.get("user") else ""
+        return f"token {facts.get('name') or thing}{owner} {what}"
+
+    return sentence
 
 
 def _pending(kind: str) -> Callable[[str, Mapping[str, Any]], str]:
@@ -227,6 +241,8 @@ _SENTENCES: dict[str, Callable[[str, Mapping[str, Any]], str]] = {
     "problem.unacknowledged": lambda thing, data: (
         f"{_title(data, 'before', thing)}: not acknowledged any more"
     ),
+    "token.created": _token("created"),
+    "token.revoked": _token("revoked"),
     "session.opened": lambda thing, data: f"{thing} logged in",
     "session.closed": lambda thing, data: f"{thing} logged out",
 }

@@ -122,7 +122,7 @@ def single(page: Row, requests: Row | None = None) -> list[TrafficChart]:
             "",
             {"all": one["requests_per_s"], **one["failed_per_s"]},
         ),
-        ("errors", "Failed requests, percent", "%", _percent([one], "error_rate")),
+        ("errors", "Failed requests, percent", "%", {"failed": _hundred(one["error_rate"])}),
         ("latency", "Latency by percentile", "ms", _quantiles(one, "latency_ms_p{}", (50, 95, 99))),
         (
             "time",

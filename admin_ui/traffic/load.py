@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from admin_ui.event_text import SHORT
 from admin_ui.page_context import PageContext
 from admin_ui.services import ControlApiError
 from admin_ui.tables import with_query
@@ -104,7 +105,9 @@ async def server_traffic(visit: PageContext, servers: Sequence[str]) -> TrafficC
     pages = await asyncio.gather(
         *(_series(visit, within, {"by": "server", "server": server}) for server in shown)
     )
-    found = {server: page for server, page in zip(shown, pages, strict=True) if page is not None}
+    found = {
+        server[:SHORT]: page for server, page in zip(shown, pages, strict=True) if page is not None
+    }
     if not found:
         return None
     whole = merged_by_server(found)
@@ -138,7 +141,7 @@ async def pair_traffic(
         return None, (None, None), 1
     found = [page["items"][0] if page["items"] else None for page in pages]
     items = [
-        {**one, "name": target.partition(":")[2] or target}
+        {**one, "name": target.replace(":", " ", 1)}
         for one, target in zip(found, pair, strict=True)
         if one is not None
     ]

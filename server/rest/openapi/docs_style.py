@@ -1,18 +1,18 @@
-"""The style of `server.rest.openapi.docs_page`."""
+"""The style of `server.rest.openapi.docs_page`: the colours and sizes of the console."""
 
 STYLE = """
-:root{color-scheme:light dark;--ink:#1b2430;--soft:#5a6675;--paper:#fbfbf9;--card:#fff;
---line:#dfe3e8;--accent:#0b6e6e;--get:#1f6feb;--post:#9a5b00;--code:#f1f3f5}
-@media (prefers-color-scheme:dark){:root{--ink:#e6eaee;--soft:#9aa6b2;--paper:#12161b;
---card:#191f26;--line:#2b333c;--accent:#4fc3bd;--get:#6cb0ff;--post:#e0a347;--code:#222a33}}
+:root{color-scheme:light dark;--ink:#1a1d21;--soft:#565d66;--paper:#f6f7f9;--card:#fff;
+--line:#d8dce2;--accent:#0b57d0;--get:#12693a;--post:#8a4b00;--code:#eceff3}
+@media (prefers-color-scheme:dark){:root{--ink:#e6e8eb;--soft:#a3abb5;--paper:#121417;
+--card:#1b1e23;--line:#353a42;--accent:#8ab4f8;--get:#7fd39b;--post:#f3bd6b;--code:#24282e}}
 *{box-sizing:border-box}
 html{scroll-behavior:smooth}
 @media (prefers-reduced-motion:reduce){html{scroll-behavior:auto}}
 body{margin:0;background:var(--paper);color:var(--ink);
-font:16px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
+font:14px/1.45 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
 header,main{max-width:60rem;margin:0 auto;padding:0 1rem}
 header{padding-top:2rem}
-h1{margin:0;font-size:1.75rem;letter-spacing:-.01em}
+h1{margin:0;font-size:1.375rem;line-height:1.25}
 .version{font-weight:400;color:var(--soft);font-size:1rem}
 header p{margin:.5rem 0 0;color:var(--soft)}
 a{color:var(--accent)}
