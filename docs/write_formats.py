@@ -24,7 +24,7 @@ _MIDDLE = """
 ## Not supported yet
 
 The version fails with a reason that says what the file is and what to do; `modelyard check` says
-the same.
+the same. A backend of your own is [one file and one line](backends.md).
 
 | ending | what it is | package | what to do |
 |---|---|---|---|

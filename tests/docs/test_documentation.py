@@ -90,6 +90,24 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
     assert not [link for link in links if not (page.parent / link).exists()]
 
 
+def test_every_page_is_linked_from_another_one() -> None:
+    linked = {
+        (page.parent / link).resolve()
+        for page in PAGES
+        for link in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text())
+        if (page.parent / link).resolve() != page
+    }
+    assert not [str(page) for page in PAGES[1:] if page not in linked]
+
+
+def test_the_glossary_says_each_term_once_in_a_line_and_in_their_order() -> None:
+    page = (ROOT / "docs" / "glossary.md").read_text()
+    rows = page.partition("|---|---|\n")[2].strip().splitlines()
+    terms = [found[1] for row in rows if (found := re.match(r"\| \*\*(.+)\*\* \| \S.*\. \|$", row))]
+    assert len(terms) == len(rows) >= 60
+    assert terms == sorted(set(terms), key=str.casefold)
+
+
 def test_the_two_commands_of_a_clone_stand_in_the_readme_and_exist() -> None:
     text = (ROOT / "README.md").read_text()
     blocks = text.split("```")[1::2]
