@@ -19,6 +19,7 @@ from control.loops.wake_event import WakeEvent
 from control.notifications import outbox
 from control.notifications.messages import OutgoingMessage, message_of
 from control.notifications.sender import WebhookSender
+from control.problems.service import acknowledged_versions
 from control.sql import leases
 from control.sql.database import SYSTEM, Database, Fence
 
@@ -114,10 +115,11 @@ class NotificationPump:
         """Raises LostLease."""
         with self._database.change(SYSTEM, fence) as tx:
             tx.alone()
+            known = acknowledged_versions(tx.session, tx.now)
             for _ in range(MOST_ROUNDS):
-                if not outbox.advance(tx):
+                if not outbox.advance(tx, known):
                     break
-            claimed = outbox.claim(tx, busy, MOST_AT_ONCE - len(busy))
+            claimed = outbox.claim(tx, busy, MOST_AT_ONCE - len(busy), known)
             url = self._console_url()
             return [message_of(tx, row, url) for row in claimed]
 

@@ -80,6 +80,17 @@ _WITHOUT_REASON = (NotificationKind.CRASH_LOOPING, NotificationKind.MODEL_RECOVE
 """These are the same whatever was said of the last crash."""
 
 
+ABOUT_VERSIONS = frozenset(
+    {
+        NotificationKind.MODEL_FAILED,
+        NotificationKind.CRASH_LOOPING,
+        NotificationKind.MODEL_FAILING,
+        NotificationKind.MODEL_DEGRADED,
+    }
+)
+"""What an acknowledged problem of a version keeps from being told."""
+
+
 def is_failure(event: EventView) -> bool:
     """Whether it is a failure that `notice_of` wants counted."""
     is_load = event.kind == "load.changed"
@@ -101,9 +112,23 @@ def _rolled_back(event: EventView, _: int) -> Notice:
     after = event.data.get("after") or {}
     model, candidate = _text(event, "model"), int(after.get("candidate") or 0)
     name, stable = _text(event, "name") or model, after.get("stable")
+    if event.data.get("rollback"):
+        title = f"{name} could not be rolled back to version {candidate}"
+        return _notice(event, NotificationKind.ROLLED_BACK, _models(name, model), candidate, title)
     to = f" to version {stable}" if stable else ""
     title = f"{name} rolled back from version {candidate}{to}"
     return _notice(event, NotificationKind.ROLLED_BACK, _models(name, model), candidate, title)
+
+
+def _gone_back(event: EventView, _: int) -> Notice | None:
+    """A rollout to a version that answered before; any other that ends well calls nobody."""
+    if not event.data.get("rollback"):
+        return None
+    after = event.data.get("after") or {}
+    model, left = _text(event, "model"), int(after.get("stable") or 0)
+    name = _text(event, "name") or model
+    title = f"{name} rolled back from version {left} to version {after.get('candidate')}"
+    return _notice(event, NotificationKind.ROLLED_BACK, _models(name, model), left, title)
 
 
 def _paused(event: EventView, _: int) -> Notice | None:
@@ -212,6 +237,7 @@ def _text(event: EventView, name: str) -> str:
 
 _MAKERS: Mapping[str, Callable[[EventView, int], Notice | None]] = {
     "rollout.abort": _rolled_back,
+    "rollout.healthy": _gone_back,
     "rollout.pause": _paused,
     "load.changed": _load,
     "model.failing": _health(NotificationKind.MODEL_FAILING, "is failing"),

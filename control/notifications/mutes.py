@@ -11,7 +11,7 @@ from control import paging
 from control.clock import new_id, text_of
 from control.errors import Conflict, Invalid, NotFound
 from control.notifications import terms
-from control.notifications.kinds import NotificationKind
+from control.notifications.kinds import ABOUT_VERSIONS, NotificationKind
 from control.notifications.tables import NotificationMute
 from control.notifications.views import MuteView
 from control.paging import SortOrder
@@ -77,6 +77,15 @@ def list_mutes(
 def mutes_in_force(tx: Transaction) -> list[NotificationMute]:
     lasts = or_(NotificationMute.until.is_(None), NotificationMute.until > tx.now)
     return list(tx.session.scalars(select(NotificationMute).where(lasts)))
+
+
+def is_acknowledged(
+    known: Collection[str], kind: str, models: Collection[str], version: int
+) -> bool:
+    """Whether a notice tells only of a problem that is `known`: "m", or "m version 2"."""
+    if not known or kind not in ABOUT_VERSIONS:
+        return False
+    return any(f"{model} version {version}" in known or model in known for model in models)
 
 
 def is_muted(mutes: Sequence[NotificationMute], kind: str, models: Collection[str]) -> bool:

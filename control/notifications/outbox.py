@@ -72,8 +72,11 @@ def status_of(session: Session, seen: int = 0) -> OutboxStatus:
     return OutboxStatus(True, behind, newest, due)
 
 
-def advance(tx: Transaction) -> int:
-    """Make messages of the next events; how many events may be left to look at (0: none)."""
+def advance(tx: Transaction, known: Collection[str] = ()) -> int:
+    """Make messages of the next events; how many events may be left to look at (0: none).
+
+    `known`: models and versions whose problems are acknowledged.
+    """
     session, newest = tx.session, last_event(tx.session)
     cursor = _cursor(session)
     events = events_after(session, cursor, EVENTS_AT_ONCE, KINDS_OF_EVENTS)
@@ -81,7 +84,8 @@ def advance(tx: Transaction) -> int:
     muted = mutes.mutes_in_force(tx)
     webhooks = list(session.scalars(select(Webhook).where(Webhook.enabled)))
     for notice in _notices(session, events):
-        if mutes.is_muted(muted, notice.kind, notice.models):
+        about = notice.kind, notice.models
+        if mutes.is_muted(muted, *about) or mutes.is_acknowledged(known, *about, notice.version):
             continue
         for webhook in webhooks:
             mine = terms.covers(webhook.models, webhook.kinds, notice.kind, notice.models)
@@ -92,12 +96,14 @@ def advance(tx: Transaction) -> int:
     return newest - reached
 
 
-def claim(tx: Transaction, busy: Collection[str], most: int) -> list[Delivery]:
+def claim(
+    tx: Transaction, busy: Collection[str], most: int, known: Collection[str] = ()
+) -> list[Delivery]:
     """The messages to be sent now, one for each webhook and `most` in all, each marked as being
     tried. `busy`: webhooks that the holder of this lease is sending to already; what another
     holder was sending when it lost the lease is sent again.
 
-    What has been muted meanwhile ends here.
+    What has been muted meanwhile, or is about `known` problems, ends here.
     """
     session, muted = tx.session, mutes.mutes_in_force(tx)
     free = or_(Webhook.hold_until.is_(None), Webhook.hold_until <= tx.now)
@@ -106,7 +112,7 @@ def claim(tx: Transaction, busy: Collection[str], most: int) -> list[Delivery]:
     for name in session.scalars(ready).all():
         if len(claimed) == most:
             break
-        if name not in busy and (row := _next_of(tx, name, muted)) is not None:
+        if name not in busy and (row := _next_of(tx, name, muted, known)) is not None:
             row.attempts += 1
             row.fence = tx.fence.number if tx.fence else 0
             claimed.append(row)
@@ -244,12 +250,15 @@ def _make_room(session: Session, webhook: Webhook) -> None:
         webhook.dropped += 1
 
 
-def _next_of(tx: Transaction, webhook: str, muted: list[NotificationMute]) -> Delivery | None:
+def _next_of(
+    tx: Transaction, webhook: str, muted: list[NotificationMute], known: Collection[str]
+) -> Delivery | None:
     """The message of a webhook that has waited longest since its last try."""
     due = and_(Delivery.state == DeliveryState.WAITING, Delivery.next_at <= tx.now)
     mine = select(Delivery).where(Delivery.webhook == webhook, due)
     for row in tx.session.scalars(mine.order_by(Delivery.next_at, Delivery.event)):
-        if not mutes.is_muted(muted, row.kind, row.models):
+        is_known = mutes.is_acknowledged(known, row.kind, row.models, row.version)
+        if not is_known and not mutes.is_muted(muted, row.kind, row.models):
             return row
         row.state, row.finished_at = DeliveryState.MUTED, tx.now
         tx.happened("delivery.muted", f"delivery:{row.id}", webhook=webhook, title=row.title)

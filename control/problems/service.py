@@ -53,6 +53,18 @@ def list_problems(
     return in_rows(problems(facts, now), known)
 
 
+def acknowledged_versions(session: Session, now: datetime) -> frozenset[str]:
+    """The models ("m") and versions ("m version 2") of which all that is wrong with how they load
+    and answer is acknowledged."""
+    if session.scalar(select(AcknowledgementRow.key).limit(1)) is None:
+        return frozenset()
+    known: dict[bool, set[str]] = {False: set(), True: set()}
+    for one in list_problems(session, now):
+        if one.kind in ("load", "health"):
+            known[one.acknowledged is not None].update(one.subjects)
+    return frozenset(known[True] - known[False])
+
+
 def find_problem(there: Sequence[ProblemView], key: str) -> ProblemView:
     """Raises NotFound."""
     found = next((one for one in there if one.key == key), None)

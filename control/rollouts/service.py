@@ -242,6 +242,7 @@ def _apply(tx: Transaction, routes: RouteWriter, row: Rollout, decision: Rollout
         name=row.name,
         model=row.model,
         words=decision.words,
+        rollback=decision.state.rollback,
         verdicts=verdicts,
     )
     tx.desire()

@@ -7,12 +7,15 @@ from collections.abc import Callable
 
 import pytest
 
+from control import loads, servers
 from control.loops.deployer import LEASE
 from control.loops.notifications import NotificationPump
 from control.notifications import policy
 from control.notifications.sender import WebhookSender
+from control.problems.service import acknowledge, list_problems
 from control.sql import leases
 from control.sql.database import SYSTEM, Database
+from support.control import ADA
 from support.notifications import deliveries, hook, webhook
 from support.webhook_receiver import Reply, receiver
 
@@ -112,6 +115,20 @@ def test_a_server_without_the_lease_sends_nothing_until_it_has_it(sqlite: Databa
 
         run_until(lambda: len(there.messages) == 1, sqlite, [there.prefix], "boot", during=free_it)
     assert len(deliveries(sqlite)) == 1
+
+
+def test_a_problem_that_is_acknowledged_is_not_told_and_the_next_one_is(sqlite: Database) -> None:
+    with receiver() as there:
+        webhook(sqlite, url=there.url, allowed=[there.prefix])
+        with sqlite.change(SYSTEM) as tx:
+            servers.register(tx, "srv", "boot", "0.1", "http://127.0.0.1:1")
+            loads.record(tx, "srv", [("known", 1, "FAILED", "no such file")])
+        with sqlite.change(ADA) as tx:
+            (problem,) = list_problems(tx.session, tx.now)
+            acknowledge(tx, problem, "Otto looks at it")
+        broken(sqlite, "another")
+        run_until(delivered(sqlite, 1), sqlite, [there.prefix], "boot")
+    assert [row.models for row in deliveries(sqlite)] == [["another"]]
 
 
 def test_a_slow_receiver_holds_up_no_other(sqlite: Database) -> None:

@@ -61,6 +61,21 @@ def test_a_rollout_of_a_route_is_about_the_route_and_the_model() -> None:
     assert notice.models == ("shop", "digits")
 
 
+def test_going_back_to_an_older_version_is_told_when_it_answers() -> None:
+    data = {"name": "digits", "model": "digits", "rollback": "requested by user:ada"}
+    back = {
+        **data,
+        "words": "rolled back, requested by user:ada",
+        "after": {"candidate": 1, "stable": 3},
+    }
+    notice = given("rollout.healthy", "rollout:r1", **back)
+    assert notice.kind is NotificationKind.ROLLED_BACK
+    assert notice.title == "digits rolled back from version 3 to version 1"
+    stuck = given("rollout.abort", "rollout:r1", **{**back, "words": "not gone back"})
+    assert stuck.title == "digits could not be rolled back to version 1"
+    assert notice_of(event("rollout.healthy", "rollout:r1", **{**back, "rollback": ""})) is None
+
+
 def test_a_pause_by_the_policy_is_told_and_one_by_a_person_is_not() -> None:
     told = {**ABORT, "words": "paused (inconclusive): p99 has no number"}
     notice = given("rollout.pause", "rollout:r1", **told)

@@ -272,6 +272,22 @@ def test_a_mute_of_another_kind_or_model_mutes_nothing(database: Database) -> No
     assert len(claimed(database)) == 1
 
 
+def test_a_problem_that_is_acknowledged_is_not_told_again(database: Database) -> None:
+    webhook(database)
+    with at(database) as tx:
+        for model in ("digits", "cats"):
+            facts = {"server": "s", "version": 1, "state": "FAILED", "reason": "x"}
+            tx.happened("load.changed", f"model:{model}", **facts)
+    with at(database) as tx:
+        outbox.advance(tx, {"digits version 1"})
+    assert [row.models for row in deliveries(database)] == [["cats"]]
+    with at(database, 1) as tx:
+        assert outbox.claim(tx, (), 10, {"cats version 2", "dogs"}) != []
+    with at(database, 1) as tx:
+        assert outbox.claim(tx, (), 10, {"cats"}) == []
+    assert states(database) == [("muted", 1)]
+
+
 def test_a_webhook_that_is_enabled_again_gets_nothing_of_meanwhile(database: Database) -> None:
     webhook(database)
     with database.change(ADA) as tx:
