@@ -233,13 +233,14 @@ def _merge_dims(
         if batched and not inner:
             tensor.reshape.SetInParent()
         return
-    seen = tuple(tensor.reshape.shape if tensor.HasField("reshape") else tensor.dims)
-    is_scalar = not batched and not inner and set(seen) <= {1, -1}  # keeps the config's shape
-    if not _fits(seen, inner) and not is_scalar:
+    model_dims = tuple(tensor.reshape.shape if tensor.HasField("reshape") else tensor.dims)
+    is_scalar = not batched and not inner and set(model_dims) <= {1, -1}  # keeps the config's shape
+    if not _fits(model_dims, inner) and not is_scalar:
         note = " behind the batch dimension, which dims leave out" if batched else ""
         field = "reshape" if tensor.HasField("reshape") else "dims"
         refuse(
-            version, f"{where} has shape {brackets(inner)}{note}, but {field} is {brackets(seen)}"
+            version,
+            f"{where} has shape {brackets(inner)}{note}, but {field} is {brackets(model_dims)}",
         )
 
 

@@ -195,6 +195,6 @@ def _reshaped(
 
 def _reshape(array: Array, before: Dims, after: Dims, batched: bool) -> Array:
     """Each -1 of `after` takes the size the same -1 of `before` has in `array`."""
-    lead, seen = (array.shape[:1], array.shape[1:]) if batched else ((), array.shape)
-    free = iter([size for size, dim in zip(seen, before, strict=True) if dim == -1])
+    lead, model_shape = (array.shape[:1], array.shape[1:]) if batched else ((), array.shape)
+    free = iter([size for size, dim in zip(model_shape, before, strict=True) if dim == -1])
     return array.reshape(lead + tuple(next(free) if dim == -1 else dim for dim in after))

@@ -171,8 +171,8 @@ def _initialised(version: ModelVersion, model_class: Any, device: Device) -> Pyt
 def _failed(version: ModelVersion, what: str, error: Exception) -> LoadFailed:
     if isinstance(error, ModuleNotFoundError) and (line := line_for_module(error.name or "")):
         what += f" without the package '{error.name}' (install it with: {line})"
-    told = " ".join(describe(error, version.path).split())
-    return LoadFailed(f"{_where(version)}: {what}: {told}{_remedy(error)}")
+    reason = " ".join(describe(error, version.path).split())
+    return LoadFailed(f"{_where(version)}: {what}: {reason}{_remedy(error)}")
 
 
 def _remedy(error: Exception) -> str:

@@ -137,10 +137,10 @@ class ArchiveMember:
 def members(archive: IO[bytes]) -> Iterator[ArchiveMember]:
     """Every file, to be read before the next one is asked for. Raises Invalid for what no backup
     has: other kinds of files, names that lead elsewhere, the same name twice, a cut-off end."""
-    seen: set[str] = set()
+    names: set[str] = set()
     with _telling(), tarfile.open(fileobj=archive, mode="r|", bufsize=_BLOCK_BYTES) as tar:
         for info in tar:
-            yield _member(tar, info, seen)
+            yield _member(tar, info, names)
 
 
 def chunks(content: IO[bytes]) -> Iterator[bytes]:
@@ -199,16 +199,16 @@ def _info(name: str, size_bytes: int, mtime: int) -> tarfile.TarInfo:
     return info
 
 
-def _member(tar: tarfile.TarFile, info: tarfile.TarInfo, seen: set[str]) -> ArchiveMember:
+def _member(tar: tarfile.TarFile, info: tarfile.TarInfo, names: set[str]) -> ArchiveMember:
     check_name(info.name)
-    if info.name in seen or MANIFEST in seen:
+    if info.name in names or MANIFEST in names:
         raise Invalid(f"the archive has '{info.name:.200}' where none belongs", "archive")
     linked = info.type == tarfile.LNKTYPE
-    if linked and not (info.linkname in seen and info.linkname.startswith(SHARED)):
+    if linked and not (info.linkname in names and info.linkname.startswith(SHARED)):
         raise Invalid(f"the archive links '{info.name:.200}' to what is not in it", "archive")
     if not linked and (info.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or info.sparse):
         raise Invalid(f"'{info.name:.200}' is no plain file in the archive", "archive")
-    seen.add(info.name)
+    names.add(info.name)
     if linked:
         return ArchiveMember(info.name, info.linkname, None)
     return ArchiveMember(info.name, "", tar.extractfile(info))

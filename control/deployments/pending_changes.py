@@ -23,20 +23,20 @@ def record(tx: Transaction, server_id: str, rows: Iterable[Row]) -> int:
     Each difference is an event: "alias.pending", or "alias.in_force" for what it no longer
     mentions; the same of routes.
     """
-    told = _by_subject(rows)
+    reasons = _by_subject(rows)
     mine = select(PendingChange).where(PendingChange.server_id == server_id)
     known = {row.subject: row for row in tx.session.scalars(mine)}
     changed = [
         subject
-        for subject, reason in told.items()
+        for subject, reason in reasons.items()
         if subject not in known or known[subject].reason != reason
     ]
-    gone = known.keys() - told.keys()
+    gone = known.keys() - reasons.keys()
     if not changed and not gone:
         return 0
     tx.alone()
     for subject in changed:
-        _take(tx, server_id, known.get(subject), subject, told[subject])
+        _take(tx, server_id, known.get(subject), subject, reasons[subject])
     for subject in sorted(gone):
         tx.session.delete(known[subject])
         tx.happened(*_event(subject, "in_force"), server=server_id)

@@ -94,24 +94,24 @@ class EventStream(Response):
         source, reached = self._source, self._event_id
         beat = monotonic() + source.heartbeat_s
         while not source.commits.closed:
-            told, reached = await source.read(reached)
-            if told:
-                yield b"".join(map(frame, told))
+            events, reached = await source.read(reached)
+            if events:
+                yield b"".join(map(frame, events))
             if monotonic() >= beat:
                 if not await source.still():
                     return
                 beat = monotonic() + source.heartbeat_s
                 yield b": still here\n\n"
-            elif not told:
+            elif not events:
                 await source.commits.after(reached, max(0.0, beat - monotonic()))
 
 
-def frame(told: StreamEvent) -> bytes:
+def frame(event: StreamEvent) -> bytes:
     """`id:`, `event:` and one line of JSON."""
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (
-        told.id,
-        told.kind.encode(),
-        to_json(told.document),
+        event.id,
+        event.kind.encode(),
+        to_json(event.document),
     )
 
 

@@ -24,15 +24,15 @@ class LatestArmReports:
         )
         self._assignments: Mapping[str, tuple[AssignmentCount, ...]] = {}
 
-    def heard(self, told: ArmReports) -> dict[str, GatewayReport]:
+    def heard(self, reports: ArmReports) -> dict[str, GatewayReport]:
         """The reports of those rollouts that the news is about, by rollout."""
-        if told.boot != self._boot:
-            self._boot = told.boot
+        if reports.boot != self._boot:
+            self._boot = reports.boot
             self._rollouts.clear()
             self._assignments = {}
-        if told.assignments is not None:
-            self._assignments = told.assignments
-        news = [one for one in told.arms if one.rollout]
+        if reports.assignments is not None:
+            self._assignments = reports.assignments
+        news = [one for one in reports.arms if one.rollout]
         for one in news:
             arms = self._rollouts.setdefault(one.rollout, {})
             arms[one.arm, one.model, one.version, one.copies] = one

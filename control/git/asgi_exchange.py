@@ -165,7 +165,7 @@ async def while_there(incoming: RequestBody, work: Coroutine[Any, Any, None]) ->
 
 def _length(headers: Headers) -> int | None:
     """Bytes of the body, None when they are not told."""
-    told = headers.get("content-length")
-    if told is None:
+    text = headers.get("content-length")
+    if text is None:
         return None if "transfer-encoding" in headers else 0
-    return int(told) if told.isascii() and told.isdigit() else None
+    return int(text) if text.isascii() and text.isdigit() else None

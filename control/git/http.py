@@ -175,7 +175,7 @@ class GitApp:
         commands: Commands,
         body: AsyncIterator[bytes],
         unpacked: UnpackReporter,
-        told: str,
+        message: str,
     ) -> None:
         """A pack that says it is too long is not read; with what comes before it, git itself can
         be answered, which shows its user no more than the status of any other refusal."""
@@ -185,10 +185,10 @@ class GitApp:
                     if commands.ended:
                         break
         except (TimeoutError, GitError):
-            raise RequestBodyTooLarge(told) from None
+            raise RequestBodyTooLarge(message) from None
         if not commands.updates:
-            raise RequestBodyTooLarge(told)
-        found = Finding(Path("pack"), 0, 0, "E413", told)
+            raise RequestBodyTooLarge(message)
+        found = Finding(Path("pack"), 0, 0, "E413", message)
         await self._refuse(exchange, commands, unpacked, found, "pack too large")
 
     async def _refuse(
@@ -285,8 +285,8 @@ def _lfs_words(trouble: ErrorResponse) -> tuple[dict[str, str], bytes]:
 def _check_version(request: Request) -> None:
     """git's answers have no length, which HTTP/1.0 has no way to say. Raises HTTPException."""
     if request.scope["http_version"] == "1.0":
-        told = "git needs HTTP/1.1, and this request came with 1.0; a proxy before this server"
-        raise HTTPException(505, f"{told} must keep it (nginx: proxy_http_version 1.1)")
+        message = "git needs HTTP/1.1, and this request came with 1.0; a proxy before this server"
+        raise HTTPException(505, f"{message} must keep it (nginx: proxy_http_version 1.1)")
 
 
 def _check_type(request: Request, service: GitService) -> None:

@@ -63,15 +63,17 @@ class LfsApi:
         visit = await enter(self._services, exchange.request, Action.PULL, name)
         budget = visit.repository.settings.budgets.max_lfs_bytes
         limits = LfsLimits(object_bytes=budget)
-        asked = batch.parse(await exchange.incoming.whole(_MOST_BATCH_BYTES), limits)
-        check_allowed(visit.principal, ACTIONS[asked.operation], name)
-        known = await to_thread.run_sync(self._known, name, asked, limiter=self._services.threads)
-        answer = batch.respond(asked, known, self._links(exchange.request, name), limits)
+        lfs_batch = batch.parse(await exchange.incoming.whole(_MOST_BATCH_BYTES), limits)
+        check_allowed(visit.principal, ACTIONS[lfs_batch.operation], name)
+        known = await to_thread.run_sync(
+            self._known, name, lfs_batch, limiter=self._services.threads
+        )
+        answer = batch.respond(lfs_batch, known, self._links(exchange.request, name), limits)
         headers = {"Content-Type": MEDIA_TYPE, "Cache-Control": "no-store"}
         await exchange.outgoing.whole(200, headers, orjson.dumps(answer))
 
-    def _known(self, name: str, asked: LfsBatch) -> LfsObjectStatus:
-        oids = {wanted.oid for wanted in asked.objects if is_oid(wanted.oid)}
+    def _known(self, name: str, lfs_batch: LfsBatch) -> LfsObjectStatus:
+        oids = {wanted.oid for wanted in lfs_batch.objects if is_oid(wanted.oid)}
         sizes = {oid: self._store.size(name, oid) for oid in oids}
         return LfsObjectStatus({oid: size for oid, size in sizes.items() if size is not None})
 

@@ -48,8 +48,10 @@ class LfsTransfers:
         size_bytes = (await self._scope(exchange.request, "upload", name, oid)).size_bytes
         length = exchange.incoming.length
         if length not in (None, size_bytes):
-            told = f"object {oid} was announced with {size_bytes} bytes, not {length}; push again"
-            raise WrongSize(told)
+            message = (
+                f"object {oid} was announced with {size_bytes} bytes, not {length}; push again"
+            )
+            raise WrongSize(message)
         with self._place():
             await self._store.receive(
                 name, oid, size_bytes, exchange.incoming.chunks(), self._stall_s
@@ -64,10 +66,10 @@ class LfsTransfers:
         await self._scope(exchange.request, "download", name, oid)
         await exchange.incoming.whole(0)
         etag, size_bytes = f'"{oid}"', self._store.size(name, oid)
-        asked = exchange.request.headers.get("range")
+        range_header = exchange.request.headers.get("range")
         if exchange.request.headers.get("if-range", etag) != etag:
-            asked = None
-        wanted = wanted_of(asked, size_bytes or 0)
+            range_header = None
+        wanted = wanted_of(range_header, size_bytes or 0)
         start, end = wanted or (0, None)
         with self._place():
             async with self._store.open_range(name, oid, start, end) as opened:

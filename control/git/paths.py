@@ -40,8 +40,8 @@ def target_of(raw_path: bytes) -> GitPath:
 
 def advertised(query: bytes) -> GitService:
     """The service whose refs are asked for. Raises HTTPException for the dumb protocol."""
-    asked = parse_qs(query.decode("latin-1"), keep_blank_values=True).get("service", [])
-    if len(asked) != 1 or asked[0] not in tuple(GitService):
+    services = parse_qs(query.decode("latin-1"), keep_blank_values=True).get("service", [])
+    if len(services) != 1 or services[0] not in tuple(GitService):
         wanted = " or ".join(f"?service={service}" for service in GitService)
         raise HTTPException(403, f"only git's smart protocol is supported here: info/refs{wanted}")
-    return GitService(asked[0])
+    return GitService(services[0])

@@ -65,7 +65,7 @@ class ImportRules:
 
 
 class Importer:
-    """On the loop. `told` is called once new desired state may be read."""
+    """On the loop. `notify` is called once new desired state may be read."""
 
     def __init__(
         self,
@@ -74,14 +74,14 @@ class Importer:
         sealer: ImportSealer,
         terms: ImportRules,
         boot: str,
-        told: Callable[[], None],
+        notify: Callable[[], None],
     ) -> None:
         self._database = database
         self._folder = store / IMPORTS
         self._sealer = sealer
         self._terms = terms
         self._boot = boot
-        self._told = told
+        self._notify = notify
         self._news = asyncio.Event()
         self._sealing = asyncio.Lock()
         self._loads: LoadReport | None = None
@@ -180,7 +180,7 @@ class Importer:
             revision = await asyncio.to_thread(self._deploy, view, imported, fence)
         crash.point("import.deployed")
         self._due[view.id] = (revision, time.monotonic() + LOAD_S)
-        self._told()
+        self._notify()
 
     def _check_name(self, model: str) -> None:
         for folder in self._terms.folders:
@@ -276,13 +276,13 @@ class Importer:
         with self._database.change(_actor(view), fence) as tx:
             imports.start(tx, view.id)
 
-    def _progress(self, view: ImportView, seen: Progress, fence: Fence) -> None:
+    def _progress(self, view: ImportView, fetched: Progress, fence: Fence) -> None:
         with suppress(DatabaseGone), self._database.change(_actor(view), fence) as tx:
-            imports.progress(tx, view.id, seen)
+            imports.progress(tx, view.id, fetched)
 
-    def _check(self, view: ImportView, digest: str, seen: Progress | None, fence: Fence) -> None:
+    def _check(self, view: ImportView, digest: str, fetched: Progress | None, fence: Fence) -> None:
         with self._database.change(_actor(view), fence) as tx:
-            imports.check(tx, view.id, digest, seen)
+            imports.check(tx, view.id, digest, fetched)
 
     def _deploy(self, view: ImportView, imported: SealedImport, fence: Fence) -> int:
         """The revision of the desired state that has it."""

@@ -92,7 +92,7 @@ def start(tx: Transaction, import_id: str) -> ImportView:
     return _view(row)
 
 
-def progress(tx: Transaction, import_id: str, seen: Progress) -> None:
+def progress(tx: Transaction, import_id: str, fetched: Progress) -> None:
     """Tell how far it is; of one import the latest such event alone is kept.
 
     Call it about once a second. Raises NotFound, Conflict when it is not being fetched any more.
@@ -100,19 +100,19 @@ def progress(tx: Transaction, import_id: str, seen: Progress) -> None:
     row = _held(tx, import_id)
     if row.state not in (ImportState.FETCHING, ImportState.CHECKING):
         raise Conflict(f"the import {row.id} is {row.state}")
-    row.progress = _told(seen)
+    row.progress = _told(fetched)
     kind, subject = "import.progress", _subject(row)
     earlier = delete(Event).where(Event.subject == subject, Event.kind == kind)
     tx.session.execute(earlier, execution_options={"synchronize_session": False})
     tx.happened(kind, subject, model=row.model, **row.progress)
 
 
-def check(tx: Transaction, import_id: str, digest: str, seen: Progress | None) -> ImportView:
+def check(tx: Transaction, import_id: str, digest: str, fetched: Progress | None) -> ImportView:
     """All of it is there, with this digest, and is looked at. Raises NotFound, Conflict."""
     row = _held(tx, import_id)
     row.digest = digest
-    if seen is not None:
-        row.progress = _told(seen)
+    if fetched is not None:
+        row.progress = _told(fetched)
     _step(tx, row, ImportState.CHECKING)
     return _view(row)
 
@@ -260,8 +260,8 @@ def _known_state(state: str) -> ImportState:
     return ImportState(state)
 
 
-def _told(seen: Progress) -> dict[str, Any]:
-    return {**asdict(seen), "file": stored(seen.file, LONGEST_FILE)}
+def _told(fetched: Progress) -> dict[str, Any]:
+    return {**asdict(fetched), "file": stored(fetched.file, LONGEST_FILE)}
 
 
 def _subject(row: Import) -> str:

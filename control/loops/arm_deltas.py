@@ -32,12 +32,12 @@ class ArmDeltas:
         self._boots: dict[str, str] = {}
         self._before: dict[str, dict[_Key, ArmTotals]] = {}
 
-    def heard(self, told: ArmReports) -> list[ArmDelta]:
+    def heard(self, reports: ArmReports) -> list[ArmDelta]:
         """Copies do not count: nobody has seen their answers."""
-        if self._boots.get(told.server) != told.boot:
-            self._boots[told.server], self._before[told.server] = told.boot, {}
-        before, found = self._before[told.server], []
-        for one in told.arms:
+        if self._boots.get(reports.server) != reports.boot:
+            self._boots[reports.server], self._before[reports.server] = reports.boot, {}
+        before, found = self._before[reports.server], []
+        for one in reports.arms:
             key = (one.route, one.rollout, one.arm, one.model, one.version)
             if one.copies:
                 continue

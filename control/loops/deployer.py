@@ -60,7 +60,7 @@ _log = logging.getLogger(__name__)
 
 
 class Deployer:
-    """On the loop. `told` is called once new desired state may be read."""
+    """On the loop. `notify` is called once new desired state may be read."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Deployer:
         store: Path,
         examiner: Examiner,
         boot: str,
-        told: Callable[[], None],
+        notify: Callable[[], None],
         underway: Callable[[], Collection[str]],
     ) -> None:
         """`underway`: ids of the pushes that git is still busy with, here."""
@@ -78,7 +78,7 @@ class Deployer:
         self._snapshots = SnapshotStore(store / SNAPSHOTS)
         self._examiner = examiner
         self._boot = boot
-        self._told = told
+        self._notify = notify
         self._news = asyncio.Event()
         self._judged = asyncio.Event()
         self._loads: LoadReport | None = None
@@ -262,7 +262,7 @@ class Deployer:
             return
         crash.point("push.deployed")
         self._due[push.id] = (revision, asyncio.get_running_loop().time() + LOAD_S)
-        self._told()
+        self._notify()
         crash.point("push.told")
         self._move_on()
 

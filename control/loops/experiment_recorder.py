@@ -45,8 +45,8 @@ class ExperimentRecorder:
         self._actor = Actor(f"server:{server}", "system")
         self._boot = boot
         self._key = key
-        self._seen: deque[ExposureEvent] = deque()
-        self._told: deque[ClientFeedback] = deque()
+        self._exposures: deque[ExposureEvent] = deque()
+        self._feedback: deque[ClientFeedback] = deque()
         self._answered: deque[ArmDelta] = deque()
         self._increments = ArmDeltas()
         self._news = WakeEvent()
@@ -55,14 +55,14 @@ class ExperimentRecorder:
     async def record(self, message: Exposures | FeedbackRows) -> None:
         """Have the database know of them soon."""
         if isinstance(message, Exposures):
-            self._keep(self._seen, list(exposure_events(message)))
+            self._keep(self._exposures, list(exposure_events(message)))
         else:
-            self._keep(self._told, list(client_feedback(message, self._key)))
+            self._keep(self._feedback, list(client_feedback(message, self._key)))
         self._news.ring()
 
-    async def counted(self, told: ArmReports) -> None:
+    async def counted(self, reports: ArmReports) -> None:
         """What routes have counted: for metrics that servers count."""
-        rows = self._increments.heard(told)
+        rows = self._increments.heard(reports)
         if len(self._answered) < MOST_COUNTS:
             self._answered.extend(rows)
 
@@ -72,8 +72,8 @@ class ExperimentRecorder:
         while True:
             pause_s = POINTS_S
             try:
-                await self._write(self._seen, lambda tx, rows: expose(tx, rows))
-                await self._write(self._told, lambda tx, rows: feedback(tx, rows))
+                await self._write(self._exposures, lambda tx, rows: expose(tx, rows))
+                await self._write(self._feedback, lambda tx, rows: feedback(tx, rows))
                 await self._write_counts()
                 now = asyncio.get_running_loop().time()
                 if now - looked >= POINTS_S:

@@ -46,7 +46,7 @@ class RolloutController:
         self._server = server
         self._boot = boot
         self._latest: dict[str, LatestArmReports] = {}
-        self._told: dict[str, tuple[str, GatewayReport]] = {}
+        self._reports: dict[str, tuple[str, GatewayReport]] = {}
         self._due: set[str] = set()
         self._waits: dict[str, str] = {}
         self._news = WakeEvent()
@@ -55,11 +55,11 @@ class RolloutController:
         """Somebody has begun a rollout, or told one what to do."""
         self._news.ring()
 
-    async def heard(self, told: ArmReports) -> None:
+    async def heard(self, reports: ArmReports) -> None:
         """A gateway has counted."""
-        latest = self._latest.setdefault(told.server, LatestArmReports())
-        for rollout, report in latest.heard(told).items():
-            self._told[rollout] = (told.boot, report)
+        latest = self._latest.setdefault(reports.server, LatestArmReports())
+        for rollout, report in latest.heard(reports).items():
+            self._reports[rollout] = (reports.boot, report)
             self._due.add(rollout)
 
     async def run(self) -> None:
@@ -70,7 +70,7 @@ class RolloutController:
                 pause_s = TICK_S
                 now = asyncio.get_running_loop().time()
                 if now - retold > RETELL_S:
-                    retold, self._due = now, set(self._told)
+                    retold, self._due = now, set(self._reports)
                 try:
                     await self._write_counts()
                     await self._look()
@@ -88,7 +88,7 @@ class RolloutController:
 
     async def _write_counts(self) -> None:
         due, self._due = self._due, set()
-        reports = {rollout: self._told[rollout] for rollout in due}
+        reports = {rollout: self._reports[rollout] for rollout in due}
         if not reports:
             return
         try:
@@ -97,8 +97,8 @@ class RolloutController:
             self._due |= due
             raise
         for rollout in over:
-            if self._told.get(rollout) is reports[rollout]:
-                del self._told[rollout]  # it is told of anew if it is tried again
+            if self._reports.get(rollout) is reports[rollout]:
+                del self._reports[rollout]  # it is told of anew if it is tried again
 
     def _write(self, reports: Mapping[str, tuple[str, GatewayReport]]) -> set[str]:
         """In one transaction; the rollouts that have ended, or that there are no more."""

@@ -23,8 +23,8 @@ def _weights(before: Facts, after: Facts) -> str:
     old, new = _shares(before), _shares(after)
     if old == new:
         return ""
-    told = [_share(name, old.get(name), new.get(name)) for name in {**old, **new}]
-    return "weights " + ", ".join(one for one in told if one)
+    shares = [_share(name, old.get(name), new.get(name)) for name in {**old, **new}]
+    return "weights " + ", ".join(one for one in shares if one)
 
 
 def _share(name: str, old: float | None, new: float | None) -> str:

@@ -182,7 +182,7 @@ def spec_json(spec: RouteSpec) -> dict[str, Any]:
 def _check_arms(arms: Sequence[DesiredArm]) -> None:
     if not 1 <= len(arms) <= MOST_ARMS:
         raise Invalid(f"a route has 1 to {MOST_ARMS} arms, not {len(arms)}", "arms")
-    seen: set[str] = set()
+    names: set[str] = set()
     for arm in arms:
         if not _ARM.fullmatch(arm.name):
             raise Invalid(
@@ -190,9 +190,9 @@ def _check_arms(arms: Sequence[DesiredArm]) -> None:
                 "a letter first",
                 "arms",
             )
-        if arm.name in seen:
+        if arm.name in names:
             raise Invalid(f"there are two arms '{arm.name}'", "arms")
-        seen.add(arm.name)
+        names.add(arm.name)
         if bool(arm.version) == bool(arm.alias):
             raise Invalid(
                 f"the arm '{arm.name}' must name either a version or an alias of '{arm.model:.80}'",

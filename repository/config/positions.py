@@ -126,7 +126,7 @@ class _Walk:
 
     def message(self, prefix: str, closing: str, depth: int) -> None:
         """Walk fields until `closing`, which is taken too; "" closes at the end of the text."""
-        seen: dict[str, int] = {}
+        counts: dict[str, int] = {}
         if depth > _DEEPEST:
             raise _NotTextFormat
         while self._peek().text != closing:
@@ -138,13 +138,13 @@ class _Walk:
                 raise _NotTextFormat
             if self._peek().text == ":":
                 self._take()
-            self._values(prefix, name, seen, depth)
+            self._values(prefix, name, counts, depth)
         if closing:
             self._take()
 
-    def _values(self, prefix: str, name: _TextToken, seen: dict[str, int], depth: int) -> None:
+    def _values(self, prefix: str, name: _TextToken, counts: dict[str, int], depth: int) -> None:
         if self._peek().text != "[":
-            self._value(prefix, name, name, seen, depth)
+            self._value(prefix, name, name, counts, depth)
             return
         self._take()
         place = name
@@ -153,14 +153,14 @@ class _Walk:
                 self._take()
                 place = self._peek()
                 continue
-            self._value(prefix, name, place, seen, depth)
+            self._value(prefix, name, place, counts, depth)
         self._take()
 
     def _value(
-        self, prefix: str, name: _TextToken, place: _TextToken, seen: dict[str, int], depth: int
+        self, prefix: str, name: _TextToken, place: _TextToken, counts: dict[str, int], depth: int
     ) -> None:
-        index = seen.get(name.text, 0)
-        seen[name.text] = index + 1
+        index = counts.get(name.text, 0)
+        counts[name.text] = index + 1
         path = f"{prefix}{name.text}[{index}]"
         token = self._take()
         if token.text in _CLOSING:

@@ -25,12 +25,12 @@ class DebounceState:
 NOTHING = DebounceState({}, {})
 
 
-def settle(before: DebounceState, seen: States) -> DebounceState:
-    """What may be believed after a scan saw `seen`; a folder's absence needs two scans as well."""
+def settle(before: DebounceState, states: States) -> DebounceState:
+    """Decide what may be believed after a scan saw `states`; absence needs two scans as well."""
     stable = {}
-    for key in (*seen, *(key for key in before.stable if key not in seen)):
-        now = seen.get(key)
+    for key in (*states, *(key for key in before.stable if key not in states)):
+        now = states.get(key)
         state = now if now == before.last.get(key) else before.stable.get(key)
         if state is not None:
             stable[key] = state
-    return DebounceState(seen, stable)
+    return DebounceState(states, stable)

@@ -29,10 +29,10 @@ class Root(NamedTuple):
 
 
 def missing(
-    before: States, before_roots: Mapping[int, Root], seen: States, roots: Mapping[int, Root]
+    before: States, before_roots: Mapping[int, Root], states: States, roots: Mapping[int, Root]
 ) -> dict[int, str]:
     """The repositories whose models stay as in `before`, each with the reason."""
-    shown = {index for index, _ in seen}
+    shown = {index for index, _ in states}
     found = {}
     for index, root in roots.items():
         count = sum(key[0] == index for key in before)
@@ -53,9 +53,9 @@ def _moved(before: Mapping[int, Root], index: int, root: Root) -> bool:
     return old is not None and old.place is not None and old.place != root.place
 
 
-def kept(before: States, seen: States, lost: Mapping[int, str]) -> States:
-    """`seen` with the models of lost repositories as they were before."""
+def kept(before: States, states: States, lost: Mapping[int, str]) -> States:
+    """`states` with the models of lost repositories as they were before."""
     return {
         **{key: state for key, state in before.items() if key[0] in lost},
-        **{key: state for key, state in seen.items() if key[0] not in lost},
+        **{key: state for key, state in states.items() if key[0] not in lost},
     }

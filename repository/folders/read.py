@@ -88,7 +88,7 @@ class FolderReader:
         if readable(name) != name:
             name = readable(name)
             walk.complain("", "E200", f"'{name}' is not a UTF-8 name; rename the folder")
-        if walk.seen == 0 and not walk.problems:
+        if walk.entries == 0 and not walk.problems:
             return None
         config_name = self._config_name(walk)
         if not walk.versions and not walk.problems:

@@ -42,7 +42,7 @@ class Scanner:
         self._reader = FolderReader(config_name, sealed)
         self._lists = BoundedReads(self._list)
         self._reads = BoundedReads(self._read)
-        self._seen: dict[FolderKey, FolderState | None] = {}
+        self._states: dict[FolderKey, FolderState | None] = {}
         self._built: dict[FolderKey, tuple[FolderState, ModelFolder | str]] = {}
         self._warned: set[Path] = set()
         self._revisions = count(1)
@@ -67,13 +67,13 @@ class Scanner:
         }
         keys = [(index, name) for index, (_, names) in listed.items() for name in names]
         read = self._reads.all(keys, patience_s)
-        for index, name in self._seen.keys() - keys:
+        for index, name in self._states.keys() - keys:
             self._reader.forget(self.roots[index] / name)
-        self._seen = {
-            key: read[key] if key in read else self._seen.get(key) or self._late(key, patience_s)
+        self._states = {
+            key: read[key] if key in read else self._states.get(key) or self._late(key, patience_s)
             for key in keys
         }
-        found = {key: state for key, state in self._seen.items() if state is not None}
+        found = {key: state for key, state in self._states.items() if state is not None}
         return {(index, state.name): state for (index, _), state in found.items()}, roots
 
     def _list(self, index: int) -> tuple[Root, list[str]]:

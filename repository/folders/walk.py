@@ -38,7 +38,7 @@ class ModelWalk:
 
     def __init__(self, folder: Path, inside: str, sealed: bool = False) -> None:
         self.folder = folder
-        self.seen = 0
+        self.entries = 0
         self.has_config = False
         self.versions: list[VersionState] = []
         self.side: list[Row] = []
@@ -66,7 +66,7 @@ class ModelWalk:
         name = entry.name
         if hidden(name):
             return
-        self.seen += 1
+        self.entries += 1
         if name == CONFIG_NAME:
             self.has_config = not (entry.is_symlink() and self._leads_out(entry.path, name))
         elif not is_folder(entry):

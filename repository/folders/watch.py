@@ -71,12 +71,12 @@ class WatchedRepository:
         starts from; later ones do not keep a change from being reported there.
         """
         with self._scanning:
-            seen = self._look(first=self._reported is None)
-            self._settled = DebounceState(seen, seen)
+            states = self._look(first=self._reported is None)
+            self._settled = DebounceState(states, states)
             self._lose(self._suspected)
             if self._reported is None:
-                self._reported = (seen, self._lost)
-            return self._scanner.build(seen, self._lost)
+                self._reported = (states, self._lost)
+            return self._scanner.build(states, self._lost)
 
     async def changes(self) -> AsyncGenerator[Snapshot, None]:
         """Each new state of the repositories, until `close`; the loop is never blocked by a scan.
@@ -103,8 +103,8 @@ class WatchedRepository:
         """Scan; a Snapshot when what may be believed differs from what was reported last."""
         with self._scanning:
             suspected = self._suspected
-            seen = self._look()
-            self._settled = settle(self._settled, seen)
+            states = self._look()
+            self._settled = settle(self._settled, states)
             if suspected.keys() == self._suspected.keys():  # as two scans in a row saw it
                 self._lose(self._suspected)
             made = self._settled.stable, self._lost
@@ -116,17 +116,17 @@ class WatchedRepository:
     def _look(self, first: bool = False) -> States:
         """Scan; the models of a root that is not to be believed are as they were. Raises
         BadRepository when one cannot be read at the `first`, unless that is allowed."""
-        seen, roots = self._scanner.look_at_roots(PATIENCE_S if first else FOLLOWING_S)
+        states, roots = self._scanner.look_at_roots(PATIENCE_S if first else FOLLOWING_S)
         problems = [root.problem for root in roots.values() if root.problem]
         if problems and first and not self._allow_missing:
             raise BadRepository(problems[0])
         before = self._settled.stable
-        found = missing(before, self._roots, seen, roots)
+        found = missing(before, self._roots, states, roots)
         if self._allow_empty:
             found = {index: why for index, why in found.items() if roots[index].problem}
         self._suspected = found
         self._roots = {**self._roots, **{i: one for i, one in roots.items() if i not in found}}
-        return kept(before, seen, found)
+        return kept(before, states, found)
 
     def _lose(self, lost: dict[int, str]) -> None:
         for index in lost.keys() - self._lost.keys():

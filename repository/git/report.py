@@ -30,8 +30,8 @@ Told = Callable[[ReceiveReport], Awaitable[Sequence[str]]]
 """Hears of the end of a push; returns lines that the pusher is to read before git's last word."""
 
 
-async def reported(answer: AsyncGenerator[bytes], told: Told) -> AsyncGenerator[bytes]:
-    """The same answer, with the lines that `told` returns; close it as you would `answer`."""
+async def reported(answer: AsyncGenerator[bytes], explain: Told) -> AsyncGenerator[bytes]:
+    """The same answer, with the lines that `explain` returns; close it as you would `answer`."""
     reading = _ReportReader()
     async with aclosing(answer) as chunks:
         async for chunk in chunks:
@@ -41,7 +41,7 @@ async def reported(answer: AsyncGenerator[bytes], told: Told) -> AsyncGenerator[
             if passed := reading.pass_on(chunk):
                 yield passed
             if reading.is_complete():
-                yield _said(await told(reading.report()), reading.banded) + reading.rest()
+                yield _said(await explain(reading.report()), reading.banded) + reading.rest()
     if rest := reading.rest():
         yield rest
 

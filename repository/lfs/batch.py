@@ -164,8 +164,10 @@ def _problem(item: LfsObjectRef, known: LfsObjectStatus) -> Json | None:
         return _refusal(item, 422, f"{item.size_bytes} is no size; expected a number of bytes")
     size_bytes = known.sizes.get(item.oid, item.size_bytes)
     if size_bytes != item.size_bytes:
-        told = f"this object has {size_bytes} bytes, not {item.size_bytes}; is the pointer broken?"
-        return _refusal(item, 409, told)
+        message = (
+            f"this object has {size_bytes} bytes, not {item.size_bytes}; is the pointer broken?"
+        )
+        return _refusal(item, 409, message)
     return None
 
 

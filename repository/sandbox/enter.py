@@ -32,11 +32,11 @@ def variables(sandbox: Sandbox | None) -> dict[str, str]:
 
 def enter_told() -> None:
     """Enter the sandbox that the environment tells of, if any; or end the process."""
-    told = os.environ.pop(VARIABLE, "")
-    if not told:
+    text = os.environ.pop(VARIABLE, "")
+    if not text:
         return
     try:
-        _entered.append(sandbox_from(json.loads(told)))
+        _entered.append(sandbox_from(json.loads(text)))
         enter(_entered[-1])
     except OSError as error:
         sys.stderr.write(f"the sandbox cannot be entered: {error}; see --worker-sandbox\n")
@@ -44,9 +44,9 @@ def enter_told() -> None:
         os._exit(FAILED_STATUS)
 
 
-def sandbox_from(told: list[object]) -> Sandbox:
+def sandbox_from(values: list[object]) -> Sandbox:
     """As JSON brought it."""
-    return Sandbox(*(tuple(one) if isinstance(one, list) else one for one in told))  # type: ignore[arg-type]
+    return Sandbox(*(tuple(one) if isinstance(one, list) else one for one in values))  # type: ignore[arg-type]
 
 
 def kernel() -> Kernel:

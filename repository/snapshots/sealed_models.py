@@ -22,11 +22,11 @@ class SnapshotStore:
         self._root = root
         self._most = most
         self._read: dict[str, Sealed] = {}
-        self._asked: set[str] = set()
+        self._recent: set[str] = set()
 
     def sealed(self, digest: str) -> Sealed:
         """The model of the snapshot `digest` ("sha256:…" or bare hex), or why it cannot be had."""
-        self._asked.add(digest)
+        self._recent.add(digest)
         known = self._read.pop(digest, None)
         if known is not None:
             self._read[digest] = known
@@ -38,8 +38,8 @@ class SnapshotStore:
 
     def forget_others(self) -> None:
         """Forget what was not asked for since this was last called."""
-        self._read = {digest: one for digest, one in self._read.items() if digest in self._asked}
-        self._asked.clear()
+        self._read = {digest: one for digest, one in self._read.items() if digest in self._recent}
+        self._recent.clear()
 
     def _remember(self, digest: str, sealed: Sealed) -> None:
         if len(self._read) >= self._most:

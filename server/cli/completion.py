@@ -33,9 +33,9 @@ def _places(parser: argparse.ArgumentParser, at: str) -> Iterator[_Place]:
     words, flags, below = [], [], []
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
-            told = {one.dest: one.help or "" for one in action._choices_actions}
+            helps = {one.dest: one.help or "" for one in action._choices_actions}
             for name, child in action.choices.items():
-                words.append(_Word(name, told.get(name, "")))
+                words.append(_Word(name, helps.get(name, "")))
                 below.append((f"{at} {name}".strip(), child))
         for flag in action.option_strings:
             text = "" if action.help in (None, argparse.SUPPRESS) else str(action.help)

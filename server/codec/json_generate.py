@@ -42,16 +42,16 @@ def decode(
     """
     if members is None:
         members = parse(body, max_depth)
-    asked = _GenerateBodyReader(signature, _request_id(members))
+    reader = _GenerateBodyReader(signature, _request_id(members))
     for key, value in members:
         if key == _PARAMETERS:
-            asked.take_parameters(value)
+            reader.take_parameters(value)
         elif key != _ID:
-            asked.take(key, value)
-    check_counts(signature, asked.id, len(asked.inputs), 0, len(asked.parameters))
-    parameters = read_parameters(asked.parameters)
-    rows, shape_key = admit(signature, asked.inputs, asked.id)
-    return InferBody(asked.id, asked.inputs, rows, shape_key, parameters=parameters)
+            reader.take(key, value)
+    check_counts(signature, reader.id, len(reader.inputs), 0, len(reader.parameters))
+    parameters = read_parameters(reader.parameters)
+    rows, shape_key = admit(signature, reader.inputs, reader.id)
+    return InferBody(reader.id, reader.inputs, rows, shape_key, parameters=parameters)
 
 
 def _request_id(members: Pairs) -> str:

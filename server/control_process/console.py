@@ -96,10 +96,10 @@ class InProcessControlApi:
             raise self._refused(error) from error
 
     async def ask(
-        self, request: Request, principal: Principal, asked: ControlApiRequest
+        self, request: Request, principal: Principal, api_request: ControlApiRequest
     ) -> ControlApiResponse:
         try:
-            answer = await self._answer(request, principal, asked)
+            answer = await self._answer(request, principal, api_request)
         except Exception as error:
             raise self._refused(error) from error
         return ControlApiResponse(
@@ -135,16 +135,16 @@ class InProcessControlApi:
             raise self._refused(error) from error
 
     async def _answer(
-        self, request: Request, principal: Principal, asked: ControlApiRequest
+        self, request: Request, principal: Principal, api_request: ControlApiRequest
     ) -> EndpointResult:
-        services, operation = self._services, self._table[asked.verb, asked.path]
-        actor, pairs = Actor(principal.id, _VIA, address_of(request)), asked.query.items()
-        call = await let_in(services, operation, principal, actor, asked.names, pairs)
-        call = replace(call, expected=asked.expected)
+        services, operation = self._services, self._table[api_request.verb, api_request.path]
+        actor, pairs = Actor(principal.id, _VIA, address_of(request)), api_request.query.items()
+        call = await let_in(services, operation, principal, actor, api_request.names, pairs)
+        call = replace(call, expected=api_request.expected)
         if operation.before is not None:
             operation.before(call)
         if operation.takes is not None:
-            call = replace(call, body=read_fields(operation.takes, asked.body))
+            call = replace(call, body=read_fields(operation.takes, api_request.body))
         return await perform(operation, call)
 
     async def _opened(self, request: Request, name: str) -> SessionCookie:

@@ -120,7 +120,7 @@ class ControlServer:
 
     async def _ready(self) -> bool:
         """Wait for the database and bring its tables up; False when told to stop meanwhile."""
-        told = False
+        logged = False
         while not self._stopping.is_set():
             try:
                 await asyncio.to_thread(migrate, self._database)
@@ -128,9 +128,9 @@ class ControlServer:
             except DatabaseDamaged as error:
                 raise CannotControl(str(error)) from error
             except DatabaseGone as error:
-                if not told:
+                if not logged:
                     _log.error("%s; retrying every %g s", error, ASK_AGAIN_S)
-                told = True
+                logged = True
                 with suppress(TimeoutError):
                     async with asyncio.timeout(ASK_AGAIN_S):
                         await self._stopping.wait()
@@ -185,9 +185,9 @@ class ControlServer:
             self._database, self._boot, self._webhooks, lambda: self._url(self._listener.port)
         )
 
-        async def counted(told: ArmReports) -> None:
-            await self._rollouts.heard(told)
-            await trials.counted(told)
+        async def counted(reports: ArmReports) -> None:
+            await self._rollouts.heard(reports)
+            await trials.counted(reports)
 
         self._link = LinkServer(
             self._sockets / state_paths.LINK, self._hear, counted, trials.record, series.record
@@ -327,11 +327,11 @@ class ControlServer:
         else:
             say(f"{view.state}: {view.reason} (push {view.id})")
 
-    async def _hear(self, told: LoadReport) -> None:
-        if told.server == self._server:
-            self._deployer.heard(told)
-            self._importer.heard(told)
-        self._recorder.heard(told)
+    async def _hear(self, report: LoadReport) -> None:
+        if report.server == self._server:
+            self._deployer.heard(report)
+            self._importer.heard(report)
+        self._recorder.heard(report)
 
     def _look_again(self, _: DesiredState) -> None:
         self._deployer.ring()

@@ -59,7 +59,8 @@ _log = logging.getLogger(__name__)
 
 
 class ControlLink:
-    """One gateway's link. `told` gets every desired state that arrives; all on the loop's thread.
+    """One gateway's link. `on_desired` gets every desired state that arrives; all on the loop's
+    thread.
 
     `report()` says that there may be something new to report; the frame is asked for when it can
     be sent, so that changes in quick succession make one frame. `counts` is asked every second, and
@@ -70,7 +71,7 @@ class ControlLink:
         self,
         path: Path,
         server: str,
-        told: Callable[[DesiredState], None],
+        on_desired: Callable[[DesiredState], None],
         reports: Reports,
         counts: Counts,
         answers: Answers,
@@ -78,7 +79,7 @@ class ControlLink:
     ) -> None:
         self._path = path
         self._server = server
-        self._told = told
+        self._on_desired = on_desired
         self._reports = reports
         self._counts = counts
         self._answers = answers
@@ -131,7 +132,7 @@ class ControlLink:
                 case DesiredUpdate():
                     desired = await asyncio.to_thread(_desired, message)
                     self.fetched.set()
-                    self._told(desired)
+                    self._on_desired(desired)
                 case Ask():
                     await _send(writer, answer(message.number, self._answers(message.query)))
                 case SeriesStored():

@@ -12,12 +12,13 @@ from repository.model import ModelFolder, ModelVersion, PinnedVersion, Snapshot
 from repository.snapshots.sealed_models import Sealed
 
 
-def merge(seen: Snapshot, desired: DesiredState, sealed: Callable[[str], Sealed]) -> Snapshot:
-    """`seen` with the pushed models and the pins of `desired`; `sealed` reads a digest's snapshot.
+def merge(folders: Snapshot, desired: DesiredState, sealed: Callable[[str], Sealed]) -> Snapshot:
+    """`folders` with the pushed models and the pins of `desired`; `sealed` reads a digest's
+    snapshot.
 
     A name that stands in a folder and is pushed too is a problem, as it is for two folders.
     """
-    models, problems = dict(seen.models), dict(seen.problems)
+    models, problems = dict(folders.models), dict(folders.problems)
     delivered = set()
     for model in desired.models:
         if not model.snapshot:
@@ -29,19 +30,19 @@ def merge(seen: Snapshot, desired: DesiredState, sealed: Callable[[str], Sealed]
                 models[model.name] = _pinned(folder, model.pins, sealed)
             continue
         delivered.add(model.name)
-        found = _delivered(model, seen, sealed)
+        found = _delivered(model, folders, sealed)
         models.pop(model.name, None)
         if isinstance(found, str):
             problems[model.name] = found
         else:
             models[model.name] = _pinned(found, model.pins, _permitted(model, sealed))
     return Snapshot(
-        seen.revision,
+        folders.revision,
         MappingProxyType(models),
         MappingProxyType(problems),
         frozenset(delivered),
         desired.revision,
-        seen.strays,
+        folders.strays,
     )
 
 
@@ -54,8 +55,8 @@ def _undeployed(model: DesiredModel, sealed: Callable[[str], Sealed]) -> ModelFo
     return None
 
 
-def _delivered(model: DesiredModel, seen: Snapshot, sealed: Callable[[str], Sealed]) -> Sealed:
-    if model.name in seen.models or model.name in seen.problems:
+def _delivered(model: DesiredModel, folders: Snapshot, sealed: Callable[[str], Sealed]) -> Sealed:
+    if model.name in folders.models or model.name in folders.problems:
         return (
             f"model '{model.name}' is pushed to the git repository '{model.repository}' and also "
             "lies in a model repository folder; keep one of them"

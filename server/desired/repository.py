@@ -27,7 +27,7 @@ class DesiredRepository:
         self._folders = folders
         self._store = store
         self._follow_folders = follow_folders
-        self._seen: Snapshot | None = None
+        self._scan: Snapshot | None = None
         self._merging = threading.Lock()  # the store has two callers, snapshot and changes
         self._news = asyncio.Event()
         self._closed = False
@@ -40,9 +40,9 @@ class DesiredRepository:
 
     def snapshot(self) -> Snapshot:
         """Look at the folders now; blocks. Raises BadRepository."""
-        seen = self._folders.snapshot()
-        self._remember(seen)
-        return self._merged(seen)
+        scan = self._folders.snapshot()
+        self._remember(scan)
+        return self._merged(scan)
 
     async def changes(self) -> AsyncGenerator[Snapshot, None]:
         """Each new state, until `close`; call `snapshot` first. Raises what keeps the folders from
@@ -54,8 +54,8 @@ class DesiredRepository:
                 self._news.clear()
                 if self._closed or (watching is not None and watching.done()):
                     return
-                if self._seen is not None:
-                    yield await asyncio.to_thread(self._merged, self._seen)
+                if self._scan is not None:
+                    yield await asyncio.to_thread(self._merged, self._scan)
         finally:
             self._folders.close()
             if watching is not None:
@@ -69,19 +69,19 @@ class DesiredRepository:
 
     async def _watch(self) -> None:
         try:
-            async for seen in self._folders.changes():
-                self._remember(seen)
+            async for scan in self._folders.changes():
+                self._remember(scan)
                 self._news.set()
         finally:
             self._news.set()
 
-    def _remember(self, seen: Snapshot) -> None:
+    def _remember(self, scan: Snapshot) -> None:
         """A look that took longer than a later one does not bring back what was before."""
-        if self._seen is None or seen.revision > self._seen.revision:
-            self._seen = seen
+        if self._scan is None or scan.revision > self._scan.revision:
+            self._scan = scan
 
-    def _merged(self, seen: Snapshot) -> Snapshot:
+    def _merged(self, scan: Snapshot) -> Snapshot:
         with self._merging:
-            merged = merge(seen, self.desired, self._store.sealed)
+            merged = merge(scan, self.desired, self._store.sealed)
             self._store.forget_others()  # versions that were replaced, most of all
             return merged

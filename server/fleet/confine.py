@@ -195,11 +195,11 @@ def _folders(path: Path) -> list[Path]:
 
 def _linked_files(version: Path) -> Iterator[str]:
     """Real paths of the files that links below a version's folder lead to."""
-    seen = 0
+    count = 0
     for folder, _, names in os.walk(version):
         for name in names:
-            seen += 1
-            if seen > _MOST_LINKS:
+            count += 1
+            if count > _MOST_LINKS:
                 return
             path = os.path.join(folder, name)
             if os.path.islink(path):

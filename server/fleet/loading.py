@@ -215,8 +215,8 @@ class VersionLoader:
         try:
             async with self._slots, asyncio.timeout(limit):
                 held = await self.memory.take(version, placements)
-                told = self.memory.budgeted(version, held)
-                work = partial(self._work, told, placements, held)
+                budgeted = self.memory.budgeted(version, held)
+                work = partial(self._work, budgeted, placements, held)
                 return await work_or_undo(work, self._undo)
         except TimeoutError:
             raise LoadFailed(

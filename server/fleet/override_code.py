@@ -28,14 +28,14 @@ def asked_of(checker: Checker) -> CodeOf:
     return code_of
 
 
-def refuse_new_code(asked: ModelFolder, own: ModelFolder | None, code_of: CodeOf) -> None:
-    """Raise BadModel when a version of `asked` would run code that no version of `own` does.
+def refuse_new_code(override: ModelFolder, own: ModelFolder | None, code_of: CodeOf) -> None:
+    """Raise BadModel when a version of `override` would run code that no version of `own` does.
 
     `own`: the folder as its owner wrote it, None when the request brought all files itself, or when
     its config cannot be read. Blocks.
     """
     try:
-        uses = _uses(asked.versions, code_of)
+        uses = _uses(override.versions, code_of)
         known = _uses(own.versions, code_of) if own is not None and uses else frozenset()
     except LoadFailed as error:
         raise BadModel(f"the code it would run cannot be determined: {error}") from error

@@ -151,6 +151,6 @@ class _CallRecord:
 def note(call: GrpcCall, request_id: str, signature: Signature, arm: str) -> None:
     """Let the access log know who answers a call; `arm` as trailers say it."""
     if isinstance(call, _LoggedGrpcCall):
-        told = call.told
-        told.id, told.route = request_id, arm
-        told.model, told.version = signature.model, str(signature.version)
+        call_record = call.told
+        call_record.id, call_record.route = request_id, arm
+        call_record.model, call_record.version = signature.model, str(signature.version)

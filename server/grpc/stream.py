@@ -135,7 +135,7 @@ class InferStream:
         self._forwarding = forwarding
         self._call = call
         self._unanswered = _StreamBacklog()
-        self._asked: asyncio.Queue[_StreamInference | None] = asyncio.Queue()
+        self._inferences: asyncio.Queue[_StreamInference | None] = asyncio.Queue()
         self._open: set[Reply] = set()
         self._writing = asyncio.Lock()
         self._errors_end_it = ("triton_grpc_error", "true") in call.metadata
@@ -158,8 +158,8 @@ class InferStream:
         try:
             async with asyncio.TaskGroup() as beside:
                 self._reader = beside.create_task(self._read(beside))
-                while (asked := await self._asked.get()) is not None:
-                    await self._answer(asked)
+                while (inference := await self._inferences.get()) is not None:
+                    await self._answer(inference)
         except ExceptionGroup as failed:
             raise failed.exceptions[0] from None
         finally:
@@ -173,38 +173,40 @@ class InferStream:
         try:
             async for data in self._call.messages():
                 self._call.charge(len(data))  # until it is answered
-                asked = self._submit(data)
+                inference = self._submit(data)
                 del data  # decoding has copied it; it must not wait beside its copy
-                self._unanswered.add(asked.size_bytes)
-                if asked.served is not None and asked.served.signature.decoupled:
-                    beside.create_task(self._answer(asked))
+                self._unanswered.add(inference.size_bytes)
+                if inference.served is not None and inference.served.signature.decoupled:
+                    beside.create_task(self._answer(inference))
                 else:
-                    self._asked.put_nowait(asked)
+                    self._inferences.put_nowait(inference)
                 await self._unanswered.room()
         finally:
-            self._asked.put_nowait(None)
+            self._inferences.put_nowait(None)
 
     def _submit(self, data: bytes) -> _StreamInference:
         dataplane = self._dataplane
         self._parts += 1
-        asked = _StreamInference(
+        inference = _StreamInference(
             self._call, len(data), self._parts, dataplane.shared_memory, self._forwarding
         )
         try:
-            asked.read(data)
+            inference.read(data)
             if self._holder is not None:
-                asked.held_by(self._dataplane.authorizer.readmit(self._holder))
-            reply = asked.reply = dataplane.infer(asked)
+                inference.held_by(self._dataplane.authorizer.readmit(self._holder))
+            reply = inference.reply = dataplane.infer(inference)
         except EXPECTED as error:
-            asked.error, asked.served = error, None
+            inference.error, inference.served = error, None
         else:
             self._open.add(reply)
-            if asked.served is not None and not asked.served.signature.decoupled:
-                reply.watch(partial(self._count_ahead, asked))
-        asked.message = None  # it must not wait beside what it was decoded to, nor be kept refused
-        return asked
+            if inference.served is not None and not inference.served.signature.decoupled:
+                reply.watch(partial(self._count_ahead, inference))
+        inference.message = (
+            None  # it must not wait beside what it was decoded to, nor be kept refused
+        )
+        return inference
 
-    def _count_ahead(self, asked: _StreamInference, reply: Reply) -> None:
+    def _count_ahead(self, inference: _StreamInference, reply: Reply) -> None:
         """An answer that is there before its turn, while the client takes none, is kept as well."""
         response = reply.unread
         if not self._waits_for_client or response is None:
@@ -213,63 +215,63 @@ class InferStream:
         try:
             self._call.charge(size)
         except CallFailed as refused:
-            asked.error, asked.reply = refused, None
+            inference.error, inference.reply = refused, None
             self._open.discard(reply)
         else:
-            asked.ahead_bytes = size
+            inference.ahead_bytes = size
 
-    async def _answer(self, asked: _StreamInference) -> None:
+    async def _answer(self, inference: _StreamInference) -> None:
         try:
-            with following(asked.trace):
-                await self._answer_well(asked)
+            with following(inference.trace):
+                await self._answer_well(inference)
         except EXPECTED as error:
             if self._errors_end_it:
                 raise
-            await self._say(_error(asked, error).SerializeToString())
-        if asked.reply is not None:
-            self._open.discard(asked.reply)
-        self._unanswered.remove(asked.size_bytes)
-        self._call.release(asked.size_bytes + asked.ahead_bytes)
+            await self._say(_error(inference, error).SerializeToString())
+        if inference.reply is not None:
+            self._open.discard(inference.reply)
+        self._unanswered.remove(inference.size_bytes)
+        self._call.release(inference.size_bytes + inference.ahead_bytes)
 
-    async def _answer_well(self, asked: _StreamInference) -> None:
+    async def _answer_well(self, inference: _StreamInference) -> None:
         """Raises what the request failed with."""
-        if asked.error is not None:
-            raise asked.error
-        assert asked.served is not None
-        assert asked.reply is not None
-        if asked.served.signature.decoupled:
-            await self._write_all(asked, asked.served, asked.reply)
+        if inference.error is not None:
+            raise inference.error
+        assert inference.served is not None
+        assert inference.reply is not None
+        if inference.served.signature.decoupled:
+            await self._write_all(inference, inference.served, inference.reply)
         else:
-            await self._write(asked, await asked.reply.one(), asked.served, final=True)
+            await self._write(inference, await inference.reply.one(), inference.served, final=True)
 
     async def _write_all(
-        self, asked: _StreamInference, served: ServedVersion, reply: Reply
+        self, inference: _StreamInference, served: ServedVersion, reply: Reply
     ) -> None:
         """A decoupled model's responses; its end alone is written only where it was asked for."""
         ended = False
         async for response in reply:
             ended = response.last
-            await self._write(asked, response, served, final=ended)
-        if not ended and asked.empty_final:
-            message = _named(asked.id, served)
+            await self._write(inference, response, served, final=ended)
+        if not ended and inference.empty_final:
+            message = _named(inference.id, served)
             message.infer_response.parameters[_FINAL].bool_param = True
             await self._say(message.SerializeToString())
 
     async def _write(
         self,
-        asked: _StreamInference,
+        inference: _StreamInference,
         response: InferResponse,
         served: ServedVersion,
         *,
         final: bool,
     ) -> None:
-        if asked.trace is not None:
-            asked.trace.answered(response)
-            asked.trace.sending()
-        name = id_text(asked.number, asked.part) if self._names_requests else ""
-        await self._say(_answer(response, served, asked, final, name))
-        if asked.trace is not None:
-            asked.trace.sent()
+        if inference.trace is not None:
+            inference.trace.answered(response)
+            inference.trace.sending()
+        name = id_text(inference.number, inference.part) if self._names_requests else ""
+        await self._say(_answer(response, served, inference, final, name))
+        if inference.trace is not None:
+            inference.trace.sent()
 
     async def _say(self, message: bytes) -> None:
         async with self._writing:  # one at a time may wait for a client that reads slowly
@@ -283,20 +285,20 @@ class InferStream:
 def _answer(
     response: InferResponse,
     served: ServedVersion,
-    asked: _StreamInference,
+    inference: _StreamInference,
     final: bool,
     request_name: str,
 ) -> bytes:
     """The message on the wire; only this form of it waits for a client that reads slowly."""
     message = _named(response.id, served)
-    fill(message.infer_response, response, served.signature, asked.form)
+    fill(message.infer_response, response, served.signature, inference.form)
     message.infer_response.parameters[_FINAL].bool_param = final
     if request_name:
         message.infer_response.parameters[REQUEST_ID].string_param = request_name
-    if asked.target is not None:
-        message.infer_response.parameters[HEADER_NAME].string_param = asked.target.label
-        if asked.target.stamp:
-            message.infer_response.parameters[STAMP_NAME].string_param = asked.target.stamp
+    if inference.target is not None:
+        message.infer_response.parameters[HEADER_NAME].string_param = inference.target.label
+        if inference.target.stamp:
+            message.infer_response.parameters[STAMP_NAME].string_param = inference.target.stamp
     written: bytes = message.SerializeToString()
     return written
 
@@ -310,13 +312,13 @@ def _named(request_id: str, served: ServedVersion) -> pb.ModelStreamInferRespons
     return message
 
 
-def _error(asked: _StreamInference, error: Exception) -> pb.ModelStreamInferResponse:
+def _error(inference: _StreamInference, error: Exception) -> pb.ModelStreamInferResponse:
     """Refused before scheduling: the id alone; failed later: who failed, and that it is over."""
-    if asked.served is None:
+    if inference.served is None:
         message = pb.ModelStreamInferResponse()
-        message.infer_response.id = asked.id
+        message.infer_response.id = inference.id
     else:
-        message = _named(asked.id, asked.served)
+        message = _named(inference.id, inference.served)
         message.infer_response.parameters[_FINAL].bool_param = True
     message.error_message = str(error)
     return message

@@ -8,10 +8,10 @@ class TokenBucket:
         self._burst = burst
         self._per_second = per_second
         self._left = float(burst)
-        self._seen = now
+        self._last = now
 
     def spend(self, now: float, cost: int = 1) -> bool:
         """Take `cost`; whether it was there. `now` in seconds, never going back."""
-        self._left = min(self._burst, self._left + (now - self._seen) * self._per_second) - cost
-        self._seen = now
+        self._left = min(self._burst, self._left + (now - self._last) * self._per_second) - cost
+        self._last = now
         return self._left >= 0

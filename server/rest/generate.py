@@ -124,13 +124,13 @@ class _GenerateEndpoints:
         body = await read_body(
             request, self._limits.body_bytes, "; use --http-max-input-size to raise it"
         )
-        asked = _GenerateInference(
+        inference = _GenerateInference(
             request, body, began_ns, self._limits.json_depth, self._forwarding
         )
-        asked.arrived(time.monotonic_ns(), read_envelope(asked.headers))
-        reply = self._dataplane.infer(asked)
-        request.scope["target"] = asked.arm
-        return reply, asked.trace, arm_headers(asked.target)
+        inference.arrived(time.monotonic_ns(), read_envelope(inference.headers))
+        reply = self._dataplane.infer(inference)
+        request.scope["target"] = inference.arm
+        return reply, inference.trace, arm_headers(inference.target)
 
 
 async def _only(reply: Reply) -> InferResponse:

@@ -132,9 +132,9 @@ class AccessLogMiddleware:
             await self._app(scope, receive, send)
             return
         began_ns = time.monotonic_ns()
-        seen = _ByteCounter(receive, send)
+        counter = _ByteCounter(receive, send)
         try:
-            await self._app(scope, seen.receive, seen.send)
+            await self._app(scope, counter.receive, counter.send)
         finally:
             found = _MODEL.match(scope["path"])
             model, version = found.groups("") if found else scope.get("answering", ("", ""))
@@ -144,11 +144,11 @@ class AccessLogMiddleware:
                     client=self._log.client(client_text(scope["client"]), scope["headers"]),
                     method=scope["method"],
                     path=scope["path"],
-                    status=seen.status if seen.ended else GONE,
+                    status=counter.status if counter.ended else GONE,
                     began_ns=began_ns,
                     duration_us=(time.monotonic_ns() - began_ns) // 1000,
-                    bytes_in=seen.bytes_in,
-                    bytes_out=seen.bytes_out,
+                    bytes_in=counter.bytes_in,
+                    bytes_out=counter.bytes_out,
                     id=scope.get("request_id", ""),
                     model=model,
                     version=version,
@@ -195,8 +195,8 @@ class _AccessLoggedExchange(InferExchange):
 
     __slots__ = ("_log", "_started_ns", "_uploaded_ns")
 
-    def __init__(self, protocol: RestConnection, asked: re.Match[bytes]) -> None:
-        super().__init__(protocol, asked)
+    def __init__(self, protocol: RestConnection, target: re.Match[bytes]) -> None:
+        super().__init__(protocol, target)
         assert protocol.log is not None
         self._log = protocol.log
         self._started_ns = self._uploaded_ns = time.monotonic_ns()

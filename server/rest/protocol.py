@@ -126,10 +126,10 @@ class InferProtocol(RestConnection):
     def on_headers_complete(self) -> None:
         if not self.url.startswith(b"/"):
             self._take_host_of_target()
-        asked = _INFER.match(_path_in(self.url))
-        if asked and self.parser.get_method() == b"POST":
+        target = _INFER.match(_path_in(self.url))
+        if target and self.parser.get_method() == b"POST":
             self._stage = 2
-            self._begin_exchange(asked)
+            self._begin_exchange(target)
             return
         url, headers, expects = self.url, self.headers, self.expect_100_continue
         super().on_message_begin()
@@ -145,12 +145,12 @@ class InferProtocol(RestConnection):
             self.headers.append((b"host", host))
             self._is_suspect = True
 
-    def _begin_exchange(self, asked: re.Match[bytes]) -> None:
+    def _begin_exchange(self, target: re.Match[bytes]) -> None:
         before: Any = self.cycle
         if self.lock is None and not self.dataplane.authorizer.watches and not self._is_suspect:
-            exchange = self.exchange(self, asked)
+            exchange = self.exchange(self, target)
         else:
-            exchange = self._judged(asked)
+            exchange = self._judged(target)
         self.cycle = exchange  # type: ignore[assignment]
         if before is None or before.response_complete:
             self._answering = exchange
@@ -159,9 +159,9 @@ class InferProtocol(RestConnection):
             self.flow.pause_reading()
             self.pipeline.appendleft((exchange, self.app))  # type: ignore[arg-type]
 
-    def _judged(self, asked: re.Match[bytes]) -> InferExchange:
-        principal, refusal = self._judge_site() or self._judge(asked)
-        exchange = (self.exchange if refusal is None else self.refusal)(self, asked)
+    def _judged(self, target: re.Match[bytes]) -> InferExchange:
+        principal, refusal = self._judge_site() or self._judge(target)
+        exchange = (self.exchange if refusal is None else self.refusal)(self, target)
         exchange.refusal = refusal
         if self._is_suspect and self.sites.origins:
             exchange.cors = response_lines(self.sites, origin_in(self.headers))
@@ -180,13 +180,13 @@ class InferProtocol(RestConnection):
             self._trusted_host = hosts[0]
         return None
 
-    def _judge(self, asked: re.Match[bytes]) -> AuthorizationResult:
+    def _judge(self, target: re.Match[bytes]) -> AuthorizationResult:
         lock, dataplane = self.lock, self.dataplane
         if lock is not None and not lock.opens(text_headers(self.headers)):
             return AuthorizationResult(refusal=Restricted(http_text(lock)))
         if not dataplane.authorizer.watches:
             return AuthorizationResult()
-        model, _ = model_and_version(asked)
+        model, _ = model_and_version(target)
         return dataplane.judge(authorization_in(self.headers), Action.INFER, model)
 
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:

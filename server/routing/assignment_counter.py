@@ -18,12 +18,12 @@ MOST_UNITS = 50_000
 class _RolloutTally:
     """One rollout's. `seen`: hashes of units."""
 
-    __slots__ = ("met", "salt", "seen")
+    __slots__ = ("by_weight", "salt", "units")
 
     def __init__(self, salt: str) -> None:
         self.salt = salt
-        self.seen: set[int] = set()
-        self.met: dict[int, list[int]] = {}
+        self.units: set[int] = set()
+        self.by_weight: dict[int, list[int]] = {}
 
 
 class AssignmentCounter:
@@ -43,22 +43,22 @@ class AssignmentCounter:
         if tally is None or tally.salt != assignment.salt:
             tally = self._tallies[assignment.rollout] = _RolloutTally(assignment.salt)
         if unit:
-            mark, seen = hash(unit), tally.seen
-            if mark in seen or len(seen) >= MOST_UNITS:
+            mark, unit_marks = hash(unit), tally.units
+            if mark in unit_marks or len(unit_marks) >= MOST_UNITS:
                 return
-            seen.add(mark)
-        met = tally.met.get(assignment.weight)
-        if met is None:
-            met = tally.met[assignment.weight] = [0, 0]
-        met[0] += 1
-        met[1] += assignment.second
+            unit_marks.add(mark)
+        shares = tally.by_weight.get(assignment.weight)
+        if shares is None:
+            shares = tally.by_weight[assignment.weight] = [0, 0]
+        shares[0] += 1
+        shares[1] += assignment.second
 
     def by_rollout(self) -> dict[str, tuple[AssignmentCount, ...]]:
         """As the control process is told of them."""
         return {
             rollout: tuple(
                 AssignmentCount(tally.salt, weight, units, second)
-                for weight, (units, second) in tally.met.items()
+                for weight, (units, second) in tally.by_weight.items()
             )
             for rollout, tally in self._tallies.items()
         }

@@ -29,11 +29,11 @@ class Sequences:
 
     def find(self, target: Target, sequence: Sequence, now: float) -> Target:
         """Where a request of `sequence` belongs whose route says `target`."""
-        seen = self.known.get((target.route, sequence.key))
-        if seen is None or sequence.start or now - seen.at > IDLE_S:
+        entry = self.known.get((target.route, sequence.key))
+        if entry is None or sequence.start or now - entry.at > IDLE_S:
             return target
-        if seen.target.key != target.key:
-            return seen.target
+        if entry.target.key != target.key:
+            return entry.target
         if target.assignment is not None:  # chance had its say before
             target = target.again()
             target.assignment = None

@@ -303,14 +303,14 @@ def _places(settings: Any) -> str:
             f"{settings.source('admin_address')}: admin_address '{settings.admin_address}' is a "
             "Unix socket; give an address, or leave it at 127.0.0.1"
         )
-    seen: dict[tuple[str, int], str] = {}
+    listeners: dict[tuple[str, int], str] = {}
     for listener in _open(settings, "http", "grpc", "metrics", "admin"):
         address, port = (
             getattr(settings, f"{listener}_address"),
             getattr(settings, f"{listener}_port"),
         )
         path = address.startswith(UNIX)
-        other = seen.setdefault((address, 0 if path else port), listener)
+        other = listeners.setdefault((address, 0 if path else port), listener)
         if other != listener and path:
             return (
                 f"{settings.source(f'{listener}_address')}: {listener}_address '{address}' is also "

@@ -18,13 +18,13 @@ class Sampler:
     `remaining`: traces still to be taken, -1 for no end. `open`: traces taken and not yet ended.
     """
 
-    __slots__ = ("_seen", "open", "remaining", "settings")
+    __slots__ = ("_count", "open", "remaining", "settings")
 
     def __init__(self, settings: TraceSettings) -> None:
         self.settings = settings
         self.remaining = settings.count
         self.open = 0
-        self._seen = 0
+        self._count = 0
 
     @property
     def exhausted(self) -> bool:
@@ -43,8 +43,8 @@ class Sampler:
     def _due(self) -> bool:
         if not self.settings.rate or not self.remaining:
             return False
-        self._seen += 1
-        if self._seen % self.settings.rate:
+        self._count += 1
+        if self._count % self.settings.rate:
             return False
         if self.remaining > 0:
             self.remaining -= 1

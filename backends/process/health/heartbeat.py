@@ -37,21 +37,21 @@ def answer_heartbeats(connection: socket.socket) -> None:
 
 
 def _answer(connection: socket.socket) -> None:
-    asked: SimpleQueue[None] | None = None
+    questions: SimpleQueue[None] | None = None
     while question := connection.recv(64):
         if question == HEARTBEAT:
             connection.send(_count())
             continue
-        if asked is None:
-            asked = SimpleQueue()
-            arguments = (connection, asked)
+        if questions is None:
+            questions = SimpleQueue()
+            arguments = (connection, questions)
             threading.Thread(target=_tell, args=arguments, name="is_ready", daemon=True).start()
-        asked.put(None)
+        questions.put(None)
 
 
-def _tell(connection: socket.socket, asked: "SimpleQueue[None]") -> None:
+def _tell(connection: socket.socket, questions: "SimpleQueue[None]") -> None:
     while True:
-        asked.get()
+        questions.get()
         ready = _check is None or _check()
         connection.send(_count() + (b"1" if ready else b"0"))
 

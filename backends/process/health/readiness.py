@@ -15,7 +15,7 @@ class Readiness:
     Triton: a model that takes long is not asked again meanwhile."""
 
     def __init__(self) -> None:
-        self._asked = False
+        self._pending = False
         self._waiting: list[Future[bool]] = []
 
     def ask(self, answer: "Future[bool]", connection: socket.socket | None) -> None:
@@ -24,14 +24,14 @@ class Readiness:
         self._waiting.append(answer)
         if connection is None:
             self.answer(False)
-        elif not self._asked:
+        elif not self._pending:
             with contextlib.suppress(OSError):
                 connection.send(READINESS)
-                self._asked = True
+                self._pending = True
 
     def answer(self, ready: bool) -> None:
         """The worker has answered, or never will."""
-        self._asked = False
+        self._pending = False
         waiting, self._waiting = self._waiting, []
         for one in waiting:
             with contextlib.suppress(InvalidStateError):  # nobody waits for it any more

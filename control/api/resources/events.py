@@ -125,8 +125,8 @@ def _next(session: Session, call: AuthorizedCall, event_id: int) -> tuple[list[S
     """The next events, and up to which id they are all."""
     newest = last_event(session)
     views = events_after(session, event_id, AT_ONCE, *_patterns(call))
-    told = [StreamEvent(view.id, view.kind, view) for view in views]
-    return told, told[-1].id if len(told) == AT_ONCE else max(event_id, newest)
+    events = [StreamEvent(view.id, view.kind, view) for view in views]
+    return events, events[-1].id if len(events) == AT_ONCE else max(event_id, newest)
 
 
 def _after(call: AuthorizedCall) -> int:

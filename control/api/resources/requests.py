@@ -18,7 +18,7 @@ async def list_(call: AuthorizedCall) -> EndpointResult:
     """Of the last 100,000 requests, or of those of 15 minutes."""
     query = call.query
     since, until = query.get("since"), query.get("until")
-    asked = RequestsQuery(
+    request_query = RequestsQuery(
         id=_text(call, "id"),
         model=_text(call, "model"),
         version=query.get("version", 0),
@@ -30,7 +30,7 @@ async def list_(call: AuthorizedCall) -> EndpointResult:
         slowest=_one_of(call, "order", ORDERS) == "slowest",
         limit=_limit(query.get("limit", USUAL)),
     )
-    found: AnsweredRequests = await call.services.ask_gateway(asked)
+    found: AnsweredRequests = await call.services.ask_gateway(request_query)
     return EndpointResult(RequestsView(list(map(_view, found.items)), found.found, found.kept))
 
 

@@ -75,19 +75,19 @@ def expose_to(
         by_unit[row.unit].append(row)
     known = sights_of(session, view.id, by_unit)
     new = {
-        unit: FirstExposure(seen[0].arm, seen[0].at)
-        for unit, seen in by_unit.items()
+        unit: FirstExposure(rows[0].arm, rows[0].at)
+        for unit, rows in by_unit.items()
         if unit not in known
     }
     _insert(session, view.id, ledger, new)
     count_waiting(session, view, ledger, new)
     first = known | new
     crossed = {
-        unit for unit, seen in by_unit.items() if any(row.arm != first[unit].arm for row in seen)
+        unit for unit, rows in by_unit.items() if any(row.arm != first[unit].arm for row in rows)
     }
-    told = sum(map(len, by_unit.values()))
+    total = sum(map(len, by_unit.values()))
     _mark_crossed(session, view.id, ledger, crossed)
-    return Counter(new=len(new), known=told - len(new), crossed=len(crossed))
+    return Counter(new=len(new), known=total - len(new), crossed=len(crossed))
 
 
 def sights_of(

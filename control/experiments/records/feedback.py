@@ -143,7 +143,7 @@ def _take(
 ) -> list[FeedbackOutcome]:
     given = [_given(view, row, tx.now) for row in rows]
     ledger = ExperimentTotals(tx.session, view.id)
-    expose_to(tx.session, view, ledger, [seen for row in rows for seen in _seen(view, row)])
+    expose_to(tx.session, view, ledger, [event for row in rows for event in _seen(view, row)])
     good = [one for one in given if isinstance(one, MetricValue)]
     sights = sights_of(tx.session, view.id, {one.unit for one in good})
     taken = iter(join(tx.session, view, ledger, good, sights))

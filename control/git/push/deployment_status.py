@@ -24,15 +24,15 @@ def judge(
     if loads is None or loads.revision < revision or not loads.settled:
         return None
     wanted = [name for name, digest in sorted(models.items()) if digest is not None]
-    told, reasons = [], []
+    lines, reasons = [], []
     for name in wanted:
         rows = [row for row in loads.rows if row.model == name]
         if problem := _problem(name, rows):
             reasons.append(problem)
         else:
             ready = ", ".join(str(row.version) for row in rows if row.state == "READY")
-            told.append(f"{name}: version {ready} is ready")
-    return DeploymentStatus(not reasons, "; ".join(reasons), tuple(told))
+            lines.append(f"{name}: version {ready} is ready")
+    return DeploymentStatus(not reasons, "; ".join(reasons), tuple(lines))
 
 
 def _problem(name: str, rows: Iterable[LoadRow]) -> str:

@@ -167,11 +167,11 @@ class Examiner:
         digests = {number: one.digest for number, one in inspected.versions.items()}
         changed = await in_thread(self._changed, name, digests)
         for number in changed:
-            told = (
+            reason = (
                 f"version {number} of '{name}' exists with other bytes, and a version never "
                 f"changes; restore them, and put the new ones under {shown}/{max(digests) + 1}"
             )
-            found.findings.append(Finding(Path(shown, str(number)), 0, 0, "E450", told))
+            found.findings.append(Finding(Path(shown, str(number)), 0, 0, "E450", reason))
 
     def _of_names(
         self,
@@ -184,19 +184,19 @@ class Examiner:
         """What is wrong before any file is opened."""
         most = repository.settings.budgets.max_models
         if len(models) > most:
-            told = f"the commit has {len(models)} models, of {most} allowed; split the repository"
-            return [Finding(Path(), 0, 0, "E454", told)]
+            reason = f"the commit has {len(models)} models, of {most} allowed; split the repository"
+            return [Finding(Path(), 0, 0, "E454", reason)]
         found = []
         for name in models:
             if complaint := self._of_name(repository.name, name, known.get(name)):
                 found.append(Finding(Path(f"{prefix}{name}"), 0, 0, *complaint))
         for name in removed:
             if aliases := ", ".join(known[name].aliases):
-                told = (
+                reason = (
                     f"removes the model '{name}', which the alias {aliases} refers to; delete that "
                     f"first (modelyard alias delete {name} {known[name].aliases[0]})"
                 )
-                found.append(Finding(Path(f"{prefix}{name}"), 0, 0, "E453", told))
+                found.append(Finding(Path(f"{prefix}{name}"), 0, 0, "E453", reason))
         return found + self._routed(removed, prefix)
 
     def _routed(self, removed: Sequence[str], prefix: str) -> list[Finding]:
@@ -225,8 +225,8 @@ class Examiner:
             return "E451", f"model '{name}' {whose}; rename the folder, or push it there"
         for folder in self._folders:
             if (folder / name).is_dir():
-                told = f"model '{name}' lies in the model repository folder '{folder.name}'; "
-                return "E451", told + "remove it there, or rename this one"
+                reason = f"model '{name}' lies in the model repository folder '{folder.name}'; "
+                return "E451", reason + "remove it there, or rename this one"
         return None
 
     def _known(self, repository: str, names: set[str]) -> dict[str, DeployedModel]:
@@ -267,13 +267,13 @@ async def _same_as_deployed(
     One question to git, however many commits they come from. A commit that is gone from git
     counts as another one.
     """
-    asked = [
+    names = [
         f"{place}{name}"
         for name, one in known.items()
         for place in (root, f"{one.commit}:{MODELS}/", f"{one.commit}:")
     ]
     command = ("cat-file", "--batch-check=%(objectname) %(objecttype)")
-    lines = "".join(f"{line}\n" for line in asked).encode()
+    lines = "".join(f"{line}\n" for line in names).encode()
     answer = (await run(bare.path, *command, stdin=lines, quarantine=quarantine)).stdout
     found = [line if line.endswith(b" tree") else b"" for line in answer.split(b"\n")]
     now, below, top = found[0::3], found[1::3], found[2::3]

@@ -114,12 +114,12 @@ def _of_content(
     carried = _CARRIED.get(content, ())
     if any(kind in allowed for kind in carried):
         return None
-    told = f"holds {content}, whatever it is called"
+    reason = f"holds {content}, whatever it is called"
     risky = [kind for kind in carried if kind in RISKY_FORMATS]
     if not risky:
-        return "E440", f"{told}; files of its name hold {_meant(kinds)}"
+        return "E440", f"{reason}; files of its name hold {_meant(kinds)}"
     return "E440", (
-        f"{told}, which can carry code and is not allowed in this repository; remove it, or "
+        f"{reason}, which can carry code and is not allowed in this repository; remove it, or "
         f"{allowing(repository, risky[0])}"
     )
 

@@ -81,8 +81,8 @@ class Inspector:
             for number, entries in versions(files).items()
         }
         notes = await in_thread(_notes, folder, next(iter(backends.values()), ""))
-        told = [_moved(one, folder, shown) for one in (*rollout.gaps, *notes)]
-        return ModelInspection(tuple(found), (*unsigned, *told), sealed, backends)
+        lines = [_moved(one, folder, shown) for one in (*rollout.gaps, *notes)]
+        return ModelInspection(tuple(found), (*unsigned, *lines), sealed, backends)
 
     def _files(self, folder: Path, files: Sequence[FileEntry], shown: Path) -> list[Finding]:
         formats = self._settings.formats

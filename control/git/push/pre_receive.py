@@ -259,8 +259,8 @@ class PreReceiveHook:
                 refuse_each(tx, pushing, updates, facts, decision.report)
                 return
             for update, known in zip(updates, facts, strict=True):
-                told = PushFacts(known.subject, known.author, report=decision.report)
-                view = pushes.receive(tx, pushing.repository, update, told)
+                push_facts = PushFacts(known.subject, known.author, report=decision.report)
+                view = pushes.receive(tx, pushing.repository, update, push_facts)
                 made[update.ref] = view.id
         pushing.ids.update(made)
 

@@ -132,12 +132,12 @@ def _of_refs(refused: Mapping[str, str]) -> Iterable[Finding]:
 
 def _of_pack(words: str, pack_bytes: int) -> list[Finding]:
     if "pack exceeds maximum allowed size" in words:
-        told = (
+        reason = (
             f"the push has more than the {pack_bytes} bytes this repository takes at once; put "
             "large files into Git LFS (git lfs track), push in smaller steps (git push origin "
             "COMMIT:BRANCH), or have max_pack_bytes raised (modelyard repo change --budget)"
         )
-        return [Finding(Path("pack"), 0, 0, "E413", told)]
+        return [Finding(Path("pack"), 0, 0, "E413", reason)]
     if found := _OBJECT.search(words):
         return [_of_object(found[1], found[2], found[3].split(" / ")[0])]
     return [
@@ -151,15 +151,15 @@ def _of_object(oid: str, kind: str, says: str) -> Finding:
     where = f"'git rev-list --objects --all | grep {oid[:12]}' tells where it is"
     path, says = Path("object", oid[:12]), plain_text(says, 200)
     if kind in _OF_A_TREE:
-        told = f"is a folder that {says} ({kind}); rename what is in it; {where}"
-        return Finding(path, 0, 0, _OF_A_TREE[kind], told)
+        reason = f"is a folder that {says} ({kind}); rename what is in it; {where}"
+        return Finding(path, 0, 0, _OF_A_TREE[kind], reason)
     if kind.startswith("gitmodules"):
-        told = f"is a .gitmodules that git does not trust: {says} ({kind}); remove it; {where}"
-        return Finding(path, 0, 0, "E401", told)
-    told = (
+        reason = f"is a .gitmodules that git does not trust: {says} ({kind}); remove it; {where}"
+        return Finding(path, 0, 0, "E401", reason)
+    reason = (
         f"is refused by git's own check: {says} ({kind}); rewrite the commit that has it; {where}"
     )
-    return Finding(path, 0, 0, "E414", told)
+    return Finding(path, 0, 0, "E414", reason)
 
 
 def _unknown(report: ReceiveReport) -> Finding:

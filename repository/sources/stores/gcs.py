@@ -81,11 +81,11 @@ class GcsStore:
         return self._headers if at.origin == origin else {}
 
     def _page_url(self, page: str) -> str:
-        asked = {"prefix": self._source.key_prefix, "fields": _FIELDS, "maxResults": "1000"}
+        query = {"prefix": self._source.key_prefix, "fields": _FIELDS, "maxResults": "1000"}
         if page:
-            asked["pageToken"] = page
+            query["pageToken"] = page
         bucket = quote(self._source.bucket, safe="")
-        return f"{self._files.base}b/{bucket}/o?{urlencode(asked)}"
+        return f"{self._files.base}b/{bucket}/o?{urlencode(query)}"
 
     def _remote(self, item: Mapping[str, Any]) -> RemoteFile:
         local = str(item["name"]).removeprefix(self._source.key_prefix)

@@ -26,8 +26,8 @@ async def open_ranged(
     Raises `FetchFailed` when the server refuses, `Interrupted` when it cannot just now.
     """
     if offset and validator:
-        asked = {"Range": f"bytes={offset}-", "If-Range": validator}
-        async with web.get(url, asked) as response:
+        headers = {"Range": f"bytes={offset}-", "If-Range": validator}
+        async with web.get(url, headers) as response:
             if response.status == 200 or _goes_on(response, offset, validator):
                 yield _opened(url, response, checksum_of)
                 return

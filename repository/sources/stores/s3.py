@@ -62,8 +62,8 @@ class S3Store:
         found: list[RemoteFile] = []
         with _translating(self._source.text):
             pages = (await self._connected()).get_paginator("list_objects_v2")
-            asked = {"Bucket": self._source.bucket, "Prefix": self._source.key_prefix}
-            async for page in pages.paginate(**asked):
+            arguments = {"Bucket": self._source.bucket, "Prefix": self._source.key_prefix}
+            async for page in pages.paginate(**arguments):
                 found += (self._remote(item) for item in page.get("Contents", ()))
                 found = [remote for remote in found if not remote.key.endswith("/")]
                 if len(found) > self._max_files:

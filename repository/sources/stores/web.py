@@ -164,5 +164,5 @@ def _session(socket_factory: Callable[[Any], socket.socket]) -> aiohttp.ClientSe
 
 
 def _pause_s(response: aiohttp.ClientResponse) -> float:
-    asked = response.headers.get("Retry-After", "")
-    return min(float(asked), LONGEST_PAUSE_S) if asked.isdecimal() else 0.0
+    text = response.headers.get("Retry-After", "")
+    return min(float(text), LONGEST_PAUSE_S) if text.isdecimal() else 0.0

@@ -281,10 +281,10 @@ def _query(query: Mapping[str, Any]) -> str:
 
 def _refusal(status: int, raw: bytes) -> RequestRejected:
     try:
-        told = msgspec.json.decode(raw, type=ErrorDocument).error
+        body = msgspec.json.decode(raw, type=ErrorDocument).error
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return RequestRejected(status, "http", f"the answer is {status}, of {_NOT_OURS}")
-    return RequestRejected(status, told.code, told.message)
+    return RequestRejected(status, body.code, body.message)
 
 
 def _name(place: ServerAddress) -> str:

@@ -47,8 +47,8 @@ def import_(given: argparse.Namespace, api: ApiClient) -> Shown:
     body = {name: value for name, value in wish.items() if value is not None}
     view = api.call("POST", "/imports", ImportView, body)
     if not given.follow:
-        told = f"import {view.id} started; see modelyard imports show {view.id}"
-        return MessageOutput(told, view)
+        sentence = f"import {view.id} started; see modelyard imports show {view.id}"
+        return MessageOutput(sentence, view)
     view = _followed(api, view.id, sys.stderr.isatty())
     if view.state is not ImportState.SERVED:
         raise ImportNotServed(f"import {view.id} {view.state}: {plain(view.reason) or 'ended'}")
@@ -74,11 +74,11 @@ def line(view: ImportView) -> str:
     """How far an import is, for one line of a terminal."""
     if view.state is not ImportState.FETCHING:
         return str(view.state)
-    seen = view.progress
-    done, total = seen.bytes_done, seen.bytes_total
+    progress = view.progress
+    done, total = progress.bytes_done, progress.bytes_total
     share = f" of {amount(total)} ({done * 100 // max(total, 1)} %)" if total is not None else ""
-    files = f", file {min(seen.files_done + 1, seen.files_total)} of {seen.files_total}"
-    return f"fetching: {amount(done)}{share}, {amount(seen.bytes_per_s)}/s{files}"
+    files = f", file {min(progress.files_done + 1, progress.files_total)} of {progress.files_total}"
+    return f"fetching: {amount(done)}{share}, {amount(progress.bytes_per_s)}/s{files}"
 
 
 def amount(size: float) -> str:

@@ -67,21 +67,21 @@ def _decoded(url: str, status: int, raw: bytes, has_token: bool) -> Any:
         answer = None
     if status < 400 and isinstance(answer, dict):
         return answer
-    told = answer.get("error") if isinstance(answer, dict) else None
-    if not isinstance(told, str):
+    reason = answer.get("error") if isinstance(answer, dict) else None
+    if not isinstance(reason, str):
         raise RequestFailed(
             f"what answers at {url} is no inference server (status {status}); its REST port is "
             "8000 unless --http-port says otherwise: --rest http://HOST:PORT"
         )
-    raise RequestFailed(told.removeprefix(_NO_ID).rstrip(".") + _hint(status, told, has_token))
+    raise RequestFailed(reason.removeprefix(_NO_ID).rstrip(".") + _hint(status, reason, has_token))
 
 
-def _hint(status: int, told: str, has_token: bool) -> str:
+def _hint(status: int, reason: str, has_token: bool) -> str:
     """What to do, where the server's words are those of Triton and do not say so."""
     if status == 401 and not has_token:
         return " (--token-file FILE, or the variable MODELYARD_TOKEN)"
     if status == 404:
         return "; `modelyard status` lists the models"
-    if status == 400 or told.startswith("Unable to parse"):
+    if status == 400 or reason.startswith("Unable to parse"):
         return "; `modelyard infer MODEL` without -d shows what it takes"
     return ""

@@ -147,9 +147,9 @@ def _password(given: argparse.Namespace) -> str | None:
         return read_secret(given.password_file)
     if not given.ask_password:
         return None
-    if not (asked := prompt_password(given.NAME)):
+    if not (password := prompt_password(given.NAME)):
         raise UnreadableSecret(f"no password was given for {given.NAME}")
-    return asked
+    return password
 
 
 _NAME = argument("NAME", "The user's name.")

@@ -175,8 +175,8 @@ class MemoryAllocator:
             while found is not None and lacking > 0:
                 held, share = found
                 spare = share.grant.bytes - share.grant.least
-                asked = min(spare, max(lacking, LEAST_ASKED))
-                given = min(spare, await _within_time(held.shrink, asked, grant))
+                ask_bytes = min(spare, max(lacking, LEAST_ASKED))
+                given = min(spare, await _within_time(held.shrink, ask_bytes, grant))
                 share.grant = self._ledger.correct(share.grant, share.grant.bytes - given)
                 lacking -= given
                 if not given:

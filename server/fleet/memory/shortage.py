@@ -51,7 +51,7 @@ def pause_s(tries: int) -> float | None:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    seen = 0
-    while error is not None and seen < 10:
+    depth = 0
+    while error is not None and depth < 10:
         yield error
-        error, seen = error.__cause__ or error.__context__, seen + 1
+        error, depth = error.__cause__ or error.__context__, depth + 1

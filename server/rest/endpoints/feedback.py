@@ -23,8 +23,8 @@ COME_BACK_S = 2
 
 def feedback_rows(dataplane: DataPlane, json_depth: int) -> list[EndpointRow]:
     """The one path there is: values are of a public name, not of a version."""
-    told = _FeedbackEndpoint(dataplane, json_depth)
-    return [EndpointRow("/v2/models/{model}/feedback", told.take, "POST")]
+    endpoint = _FeedbackEndpoint(dataplane, json_depth)
+    return [EndpointRow("/v2/models/{model}/feedback", endpoint.take, "POST")]
 
 
 class _FeedbackEndpoint:

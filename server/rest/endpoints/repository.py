@@ -46,8 +46,8 @@ class _RepositoryEndpoints:
         self._limits = limits
 
     async def index(self, request: Request) -> Response:
-        asked = self._document(await read_body(request, _BODY_LIMIT_BYTES))
-        ready_only = _boolean(asked, "ready")
+        document = self._document(await read_body(request, _BODY_LIMIT_BYTES))
+        ready_only = _boolean(document, "ready")
         return json_response(describe.index_json(self._queries.index(ready_only)))
 
     async def load(self, request: Request) -> Response:

@@ -22,22 +22,22 @@ class ExposureBuffer:
     def __init__(self, remembered: int = MOST_REMEMBERED, waiting: int = MOST_WAITING) -> None:
         self._most_remembered = remembered
         self._most_waiting = waiting
-        self._told: OrderedDict[UnitExposure, float] = OrderedDict()
+        self._last_sent: OrderedDict[UnitExposure, float] = OrderedDict()
         self._waiting: list[ExposureRow] = []
         self.dropped = 0
 
-    def note(self, seen: UnitExposure, now: float) -> None:
-        at = self._told.get(seen)
+    def note(self, exposure: UnitExposure, now: float) -> None:
+        at = self._last_sent.get(exposure)
         if at is not None and now - at < RETELL_S:
             return
         if len(self._waiting) >= self._most_waiting:
             self.dropped += 1  # it is told of when it is seen again
             return
-        self._told[seen] = now
-        self._told.move_to_end(seen)
-        if len(self._told) > self._most_remembered:
-            self._told.popitem(last=False)
-        self._waiting.append(ExposureRow(*seen, now))
+        self._last_sent[exposure] = now
+        self._last_sent.move_to_end(exposure)
+        if len(self._last_sent) > self._most_remembered:
+            self._last_sent.popitem(last=False)
+        self._waiting.append(ExposureRow(*exposure, now))
 
     def messages(self) -> Iterator[Exposures]:
         """What waits; what was yielded is forgotten when the next one is asked for, so that a

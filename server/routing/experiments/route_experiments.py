@@ -51,9 +51,9 @@ def stamped(trials: Iterable[RouteExperiment], target: Target, unit: str, now: f
             key = unit_key(unit)
             stamp = stamper.sign(key, now)
             line = b"%s%s: %s\r\n" % (target.line, STAMP_NAME.encode(), stamp.encode())
-            seen = UnitExposure(trial.id, key.hex(), target.arm)
+            exposure = UnitExposure(trial.id, key.hex(), target.arm)
             made = target.again()
-            made.line, made.stamp, made.exposure = line, stamp, seen
+            made.line, made.stamp, made.exposure = line, stamp, exposure
             return made
     return target
 
