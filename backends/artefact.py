@@ -109,9 +109,9 @@ def _check_names(version: ModelVersion, artefact: Artefact) -> None:
         ("output", version.config.output, artefact.outputs),
     )
     for kind, written, described in kinds:
-        known = {tensor.name for tensor in described}
+        names = {tensor.name for tensor in described}
         for tensor in written:
-            if tensor.name not in known:
+            if tensor.name not in names:
                 has = ", ".join(map(_text, described)) or "none"
                 refuse(
                     version,

@@ -138,11 +138,11 @@ class IdentityInstance:
             outlet.pass_on(ResponsePart(None, last=True))  # of no effect after a last response
         return BatchResult((), 0, time.perf_counter_ns() - started, 0)
 
-    def _answer(self, inputs: Tensors, wanted: tuple[str, ...]) -> Tensors:
+    def _answer(self, inputs: Tensors, outputs: tuple[str, ...]) -> Tensors:
         return {
             target: inputs[source]
             for target, source in self._pairs
-            if source in inputs and (not wanted or target in wanted)
+            if source in inputs and (not outputs or target in outputs)
         }
 
     def close(self) -> None:

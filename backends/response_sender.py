@@ -105,14 +105,14 @@ def respond(instance: Instance, batch: Batch) -> list[list[ResponsePart]]:
     For who wants the whole answer and not the stream: warming up, checking. Raises what `stream`
     raises, and `ExecutionFailed` when the model does not end within `PATIENCE_S`.
     """
-    parts: list[list[ResponsePart]] = [[] for _ in batch.members]
+    of_members: list[list[ResponsePart]] = [[] for _ in batch.members]
     ended = threading.Semaphore(0)
-    outlets = [_collector(parts, ended) for parts in parts]
+    outlets = [_collector(parts, ended) for parts in of_members]
     cast(StreamingInstance, instance).stream(batch, outlets)
     for _ in outlets:
         if not ended.acquire(timeout=PATIENCE_S):
             raise ExecutionFailed(f"the model did not end its responses within {PATIENCE_S:g} s")
-    return parts
+    return of_members
 
 
 def _collector(parts: list[ResponsePart], ended: threading.Semaphore) -> BoundedResponseSender:

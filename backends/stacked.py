@@ -58,8 +58,8 @@ class StackedInstance(ABC):
         }
 
     @abstractmethod
-    def run(self, inputs: Tensors, wanted: tuple[str, ...]) -> Mapping[str, Array]:
-        """The outputs named in `wanted` (never empty), computed from whole stacked arrays.
+    def run(self, inputs: Tensors, outputs: tuple[str, ...]) -> Mapping[str, Array]:
+        """The outputs named in `outputs` (never empty), computed from whole stacked arrays.
 
         Raises ExecutionFailed when the runtime refuses the arrays.
         """
@@ -178,9 +178,9 @@ def _rows_apart(outputs: Mapping[str, Array], rows: Sequence[int]) -> list[Tenso
     return [dict(zip(outputs, parts, strict=True)) for parts in zip(*columns, strict=True)]
 
 
-def _only(tensors: Tensors, wanted: tuple[str, ...]) -> Tensors:
+def _only(tensors: Tensors, names: tuple[str, ...]) -> Tensors:
     """A member's outputs: what it asked for, where its neighbours asked for more."""
-    return tensors if not wanted else {name: tensors[name] for name in wanted}
+    return tensors if not names else {name: tensors[name] for name in names}
 
 
 def _reshaped(

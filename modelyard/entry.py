@@ -80,9 +80,9 @@ def overwritten_package(packages: Iterable[str]) -> str:
         files = metadata.distribution("modelyard").files or []
     except metadata.PackageNotFoundError:
         return ""
-    wanted = {f"{name}/__init__.py" for name in packages}
+    paths = {f"{name}/__init__.py" for name in packages}
     for file in files:
-        if str(file) in wanted and file.hash is not None:
+        if str(file) in paths and file.hash is not None:
             path = Path(str(file.locate()))
             if not path.exists() or _digest(path) != file.hash.value:
                 others = metadata.packages_distributions().get(path.parent.name, [])

@@ -168,10 +168,10 @@ def installed(package: str) -> bool:
 def unserved_reason(names: Iterable[str], has: Callable[[str], bool] = installed) -> str:
     """What a version folder with these files holds instead of something that a backend reads, and
     what would work; "" where none of them is known."""
-    known = [(name, found) for name in sorted(names) if (found := format_of(name))]
-    if not known:
+    formats = [(name, found) for name in sorted(names) if (found := format_of(name))]
+    if not formats:
         return ""
-    name, found = min(known, key=lambda one: FORMATS.index(one[1]))
+    name, found = min(formats, key=lambda one: FORMATS.index(one[1]))
     shown = name if len(name) <= 80 else name[:79] + "…"
     quoted = name if _PLAIN_NAME.fullmatch(name) else "FILE"  # of a command that people copy
     if found.backend and not found.remedy:

@@ -16,8 +16,8 @@ def select(config: ModelConfig, numbers: Sequence[int]) -> tuple[int, ...]:
         case "all":
             return tuple(existing)
         case "specific":
-            wanted = set(policy.specific.versions)
-            return tuple(number for number in existing if number in wanted)
+            versions = set(policy.specific.versions)
+            return tuple(number for number in existing if number in versions)
         case _:
             return tuple(existing[-(policy.latest.num_versions or 1) :])
 

@@ -205,9 +205,9 @@ def _config(library: Any, candidate: TrustedSigner) -> Any:
                 return config.use_certificate_verifier(certificate_chain=[pem])
             return config.use_elliptic_key_verifier(public_key=pem)
         except Exception as error:  # cryptography and OpenSSL each have trees of their own
-            wanted = "give a P-256, P-384 or P-521 public key, or certificates, in PEM"
+            remedy = "give a P-256, P-384 or P-521 public key, or certificates, in PEM"
             raise BadSignature(
-                f"trusted key '{candidate.name}' cannot be read: {error}; {wanted}"
+                f"trusted key '{candidate.name}' cannot be read: {error}; {remedy}"
             ) from error
 
 

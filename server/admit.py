@@ -217,7 +217,7 @@ def admit(
     signature: Signature,
     inputs: Mapping[str, Array],
     request_id: str = "",
-    wanted: tuple[str, ...] = (),
+    outputs: tuple[str, ...] = (),
 ) -> tuple[int, object]:
     """Refuse a request that is not complete, has several batch sizes, or wants outputs that do not
     exist. `inputs` are arrays that passed `check_input`. Returns `rows` and `shape_key` as of
@@ -225,7 +225,7 @@ def admit(
     """
     if inputs.keys() != signature.inputs.keys():
         _check_complete(signature, request_id, inputs)
-    for name in wanted:
+    for name in outputs:
         if name not in signature.outputs:
             refuse(
                 request_id,

@@ -156,12 +156,12 @@ class DataPlane:
         Raises UnknownModel, InvalidRequest for a version the alias does not stand for.
         """
         model, _, alias = name.rpartition("@")
-        known = self.routing.aliases.get(model, {})
-        number = known.get(alias)
+        aliases = self.routing.aliases.get(model, {})
+        number = aliases.get(alias)
         if number is None:
-            if not known and any(row.name == name for row in self.models.rows()):
+            if not aliases and any(row.name == name for row in self.models.rows()):
                 return name, version
-            has = ", ".join(sorted(known)) or "none"
+            has = ", ".join(sorted(aliases)) or "none"
             raise UnknownModel(
                 f"Request for unknown model: '{model}' has no alias '{alias}'; it has {has}"
             )

@@ -47,10 +47,10 @@ def of_message(parameters: Mapping[str, pb.ModelRepositoryParameter]) -> Overrid
     """The override in the parameters of a gRPC load request, or None. Raises InvalidRequest."""
     for name, value in parameters.items():
         _check_known(name)
-        wanted = "string_param" if name == CONFIG else "bytes_param"
-        if value.WhichOneof("parameter_choice") != wanted:
+        parameter_kind = "string_param" if name == CONFIG else "bytes_param"
+        if value.WhichOneof("parameter_choice") != parameter_kind:
             raise InvalidRequest(
-                f"invalid value type for load parameter '{name}', expected {wanted}."
+                f"invalid value type for load parameter '{name}', expected {parameter_kind}."
             )
     if not parameters:
         return None

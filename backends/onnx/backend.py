@@ -53,15 +53,15 @@ class OnnxRuntime:
         """One session shared by `count` instances. Raises LoadFailed in ORT's own words."""
         path = _model_file(version)
         options = session_options(version, device)
-        wanted = providers(version, device)
+        usable = providers(version, device)
         try:
-            session = ort.InferenceSession(path, options, providers=wanted)
+            session = ort.InferenceSession(path, options, providers=usable)
         except ORT_ERRORS as error:
             refuse(version, f"onnxruntime cannot load {path.name}: {_cause(error)}")
-        if session.get_providers()[0] != _name(wanted[0]):
+        if session.get_providers()[0] != _name(usable[0]):
             refuse(
                 version,
-                f"onnxruntime could not start {_name(wanted[0])} on {device.kind}:{device.index} "
+                f"onnxruntime could not start {_name(usable[0])} on {device.kind}:{device.index} "
                 "and would have fallen back to the CPU; check the driver and the CUDA libraries",
             )
         return LoadedInstances(
@@ -128,29 +128,29 @@ class OnnxInstance(StackedInstance):
             if tensor.shape == [] and "tensor" in tensor.type
         )
 
-    def run(self, inputs: Tensors, wanted: tuple[str, ...]) -> Mapping[str, Array]:
+    def run(self, inputs: Tensors, names: tuple[str, ...]) -> Mapping[str, Array]:
         if self._strings or self._scalars:
             inputs = self._adapted(inputs)
         compute: Callable[[Tensors, tuple[str, ...]], list[Array]]
         compute = self._run_as_values if self._bfloat16 else self._run
         try:
-            outputs = compute(inputs, wanted)
+            outputs = compute(inputs, names)
         except ORT_ERRORS as error:
             raise ExecutionFailed(f"{self._where}: onnxruntime: {_cause(error)}") from error
         if self._strings:
             outputs = [_encoded(array) if array.dtype == object else array for array in outputs]
-        return dict(zip(wanted, outputs, strict=True))
+        return dict(zip(names, outputs, strict=True))
 
-    def _run(self, inputs: Tensors, wanted: tuple[str, ...]) -> list[Array]:
+    def _run(self, inputs: Tensors, names: tuple[str, ...]) -> list[Array]:
         # Measured per call on a CPU, FP32 [1,16]: run 3.5 µs, I/O binding 5.9, OrtValues 32; with
         # 4.8 MB in and out, 352 µs against 402: binding saves no copy here, so nothing is bound.
-        outputs: list[Array] = self._session.run(wanted, inputs, self._options)
+        outputs: list[Array] = self._session.run(names, inputs, self._options)
         return outputs
 
-    def _run_as_values(self, inputs: Tensors, wanted: tuple[str, ...]) -> list[Array]:
+    def _run_as_values(self, inputs: Tensors, outputs: tuple[str, ...]) -> list[Array]:
         """As `_run`, for graphs with BF16, which ORT does not exchange with numpy."""
         feeds = {name: _to_value(array) for name, array in inputs.items()}
-        values = self._session.run_with_ort_values(wanted, feeds, self._options)
+        values = self._session.run_with_ort_values(outputs, feeds, self._options)
         return [_from_value(value) for value in values]
 
     def _adapted(self, inputs: Tensors) -> dict[str, Array]:

@@ -47,10 +47,10 @@ def functions_problem(model: onnx.ModelProto) -> str:
     return ""
 
 
-def _calls(nodes: Iterable[onnx.NodeProto], known: Collection[_Key]) -> list[_Key]:
+def _calls(nodes: Iterable[onnx.NodeProto], functions: Collection[_Key]) -> list[_Key]:
     """The functions that `nodes` call, each as often as they do."""
     keys = (_key(node.domain, node.op_type, node.overload) for node in _nodes(nodes))
-    return [key for key in keys if key in known] if known else []
+    return [key for key in keys if key in functions] if functions else []
 
 
 def _key(domain: str, name: str, overload: str) -> _Key:

@@ -205,8 +205,8 @@ class _WorkerLoop:
         self, message: Execute, members: list[_WorkerMember], inputs: Tensors
     ) -> BatchResult:
         """The whole batch as one member, whose arrays are the region's own: nothing is copied."""
-        wanted = Batch(members, message.rows, True).wanted()
-        whole = _WorkerMember("", 0, {}, wanted, 0, inputs)
+        output_names = Batch(members, message.rows, True).wanted()
+        whole = _WorkerMember("", 0, {}, output_names, 0, inputs)
         outcome = self._instance.execute(Batch((whole,), (sum(message.rows),), True))
         outputs = outcome.results[0]
         if isinstance(outputs, Exception):

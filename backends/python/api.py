@@ -213,7 +213,7 @@ class InferenceRequest:
         self._id = request_id
         self._correlation_id = correlation_id
         self._inputs = list(inputs)
-        self._wanted = list(requested_output_names)
+        self._output_names = list(requested_output_names)
         self._model = (model_name, model_version)
         self._flags = int(facts.get("flags", 0))
         self._timeout_us = int(facts.get("timeout", 0))
@@ -237,7 +237,7 @@ class InferenceRequest:
 
     def requested_output_names(self) -> list[str]:
         """The outputs to return."""
-        return self._wanted
+        return self._output_names
 
     def parameters(self) -> str:
         """The request's custom parameters, as JSON text."""

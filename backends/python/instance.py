@@ -206,7 +206,7 @@ class PythonInstance:
     def _result(
         self,
         response: InferenceResponse | FaultyModel,
-        wanted: Collection[str],
+        output_names: Collection[str],
         rows: int | None,
     ) -> Result:
         if isinstance(response, FaultyModel):
@@ -214,14 +214,14 @@ class PythonInstance:
         error = response.error()
         if error is not None:
             return ModelError(error.message(), _CODES[error.code()])
-        wanted = wanted or self._outputs
+        output_names = output_names or self._outputs
         outputs: dict[str, Array] = {}
         for tensor in response.output_tensors():
             try:
                 array = self._checked(tensor, rows)
             except FaultyModel as fault:
                 return fault
-            if tensor.name() in wanted:
+            if tensor.name() in output_names:
                 outputs[tensor.name()] = array
         return outputs
 
@@ -229,8 +229,8 @@ class PythonInstance:
         name = tensor.name()
         want = self._outputs.get(name)
         if want is None:
-            known = ", ".join(f"'{known}'" for known in self._outputs)
-            raise self._fault(f"unknown output '{name}'; its config has {known}")
+            there = ", ".join(f"'{there}'" for there in self._outputs)
+            raise self._fault(f"unknown output '{name}'; its config has {there}")
         array = _as_protocol(tensor.as_numpy())
         if array.dtype != want:
             raise self._fault(

@@ -164,7 +164,7 @@ class TorchInstance(StackedInstance):
         self._call = call
         self._order = {name: _position(name, at) for at, name in enumerate(self._all)}
 
-    def run(self, inputs: Tensors, wanted: tuple[str, ...]) -> Mapping[str, Array]:
+    def run(self, inputs: Tensors, outputs: tuple[str, ...]) -> Mapping[str, Array]:
         torch = self._torch
         tensors = {name: self._to_torch(array) for name, array in inputs.items()}
         try:
@@ -172,7 +172,7 @@ class TorchInstance(StackedInstance):
                 returned = self._call(tensors)
         except (RuntimeError, ValueError, TypeError, AssertionError, IndexError, KeyError) as error:
             raise ExecutionFailed(f"{self._where}: torch: {_reason(error)}") from error
-        picked = self._picked(returned, wanted)
+        picked = self._picked(returned, outputs)
         return {name: self._to_numpy(name, value) for name, value in picked.items()}
 
     def _to_torch(self, array: Array) -> Any:
@@ -184,20 +184,20 @@ class TorchInstance(StackedInstance):
             tensor = torch.from_numpy(array)
         return tensor if self.device == "cpu" else tensor.to(self.device)
 
-    def _picked(self, returned: Any, wanted: tuple[str, ...]) -> dict[str, Any]:
+    def _picked(self, returned: Any, outputs: tuple[str, ...]) -> dict[str, Any]:
         """What `forward` returned, under the config's names: keys of a dict, else by order."""
-        if isinstance(returned, dict) and all(name in returned for name in wanted):
-            return {name: returned[name] for name in wanted}
+        if isinstance(returned, dict) and all(name in returned for name in outputs):
+            return {name: returned[name] for name in outputs}
         if isinstance(returned, dict):
             values = list(returned.values())
         else:
             values = list(returned) if isinstance(returned, list | tuple) else [returned]
-        if max(self._order[name] for name in wanted) >= len(values):
+        if max(self._order[name] for name in outputs) >= len(values):
             raise FaultyModel(
                 f"{self._where} is faulty: forward returned {len(values)} tensors, "
                 f"but its config lists {', '.join(self._all)}"
             )
-        return {name: values[self._order[name]] for name in wanted}
+        return {name: values[self._order[name]] for name in outputs}
 
     def _to_numpy(self, name: str, value: Any) -> Array:
         torch = self._torch

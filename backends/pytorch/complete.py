@@ -32,9 +32,9 @@ def complete(version: ModelVersion, path: Path, default_max_batch: int) -> Model
 def _as_called(config: ModelConfig, artefact: Artefact) -> Artefact:
     """The artefact under the config's names, where the config names all inputs in its own words:
     the first one written is then the first argument of `forward`, and so on."""
-    known = {tensor.name for tensor in artefact.inputs}
+    artefact_names = {tensor.name for tensor in artefact.inputs}
     names = [tensor.name for tensor in config.input]
-    if len(names) != len(artefact.inputs) or not known.isdisjoint(names):
+    if len(names) != len(artefact.inputs) or not artefact_names.isdisjoint(names):
         return artefact
     inputs = zip(names, artefact.inputs, strict=True)
     return artefact._replace(inputs=tuple(found._replace(name=name) for name, found in inputs))

@@ -108,8 +108,8 @@ def _is_not_finite(text: str) -> bool:
 def _is_size(text: str) -> bool:
     text = _SYMBOL.sub("s0", text)
     words = _WORD.findall(text)
-    known = all(_FUNCTIONS.fullmatch(word) or _NUMBER.fullmatch(word) for word in words)
-    return known and set(_WORD.sub("", text)) <= _OPERATORS
+    is_expression = all(_FUNCTIONS.fullmatch(word) or _NUMBER.fullmatch(word) for word in words)
+    return is_expression and set(_WORD.sub("", text)) <= _OPERATORS
 
 
 def _is_guard(text: str) -> bool:

@@ -85,15 +85,15 @@ class LoginThrottle:
     def __init__(self, most: int = MOST_KEYS) -> None:
         self._most = most
         self._failed: OrderedDict[_Key, tuple[int, float]] = OrderedDict()
-        self._known: OrderedDict[_Key, None] = OrderedDict()
+        self._good: OrderedDict[_Key, None] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._failed) + len(self._known)
+        return len(self._failed) + len(self._good)
 
     def wait(self, name: str, address: str, now: float) -> float:
         """Seconds until the next try is heard, 0.0 for now."""
         pair, *shared = _keys(name, address)
-        counted = [pair] if pair in self._known else [pair, *shared]
+        counted = [pair] if pair in self._good else [pair, *shared]
         return max(self._wait(key, now) for key in counted)
 
     def failed(self, name: str, address: str, now: float) -> None:
@@ -112,10 +112,10 @@ class LoginThrottle:
         if by_address in self._failed:
             count, at = self._failed[by_address]
             self._failed[by_address] = max(count - 1, 0), at
-        self._known[pair] = None
-        self._known.move_to_end(pair)
-        if len(self._known) > self._most:
-            self._known.popitem(last=False)
+        self._good[pair] = None
+        self._good.move_to_end(pair)
+        if len(self._good) > self._most:
+            self._good.popitem(last=False)
 
     def _wait(self, key: _Key, now: float) -> float:
         free = self.FREE if key[0] == "pair" else self.FREE_SHARED

@@ -57,7 +57,7 @@ def create_token(
     """
     user = held_user(tx, user_name)
     _check_name(token_name)
-    wanted = _scopes_within(Role(user.role), scopes)
+    allowed_scopes = _scopes_within(Role(user.role), scopes)
     terms = limit(rate_per_s, burst)
     ends_at = expiry(tx.now, Role(user.role), expires_in_s)
     _check_may_have_more(tx, user)
@@ -68,7 +68,7 @@ def create_token(
         name=token_name,
         digest=digest_of(text),
         hint=text[:_HINT_CHARS],
-        scopes=wanted,
+        scopes=allowed_scopes,
         rate_per_s=terms.rate_per_s,
         burst=terms.burst,
         created_at=tx.now,
@@ -125,8 +125,8 @@ def principal_of(session: Session, text: str, now: datetime) -> Principal | None
     if not _TEXT.fullmatch(text):
         return None
     query = select(Token, User).join(User, User.id == Token.user_id)
-    known = session.execute(query.where(Token.digest == digest_of(text), live(now)))
-    for row, user in known:
+    rows = session.execute(query.where(Token.digest == digest_of(text), live(now)))
+    for row, user in rows:
         scopes = parse_scopes(row.scopes)
         return Principal(principal_id(user.name, row.id), Role(user.role), scopes, row.id)
     return None

@@ -131,14 +131,14 @@ def _answered(services: ControlServices, endpoint: Endpoint) -> Endpoint:
 
 
 async def _serve(services: ControlServices, operation: Operation, request: Request) -> Response:
-    known = (
+    caller = (
         await identify(services, request)
         if operation.access
         else AuthenticatedPrincipal(ANYBODY, "api")
     )
-    actor = Actor(known.principal.id, known.via, address_of(request))
+    actor = Actor(caller.principal.id, caller.via, address_of(request))
     path, pairs = request.path_params, request.query_params.multi_items()
-    call = await let_in(services, operation, known.principal, actor, path, pairs)
+    call = await let_in(services, operation, caller.principal, actor, path, pairs)
     call = replace(call, expected=expected_revision(request.method, request.headers))
     if operation.before is not None:
         operation.before(call)
@@ -147,8 +147,8 @@ async def _serve(services: ControlServices, operation: Operation, request: Reque
         return response(await perform(operation, call), request, request.scope["request_id"])
 
     async def recheck() -> None:
-        known = await identify(services, request, again=True)
-        await _check_access(services, operation.access, known.principal, call.path, call.query)
+        caller = await identify(services, request, again=True)
+        await _check_access(services, operation.access, caller.principal, call.path, call.query)
 
     return await operation.stream(call, request, recheck)
 
@@ -214,15 +214,15 @@ def check_path(path: Mapping[str, str]) -> None:
 
 def read_query(operation: Operation, pairs: Sequence[tuple[str, str]]) -> Mapping[str, Any]:
     """The parameters by name, those not given left out. Raises MalformedRequest."""
-    known = {one.name: one for one in operation.params}
+    params = {one.name: one for one in operation.params}
     found: dict[str, Any] = {}
     for name, text in pairs:
-        if name not in known:
-            there = ", ".join(known) or "none"
+        if name not in params:
+            there = ", ".join(params) or "none"
             raise MalformedRequest(f"there is no parameter '{name[:100]}'; there are {there}", name)
         if name in found:
             raise MalformedRequest(f"the parameter '{name}' is given twice", name)
-        found[name] = _param(known[name], text)
+        found[name] = _param(params[name], text)
     return found
 
 
@@ -300,15 +300,15 @@ def _whole(param: Param, text: str) -> int:
 def _moment(param: Param, text: str) -> datetime:
     try:
         moment = datetime.fromisoformat(text)
-        known = moment.tzinfo is not None and moment.astimezone(UTC)
+        in_utc = moment.tzinfo is not None and moment.astimezone(UTC)
     except (ValueError, OverflowError):  # what is before the year 1 in UTC is no moment
-        known = False
-    if not known:
+        in_utc = False
+    if not in_utc:
         raise MalformedRequest(
             f"{param.name} is '{text}'; give a moment with its zone, as 2026-11-21T04:24:00Z",
             param.name,
         )
-    return known
+    return in_utc
 
 
 async def _elsewhere(request: Request, error: Exception) -> Response:

@@ -87,19 +87,19 @@ def _problem(
     kind: type[ApiBody], document: dict[str, Any], error: msgspec.ValidationError
 ) -> MalformedRequest:
     """A field that is too many, or missing, or the one that msgspec refused."""
-    known = _fields(kind)
+    fields = _fields(kind)
     for name in document:
-        if name not in known:
-            there = ", ".join(known)
+        if name not in fields:
+            there = ", ".join(fields)
             return MalformedRequest(
                 f"there is no field '{name[:100]}'; there are {there}", name[:100]
             )
-    for name, one in known.items():
+    for name, one in fields.items():
         if one.required and name not in document:
             return MalformedRequest(f"the field '{name}' is missing", name)
     name, *rest = map(str, fault_in(document, error).path)
     index = int(rest[0]) if rest and rest[0].isdigit() else 0
-    text = _value_problem(_plain(known[name].type), document[name], index)
+    text = _value_problem(_plain(fields[name].type), document[name], index)
     return MalformedRequest(f"{name} {text}", name)
 
 

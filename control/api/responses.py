@@ -49,8 +49,8 @@ def page_of(
     call: AuthorizedCall, views: Sequence[V], key: Callable[[V], str], newest_first: bool = False
 ) -> EndpointResult:
     """One page of a short list, sorted by `key`, descending when `newest_first`."""
-    wanted = call.paging()
-    limit, cursor = wanted["limit"], wanted["cursor"]
+    paging = call.paging()
+    limit, cursor = paging["limit"], paging["cursor"]
     check_limit(limit)
     ordered = sorted(views, key=key)
     if cursor is not None:

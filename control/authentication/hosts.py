@@ -23,12 +23,12 @@ def known_hosts(
     return names
 
 
-def check_host(host: str, known: Iterable[str]) -> None:
+def check_host(host: str, hosts: Iterable[str]) -> None:
     """`host` is the Host header. Raises WrongHost."""
     name = host_name(host)
-    if name not in known:
+    if name not in hosts:
         raise WrongHost(
-            f"this server is not '{name[:100]}'; it answers to {', '.join(sorted(known))}; "
+            f"this server is not '{name[:100]}'; it answers to {', '.join(sorted(hosts))}; "
             "name another with --public-url or --allowed-hosts"
         )
 

@@ -81,15 +81,15 @@ def archive(database: Database, state_dir: Path, store_dir: Path, out: IO[bytes]
     with _workspace(state_dir) as workspace, ArchiveWriter(out) as writer:
         head = {"backup": "modelyard", "format": FORMAT, "at": text_of(utc_now())}
         writer.add_bytes(HEAD, json.dumps(head).encode())
-        known = _add_rows(database, workspace, writer)
+        references = _add_rows(database, workspace, writer)
         for name, path in ((SERVER, state_dir / "server.json"), (STORE, store_dir / "store.json")):
             with suppress(FileNotFoundError):
                 writer.add_file(name, path)
-        for repository in known.repositories:
+        for repository in references.repositories:
             _add_repository(store_dir, workspace, writer, repository)
         _add_lfs(store_dir / "lfs", writer)
-        whole = _add_snapshots(store_dir / "snapshots", writer, known)
-        return _taken(writer.finish(known.repositories, whole))
+        whole = _add_snapshots(store_dir / "snapshots", writer, references)
+        return _taken(writer.finish(references.repositories, whole))
 
 
 @contextmanager
@@ -116,10 +116,10 @@ def _add_rows(database: Database, workspace: Path, writer: ArchiveWriter) -> _Re
     rows = workspace / ROWS
     with database.reading() as session, open(create(rows), "wb") as file:
         backup.dump(session, file)
-        known = _known(session)
+        references = _known(session)
     writer.add_file(ROWS, rows)
     rows.unlink()
-    return known
+    return references
 
 
 def _known(session: Session) -> _ReferencedFiles:
@@ -157,12 +157,12 @@ def _add_lfs(folder: Path, writer: ArchiveWriter) -> None:
                     writer.add_file(f"lfs/{path.relative_to(folder).as_posix()}", path)
 
 
-def _add_snapshots(folder: Path, writer: ArchiveWriter, known: _ReferencedFiles) -> list[str]:
+def _add_snapshots(folder: Path, writer: ArchiveWriter, references: _ReferencedFiles) -> list[str]:
     whole = []
-    for digest in known.snapshots:
+    for digest in references.snapshots:
         if _add_snapshot(folder / digest, writer):
             whole.append(digest)
-        elif digest in known.needed:
+        elif digest in references.needed:
             raise Conflict(f"the snapshot {digest} is served and missing in {folder}")
     return whole
 

@@ -118,10 +118,10 @@ def _schema(connection: Connection) -> str:
 
 
 def _rows(session: Session, table: SqlTable) -> Iterator[Row[Any]]:
-    wanted = select(table).order_by(*table.primary_key)
+    query = select(table).order_by(*table.primary_key)
     if table.name == Meta.__tablename__:
-        wanted = wanted.where(Meta.key != SECRET)
-    return iter(session.execute(wanted, execution_options={"yield_per": AT_ONCE}))
+        query = query.where(Meta.key != SECRET)
+    return iter(session.execute(query, execution_options={"yield_per": AT_ONCE}))
 
 
 def _plain(table: SqlTable, row: Row[Any]) -> dict[str, Any]:

@@ -69,11 +69,11 @@ def list_aliases(
     limit: int = paging.USUAL,
 ) -> Page[AliasView]:
     """By model and name. Raises Invalid for a bad cursor or limit."""
-    wanted = select(Alias)
+    query = select(Alias)
     if model is not None:
-        wanted = wanted.where(Alias.model == model)
+        query = query.where(Alias.model == model)
     order = SortOrder((Alias.model, Alias.name))
-    return paging.page(session, wanted, order, cursor, limit).map(_shown(session))
+    return paging.page(session, query, order, cursor, limit).map(_shown(session))
 
 
 def get_alias(session: Session, model: str, name: str) -> AliasView:
@@ -83,9 +83,9 @@ def get_alias(session: Session, model: str, name: str) -> AliasView:
 
 def aliases_of(session: Session, models: Collection[str]) -> dict[str, list[AliasView]]:
     """By model, sorted by name; a model without aliases is left out."""
-    wanted = select(Alias).where(Alias.model.in_(models)).order_by(Alias.name)
+    query = select(Alias).where(Alias.model.in_(models)).order_by(Alias.name)
     found, shown = defaultdict(list), _shown(session)
-    for row in session.scalars(wanted):
+    for row in session.scalars(query):
         found[row.model].append(shown(row))
     return dict(found)
 

@@ -52,10 +52,10 @@ def deploy_models(
     existing version, or an undeployed model that an alias or a route refers to; Invalid for a
     bad name.
     """
-    wanted = {name: sealed for name, sealed in models.items() if sealed is not None}
-    rows = _rows_of(tx.session, origin, wanted)
-    _check_owner(tx.session, origin, [rows[name] for name in wanted if name in rows])
-    moved = [sealed for name, sealed in wanted.items() if _moves(rows.get(name), sealed)]
+    present = {name: sealed for name, sealed in models.items() if sealed is not None}
+    rows = _rows_of(tx.session, origin, present)
+    _check_owner(tx.session, origin, [rows[name] for name in present if name in rows])
+    moved = [sealed for name, sealed in present.items() if _moves(rows.get(name), sealed)]
     with tx.session.no_autoflush:  # rows go in together, in the order in which they refer
         _add_snapshots(tx, moved)
         tx.session.flush()
@@ -63,7 +63,7 @@ def deploy_models(
         tx.session.flush()
         for sealed in moved:
             _move(tx, origin, rows.get(sealed.model), sealed)
-    gone = [row for name, row in rows.items() if name not in wanted and row.snapshot_digest]
+    gone = [row for name, row in rows.items() if name not in present and row.snapshot_digest]
     undeploy(tx, gone, origin)
     if moved or gone:
         tx.desire()
@@ -144,20 +144,20 @@ def _moves(row: Model | None, sealed: SealedModel) -> bool:
 def _known_versions(session: Session, models: Collection[str]) -> dict[str, dict[int, str]]:
     """Model → number → digest."""
     kept = select(Version.model, Version.number, Version.digest).where(Version.model.in_(models))
-    known: dict[str, dict[int, str]] = defaultdict(dict)
+    digests: dict[str, dict[int, str]] = defaultdict(dict)
     for model, number, digest in session.execute(kept):
-        known[model][number] = digest
-    return known
+        digests[model][number] = digest
+    return digests
 
 
-def _changed(digests: Mapping[int, str], known: Mapping[int, str]) -> list[int]:
-    return sorted(n for n, digest in digests.items() if known.get(n, digest) != digest)
+def _changed(digests: Mapping[int, str], before: Mapping[int, str]) -> list[int]:
+    return sorted(n for n, digest in digests.items() if before.get(n, digest) != digest)
 
 
 def _add_snapshots(tx: Transaction, moved: Sequence[SealedModel]) -> None:
-    wanted = [sealed.digest for sealed in moved]
+    digests = [sealed.digest for sealed in moved]
     there = set(
-        tx.session.scalars(select(SnapshotRow.digest).where(SnapshotRow.digest.in_(wanted)))
+        tx.session.scalars(select(SnapshotRow.digest).where(SnapshotRow.digest.in_(digests)))
     )
     for sealed in moved:
         check_model_name(sealed.model)
@@ -177,9 +177,9 @@ def _snapshot(tx: Transaction, sealed: SealedModel) -> SnapshotRow:
 
 
 def _add_versions(tx: Transaction, origin: Origin, moved: Sequence[SealedModel]) -> None:
-    known = _known_versions(tx.session, [sealed.model for sealed in moved])
+    before = _known_versions(tx.session, [sealed.model for sealed in moved])
     for sealed in moved:
-        there = known.get(sealed.model, {})
+        there = before.get(sealed.model, {})
         digests = {number: one.digest for number, one in sealed.versions.items()}
         if changed := _changed(digests, there):
             numbers = ", ".join(map(str, changed))

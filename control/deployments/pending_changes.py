@@ -25,20 +25,20 @@ def record(tx: Transaction, server_id: str, rows: Iterable[Row]) -> int:
     """
     reasons = _by_subject(rows)
     mine = select(PendingChange).where(PendingChange.server_id == server_id)
-    known = {row.subject: row for row in tx.session.scalars(mine)}
+    before = {row.subject: row for row in tx.session.scalars(mine)}
     changed = [
         subject
         for subject, reason in reasons.items()
-        if subject not in known or known[subject].reason != reason
+        if subject not in before or before[subject].reason != reason
     ]
-    gone = known.keys() - reasons.keys()
+    gone = before.keys() - reasons.keys()
     if not changed and not gone:
         return 0
     tx.alone()
     for subject in changed:
-        _take(tx, server_id, known.get(subject), subject, reasons[subject])
+        _take(tx, server_id, before.get(subject), subject, reasons[subject])
     for subject in sorted(gone):
-        tx.session.delete(known[subject])
+        tx.session.delete(before[subject])
         tx.happened(*_event(subject, "in_force"), server=server_id)
     return len(changed) + len(gone)
 
@@ -60,12 +60,12 @@ def _by_subject(rows: Iterable[Row]) -> dict[str, str]:
 
 
 def _take(
-    tx: Transaction, server_id: str, known: PendingChange | None, subject: str, reason: str
+    tx: Transaction, server_id: str, row: PendingChange | None, subject: str, reason: str
 ) -> None:
-    if known is None:
-        known = PendingChange(server_id=server_id, subject=subject, at=tx.now)
-        tx.session.add(known)
-    known.reason = reason
+    if row is None:
+        row = PendingChange(server_id=server_id, subject=subject, at=tx.now)
+        tx.session.add(row)
+    row.reason = reason
     tx.happened(*_event(subject, "pending"), server=server_id, reason=reason)
 
 

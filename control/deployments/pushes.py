@@ -140,13 +140,13 @@ def list_pushes(
     limit: int = paging.USUAL,
 ) -> Page[PushView]:
     """Newest first. Raises NotFound for an unknown repository, Invalid for the rest."""
-    wanted = select(Push)
+    query = select(Push)
     if repository is not None:
-        wanted = wanted.where(Push.repository_id == repositories.find(session, repository).id)
+        query = query.where(Push.repository_id == repositories.find(session, repository).id)
     if state is not None:
-        wanted = wanted.where(Push.state == _known_state(state))
+        query = query.where(Push.state == _known_state(state))
     order = SortOrder((Push.sequence, Push.id), newest_first=True)
-    found = paging.page(session, wanted, order, cursor, limit)
+    found = paging.page(session, query, order, cursor, limit)
     names = _names(session, {row.repository_id for row in found.items})
     return found.map(lambda row: _view(row, names[row.repository_id]))
 

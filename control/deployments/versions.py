@@ -37,10 +37,10 @@ def list_models(
 ) -> Page[ModelView]:
     """Models that are or were deployed, by name. Raises NotFound for an unknown repository,
     Invalid for a bad cursor or limit."""
-    wanted = select(Model)
+    query = select(Model)
     if repository is not None:
-        wanted = wanted.where(Model.repository_id == repositories.find(session, repository).id)
-    found = paging.page(session, wanted, SortOrder((Model.name,)), cursor, limit)
+        query = query.where(Model.repository_id == repositories.find(session, repository).id)
+    found = paging.page(session, query, SortOrder((Model.name,)), cursor, limit)
     return Page(tuple(_models(session, found.items)), found.next)
 
 
@@ -54,9 +54,9 @@ def list_versions(
 ) -> Page[VersionView]:
     """The highest number first. Raises NotFound for an unknown model, Invalid."""
     row = _found(session, model)
-    wanted = select(Version).where(Version.model == model)
+    query = select(Version).where(Version.model == model)
     order = SortOrder((Version.number,), newest_first=True)
-    found = paging.page(session, wanted, order, cursor, limit)
+    found = paging.page(session, query, order, cursor, limit)
     return Page(tuple(_versions_of(session, row, found.items)), found.next)
 
 
@@ -81,10 +81,10 @@ def _found(session: Session, name: str) -> Model:
 def _models(session: Session, rows: Sequence[Model]) -> list[ModelView]:
     names = [row.name for row in rows]
     by = Version.number.desc()  # rows, not objects: there may be hundreds of models
-    wanted = select(*Version.__table__.c).where(Version.model.in_(names)).order_by(by)
+    query = select(*Version.__table__.c).where(Version.model.in_(names)).order_by(by)
     aliases, states = aliases_of(session, names), _states(session, names)
     versions = defaultdict(list)
-    for version in _versions(session, rows, session.execute(wanted).all(), aliases, states):
+    for version in _versions(session, rows, session.execute(query).all(), aliases, states):
         versions[version.model].append(version)
     health: dict[str, list[str]] = defaultdict(list)
     for (model, _), on_servers in states.items():
@@ -152,8 +152,8 @@ def _versions(
 
 def _deployed(session: Session, models: Sequence[Model]) -> set[tuple[str, int]]:
     digests = {model.snapshot_digest for model in models if model.snapshot_digest}
-    wanted = select(SnapshotRow.model, SnapshotRow.versions).where(SnapshotRow.digest.in_(digests))
-    return {(model, int(number)) for model, there in session.execute(wanted) for number in there}
+    query = select(SnapshotRow.model, SnapshotRow.versions).where(SnapshotRow.digest.in_(digests))
+    return {(model, int(number)) for model, there in session.execute(query) for number in there}
 
 
 def _states(session: Session, models: Collection[str]) -> dict[tuple[str, int], list[LoadView]]:
@@ -164,8 +164,8 @@ def _states(session: Session, models: Collection[str]) -> dict[tuple[str, int], 
 
 
 def _repository_names(session: Session, ids: set[str | None]) -> dict[str, str]:
-    wanted = select(Repository.id, Repository.name).where(Repository.id.in_(ids - {None}))
-    return dict(session.execute(wanted).all())
+    query = select(Repository.id, Repository.name).where(Repository.id.in_(ids - {None}))
+    return dict(session.execute(query).all())
 
 
 def _of_model(one: VersionView) -> VersionOfModel:

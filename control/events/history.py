@@ -46,12 +46,12 @@ def events_after(
     asks for all. Raises Invalid for a bad limit.
     """
     paging.check_limit(limit)
-    wanted = select(Event).where(Event.id > event_id)
+    query = select(Event).where(Event.id > event_id)
     for column, patterns in ((Event.kind, kinds), (Event.subject, subjects)):
         if patterns:
-            wanted = wanted.where(or_(*(_matches(column, one) for one in patterns)))
+            query = query.where(or_(*(_matches(column, one) for one in patterns)))
     order = Event.id.desc() if newest_first else Event.id
-    return [_event(row) for row in session.scalars(wanted.order_by(order).limit(limit))]
+    return [_event(row) for row in session.scalars(query.order_by(order).limit(limit))]
 
 
 def last_event(session: Session) -> int:
@@ -71,9 +71,9 @@ def audit_page(
     limit: int = paging.USUAL,
 ) -> Page[AuditView]:
     """Newest first. Raises Invalid for a bad cursor or limit."""
-    wanted = select(Audit).where(*_conditions(filters or AuditFilter()))
+    query = select(Audit).where(*_conditions(filters or AuditFilter()))
     order = SortOrder((Audit.id,), newest_first=True)
-    return paging.page(session, wanted, order, cursor, limit).map(_audit)
+    return paging.page(session, query, order, cursor, limit).map(_audit)
 
 
 def forget_events(tx: Transaction, keep_days: int = KEEP_DAYS, keep: int = KEEP_EVENTS) -> int:

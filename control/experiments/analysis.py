@@ -56,10 +56,10 @@ def record_points(tx: Transaction) -> int:
 def series(session: Session, name: str, metric: str, arm: str) -> list[PointView]:
     """How the interval of one comparison went, oldest first. Raises NotFound."""
     view = get_experiment(session, name)
-    wanted = select(Point).where(
+    query = select(Point).where(
         Point.experiment_id == view.id, Point.metric == metric, Point.arm == arm
     )
-    rows = session.scalars(wanted.order_by(Point.at).limit(MOST_POINTS))
+    rows = session.scalars(query.order_by(Point.at).limit(MOST_POINTS))
     return [
         PointView(row.at, row.units, row.estimate, row.lower, row.upper, row.decision)
         for row in rows

@@ -102,8 +102,8 @@ def parse_metric(raw: Mapping[str, Any]) -> Metric:
         )
     unknown = sorted(map(str, raw.keys() - set(Metric.__struct_fields__)))
     if unknown:
-        known = ", ".join(Metric.__struct_fields__)
-        raise Invalid(f"metric '{name}' has no '{unknown[0]:.80}'; it has {known}", "metrics")
+        keys = ", ".join(Metric.__struct_fields__)
+        raise Invalid(f"metric '{name}' has no '{unknown[0]:.80}'; it has {keys}", "metrics")
     kind = _one_of(name, raw, "kind", tuple(MetricKind), None)
     source = _one_of(name, raw, "source", _SOURCES[kind], _SOURCES[kind][0])
     missing = (MissingValueRule.IGNORED,) if source is MetricSource.SERVER else _MISSING[kind]

@@ -5,14 +5,14 @@ from collections.abc import Iterable
 from control.routes.buckets import BUCKETS, bucket
 
 
-def free_range(wanted: int, taken: Iterable[range]) -> range | None:
-    """The first `wanted` buckets in a row that none of `taken` has; None if there are none."""
+def free_range(size: int, taken: Iterable[range]) -> range | None:
+    """The first `size` buckets in a row that none of `taken` has; None if there are none."""
     start = 0
     for held in sorted(taken, key=lambda one: one.start):
-        if held.start - start >= wanted:
+        if held.start - start >= size:
             break
         start = max(start, held.stop)
-    return range(start, start + wanted) if start + wanted <= BUCKETS else None
+    return range(start, start + size) if start + size <= BUCKETS else None
 
 
 def takes_part(namespace: str, held: range, unit: str) -> bool:

@@ -193,13 +193,13 @@ def list_experiments(
     limit: int = paging.USUAL,
 ) -> Page[ExperimentView]:
     """Newest first. Raises Invalid for a bad cursor or limit."""
-    wanted = select(Experiment)
+    query = select(Experiment)
     if route is not None:
-        wanted = wanted.where(Experiment.route == route)
+        query = query.where(Experiment.route == route)
     if state is not None:
-        wanted = wanted.where(Experiment.state == state)
+        query = query.where(Experiment.state == state)
     order = SortOrder((Experiment.id,), newest_first=True)
-    return paging.page(session, wanted, order, cursor, limit).map(view_of)
+    return paging.page(session, query, order, cursor, limit).map(view_of)
 
 
 def get_experiment(session: Session, name: str) -> ExperimentView:
@@ -209,12 +209,12 @@ def get_experiment(session: Session, name: str) -> ExperimentView:
 
 def running(session: Session) -> tuple[ExperimentView, ...]:
     """What gateways are to report exposures for, by name."""
-    wanted = (
+    query = (
         select(Experiment)
         .where(Experiment.state == ExperimentState.RUNNING)
         .order_by(Experiment.name)
     )
-    return tuple(view_of(row) for row in session.scalars(wanted))
+    return tuple(view_of(row) for row in session.scalars(query))
 
 
 def view_of(row: Experiment) -> ExperimentView:
@@ -271,10 +271,10 @@ def _found(session: Session, name: str) -> Experiment:
     return found
 
 
-def _check_state(row: Experiment, what: str, wanted: ExperimentState) -> None:
-    if row.state != wanted:
+def _check_state(row: Experiment, what: str, state: ExperimentState) -> None:
+    if row.state != state:
         raise Conflict(
-            f"the experiment '{row.name}' is {row.state}; only one that is {wanted.value} can be "
+            f"the experiment '{row.name}' is {row.state}; only one that is {state.value} can be "
             f"{what}"
         )
 

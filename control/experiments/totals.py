@@ -21,8 +21,8 @@ class ExperimentTotals:
 
     def __init__(self, session: Session, experiment_id: str) -> None:
         """Waits for the changes before this one; nobody else changes them until the commit."""
-        wanted = select(Total).where(Total.experiment_id == experiment_id)
-        ordered = wanted.order_by(Total.arm, Total.metric).with_for_update()
+        query = select(Total).where(Total.experiment_id == experiment_id)
+        ordered = query.order_by(Total.arm, Total.metric).with_for_update()
         found = session.scalars(ordered.execution_options(populate_existing=True))
         self._rows = {(row.arm, row.metric): row for row in found}
         self._sums: dict[Key, Sums] = {}
@@ -83,8 +83,8 @@ def open_ledger(session: Session, experiment_id: str, terms: ExperimentTerms) ->
 
 
 def read_sums(session: Session, experiment_id: str) -> Mapping[Key, Sums]:
-    wanted = select(Total).where(Total.experiment_id == experiment_id)
-    return {(row.arm, row.metric): _sums(row) for row in session.scalars(wanted)}
+    query = select(Total).where(Total.experiment_id == experiment_id)
+    return {(row.arm, row.metric): _sums(row) for row in session.scalars(query)}
 
 
 def _sums(row: Total) -> Sums:

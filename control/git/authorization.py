@@ -32,11 +32,11 @@ async def enter(
 
     Raises Unauthenticated, TooMany, NotAllowed, NotFound, UnknownRepository, DatabaseGone.
     """
-    known = await identify(services, request, again)
-    check_allowed(known.principal, action, name)
+    caller = await identify(services, request, again)
+    check_allowed(caller.principal, action, name)
     view = await find_repository(services, name)
     folder = bare.find(services.facts.store, name).path
-    return RepositoryAccess(known.principal, address_of(request), view, folder)
+    return RepositoryAccess(caller.principal, address_of(request), view, folder)
 
 
 def check_allowed(principal: Principal, action: Action, name: str) -> None:

@@ -65,15 +65,17 @@ class LfsApi:
         limits = LfsLimits(object_bytes=budget)
         lfs_batch = batch.parse(await exchange.incoming.whole(_MOST_BATCH_BYTES), limits)
         check_allowed(visit.principal, ACTIONS[lfs_batch.operation], name)
-        known = await to_thread.run_sync(
+        object_status = await to_thread.run_sync(
             self._known, name, lfs_batch, limiter=self._services.threads
         )
-        answer = batch.respond(lfs_batch, known, self._links(exchange.request, name), limits)
+        answer = batch.respond(
+            lfs_batch, object_status, self._links(exchange.request, name), limits
+        )
         headers = {"Content-Type": MEDIA_TYPE, "Cache-Control": "no-store"}
         await exchange.outgoing.whole(200, headers, orjson.dumps(answer))
 
     def _known(self, name: str, lfs_batch: LfsBatch) -> LfsObjectStatus:
-        oids = {wanted.oid for wanted in lfs_batch.objects if is_oid(wanted.oid)}
+        oids = {one.oid for one in lfs_batch.objects if is_oid(one.oid)}
         sizes = {oid: self._store.size(name, oid) for oid in oids}
         return LfsObjectStatus({oid: size for oid, size in sizes.items() if size is not None})
 

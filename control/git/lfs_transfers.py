@@ -69,12 +69,12 @@ class LfsTransfers:
         range_header = exchange.request.headers.get("range")
         if exchange.request.headers.get("if-range", etag) != etag:
             range_header = None
-        wanted = wanted_of(range_header, size_bytes or 0)
-        start, end = wanted or (0, None)
+        object_range = wanted_of(range_header, size_bytes or 0)
+        start, end = object_range or (0, None)
         with self._place():
             async with self._store.open_range(name, oid, start, end) as opened:
-                headers = _facts(opened, etag, part=wanted is not None)
-                await exchange.outgoing.start(200 if wanted is None else 206, headers)
+                headers = _facts(opened, etag, part=object_range is not None)
+                await exchange.outgoing.start(200 if object_range is None else 206, headers)
                 await while_there(exchange.incoming, _pour(opened, exchange.outgoing))
 
     async def verify(self, exchange: AsgiExchange, name: str, oid: str) -> None:

@@ -42,6 +42,6 @@ def advertised(query: bytes) -> GitService:
     """The service whose refs are asked for. Raises HTTPException for the dumb protocol."""
     services = parse_qs(query.decode("latin-1"), keep_blank_values=True).get("service", [])
     if len(services) != 1 or services[0] not in tuple(GitService):
-        wanted = " or ".join(f"?service={service}" for service in GitService)
-        raise HTTPException(403, f"only git's smart protocol is supported here: info/refs{wanted}")
+        choices = " or ".join(f"?service={service}" for service in GitService)
+        raise HTTPException(403, f"only git's smart protocol is supported here: info/refs{choices}")
     return GitService(services[0])

@@ -108,7 +108,7 @@ def _limit(max_bytes: int) -> None:
         resource.RLIMIT_AS: _MEMORY_BYTES,
         resource.RLIMIT_FSIZE: max_bytes,
     }
-    for kind, wanted in limits.items():
+    for kind, limit in limits.items():
         most = resource.getrlimit(kind)[1]
-        bound = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
+        bound = limit if most == resource.RLIM_INFINITY else min(limit, most)
         resource.setrlimit(kind, (bound, bound))

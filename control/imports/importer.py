@@ -145,11 +145,11 @@ class Importer:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _sweep(self, known: set[str]) -> None:
+    def _sweep(self, ids: set[str]) -> None:
         """Remove the folders of imports that have ended; blocks."""
         make_folders(self._folder)
         for name in os.listdir(self._folder):
-            if name not in known:
+            if name not in ids:
                 delete(self._folder / name)
 
     # one import

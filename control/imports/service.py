@@ -166,13 +166,13 @@ def list_imports(
     limit: int = paging.USUAL,
 ) -> Page[ImportView]:
     """Newest first. Raises Invalid."""
-    wanted = select(Import)
+    query = select(Import)
     if model is not None:
-        wanted = wanted.where(Import.model == model)
+        query = query.where(Import.model == model)
     if state is not None:
-        wanted = wanted.where(Import.state == _known_state(state))
+        query = query.where(Import.state == _known_state(state))
     return paging.page(
-        session, wanted, SortOrder((Import.id,), newest_first=True), cursor, limit
+        session, query, SortOrder((Import.id,), newest_first=True), cursor, limit
     ).map(_view)
 
 
@@ -255,8 +255,8 @@ def _check_step(row: Import, state: ImportState) -> None:
 
 def _known_state(state: str) -> ImportState:
     if state not in tuple(ImportState):
-        known = ", ".join(ImportState)
-        raise Invalid(f"'{state:.80}' is no state of an import; {known} are", "state")
+        choices = ", ".join(ImportState)
+        raise Invalid(f"'{state:.80}' is no state of an import; {choices} are", "state")
     return ImportState(state)
 
 

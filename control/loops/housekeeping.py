@@ -119,8 +119,8 @@ def sweep(database: Database, store: Path, series_limit: int = USUAL_LIMIT_BYTES
     while _forget_units(database):
         pass
     with database.reading() as session:
-        known = set(session.scalars(select(SnapshotRow.digest)))
-    for name in stored.sweep(store / SNAPSHOTS, alive, known, time.time()):
+        digests = set(session.scalars(select(SnapshotRow.digest)))
+    for name in stored.sweep(store / SNAPSHOTS, alive, digests, time.time()):
         _log.info("store: removed %s, which nothing refers to", name)
     LfsStore(store).sweep()
     bare.sweep_all(store, PUSH_S)

@@ -42,13 +42,13 @@ class PushRows:
     def knows(self, repository_id: str, ref: str, commit: str) -> bool:
         """Whether somebody pushed it, with success or not yet."""
         with self._database.reading() as session:
-            wanted = select(Push.id).where(
+            query = select(Push.id).where(
                 Push.repository_id == repository_id,
                 Push.ref == ref,
                 Push.new_commit == commit,
                 Push.state.not_in((PushState.ABANDONED, PushState.REFUSED)),
             )
-            return session.scalar(wanted.limit(1)) is not None
+            return session.scalar(query.limit(1)) is not None
 
     def revision(self) -> int:
         """Of the desired state."""

@@ -30,11 +30,11 @@ def migrate(database: Database) -> None:
     """Run what is missing. Raises DatabaseGone, also when the lock is not had within a minute."""
     with database.answering(), _alone(database), _patient(database) as connection:
         before = _revision(connection)
-        known = revisions()
-        if before is not None and before not in known:
+        build_revisions = revisions()
+        if before is not None and before not in build_revisions:
             _log.warning("the database %s is of a later build (%s)", database.name, before)
             return
-        if before == known[-1]:
+        if before == build_revisions[-1]:
             return
         connection.rollback()
         with connection.begin():

@@ -82,14 +82,14 @@ def take_time(connection: Connection) -> None:
 def _within(waiting: Any, seconds: float) -> Generator[Any, Any, Any]:
     """psycopg's own steps, each of which may wait for so long; it asks a few times a second."""
     try:
-        wanted = next(waiting)
+        readiness = next(waiting)
         until = time.monotonic() + seconds
         while True:
-            ready = yield wanted
+            ready = yield readiness
             if ready:
                 until = time.monotonic() + seconds
             elif time.monotonic() > until:
                 raise AnswerTimeout(f"no answer within {seconds:g} s")
-            wanted = waiting.send(ready)
+            readiness = waiting.send(ready)
     except StopIteration as ended:
         return ended.value

@@ -202,14 +202,14 @@ class _LogEvidence:
         self._below = [0, *accumulate(histogram.counts)]
         self._n, self._q, self._prior = histogram.n, q, prior
         self._middle = round(q * histogram.n)
-        self._known: dict[int, float] = {}
+        self._quantiles: dict[int, float] = {}
         self.mode = bisect_left(self._below, self._middle, 1) - 1
 
     def at(self, bucket: int) -> float:
         count = min(max(self._middle, self._below[bucket]), self._below[bucket + 1])
-        doubt = self._known.get(count)
+        doubt = self._quantiles.get(count)
         if doubt is None:
-            doubt = self._known[count] = log_mixture(count, self._n, self._prior, self._q)
+            doubt = self._quantiles[count] = log_mixture(count, self._n, self._prior, self._q)
         return doubt
 
     def within(self, limit: float) -> range:

@@ -31,17 +31,17 @@ def parsed(name: str, value: Any) -> float:
     """One of NAMES as a number, also from text. Raises ValueError with what it must be."""
     least, most = _RANGES[name]
     kind = "a whole number" if name in _WHOLE else "a number"
-    wanted = f"it must be {kind} from {least:g} to {most:g}"
+    rule = f"it must be {kind} from {least:g} to {most:g}"
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise ValueError(wanted)
+        raise ValueError(rule)
     try:
         number = float(value)
     except (ValueError, OverflowError):
-        raise ValueError(wanted) from None
+        raise ValueError(rule) from None
     if name == "top_k" and number == -1:
         number = 0.0  # vLLM's word for it
     if not least <= number <= most or (name in _WHOLE and not number.is_integer()):
-        raise ValueError(wanted)
+        raise ValueError(rule)
     return int(number) if name in _WHOLE else number
 
 

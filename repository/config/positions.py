@@ -53,12 +53,12 @@ class Positions:
         """Line and column of "input[0].dims" (no index means 0), else of what encloses it."""
         if self._text is None:
             return 0, 0
-        wanted = canonical(path)
-        while wanted:
-            mark = self._by_path.get(wanted)
+        target = canonical(path)
+        while target:
+            mark = self._by_path.get(target)
             if mark is not None:
                 return mark.line, mark.column
-            wanted = wanted.rpartition(".")[0]
+            target = target.rpartition(".")[0]
         return 1, 1
 
     def given(self, path: str) -> bool:

@@ -10,16 +10,16 @@ def _batching(config: ModelConfig, report: FindingReport) -> None:
     if not config.HasField("dynamic_batching"):
         return
     policy = config.dynamic_batching
-    known = report.batch_size_known(config)
-    if known and config.max_batch_size == 0:
-        wanted = "needs max_batch_size > 0, got 0"
-        report.add("dynamic_batching", "E120", f"dynamic_batching {wanted}")
-        known = False
+    size_known = report.batch_size_known(config)
+    if size_known and config.max_batch_size == 0:
+        rule = "needs max_batch_size > 0, got 0"
+        report.add("dynamic_batching", "E120", f"dynamic_batching {rule}")
+        size_known = False
     for index, size in enumerate(policy.preferred_batch_size):
         path = f"dynamic_batching.preferred_batch_size[{index}]"
         if size < 1:
             report.add(path, "E121", f"{path} must be ≥ 1, got {size}")
-        elif known and size > config.max_batch_size:
+        elif size_known and size > config.max_batch_size:
             limit = f"must be ≤ max_batch_size {config.max_batch_size}"
             report.add(path, "E121", f"{path} {limit}, got {size}")
     _priorities(policy, report)

@@ -104,11 +104,11 @@ def _instance_group(config: ModelConfig, report: FindingReport) -> None:
     for index, group in enumerate(config.instance_group):
         path = f"instance_group[{index}]"
         if group.count < 0:
-            wanted = "must be ≥ 1, or absent for the default"
-            report.add(f"{path}.count", "E130", f"{path}.count {wanted}, got {group.count}")
+            rule = "must be ≥ 1, or absent for the default"
+            report.add(f"{path}.count", "E130", f"{path}.count {rule}, got {group.count}")
         if len(group.name) > LONGEST_GROUP_NAME or not group.name.isprintable():
-            wanted = f"must be printable text of at most {LONGEST_GROUP_NAME} characters"
-            report.add(f"{path}.name", "E130", f"{path}.name {wanted}: it names processes")
+            rule = f"must be printable text of at most {LONGEST_GROUP_NAME} characters"
+            report.add(f"{path}.name", "E130", f"{path}.name {rule}: it names processes")
         if group.gpus and group.kind in (group.KIND_CPU, group.KIND_MODEL):
             kind = group.Kind.Name(group.kind)
             accepted = "leave gpus out, or use KIND_GPU"
@@ -124,9 +124,9 @@ def _warmup(config: ModelConfig, report: FindingReport) -> None:
     for index, sample in enumerate(config.model_warmup):
         path = f"model_warmup[{index}]"
         if sample.batch_size > most and report.batch_size_known(config):
-            wanted = f"must be ≤ max_batch_size {config.max_batch_size}"
+            rule = f"must be ≤ max_batch_size {config.max_batch_size}"
             report.add(
-                f"{path}.batch_size", "E160", f"{path}.batch_size {wanted}, got {sample.batch_size}"
+                f"{path}.batch_size", "E160", f"{path}.batch_size {rule}, got {sample.batch_size}"
             )
         for name, tensor in sample.inputs.items():
             where = report.positions.keyed(f"{path}.inputs", name)

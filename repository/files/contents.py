@@ -96,12 +96,12 @@ def _is_pickle(head: bytes) -> bool:
     """Whether it is a pickle of protocol 2 or later; those before have no mark, and are text."""
     if head[:1] != b"\x80" or head[1:2] not in (b"\2", b"\3", b"\4", b"\5"):
         return False
-    known = 0
+    opcodes = 0
     try:
         for _ in islice(pickletools.genops(io.BytesIO(head)), _PICKLE_STEPS):
-            known += 1
+            opcodes += 1
     except (ValueError, IndexError, OverflowError, struct.error):
-        return len(head) == HEAD_BYTES and known > 2  # its next argument is longer than the head
+        return len(head) == HEAD_BYTES and opcodes > 2  # its next argument is longer than the head
     return True
 
 

@@ -75,8 +75,8 @@ class FolderReader:
             with os.scandir(root) as entries:
                 return sorted(e.name for e in entries if not hidden(e.name) and self._counts(e))
         except OSError as error:
-            wanted = "give a folder of model folders"
-            problem = f"model repository '{root}' cannot be read: {error.strerror}; {wanted}"
+            remedy = "give a folder of model folders"
+            problem = f"model repository '{root}' cannot be read: {error.strerror}; {remedy}"
             raise BadRepository(problem) from error
 
     def model(self, root: Path, folder: Path, name: str, inside: str) -> FolderState | None:
@@ -124,9 +124,9 @@ class FolderReader:
         path = f"{walk.folder}/{name}"
         try:
             identity = identity_of(os.stat(path), self._sealed)
-            known = self._configs.get(path)
-            if known is not None and known[0] == identity:
-                return known[1]
+            cached = self._configs.get(path)
+            if cached is not None and cached[0] == identity:
+                return cached[1]
             with open(open_plain(path), "rb") as file:
                 identity = identity_of(os.fstat(file.fileno()), self._sealed)
                 # A copy: bytes cut short from so many hold a page and a mapping of their own.

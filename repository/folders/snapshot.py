@@ -121,9 +121,9 @@ class Scanner:
         )
 
     def _build(self, key: FolderKey, state: FolderState) -> tuple[FolderState, ModelFolder | str]:
-        known = self._built.get(key)
-        if known is not None and known[0] == state:
-            return known
+        cached = self._built.get(key)
+        if cached is not None and cached[0] == state:
+            return cached
         self._warn(state)
         try:
             return state, model_folder(state)
@@ -141,8 +141,8 @@ class Scanner:
 def _problem(path: Path, error: BadRepository | OSError) -> str:
     if isinstance(error, BadRepository):
         return str(error)
-    wanted = "give a folder of model folders"
-    return f"model repository '{path}' cannot be read: {error.strerror}; {wanted}"
+    remedy = "give a folder of model folders"
+    return f"model repository '{path}' cannot be read: {error.strerror}; {remedy}"
 
 
 IGNORED = "a version folder is named by a whole number ≥ 1 without leading zeros"

@@ -56,8 +56,8 @@ class ModelWalk:
                 self._top(entry)
         except _TooManyEntries:
             self.versions, self.side = [], []
-            wanted = "serve it from fewer, larger files"
-            self.complain("", "E207", f"has more than {MOST_ENTRIES} files; {wanted}")
+            remedy = "serve it from fewer, larger files"
+            self.complain("", "E207", f"has more than {MOST_ENTRIES} files; {remedy}")
 
     def complain(self, path: str, code: str, message: str) -> None:
         self.problems.append(Finding(self.folder / path, 0, 0, code, message))
@@ -108,9 +108,9 @@ class ModelWalk:
             self.complain(self._relative(entry.path), "E200", f"cannot be read: {error.strerror}")
             return []
         if not stat.S_ISREG(info.st_mode):
-            wanted = "a model has plain files and folders only; remove it"
+            remedy = "a model has plain files and folders only; remove it"
             self.complain(
-                self._relative(entry.path), "E210", f"is {kind_of(info.st_mode)}; {wanted}"
+                self._relative(entry.path), "E210", f"is {kind_of(info.st_mode)}; {remedy}"
             )
             return []
         return [(relative, identity_of(info, self._sealed))]

@@ -113,12 +113,12 @@ def _path_complaint(path: str) -> tuple[str, str] | None:
 
 def _collisions(entries: Sequence[TreeEntry]) -> Iterator[Finding]:
     """Names that are the same file or folder where case or Unicode form does not count."""
-    known: dict[str, str] = {}
+    paths: dict[str, str] = {}
     for entry in entries:
         parts = entry.path.split("/")
         for depth in range(1, min(len(parts), 100) + 1):
             path = "/".join(parts[:depth])
-            first = known.setdefault(normalize("NFC", path).casefold(), path)
+            first = paths.setdefault(normalize("NFC", path).casefold(), path)
             if first != path:
                 twin = f"differs from '{plain_text(first)}' only in case or Unicode form"
                 yield _finding(entry.path, "E406", f"{twin}; rename one of them")

@@ -84,8 +84,8 @@ def parse(body: bytes, limits: LfsLimits) -> LfsBatch:
     if not isinstance(objects, list):
         raise BadBatch("the batch request has no list 'objects'")
     if len(objects) > limits.objects:
-        wanted = f"at most {limits.objects} are taken, git-lfs sends 100 at a time"
-        raise BatchTooLarge(f"the batch request names {len(objects)} objects; {wanted}")
+        limit_text = f"at most {limits.objects} are taken, git-lfs sends 100 at a time"
+        raise BatchTooLarge(f"the batch request names {len(objects)} objects; {limit_text}")
     return LfsBatch(
         cast(Literal["upload", "download"], operation),
         tuple(_wanted(item) for item in objects),
@@ -93,12 +93,12 @@ def parse(body: bytes, limits: LfsLimits) -> LfsBatch:
     )
 
 
-def respond(batch: LfsBatch, known: LfsObjectStatus, links: Links, limits: LfsLimits) -> Json:
+def respond(batch: LfsBatch, status: LfsObjectStatus, links: Links, limits: LfsLimits) -> Json:
     """The response's JSON: for each object its actions, its error, or (it is here) neither."""
     answer = _upload if batch.operation == "upload" else _download
     return {
         "transfer": "basic",
-        "objects": [answer(item, known, links, limits) for item in batch.objects],
+        "objects": [answer(item, status, links, limits) for item in batch.objects],
         "hash_algo": "sha256",
     }
 
@@ -130,11 +130,11 @@ def _ref(field: object) -> str:
     return name if isinstance(name, str) else ""
 
 
-def _upload(item: LfsObjectRef, known: LfsObjectStatus, links: Links, limits: LfsLimits) -> Json:
-    problem = _problem(item, known)
+def _upload(item: LfsObjectRef, status: LfsObjectStatus, links: Links, limits: LfsLimits) -> Json:
+    problem = _problem(item, status)
     if problem is not None:
         return problem
-    if item.oid in known.sizes:
+    if item.oid in status.sizes:
         return _answer(item)
     if item.size_bytes > limits.object_bytes:
         problem_text = f"{item.size_bytes} bytes are too many; at most {limits.object_bytes} fit"
@@ -146,23 +146,23 @@ def _upload(item: LfsObjectRef, known: LfsObjectStatus, links: Links, limits: Lf
     )
 
 
-def _download(item: LfsObjectRef, known: LfsObjectStatus, links: Links, limits: LfsLimits) -> Json:
-    problem = _problem(item, known)
+def _download(item: LfsObjectRef, status: LfsObjectStatus, links: Links, limits: LfsLimits) -> Json:
+    problem = _problem(item, status)
     if problem is not None:
         return problem
-    if item.oid in known.gone:
+    if item.oid in status.gone:
         return _refusal(item, 410, "this object was removed from the repository")
-    if item.oid not in known.sizes:
+    if item.oid not in status.sizes:
         return _refusal(item, 404, "the repository has no such object; push it with git-lfs")
     return _actions(item, download=links.download(item.oid, item.size_bytes))
 
 
-def _problem(item: LfsObjectRef, known: LfsObjectStatus) -> Json | None:
+def _problem(item: LfsObjectRef, status: LfsObjectStatus) -> Json | None:
     if not is_oid(item.oid):
         return _refusal(item, 422, "this oid is no sha256; expected 64 lower-case hex digits")
     if not 0 <= item.size_bytes <= LARGEST_SIZE_BYTES:
         return _refusal(item, 422, f"{item.size_bytes} is no size; expected a number of bytes")
-    size_bytes = known.sizes.get(item.oid, item.size_bytes)
+    size_bytes = status.sizes.get(item.oid, item.size_bytes)
     if size_bytes != item.size_bytes:
         message = (
             f"this object has {size_bytes} bytes, not {item.size_bytes}; is the pointer broken?"

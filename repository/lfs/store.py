@@ -156,8 +156,8 @@ class ObjectRange:
         self.end = self.total if self._wanted_end is None else min(self._wanted_end, self.total)
         is_all_of_nothing = self.start == self.end == self.total == 0
         if not (0 <= self.start < self.end or is_all_of_nothing):
-            wanted = f"{self.start} to {self._wanted_end or 'the end'}"
-            problem = f"bytes {wanted} of object {self._path.name} were asked for"
+            span = f"{self.start} to {self._wanted_end or 'the end'}"
+            problem = f"bytes {span} of object {self._path.name} were asked for"
             raise BadRange(f"{problem}; it has {self.total}", self.total)
 
     def close(self) -> None:
@@ -168,8 +168,8 @@ class ObjectRange:
         """The bytes, at most 1 MiB at once; valid while the context that gave us is open."""
         position = self.start
         while position < self.end:
-            wanted = min(CHUNK_BYTES, self.end - position)
-            chunk = await in_thread(os.pread, self._descriptor, wanted, position)
+            size = min(CHUNK_BYTES, self.end - position)
+            chunk = await in_thread(os.pread, self._descriptor, size, position)
             if not chunk:
                 return
             position += len(chunk)

@@ -27,14 +27,14 @@ class SnapshotStore:
     def sealed(self, digest: str) -> Sealed:
         """The model of the snapshot `digest` ("sha256:…" or bare hex), or why it cannot be had."""
         self._recent.add(digest)
-        known = self._read.pop(digest, None)
-        if known is not None:
-            self._read[digest] = known
+        cached = self._read.pop(digest, None)
+        if cached is not None:
+            self._read[digest] = cached
         else:
-            known = self._look(digest.removeprefix("sha256:"))
-            if not isinstance(known, str):  # what is missing now may be there later
-                self._remember(digest, known)
-        return known
+            cached = self._look(digest.removeprefix("sha256:"))
+            if not isinstance(cached, str):  # what is missing now may be there later
+                self._remember(digest, cached)
+        return cached
 
     def forget_others(self) -> None:
         """Forget what was not asked for since this was last called."""

@@ -69,7 +69,7 @@ def remove(root: Path, digest: str) -> None:
 def sweep(
     root: Path,
     owner_alive: Callable[[str], bool],
-    known: Collection[str],
+    digests: Collection[str],
     now: float,
     grace_s: float = GRACE_S,
 ) -> list[str]:
@@ -84,7 +84,7 @@ def sweep(
         if name.startswith(TEMP_PREFIX) and _is_abandoned(path, owner_alive):
             delete(path)
         elif not (
-            is_digest(name) and name not in known and _remove_idle(root, name, now - grace_s)
+            is_digest(name) and name not in digests and _remove_idle(root, name, now - grace_s)
         ):
             continue
         swept.append(name)
@@ -121,11 +121,11 @@ def _set_aside(root: Path, digest: str) -> Path:
 
 def _check_names(folder: Path, manifest: SnapshotManifest) -> None:
     """A worker that runs as root leaves bytecode, which counts for nothing."""
-    wanted = {manifests.NAME, *(f"{manifest.model}/{file.path}" for file in manifest.files)}
+    names = {manifests.NAME, *(f"{manifest.model}/{file.path}" for file in manifest.files)}
     found = set(_paths(folder))
-    left = {path for path in found - wanted if "__pycache__" in path.split("/")}
-    if found - left != wanted:
-        path = min((found - left) ^ wanted)
+    left = {path for path in found - names if "__pycache__" in path.split("/")}
+    if found - left != names:
+        path = min((found - left) ^ names)
         raise damaged(folder, f"'{path}' {'was added' if path in found else 'is missing'}")
 
 

@@ -43,8 +43,8 @@ def tree(folder: Path, stop: Event, left_out: str = "") -> FolderDigest:
 def read_digest(text: str | None) -> str | None:
     """An expected digest as `tree` writes it; raises `BadSource` for any other form."""
     if text is not None and not _DIGEST.fullmatch(text.lower()):
-        wanted = "write 'sha256:' and 64 hexadecimal digits"
-        raise BadSource(f"{text[:100]!a} is no digest; {wanted}")
+        remedy = "write 'sha256:' and 64 hexadecimal digits"
+        raise BadSource(f"{text[:100]!a} is no digest; {remedy}")
     return text and text.lower()
 
 

@@ -62,12 +62,12 @@ async def fetch(
     for a URL that leads to a forbidden address. `expected_digest` is as `FetchResult` has it.
     `progress` is called on the loop, about four times a second.
     """
-    wanted = read_digest(expected_digest)
+    digest = read_digest(expected_digest)
     _refuse_unreadable(source)
     await asyncio.to_thread(into.mkdir, parents=True, exist_ok=True)
     try:
         async with asyncio.timeout(limits.total_s) as deadline:
-            return await _fetch(source, into, limits, Meter(limits.max_bytes, progress), wanted)
+            return await _fetch(source, into, limits, Meter(limits.max_bytes, progress), digest)
     except TimeoutError as error:
         if not deadline.expired():
             raise FetchFailed(f"'{source.text}': {error}") from error
@@ -79,12 +79,12 @@ async def fetch(
 
 
 async def _fetch(
-    source: Source, into: Path, limits: FetchLimits, meter: Meter, wanted: str | None
+    source: Source, into: Path, limits: FetchLimits, meter: Meter, digest: str | None
 ) -> FetchResult:
     journal = Journal(into, _identity(source))
     try:
         await _transfer(source, into, limits, meter, journal)
-        found = await _unpacked(source, into, limits, wanted)
+        found = await _unpacked(source, into, limits, digest)
         journal.remove()
     except (TooLarge, BadArchive, WrongDigest):
         await asyncio.to_thread(empty, into)
@@ -132,18 +132,18 @@ async def _listed(store: SourceStore, source: Source, limits: FetchLimits) -> li
 
 
 async def _unpacked(
-    source: Source, into: Path, limits: FetchLimits, wanted: str | None
+    source: Source, into: Path, limits: FetchLimits, digest: str | None
 ) -> FolderDigest:
     """The staging folder with every file in its place; raises `WrongDigest`."""
     if not _is_archive(source):
         found = await stoppable(lambda stop: tree(into, stop, JOURNAL))
-        _refuse_other(source, found, wanted)
+        _refuse_other(source, found, digest)
         return found
     archive, folder = into / source.name, into / UNPACKING
     paths = await stoppable(lambda stop: unpack(archive, folder, limits, stop))
     inner = folder / wrapper(paths)
     found = await stoppable(lambda stop: tree(inner, stop))
-    _refuse_other(source, found, wanted)
+    _refuse_other(source, found, digest)
     archive.unlink()
     for path in sorted(inner.iterdir()):
         if why := why_reserved(path.name):
@@ -153,9 +153,9 @@ async def _unpacked(
     return found
 
 
-def _refuse_other(source: Source, found: FolderDigest, wanted: str | None) -> None:
-    if wanted is not None and found.digest != wanted:
-        what = f"has the digest {found.digest}, not the expected {wanted}"
+def _refuse_other(source: Source, found: FolderDigest, digest: str | None) -> None:
+    if digest is not None and found.digest != digest:
+        what = f"has the digest {found.digest}, not the expected {digest}"
         raise WrongDigest(f"'{source.text}' {what}; what was fetched is removed")
 
 

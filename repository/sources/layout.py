@@ -36,16 +36,14 @@ class SourceLayout:
     places: dict[str, str]
 
 
-def layout(
-    paths: Collection[str], wanted: SourceKind | None = None, number: int = 1
-) -> SourceLayout:
+def layout(paths: Collection[str], kind: SourceKind | None = None, number: int = 1) -> SourceLayout:
     """Recognise a folder by its files' relative paths; raises `BadLayout`, listing what is there.
 
-    `wanted` is what the caller knows it to be. A version's files become version `number`.
+    `kind` is what the caller knows it to be. A version's files become version `number`.
     """
-    shape = _shape(paths, wanted)
-    if shape is None or (wanted is not None and shape is not wanted):
-        raise BadLayout(_complaint(paths, wanted))
+    shape = _shape(paths, kind)
+    if shape is None or (kind is not None and shape is not kind):
+        raise BadLayout(_complaint(paths, kind))
     if shape is SourceKind.MODEL:
         versions = {int(path.split("/")[0]) for path in paths if _in_version(path)}
         own = {path: path for path in paths}
@@ -64,11 +62,11 @@ def wrapper(paths: Collection[str]) -> str:
     return "" if _VERSION.fullmatch(top) else top
 
 
-def _shape(paths: Collection[str], wanted: SourceKind | None) -> SourceKind | None:
+def _shape(paths: Collection[str], kind: SourceKind | None) -> SourceKind | None:
     tops = {path for path in paths if "/" not in path}
     if CONFIG_NAME in tops or any(_in_version(path) for path in paths):
         return SourceKind.MODEL
-    if wanted is SourceKind.VERSION and paths:
+    if kind is SourceKind.VERSION and paths:
         return SourceKind.VERSION
     if "config.json" in tops and any(path.endswith(".safetensors") for path in tops):
         return SourceKind.CHECKPOINT
@@ -89,10 +87,10 @@ def _in_version(path: str) -> bool:
     return bool(slash and _VERSION.fullmatch(top))
 
 
-def _complaint(paths: Collection[str], wanted: SourceKind | None) -> str:
-    known = {path.partition("/")[0] + ("/" if "/" in path else "") for path in paths}
-    listed = ", ".join(f"'{name}'" for name in sorted(known)[:_MOST_LISTED])
-    more = f" and {len(known) - _MOST_LISTED} more" if len(known) > _MOST_LISTED else ""
+def _complaint(paths: Collection[str], kind: SourceKind | None) -> str:
+    tops = {path.partition("/")[0] + ("/" if "/" in path else "") for path in paths}
+    listed = ", ".join(f"'{name}'" for name in sorted(tops)[:_MOST_LISTED])
+    more = f" and {len(tops) - _MOST_LISTED} more" if len(tops) > _MOST_LISTED else ""
     accepted = {
         SourceKind.MODEL: f"a model folder has {CONFIG_NAME} or version folders '1/', '2/'",
         SourceKind.VERSION: f"a version's files are model.onnx, model.pt2, {MODEL_PY} or the like, "
@@ -100,7 +98,5 @@ def _complaint(paths: Collection[str], wanted: SourceKind | None) -> str:
         SourceKind.CHECKPOINT: "a checkpoint has config.json and *.safetensors",
     }
     foreign = foreign_weights([path for path in paths if "/" not in path])
-    wants = foreign or "; ".join(accepted[shape] for shape in ([wanted] if wanted else SourceKind))
-    return (
-        f"not {wanted.value if wanted else 'a model'}: found {listed or 'nothing'}{more}; {wants}"
-    )
+    wants = foreign or "; ".join(accepted[shape] for shape in ([kind] if kind else SourceKind))
+    return f"not {kind.value if kind else 'a model'}: found {listed or 'nothing'}{more}; {wants}"

@@ -91,6 +91,6 @@ class Meter:
         passed = max(at - first[0], REPORT_EVERY_S)
         rate = (self._received - first[1]) / passed
         total = sum(size or 0 for size in self._sizes.values())
-        known = None if None in self._sizes.values() else total
+        total_or_none = None if None in self._sizes.values() else total
         files = len(self._sizes)
-        self._report(Progress(self._done, known, self._files_done, files, self._file, rate))
+        self._report(Progress(self._done, total_or_none, self._files_done, files, self._file, rate))

@@ -71,11 +71,11 @@ def site_policy(
     made to lead to 127.0.0.1 (DNS rebinding) would be a page of ours. They are also asked for
     where `allowed_hosts` says which.
     """
-    known = {name.strip("[]").lower() for name in allowed_hosts}
-    if ANY in known or not (is_loopback or known):
+    hosts = {name.strip("[]").lower() for name in allowed_hosts}
+    if ANY in hosts or not (is_loopback or hosts):
         return SitePolicy(None, frozenset(origins))
     return SitePolicy(
-        frozenset(known | LOOPBACK | {address.strip("[]").lower()}), frozenset(origins)
+        frozenset(hosts | LOOPBACK | {address.strip("[]").lower()}), frozenset(origins)
     )
 
 

@@ -54,10 +54,10 @@ class Demo:
 
     def _missing(self) -> list[Path]:
         """Files and folders, relative: the model, or what it lacks; no version is looked into."""
-        wanted = [_MODEL, Path("request.json"), Path("call.py")]
+        paths = [_MODEL, Path("request.json"), Path("call.py")]
         if (self.folder / _MODEL).is_dir():
-            wanted[:1] = sorted(_MODEL / one.name for one in (_FILES / _MODEL).iterdir())
-        return [one for one in wanted if not (self.folder / one).exists()]
+            paths[:1] = sorted(_MODEL / one.name for one in (_FILES / _MODEL).iterdir())
+        return [one for one in paths if not (self.folder / one).exists()]
 
 
 def _put(name: Path, folder: Path) -> Path:

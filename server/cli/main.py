@@ -125,8 +125,8 @@ class _Parser(argparse.ArgumentParser):
             return f"there is no argument '{name}'"
         if any(isinstance(action, _Commands) for action in self._actions):
             return f"there is no flag '{name}' here; a command's flags stand behind it"
-        known = [flag for action in self._actions for flag in action.option_strings]
-        return f"there is no flag '{name}'{nearest(name, known)}"
+        flags = [flag for action in self._actions for flag in action.option_strings]
+        return f"there is no flag '{name}'{nearest(name, flags)}"
 
     def error(self, message: str) -> NoReturn:
         raise _UsageError(f"{message} (see {self.prog} --help)")

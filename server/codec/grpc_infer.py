@@ -111,10 +111,10 @@ def decode(
             strings += inputs[name].size
     if len(raw) > taken:
         refuse(request_id, f"unexpected additional input data for model '{signature.model}'")
-    wanted, form = _outputs(signature, request_id, message.outputs, shared)
+    outputs, form = _outputs(signature, request_id, message.outputs, shared)
     parameters = _parameters(message.parameters) if message.parameters else NO_PARAMETERS
-    rows, key = admit(signature, inputs, request_id, wanted)
-    return InferBody(request_id, inputs, rows, key, wanted, parameters, form)
+    rows, key = admit(signature, inputs, request_id, outputs)
+    return InferBody(request_id, inputs, rows, key, outputs, parameters, form)
 
 
 def sequence_of(message: pb.ModelInferRequest) -> SequenceKey | None:

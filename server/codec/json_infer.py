@@ -83,11 +83,11 @@ def decode(
             strings += array.size
     rest.check_all_used()
     found = read_parameters(parameters)
-    wanted, form = _outputs(outputs, shared, signature, request_id)
-    rows, key = admit(signature, inputs, request_id, wanted)
-    if not wanted and found.get("binary_data_output") is True:
+    output_names, form = _outputs(outputs, shared, signature, request_id)
+    rows, key = admit(signature, inputs, request_id, output_names)
+    if not output_names and found.get("binary_data_output") is True:
         form = OutputFormat(binary=True)
-    return InferBody(request_id, inputs, rows, key, wanted, found, form)
+    return InferBody(request_id, inputs, rows, key, output_names, found, form)
 
 
 def _count(value: Any) -> int:

@@ -141,11 +141,11 @@ def _marks(raw: bytes, dropped: bytes = _NO_MARKS) -> Array:
     return np.frombuffer(kept, np.uint8)
 
 
-def _count(marks: Array, wanted: bytes) -> int:
-    """How many of `wanted` are among `marks` outside of strings, piece by piece as in `_depth`."""
+def _count(marks: Array, mark: bytes) -> int:
+    """How many of `mark` are among `marks` outside of strings, piece by piece as in `_depth`."""
     found, in_string = 0, False
     is_wanted = np.zeros(256, np.bool_)
-    is_wanted[list(wanted)] = True
+    is_wanted[list(mark)] = True
     for start in range(0, len(marks), _PIECE_BYTES):
         piece = marks[start : start + _PIECE_BYTES]
         quoted = np.logical_xor.accumulate(piece == _QUOTE) ^ in_string

@@ -141,8 +141,8 @@ class ControlServer:
     def _register(self) -> None:
         """Tell the database of this server, and hold the store against it; blocks."""
         with self._database.change(SYSTEM) as tx:
-            wanted = store.store_id(tx)
-        check_store(wanted, self._settings)
+            store_id = store.store_id(tx)
+        check_store(store_id, self._settings)
         with self._database.change(SYSTEM) as tx:
             servers.register(tx, self._server, self._boot, VERSION, self._url(0))
             self._secret = store.secret(tx)

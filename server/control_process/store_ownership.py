@@ -27,8 +27,8 @@ def check_database_file(settings: Settings) -> None:
         )
 
 
-def check_store(wanted: str, settings: Settings) -> None:
-    """The store's own file must name the database's store, `wanted`, which is committed: a store
+def check_store(store_id: str, settings: Settings) -> None:
+    """The store's own file must name the database's store, `store_id`, which is committed: a store
     marked for a database that forgot it could not be used again. Raises CannotControl.
     """
     path = settings.store_folder / "store.json"
@@ -36,15 +36,15 @@ def check_store(wanted: str, settings: Settings) -> None:
     try:
         found = str(json.loads(path.read_text())["id"])
     except FileNotFoundError:
-        _mark(path, wanted)
+        _mark(path, store_id)
         return
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise CannotControl(f"{path} cannot be read: {error}; restore it from a backup") from error
-    if found != wanted:
+    if found != store_id:
         raise CannotControl(
             f"the store {settings.store_folder} ({settings.source('store_dir')}) belongs to "
-            f"another database: it is {found}, and this database's is {wanted}; servers that share "
-            "a database share its store (--store-dir)"
+            f"another database: it is {found}, and this database's is {store_id}; servers that "
+            "share a database share its store (--store-dir)"
         )
 
 

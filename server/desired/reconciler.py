@@ -89,9 +89,9 @@ class Reconciler:
 
 
 def _tell(before: Iterable[PendingSubject], now: Iterable[PendingSubject]) -> None:
-    known, still = set(before), {one.subject for one in now}
+    earlier, still = set(before), {one.subject for one in now}
     for one in now:
-        if one not in known:
+        if one not in earlier:
             _log.log(logging.WARNING if one.failed else logging.INFO, "%s: %s", *one[:2])
-    for subject in sorted({one.subject for one in known} - still):
+    for subject in sorted({one.subject for one in earlier} - still):
         _log.info("%s: in force", subject)

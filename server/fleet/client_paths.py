@@ -27,8 +27,8 @@ class ClientPaths:
 
     def __init__(self, folders: Iterable[Path]) -> None:
         """`folders` in every way they may be written; "." and "/" are left alone."""
-        known = {str(folder).rstrip("/") for folder in folders} - {"", ".", ".."}
-        ordered = sorted(known, key=len, reverse=True)
+        roots = {str(folder).rstrip("/") for folder in folders} - {"", ".", ".."}
+        ordered = sorted(roots, key=len, reverse=True)
         either = "|".join(map(re.escape, ordered))
         inside = rf"(?:{_OURS})?"
         self._below = re.compile(rf"(?<![\w./-])(?:{either})/+{inside}" if ordered else r"(?!)")

@@ -124,8 +124,8 @@ class Fleet:
             return False
         if not self._settings.strict_readiness:
             return True
-        wanted = self._residents.keys() - self._strays
-        return all(self._residents[name].healthy() for name in wanted)
+        names = self._residents.keys() - self._strays
+        return all(self._residents[name].healthy() for name in names)
 
     async def load(self, name: str, override: Override | None = None) -> None:
         """Load, or reload what changed, and wait for it; nothing happens if nothing changed.
@@ -197,8 +197,8 @@ class Fleet:
         """
         self._require_explicit()
         resident = self._residents.get(name)
-        if wanted := self._wanted_elsewhere(name):
-            raise InvalidRequest(f"failed to unload '{name}', {wanted}")
+        if references := self._wanted_elsewhere(name):
+            raise InvalidRequest(f"failed to unload '{name}', {references}")
         self._names.discard(name)
         if resident is not None:
             resident.release()
@@ -266,8 +266,8 @@ class Fleet:
         self._change(resident)
 
     def _aim_all(self, snapshot: Snapshot) -> None:
-        wanted = {*snapshot.models, *snapshot.problems, *self._names, *self._residents}
-        for name in sorted(wanted):
+        names = {*snapshot.models, *snapshot.problems, *self._names, *self._residents}
+        for name in sorted(names):
             self._aim(self._resident(name), snapshot)
 
     @property

@@ -174,8 +174,8 @@ class VersionLoader:
         config = self._options(with_groups(served.version.config, written.config))[0]
         version = replace(served.version, config=config)
         ready = [instance.ready for instance in served.instances]
-        wanted = place(config, self._settings.cores)
-        keep, missing = difference(wanted, built.devices, built.names, ready)
+        placements = place(config, self._settings.cores)
+        keep, missing = difference(placements, built.devices, built.names, ready)
         instances = [served.instances[index] for index in keep]
         devices = [built.devices[index] for index in keep]
         names = [built.names[index] for index in keep]
@@ -264,12 +264,12 @@ def _log_notes(version: ModelVersion, backend: str) -> None:
 
 
 def difference(
-    wanted: Sequence[Placement],
+    placements: Sequence[Placement],
     present: Sequence[Device],
     names: Sequence[str],
     ready: Sequence[bool] = (),
 ) -> tuple[list[int], list[Placement]]:
-    """Indexes of `present` that stay, and what is missing from `wanted` beside them.
+    """Indexes of `present` that stay, and what is missing from `placements` beside them.
 
     Those that are `ready` stay before those that are being restarted; all are where it is empty.
     They keep their `names`; what is missing gets wanted names that none of them has.
@@ -279,7 +279,7 @@ def difference(
     """
     keep: list[int] = []
     lacking: list[tuple[Placement, int]] = []
-    for placement in wanted:
+    for placement in placements:
         place = (placement.device.kind, placement.device.index)
         there = [i for i, one in enumerate(present) if (one.kind, one.index) == place]
         there.sort(key=lambda i: bool(ready) and not ready[i])
@@ -288,7 +288,7 @@ def difference(
         if len(here) < len(placement.names):
             lacking.append((placement, len(placement.names) - len(here)))
     kept = {names[index] for index in keep}
-    return keep, _named(lacking, [n for one in wanted for n in one.names if n not in kept])
+    return keep, _named(lacking, [n for one in placements for n in one.names if n not in kept])
 
 
 def _named(lacking: Sequence[tuple[Placement, int]], free: list[str]) -> list[Placement]:

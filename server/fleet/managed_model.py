@@ -115,8 +115,8 @@ class ManagedModel:
     ) -> VersionFailure:
         """Note a load that failed; for want of a resource it is to be tried again."""
         shortage = shortage_of(error)
-        known, tries = self.tries.get(number, (basis, 0))
-        tries = tries + 1 if known == basis else 1
+        tried_basis, tries = self.tries.get(number, (basis, 0))
+        tries = tries + 1 if tried_basis == basis else 1
         pause = pause_s(tries) if shortage else None
         if shortage:
             self.tries[number] = (basis, tries)

@@ -36,10 +36,10 @@ def refuse_new_code(override: ModelFolder, own: ModelFolder | None, code_of: Cod
     """
     try:
         uses = _uses(override.versions, code_of)
-        known = _uses(own.versions, code_of) if own is not None and uses else frozenset()
+        own_uses = _uses(own.versions, code_of) if own is not None and uses else frozenset()
     except LoadFailed as error:
         raise BadModel(f"the code it would run cannot be determined: {error}") from error
-    new = sorted(uses - known)
+    new = sorted(uses - own_uses)
     if new:
         file = new[0].file
         raise BadModel(

@@ -55,22 +55,22 @@ def next_change(folder: ModelFolder | None, held: ObservedVersions) -> ModelChan
     """The next step from `held` towards `folder` (None: the model is not wanted), or None."""
     if folder is None:
         return ModelChange(unload=tuple(sorted(held.serving))) if held.serving else None
-    wanted = wanted_versions(folder)
-    load = _to_load(folder, wanted, held)
+    target = wanted_versions(folder)
+    load = _to_load(folder, target, held)
     change = ModelChange(
         load=load,
         atomic=any(version.number in held.serving for version in load),
-        resize=_to_resize(folder, wanted, held),
-        unload=_to_unload(folder, wanted, held, bool(load)),
+        resize=_to_resize(folder, target, held),
+        unload=_to_unload(folder, target, held, bool(load)),
     )
     return change if change.load or change.resize or change.unload else None
 
 
 def wanted_versions(folder: ModelFolder) -> dict[int, ModelVersion]:
     """The versions the model's policy selects, and those referred to, by number, ascending."""
-    wanted = {pin.version.number: pin.version for pin in folder.pins}
-    wanted.update(selected_versions(folder))
-    return dict(sorted(wanted.items()))
+    target = {pin.version.number: pin.version for pin in folder.pins}
+    target.update(selected_versions(folder))
+    return dict(sorted(target.items()))
 
 
 def basis_of(folder: ModelFolder, version: ModelVersion) -> BuildDigests:
@@ -81,15 +81,15 @@ def basis_of(folder: ModelFolder, version: ModelVersion) -> BuildDigests:
 
 
 def _to_load(
-    folder: ModelFolder, wanted: Mapping[int, ModelVersion], held: ObservedVersions
+    folder: ModelFolder, target: Mapping[int, ModelVersion], held: ObservedVersions
 ) -> tuple[ModelVersion, ...]:
     """Versions not served from these files, without those that failed from them.
 
     What was dropped because of a failure waits until that failure is mended or gone.
     """
-    stuck = _stuck(folder, wanted, held)
+    stuck = _stuck(folder, target, held)
     load = []
-    for number, version in wanted.items():
+    for number, version in target.items():
         basis = basis_of(folder, version)
         serving = held.serving.get(number)
         if serving is not None and serving.same_model(basis):
@@ -101,14 +101,14 @@ def _to_load(
 
 
 def _stuck(
-    folder: ModelFolder, wanted: Mapping[int, ModelVersion], held: ObservedVersions
+    folder: ModelFolder, target: Mapping[int, ModelVersion], held: ObservedVersions
 ) -> set[int]:
     """Wanted versions that cannot be served from these files: trying again would only fail again.
 
     A failed resize does not count: what it failed to resize does serve.
     """
     stuck = set()
-    for number, version in wanted.items():
+    for number, version in target.items():
         basis, serving = basis_of(folder, version), held.serving.get(number)
         if held.failed.get(number) == basis and not (serving and serving.same_model(basis)):
             stuck.add(number)
@@ -116,10 +116,10 @@ def _stuck(
 
 
 def _to_resize(
-    folder: ModelFolder, wanted: Mapping[int, ModelVersion], held: ObservedVersions
+    folder: ModelFolder, target: Mapping[int, ModelVersion], held: ObservedVersions
 ) -> tuple[ModelVersion, ...]:
     resize = []
-    for number, version in wanted.items():
+    for number, version in target.items():
         serving = held.serving.get(number)
         basis = basis_of(folder, version)
         if serving is None or serving == basis or held.failed.get(number) == basis:
@@ -130,18 +130,18 @@ def _to_resize(
 
 
 def _to_unload(
-    folder: ModelFolder, wanted: Mapping[int, ModelVersion], held: ObservedVersions, loading: bool
+    folder: ModelFolder, target: Mapping[int, ModelVersion], held: ObservedVersions, loading: bool
 ) -> tuple[int, ...]:
     """Serving versions to let go.
 
     While a wanted version is stuck, or the policy selects nothing, what is still on disk stands
     in for it; a version deleted from disk goes, unless a stuck one would be all that is left.
     """
-    surplus = sorted(held.serving.keys() - wanted.keys())
-    if wanted and not _stuck(folder, wanted, held):
+    surplus = sorted(held.serving.keys() - target.keys())
+    if target and not _stuck(folder, target, held):
         return tuple(surplus)
     on_disk = {version.number for version in folder.versions}
     on_disk |= {pin.version.number for pin in folder.pins}
     gone = [number for number in surplus if number not in on_disk]
-    only_stuck_left = bool(wanted) and not loading and len(gone) == len(held.serving)
+    only_stuck_left = bool(target) and not loading and len(gone) == len(held.serving)
     return () if only_stuck_left else tuple(gone)

@@ -158,16 +158,16 @@ class VersionSwapper:
     ) -> None:
         """Note the failure in words, and log it once."""
         ours = isinstance(error, BackendError | RepositoryError)
-        known = ours or bool(shortage_of(error))
+        expected = ours or bool(shortage_of(error))
         kind = "" if ours else f"{type(error).__name__}: "
-        reason = f"{kind}{error}" if known else f"{kind}{error}. This is a bug."
+        reason = f"{kind}{error}" if expected else f"{kind}{error}. This is a bug."
         failure = resident.fail(number, basis, error, self._shown(reason))
         _log.error(
             "%s %d: FAILED: %s",
             resident.name,
             number,
             failure.reason,
-            exc_info=None if known else error,
+            exc_info=None if expected else error,
         )
 
     def _discard(self, built: Iterable[BuiltVersion]) -> None:

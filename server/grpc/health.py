@@ -38,13 +38,13 @@ class Health:
 
         There is no bell for readiness, which is computed: it is looked at four times a second.
         """
-        known = message.service in _SERVICES
+        is_service = message.service in _SERVICES
         unknown = health_pb2.HealthCheckResponse(
             status=health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
         )
         last = None
         while True:
-            now = self._response() if known else unknown
+            now = self._response() if is_service else unknown
             if now != last:
                 await call.write(now.SerializeToString())
                 last = now

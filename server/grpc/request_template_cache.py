@@ -29,10 +29,10 @@ class RequestTemplate:
         "_dtype",
         "_key",
         "_name",
+        "_outputs",
         "_rows",
         "_shape",
         "_start",
-        "_wanted",
         "model",
         "others",
         "signature",
@@ -49,7 +49,7 @@ class RequestTemplate:
         self._start = start
         ((self._name, array),) = like.inputs.items()
         self._dtype, self._shape = array.dtype, array.shape
-        self._rows, self._key, self._wanted = like.rows, like.shape_key, like.wanted
+        self._rows, self._key, self._outputs = like.rows, like.shape_key, like.wanted
 
     def of(self, signature: Signature) -> "RequestTemplate | None":
         """The same head as this version takes it, if that is known."""
@@ -60,7 +60,7 @@ class RequestTemplate:
     def body(self, data: bytes) -> InferBody:
         """The request in `data`, as `decode` would have read it for this signature."""
         array = np.frombuffer(data, self._dtype, offset=self._start).reshape(self._shape)
-        return InferBody("", {self._name: array}, self._rows, self._key, self._wanted)
+        return InferBody("", {self._name: array}, self._rows, self._key, self._outputs)
 
 
 class RequestTemplateCache:

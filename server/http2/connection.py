@@ -251,7 +251,7 @@ class Splitter:
     def __init__(self) -> None:
         self._chunks: list[bytes] = []
         self._size = 0
-        self._wanted = len(PREFACE)
+        self._needed_bytes = len(PREFACE)
         self.greeted = False
 
     def feed(self, data: bytes) -> Iterator[Frame]:
@@ -259,7 +259,7 @@ class Splitter:
         if self._chunks:
             self._chunks.append(data)
             self._size += len(data)
-            if self._size < self._wanted and self.greeted:
+            if self._size < self._needed_bytes and self.greeted:
                 return
             data = b"".join(self._chunks)
             self._chunks.clear()
@@ -288,8 +288,8 @@ class Splitter:
             raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, text)
         self._keep(rest, HEAD_BYTES + length)
 
-    def _keep(self, rest: bytes, wanted: int) -> None:
-        self._size, self._wanted = len(rest), wanted
+    def _keep(self, rest: bytes, needed_bytes: int) -> None:
+        self._size, self._needed_bytes = len(rest), needed_bytes
         if rest:
             self._chunks.append(rest)
 

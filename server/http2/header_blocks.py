@@ -38,8 +38,8 @@ class HeaderBlocks:
         self._service = service
         self._spend = spend
         self._decoder = HpackDecoder()
-        self._known: dict[bytes, StreamHead] = {}
-        self._known_bytes = 0
+        self._heads: dict[bytes, StreamHead] = {}
+        self._heads_bytes = 0
         self._begun = HeaderBlock(0, 0, b"")
         self._parts: list[bytes] = []
 
@@ -64,7 +64,7 @@ class HeaderBlocks:
 
     def read(self, data: bytes) -> StreamHead:
         """What the block asks for. Raises ConnectionFault; Malformed where it is no request."""
-        return self._known.get(data) or self._read(data)
+        return self._heads.get(data) or self._read(data)
 
     def _read(self, data: bytes) -> StreamHead:
         if len(data) > MAX_BYTES:
@@ -81,7 +81,7 @@ class HeaderBlocks:
             return self._service.oversized()
         finally:
             changed = self._decoder.changes != changes
-            if changed or len(self._known) >= _KNOWN:
+            if changed or len(self._heads) >= _KNOWN:
                 self._forget()
         size = sum(len(name) + len(value) + _FIELD_BYTES for name, value in headers)
         if size > _FREE_BYTES:
@@ -92,11 +92,11 @@ class HeaderBlocks:
         return head
 
     def _remember(self, data: bytes, head: StreamHead, size: int) -> None:
-        if self._known_bytes + size > _KNOWN_BYTES:
+        if self._heads_bytes + size > _KNOWN_BYTES:
             self._forget()
-        self._known[data] = head
-        self._known_bytes += size
+        self._heads[data] = head
+        self._heads_bytes += size
 
     def _forget(self) -> None:
-        self._known.clear()
-        self._known_bytes = 0
+        self._heads.clear()
+        self._heads_bytes = 0

@@ -122,8 +122,8 @@ def _body(text: str, kind: _ErrorKind) -> bytes:
 def _kind_of(error: Exception, status: int) -> _ErrorKind:
     if isinstance(error, BadField):
         return _ErrorKind(WRONG, error.code, error.param)
-    known = next((kind for one, kind in _KINDS if isinstance(error, one)), None)
-    return known or _ErrorKind(WRONG if status < 500 else OURS)
+    kind = next((kind for one, kind in _KINDS if isinstance(error, one)), None)
+    return kind or _ErrorKind(WRONG if status < 500 else OURS)
 
 
 def _headers_of(error: Exception) -> tuple[tuple[bytes, bytes], ...]:

@@ -8,18 +8,18 @@ from server.request_ids import NAME, id_in, id_text, next_number
 
 def request_id_of(scope: MutableMapping[str, Any]) -> str:
     """The id of the request with this ASGI scope; the same whenever it is asked for."""
-    known: str | None = scope.get("request_id")
-    if known is None:
-        known = scope["request_id"] = id_in(scope["headers"]) or id_text(number_of(scope))
-    return known
+    request_id: str | None = scope.get("request_id")
+    if request_id is None:
+        request_id = scope["request_id"] = id_in(scope["headers"]) or id_text(number_of(scope))
+    return request_id
 
 
 def number_of(scope: MutableMapping[str, Any]) -> int:
     """Our number of the request, whatever id its client gave it."""
-    known: int | None = scope.get("request_number")
-    if known is None:
-        known = scope["request_number"] = next_number()
-    return known
+    number: int | None = scope.get("request_number")
+    if number is None:
+        number = scope["request_number"] = next_number()
+    return number
 
 
 class RequestIdMiddleware:

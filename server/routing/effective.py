@@ -73,8 +73,8 @@ def with_pins(desired: DesiredState, now: EffectiveRoutes) -> DesiredState:
     models = {model.name: model for model in desired.models}
     for name, pins in now.pins.items():
         model = models.get(name, DesiredModel(name))
-        known = {pin.version for pin in model.pins}
-        more = tuple(pin for pin in pins if pin.version not in known)
+        versions = {pin.version for pin in model.pins}
+        more = tuple(pin for pin in pins if pin.version not in versions)
         if more:
             models[name] = replace(model, pins=model.pins + more)
     return replace(desired, models=tuple(models[name] for name in sorted(models)))
@@ -240,12 +240,12 @@ def _pins(
     before: Mapping[str, tuple[Pin, ...]],
 ) -> dict[str, tuple[Pin, ...]]:
     """Those of the versions that are led to, each as it was pinned last."""
-    known = {(model, pin.version): pin for model, pins in before.items() for pin in pins}
-    known |= {(model.name, pin.version): pin for model in models for pin in model.pins}
+    earlier = {(model, pin.version): pin for model, pins in before.items() for pin in pins}
+    earlier |= {(model.name, pin.version): pin for model in models for pin in model.pins}
     targets = _TargetResolver(aliases, lambda _, __: TargetState(False, False, ""))
     led = {(model, number) for model, names in aliases.items() for number in names.values()}
     led |= {targets.of(arm) for route in routes for arm in route.arms}
     found: dict[str, tuple[Pin, ...]] = {}
-    for model, number in sorted(led & known.keys()):
-        found[model] = (*found.get(model, ()), known[model, number])
+    for model, number in sorted(led & earlier.keys()):
+        found[model] = (*found.get(model, ()), earlier[model, number])
     return found

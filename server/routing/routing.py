@@ -87,7 +87,7 @@ class Routing:
             labels, name = request.labels(route), route.parameter
             parameter = request.parameter(name) if name else None
             target = self.pick(route, unit_of(route, labels, request.principal, parameter), labels)
-        if self._sequences.known and (sequence := request.sequence()) is not None:
+        if self._sequences.targets and (sequence := request.sequence()) is not None:
             return self._stay(target, sequence)
         return target
 
@@ -149,12 +149,12 @@ def text_of(value: object) -> str:
 
 def labels_of(route: CompiledRoute, headers: Iterable[tuple[bytes, bytes]]) -> Mapping[str, str]:
     """Those of an HTTP request's headers (names in lower case) that the route asks for."""
-    wanted = route.headers
-    if not wanted:
+    names = route.headers
+    if not names:
         return NO_LABELS
     found: dict[str, str] = {}
     for name, value in headers:
-        if name in wanted:
+        if name in names:
             found.setdefault(name.decode("latin-1"), _text(value))
     return found
 
@@ -165,9 +165,9 @@ def _text(value: bytes) -> str:
 
 def unit_header_of(route: CompiledRoute, headers: Iterable[tuple[bytes, bytes]]) -> str:
     """The unit alone, of a route that has a `unit_header`."""
-    wanted = route.unit_header
+    header = route.unit_header
     for name, value in headers:
-        if name == wanted:
+        if name == header:
             return value.decode("utf-8", "surrogateescape")
     return ""
 
@@ -187,8 +187,8 @@ def labels_in(
 
 def unit_header_in(route: CompiledRoute, metadata: Iterable[tuple[str, str | bytes]]) -> str:
     """The unit alone, of a route that has a `unit_header`."""
-    wanted = route.unit_name
+    header = route.unit_name
     for name, value in metadata:
-        if name == wanted and isinstance(value, str):
+        if name == header and isinstance(value, str):
             return value
     return ""

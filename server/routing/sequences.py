@@ -24,12 +24,12 @@ class Sequences:
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
-        self.known: OrderedDict[tuple[str, int | str], _SequenceTarget] = OrderedDict()
+        self.targets: OrderedDict[tuple[str, int | str], _SequenceTarget] = OrderedDict()
         """By route and key. While it is empty, no request need be read for its sequence."""
 
     def find(self, target: Target, sequence: Sequence, now: float) -> Target:
         """Where a request of `sequence` belongs whose route says `target`."""
-        entry = self.known.get((target.route, sequence.key))
+        entry = self.targets.get((target.route, sequence.key))
         if entry is None or sequence.start or now - entry.at > IDLE_S:
             return target
         if entry.target.key != target.key:
@@ -42,10 +42,10 @@ class Sequences:
     def keep(self, target: Target, sequence: Sequence, now: float) -> None:
         """Remember that a request of it went to `target`; forget it with its end."""
         key = (target.route, sequence.key)
-        self.known.pop(key, None)
+        self.targets.pop(key, None)
         if not sequence.end:
             stays = target.again()
             stays.mirrors, stays.assignment = (), None
-            self.known[key] = _SequenceTarget(stays, now)
-            if len(self.known) > self._most:
-                self.known.popitem(last=False)
+            self.targets[key] = _SequenceTarget(stays, now)
+            if len(self.targets) > self._most:
+                self.targets.popitem(last=False)

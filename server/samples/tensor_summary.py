@@ -41,8 +41,8 @@ def _tensor(name: str, array: Array, values: bool) -> dict[str, Any]:
 
 
 def _datatype(array: Array) -> str:
-    known = BY_DTYPE.get(array.dtype)
-    return known.name if known is not None else str(array.dtype)
+    datatype = BY_DTYPE.get(array.dtype)
+    return datatype.name if datatype is not None else str(array.dtype)
 
 
 def _size(array: Array) -> int:

@@ -90,12 +90,12 @@ def times() -> ValueKind:
 
 def choice(*words: str) -> ValueKind:
     """One of a few words, in capitals or not."""
-    known = {word.lower(): word for word in words}
+    by_word = {word.lower(): word for word in words}
 
     def read(text: str) -> str:
-        if text.lower() not in known:
+        if text.lower() not in by_word:
             raise ValueError
-        return known[text.lower()]
+        return by_word[text.lower()]
 
     return ValueKind("|".join(words), f"one of {', '.join(words)}", read, (str,), words)
 

@@ -81,9 +81,9 @@ class RequiredHeader(NamedTuple):
 
     def opens(self, headers: Iterable[tuple[str, str]]) -> bool:
         """Whether one of `headers` (name in lower case, value) is the key; in constant time."""
-        wanted = self.value.encode()
+        secret = self.value.encode()
         return any(
-            compare_digest(value.encode(), wanted) for name, value in headers if name == self.header
+            compare_digest(value.encode(), secret) for name, value in headers if name == self.header
         )
 
 

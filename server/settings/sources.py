@@ -128,7 +128,7 @@ def _read(row: Setting, where: str, text: str) -> Any:
         raise SettingsError(f"{where}: '{shown}' is not {row.kind.allowed}{hint}") from None
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, names: Iterable[str]) -> str:
     """ "; did you mean 'x'?" for the known name nearest to `name`, or nothing."""
-    close = get_close_matches(name, list(known), n=1)
+    close = get_close_matches(name, list(names), n=1)
     return f"; did you mean '{close[0]}'?" if close else ""

@@ -80,26 +80,28 @@ class Samplers:
 
         Raises InvalidSetting and changes nothing.
         """
-        wanted = {name: dict(values) for name, values in self._set.items()}
-        for name, values in wanted.items():
+        settings = {name: dict(values) for name, values in self._set.items()}
+        for name, values in settings.items():
             if "count" in values:
                 values["count"] = self._samplers[name].remaining
-        own = wanted.setdefault(model, {})
+        own = settings.setdefault(model, {})
         own.update(changes)
-        wanted[model] = {field: value for field, value in own.items() if value is not None}
+        settings[model] = {field: value for field, value in own.items() if value is not None}
         stale = (
-            [model] if model else ["", *(name for name in wanted if wanted[name].keys() != _ALL)]
+            [model]
+            if model
+            else ["", *(name for name in settings if settings[name].keys() != _ALL)]
         )
-        made = {name: Sampler(self._merged(wanted, name)) for name in stale}
+        made = {name: Sampler(self._merged(settings, name)) for name in stale}
         for sampler in made.values():
             reason = self._refusal(sampler.settings)
             if sampler.settings.level and reason:
                 raise InvalidSetting(f"Attempting to set invalid trace setting :{reason}")
         replaced = [self._samplers[name] for name in stale if name in self._samplers]
-        self._set = {name: values for name, values in wanted.items() if values or not name}
+        self._set = {name: values for name, values in settings.items() if values or not name}
         self._samplers.update(made)
         self._samplers = {name: self._samplers[name] for name in self._set}
         return replaced
 
-    def _merged(self, wanted: dict[str, dict[str, Any]], name: str) -> TraceSettings:
-        return replace(self._defaults, **{**wanted[""], **wanted[name]})
+    def _merged(self, settings: dict[str, dict[str, Any]], name: str) -> TraceSettings:
+        return replace(self._defaults, **{**settings[""], **settings[name]})

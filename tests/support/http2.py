@@ -181,7 +181,7 @@ class Raw:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._splitter = Splitter()
         self._splitter.greeted = True
-        self._splitter._wanted = frames.HEAD_BYTES
+        self._splitter._needed_bytes = frames.HEAD_BYTES
         self._seen: list[tuple[int, int, int, bytes]] = []
         self._decoder = HpackDecoder()
         self.closed = False

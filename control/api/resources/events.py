@@ -85,18 +85,18 @@ def _start(call: AuthorizedCall, resumed: int | None) -> tuple[int, bytes]:
 
     An id that is not there yet is one of a time before a restore.
     """
-    wanted = resumed if resumed is not None else call.query.get("after")
+    after = resumed if resumed is not None else call.query.get("after")
     with call.services.database.reading() as session:
         newest, oldest = last_event(session), first_event(session)
-    if wanted is None:
+    if after is None:
         return newest, b""
-    forgotten = 0 < wanted < oldest - 1
+    forgotten = 0 < after < oldest - 1
     opening = (
         frame(StreamEvent(oldest - 1, "events.forgotten", EventsForgotten(oldest)))
         if forgotten
         else b""
     )
-    return min(wanted, newest), opening
+    return min(after, newest), opening
 
 
 def _source(call: AuthorizedCall, recheck: Recheck) -> EventSource:

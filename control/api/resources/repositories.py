@@ -121,8 +121,8 @@ async def deploy(call: AuthorizedCall) -> EndpointResult:
 async def log(call: AuthorizedCall) -> EndpointResult:
     """The deploy ref's history; the cursor is the last commit of the page before."""
     view = await _in_thread(call, partial(_view, call))
-    wanted = call.paging()
-    limit, cursor = wanted["limit"], wanted["cursor"]
+    paging = call.paging()
+    limit, cursor = paging["limit"], paging["cursor"]
     path = bare.find(call.services.facts.store, view.name).path
     revision = call.query.get("ref") or view.deploy_ref
     if cursor is None and revision not in await objects.refs(path):

@@ -79,9 +79,9 @@ def start(call: AuthorizedCall) -> EndpointResult:
             )
         stable = _stable(tx.session, route)
         if given.candidate not in [one.version for one in model.versions]:
-            known = ", ".join(str(one.version) for one in model.versions)
+            versions = ", ".join(str(one.version) for one in model.versions)
             raise Invalid(
-                f"'{given.name}' has no version {given.candidate}; it has {known}", "candidate"
+                f"'{given.name}' has no version {given.candidate}; it has {versions}", "candidate"
             )
         wish = CandidateRequest(given.name, given.name, given.candidate, stable)
         view = service.start(tx, RolloutRoutes(), wish, plan)
@@ -109,10 +109,10 @@ def _stable(session: Session, route: RouteView) -> int:
 def _told(command: RolloutCommand) -> Callable[[AuthorizedCall], EndpointResult]:
     def tell(call: AuthorizedCall) -> EndpointResult:
         with call.services.database.change(call.actor) as tx:
-            wanted = service.command(
+            command_request = service.command(
                 tx, RolloutRoutes(), call.path["rollout"], command, call.expected
             )
-        return _one(wanted)
+        return _one(command_request)
 
     return tell
 

@@ -95,10 +95,10 @@ def set_(call: AuthorizedCall) -> EndpointResult:
 
 
 def weigh(call: AuthorizedCall) -> EndpointResult:
-    wanted = {arm: _buckets(arm, share) for arm, share in call.given(RouteWeights).weights.items()}
+    weights = {arm: _buckets(arm, share) for arm, share in call.given(RouteWeights).weights.items()}
     with call.services.database.change(call.actor) as tx:
         name, force = call.path["route"], _force(call)
-        return _one(set_weights(tx, name, wanted, call.expected, force=force))
+        return _one(set_weights(tx, name, weights, call.expected, force=force))
 
 
 def delete(call: AuthorizedCall) -> EndpointResult:

@@ -50,13 +50,13 @@ class NewApiToken(ApiBody, frozen=True):
 
 def list_(call: AuthorizedCall) -> EndpointResult:
     """All tokens for an admin who names no user, one's own otherwise."""
-    wanted = call.query.get("user")
-    if wanted is None and not allows(call.principal, Action.ADMIN):
-        wanted = _own_name(call)
-    if wanted is not None:
-        _check_may(call, wanted)
+    user = call.query.get("user")
+    if user is None and not allows(call.principal, Action.ADMIN):
+        user = _own_name(call)
+    if user is not None:
+        _check_may(call, user)
     with call.services.database.reading() as session:
-        views = list_tokens(session, wanted)
+        views = list_tokens(session, user)
     return page_of(call, views, lambda view: view.id, newest_first=True)
 
 

@@ -155,8 +155,8 @@ def _outside(view: ExperimentView, sight: FirstExposure, at: datetime) -> Feedba
 def _kept(session: Session, experiment_id: str, units: Collection[str]) -> Kept:
     kept: Kept = defaultdict(dict)
     for some in in_batches(units):
-        wanted = select(Feedback).where(Feedback.experiment_id == experiment_id)
-        for row in session.scalars(wanted.where(Feedback.unit.in_(some))):
+        query = select(Feedback).where(Feedback.experiment_id == experiment_id)
+        for row in session.scalars(query.where(Feedback.unit.in_(some))):
             kept[row.unit, row.metric][row.key] = row
     return kept
 

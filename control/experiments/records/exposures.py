@@ -73,17 +73,19 @@ def expose_to(
     by_unit: dict[str, list[ExposureEvent]] = defaultdict(list)
     for row in sorted(rows, key=lambda one: one.at):
         by_unit[row.unit].append(row)
-    known = sights_of(session, view.id, by_unit)
+    before = sights_of(session, view.id, by_unit)
     new = {
-        unit: FirstExposure(rows[0].arm, rows[0].at)
-        for unit, rows in by_unit.items()
-        if unit not in known
+        unit: FirstExposure(events[0].arm, events[0].at)
+        for unit, events in by_unit.items()
+        if unit not in before
     }
     _insert(session, view.id, ledger, new)
     count_waiting(session, view, ledger, new)
-    first = known | new
+    first = before | new
     crossed = {
-        unit for unit, rows in by_unit.items() if any(row.arm != first[unit].arm for row in rows)
+        unit
+        for unit, events in by_unit.items()
+        if any(one.arm != first[unit].arm for one in events)
     }
     total = sum(map(len, by_unit.values()))
     _mark_crossed(session, view.id, ledger, crossed)
@@ -96,10 +98,10 @@ def sights_of(
     """Of the units that have been seen."""
     found: dict[str, FirstExposure] = {}
     for some in in_batches(units):
-        wanted = select(Exposure.unit, Exposure.arm, Exposure.first_at).where(
+        query = select(Exposure.unit, Exposure.arm, Exposure.first_at).where(
             Exposure.experiment_id == experiment_id, Exposure.unit.in_(some)
         )
-        found |= {unit: FirstExposure(arm, at) for unit, arm, at in session.execute(wanted)}
+        found |= {unit: FirstExposure(arm, at) for unit, arm, at in session.execute(query)}
     return found
 
 

@@ -115,8 +115,8 @@ def _open(tx: Transaction) -> list[ExperimentView]:
     """Those for which a value may still count."""
     longest = tx.now - timedelta(seconds=LONGEST_WINDOW_S) - SKEW
     stopped = (Experiment.state == ExperimentState.STOPPED) & (Experiment.stopped_at > longest)
-    wanted = select(Experiment).where((Experiment.state == ExperimentState.RUNNING) | stopped)
-    return [view_of(row) for row in tx.session.scalars(wanted.order_by(Experiment.id))]
+    query = select(Experiment).where((Experiment.state == ExperimentState.RUNNING) | stopped)
+    return [view_of(row) for row in tx.session.scalars(query.order_by(Experiment.id))]
 
 
 def _address(row: ClientFeedback) -> _Address:

@@ -23,9 +23,9 @@ def judge(
     """
     if loads is None or loads.revision < revision or not loads.settled:
         return None
-    wanted = [name for name, digest in sorted(models.items()) if digest is not None]
+    names = [name for name, digest in sorted(models.items()) if digest is not None]
     lines, reasons = [], []
-    for name in wanted:
+    for name in names:
         rows = [row for row in loads.rows if row.model == name]
         if problem := _problem(name, rows):
             reasons.append(problem)

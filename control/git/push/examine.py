@@ -105,19 +105,21 @@ class Examiner:
         Raises GitError, OSError, DatabaseGone.
         """
         models, prefix = models_in(entries), prefix_of(entries)
-        known = await in_thread(self._known, repository.name, set(models))
+        deployed = await in_thread(self._known, repository.name, set(models))
         found = Examination()
         found.removed = sorted(
             name
-            for name, one in known.items()
+            for name, one in deployed.items()
             if one.owner == repository.name and one.snapshot and name not in models
         )
         found.findings += await in_thread(
-            self._of_names, repository, models, prefix, known, found.removed
+            self._of_names, repository, models, prefix, deployed, found.removed
         )
         if found.findings:
             return found
-        mine = {name: known[name] for name in models if name in known and known[name].commit}
+        mine = {
+            name: deployed[name] for name in models if name in deployed and deployed[name].commit
+        }
         same = await _same_as_deployed(bare, mine, f"{commit}:{prefix}", quarantine)
         async with blobs(bare.path, quarantine) as reader:
             layout = DraftBuilder(reader, LfsPaths(self._store / LFS), repository.name)
@@ -128,18 +130,18 @@ class Examiner:
                     break
                 if name in same:
                     found.unchanged.append(name)
-                    found.sealed[name] = SealedModel(name, known[name].snapshot, 0, 0, {})
+                    found.sealed[name] = SealedModel(name, deployed[name].snapshot, 0, 0, {})
                     continue
-                async with held(lambda: self._begin(name, known.get(name))) as draft:  # noqa: B023
+                async with held(lambda: self._begin(name, deployed.get(name))) as draft:  # noqa: B023
                     await self._one(found, draft, layout, inspector, f"{prefix}{name}", below)
                     if seal and not found.findings:
                         sealed = await in_thread(draft.seal)
                         found.sealed[name] = sealed_model(sealed, found.inspected[name])
         return found
 
-    def _begin(self, name: str, known: DeployedModel | None) -> AbstractContextManager[Draft]:
+    def _begin(self, name: str, deployed: DeployedModel | None) -> AbstractContextManager[Draft]:
         snapshots = self._store / SNAPSHOTS
-        beside = snapshots / known.snapshot if known and known.snapshot else None
+        beside = snapshots / deployed.snapshot if deployed and deployed.snapshot else None
         return SnapshotWriter(snapshots).begin(name, beside)
 
     async def _one(
@@ -178,7 +180,7 @@ class Examiner:
         repository: RepositoryView,
         models: Mapping[str, Sequence[TreeEntry]],
         prefix: str,
-        known: Mapping[str, DeployedModel],
+        deployed: Mapping[str, DeployedModel],
         removed: Sequence[str],
     ) -> list[Finding]:
         """What is wrong before any file is opened."""
@@ -188,13 +190,13 @@ class Examiner:
             return [Finding(Path(), 0, 0, "E454", reason)]
         found = []
         for name in models:
-            if complaint := self._of_name(repository.name, name, known.get(name)):
+            if complaint := self._of_name(repository.name, name, deployed.get(name)):
                 found.append(Finding(Path(f"{prefix}{name}"), 0, 0, *complaint))
         for name in removed:
-            if aliases := ", ".join(known[name].aliases):
+            if aliases := ", ".join(deployed[name].aliases):
                 reason = (
                     f"removes the model '{name}', which the alias {aliases} refers to; delete that "
-                    f"first (modelyard alias delete {name} {known[name].aliases[0]})"
+                    f"first (modelyard alias delete {name} {deployed[name].aliases[0]})"
                 )
                 found.append(Finding(Path(f"{prefix}{name}"), 0, 0, "E453", reason))
         return found + self._routed(removed, prefix)
@@ -209,7 +211,7 @@ class Examiner:
         return []
 
     def _of_name(
-        self, repository: str, name: str, known: DeployedModel | None
+        self, repository: str, name: str, deployed: DeployedModel | None
     ) -> tuple[str, str] | None:
         try:
             check_model_name(name)
@@ -218,9 +220,15 @@ class Examiner:
             return "E452", str(error)
         if name == manifest.NAME:
             return "E452", f"'{name}' is what a snapshot's own list of files is called; rename it"
-        if known is not None and known.owner != repository and (known.owner or known.snapshot):
+        if (
+            deployed is not None
+            and deployed.owner != repository
+            and (deployed.owner or deployed.snapshot)
+        ):
             whose = (
-                f"belongs to the git repository '{known.owner}'" if known.owner else "is imported"
+                f"belongs to the git repository '{deployed.owner}'"
+                if deployed.owner
+                else "is imported"
             )
             return "E451", f"model '{name}' {whose}; rename the folder, or push it there"
         for folder in self._folders:
@@ -232,12 +240,12 @@ class Examiner:
     def _known(self, repository: str, names: set[str]) -> dict[str, DeployedModel]:
         """The models named, and all others of the repository; blocks."""
         with self._database.reading() as session:
-            wanted = (
+            query = (
                 select(Model, Repository.name)
                 .outerjoin(Repository, Model.repository_id == Repository.id)
                 .where(Model.name.in_(names) | (Repository.name == repository))
             )
-            rows = session.execute(wanted).all()
+            rows = session.execute(query).all()
             aliases: dict[str, list[str]] = {}
             for alias in session.scalars(select(Alias).order_by(Alias.name)):
                 aliases.setdefault(alias.model, []).append(alias.name)
@@ -258,7 +266,7 @@ class Examiner:
 
 async def _same_as_deployed(
     bare: BareRepository,
-    known: Mapping[str, DeployedModel],
+    deployed: Mapping[str, DeployedModel],
     root: str,
     quarantine: Quarantine | None,
 ) -> set[str]:
@@ -269,7 +277,7 @@ async def _same_as_deployed(
     """
     names = [
         f"{place}{name}"
-        for name, one in known.items()
+        for name, one in deployed.items()
         for place in (root, f"{one.commit}:{MODELS}/", f"{one.commit}:")
     ]
     command = ("cat-file", "--batch-check=%(objectname) %(objecttype)")
@@ -279,8 +287,8 @@ async def _same_as_deployed(
     now, below, top = found[0::3], found[1::3], found[2::3]
     return {
         name
-        for name, one, deployed, at_top in zip(known, now, below, top, strict=False)
-        if one and one == (deployed or at_top)
+        for name, one, in_models, at_top in zip(deployed, now, below, top, strict=False)
+        if one and one == (in_models or at_top)
     }
 
 

@@ -258,8 +258,10 @@ class PreReceiveHook:
             if decision.refused:
                 refuse_each(tx, pushing, updates, facts, decision.report)
                 return
-            for update, known in zip(updates, facts, strict=True):
-                push_facts = PushFacts(known.subject, known.author, report=decision.report)
+            for update, facts_of_ref in zip(updates, facts, strict=True):
+                push_facts = PushFacts(
+                    facts_of_ref.subject, facts_of_ref.author, report=decision.report
+                )
                 view = pushes.receive(tx, pushing.repository, update, push_facts)
                 made[update.ref] = view.id
         pushing.ids.update(made)
@@ -277,8 +279,8 @@ def refuse_each(
     report: str,
 ) -> None:
     """A row per refused ref, of the first that there are. Raises NotFound."""
-    for update, known in list(zip(updates, facts, strict=True))[:MOST_FACTS]:
-        pushes.refuse(tx, pushing.repository, update, known, report)
+    for update, facts_of_ref in list(zip(updates, facts, strict=True))[:MOST_FACTS]:
+        pushes.refuse(tx, pushing.repository, update, facts_of_ref, report)
 
 
 async def _is_forced(

@@ -20,32 +20,34 @@ class PushKeys:
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
-        self._known: dict[str, tuple[PushContext, float]] = {}
+        self._contexts: dict[str, tuple[PushContext, float]] = {}
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._contexts)
 
     @contextmanager
     def issued(self, pushing: PushContext) -> Iterator[str]:
         """A new key that nobody can guess, found until the block ends. Raises Busy."""
-        if len(self._known) >= MOST_PUSHES:
+        if len(self._contexts) >= MOST_PUSHES:
             raise Busy(f"{MOST_PUSHES} pushes are under way; try again in a moment")
         key = secrets.token_urlsafe(32)
-        self._known[key] = pushing, self._monotonic() + LIFETIME_S
+        self._contexts[key] = pushing, self._monotonic() + LIFETIME_S
         try:
             yield key
         finally:
-            del self._known[key]
+            del self._contexts[key]
 
     def underway(self) -> set[str]:
         """The pushes that git is still busy with, by the ids of their rows."""
-        return {push_id for pushing, _ in self._known.values() for push_id in pushing.ids.values()}
+        return {
+            push_id for pushing, _ in self._contexts.values() for push_id in pushing.ids.values()
+        }
 
     def repositories(self) -> set[str]:
         """Those that a push is under way to."""
-        return {pushing.repository for pushing, _ in self._known.values()}
+        return {pushing.repository for pushing, _ in self._contexts.values()}
 
     def find(self, key: str) -> PushContext | None:
         """Whose push it is; None for a key that was never given or is over."""
-        pushing, expires = self._known.get(key, (None, 0.0))
+        pushing, expires = self._contexts.get(key, (None, 0.0))
         return pushing if self._monotonic() < expires else None

@@ -84,8 +84,8 @@ async def resolve(repository: Path, revision: str) -> str:
         output = await run(repository, *command, accepted=(0, 1, 128))
         if output.status == 0:
             return output.stdout.decode().strip()
-    wanted = "name a branch, a tag or a commit id of at least 7 digits"
-    raise UnknownRevision(f"there is no commit '{plain_text(revision)}' here; {wanted}")
+    remedy = "name a branch, a tag or a commit id of at least 7 digits"
+    raise UnknownRevision(f"there is no commit '{plain_text(revision)}' here; {remedy}")
 
 
 async def commit_info(

@@ -39,12 +39,12 @@ class HookRequest:
 
 def install(folder: Path) -> None:
     """Write the hooks into `folder`, read-only; the same again changes nothing."""
-    wanted = {_CLIENT: _SOURCE.read_bytes(), **{hook: _script(folder, hook) for hook in HOOKS}}
-    if all(_holds(folder / name, content) for name, content in wanted.items()):
+    contents = {_CLIENT: _SOURCE.read_bytes(), **{hook: _script(folder, hook) for hook in HOOKS}}
+    if all(_holds(folder / name, content) for name, content in contents.items()):
         return
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
-    for name, content in wanted.items():
+    for name, content in contents.items():
         _write(folder / name, content, 0o400 if name == _CLIENT else 0o500)
     folder.chmod(0o500)
 

@@ -52,8 +52,8 @@ def _opened(url: str, response: aiohttp.ClientResponse, checksum_of: ChecksumOf)
     extent = _extent(response)
     chunked = "chunked" in response.headers.get("Transfer-Encoding", "").lower()
     if extent.size is None and not chunked:
-        wanted = "it must send Content-Length or use chunked encoding"
-        raise FetchFailed(f"'{shown_url(url)}' does not tell where it ends; {wanted}")
+        remedy = "it must send Content-Length or use chunked encoding"
+        raise FetchFailed(f"'{shown_url(url)}' does not tell where it ends; {remedy}")
     checksum = checksum_of(response.headers)
     return OpenTransfer(extent.start, extent.size, _validator(response), chunks(response), checksum)
 

@@ -41,10 +41,10 @@ def _from_netrc(at: Hop) -> Mapping[str, str]:
     if not path or not (scheme == "https" or at.trusted):
         return {}
     try:
-        known = netrc.netrc(path).hosts.get(host)
+        login = netrc.netrc(path).hosts.get(host)
     except (OSError, netrc.NetrcParseError) as error:
         raise FetchFailed(f"the file that NETRC names cannot be read: {error}") from error
-    if known is None:
+    if login is None:
         return {}
-    pair = base64.b64encode(f"{known[0]}:{known[2]}".encode()).decode()
+    pair = base64.b64encode(f"{login[0]}:{login[2]}".encode()).decode()
     return {"Authorization": f"Basic {pair}"}

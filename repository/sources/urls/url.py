@@ -98,8 +98,8 @@ def parse(text: str, allowed: Sequence[str] = ()) -> Source:
     _refuse_credentials(parts)
     where, prefixes = place(parts), tuple(prefix(one) for one in allowed)
     if prefixes and not covered(where, prefixes):
-        known = ", ".join(f"'{one}'" for one in allowed)
-        raise BadSource(f"'{shown_url(text)}' is not below an allowed source: {known}")
+        choices = ", ".join(f"'{one}'" for one in allowed)
+        raise BadSource(f"'{shown_url(text)}' is not below an allowed source: {choices}")
     if parts.scheme in ("http", "https"):
         return _web_file(text, prefixes)
     if parts.query or parts.fragment or parts.port:
@@ -115,11 +115,13 @@ def hop(url: str, trusted: Sequence[Prefix]) -> Hop:
     if "@" in parts.netloc:
         raise _with_credentials(parts)
     where = place(parts)
-    known = covered(where, trusted)
+    is_covered = covered(where, trusted)
     host = parts.hostname or ""
-    if not known and is_literal(host) and (why := why_not_public(host)):
+    if not is_covered and is_literal(host) and (why := why_not_public(host)):
         raise private(url, why)
-    return Hop(parts._replace(fragment="").geturl(), (where.scheme, where.host, where.port), known)
+    return Hop(
+        parts._replace(fragment="").geturl(), (where.scheme, where.host, where.port), is_covered
+    )
 
 
 def redirected(before: Hop, location: str, trusted: Sequence[Prefix]) -> Hop:
@@ -163,8 +165,8 @@ def _hub_folder(parts: SplitResult, allowed: tuple[Prefix, ...]) -> HubFolder:
     name, at, revision = name.partition("@")
     revision, folder = unquote(revision), unquote(folder).strip("/")
     if not _HUB_NAME.fullmatch(parts.netloc) or not _HUB_NAME.fullmatch(name):
-        wanted = "hf://owner/name, hf://owner/name@revision or hf://owner/name@revision/folder"
-        raise BadSource(f"'{parts.geturl()}' names no repository of a hub; write {wanted}")
+        forms = "hf://owner/name, hf://owner/name@revision or hf://owner/name@revision/folder"
+        raise BadSource(f"'{parts.geturl()}' names no repository of a hub; write {forms}")
     if at and (not revision or revision.startswith("-") or why_unsafe(revision)):
         raise BadSource(f"'{parts.geturl()}': '{revision}' is no branch, tag or commit")
     _refuse_unsafe(parts, folder)

@@ -112,8 +112,8 @@ class ApiClient:
         """Each item of a list, page by page, at most `limit`."""
         cursor, left = None, limit
         while True:
-            wanted = 500 if left is None else min(500, left)
-            page: Page[T] = self.get(path, Page[kind], **query, limit=wanted, cursor=cursor)  # type: ignore[valid-type]
+            page_size = 500 if left is None else min(500, left)
+            page: Page[T] = self.get(path, Page[kind], **query, limit=page_size, cursor=cursor)  # type: ignore[valid-type]
             yield from page.items
             cursor = page.next
             left = None if left is None else left - len(page.items)

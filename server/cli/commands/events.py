@@ -37,8 +37,8 @@ _AUDIT_COLUMNS: Columns = {
 
 
 def list_events(given: argparse.Namespace, api: ApiClient) -> Shown:
-    wanted = {"after": given.after, "kind": given.kind, "subject": given.subject}
-    return ListOutput(list(api.items("/events", EventView, given.limit, **wanted)), _EVENT_COLUMNS)
+    filters = {"after": given.after, "kind": given.kind, "subject": given.subject}
+    return ListOutput(list(api.items("/events", EventView, given.limit, **filters)), _EVENT_COLUMNS)
 
 
 def follow(given: argparse.Namespace, api: ApiClient) -> Shown:
@@ -59,8 +59,8 @@ def follow(given: argparse.Namespace, api: ApiClient) -> Shown:
 
 def audit(given: argparse.Namespace, api: ApiClient) -> Shown:
     names = ("actor", "action", "subject", "since", "until")
-    wanted = {name: getattr(given, name) for name in names}
-    return ListOutput(list(api.items("/audit", AuditView, given.limit, **wanted)), _AUDIT_COLUMNS)
+    filters = {name: getattr(given, name) for name in names}
+    return ListOutput(list(api.items("/audit", AuditView, given.limit, **filters)), _AUDIT_COLUMNS)
 
 
 def _stream(

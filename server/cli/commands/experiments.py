@@ -33,9 +33,9 @@ _POINT_COLUMNS: Columns = {
 
 
 def list_experiments(given: argparse.Namespace, api: ApiClient) -> Shown:
-    wanted = {"route": given.route, "state": given.state}
+    filters = {"route": given.route, "state": given.state}
     return ListOutput(
-        list(api.items("/experiments", ExperimentDocument, given.limit, **wanted)), _COLUMNS
+        list(api.items("/experiments", ExperimentDocument, given.limit, **filters)), _COLUMNS
     )
 
 

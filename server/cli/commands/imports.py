@@ -57,8 +57,8 @@ def import_(given: argparse.Namespace, api: ApiClient) -> Shown:
 
 
 def list_imports(given: argparse.Namespace, api: ApiClient) -> Shown:
-    wanted = {"model": given.model, "state": given.state}
-    return ListOutput(list(api.items("/imports", ImportView, given.limit, **wanted)), _COLUMNS)
+    filters = {"model": given.model, "state": given.state}
+    return ListOutput(list(api.items("/imports", ImportView, given.limit, **filters)), _COLUMNS)
 
 
 def show(given: argparse.Namespace, api: ApiClient) -> Shown:

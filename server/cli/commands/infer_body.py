@@ -46,14 +46,14 @@ def _read(path: Path) -> str:
 
 def _from_values(said: Any, inputs: Sequence[Tensor]) -> list[dict[str, Any]]:
     """`{"x": [1, 2]}`, or the values alone where the model has one input."""
-    known = {one["name"]: one for one in inputs}
+    by_name = {one["name"]: one for one in inputs}
     if isinstance(said, dict):
         for name in said:
-            if name not in known:
+            if name not in by_name:
                 raise CommandFailed(
-                    f"the model has no input '{name}'; its inputs are {', '.join(known)}"
+                    f"the model has no input '{name}'; its inputs are {', '.join(by_name)}"
                 )
-        return [_tensor(known[name], value) for name, value in said.items()]
+        return [_tensor(by_name[name], value) for name, value in said.items()]
     if len(inputs) != 1:
         raise CommandFailed(f"the model has {len(inputs)} inputs; {_wanted(inputs)}")
     return [_tensor(inputs[0], said)]

@@ -52,18 +52,18 @@ def show_repository(given: argparse.Namespace, api: ApiClient) -> Shown:
 
 
 def change_repository(given: argparse.Namespace, api: ApiClient) -> Shown:
-    path, wanted = path_of("repositories", given.NAME), dict(_settings(given))
+    path, body = path_of("repositories", given.NAME), dict(_settings(given))
     held: dict[str, str] = {}
     if given.add_format or given.remove_format:
-        if "formats" in wanted:
+        if "formats" in body:
             raise UnreadableSecret(
                 "--formats says all of them; leave out --add-format, --remove-format"
             )
         now, etag = api.get_with_etag(path, RepositoryView)
-        wanted["formats"], held = _changed_formats(now, given), {"If-Match": etag}
-    if not wanted:
+        body["formats"], held = _changed_formats(now, given), {"If-Match": etag}
+    if not body:
         raise UnreadableSecret("nothing to change; give e.g. --add-format python")
-    made = api.call("PATCH", path, RepositoryView, {"settings": wanted}, held)
+    made = api.call("PATCH", path, RepositoryView, {"settings": body}, held)
     return MessageOutput(f"repository {made.name} changed (revision {made.revision})", made)
 
 
@@ -108,8 +108,8 @@ def log(given: argparse.Namespace, api: ApiClient) -> Shown:
 
 
 def list_pushes(given: argparse.Namespace, api: ApiClient) -> Shown:
-    wanted = {"repository": given.repo, "state": given.state}
-    return ListOutput(list(api.items("/pushes", PushView, given.limit, **wanted)), _PUSH_COLUMNS)
+    filters = {"repository": given.repo, "state": given.state}
+    return ListOutput(list(api.items("/pushes", PushView, given.limit, **filters)), _PUSH_COLUMNS)
 
 
 def show_push(given: argparse.Namespace, api: ApiClient) -> Shown:
@@ -135,7 +135,7 @@ def _push_url(api: ApiClient, name: str) -> str:
 
 
 def _settings(given: argparse.Namespace) -> Json:
-    wanted: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "deploy_ref": given.deploy_ref,
         "formats": given.formats.split(",") if given.formats else None,
         "protected": given.protect,
@@ -144,7 +144,7 @@ def _settings(given: argparse.Namespace) -> Json:
         "trusted_keys": [_key(file) for file in given.trusted_key] if given.trusted_key else None,
         "budgets": dict(given.budget) if given.budget else None,
     }
-    return {name: value for name, value in wanted.items() if value is not None}
+    return {name: value for name, value in settings.items() if value is not None}
 
 
 def _key(file: str) -> str:

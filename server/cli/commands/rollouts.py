@@ -39,8 +39,8 @@ _COLUMNS: Columns = {
 
 
 def list_rollouts(given: argparse.Namespace, api: ApiClient) -> Shown:
-    wanted = {"name": given.name, "phase": given.phase}
-    return ListOutput(list(api.items("/rollouts", RolloutView, given.limit, **wanted)), _COLUMNS)
+    filters = {"name": given.name, "phase": given.phase}
+    return ListOutput(list(api.items("/rollouts", RolloutView, given.limit, **filters)), _COLUMNS)
 
 
 def show(given: argparse.Namespace, api: ApiClient) -> Shown:

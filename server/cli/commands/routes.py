@@ -130,14 +130,14 @@ def mirror(text: str) -> Json:
 
 
 def _terms(given: argparse.Namespace) -> dict[str, Any]:
-    wanted = {
+    fields = {
         "arms": given.arm,
         "unit": given.unit,
         "salt": given.salt,
         "matches": given.match,
         "mirrors": given.mirror,
     }
-    terms = {name: value for name, value in wanted.items() if value is not None}
+    terms = {name: value for name, value in fields.items() if value is not None}
     if given.no_rules:
         terms |= {"matches": [], "mirrors": []}
     return terms

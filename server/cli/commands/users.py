@@ -77,10 +77,10 @@ def add_user(given: argparse.Namespace, api: ApiClient) -> Shown:
 
 
 def change_user(given: argparse.Namespace, api: ApiClient) -> Shown:
-    wanted: dict[str, Any] = {"role": given.role, "password": _password(given)}
+    fields: dict[str, Any] = {"role": given.role, "password": _password(given)}
     if given.enable:
-        wanted["disabled"] = False
-    body = {name: value for name, value in wanted.items() if value is not None}
+        fields["disabled"] = False
+    body = {name: value for name, value in fields.items() if value is not None}
     if not body:
         raise NothingToChange("give --role, --enable, --password-file or --ask-password")
     made = api.call("PATCH", path_of("users", given.NAME), UserView, body)

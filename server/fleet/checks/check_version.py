@@ -97,10 +97,10 @@ def backend_name(version: ModelVersion) -> str:
         return str(config.backend)
     if config.platform:
         if config.platform not in PLATFORMS:
-            known = ", ".join(PLATFORMS)
+            platforms = ", ".join(PLATFORMS)
             raise LoadFailed(
                 f"{where(version)}: unknown platform '{config.platform}'; "
-                f"known are {known}, or name a backend instead"
+                f"known are {platforms}, or name a backend instead"
             )
         return PLATFORMS[config.platform]
     written = Path(config.default_model_filename).suffix

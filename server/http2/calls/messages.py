@@ -32,7 +32,14 @@ class Assembler:
     """
 
     __slots__ = (
-        "_chunks", "_count", "_encoding", "_flag", "_limit", "_reserve", "_size", "_wanted",
+        "_chunks",
+        "_count",
+        "_encoding",
+        "_flag",
+        "_limit",
+        "_needed_bytes",
+        "_reserve",
+        "_size",
     )  # fmt: skip
 
     def __init__(
@@ -45,7 +52,7 @@ class Assembler:
         self._chunks: list[bytes | bytearray] = []
         self._size = 0
         self._flag: int | None = None
-        self._wanted = PREFIX_BYTES
+        self._needed_bytes = PREFIX_BYTES
 
     @property
     def count(self) -> int:
@@ -60,7 +67,7 @@ class Assembler:
     def feed(self, data: bytes) -> list[Message]:
         """The messages `data` completes. Raises CallFailed; feed nothing after that."""
         self._size += len(data)
-        if self._size < self._wanted:
+        if self._size < self._needed_bytes:
             self._keep(data)
             return []
         if self._chunks:
@@ -68,13 +75,13 @@ class Assembler:
             self._chunks = []
         messages = []
         position = 0
-        while len(data) - position >= self._wanted:
-            start, position = position, position + self._wanted
+        while len(data) - position >= self._needed_bytes:
+            start, position = position, position + self._needed_bytes
             if self._flag is None:
                 self._read_prefix(data[start:position])
             else:
                 messages.append((self._flag, data[start:position]))
-                self._flag, self._wanted = None, PREFIX_BYTES
+                self._flag, self._needed_bytes = None, PREFIX_BYTES
         rest = data[position:]
         self._chunks, self._size = [rest] if rest else [], len(rest)
         return messages
@@ -82,7 +89,10 @@ class Assembler:
     def awaits(self) -> PeerWait:
         """What is missing of the message it is inside of."""
         return PeerWait(
-            f"message {self._count}", self._wanted, self._wanted - self._size, self._size
+            f"message {self._count}",
+            self._needed_bytes,
+            self._needed_bytes - self._size,
+            self._size,
         )
 
     def _keep(self, data: bytes) -> None:
@@ -95,13 +105,13 @@ class Assembler:
             self._chunks.append(bytearray(data))
 
     def _read_prefix(self, prefix: bytes) -> None:
-        self._flag, self._wanted = prefix[0], int.from_bytes(prefix[1:], "big")
+        self._flag, self._needed_bytes = prefix[0], int.from_bytes(prefix[1:], "big")
         if self._flag > 1:
             raise CallFailed("INTERNAL", f"a message whose first byte is {self._flag}, not 0 or 1")
-        if self._wanted > self._limit:
-            text = f"Received message larger than max ({self._wanted} vs. {self._limit})"
+        if self._needed_bytes > self._limit:
+            text = f"Received message larger than max ({self._needed_bytes} vs. {self._limit})"
             raise CallFailed("RESOURCE_EXHAUSTED", text)
-        self._reserve(self._wanted + OVERHEAD_BYTES)
+        self._reserve(self._needed_bytes + OVERHEAD_BYTES)
         self._count += 1
 
     def brief(self, message: Message) -> bytes | None:

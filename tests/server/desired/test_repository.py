@@ -46,7 +46,7 @@ async def test_a_look_that_was_overtaken_does_not_bring_back_what_was_before(
 
         def snapshot(self) -> Snapshot:
             earlier = super().snapshot()
-            if repository._seen is not None:
+            if repository._scan is not None:
                 (tmp_path / "later" / "1").mkdir(parents=True)
                 (tmp_path / "later" / "config.pbtxt").write_text('backend: "identity"')
                 repository._remember(super().snapshot())

@@ -87,4 +87,4 @@ def test_heads_are_remembered_up_to_a_bound():
     blocks = HeaderBlocks(Service(), lambda size: None)
     for number in range(60):
         blocks.read(literal((*POST, (b"k", b"%d" % number + b"x" * 10_000))))
-        assert sum(len(data) for data in blocks._known) <= 128 * 1024
+        assert sum(len(data) for data in blocks._heads) <= 128 * 1024
