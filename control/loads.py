@@ -44,20 +44,20 @@ def record(tx: Transaction, server_id: str, rows: Iterable[Row]) -> int:
     "model.failing", "model.degraded" or "model.recovered" once for each time that what a loaded
     version answers turned worse, or well again. That only the sentence of a reason changed is none.
     """
-    told = {(row[0], row[1]): row for row in (_clean(row, tx.now) for row in rows)}
+    reported = {(row[0], row[1]): row for row in (_clean(row, tx.now) for row in rows)}
     mine = select(LoadState).where(LoadState.server_id == server_id)
-    known = {(row.model, row.version): row for row in tx.session.scalars(mine)}
-    changed = [row for key, row in told.items() if _differs(known.get(key), row)]
-    judged = [row for key, row in told.items() if _is_judged_anew(known.get(key), row)]
-    gone = [row for key, row in known.items() if key not in told]
+    before = {(row.model, row.version): row for row in tx.session.scalars(mine)}
+    changed = [row for key, row in reported.items() if _differs(before.get(key), row)]
+    judged = [row for key, row in reported.items() if _is_judged_anew(before.get(key), row)]
+    gone = [row for key, row in before.items() if key not in reported]
     if not changed and not gone and not judged:
         return 0
     tx.alone()
     for row in changed:
         key = row[0], row[1]
-        known[key] = _take(tx, server_id, known.get(key), row)
+        before[key] = _take(tx, server_id, before.get(key), row)
     for row in judged:
-        _judge(tx, server_id, known[row[0], row[1]], row)
+        _judge(tx, server_id, before[row[0], row[1]], row)
     for old in gone:
         tx.session.delete(old)
         tx.happened("load.gone", _subject(old.model), server=server_id, version=old.version)
@@ -66,13 +66,13 @@ def record(tx: Transaction, server_id: str, rows: Iterable[Row]) -> int:
 
 def states(session: Session, models: Collection[str] | None = None) -> list[LoadView]:
     """Of all servers, or of `models` alone, by model, version and server."""
-    wanted = select(*_COLUMNS)  # rows, not objects: a page of 600 versions asks for them
+    query = select(*_COLUMNS)  # rows, not objects: a page of 600 versions asks for them
     if models is not None:
-        wanted = wanted.where(LoadState.model.in_(models))
+        query = query.where(LoadState.model.in_(models))
     by = (LoadState.model, LoadState.version, LoadState.server_id)
     return [
         LoadView(*row[:6], HealthView(row[6], row[7], row[8], row[9]))
-        for row in session.execute(wanted.order_by(*by))
+        for row in session.execute(query.order_by(*by))
     ]
 
 
@@ -88,8 +88,8 @@ def _clean(row: Row, now: datetime) -> _Told:
     )
 
 
-def _differs(known: LoadState | None, row: _Told) -> bool:
-    return known is None or (known.state, known.reason) != (row[2], row[3])
+def _differs(before: LoadState | None, row: _Told) -> bool:
+    return before is None or (before.state, before.reason) != (row[2], row[3])
 
 
 def _is_judged_anew(known: LoadState | None, row: _Told) -> bool:
@@ -100,18 +100,18 @@ def _is_judged_anew(known: LoadState | None, row: _Told) -> bool:
     return before != (health.state, health.code, stored(health.reason, LONGEST_REASON))
 
 
-def _take(tx: Transaction, server_id: str, known: LoadState | None, row: _Told) -> LoadState:
+def _take(tx: Transaction, server_id: str, before: LoadState | None, row: _Told) -> LoadState:
     model, version, state, reason, _ = row
-    if known is None:
-        known = LoadState(
+    if before is None:
+        before = LoadState(
             server_id=server_id, model=model, version=version, health="", health_code="",
             health_reason="", health_since=tx.now,
         )  # fmt: skip
-        tx.session.add(known)
-    known.state, known.reason, known.at = state, reason, tx.now
+        tx.session.add(before)
+    before.state, before.reason, before.at = state, reason, tx.now
     facts = {"server": server_id, "version": version, "state": state, "reason": reason}
     tx.happened("load.changed", _subject(model), **facts)
-    return known
+    return before
 
 
 _JUDGED = {FAILING: "model.failing", DEGRADED: "model.degraded", READY: "model.recovered"}

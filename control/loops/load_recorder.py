@@ -20,9 +20,9 @@ class LoadRecorder:
         self._latest: dict[str, LoadReport] = {}
         self._news = asyncio.Event()
 
-    def heard(self, told: LoadReport) -> None:
+    def heard(self, report: LoadReport) -> None:
         """A gateway has spoken."""
-        self._latest[told.server] = told
+        self._latest[report.server] = report
         self._news.set()
 
     async def run(self) -> None:
@@ -31,17 +31,17 @@ class LoadRecorder:
             await self._news.wait()
             self._news.clear()
             while self._latest:
-                server, told = next(iter(self._latest.items()))
+                server, report = next(iter(self._latest.items()))
                 try:
-                    await asyncio.to_thread(self._write, told)
+                    await asyncio.to_thread(self._write, report)
                 except DatabaseGone:
                     await asyncio.sleep(RETRY_S)
                     continue
-                if self._latest[server] is told:
+                if self._latest[server] is report:
                     del self._latest[server]
 
-    def _write(self, told: LoadReport) -> None:
-        rows = [(one.model, one.version, one.state, one.reason, one.health) for one in told.rows]
-        with self._database.change(Actor(f"server:{told.server}", "system")) as tx:
-            loads.record(tx, told.server, rows)
-            pending_changes.record(tx, told.server, told.pending)
+    def _write(self, report: LoadReport) -> None:
+        rows = [(one.model, one.version, one.state, one.reason, one.health) for one in report.rows]
+        with self._database.change(Actor(f"server:{report.server}", "system")) as tx:
+            loads.record(tx, report.server, rows)
+            pending_changes.record(tx, report.server, report.pending)

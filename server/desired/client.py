@@ -104,8 +104,8 @@ class DesiredStateClient:
             await asyncio.sleep(FETCH_TICK_S)
 
     def _is_current(self) -> bool:
-        seen = self._look()
-        return self._followed == seen.revision and seen.settled
+        loads = self._look()
+        return self._followed == loads.revision and loads.settled
 
     def followed(self, snapshot: Snapshot) -> None:
         """The fleet follows `snapshot` now."""
@@ -113,19 +113,19 @@ class DesiredStateClient:
         self.link.report()
 
     def _report(self) -> LoadReport:
-        seen = self._look()
+        loads = self._look()
         rows = (
             LoadRow(row.name, row.version or 0, row.state.value, row.reason, health)
-            for row, health in seen.rows
+            for row, health in loads.rows
             if row.state is not None
         )
         return LoadReport(
             server=self._server,
             revision=self._followed,
-            settled=seen.settled,
+            settled=loads.settled,
             rows=tuple(rows),
-            in_use=frozenset(folder.parent.name for folder in seen.folders),
-            pending=tuple((one.subject, one.reason) for one in seen.pending),
+            in_use=frozenset(folder.parent.name for folder in loads.folders),
+            pending=tuple((one.subject, one.reason) for one in loads.pending),
         )
 
     async def _tick(self) -> None:

@@ -36,19 +36,19 @@ class UnaryInfer:
         self._answers = ResponseTemplateCache()
 
     def __call__(self, data: bytes, call: UnaryCall) -> None:
-        asked = _UnaryInference(
+        inference = _UnaryInference(
             self._dataplane, data, call, self._heads, self._answers, self._forwarding
         )
         try:
-            asked.read()
-            reply = self._dataplane.infer(asked)
+            inference.read()
+            reply = self._dataplane.infer(inference)
         except Exception as error:  # noqa: BLE001 - the boundary: refuse() logs what is our fault
-            asked.refuse(error)
+            inference.refuse(error)
         else:
-            if asked.target is not None:
-                name_arm(call, asked.target)
+            if inference.target is not None:
+                name_arm(call, inference.target)
             call.on_cancel = reply.cancel
-            reply.then(asked.answer)
+            reply.then(inference.answer)
 
 
 class _UnaryInference(GrpcInference):

@@ -104,14 +104,14 @@ class InferExchange(HttpInference):
     )
     message_event = _NoEvent()
 
-    def __init__(self, protocol: RestConnection, asked: re.Match[bytes]) -> None:
+    def __init__(self, protocol: RestConnection, target: re.Match[bytes]) -> None:
         template = protocol.template
-        model, version = model_and_version(asked) if template is None else template.model
+        model, version = model_and_version(target) if template is None else template.model
         super().__init__(model, version, protocol.forwarding)
         self.headers = protocol.headers
         self.began_ns = time.monotonic_ns() if protocol.dataplane.tracing.on else 0
         self._protocol = protocol
-        self.infer = asked
+        self.infer = target
         self._body = b""
         self._document: Document | None = None
         self._chunks: list[bytes] = []

@@ -33,11 +33,11 @@ class ArmCounters:
     __slots__ = (
         "_compute",
         "_computed_ns",
+        "_last_report",
         "_latency",
         "_left",
         "_look_next",
         "_taken_ns",
-        "_told",
         "deaths",
         "empty",
         "entered",
@@ -57,7 +57,7 @@ class ArmCounters:
         self._latency = Histogram()
         self._computed_ns: list[int] = []
         self._compute = Histogram()
-        self._told = (0, 0, 0)
+        self._last_report = (0, 0, 0)
 
     @property
     def latency(self) -> Histogram:
@@ -78,11 +78,11 @@ class ArmCounters:
     @property
     def changed(self) -> bool:
         """Whether anything has ended or died since `tell`."""
-        return self._told != self._marks
+        return self._last_report != self._marks
 
     def tell(self) -> None:
         """Everything so far is told."""
-        self._told = self._marks
+        self._last_report = self._marks
 
     def refused(self) -> None:
         """It was not even accepted: the queue is full, or the version is not ready."""
