@@ -14,6 +14,10 @@ from admin_ui import event_text, text
 HERE = Path(__file__).resolve().parent
 STATIC = HERE / "static"
 
+_MACROS = {"parts": "parts.html", "charts": "traffic.html", "rollback": "rollback.html"}
+"""What every block may use, also one that is rendered alone. In the order in which they use each
+other."""
+
 
 def render(name: str, context: dict[str, Any]) -> str:
     """A whole page."""
@@ -21,7 +25,7 @@ def render(name: str, context: dict[str, Any]) -> str:
 
 
 def render_block(name: str, block: str, context: dict[str, Any]) -> str:
-    """One block of a page alone."""
+    """One block of a page alone: what its template imports outside of the block is not there."""
     template = environment().get_template(name)
     return "".join(template.blocks[block](template.new_context(context)))
 
@@ -52,7 +56,8 @@ def environment() -> Environment:
         "words": event_text.words,
     }
     made.globals |= {"link": text.link, "asset": asset}
-    made.globals["parts"] = made.get_template("parts.html").module
+    for name, file in _MACROS.items():
+        made.globals[name] = made.get_template(file).module
     return made
 
 

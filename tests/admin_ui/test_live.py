@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import pytest
+
 from admin_ui.watches import LEAST_PAUSE_S, MOST_PAUSE_S, SHARE, pause_s
 from control import loads
 from control.access.users import change_user
@@ -76,6 +78,14 @@ def test_a_load_arrives_as_the_live_part_of_the_page(night: Api) -> None:
     assert "failed" in sent["html"]
     assert "<h1>" not in sent["html"]
     assert "digits version 1 is failed on server server1" in sent["say"]
+
+
+@pytest.mark.parametrize("at", ["/", "/models/digits", "/models/digits/versions/1"])
+def test_a_page_with_charts_is_kept_up_to_date(night: Api, at: str) -> None:
+    vera = person(night, "viewer", "vera")
+    with stream(vera, at, newest(night)) as tab:
+        load(night.database, ("digits", 1, "FAILED", "the weights are gone"))
+        assert "the weights are gone" in json.loads(tab.message()["data"])["html"]
 
 
 def test_what_was_missed_is_made_up_for(night: Api) -> None:

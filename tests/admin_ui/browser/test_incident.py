@@ -1,17 +1,17 @@
 """A bad night, from the overview: which model fails, since when, why, and who changed what, each
-within two clicks. Ada pushed a version whose worker dies at every request, otto gave it traffic.
+within two clicks. Ada pushed a version whose worker dies at every request, otto gave it traffic;
+and a model of a folder fails every request.
 """
 
-import json
 from collections.abc import Iterator
 from contextlib import suppress
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPException
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from support.browser import PATIENCE_MS, log_in, page
+from support.browser import PATIENCE_MS, log_in, page, violations
 from support.console_seed import PASSWORD, PEOPLE
 from support.yard import Yard, write_identity, yard
 
@@ -34,6 +34,10 @@ input { name: "INPUT0" data_type: TYPE_FP32 dims: -1 }
 output { name: "OUTPUT0" data_type: TYPE_FP32 dims: -1 }
 instance_group { count: 1 kind: KIND_CPU }
 """
+FAILS = """class TritonPythonModel:
+    def execute(self, requests):
+        raise ValueError("the scaler was not fitted")
+"""
 STEADY = """import triton_python_backend_utils as pb_utils
 
 
@@ -48,7 +52,12 @@ class TritonPythonModel:
 
 @pytest.fixture(scope="module")
 def night(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
-    with yard(tmp_path_factory.mktemp("incident")) as y:
+    folder = tmp_path_factory.mktemp("incident")
+    scores = folder / "models" / "scores" / "1"
+    scores.mkdir(parents=True)
+    (scores / "model.py").write_text(FAILS)
+    (scores.parent / "config.pbtxt").write_text(CONFIG.replace("prices", "scores"))
+    with yard(folder) as y:
         for name, role in PEOPLE.items():
             y.api("POST", "/users", {"name": name, "role": role, "password": PASSWORD})
         arms: list[dict[str, Any]] = []
@@ -70,6 +79,8 @@ def night(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         y.commit(work, "Digits")
         y.push(work, ok=False)
         crash(y)
+        for _ in range(61):
+            assert ask(y, "/v2/models/scores/infer") == 500
         yield y
 
 
@@ -88,19 +99,20 @@ def change_the_weights(tab: Page, y: Yard) -> None:
 
 def crash(y: Yard) -> None:
     """Requests to the new version until they have cost it its worker thrice."""
-    tensor = {"name": "INPUT0", "shape": [1], "datatype": "FP32", "data": [1]}
-    body = json.dumps({"inputs": [tensor]})
 
     def thrice() -> bool:
         with suppress(OSError, HTTPException):
-            connection = HTTPConnection("127.0.0.1", y.server.http_port, timeout=60)
-            connection.request("POST", "/v2/models/prices/versions/2/infer", body)
-            connection.getresponse().read()
-            connection.close()
+            ask(y, "/v2/models/prices/versions/2/infer")
         rows: list[Any] = y.api("GET", "/deaths")[1]["items"]
         return [one["deaths"] >= 3 for one in rows] == [True]
 
     y.wait_for(thrice, "the worker to have died three times", 60)
+
+
+def ask(y: Yard, path: str) -> int:
+    """The status of an inference."""
+    tensor = {"name": "INPUT0", "shape": [1], "datatype": "FP32", "data": [1]}
+    return y.server.post(path, {"inputs": [tensor]})[0]
 
 
 @pytest.fixture
@@ -118,16 +130,56 @@ def problem(tab: Page, text: str) -> Locator:
 
 
 def test_which_version_fails_since_when_and_why_stands_on_the_overview(overview: Page) -> None:
+    expect(problem(overview, "prices version 2")).to_contain_text("crashes repeatedly")
     told = problem(overview, "prices version 2").inner_text()
-    assert "its worker crashes repeatedly" in told
     assert "exited with status 3" in told
     assert "the price list is gone" in told
     assert "by ada" in told
     assert "UTC" in told.partition("since")[2]
 
 
+def test_which_model_fails_at_run_time_since_when_and_how_is_two_clicks_away(
+    overview: Page,
+) -> None:
+    told = problem(overview, "scores version 1")
+    expect(told).to_contain_text("fails requests")
+    expect(told).to_contain_text("61 of 61 requests failed from")
+    expect(told).to_contain_text("since 20")
+    told.locator("a.title").click()
+    expect(overview.locator("#live .state", has_text="failing").first).to_be_visible()
+    overview.click("text=Failed requests")
+    expect(overview.locator("tbody tr").first).to_contain_text("the scaler was not fitted")
+
+
+def test_the_list_of_models_has_the_failing_one_in_red_above_the_rest(overview: Page) -> None:
+    expect(problem(overview, "scores version 1")).to_be_visible()
+    overview.goto(overview.url + "models?sort=state")
+    expect(overview.locator("tbody tr").nth(0)).to_contain_text("failing")
+    expect(overview.locator("tbody tr", has_text="scores").locator(".bad").first).to_be_visible()
+
+
+def test_what_is_acknowledged_folds_with_its_note_and_can_be_taken_back(overview: Page) -> None:
+    home = overview.url
+    problem(overview, "scores version 1").get_by_role("link", name="Acknowledge").click()
+    assert violations(overview) == []
+    overview.get_by_label("Note").fill("the scaler comes back with the next push")
+    overview.keyboard.press("Enter")
+    overview.wait_for_url(home)
+    folded = overview.locator("details.known")
+    expect(folded).to_contain_text("1 problem acknowledged")
+    folded.locator("summary").click()
+    expect(folded.locator("li")).to_contain_text("the scaler comes back with the next push")
+    expect(folded.locator("li")).to_contain_text("by otto")
+    assert violations(overview) == []
+    folded.get_by_role("link", name="Acknowledged").click()
+    overview.click("button:has-text('Take it back')")
+    overview.wait_for_url(home)
+    expect(overview.locator("details.known")).to_have_count(0)
+    expect(problem(overview, "scores version 1")).to_be_visible()
+
+
 def test_who_brought_the_version_and_with_which_commit_is_two_clicks_away(overview: Page) -> None:
-    problem(overview, "prices version 2").locator("a").click()
+    problem(overview, "prices version 2").locator("a.title").click()
     expect(overview.locator("h1")).to_contain_text("prices")
     overview.locator("#live a[href^='/pushes/']").first.click()
     expect(overview.locator("main")).to_contain_text("Prices, the version 2")
@@ -147,5 +199,5 @@ def test_who_changed_the_weights_and_from_what_is_one_click_away(overview: Page)
 def test_why_a_push_was_refused_is_one_click_away(overview: Page) -> None:
     told = problem(overview, "push to shop was refused")
     expect(told).to_contain_text("by ada")
-    told.locator("a").click()
+    told.locator("a.title").click()
     expect(overview.locator("pre.text").first).to_contain_text("did you mean max_batch_size")
