@@ -1,8 +1,8 @@
-"""The rows of rollouts: where each stands, and what every server has counted for it."""
+"""The rows of rollouts: where each stands, what every server has counted, what was seen when."""
 
 from datetime import datetime
 
-from sqlalchemy import ForeignKey, Text
+from sqlalchemy import ForeignKey, LargeBinary, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from control.tables import Json, Table
@@ -58,3 +58,15 @@ class RolloutWindow(Table):
     memory_ratio: Mapped[float | None]
     in_flight: Mapped[int]
     at: Mapped[datetime]
+
+
+class RolloutMomentRow(Table):
+    """What was seen of a rollout at one moment, as `control.rollouts.evidence` packs it; `moved`
+    where a move was made."""
+
+    __tablename__ = "rollout_moment"
+    rollout_id: Mapped[str] = mapped_column(ForeignKey("rollout.id"), primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True)
+    at: Mapped[datetime]
+    moved: Mapped[bool]
+    payload: Mapped[bytes] = mapped_column(LargeBinary())

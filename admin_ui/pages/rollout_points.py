@@ -1,15 +1,9 @@
-"""What a rollout's charts are drawn from: how its arms stood at the moments somebody looked.
+"""What a rollout's charts are drawn from: how its arms stood at the moments that are kept. Pure."""
 
-The control side keeps sums, not their past; this keeps a past for as long as the process lives.
-"""
-
-from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
-
-MOST_ROLLOUTS, MOST_POINTS, MOST_SHOWN = 64, 900, 120
-LEAST_APART_S = 1.0
 
 Row = Mapping[str, Any]
 
@@ -30,32 +24,15 @@ class RolloutChartPoint:
     candidate_requests: int
 
 
-class RolloutChartPoints:
-    """Of the rollouts that were looked at last; the oldest points give way. On the loop."""
-
-    def __init__(self) -> None:
-        self._kept: OrderedDict[str, deque[RolloutChartPoint]] = OrderedDict()
-
-    def note(self, rollout: str, point: RolloutChartPoint) -> Sequence[RolloutChartPoint]:
-        """Keep a point, unless the last is as good as new; all that are kept, oldest first."""
-        points = self._kept.setdefault(rollout, deque(maxlen=MOST_POINTS))
-        self._kept.move_to_end(rollout)
-        while len(self._kept) > MOST_ROLLOUTS:
-            self._kept.popitem(last=False)
-        if not points or point.at - points[-1].at >= LEAST_APART_S:
-            points.append(point)
-        return list(points)
-
-
-def point_of(rollout: Row, standing: Row, at: float) -> RolloutChartPoint:
-    """Pure. What stands for the candidate are the copies while it is only mirrored."""
-    arms = standing["arms"]
-    mirrored = rollout["mirror"] > 0 and rollout["weight"] == 0
+def point_of(moment: Row) -> RolloutChartPoint:
+    """What stands for the candidate are the copies while it is only mirrored."""
+    arms = moment["arms"]
+    mirrored = moment["mirror"] > 0 and moment["weight"] == 0
     stable, tried = arms["stable"], arms["mirrored" if mirrored else "candidate"]
     return RolloutChartPoint(
-        at,
-        rollout["phase"],
-        rollout["weight"],
+        datetime.fromisoformat(moment["at"]).timestamp(),
+        moment["phase"],
+        moment["weight"],
         _errors(stable),
         _errors(tried),
         _ms(stable["p99_s"]),
@@ -63,12 +40,6 @@ def point_of(rollout: Row, standing: Row, at: float) -> RolloutChartPoint:
         stable["requests"],
         tried["requests"],
     )
-
-
-def thinned(points: Sequence[RolloutChartPoint]) -> list[RolloutChartPoint]:
-    """At most MOST_SHOWN of them, the last always. Pure."""
-    stride = -(-len(points) // MOST_SHOWN) or 1
-    return list(points[::-1][::stride][::-1])
 
 
 def chart(

@@ -9,7 +9,7 @@ import orjson
 from admin_ui.page_context import PageContext
 from admin_ui.pages.model import among, whole
 from admin_ui.pages.rollback import roll_back, rollback_offer
-from admin_ui.pages.rollout_points import RolloutChartPoints, chart, point_of, thinned
+from admin_ui.pages.rollout_points import chart, point_of
 from admin_ui.screens import FormAction, Screen, ScreenContent
 from admin_ui.services import ControlApiError
 from admin_ui.tables import cursor_page
@@ -21,8 +21,6 @@ PATH = "/rollouts/{rollout}"
 EVENTS, ROUTES = 50, 500
 COMMANDS = ("promote", "promote-full", "pause", "resume", "retry", "abort")
 PLAN = ("mode", "mirror", "steps", "hold", "min_sample")
-
-_points = RolloutChartPoints()
 
 Row = Mapping[str, Any]
 
@@ -44,13 +42,13 @@ async def load_all(visit: PageContext) -> ScreenContent:
 async def load(visit: PageContext) -> ScreenContent:
     identity = visit.path["rollout"]
     asked = {"newest": "true", "limit": str(EVENTS), "subject": f"rollout:{identity}"}
-    rollout, standing, events = await asyncio.gather(
+    rollout, standing, seen, events = await asyncio.gather(
         visit.get(PATH, rollout=identity),
         visit.get(PATH + "/standing", rollout=identity),
+        visit.get(PATH + "/evidence", rollout=identity),
         visit.get("/events", asked),
     )
-    now = visit.services.now().timestamp()
-    points = thinned(_points.note(rollout["id"], point_of(rollout, standing, now)))
+    points = [point_of(moment) for moment in seen["moments"]]
     plan = rollout["plan"]
     return ScreenContent(
         {**rollout, "standing": standing},
@@ -78,7 +76,8 @@ async def _offered_back(visit: PageContext, rollout: Row) -> dict[str, Any] | No
 
 
 def rail(rollout: Row) -> list[dict[str, Any]]:
-    """The plan's stations in order: `state` is "past", "here" or "ahead". Pure."""
+    """The plan's stations in order: `state` is "past", "here", "failed" where it was rolled
+    back, or "ahead". Pure."""
     plan = rollout["plan"]
     stations = [("prewarm", "Prewarm", "no traffic")]
     if plan["mode"] == Mode.IMMEDIATE:
@@ -95,11 +94,12 @@ def rail(rollout: Row) -> list[dict[str, Any]]:
     keys = [key for key, _, _ in stations]
     here = keys.index(_station(rollout, keys))
     over = rollout["phase"] == Phase.HEALTHY
+    now = "failed" if rollout["phase"] == Phase.DEGRADED else "here"
     return [
         {
             "label": label,
             "words": words,
-            "state": "past" if at < here or over else "here" if at == here else "ahead",
+            "state": "past" if at < here or over else now if at == here else "ahead",
         }
         for at, (_, label, words) in enumerate(stations)
     ]

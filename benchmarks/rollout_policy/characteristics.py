@@ -26,8 +26,9 @@ PROMISED = (SCENARIOS[0], SCENARIOS[3])
 
 @dataclass(frozen=True, slots=True)
 class PlanUnderTest:
-    """A plan with its traffic; `words` say which."""
+    """A plan with its traffic; `words` say which, `name` is for marks in a document."""
 
+    name: str
     words: str
     traffic: SimulatedTraffic
     number: int
@@ -45,12 +46,14 @@ def example_plan() -> RolloutPlan:
 
 def plans(number: int) -> tuple[PlanUnderTest, ...]:
     """The shortest plan that compares latencies, and the default one, whose runs take longer, with
-    a fifth of the runs."""
-    example = SimulatedTraffic(example_plan(), 50.0, 1.0)
-    default = SimulatedTraffic(RolloutPlan(), 200.0, 10.0)
+    a tenth of the runs."""
+    example = SimulatedTraffic(example_plan(), 50.0, 1)
+    default = SimulatedTraffic(RolloutPlan(), 200.0, 10)
     return (
-        PlanUnderTest("The plan of `examples/ab_rollout`, 50 requests/s", example, number),
-        PlanUnderTest("The default plan, 200 requests/s", default, max(1, number // 5)),
+        PlanUnderTest(
+            "example", "The plan of `examples/ab_rollout`, 50 requests/s", example, number
+        ),
+        PlanUnderTest("default", "The default plan, 200 requests/s", default, max(1, number // 10)),
     )
 
 

@@ -67,37 +67,44 @@ class SharedMachine:
     _burst_until: float = 0.0
     _now: float = 0.0
 
-    def after(self, arms: RolloutTotals, weight: int, mirror: int, tick_s: float) -> RolloutTotals:
+    def after(self, arms: RolloutTotals, weight: int, mirror: int, tick_s: int) -> RolloutTotals:
         """The counts `tick_s` later. Copies are computed beside what is copied."""
-        level, random = self.level, self.random
-        self._now += tick_s
-        noise = random.standard_normal(3) * math.sqrt(1 - STEADY**2)
-        self._drifts = STEADY * self._drifts + noise
-        if self._now >= self._burst_until and random.random() < tick_s / level.burst_every_s:
-            self._burst_until = self._now + random.exponential(level.burst_s)
-        bursting = level.burst if self._now < self._burst_until else 1.0
-        shared = bursting * math.exp(level.drift * self._drifts[0])
-        own = [shared * math.exp(level.apart * one) for one in self._drifts[1:]]
+        random = self.random
+        longer = np.array([self._longer() for _ in range(tick_s)]).T
         total = int(random.poisson(self.rate_per_s * tick_s))
         tried = int(random.binomial(total, weight / WEIGHTS))
         copied = int(random.binomial(total, mirror / WEIGHTS))
         return RolloutTotals(
-            self._more(arms.control, self.stable, total - tried, own[0]),
-            self._more(arms.candidate, self.candidate, tried, own[1]),
-            self._more(arms.mirrored, self.candidate, copied, own[1]),
+            self._more(arms.control, self.stable, total - tried, longer[0]),
+            self._more(arms.candidate, self.candidate, tried, longer[1]),
+            self._more(arms.mirrored, self.candidate, copied, longer[1]),
         )
 
+    def _longer(self) -> list[float]:
+        """How many times the means each version's requests wait in the next second."""
+        level, random = self.level, self.random
+        self._now += 1
+        noise = random.standard_normal(3) * math.sqrt(1 - STEADY**2)
+        self._drifts = STEADY * self._drifts + noise
+        if self._now >= self._burst_until and random.random() < 1 / level.burst_every_s:
+            self._burst_until = self._now + random.exponential(level.burst_s)
+        bursting = level.burst if self._now < self._burst_until else 1.0
+        shared = bursting * math.exp(level.drift * self._drifts[0])
+        return [shared * math.exp(level.apart * one) for one in self._drifts[1:]]
+
     def _more(
-        self, arm: ArmTotals, behaviour: VersionBehaviour, requests: int, longer: float
+        self, arm: ArmTotals, behaviour: VersionBehaviour, requests: int, longer: np.ndarray
     ) -> ArmTotals:
+        """`longer`: of each second, over which the requests are spread."""
         if not requests:
             return arm
         random, level = self.random, self.level
         errors = int(random.binomial(requests, behaviour.error_rate))
         answered = requests - errors
+        times = longer if len(longer) == 1 else longer[random.integers(len(longer), size=answered)]
         own = OWN_S * behaviour.slower * np.exp(OWN_SPREAD * random.standard_normal(answered))
-        computed = own + random.exponential(level.turn_s * longer, answered)
-        taken = computed + random.exponential(level.queue_s * longer, answered)
+        computed = own + random.exponential(level.turn_s, answered) * times
+        taken = computed + random.exponential(level.queue_s, answered) * times
         return ArmTotals(
             arm.counts + OutcomeCounts(requests, errors),
             _with(arm.latency, taken),

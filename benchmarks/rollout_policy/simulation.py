@@ -47,7 +47,7 @@ class SimulatedTraffic:
 
     plan: RolloutPlan
     rate_per_s: float
-    tick_s: float
+    tick_s: int
 
 
 @dataclass(frozen=True, slots=True)

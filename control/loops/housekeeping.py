@@ -23,6 +23,7 @@ from control.git.garbage_collection import LOOK_S, GitGarbageCollector
 from control.notifications.deliveries import forget_deliveries
 from control.notifications.mutes import forget_mutes
 from control.rollouts import counts
+from control.rollouts.evidence import forget_moments
 from control.series.levels import USUAL_LIMIT_BYTES
 from control.series.recording import forget_chunks
 from control.series.storage import shrink
@@ -110,6 +111,7 @@ def sweep(database: Database, store: Path, series_limit: int = USUAL_LIMIT_BYTES
         access.sweep(tx)
         forget_waiting(tx)
         counts.forget(tx)
+        forget_moments(tx)
         forget_chunks(tx)
         shrink(tx, series_limit)
         forget_deliveries(tx)

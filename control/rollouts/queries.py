@@ -12,6 +12,7 @@ from control.errors import Invalid, NotFound
 from control.paging import SortOrder
 from control.rollout_tables import Rollout
 from control.rollouts import counts, facts
+from control.rollouts.evidence import decisive_moment
 from control.rollouts.facts import NO_SIGNALS, Signals
 from control.rollouts.plan_keys import stored_plan
 from control.rollouts.policy import decide
@@ -34,9 +35,12 @@ class KeptVersion:
 def standing(
     session: Session, rollout_id: str, now: datetime, signals: Signals = NO_SIGNALS
 ) -> Standing:
-    """How it does at this moment, changing nothing. Raises NotFound."""
+    """How it does at this moment, changing nothing; one that has ended: how it did when the last
+    thing was decided about it. Raises NotFound."""
     row = find(session, rollout_id)
     state = state_of(row.plan, row.state)
+    if state.ended and (moment := decisive_moment(session, rollout_id)):
+        return Standing(row.reason, moment.verdicts, moment.arms, "", moment.at)
     reading = counts.read(session, row.id, (), now)
     found = facts.seen(session, row, now, signals)
     decision = decide(state, found, now.timestamp())

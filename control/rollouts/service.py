@@ -15,7 +15,7 @@ from control import crash
 from control.clock import new_id
 from control.errors import Conflict, Invalid, LostLease
 from control.rollout_tables import Rollout
-from control.rollouts import counts, facts, moves
+from control.rollouts import counts, evidence, facts, moves
 from control.rollouts.commands import RolloutCommand, obey
 from control.rollouts.facts import NO_SIGNALS, Signals
 from control.rollouts.history import rolled_back
@@ -160,6 +160,8 @@ def tick(
     decision = decide(state, found, tx.now.timestamp())
     if decision.transition is not None or decision.state != state:
         _apply(tx, routes, row, decision)
+    if decision.transition is None:
+        evidence.note(tx, row, state, decision)
     return TickResult(view_of(row), decision.transition is not None)
 
 
@@ -223,7 +225,8 @@ def _check_retry(session: Session, row: Rollout) -> None:
 def _apply(tx: Transaction, routes: RouteWriter, row: Rollout, decision: RolloutDecision) -> None:
     """Everything a decision means, in the transaction at hand."""
     _hold_fence(tx, row)
-    before = None if decision.transition is Transition.START else _facts(row)
+    began = decision.transition is Transition.START
+    before, state = (None, decision.state) if began else (_facts(row), _state(row))
     _keep(row, decision.state)
     row.updated_at = tx.now
     if decision.transition is None:
@@ -231,6 +234,7 @@ def _apply(tx: Transaction, routes: RouteWriter, row: Rollout, decision: Rollout
     row.revision += 1
     row.finished_at = tx.now if decision.state.ended else None
     tx.session.flush()
+    evidence.note(tx, row, state, decision)
     if _changes_weights(decision.transition):
         routes.set_weights(tx, row.name, _weights(row, decision.state))
     verdicts = stored_json([verdict.view() for verdict in decision.verdicts])

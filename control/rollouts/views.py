@@ -68,13 +68,15 @@ class OutcomesOfArms(msgspec.Struct, frozen=True):
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """How a rollout does at this moment. `words`: what it does or waits for; `arms`: what was
-    answered since its phase began; `problem`: why some of that is missing, "" if nothing is."""
+    """How a rollout does at this moment, or did when it was decided. `words`: what it does or waits
+    for; `arms`: what was answered since its phase began; `problem`: why some of that is missing, ""
+    if nothing is; `decided_at`: of one that has ended, the moment that all of this is of."""
 
     words: str
     verdicts: tuple[VerdictOfGuardrail, ...]
     arms: OutcomesOfArms
     problem: str
+    decided_at: Moment | None = None
 
 
 def view_of(row: "Rollout") -> RolloutView:

@@ -1,6 +1,5 @@
 """Rollouts: listed, begun, watched, told what to do; who may not changes nothing."""
 
-from datetime import UTC, datetime
 from html import unescape
 from typing import Any
 
@@ -8,14 +7,7 @@ import orjson
 import pytest
 
 from admin_ui.pages import rollouts
-from admin_ui.pages.rollout_points import (
-    MOST_POINTS,
-    MOST_SHOWN,
-    RolloutChartPoints,
-    chart,
-    point_of,
-    thinned,
-)
+from admin_ui.pages.rollout_points import chart, point_of
 from control.rollouts import service
 from control.rollouts.route_weights import RolloutRoutes
 from control.rollouts.service import TickResult
@@ -180,20 +172,44 @@ def test_the_rail_says_what_is_past_and_what_is_ahead() -> None:
     assert mirrored[1]["state"] == "here"
 
 
-def test_points_are_kept_apart_bounded_and_thinned() -> None:
+def test_the_step_in_which_it_was_rolled_back_says_so() -> None:
+    steps = [{"weight": one, "hold": 1, "min_sample": 1} for one in (10, 50, 100)]
+    plan = {"mode": "progressive", "mirror": 0, "steps": steps}
+    row = {"plan": plan, "phase": "degraded", "step": 2, "weight": 0, "mirror": 0}
+    assert [one["state"] for one in rollouts.rail(row)][:3] == ["past", "past", "failed"]
+
+
+def test_a_chart_has_the_arms_and_what_the_candidate_may_have() -> None:
     arm = {"requests": 200, "errors": 1, "p99_s": 0.02}
     none = {"requests": 0, "errors": 0, "p99_s": None}
-    standing = {"arms": {"stable": arm, "candidate": none, "mirrored": arm}}
-    row = {"phase": "step", "weight": 5, "mirror": 0}
-    points, now = RolloutChartPoints(), datetime.now(UTC).timestamp()
-    for second in range(MOST_POINTS + 50):
-        points.note("one", point_of(row, standing, now + second))
-    kept = points.note("one", point_of(row, standing, now + MOST_POINTS + 49.5))
-    assert len(kept) == MOST_POINTS
-    shown = thinned(kept)
-    assert len(shown) <= MOST_SHOWN
-    assert shown[-1] == kept[-1]
-    moments, stable, most, tried = chart(shown[-2:], "errors", 0.5, 1.0)
+    moment = {
+        "at": "2026-11-24T12:00:00Z",
+        "phase": "step",
+        "weight": 5,
+        "mirror": 0,
+        "arms": {"stable": arm, "candidate": none, "mirrored": arm},
+    }
+    moments, stable, most, tried = chart([point_of(moment)] * 2, "errors", 0.5, 1.0)
     assert len(moments) == 2
     assert (stable[0], most[0], tried[0]) == (0.5, 1.0, None)
-    assert chart(shown[-1:], "p99_ms", 0.0, 1.25)[2] == [25.0]
+    assert chart([point_of(moment)], "p99_ms", 0.0, 1.25)[2] == [25.0]
+
+
+def test_a_finished_rollout_shows_what_was_seen_when_it_was_decided(rolled: Api) -> None:
+    otto = person(rolled, "operator")
+    report(rolled.database, rolled.rollout, 5_000, 2_500, server="server1")
+    while ticked(rolled).moved:
+        pass
+    page = unescape(otto.get(path(rolled)).text)
+    standing = rolled.local("GET", f"/rollouts/{rolled.rollout}/standing").json
+    events = rolled.local("GET", f"/events?subject=rollout:{rolled.rollout}&limit=100").json[
+        "items"
+    ]
+    abort = next(one for one in events if one["kind"] == "rollout.abort")
+    assert abort["data"]["verdicts"] == standing["verdicts"]
+    failed = next(one for one in standing["verdicts"] if one["outcome"] == "fail")
+    assert failed["words"] in found(rolled)["reason"]
+    assert "Guardrails, when it was decided" in page
+    assert page.count(f"<td>{failed['words']}</td>") == 1
+    assert 'class="failed"' in page
+    assert str(standing["arms"]["candidate"]["requests"]) in page

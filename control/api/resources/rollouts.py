@@ -14,6 +14,7 @@ from control.deployments.versions import get_model
 from control.errors import Conflict, Invalid
 from control.rollouts import queries, service
 from control.rollouts.commands import RolloutCommand
+from control.rollouts.evidence import RolloutEvidence, evidence_of
 from control.rollouts.plan_keys import parse_plan
 from control.rollouts.route_changes import running_on
 from control.rollouts.route_weights import RolloutRoutes
@@ -63,6 +64,12 @@ def standing(call: AuthorizedCall) -> EndpointResult:
         rollout = call.path["rollout"]
         found = queries.standing(session, rollout, call.now, signals_of(session, rollout))
         return EndpointResult(found)
+
+
+def evidence(call: AuthorizedCall) -> EndpointResult:
+    with call.services.database.reading() as session:
+        rollout = queries.get_rollout(session, call.path["rollout"])
+        return EndpointResult(evidence_of(session, rollout.id))
 
 
 def start(call: AuthorizedCall) -> EndpointResult:
@@ -163,6 +170,15 @@ OPERATIONS = (
         summary="The analysis of a rollout at this moment: verdicts, and requests by arm",
         run=standing,
         gives=Standing,
+    ),
+    Operation(
+        verb="GET",
+        path=f"{_ONE}/evidence",
+        access=_READ,
+        tag="Rollouts",
+        summary="What was seen of a rollout and when: its moves, and moments between them",
+        run=evidence,
+        gives=RolloutEvidence,
     ),
     *(
         Operation(
