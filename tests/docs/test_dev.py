@@ -165,3 +165,18 @@ def test_files_of_tests_that_took_longest_come_first(tmp_path: Path) -> None:
     assert [name[-9:] for name in files] == [
         "test_c.py", "test_c.py", "test_b.py", "test_b.py", "test_a.py", "test_a.py"
     ]  # fmt: skip
+
+
+def test_the_site_is_built_by_tools_that_are_installed_when_it_is_asked_for(checkout: Path) -> None:
+    log = fake_python(checkout)
+    program(checkout / ".venv" / "bin" / "mkdocs", f'echo "mkdocs $@" >>{log}')
+    assert dev(checkout, "docs", "build").returncode == 0
+    done = log.read_text()
+    assert "-c constraints.txt -e .[cpu,torch,llm,examples,docs]\n" in done
+    assert "dev]" not in done
+    assert done.endswith("mkdocs build --quiet --strict\n")
+    assert dev(checkout, "docs").returncode == 0
+    assert log.read_text() == f"{done}mkdocs serve --quiet --dev-addr 127.0.0.1:8100\n"
+    refused = dev(checkout, "docs", "publish")
+    assert refused.returncode == 2
+    assert "does not know 'publish'" in refused.stderr
