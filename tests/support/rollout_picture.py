@@ -25,7 +25,13 @@ MODEL = "shop"
 SIZE = (1280, 900)
 LARGEST_BYTES = 200_000
 GOOD, BAD = {"delay_ms": 15, "fails_every": 0}, {"delay_ms": 15, "fails_every": 20}
-PLAN = {"steps": "25, 50", "hold": "12s", "min_sample": "100", "latency_windows": "20"}
+PLAN = {
+    "mirror": "0",
+    "steps": "25, 50",
+    "hold": "12s",
+    "min_sample": "100",
+    "latency_windows": "20",
+}
 _EXAMPLE = ROOT / "examples" / "ab_rollout"
 
 
