@@ -21,11 +21,11 @@ class BoundedResponseSender:
     """One stream between a model and its reader; ends with the first part that is `last`.
 
     The model's end, from any thread: `send`, and `cancelled` and `ended` to look at. The reader's
-    end, never blocking: `taken`, `cancel` and `end`. `heard` belongs to an instance that only
+    end, never blocking: `taken`, `cancel` and `end`. `notify` belongs to an instance that only
     passes parts on: it is called after the first two, with whether the reader has gone.
     """
 
-    __slots__ = ("_changed", "_deliver", "_untaken", "cancelled", "ended", "heard")
+    __slots__ = ("_changed", "_deliver", "_untaken", "cancelled", "ended", "notify")
 
     def __init__(self, deliver: Callable[[ResponsePart], None]) -> None:
         """`deliver(part)` is called once per part, in order, from the sender's thread; it must
@@ -35,7 +35,7 @@ class BoundedResponseSender:
         self._untaken = 0
         self.cancelled = False
         self.ended = False
-        self.heard: Callable[[bool], None] | None = None
+        self.notify: Callable[[bool], None] | None = None
 
     def send(self, part: ResponsePart) -> bool:
         """Hand a part over; waits while `WINDOW` results are not taken. False once it has ended.
@@ -74,8 +74,8 @@ class BoundedResponseSender:
         with self._changed:
             self._untaken -= 1
             self._changed.notify_all()
-        if self.heard is not None:
-            self.heard(False)
+        if self.notify is not None:
+            self.notify(False)
 
     def cancel(self) -> None:
         """Nobody reads any more; the model is expected to find out and to end. Idempotent."""
@@ -84,8 +84,8 @@ class BoundedResponseSender:
                 return
             self.cancelled = True
             self._changed.notify_all()
-        if self.heard is not None:
-            self.heard(True)
+        if self.notify is not None:
+            self.notify(True)
 
     def _has_room(self) -> bool:
         return self._untaken < WINDOW or self.cancelled or self.ended

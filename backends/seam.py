@@ -121,13 +121,13 @@ class ResponseSender(Protocol):
     """Where one member's responses go, as the model sees it; `backends.response_sender` has the
     promises.
 
-    `cancelled`: nobody reads any more. `heard`: for an instance that only passes parts on; called
+    `cancelled`: nobody reads any more. `notify`: for an instance that only passes parts on; called
     when a part was read (False) and when the reader has gone (True).
     """
 
     cancelled: bool
     ended: bool
-    heard: Callable[[bool], None] | None
+    notify: Callable[[bool], None] | None
 
     def send(self, part: ResponsePart) -> bool:
         """Hand a part over, from any thread; waits for a slow reader. False once it has ended."""

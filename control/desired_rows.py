@@ -55,8 +55,8 @@ def _references(
     aliases: Aliases, routes: Iterable[DesiredRoute], kept: Iterable[KeptVersion]
 ) -> References:
     found: dict[str, list[tuple[int, str]]] = defaultdict(list)
-    for model, named in aliases.items():
-        found[model] += [(number, f"alias {alias}") for alias, number in named.items()]
+    for model, of_model in aliases.items():
+        found[model] += [(number, f"alias {alias}") for alias, number in of_model.items()]
     for route in routes:
         for model, number in dict.fromkeys((arm.model, arm.version) for arm in route.arms):
             if number:  # what an alias stands for is pinned by the alias

@@ -224,7 +224,7 @@ class DataPlane:
             return reply
         target.window.follow(reply, request.arrived_ns)
         if target.assignment is not None or target.exposure is not None:
-            self.routing.met(target)
+            self.routing.note_assignment(target)
         if target.mirrors and not served.signature.decoupled:
             self.routing.mirrors.offer(target.mirrors, request)
         return reply

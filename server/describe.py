@@ -146,8 +146,8 @@ def _field(field: Any, value: Any) -> Any:
 
 def _value(field: Any, value: Any) -> Any:
     if field.enum_type is not None:
-        named = field.enum_type.values_by_number.get(value)
-        return value if named is None else named.name
+        enum_value = field.enum_type.values_by_number.get(value)
+        return value if enum_value is None else enum_value.name
     if isinstance(value, Message):
         return to_json(value)
     return b64encode(value).decode() if isinstance(value, bytes) else value

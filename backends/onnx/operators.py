@@ -40,10 +40,10 @@ def unsupported(model: onnx.ModelProto, brings_operators: bool) -> str:
     missing = list(dict.fromkeys(_missing(model, opsets, brings_operators)))
     if not missing:
         return ""
-    named = ", ".join(missing[:_MOST_NAMED])
+    names = ", ".join(missing[:_MOST_NAMED])
     more = f" and {len(missing) - _MOST_NAMED} more" if len(missing) > _MOST_NAMED else ""
     return (
-        f"uses operators that {here} does not have in opset {opset}: {named}{more}; export it with "
+        f"uses operators that {here} does not have in opset {opset}: {names}{more}; export it with "
         "standard operators, or name the library that defines them in config.pbtxt: "
         'model_operations { op_library_filename: "FILE.so" }'
     )

@@ -71,7 +71,7 @@ class StreamRelay:
         for number, outlet in zip(numbers, outlets, strict=True):
             self._open[number] = outlet
             self._sent[number] = 0
-            outlet.heard = partial(self._tell, number)
+            outlet.notify = partial(self._tell, number)
         self._activity.streams = len(self._open)
         return numbers
 
@@ -114,7 +114,7 @@ class StreamRelay:
     def _close(self, number: int) -> None:
         outlet = self._open.pop(number, None)
         if outlet is not None:
-            outlet.heard = None
+            outlet.notify = None
         for counts in (self._taken, self._sent, self._read):
             counts.pop(number, None)
         self._activity.streams = len(self._open)
@@ -147,30 +147,30 @@ class StreamRelay:
         self._asking = False
         return message
 
-    def _pass_on(self, said: StreamPart, fd: int) -> None:
-        result = self._result(said, fd)
-        facts = parameters(said.parameters)
-        outlet = self._open.get(said.stream)
+    def _pass_on(self, part: StreamPart, fd: int) -> None:
+        result = self._result(part, fd)
+        facts = parameters(part.parameters)
+        outlet = self._open.get(part.stream)
         if outlet is None:
             return
         self._activity.progress += 1
-        if said.last:
-            self._close(said.stream)
+        if part.last:
+            self._close(part.stream)
         elif result is not None:
-            self._count_sent(said.stream)
-        outlet.pass_on(ResponsePart(result, facts, said.last))
+            self._count_sent(part.stream)
+        outlet.pass_on(ResponsePart(result, facts, part.last))
 
-    def _result(self, said: StreamPart, fd: int) -> Result | None:
+    def _result(self, part: StreamPart, fd: int) -> Result | None:
         """Tensors are views of the message or of its region, which lives as long as they do."""
         inbox = RegionReader()
         if fd >= 0:
             inbox.accept(fd)
-        if said.trouble is not None:
-            return raised(said.trouble)
-        if said.empty:
+        if part.trouble is not None:
+            return raised(part.trouble)
+        if part.empty:
             return None
-        region = inbox.view() if fd >= 0 else np.frombuffer(said.data, np.uint8)
-        blocks = [TensorBlock(*block) for block in said.blocks]
+        region = inbox.view() if fd >= 0 else np.frombuffer(part.data, np.uint8)
+        blocks = [TensorBlock(*block) for block in part.blocks]
         size = max(kept_bytes(blocks, region), len(region) // _REGION_ROUNDING)
         if 0 < self._plan.output_bytes < size:
             return self._plan.too_large(size, "a response")

@@ -73,8 +73,10 @@ class StreamChannel:
             blocks = tuple(pack([part.result], parcel))
         data, fd = parcel.contents()
         parameters = json.dumps(dict(part.parameters)) if part.parameters else ""
-        said = StreamPart(stream, part.last, part.result is None, trouble, blocks, data, parameters)
-        self._duplex.send(said, fd)
+        stream_part = StreamPart(
+            stream, part.last, part.result is None, trouble, blocks, data, parameters
+        )
+        self._duplex.send(stream_part, fd)
 
     # on the reading thread
 

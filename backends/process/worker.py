@@ -178,7 +178,9 @@ class _WorkerLoop:
         inside_ns = outcome.input_ns + outcome.infer_ns + outcome.output_ns
         output_ns = outcome.output_ns + perf_counter_ns() - ended
         input_ns = ended - started - inside_ns + outcome.input_ns
-        parameters = {index: json.dumps(dict(said)) for index, said in outcome.parameters.items()}
+        parameters = {
+            index: json.dumps(dict(of_member)) for index, of_member in outcome.parameters.items()
+        }
         return BatchExecuted(
             errors, blocks, input_ns, outcome.infer_ns, output_ns, parameters, held=False
         )

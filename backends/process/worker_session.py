@@ -175,8 +175,8 @@ class WorkerSession:
         read_ns = perf_counter_ns() - answered
         infer_ns, output_ns = nanoseconds(answer.infer_ns), nanoseconds(answer.output_ns)
         input_ns = max(0, answered - started - infer_ns - output_ns)
-        said = {index: parameters(text) for index, text in answer.parameters.items()}
-        return BatchResult(results, input_ns, infer_ns, output_ns + read_ns, said)
+        of_members = {index: parameters(text) for index, text in answer.parameters.items()}
+        return BatchResult(results, input_ns, infer_ns, output_ns + read_ns, of_members)
 
     def _written(self, batch: Batch, streams: Sequence[int]) -> bytes:
         """The request for a batch whose tensors, and flags, now lie in our region."""

@@ -92,26 +92,28 @@ class PythonInstance:
         except Exception as error:
             text = describe(error, self._version.path)
             raise ExecutionFailed(self._failed(text)) from error
-        said = {
+        of_members = {
             index: answer.facts
             for index, answer in enumerate(answers)
             if isinstance(answer, InferenceResponse) and answer.facts
         }
-        return BatchResult(results, built - started, ran - built, perf_counter_ns() - ran, said)
+        return BatchResult(
+            results, built - started, ran - built, perf_counter_ns() - ran, of_members
+        )
 
     def _is_ready(self) -> bool:
         """What the model says of itself; anything but a bool is False, and printed."""
         try:
-            said = self._model.is_ready()
-            if inspect.iscoroutine(said):
-                said = self.run_coroutine(said).result()
+            answer = self._model.is_ready()
+            if inspect.iscoroutine(answer):
+                answer = self.run_coroutine(answer).result()
         except Exception:  # noqa: BLE001 - user code
             traceback.print_exc()
             return False
-        if not isinstance(said, bool):
-            Logger.log_error(f"is_ready must return a bool, not {type(said).__name__}")
+        if not isinstance(answer, bool):
+            Logger.log_error(f"is_ready must return a bool, not {type(answer).__name__}")
             return False
-        return said
+        return answer
 
     def close(self) -> None:
         """Let the model finalize; what it raises is printed."""

@@ -116,8 +116,8 @@ def _is_plain(archive: ZipFile, name: str) -> bool:
 
 
 def _is_pickled(payload: Any) -> bool:
-    named = _PAYLOAD.fullmatch(str(payload["path_name"]))
-    return payload["use_pickle"] is not False or not named or not is_plain_payload(payload)
+    payload_match = _PAYLOAD.fullmatch(str(payload["path_name"]))
+    return payload["use_pickle"] is not False or not payload_match or not is_plain_payload(payload)
 
 
 def _is_tensors(content: bytes) -> bool:

@@ -146,8 +146,8 @@ def _is_inputs_spec(text: str) -> bool:
     parts = tree["children_spec"]
     if tree["type"] != _SEQUENCES[0] or len(parts) != 2:
         return False
-    named = parts[1]
-    return named["type"] in _MAPPINGS and all(map(_is_identifier, json.loads(named["context"])))
+    name = parts[1]
+    return name["type"] in _MAPPINGS and all(map(_is_identifier, json.loads(name["context"])))
 
 
 def _is_tree_spec(text: str) -> bool:

@@ -1,6 +1,6 @@
 """Which tokens and browsers came lately: gathered here, written to the tables in batches."""
 
-from control.access.sessions import seen
+from control.access.sessions import record_use
 from control.access.tokens import used
 from control.sql.database import SYSTEM, Database
 
@@ -33,4 +33,4 @@ def write_uses(database: Database, tokens: set[str], cookies: set[str]) -> None:
     if tokens or cookies:
         with database.change(SYSTEM) as tx:
             used(tx, tokens)
-            seen(tx, cookies)
+            record_use(tx, cookies)

@@ -69,7 +69,7 @@ def principal_of_session(session: Session, cookie: str, now: datetime) -> Princi
     return None if user is None else principal_of_user(user)
 
 
-def seen(tx: Transaction, cookies: Iterable[str]) -> None:
+def record_use(tx: Transaction, cookies: Iterable[str]) -> None:
     """Note that these came just now; rows noted within the last minute are left alone."""
     digests = [digest_of(cookie) for cookie in cookies]
     stale = (SessionRow.seen_at <= tx.now - SEEN_EVERY) & ~is_over(tx.now)

@@ -184,9 +184,9 @@ def _row(session: Session, token_id: str) -> tuple[Token, str]:
 
 
 def _facts(view: TokenView) -> dict[str, Any]:
-    said = ("user", "name", "scopes", "rate_per_s", "burst", "expires_at", "revoked_at")
+    names = ("user", "name", "scopes", "rate_per_s", "burst", "expires_at", "revoked_at")
     found = msgspec.structs.asdict(view)
-    return {name: _fact(found[name]) for name in said}
+    return {name: _fact(found[name]) for name in names}
 
 
 def _view(row: Token, user_name: str) -> TokenView:

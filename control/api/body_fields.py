@@ -59,7 +59,7 @@ def read_fields(kind: type[B], document: Any) -> B:
     """A `kind` from a decoded JSON object. Raises MalformedRequest naming the field and the
     remedy."""
     if not isinstance(document, dict):
-        raise MalformedRequest(f"the body is {_said(document)}; it must be an object")
+        raise MalformedRequest(f"the body is {_shown(document)}; it must be an object")
     try:
         body = msgspec.convert(document, kind)
     except msgspec.ValidationError as error:
@@ -106,13 +106,13 @@ def _problem(
 def _value_problem(kind: Type, value: Any, index: int) -> str:
     """The end of a sentence; `index`: of the element that is at fault."""
     if isinstance(kind, EnumType):
-        return f"is {_said(value)}; give {', '.join(each.value for each in kind.cls)}"
+        return f"is {_shown(value)}; give {', '.join(each.value for each in kind.cls)}"
     if isinstance(kind, ListType) and isinstance(value, list):
         only = "objects" if isinstance(kind.item_type, DictType) else "strings"
-        return f"holds {_said(value[index])}; only {only}"
+        return f"holds {_shown(value[index])}; only {only}"
     python, name = _KINDS[type(kind)]
     if not isinstance(value, python) or isinstance(value, bool):
-        return f"is {_said(value)}; it must be {name}"
+        return f"is {_shown(value)}; it must be {name}"
     if isinstance(value, str) and isinstance(kind, StrType):
         return f"has {len(value)} characters; at most {kind.max_length}"
     assert isinstance(kind, IntType | FloatType)
@@ -135,7 +135,7 @@ def _plain(kind: Type) -> Type:
     return kind
 
 
-def _said(value: Any) -> str:
+def _shown(value: Any) -> str:
     if value is None:
         return "null"
     if isinstance(value, (list, dict)):

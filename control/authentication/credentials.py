@@ -48,9 +48,9 @@ def read_credentials(
 
     Raises CredentialsRequired when it brings nothing, or nothing that can be read.
     """
-    said = headers.get("authorization")
-    if said is not None:
-        return _authorization(said)
+    header = headers.get("authorization")
+    if header is not None:
+        return _authorization(header)
     if peer_uid is not None:
         return UnixPeer(peer_uid)
     if cookies.get(COOKIE):
@@ -69,8 +69,8 @@ def check_csrf(method: str, headers: Mapping[str, str]) -> None:
         )
 
 
-def _authorization(said: str) -> Credentials:
-    scheme, _, rest = said.strip().partition(" ")
+def _authorization(header: str) -> Credentials:
+    scheme, _, rest = header.strip().partition(" ")
     rest = rest.strip()
     if scheme.lower() == "bearer" and rest:
         return BearerToken(rest)

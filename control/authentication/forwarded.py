@@ -38,7 +38,7 @@ def behind_proxies(app: Any, trusted: Networks) -> Any:
     if not trusted:
         return app
 
-    async def told(scope: Any, receive: Any, send: Any) -> None:
+    async def app_behind_proxies(scope: Any, receive: Any, send: Any) -> None:
         client = scope.get("client")
         if scope["type"] == "http" and client and scope["server"][1] is not None:
             lines = [value.decode("latin-1") for name, value in scope["headers"] if name == HEADER]
@@ -46,7 +46,7 @@ def behind_proxies(app: Any, trusted: Networks) -> Any:
             scope = {**scope, "client": (address, client[1] if address == client[0] else 0)}
         await app(scope, receive, send)
 
-    return told
+    return app_behind_proxies
 
 
 def _is_within(address: str, trusted: Networks) -> bool:

@@ -116,13 +116,13 @@ def _add_rows(database: Database, workspace: Path, writer: ArchiveWriter) -> _Re
     rows = workspace / ROWS
     with database.reading() as session, open(create(rows), "wb") as file:
         backup.dump(session, file)
-        references = _known(session)
+        references = _referenced(session)
     writer.add_file(ROWS, rows)
     rows.unlink()
     return references
 
 
-def _known(session: Session) -> _ReferencedFiles:
+def _referenced(session: Session) -> _ReferencedFiles:
     models = desired(session, utc_now()).models
     pinned = [pin.snapshot for model in models for pin in model.pins]
     return _ReferencedFiles(

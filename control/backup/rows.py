@@ -125,9 +125,9 @@ def _rows(session: Session, table: SqlTable) -> Iterator[Row[Any]]:
 
 
 def _plain(table: SqlTable, row: Row[Any]) -> dict[str, Any]:
-    named = zip(table.columns.keys(), row, strict=True)
+    pairs = zip(table.columns.keys(), row, strict=True)
     return {
-        name: value.isoformat() if isinstance(value, datetime) else value for name, value in named
+        name: value.isoformat() if isinstance(value, datetime) else value for name, value in pairs
     }
 
 

@@ -253,5 +253,5 @@ def _check_unaliased(session: Session, models: Collection[str]) -> None:
     for alias in session.scalars(found):
         aliases[alias.model].append(alias.name)
     if aliases:
-        named = "; ".join(f"'{model}' by {', '.join(a)}" for model, a in aliases.items())
-        raise Conflict(f"aliases refer to what would be undeployed: {named}; delete these first")
+        text = "; ".join(f"'{model}' by {', '.join(a)}" for model, a in aliases.items())
+        raise Conflict(f"aliases refer to what would be undeployed: {text}; delete these first")

@@ -247,8 +247,8 @@ def _known_state(state: str) -> PushState:
 
 
 def _names(session: Session, ids: set[str]) -> dict[str, str]:
-    named = select(Repository.id, Repository.name).where(Repository.id.in_(ids))
-    return dict(session.execute(named).all())
+    query = select(Repository.id, Repository.name).where(Repository.id.in_(ids))
+    return dict(session.execute(query).all())
 
 
 def _facts(row: Push, repository: Repository) -> dict[str, Any]:

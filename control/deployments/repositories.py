@@ -25,7 +25,7 @@ def create_repository(
     if problem := repository_problem(name):
         raise Invalid(f"'{name:.120}' cannot name a repository: {problem}", "name")
     tx.alone()
-    if _named(tx.session, name) is not None:
+    if _by_name(tx.session, name) is not None:
         raise Conflict(f"there is a repository '{name}' already; choose another name")
     settings = settings or RepositorySettings()
     row = Repository(
@@ -98,7 +98,7 @@ def get_repository(session: Session, name: str) -> RepositoryView:
 
 def find(session: Session, name: str) -> Repository:
     """The row, for the neighbours in this package. Raises NotFound."""
-    row = _named(session, name)
+    row = _by_name(session, name)
     if row is None:
         there = session.scalars(select(Repository.name).order_by(Repository.name).limit(20))
         raise NotFound(
@@ -113,7 +113,7 @@ def view_of(row: Repository) -> RepositoryView:
     )
 
 
-def _named(session: Session, name: str) -> Repository | None:
+def _by_name(session: Session, name: str) -> Repository | None:
     if repository_problem(name):
         return None
     return session.scalar(select(Repository).where(Repository.name == name))

@@ -17,9 +17,9 @@ def check_models_unrouted(session: Session, models: Collection[str]) -> None:
         ]
         for model in models
     }
-    named = "; ".join(f"'{model}' by {_quoted(routes)}" for model, routes in led.items() if routes)
-    if named:
-        raise Conflict(f"routes lead to what would be undeployed: {named}; change these first")
+    text = "; ".join(f"'{model}' by {_quoted(routes)}" for model, routes in led.items() if routes)
+    if text:
+        raise Conflict(f"routes lead to what would be undeployed: {text}; change these first")
 
 
 def check_alias_unrouted(session: Session, model: str, alias: str) -> None:

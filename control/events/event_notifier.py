@@ -40,7 +40,7 @@ class EventNotifier:
             self._loop.call_soon_threadsafe(self._look_now.set)
 
     @property
-    def seen(self) -> int:
+    def latest(self) -> int:
         """The newest event as of the last look; looks are made only while somebody waits."""
         return self._newest
 

@@ -6,7 +6,7 @@ from sqlalchemy import func, insert, select
 from sqlalchemy.orm import Session
 
 from control.experiments.analysis_text import sentence, verdict
-from control.experiments.evaluation import Analysis, Comparison, judge, known
+from control.experiments.evaluation import Analysis, Comparison, finite, judge
 from control.experiments.service import ExperimentView, get_experiment, running
 from control.experiments.tables import Point
 from control.experiments.totals import read_sums
@@ -70,12 +70,12 @@ def _comparison(one: Comparison, control: str) -> ComparisonOfArm:
     return ComparisonOfArm(
         metric=one.metric.name,
         arm=one.arm,
-        value=known(one.value),
-        control_value=known(one.control_value),
+        value=finite(one.value),
+        control_value=finite(one.control_value),
         n=one.n,
-        estimate=known(one.estimate),
-        lower=known(one.interval.lower),
-        upper=known(one.interval.upper),
+        estimate=finite(one.estimate),
+        lower=finite(one.interval.lower),
+        upper=finite(one.interval.upper),
         p_value=one.p_value,
         adjusted=one.adjusted,
         decision=one.decision,
@@ -99,9 +99,9 @@ def _record(tx: Transaction, view: ExperimentView) -> None:
             "arm": one.arm,
             "at": tx.now,
             "units": sum(analysis.units.values()),
-            "estimate": known(one.estimate),
-            "lower": known(one.interval.lower),
-            "upper": known(one.interval.upper),
+            "estimate": finite(one.estimate),
+            "lower": finite(one.interval.lower),
+            "upper": finite(one.interval.upper),
             "decision": one.decision.value,
         }
         for one in analysis.comparisons

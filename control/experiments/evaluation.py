@@ -137,7 +137,7 @@ def null_of(metric: Metric) -> float:
     return 1.0 if metric.kind is MetricKind.QUANTILE else 0.0
 
 
-def known(value: float) -> float | None:
+def finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 

@@ -53,7 +53,7 @@ class ExperimentView:
     revision: int
 
     def document(self) -> ExperimentDocument:
-        terms, said = self.terms, self.conclusion
+        terms, conclusion = self.terms, self.conclusion
         return ExperimentDocument(
             id=self.id,
             name=self.name,
@@ -71,7 +71,7 @@ class ExperimentView:
             created_at=self.created_at,
             started_at=self.started_at,
             stopped_at=self.stopped_at,
-            conclusion=None if said is None else msgspec.convert(said, Conclusion),
+            conclusion=None if conclusion is None else msgspec.convert(conclusion, Conclusion),
             revision=self.revision,
         )
 

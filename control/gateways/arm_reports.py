@@ -24,7 +24,7 @@ class LatestArmReports:
         )
         self._assignments: Mapping[str, tuple[AssignmentCount, ...]] = {}
 
-    def heard(self, reports: ArmReports) -> dict[str, GatewayReport]:
+    def update(self, reports: ArmReports) -> dict[str, GatewayReport]:
         """The reports of those rollouts that the news is about, by rollout."""
         if reports.boot != self._boot:
             self._boot = reports.boot

@@ -162,7 +162,7 @@ class GitApp:
             variables |= {KEY_VARIABLE: key, SOCKET_VARIABLE: str(self._hook_socket)}
             answer = self._smart.rpc(visit.folder, service, commands.of(body), variables)
             try:
-                await self._pass(exchange, visit, service, reported(answer, unpacked.heard))
+                await self._pass(exchange, visit, service, reported(answer, unpacked.explain))
             except TooManyCommands as error:
                 if exchange.outgoing.started:
                     raise

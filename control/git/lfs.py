@@ -66,7 +66,7 @@ class LfsApi:
         lfs_batch = batch.parse(await exchange.incoming.whole(_MOST_BATCH_BYTES), limits)
         check_allowed(visit.principal, ACTIONS[lfs_batch.operation], name)
         object_status = await to_thread.run_sync(
-            self._known, name, lfs_batch, limiter=self._services.threads
+            self._object_status, name, lfs_batch, limiter=self._services.threads
         )
         answer = batch.respond(
             lfs_batch, object_status, self._links(exchange.request, name), limits
@@ -74,7 +74,7 @@ class LfsApi:
         headers = {"Content-Type": MEDIA_TYPE, "Cache-Control": "no-store"}
         await exchange.outgoing.whole(200, headers, orjson.dumps(answer))
 
-    def _known(self, name: str, lfs_batch: LfsBatch) -> LfsObjectStatus:
+    def _object_status(self, name: str, lfs_batch: LfsBatch) -> LfsObjectStatus:
         oids = {one.oid for one in lfs_batch.objects if is_oid(one.oid)}
         sizes = {oid: self._store.size(name, oid) for oid in oids}
         return LfsObjectStatus({oid: size for oid, size in sizes.items() if size is not None})
@@ -104,6 +104,6 @@ def base_url(request: Request, services: ControlServices) -> str:
 
 
 def _check_type(request: Request) -> None:
-    said = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if said not in (MEDIA_TYPE, "application/json"):
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type not in (MEDIA_TYPE, "application/json"):
         raise UnsupportedMediaType(f"the Content-Type of a batch request must be {MEDIA_TYPE}")

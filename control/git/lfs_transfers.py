@@ -10,7 +10,7 @@ from starlette.requests import Request
 from control.errors import TooMany
 from control.git.asgi_exchange import AsgiExchange, ResponseWriter, while_there
 from control.git.authorization import find_repository
-from control.git.ranges import wanted_of
+from control.git.ranges import range_of
 from control.http_errors import CredentialsRequired, MalformedRequest, RequestBodyTooLarge
 from control.services import ControlServices
 from repository.lfs.batch import MEDIA_TYPE
@@ -69,7 +69,7 @@ class LfsTransfers:
         range_header = exchange.request.headers.get("range")
         if exchange.request.headers.get("if-range", etag) != etag:
             range_header = None
-        object_range = wanted_of(range_header, size_bytes or 0)
+        object_range = range_of(range_header, size_bytes or 0)
         start, end = object_range or (0, None)
         with self._place():
             async with self._store.open_range(name, oid, start, end) as opened:
@@ -80,8 +80,8 @@ class LfsTransfers:
     async def verify(self, exchange: AsgiExchange, name: str, oid: str) -> None:
         """Whether an object has arrived. Raises UnknownObject, WrongSize, MalformedRequest."""
         scope = await self._scope(exchange.request, "verify", name, oid)
-        said = _object_in(await exchange.incoming.whole(_MOST_VERIFY_BYTES))
-        if said != (oid, scope.size_bytes):
+        lfs_object = _object_in(await exchange.incoming.whole(_MOST_VERIFY_BYTES))
+        if lfs_object != (oid, scope.size_bytes):
             raise MalformedRequest(
                 f"the body is not about object {oid} of {scope.size_bytes} bytes"
             )
@@ -96,10 +96,10 @@ class LfsTransfers:
         self, request: Request, operation: Operation, name: str, oid: str
     ) -> LfsTokenScope:
         """Raises CredentialsRequired, BadToken, NotFound, RequestBodyTooLarge, DatabaseGone."""
-        said = request.headers.get("authorization", "")
-        if not said.startswith(SCHEME):
+        header = request.headers.get("authorization", "")
+        if not header.startswith(SCHEME):
             raise CredentialsRequired("objects move by the links that objects/batch gives")
-        scope = check(self._secret, said.removeprefix(SCHEME), operation, name, oid, time.time())
+        scope = check(self._secret, header.removeprefix(SCHEME), operation, name, oid, time.time())
         view = await find_repository(self._services, name)
         most = view.settings.budgets.max_lfs_bytes
         if operation == "upload" and scope.size_bytes > most:
@@ -141,9 +141,9 @@ def _facts(opened: ObjectRange, etag: str, part: bool) -> dict[str, str]:
 
 def _object_in(body: bytes) -> tuple[object, object]:
     try:
-        said = orjson.loads(body)
+        document = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise MalformedRequest(f"the body is not JSON: {error}") from error
-    if not isinstance(said, dict):
+    if not isinstance(document, dict):
         raise MalformedRequest("the body must be an object with 'oid' and 'size'")
-    return said.get("oid"), said.get("size")
+    return document.get("oid"), document.get("size")

@@ -13,12 +13,12 @@ class ByteRange(NamedTuple):
     end: int | None
 
 
-def wanted_of(said: str | None, size_bytes: int) -> ByteRange | None:
+def range_of(header: str | None, size_bytes: int) -> ByteRange | None:
     """None for the whole object: no header, several ranges, or nothing that is a range.
 
     A range may lie behind the object's end; who opens it is told.
     """
-    found = _RANGE.fullmatch(said.strip()) if said and size_bytes else None
+    found = _RANGE.fullmatch(header.strip()) if header and size_bytes else None
     if found is None:
         return None
     first, last, final = found.groups()

@@ -93,7 +93,7 @@ class Importer:
         """There may be something to do."""
         self._news.set()
 
-    def heard(self, loads: LoadReport) -> None:
+    def on_load_report(self, loads: LoadReport) -> None:
         """The gateway has said what it loads."""
         self._loads = loads
         self._news.set()

@@ -80,10 +80,10 @@ def _refuse_formats(paths: Collection[str], formats: Collection[str]) -> None:
     ]
     if not refused:
         return
-    named = ", ".join(f"'{path}'" for path in refused[:_MOST_NAMED])
+    names = ", ".join(f"'{path}'" for path in refused[:_MOST_NAMED])
     more = f" and {len(refused) - _MOST_NAMED} more" if len(refused) > _MOST_NAMED else ""
     taken = ", ".join(sorted({end for kind in formats for end in FORMATS[kind]}))
     raise BadLayout(
-        f"{named}{more} cannot be imported: what is fetched from a URL may not carry code, so "
+        f"{names}{more} cannot be imported: what is fetched from a URL may not carry code, so "
         f"these files are taken: {taken}; push the model to a git repository that allows others"
     )

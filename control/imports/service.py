@@ -100,7 +100,7 @@ def progress(tx: Transaction, import_id: str, fetched: Progress) -> None:
     row = _held(tx, import_id)
     if row.state not in (ImportState.FETCHING, ImportState.CHECKING):
         raise Conflict(f"the import {row.id} is {row.state}")
-    row.progress = _told(fetched)
+    row.progress = _progress_data(fetched)
     kind, subject = "import.progress", _subject(row)
     earlier = delete(Event).where(Event.subject == subject, Event.kind == kind)
     tx.session.execute(earlier, execution_options={"synchronize_session": False})
@@ -112,7 +112,7 @@ def check(tx: Transaction, import_id: str, digest: str, fetched: Progress | None
     row = _held(tx, import_id)
     row.digest = digest
     if fetched is not None:
-        row.progress = _told(fetched)
+        row.progress = _progress_data(fetched)
     _step(tx, row, ImportState.CHECKING)
     return _view(row)
 
@@ -260,7 +260,7 @@ def _known_state(state: str) -> ImportState:
     return ImportState(state)
 
 
-def _told(fetched: Progress) -> dict[str, Any]:
+def _progress_data(fetched: Progress) -> dict[str, Any]:
     return {**asdict(fetched), "file": stored(fetched.file, LONGEST_FILE)}
 
 

@@ -32,7 +32,7 @@ class ArmDeltas:
         self._boots: dict[str, str] = {}
         self._before: dict[str, dict[_Key, ArmTotals]] = {}
 
-    def heard(self, reports: ArmReports) -> list[ArmDelta]:
+    def update(self, reports: ArmReports) -> list[ArmDelta]:
         """Copies do not count: nobody has seen their answers."""
         if self._boots.get(reports.server) != reports.boot:
             self._boots[reports.server], self._before[reports.server] = reports.boot, {}

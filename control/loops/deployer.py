@@ -91,7 +91,7 @@ class Deployer:
         """There may be something to do."""
         self._news.set()
 
-    def heard(self, loads: LoadReport) -> None:
+    def on_load_report(self, loads: LoadReport) -> None:
         """The gateway has said what it loads."""
         self._loads = loads
         self._news.set()

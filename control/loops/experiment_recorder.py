@@ -62,7 +62,7 @@ class ExperimentRecorder:
 
     async def counted(self, reports: ArmReports) -> None:
         """What routes have counted: for metrics that servers count."""
-        rows = self._increments.heard(reports)
+        rows = self._increments.update(reports)
         if len(self._answered) < MOST_COUNTS:
             self._answered.extend(rows)
 

@@ -20,7 +20,7 @@ class LoadRecorder:
         self._latest: dict[str, LoadReport] = {}
         self._news = asyncio.Event()
 
-    def heard(self, report: LoadReport) -> None:
+    def on_load_report(self, report: LoadReport) -> None:
         """A gateway has spoken."""
         self._latest[report.server] = report
         self._news.set()

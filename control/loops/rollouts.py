@@ -55,10 +55,10 @@ class RolloutController:
         """Somebody has begun a rollout, or told one what to do."""
         self._news.ring()
 
-    async def heard(self, reports: ArmReports) -> None:
+    async def on_arm_reports(self, reports: ArmReports) -> None:
         """A gateway has counted."""
         latest = self._latest.setdefault(reports.server, LatestArmReports())
-        for rollout, report in latest.heard(reports).items():
+        for rollout, report in latest.update(reports).items():
             self._reports[rollout] = (reports.boot, report)
             self._due.add(rollout)
 

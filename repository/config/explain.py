@@ -88,12 +88,12 @@ def _wrong(field: Any, value: str | None) -> tuple[str, str] | None:
     if field.message_type is not None:
         return None if value is None else ("E105", f"must be a message in {{ }}, got {value}")
     if value is None:
-        return "E105", f"must be {_wanted(field)}, got a message"
+        return "E105", f"must be {_kind_text(field)}, got a message"
     if field.enum_type is not None:
         return _wrong_enum(field.enum_type.values_by_name, value)
     if _fits(field, value):
         return None
-    return "E105", f"must be {_wanted(field)}, got {value}"
+    return "E105", f"must be {_kind_text(field)}, got {value}"
 
 
 def _wrong_enum(allowed: Any, value: str) -> tuple[str, str] | None:
@@ -113,7 +113,7 @@ def _offer(name: str, allowed: Iterable[str]) -> str:
     return f"{suggestion}allowed: {', '.join(names)}"
 
 
-def _wanted(field: Any) -> str:
+def _kind_text(field: Any) -> str:
     if field.type in _INTEGERS:
         low, high = _INTEGERS[field.type]
         return f"an integer from {low} to {high}"

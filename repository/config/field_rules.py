@@ -47,14 +47,14 @@ def notes(config: ModelConfig, positions: Positions, backend: str = "") -> list[
     report = FindingReport(positions, complete=False)
     for path, row in _given(config, "", ""):
         if row.support is FieldSupport.IGNORED:
-            said = f"has no effect here: it {row.text}; {row.instead}"
-            report.add(path, row.code, f"{path} {said}")
+            text = f"has no effect here: it {row.text}; {row.instead}"
+            report.add(path, row.code, f"{path} {text}")
         elif backend and row.backends and backend not in row.backends:
             report.add(path, IGNORED_CODE, f"{path} has no effect with the backend '{backend}'")
     for key in sorted(config.parameters):
-        if said := without_effect(key, backend):
+        if text := without_effect(key, backend):
             where = positions.keyed("parameters", key)
-            report.add(where, IGNORED_CODE, f"parameter {key[:80]} {said}")
+            report.add(where, IGNORED_CODE, f"parameter {key[:80]} {text}")
     return report.findings
 
 

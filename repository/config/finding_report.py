@@ -36,5 +36,5 @@ class FindingReport:
 
 def more_at(where: Path, line: int, column: int) -> Finding:
     """The last finding of a config that has more than MOST_FINDINGS."""
-    said = f"more mistakes here; the first {MOST_FINDINGS} findings are shown, fix those"
-    return Finding(where, line, column, "E107", said)
+    text = f"more mistakes here; the first {MOST_FINDINGS} findings are shown, fix those"
+    return Finding(where, line, column, "E107", text)

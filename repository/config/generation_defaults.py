@@ -66,10 +66,12 @@ def effective(values: Mapping[str, Any], parameters: Mapping[str, str]) -> Defau
     ValueError naming the field."""
     own = {name: parsed(name, text) for name, text in parameters.items() if name in _RANGES}
     ignored = parameters.get(SWITCH) == "ignore"
-    kept = {} if ignored else {name: one for name, one in values.items() if not _said(name, own)}
+    kept = (
+        {} if ignored else {name: one for name, one in values.items() if not _is_written(name, own)}
+    )
     return {**defaults_in_file(kept), **own}
 
 
-def _said(written: str, own: Defaults) -> bool:
+def _is_written(written: str, own: Defaults) -> bool:
     """The parameters say it already: what the file has need not even be right."""
     return any(_IN_FILE.get(name, name) == written for name in own)

@@ -50,8 +50,8 @@ def parse_json(text: str) -> ModelConfig:
         alone = _with_lists(text)
         if alone is not None:
             return alone
-        said = _LISTED.sub(r" It may have: \1.", str(error))
-        raise ConfigError(f"the config override cannot be read: {said}") from error
+        wording = _LISTED.sub(r" It may have: \1.", str(error))
+        raise ConfigError(f"the config override cannot be read: {wording}") from error
     return config
 
 
@@ -106,12 +106,12 @@ def overridden(
     findings = validate(config, Positions(WHERE), name)
     if findings:
         raise ConfigError(reason(findings), findings)
-    named = ModelConfig()
-    named.CopyFrom(config)
-    named.name = name
-    if not select(named, [version.number for version in state.versions]):
-        raise BadModel(no_version_reason(named))
-    return folder_with(state, named)
+    own_fields = ModelConfig()
+    own_fields.CopyFrom(config)
+    own_fields.name = name
+    if not select(own_fields, [version.number for version in state.versions]):
+        raise BadModel(no_version_reason(own_fields))
+    return folder_with(state, own_fields)
 
 
 def as_written(roots: Sequence[Path], name: str) -> ModelFolder | None:

@@ -26,11 +26,11 @@ class ReceiveReport:
     words: Sequence[str]
 
 
-Told = Callable[[ReceiveReport], Awaitable[Sequence[str]]]
+Explain = Callable[[ReceiveReport], Awaitable[Sequence[str]]]
 """Hears of the end of a push; returns lines that the pusher is to read before git's last word."""
 
 
-async def reported(answer: AsyncGenerator[bytes], explain: Told) -> AsyncGenerator[bytes]:
+async def reported(answer: AsyncGenerator[bytes], explain: Explain) -> AsyncGenerator[bytes]:
     """The same answer, with the lines that `explain` returns; close it as you would `answer`."""
     reading = _ReportReader()
     async with aclosing(answer) as chunks:
@@ -41,7 +41,9 @@ async def reported(answer: AsyncGenerator[bytes], explain: Told) -> AsyncGenerat
             if passed := reading.pass_on(chunk):
                 yield passed
             if reading.is_complete():
-                yield _said(await explain(reading.report()), reading.banded) + reading.rest()
+                yield (
+                    _packet_lines(await explain(reading.report()), reading.banded) + reading.rest()
+                )
     if rest := reading.rest():
         yield rest
 
@@ -59,10 +61,14 @@ def refusal(lines: Sequence[str], why: str, refs: Sequence[str], banded: bool) -
     if not banded:
         return results
     pieces = (results[start : start + 60_000] for start in range(0, len(results), 60_000))
-    return _said(lines, banded) + b"".join(packet(_RESULTS + piece) for piece in pieces) + b"0000"
+    return (
+        _packet_lines(lines, banded)
+        + b"".join(packet(_RESULTS + piece) for piece in pieces)
+        + b"0000"
+    )
 
 
-def _said(lines: Sequence[str], banded: bool) -> bytes:
+def _packet_lines(lines: Sequence[str], banded: bool) -> bytes:
     return b"".join(packet(_WORDS + f"{line}\n".encode()) for line in lines) if banded else b""
 
 

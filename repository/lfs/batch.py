@@ -88,7 +88,7 @@ def parse(body: bytes, limits: LfsLimits) -> LfsBatch:
         raise BatchTooLarge(f"the batch request names {len(objects)} objects; {limit_text}")
     return LfsBatch(
         cast(Literal["upload", "download"], operation),
-        tuple(_wanted(item) for item in objects),
+        tuple(_object_ref(item) for item in objects),
         _ref(fields.get("ref")),
     )
 
@@ -117,7 +117,7 @@ def _check_ways(fields: Json) -> None:
         raise WrongAlgorithm(f"hash_algo is {_shown(algorithm)}; 'sha256' is offered")
 
 
-def _wanted(item: object) -> LfsObjectRef:
+def _object_ref(item: object) -> LfsObjectRef:
     oid = item.get("oid") if isinstance(item, dict) else None
     size = item.get("size") if isinstance(item, dict) else None
     if not isinstance(oid, str) or not isinstance(size, int) or isinstance(size, bool):

@@ -30,7 +30,7 @@ answer (state D) ends when that does, and nobody may wait for it as long."""
 # `-P`: the current folder may be a model repository, of which nothing is imported.
 _START = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
-    "from repository.sandbox.enter import enter_told; enter_told(); "
+    "from repository.sandbox.enter import enter_from_environment; enter_from_environment(); "
     "from {module} import main; sys.exit(main(*map(int, sys.argv[2:-1])))"
 )
 _LAST_LINES_SECS = 0.2

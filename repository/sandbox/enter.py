@@ -26,11 +26,11 @@ type their passwords, are not among them."""
 
 
 def variables(sandbox: Sandbox | None) -> dict[str, str]:
-    """For the environment of a process that calls `enter_told` first of all."""
+    """For the environment of a process that calls `enter_from_environment` first of all."""
     return {} if sandbox is None else {VARIABLE: json.dumps(sandbox)}
 
 
-def enter_told() -> None:
+def enter_from_environment() -> None:
     """Enter the sandbox that the environment tells of, if any; or end the process."""
     text = os.environ.pop(VARIABLE, "")
     if not text:

@@ -92,21 +92,21 @@ class _SiteHeaders(NamedTuple):
 
 def _read(headers: Iterable[tuple[bytes, bytes]]) -> _SiteHeaders:
     hosts: list[str] = []
-    said: dict[bytes, bytes] = {}
+    by_name: dict[bytes, bytes] = {}
     for name, value in headers:
         if name == b"host":
             hosts.append(value.decode("latin-1"))
-        elif name in said:
-            said[name] += b", " + value  # nobody's origin
+        elif name in by_name:
+            by_name[name] += b", " + value  # nobody's origin
         else:
-            said[name] = value
+            by_name[name] = value
     return _SiteHeaders(
         tuple(host for host in hosts if host.strip()),
-        _text(said.get(b"origin")),
-        _text(said.get(b"sec-fetch-site")),
-        said.get(b"content-type", b"").partition(b";")[0].strip().lower(),
-        not BROWSER_HEADERS.isdisjoint(said),
-        _text(said.get(b"referer")),
+        _text(by_name.get(b"origin")),
+        _text(by_name.get(b"sec-fetch-site")),
+        by_name.get(b"content-type", b"").partition(b";")[0].strip().lower(),
+        not BROWSER_HEADERS.isdisjoint(by_name),
+        _text(by_name.get(b"referer")),
     )
 
 

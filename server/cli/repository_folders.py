@@ -13,17 +13,17 @@ def folders_problem(settings: Settings) -> str:
 
 def _repositories_problem(settings: Settings) -> str:
     for folder in settings.model_repository:
-        said = f"the model repository '{folder}' ({settings.source('model_repository')})"
+        subject = f"the model repository '{folder}' ({settings.source('model_repository')})"
         if not folder.is_dir():
             if settings.repository_may_be_missing:
                 continue
             return (
-                f"{said} is not a folder; create {folder.absolute()} or name another with "
+                f"{subject} is not a folder; create {folder.absolute()} or name another with "
                 "--model-repository"
             )
         if is_model_folder(folder):
             return (
-                f"{said} is itself a model, and a repository is a folder of such folders; give "
+                f"{subject} is itself a model, and a repository is a folder of such folders; give "
                 f"--model-repository {folder.absolute().parent}"
             )
     return ""
@@ -31,13 +31,13 @@ def _repositories_problem(settings: Settings) -> str:
 
 def _state_problem(settings: Settings) -> str:
     folder = settings.state_dir
-    said = f"the state folder '{folder}' ({settings.source('state_dir')})"
+    subject = f"the state folder '{folder}' ({settings.source('state_dir')})"
     nearest = next((one for one in (folder, *folder.absolute().parents) if one.exists()), folder)
     if not nearest.is_dir():
-        return f"{said} cannot be made: {nearest} is a file; name another with --state-dir"
+        return f"{subject} cannot be made: {nearest} is a file; name another with --state-dir"
     if not os.access(nearest, os.W_OK | os.X_OK):
         return (
-            f"{said} cannot be written: {nearest} is another user's; name one of yours with "
+            f"{subject} cannot be written: {nearest} is another user's; name one of yours with "
             "--state-dir"
         )
     return ""

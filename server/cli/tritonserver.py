@@ -28,8 +28,8 @@ from server.settings.triton_flags import (
     FlagSupport,
     FlagTranslation,
     UnsupportedFlagValue,
+    all_flags,
     fate,
-    known,
     translate,
 )
 
@@ -122,8 +122,8 @@ def _checked(name: str) -> str:
     flag = name.removeprefix("--")
     if flag == name or not flag:
         raise SettingsError(f"there is no argument '{name}'; flags begin with --")
-    if flag not in known():
-        hint = nearest(name, [f"--{one}" for one in sorted(known())])
+    if flag not in all_flags():
+        hint = nearest(name, [f"--{one}" for one in sorted(all_flags())])
         raise SettingsError(f"there is no flag '{name}'{hint} (see tritonserver --help)")
     return flag
 

@@ -46,7 +46,7 @@ class HttpGatewayClient:
                 503, "busy", "too many models are being tried; try again"
             ) from None
         try:
-            return await to_thread.run_sync(self._asked, verb, path, body, headers)
+            return await to_thread.run_sync(self._exchange, verb, path, body, headers)
         except (OSError, http.client.HTTPException) as error:
             wrong = f"the REST listener at {self.url} gave no response: "
             f"{error or type(error).__name__}"
@@ -89,7 +89,7 @@ class HttpGatewayClient:
             self._streams -= 1
             connection.close()
 
-    def _asked(
+    def _exchange(
         self, verb: str, path: str, body: bytes, headers: Mapping[str, str]
     ) -> GatewayResponse:
         began = time.monotonic()
@@ -102,14 +102,14 @@ class HttpGatewayClient:
                 found += piece
                 if time.monotonic() - began > DEADLINE_S:
                     raise TimeoutError(f"it did not end within {DEADLINE_S:g} s")
-            said = {name.lower(): value for name, value in answer.getheaders()}
+            answer_headers = {name.lower(): value for name, value in answer.getheaders()}
             took_s = time.monotonic() - began
         finally:
             connection.close()
         if len(found) > LARGEST_ANSWER_BYTES:
             wrong = f"the answer has more than {LARGEST_ANSWER_BYTES >> 20} MiB; use a client"
             raise ControlApiError(502, "too_large", wrong)
-        return GatewayResponse(answer.status, said, bytes(found), took_s)
+        return GatewayResponse(answer.status, answer_headers, bytes(found), took_s)
 
 
 def _posted(

@@ -186,7 +186,7 @@ class ControlServer:
         )
 
         async def counted(reports: ArmReports) -> None:
-            await self._rollouts.heard(reports)
+            await self._rollouts.on_arm_reports(reports)
             await trials.counted(reports)
 
         self._link = LinkServer(
@@ -329,9 +329,9 @@ class ControlServer:
 
     async def _hear(self, report: LoadReport) -> None:
         if report.server == self._server:
-            self._deployer.heard(report)
-            self._importer.heard(report)
-        self._recorder.heard(report)
+            self._deployer.on_load_report(report)
+            self._importer.on_load_report(report)
+        self._recorder.on_load_report(report)
 
     def _look_again(self, _: DesiredState) -> None:
         self._deployer.ring()

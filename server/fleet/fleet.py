@@ -164,7 +164,7 @@ class Fleet:
                 work = partial(self._files.read, name, override, self._code_of())
                 folder = await work_or_undo(work, self._files.drop)
                 self._files.keep(folder)
-                resident = self._named(name)
+                resident = self._by_name(name)
                 resident.aim(folder, "")
                 self._change(resident)
                 self._tidy()
@@ -172,11 +172,11 @@ class Fleet:
             snapshot = await asyncio.to_thread(self._repository.snapshot)
             if name not in snapshot.models and name not in snapshot.problems:
                 raise BadModel(NOWHERE)
-            resident = self._named(name)
+            resident = self._by_name(name)
             self._aim(resident, snapshot)
             return resident
 
-    def _named(self, name: str) -> ManagedModel:
+    def _by_name(self, name: str) -> ManagedModel:
         """The model, wanted by name from now on, whatever failed before."""
         self._names.add(name)
         resident = self._resident(name)

@@ -259,8 +259,8 @@ def _log_notes(version: ModelVersion, backend: str) -> None:
     """Name in the log what the config gives without an effect."""
     found = notes(version.config, Positions(version.folder / CONFIG_NAME), backend)
     if found:
-        said = "; ".join(note.message for note in found)
-        _log.info("%s %d: %s: %s", version.name, version.number, CONFIG_NAME, said)
+        text = "; ".join(note.message for note in found)
+        _log.info("%s %d: %s: %s", version.name, version.number, CONFIG_NAME, text)
 
 
 def difference(
@@ -288,10 +288,10 @@ def difference(
         if len(here) < len(placement.names):
             lacking.append((placement, len(placement.names) - len(here)))
     kept = {names[index] for index in keep}
-    return keep, _named(lacking, [n for one in placements for n in one.names if n not in kept])
+    return keep, _with_names(lacking, [n for one in placements for n in one.names if n not in kept])
 
 
-def _named(lacking: Sequence[tuple[Placement, int]], free: list[str]) -> list[Placement]:
+def _with_names(lacking: Sequence[tuple[Placement, int]], free: list[str]) -> list[Placement]:
     """So many instances of each placement, with names that are free, its own first."""
     missing: list[Placement] = []
     for (device, own), count in lacking:

@@ -22,7 +22,7 @@ from server.fleet.plan import (
     ObservedVersions,
     basis_of,
     next_change,
-    wanted_versions,
+    target_versions,
 )
 from server.routing.effective import NOT_LOADED, TargetState
 from server.served_version import RESTARTING, ServingState, VersionRow, not_ready_text
@@ -94,7 +94,7 @@ class ManagedModel:
 
     def next_change(self) -> ModelChange | None:
         """The next step towards `folder`; forgets failures of digests that are gone."""
-        current = self._wanted()
+        current = self._target()
         self.failed = {n: f for n, f in self.failed.items() if current.get(n) == f.basis}
         self.dropped = {n: basis for n, basis in self.dropped.items() if current.get(n) == basis}
         held = ObservedVersions(
@@ -104,11 +104,11 @@ class ManagedModel:
         )
         return next_change(self.folder, held)
 
-    def _wanted(self) -> dict[int, BuildDigests]:
+    def _target(self) -> dict[int, BuildDigests]:
         folder = self.folder
         if folder is None:
             return {}
-        return {n: basis_of(folder, version) for n, version in wanted_versions(folder).items()}
+        return {n: basis_of(folder, version) for n, version in target_versions(folder).items()}
 
     def fail(
         self, number: int, basis: BuildDigests, error: Exception, reason: str
@@ -217,7 +217,7 @@ class ManagedModel:
             return TargetState(False, False, f"failed: {failure.reason}")
         if self.problem:
             return TargetState(False, False, f"cannot be loaded: {self.problem}")
-        coming = starting or (self.task is not None and version in self._wanted())
+        coming = starting or (self.task is not None and version in self._target())
         return TargetState(False, coming, NOT_LOADED)
 
     def absence(self, version: int | None) -> ServingError:

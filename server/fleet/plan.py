@@ -55,7 +55,7 @@ def next_change(folder: ModelFolder | None, held: ObservedVersions) -> ModelChan
     """The next step from `held` towards `folder` (None: the model is not wanted), or None."""
     if folder is None:
         return ModelChange(unload=tuple(sorted(held.serving))) if held.serving else None
-    target = wanted_versions(folder)
+    target = target_versions(folder)
     load = _to_load(folder, target, held)
     change = ModelChange(
         load=load,
@@ -66,7 +66,7 @@ def next_change(folder: ModelFolder | None, held: ObservedVersions) -> ModelChan
     return change if change.load or change.resize or change.unload else None
 
 
-def wanted_versions(folder: ModelFolder) -> dict[int, ModelVersion]:
+def target_versions(folder: ModelFolder) -> dict[int, ModelVersion]:
     """The versions the model's policy selects, and those referred to, by number, ascending."""
     target = {pin.version.number: pin.version for pin in folder.pins}
     target.update(selected_versions(folder))

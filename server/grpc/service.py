@@ -178,7 +178,7 @@ class _InferenceService:
     async def model_metadata(
         self, message: pb.ModelMetadataRequest, call: StreamingCall
     ) -> pb.ModelMetadataResponse:
-        served = self._named(message.name, message.version)
+        served = self._find(message.name, message.version)
         if message.version or served.version.name != message.name:
             return describe.metadata(served, (served.version.number,))
         versions = describe.versions_of(message.name, self._dataplane.models.served())
@@ -187,7 +187,7 @@ class _InferenceService:
     async def model_config(
         self, message: pb.ModelConfigRequest, call: StreamingCall
     ) -> pb.ModelConfigResponse:
-        return describe.config(self._named(message.name, message.version))
+        return describe.config(self._find(message.name, message.version))
 
     async def model_statistics(
         self, message: pb.ModelStatisticsRequest, call: StreamingCall
@@ -232,7 +232,7 @@ class _InferenceService:
     ) -> pb.LogSettingsResponse:
         return log_setting(message)
 
-    def _named(self, name: str, version: str) -> ServedVersion:
+    def _find(self, name: str, version: str) -> ServedVersion:
         return self._queries.get(name, version)
 
 

@@ -253,7 +253,7 @@ class InferStream:
             ended = response.last
             await self._write(inference, response, served, final=ended)
         if not ended and inference.empty_final:
-            message = _named(inference.id, served)
+            message = _empty_response(inference.id, served)
             message.infer_response.parameters[_FINAL].bool_param = True
             await self._say(message.SerializeToString())
 
@@ -290,7 +290,7 @@ def _answer(
     request_name: str,
 ) -> bytes:
     """The message on the wire; only this form of it waits for a client that reads slowly."""
-    message = _named(response.id, served)
+    message = _empty_response(response.id, served)
     fill(message.infer_response, response, served.signature, inference.form)
     message.infer_response.parameters[_FINAL].bool_param = final
     if request_name:
@@ -303,7 +303,7 @@ def _answer(
     return written
 
 
-def _named(request_id: str, served: ServedVersion) -> pb.ModelStreamInferResponse:
+def _empty_response(request_id: str, served: ServedVersion) -> pb.ModelStreamInferResponse:
     message = pb.ModelStreamInferResponse()
     answer = message.infer_response
     answer.id = request_id
@@ -318,7 +318,7 @@ def _error(inference: _StreamInference, error: Exception) -> pb.ModelStreamInfer
         message = pb.ModelStreamInferResponse()
         message.infer_response.id = inference.id
     else:
-        message = _named(inference.id, inference.served)
+        message = _empty_response(inference.id, inference.served)
         message.infer_response.parameters[_FINAL].bool_param = True
     message.error_message = str(error)
     return message

@@ -300,7 +300,7 @@ class Http1Connection(HttpToolsProtocol):
         self.timeout_keep_alive_task = self.loop.call_later(self.wire.look_s, self._look)
 
     def _look(self) -> None:
-        now, stall_s = self._seen(), self.wire.stall_s
+        now, stall_s = self._probe(), self.wire.stall_s
         if self.transport.is_closing() and not now.unsent:
             return
         first = self._first_look
@@ -314,7 +314,7 @@ class Http1Connection(HttpToolsProtocol):
         else:
             self._look_later()
 
-    def _seen(self) -> ConnectionProbe:
+    def _probe(self) -> ConnectionProbe:
         receiving = self._stage != _BETWEEN and not self.flow.read_paused
         return ConnectionProbe(
             self.loop.time(),

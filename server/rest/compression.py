@@ -126,8 +126,8 @@ def _window(body: bytes, coding: Coding) -> int:
     """zlib's window bits. "deflate" means the zlib format; some clients send it without."""
     if coding == "gzip":
         return _GZIP
-    named = len(body) >= 2 and body[0] & 15 == 8 and int.from_bytes(body[:2], "big") % 31 == 0
-    return _ZLIB if named else _BARE
+    is_zlib = len(body) >= 2 and body[0] & 15 == 8 and int.from_bytes(body[:2], "big") % 31 == 0
+    return _ZLIB if is_zlib else _BARE
 
 
 class _CompressedMember(NamedTuple):

@@ -55,23 +55,23 @@ def read_envelope(headers: Headers) -> Envelope:
 
     Raises InvalidRequest, Unsupported in Triton's words.
     """
-    said: dict[bytes, str] | None = None
+    own_headers: dict[bytes, str] | None = None
     for name, value in headers:
         if name in _NOTED:
-            if said is None:
-                said = {}
-            said[name] = value.decode("latin-1")
-    return PLAIN_ENVELOPE if said is None else _read(said)
+            if own_headers is None:
+                own_headers = {}
+            own_headers[name] = value.decode("latin-1")
+    return PLAIN_ENVELOPE if own_headers is None else _read(own_headers)
 
 
-def _read(said: dict[bytes, str]) -> Envelope:
-    length = said.get(_LENGTH)
+def _read(by_name: dict[bytes, str]) -> Envelope:
+    length = by_name.get(_LENGTH)
     return Envelope(
         None if length is None else _json_length(length),
-        coding_of(said.get(_CODING, "")),
-        accepted_coding(said[_ACCEPTS]) if _ACCEPTS in said else "",
-        _timeout_ns(said) if _ENVOY_TIMEOUT in said or _GRPC_TIMEOUT in said else 0,
-        good_id(said[NAME]) if NAME in said else "",
+        coding_of(by_name.get(_CODING, "")),
+        accepted_coding(by_name[_ACCEPTS]) if _ACCEPTS in by_name else "",
+        _timeout_ns(by_name) if _ENVOY_TIMEOUT in by_name or _GRPC_TIMEOUT in by_name else 0,
+        good_id(by_name[NAME]) if NAME in by_name else "",
     )
 
 
@@ -114,13 +114,13 @@ def text_headers(headers: Headers) -> list[tuple[str, str]]:
     return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers]
 
 
-def _timeout_ns(said: dict[bytes, str]) -> int:
+def _timeout_ns(headers: dict[bytes, str]) -> int:
     """The shorter of the two, if both are given."""
     found = []
-    if _ENVOY_TIMEOUT in said:
-        found.append(_envoy_timeout_ns(said[_ENVOY_TIMEOUT]))
-    if _GRPC_TIMEOUT in said:
-        found.append(grpc_timeout_ns(said[_GRPC_TIMEOUT]))
+    if _ENVOY_TIMEOUT in headers:
+        found.append(_envoy_timeout_ns(headers[_ENVOY_TIMEOUT]))
+    if _GRPC_TIMEOUT in headers:
+        found.append(grpc_timeout_ns(headers[_GRPC_TIMEOUT]))
     return min((timeout for timeout in found if timeout), default=0)
 
 

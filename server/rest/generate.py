@@ -159,11 +159,11 @@ class GenerateEventStream(Response):
         self,
         reply: Reply,
         trace: Trace | None = None,
-        named: Mapping[str, str] = MappingProxyType({}),
+        headers: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._reply = reply
         self._trace = trace
-        self._named = [(name.encode(), value.encode()) for name, value in named.items()]
+        self._fixed_headers = [(name.encode(), value.encode()) for name, value in headers.items()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with cancelled_on_hang_up(receive, self._reply):
@@ -187,7 +187,7 @@ class GenerateEventStream(Response):
         headers = [
             (b"content-type", self.media_type.encode()),
             *EVENT_HEADERS,
-            *self._named,
+            *self._fixed_headers,
         ]
         return {"type": "http.response.start", "status": status, "headers": headers}
 

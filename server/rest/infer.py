@@ -344,9 +344,9 @@ class InferExchange(HttpInference):
         parts = encoded.parts
         length = sum(map(len, parts))
         if encoded.header_length:
-            head = _BINARY_HEAD % (encoded.header_length, length, self._named())
+            head = _BINARY_HEAD % (encoded.header_length, length, self._request_id())
         else:
-            head = _JSON_HEAD % (length, self._named())
+            head = _JSON_HEAD % (length, self._request_id())
         if self.target is not None:
             more += self.target.line
         if self.cors:
@@ -370,7 +370,7 @@ class InferExchange(HttpInference):
             transport.close()
         self._protocol.on_response_complete()
 
-    def _named(self) -> bytes:
+    def _request_id(self) -> bytes:
         """The client's id, if it gave one in a header."""
         client_id = self._envelope.client_id
         return client_id.encode() if client_id else id_bytes(self.number)

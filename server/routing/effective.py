@@ -83,8 +83,8 @@ def with_pins(desired: DesiredState, now: EffectiveRoutes) -> DesiredState:
 def experiments_in_force(desired: DesiredState, now: EffectiveRoutes) -> DesiredState:
     """`desired` with the routes in force, and with the experiments on those of them that are as
     they are desired: the arms of the others are not what they are called."""
-    named = {route.name: route for route in desired.routes}
-    settled = {route.name for route in now.routes if named.get(route.name) == route}
+    by_name = {route.name: route for route in desired.routes}
+    settled = {route.name for route in now.routes if by_name.get(route.name) == route}
     moving = {one.subject for one in now.pending}
     return replace(
         desired,

@@ -109,7 +109,7 @@ class Routing:
             return stamped(trials, target, unit, time.time())
         return target
 
-    def met(self, target: Target) -> None:
+    def note_assignment(self, target: Target) -> None:
         """The request was accepted: its unit meets the arm, if `target` has a `assignment` or an
         `exposure`."""
         if target.assignment is not None:

@@ -29,7 +29,7 @@ from schedulers.reply import Reply
 from schedulers.request import InferRequest
 from server.errors import status_of
 from server.samples.ring import SampleRing, SamplingRule
-from server.samples.tensor_summary import seen
+from server.samples.tensor_summary import summary_of
 
 MOST_MODELS = 16
 MOST_S = 24 * 3600.0
@@ -181,7 +181,8 @@ class Sample:
         self._values = of.terms.values
         self._decoupled = decoupled
         self._at = time.time()
-        self._inputs = seen(request.inputs, self._values)  # a client may change its shared memory
+        # A client may change its shared memory.
+        self._inputs = summary_of(request.inputs, self._values)
 
     def refused(self, error: Exception) -> None:
         """No scheduler took it."""
@@ -211,6 +212,6 @@ class Sample:
             rows=request.rows,
             streamed=self._decoupled,
             inputs=self._inputs,
-            outputs=seen(answer.outputs, self._values) if answer is not None else [],
+            outputs=summary_of(answer.outputs, self._values) if answer is not None else [],
         )
         self._of.ring.keep(sample, self._of.terms.max_bytes)

@@ -20,7 +20,7 @@ TOO_FEW = 8
 """Fewer elements are not summed up: least and most would be the values themselves."""
 
 
-def seen(tensors: Tensors, values: bool) -> list[dict[str, Any]]:
+def summary_of(tensors: Tensors, values: bool) -> list[dict[str, Any]]:
     """What is kept of them; with `values` their first elements, too."""
     return [_tensor(name, one, values) for name, one in list(tensors.items())[:MOST_TENSORS]]
 

@@ -53,14 +53,14 @@ _Found = Iterable[tuple[Setting, str, Any]]
 def _toml_file(
     flags: Mapping[str, str | Sequence[str]], environment: Mapping[str, str], folder: Path
 ) -> Path | None:
-    named = flags.get("config") or environment.get(CONFIG_VARIABLE)
-    if not named:
+    written_path = flags.get("config") or environment.get(CONFIG_VARIABLE)
+    if not written_path:
         implied = folder / DEFAULT_FILE
         return implied if implied.is_file() else None
-    path = folder / str(named)
+    path = folder / str(written_path)
     if not path.is_file():
         source = "--config" if flags.get("config") else CONFIG_VARIABLE
-        raise SettingsError(f"{source}: there is no file '{named}'")
+        raise SettingsError(f"{source}: there is no file '{written_path}'")
     return path
 
 

@@ -253,7 +253,7 @@ BARE = frozenset(
 """Flags that may be given without a value, which then is true."""
 
 
-def known() -> frozenset[str]:
+def all_flags() -> frozenset[str]:
     """Every flag `tritonserver` takes, without its dashes."""
     return frozenset({flag for flags in GROUPS.values() for flag in flags} | OURS.keys())
 

@@ -110,7 +110,7 @@ async def console(night: Night) -> AsyncIterator[Console]:
         control=cast(ControlApi, night),
         newest=commits.newest,
         moved=commits.after,
-        seen=lambda: commits.seen,
+        seen=lambda: commits.latest,
         rest=lambda _: asyncio.sleep(0),
         closed=lambda: commits.closed,
         snapshots=Path(),

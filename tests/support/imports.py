@@ -80,7 +80,7 @@ class Running:
     def loaded(self, model: str, state: str = "READY", reason: str = "") -> None:
         """The gateway says what it has, as it does once all is loaded."""
         rows = (LoadRow(model, 1, state, reason),)
-        self.importer.heard(LoadReport("server1", 10**6, True, rows, frozenset()))
+        self.importer.on_load_report(LoadReport("server1", 10**6, True, rows, frozenset()))
 
 
 @asynccontextmanager

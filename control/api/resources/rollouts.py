@@ -113,7 +113,7 @@ def _stable(session: Session, route: RouteView) -> int:
     return arm.version
 
 
-def _told(command: RolloutCommand) -> Callable[[AuthorizedCall], EndpointResult]:
+def _commanding(command: RolloutCommand) -> Callable[[AuthorizedCall], EndpointResult]:
     def tell(call: AuthorizedCall) -> EndpointResult:
         with call.services.database.change(call.actor) as tx:
             command_request = service.command(
@@ -187,7 +187,7 @@ OPERATIONS = (
             access=_OPERATE,
             tag="Rollouts",
             summary=words,
-            run=_told(command),
+            run=_commanding(command),
             gives=RolloutView,
             if_match=True,
         )

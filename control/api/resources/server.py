@@ -54,8 +54,8 @@ async def backup(call: AuthorizedCall, request: Request, _: Recheck) -> Response
             async for piece in pieces:
                 yield piece
 
-    named = f'attachment; filename="modelyard-{call.now:%Y%m%d-%H%M%S}.tar"'
-    headers = {"Content-Disposition": named, "Cache-Control": "no-store"}
+    disposition = f'attachment; filename="modelyard-{call.now:%Y%m%d-%H%M%S}.tar"'
+    headers = {"Content-Disposition": disposition, "Cache-Control": "no-store"}
     return StreamingResponse(streamed(), headers=headers, media_type="application/x-tar")
 
 

@@ -143,7 +143,9 @@ def _take(
 ) -> list[FeedbackOutcome]:
     given = [_given(view, row, tx.now) for row in rows]
     ledger = ExperimentTotals(tx.session, view.id)
-    expose_to(tx.session, view, ledger, [event for row in rows for event in _seen(view, row)])
+    expose_to(
+        tx.session, view, ledger, [event for row in rows for event in _proven_exposures(view, row)]
+    )
     good = [one for one in given if isinstance(one, MetricValue)]
     sights = sights_of(tx.session, view.id, {one.unit for one in good})
     taken = iter(join(tx.session, view, ledger, good, sights))
@@ -198,7 +200,7 @@ def check(view: ExperimentView, row: ClientFeedback) -> None:
     value_of(metric, row.value)
 
 
-def _seen(view: ExperimentView, row: ClientFeedback) -> list[ExposureEvent]:
+def _proven_exposures(view: ExperimentView, row: ClientFeedback) -> list[ExposureEvent]:
     """What the stamp proves: only one of this very experiment, and of a unit."""
     stamp = row.stamp
     if stamp is None or not stamp.unit or stamp.route.subject != view.id:

@@ -105,7 +105,7 @@ class Examiner:
         Raises GitError, OSError, DatabaseGone.
         """
         models, prefix = models_in(entries), prefix_of(entries)
-        deployed = await in_thread(self._known, repository.name, set(models))
+        deployed = await in_thread(self._deployed_models, repository.name, set(models))
         found = Examination()
         found.removed = sorted(
             name
@@ -237,7 +237,7 @@ class Examiner:
                 return "E451", reason + "remove it there, or rename this one"
         return None
 
-    def _known(self, repository: str, names: set[str]) -> dict[str, DeployedModel]:
+    def _deployed_models(self, repository: str, names: set[str]) -> dict[str, DeployedModel]:
         """The models named, and all others of the repository; blocks."""
         with self._database.reading() as session:
             query = (

@@ -82,8 +82,8 @@ def _of_hidden(path: str) -> tuple[str, str] | None:
     hidden = [part for part in (*folders, name) if part.startswith(".")]
     if not hidden or (hidden == [name] and name in HIDDEN_ALLOWED):
         return None
-    named = ", ".join(sorted(HIDDEN_ALLOWED))
-    return "E409", f"is hidden, and a model's hidden files are never read; remove it ({named} pass)"
+    names = ", ".join(sorted(HIDDEN_ALLOWED))
+    return "E409", f"is hidden, and a model's hidden files are never read; remove it ({names} pass)"
 
 
 def _of_name(path: str, allowed: Collection[str], repository: str) -> tuple[str, str] | None:

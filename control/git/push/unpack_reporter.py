@@ -71,7 +71,7 @@ class UnpackReporter:
         self._commands = commands
         self._pack_bytes = pack_bytes
 
-    async def heard(self, report: ReceiveReport) -> Sequence[str]:
+    async def explain(self, report: ReceiveReport) -> Sequence[str]:
         """The lines that the pusher is to read; none when a hook of ours has had its say."""
         findings = findings_of(report, self._pack_bytes)
         if not findings:

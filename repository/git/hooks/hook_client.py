@@ -56,10 +56,10 @@ def _repeat(server: socket.socket) -> int | None:
     """Say what the server says until it gives the exit status; None when it ends without one."""
     with server.makefile("rb") as answer:
         while line := answer.readline(MOST_ANSWER_BYTES):
-            said = json.loads(line)
-            if "exit" in said:
-                return int(said["exit"])
-            print(said["say"], file=sys.stderr, flush=True)  # noqa: T201 - git passes it on
+            message = json.loads(line)
+            if "exit" in message:
+                return int(message["exit"])
+            print(message["say"], file=sys.stderr, flush=True)  # noqa: T201 - git passes it on
     return None
 
 

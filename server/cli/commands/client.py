@@ -98,7 +98,7 @@ class ApiClient:
         """The lines of an event stream, as they come."""
         headers = {"Accept": "text/event-stream"}
         with self._open("GET", path + _query(query), headers=headers) as response:
-            yield self._told(response)
+            yield self._body_pieces(response)
 
     def download(self, method: str, path: str) -> Iterator[bytes]:
         """The pieces of a large answer, as they come."""
@@ -132,11 +132,11 @@ class ApiClient:
         """The response, its body not yet read; what goes wrong in the block is the block's."""
         connection = _connection(self._place, answer_s or self._answer_s)
         try:
-            yield self._asked(connection, method, path, body, headers)
+            yield self._response(connection, method, path, body, headers)
         finally:
             connection.close()
 
-    def _asked(
+    def _response(
         self,
         connection: HTTPConnection,
         method: str,
@@ -191,7 +191,7 @@ class ApiClient:
                 f"waiting for {answer_s:g} s in all\n"
             )
 
-    def _told(self, response: HTTPResponse) -> Iterator[bytes]:
+    def _body_pieces(self, response: HTTPResponse) -> Iterator[bytes]:
         with self._unbroken():
             yield from response
 

@@ -45,12 +45,12 @@ def _generation(data: str) -> dict[str, Any] | None:
     if data.startswith("@"):
         raise CommandFailed("a language model takes its text with -d, e.g. -d 'Hello'")
     try:
-        said = json.loads(data)
+        document = json.loads(data)
     except ValueError:
-        said = data
-    if isinstance(said, dict):
-        return None if "inputs" in said else said
-    return {_TEXT: str(said), "exclude_input_in_output": True}
+        document = data
+    if isinstance(document, dict):
+        return None if "inputs" in document else document
+    return {_TEXT: str(document), "exclude_input_in_output": True}
 
 
 def _description(name: str, described: Mapping[str, Any], is_language_model: bool) -> Shown:

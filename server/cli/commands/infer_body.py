@@ -23,14 +23,14 @@ def body_of(data: str, inputs: Sequence[Tensor]) -> dict[str, Any]:
         return {"inputs": [image_tensor(path, inputs)]}
     text = _read(path) if is_file else data
     try:
-        said = json.loads(text)
+        document = json.loads(text)
     except ValueError as error:
         if len(inputs) == 1 and inputs[0]["datatype"] == "BYTES":
             return {"inputs": [_tensor(inputs[0], text)]}
-        raise CommandFailed(f"{_shown(data)} is no JSON: {error}; {_wanted(inputs)}") from None
-    if isinstance(said, dict) and "inputs" in said:
-        return said
-    return {"inputs": _from_values(said, inputs)}
+        raise CommandFailed(f"{_shown(data)} is no JSON: {error}; {_inputs_text(inputs)}") from None
+    if isinstance(document, dict) and "inputs" in document:
+        return document
+    return {"inputs": _from_values(document, inputs)}
 
 
 def _read(path: Path) -> str:
@@ -44,19 +44,19 @@ def _read(path: Path) -> str:
         raise CommandFailed(f"{path} cannot be read: {error.strerror}") from None
 
 
-def _from_values(said: Any, inputs: Sequence[Tensor]) -> list[dict[str, Any]]:
+def _from_values(document: Any, inputs: Sequence[Tensor]) -> list[dict[str, Any]]:
     """`{"x": [1, 2]}`, or the values alone where the model has one input."""
     by_name = {one["name"]: one for one in inputs}
-    if isinstance(said, dict):
-        for name in said:
+    if isinstance(document, dict):
+        for name in document:
             if name not in by_name:
                 raise CommandFailed(
                     f"the model has no input '{name}'; its inputs are {', '.join(by_name)}"
                 )
-        return [_tensor(by_name[name], value) for name, value in said.items()]
+        return [_tensor(by_name[name], value) for name, value in document.items()]
     if len(inputs) != 1:
-        raise CommandFailed(f"the model has {len(inputs)} inputs; {_wanted(inputs)}")
-    return [_tensor(inputs[0], said)]
+        raise CommandFailed(f"the model has {len(inputs)} inputs; {_inputs_text(inputs)}")
+    return [_tensor(inputs[0], document)]
 
 
 def _tensor(described: Tensor, value: Any) -> dict[str, Any]:
@@ -123,10 +123,10 @@ def image_tensor(path: Path, inputs: Sequence[Tensor]) -> dict[str, Any]:
     values = (pixels / 255.0).round(6) if floats else pixels
     whole = [1] * (len(described["shape"]) - 3) + list(pixels.shape)
     data = values.ravel().tolist()
-    return {**_named(described), "shape": whole, "data": data}
+    return {**_header_of(described), "shape": whole, "data": data}
 
 
-def _named(described: Tensor) -> dict[str, Any]:
+def _header_of(described: Tensor) -> dict[str, Any]:
     return {"name": described["name"], "datatype": described["datatype"]}
 
 
@@ -141,12 +141,12 @@ def _image_input(inputs: Sequence[Tensor]) -> tuple[Tensor, bool]:
     if len(found) != 1 or len(inputs) != 1:
         raise CommandFailed(
             "an image is taken by models with one input of shape [3,H,W] or [H,W,3] (1 channel for "
-            f"grey); {_wanted(inputs)}"
+            f"grey); {_inputs_text(inputs)}"
         )
     return found[0]
 
 
-def _wanted(inputs: Sequence[Tensor]) -> str:
+def _inputs_text(inputs: Sequence[Tensor]) -> str:
     described = ", ".join(f"{one['name']} {one['datatype']} {one['shape']}" for one in inputs)
     return f'give {{"NAME": VALUES}} with {described or "no inputs"}'
 

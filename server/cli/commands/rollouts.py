@@ -62,7 +62,7 @@ def follow(given: argparse.Namespace, api: ApiClient) -> Shown:
     rollout = _found(given, api).id
     for event in _events(api, rollout):
         if not given.json:
-            sys.stdout.write(told(event) + "\n")
+            sys.stdout.write(event_line(event) + "\n")
             sys.stdout.flush()
     view = api.get(path_of("rollouts", rollout), RolloutView)
     if view.phase is not Phase.HEALTHY:
@@ -72,7 +72,7 @@ def follow(given: argparse.Namespace, api: ApiClient) -> Shown:
     return MessageOutput("", view)
 
 
-def told(event: EventView) -> str:
+def event_line(event: EventView) -> str:
     """An event of a rollout as a line, e.g. "… step       step 1 of 3: 5 % of the traffic"."""
     kind = event.kind.removeprefix("rollout.")
     return plain(f"{local_time(event.at)}  {kind:<10} {event.data['words']}")

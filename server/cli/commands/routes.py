@@ -42,12 +42,12 @@ def set_route(given: argparse.Namespace, api: ApiClient) -> Shown:
     path, more = path_of("routes", given.NAME), _forced(given)
     if given.weight and not _terms(given):
         made = api.call("PATCH", path + more, RouteDocument, {"weights": dict(given.weight)})
-        return _told(made, api)
+        return _shown_route(made, api)
     before, headers = _before(path, api)
     made = api.call("PUT", path + more, RouteDocument, {**before, **_terms(given)}, headers)
     if given.weight:
         made = api.call("PATCH", path + more, RouteDocument, {"weights": dict(given.weight)})
-    return _told(made, api)
+    return _shown_route(made, api)
 
 
 def kill(given: argparse.Namespace, api: ApiClient) -> Shown:
@@ -67,7 +67,9 @@ def kill(given: argparse.Namespace, api: ApiClient) -> Shown:
 
 
 def unkill(given: argparse.Namespace, api: ApiClient) -> Shown:
-    return _told(api.call("DELETE", path_of("routes", given.NAME, "kill"), RouteDocument), api)
+    return _shown_route(
+        api.call("DELETE", path_of("routes", given.NAME, "kill"), RouteDocument), api
+    )
 
 
 def delete(given: argparse.Namespace, api: ApiClient) -> Shown:
@@ -159,7 +161,7 @@ def _forced(given: argparse.Namespace) -> str:
     return "?force=true" if given.force else ""
 
 
-def _told(route: RouteDocument, api: ApiClient) -> Shown:
+def _shown_route(route: RouteDocument, api: ApiClient) -> Shown:
     arms = ", ".join(_arm_text(one) for one in route.arms)
     only = f"; all goes to {route.only}" if route.only else ""
     try:

@@ -13,8 +13,8 @@ _FLAGS = ("state_dir", "store_dir", "database")
 
 def settings_of(given: argparse.Namespace) -> Settings:
     """What a server started here with these flags would be told. Raises SettingsError."""
-    said = {name: getattr(given, name, None) for name in _FLAGS}
-    flags = {name: text for name, text in said.items() if text is not None}
+    options = {name: getattr(given, name, None) for name in _FLAGS}
+    flags = {name: text for name, text in options.items() if text is not None}
     return read_settings(flags, os.environ, Path.cwd())
 
 

@@ -147,16 +147,16 @@ class MemoryLedger:
         free = budget - self._granted(device)
         return (
             f"{wants}, and of the budget of {mib(budget)} {mib(max(0, free))} are left: "
-            f"{_named(self._of(device))}; unload one of them, {remedy}"
+            f"{_grants_text(self._of(device))}; unload one of them, {remedy}"
         )
 
 
-def _named(grants: Sequence[MemoryGrant]) -> str:
+def _grants_text(grants: Sequence[MemoryGrant]) -> str:
     """ "a version 1 has 3 MiB, b version 2 has 1 MiB, and 5 more have 2 MiB"."""
-    said = [f"{grant.holder} has {mib(grant.bytes)}" for grant in grants[:SHOWN]]
+    lines = [f"{grant.holder} has {mib(grant.bytes)}" for grant in grants[:SHOWN]]
     if rest := grants[SHOWN:]:
-        said.append(f"and {len(rest)} more have {mib(sum(grant.bytes for grant in rest))}")
-    return ", ".join(said)
+        lines.append(f"and {len(rest)} more have {mib(sum(grant.bytes for grant in rest))}")
+    return ", ".join(lines)
 
 
 def mib(bytes: int) -> str:

@@ -76,7 +76,7 @@ def read_head(headers: Headers) -> RequestHead:
             path,
             _metadata(headers),
             timeout_s,
-            _known(encoding),
+            _checked_encoding(encoding),
             length,
             client_id=good_id(fields.get(NAME, b"").decode("latin-1")),
         )
@@ -140,7 +140,7 @@ def _timeout_s(value: bytes | None) -> float | None:
     return int(found[1]) * _UNIT_S[found[2]]
 
 
-def _known(encoding: str) -> str:
+def _checked_encoding(encoding: str) -> str:
     if encoding not in ENCODINGS:
         allowed = ", ".join(ENCODINGS)
         text = f"grpc-encoding '{encoding}' is not offered; this server takes {allowed}"

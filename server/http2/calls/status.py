@@ -69,8 +69,8 @@ class CallFailed(Exception):
 
 def ended_badly(code: str, text: str, metadata: Headers = ()) -> bytes:
     """Trailers that say so; the text is percent-encoded, and cut where it is too long."""
-    said = ((b"grpc-status", _NUMBERS[code]), (b"grpc-message", _encoded(text)))
-    return literal((*said, *metadata))
+    fields = ((b"grpc-status", _NUMBERS[code]), (b"grpc-message", _encoded(text)))
+    return literal((*fields, *metadata))
 
 
 def refusal(status: str) -> bytes:

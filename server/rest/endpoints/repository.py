@@ -28,14 +28,14 @@ _REMEDY = "; use --http-max-input-size to raise it"
 def repository_rows(dataplane: DataPlane, limits: BodyLimits) -> list[EndpointRow]:
     """The rows of the extension, with and without the name of a repository."""
     rest = _RepositoryEndpoints(dataplane, limits)
-    plain, named = "/v2/repository", "/v2/repository/{repository}"
+    plain, of_repository = "/v2/repository", "/v2/repository/{repository}"
     return [
         EndpointRow(f"{plain}/index", rest.index, "POST"),
         EndpointRow(f"{plain}/models/{{model}}/load", rest.load, "POST"),
         EndpointRow(f"{plain}/models/{{model}}/unload", rest.unload, "POST"),
-        EndpointRow(f"{named}/index", rest.named_repository, "POST"),
-        EndpointRow(f"{named}/models/{{model}}/load", rest.named_repository, "POST"),
-        EndpointRow(f"{named}/models/{{model}}/unload", rest.named_repository, "POST"),
+        EndpointRow(f"{of_repository}/index", rest.named_repository, "POST"),
+        EndpointRow(f"{of_repository}/models/{{model}}/load", rest.named_repository, "POST"),
+        EndpointRow(f"{of_repository}/models/{{model}}/unload", rest.named_repository, "POST"),
     ]
 
 

@@ -84,9 +84,9 @@ def _answer(operation: RestOperation) -> ResponseRow:
     gives = operation.gives
     if not gives:
         return ResponseRow("Done; the body is empty.")
-    named = _CONTENT.get(gives) if isinstance(gives, str) else None
+    media_type = _CONTENT.get(gives) if isinstance(gives, str) else None
     events = {} if operation.events is None else {"text/event-stream": operation.events}
-    return ResponseRow("The answer.", {**(named or _bodies(gives)), **events})
+    return ResponseRow("The answer.", {**(media_type or _bodies(gives)), **events})
 
 
 _CONTENT: dict[str, dict[str, Schema]] = {

@@ -66,18 +66,18 @@ def parse(
     found = []
     for number, row in enumerate(rows, 1):
         try:
-            found.append(_said(row, name, stamp_key, now))
+            found.append(_feedback_row(row, name, stamp_key, now))
         except (InvalidRequest, Invalid) as error:
             raise InvalidRequest(f"value {number} of {len(rows)}: {error}") from None
     return found
 
 
-def _said(row: Any, name: str, stamp_key: bytes, now: float) -> FeedbackRow:
+def _feedback_row(row: Any, name: str, stamp_key: bytes, now: float) -> FeedbackRow:
     if not isinstance(row, Mapping):
         raise InvalidRequest(f"it must be an object with {', '.join(_KEYS)}")
     if strange := [key for key in row if key not in _KEYS]:
         raise InvalidRequest(f"there is no '{strange[0]:.60}'; there are {', '.join(_KEYS)}")
-    said = FeedbackRow(
+    feedback_row = FeedbackRow(
         name=name,
         metric=_text(row, "metric", LONGEST_NAME),
         value=_number(row.get("value")),
@@ -87,22 +87,22 @@ def _said(row: Any, name: str, stamp_key: bytes, now: float) -> FeedbackRow:
         unit=_text(row, "unit", LONGEST_UNIT),
         key=_text(row, "id", LONGEST_KEY),
     )
-    if not said.metric:
+    if not feedback_row.metric:
         raise InvalidRequest("the metric is missing")
-    if bool(said.stamp) == bool(said.unit):
+    if bool(feedback_row.stamp) == bool(feedback_row.unit):
         raise InvalidRequest(
             "give either the stamp that the response brought (header x-modelyard-stamp) or the unit"
         )
-    if said.stamp and stamp_key:
-        _check_stamp(said, stamp_key, now)
-    return said
+    if feedback_row.stamp and stamp_key:
+        _check_stamp(feedback_row, stamp_key, now)
+    return feedback_row
 
 
-def _check_stamp(said: FeedbackRow, key: bytes, now: float) -> None:
+def _check_stamp(row: FeedbackRow, key: bytes, now: float) -> None:
     """Raises Invalid; InvalidRequest for one of another name, which another token may be for."""
-    of = read(key, said.stamp, now).route
-    if said.name not in (of.route, of.model):
-        raise InvalidRequest(f"the stamp is of '{of.route}', not of '{said.name:.100}'")
+    of = read(key, row.stamp, now).route
+    if row.name not in (of.route, of.model):
+        raise InvalidRequest(f"the stamp is of '{of.route}', not of '{row.name:.100}'")
 
 
 def _text(row: Mapping[str, Any], key: str, longest: int) -> str:

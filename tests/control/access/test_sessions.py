@@ -11,7 +11,7 @@ from control.access.sessions import (
     close_session,
     open_session,
     principal_of_session,
-    seen,
+    record_use,
 )
 from control.access.users import change_user, create_user
 from control.clock import utc_now
@@ -68,7 +68,7 @@ def test_it_ends_after_twelve_hours_of_rest(database: Database) -> None:
     assert who(database, cookie, hours=12.1) is None
     with database.change(ADA) as tx:
         tx.now += 11 * HOURS
-        seen(tx, [cookie])
+        record_use(tx, [cookie])
     assert who(database, cookie, hours=12.1) == GRACE
 
 
@@ -77,7 +77,7 @@ def test_it_ends_after_a_week_however_often_it_is_seen(database: Database) -> No
     for hours in range(10, 168, 10):
         with database.change(ADA) as tx:
             tx.now += hours * HOURS
-            seen(tx, [cookie])
+            record_use(tx, [cookie])
     assert who(database, cookie, hours=167.9) == GRACE
     assert who(database, cookie, hours=168.1) is None
 
@@ -86,7 +86,7 @@ def test_one_that_is_over_does_not_come_back_by_being_seen(database: Database) -
     cookie = log_in(database)
     with database.change(ADA) as tx:
         tx.now += 13 * HOURS
-        seen(tx, [cookie])
+        record_use(tx, [cookie])
     assert who(database, cookie, hours=13) is None
 
 
@@ -97,7 +97,7 @@ def test_it_is_noted_as_seen_at_most_once_a_minute(database: Database) -> None:
     for seconds in (1, 59, 60, 61):
         with database.change(ADA) as tx:
             tx.now = began + timedelta(seconds=seconds)
-            seen(tx, [cookie, "another"])
+            record_use(tx, [cookie, "another"])
         noted.append((rows(database, Session)[0].seen_at - began).total_seconds())
     assert noted == [0, 0, 60, 60]
 
@@ -110,7 +110,7 @@ def test_one_user_has_so_many_browsers_and_the_one_seen_longest_ago_goes(
         with database.change(ADA) as tx:
             tx.now += timedelta(minutes=minutes)
             if minutes == MOST_PER_USER:
-                seen(tx, [cookies[0]])
+                record_use(tx, [cookies[0]])
             cookies.append(open_session(tx, "grace", "192.0.2.9"))
     known = [who(database, cookie) is not None for cookie in cookies]
     assert known == [True, False, False] + [True] * (MOST_PER_USER - 1)

@@ -35,11 +35,11 @@ def told(
 def test_a_rollout_is_told_of_all_its_arms_when_one_has_news() -> None:
     latest = LatestArmReports()
     first = told("b1", row("stable", 10), row("candidate", 5), row("candidate", 3, copies=True))
-    report = latest.heard(first)["r1"]
+    report = latest.update(first)["r1"]
     counted = [arm.counts.requests for arm in (report.arms.control, report.arms.candidate)]
     assert (counted, report.arms.mirrored.counts.requests) == ([10, 5], 3)
     assert report.in_flight == 4
-    later = latest.heard(told("b1", row("stable", 12), row("stable", 9, rollout="")))
+    later = latest.update(told("b1", row("stable", 12), row("stable", 9, rollout="")))
     assert list(later) == ["r1"]
     assert later["r1"].arms.control.counts.requests == 12
     assert later["r1"].arms.candidate.counts.requests == 5
@@ -47,8 +47,8 @@ def test_a_rollout_is_told_of_all_its_arms_when_one_has_news() -> None:
 
 def test_a_gateway_that_was_restarted_begins_at_nothing() -> None:
     latest = LatestArmReports()
-    latest.heard(told("b1", row("stable", 10), row("candidate", 5)))
-    report = latest.heard(told("b2", row("stable", 1)))["r1"]
+    latest.update(told("b1", row("stable", 10), row("candidate", 5)))
+    report = latest.update(told("b2", row("stable", 1)))["r1"]
     assert report.arms.control.counts.requests == 1
     assert report.arms.candidate.counts.requests == 0
 
@@ -59,7 +59,7 @@ def test_the_candidate_s_workers_are_told_of_once_however_many_rows_it_has() -> 
         row("candidate", 1, workers=(2, 300)),
         row("candidate", 1, copies=True, workers=(2, 300)),
     ]
-    report = LatestArmReports().heard(told("b1", *rows))["r1"]
+    report = LatestArmReports().update(told("b1", *rows))["r1"]
     assert (report.crashes, report.resident_bytes) == (2, 300)
 
 
@@ -69,13 +69,13 @@ def test_how_units_were_shared_out_stays_known_until_it_is_told_anew() -> None:
         "r1": (AssignmentCount("salt", 100, 40, 3), AssignmentCount("salt", 500, 20, 1)),
         "r2": (AssignmentCount("salt", 100, 1, 0),),
     }
-    first = latest.heard(told("b1", row("candidate", 1), assignments=assignments))["r1"]
+    first = latest.update(told("b1", row("candidate", 1), assignments=assignments))["r1"]
     assert first.assignments == (
         AssignmentCount("salt", 100, 40, 3),
         AssignmentCount("salt", 500, 20, 1),
     )
-    assert latest.heard(told("b1", row("candidate", 2)))["r1"].assignments == first.assignments
-    assert latest.heard(told("b1", row("candidate", 2), assignments={}))["r1"].assignments == ()
+    assert latest.update(told("b1", row("candidate", 2)))["r1"].assignments == first.assignments
+    assert latest.update(told("b1", row("candidate", 2), assignments={}))["r1"].assignments == ()
 
 
 def test_counters_cross_the_link_at_once_and_again_when_they_grow(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from control.git.ranges import wanted_of
+from control.git.ranges import range_of
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from control.git.ranges import wanted_of
     ],
 )
 def test_one_range_is_understood(said: str, wanted: tuple[int, int | None]) -> None:
-    assert wanted_of(said, 10) == wanted
+    assert range_of(said, 10) == wanted
 
 
 @pytest.mark.parametrize(
@@ -27,8 +27,8 @@ def test_one_range_is_understood(said: str, wanted: tuple[int, int | None]) -> N
     [None, "", "bytes", "bytes=", "bytes=-", "bytes=5-2", "bytes=0-1,3-4", "lines=1-2", "bytes=a-"],
 )
 def test_what_is_no_single_range_asks_for_everything(said: str | None) -> None:
-    assert wanted_of(said, 10) is None
+    assert range_of(said, 10) is None
 
 
 def test_an_empty_object_has_no_ranges() -> None:
-    assert wanted_of("bytes=0-", 0) is None
+    assert range_of("bytes=0-", 0) is None

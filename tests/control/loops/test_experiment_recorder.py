@@ -140,12 +140,12 @@ def counted(requests: int, errors: int, boot: str = "b1", copies: bool = False) 
 
 def test_only_what_was_answered_since_the_last_time_is_measured() -> None:
     made = ArmDeltas()
-    assert not made.heard(counted(10, 1))  # an earlier process may have told of it
-    assert not made.heard(counted(50, 1, copies=True))
-    (found,) = made.heard(counted(30, 4))
+    assert not made.update(counted(10, 1))  # an earlier process may have told of it
+    assert not made.update(counted(50, 1, copies=True))
+    (found,) = made.update(counted(30, 4))
     assert (found.requests, found.errors, found.latencies.n) == (20, 3, 17)
-    assert not made.heard(counted(30, 4))
-    assert not made.heard(counted(5, 0, boot="b2"))
+    assert not made.update(counted(30, 4))
+    assert not made.update(counted(5, 0, boot="b2"))
 
 
 def test_what_servers_count_comes_into_the_analysis(colour: tuple[Database, str]) -> None:

@@ -62,7 +62,7 @@ class Yard:
             job = asyncio.create_task(pump.run())
             try:
                 for one in told:
-                    await pump.heard(one)
+                    await pump.on_arm_reports(one)
                 pump.ring()
                 await asyncio.to_thread(wait)
             finally:

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 _TRY = """
-from repository.sandbox.enter import enter_told; enter_told()
+from repository.sandbox.enter import enter_from_environment; enter_from_environment()
 import json, os, socket, subprocess, sys
 def fork(_):
     if not os.fork(): os._exit(0)

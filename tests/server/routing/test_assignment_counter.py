@@ -37,7 +37,7 @@ def _send(target: Target, request: InferRequest, until_ns: int) -> Reply:
 
 def meet(made: Routing, *units: str, **labels: str) -> None:
     for unit in units:
-        made.met(made.pick(made.table["numbers"], unit, labels))
+        made.note_assignment(made.pick(made.table["numbers"], unit, labels))
 
 
 def units(count: int, first: int = 0) -> list[str]:
@@ -66,7 +66,7 @@ def test_requests_without_a_unit_count_one_by_one() -> None:
 def test_what_a_rule_or_the_kill_switch_sent_is_no_matter_of_chance() -> None:
     made = routing(matches=(Match("x-tester", "yes", "candidate"),))
     target = made.pick(made.table["numbers"], "ada", {"x-tester": "yes"})
-    made.met(target)
+    made.note_assignment(target)
     use(made, 50, only="stable")
     meet(made, "ada")
     assert rows(made.assignments) == []
@@ -85,7 +85,7 @@ def test_a_sequence_that_goes_on_was_drawn_for_already() -> None:
         sequence = Sequence(7, start, False)
         target = made.select(made.table["numbers"], Request(within=sequence))
         made.keep(target, sequence)
-        made.met(target)
+        made.note_assignment(target)
     ((*_, count, _),) = rows(made.assignments)
     assert count == 1
 

@@ -37,7 +37,7 @@ def test_a_unit_s_answer_has_a_stamp_that_names_its_arm_and_it_is_told_once() ->
     route = made.table["shop"]
     for _ in range(3):
         target = made.pick(route, "ada")
-        made.met(target)
+        made.note_assignment(target)
     stamp = read(KEY, target.stamp, time.time())
     assert (stamp.route.arm, stamp.route.subject) == (target.arm, "e1")
     assert stamp.unit == unit_key("ada").hex()

@@ -6,11 +6,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from server.samples.tensor_summary import LOOKED_AT, MOST_TENSORS, MOST_VALUES, seen
+from server.samples.tensor_summary import LOOKED_AT, MOST_TENSORS, MOST_VALUES, summary_of
 
 
 def one(array: np.ndarray, values: bool = False) -> dict:
-    (found,) = seen({"x": array}, values)
+    (found,) = summary_of({"x": array}, values)
     return found
 
 
@@ -55,7 +55,7 @@ def test_a_large_tensor_is_looked_at_in_part() -> None:
 
 def test_many_tensors_are_kept_in_part() -> None:
     many = {f"t{number}": np.zeros(1) for number in range(100)}
-    assert len(seen(many, False)) == MOST_TENSORS
+    assert len(summary_of(many, False)) == MOST_TENSORS
 
 
 @pytest.mark.parametrize(

@@ -40,9 +40,9 @@ def _name(call: ast.Call) -> str:
 
 def _add_described(config: ModelConfig, kind: str, node: ast.expr) -> None:
     try:
-        said = ast.literal_eval(node)
+        value = ast.literal_eval(node)
         tensor = pb.ModelInput() if kind == "input" else pb.ModelOutput()
-        ParseDict(said, tensor)
+        ParseDict(value, tensor)
     except (ValueError, TypeError, ParseError, AttributeError):
         return
     getattr(config, kind).append(tensor)
