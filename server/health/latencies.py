@@ -1,6 +1,5 @@
 """Quantiles of packed histograms, and the p95 of a version's last day. Pure."""
 
-from collections import Counter as Tally
 from collections import deque
 from collections.abc import Iterable, Mapping
 from statistics import median
@@ -15,15 +14,19 @@ LEAST_HOURS, LEAST_REQUESTS = 2, 100
 """An hour counts with so many requests, and so many such hours make a day that can be judged by."""
 
 
-def counts_of(packed: Iterable[Latencies]) -> Tally[int]:
+def counts_of(packed: Iterable[Latencies]) -> dict[int, int]:
     """All of them together: counts by bucket."""
-    counts: Tally[int] = Tally()
+    counts: dict[int, int] = {}
     for latencies in packed:
-        bucket = -1
-        for skipped, count in zip(latencies[::2], latencies[1::2], strict=True):
-            bucket += skipped + 1
-            counts[bucket] += count
+        _add(counts, latencies)
     return counts
+
+
+def _add(counts: dict[int, int], latencies: Latencies) -> None:
+    bucket = -1
+    for skipped, count in zip(latencies[::2], latencies[1::2], strict=True):
+        bucket += skipped + 1
+        counts[bucket] = counts.get(bucket, 0) + count
 
 
 def quantile_of(counts: Mapping[int, int], q: float) -> float:
@@ -49,7 +52,7 @@ class UsualLatency:
     def __init__(self, hours: Iterable[HourLatency] = ()) -> None:
         self._hours = deque(hours, HOURS)
         self._at = 0
-        self._counts: Tally[int] = Tally()
+        self._counts: dict[int, int] = {}
 
     @property
     def hours(self) -> tuple[HourLatency, ...]:
@@ -59,10 +62,10 @@ class UsualLatency:
         """Of a window that began `at`."""
         hour = at - at % HOUR_S
         if hour != self._at:
-            if self._counts.total() >= LEAST_REQUESTS:
+            if sum(self._counts.values()) >= LEAST_REQUESTS:
                 self._hours.append(HourLatency(self._at, quantile_of(self._counts, 0.95)))
-            self._at, self._counts = hour, Tally()
-        self._counts.update(counts_of([latency]))
+            self._at, self._counts = hour, {}
+        _add(self._counts, latency)
 
     def usual_s(self, now: float) -> float:
         """The median of the hours of the last day, which a bad one of them does not move; 0 while

@@ -107,8 +107,8 @@ class HealthMonitor:
         self._loads: dict[tuple[str, int | None], VersionHealth] = {}
 
     def close(self, window: SeriesWindow, now: float) -> Iterator[None]:
-        """Judge each loaded version by a window that has ended, one for each step: that takes some
-        20 µs, let requests go first between them."""
+        """Judge each loaded version by a window that has ended, one for each step: that takes
+        0.05 ms, and 0.3 ms once a minute; let requests go first between them."""
         points = {
             (row.subject.name, row.subject.version): row.point
             for row in window.rows

@@ -16,7 +16,7 @@ from server.health.policy import (
     judge,
 )
 
-NOW = 1_000_000
+NOW = 1_000_020
 BOUNDS = HealthBounds()
 NOTHING = VersionFacts()
 
@@ -62,7 +62,7 @@ def test_enough_failures_and_refusals_of_the_last_minute_are_found(
 def test_a_finding_says_how_many_of_how_many_since_the_first_failure() -> None:
     (finding,) = found([window(20, succeeded=10), window(10, failed=60), window(0, 0, 1)]).values()
     assert finding.reason == (
-        "61 of 71 requests failed from 13:46:10 UTC to 13:46:40 UTC, 85.9 %; the bound is 10 %"
+        "61 of 71 requests failed from 13:46:30 UTC to 13:47:00 UTC, 85.9 %; the bound is 10 %"
     )
     assert (finding.since, finding.seen, finding.worded) == (NOW - 20, NOW, NOW)
 
@@ -134,10 +134,16 @@ def test_a_version_is_slow_against_its_own_last_day(
     assert ("slow" in found(windows, begun("slow"), facts)) is stays_slow
 
 
+def test_latency_is_judged_once_a_minute_and_a_finding_stays_meanwhile() -> None:
+    windows, facts = [timed(0, 200, 0.1)], VersionFacts(0.04)
+    assert found(windows, facts=facts, now=NOW + 10) == {}
+    assert found(windows, begun("slow"), facts, now=NOW + 10) == begun("slow")
+
+
 def test_a_slow_version_says_how_much_slower() -> None:
     windows = [timed(100, 60, 0.1), timed(0, 60, 0.1)]
     (finding,) = found(windows, facts=VersionFacts(0.04)).values()
-    assert finding.reason.startswith("p95 102 ms over 120 requests from 13:44:50 UTC to 13:46:40")
+    assert finding.reason.startswith("p95 102 ms over 120 requests from 13:45:10 UTC to 13:47:00")
     assert finding.reason.endswith(", 2.5 times the 40 ms of its last day")
     assert found([timed(0, 99, 0.1)], facts=VersionFacts(0.04)) == {}
 
@@ -161,7 +167,7 @@ def test_a_queue_is_starved_when_waiting_is_most_of_the_time(
 def test_a_starved_queue_says_how_long_requests_wait() -> None:
     (finding,) = found([timed(0, 50, 0.55, 0.5, 0.05)]).values()
     assert finding.reason == (
-        "50 requests from 13:46:30 UTC to 13:46:40 UTC waited 500 ms on average to be computed in "
+        "50 requests from 13:46:50 UTC to 13:47:00 UTC waited 500 ms on average to be computed in "
         "50 ms"
     )
 
@@ -182,6 +188,6 @@ def test_a_crash_loop_is_told_before_what_it_makes_fail() -> None:
     assert list(both) == ["crash_loop", "errors"]
     assert both["crash_loop"].since == NOW - 100
     assert both["crash_loop"].reason == (
-        "4 crashes of its workers since 13:45:00 UTC, the last at 13:46:35 UTC: it exited with "
+        "4 crashes of its workers since 13:45:20 UTC, the last at 13:46:55 UTC: it exited with "
         "status 3"
     )
