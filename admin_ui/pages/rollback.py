@@ -12,18 +12,23 @@ FIELDS = ("to", "steps", "why")
 
 
 async def rollback_offer(visit: PageContext, model: str) -> dict[str, Any] | None:
-    """Where a rollback may lead; None where there is no other version, or the route is of a form
-    that has none."""
+    """Where a rollback may lead, what was rolled back itself last; None where there is nothing
+    else, or the route is of a form that has no rollback."""
+    found = await _found(visit, model)
+    targets = sorted(found["targets"] if found else (), key=lambda one: one["rolled_back"])
+    if not targets or targets[0]["rolled_back"]:
+        return None
+    choices = [(one["version"], _words(found, one)) for one in targets]
+    return {**found, "choices": choices}
+
+
+async def _found(visit: PageContext, model: str) -> dict[str, Any]:
     try:
-        found = await visit.maybe(PATH, model=model)
+        return dict(await visit.maybe(PATH, model=model) or {})
     except ControlApiError as refused:
         if refused.status == 409:
-            return None
+            return {}
         raise
-    if not found or not found["targets"]:
-        return None
-    choices = [(one["version"], _words(found, one)) for one in found["targets"]]
-    return {**found, "choices": choices}
 
 
 def _words(offer: Mapping[str, Any], one: Mapping[str, Any]) -> str:
@@ -41,8 +46,7 @@ def _words(offer: Mapping[str, Any], one: Mapping[str, Any]) -> str:
 async def lost_version(visit: PageContext, model: str, version: int) -> dict[str, Any] | None:
     """When and why a version was rolled back, with the page that tells of it; None for one that was
     not."""
-    offer = await rollback_offer(visit, model)
-    lost = offer["rolled_back"] if offer else ()
+    lost = (await _found(visit, model)).get("rolled_back", ())
     found = next((one for one in lost if one["version"] == version), None)
     return found and {**found, "page": link("/rollouts/{rollout}", rollout=found["rollout"])}
 

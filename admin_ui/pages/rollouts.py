@@ -20,6 +20,9 @@ from control.rollouts.state import ENDS, Phase
 PATH = "/rollouts/{rollout}"
 EVENTS, ROUTES = 50, 500
 COMMANDS = ("promote", "promote-full", "pause", "resume", "retry", "abort")
+REPEATED = "rollout.degrade"
+"""Its words are those of the abort before it."""
+
 PLAN = ("mode", "mirror", "steps", "hold", "min_sample")
 
 Row = Mapping[str, Any]
@@ -56,7 +59,7 @@ async def load(visit: PageContext) -> ScreenContent:
         f"version {rollout['candidate']}",
         rollout=rollout,
         standing=standing,
-        events=events["items"],
+        events=[one for one in events["items"] if one["kind"] != REPEATED],
         rail=rail(rollout),
         offers=offers(rollout),
         arms=arms(standing, mirrored=bool(plan["mirror"])),
