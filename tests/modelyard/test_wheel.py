@@ -4,6 +4,7 @@ Packages come from the index that pip is configured with.
 """
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -88,10 +89,25 @@ def started(folder: Path, command: list[str | Path], sign: str) -> Iterator[dict
         assert process.wait(60) == 0
 
 
+DOCS = ".data/data/share/modelyard/docs/"
+BESIDE = "modelyard-"
+"""How the folder begins whose files are installed beside the packages."""
+
+
 def test_it_has_every_file_of_every_package(wheel: Path) -> None:
     wanted = {name for name in tracked() if name.split("/")[0] in (*PACKAGES, "modelyard")}
-    packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    packed = {name for name in names_in(wheel) if not name.startswith(BESIDE)}
     assert packed == {*wanted}
+
+
+def test_it_has_the_docs_that_the_console_shows(wheel: Path) -> None:
+    wanted = {name for name in tracked() if re.fullmatch(r"docs/(tutorials/)?[^/]+\.md", name)}
+    packed = {name.partition("/share/modelyard/")[2] for name in names_in(wheel) if DOCS in name}
+    assert packed == wanted
+
+
+def names_in(wheel: Path) -> list[str]:
+    return [one for one in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in one]
 
 
 def test_the_demo_serves_and_its_calls_answer(installed: Path, tmp_path: Path) -> None:
