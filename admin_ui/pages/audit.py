@@ -11,9 +11,12 @@ _FILTERS = ("actor", "action", "subject", "since", "until")
 async def load(visit: PageContext) -> ScreenContent:
     page, document = await cursor_page(visit, "/audit", _FILTERS)
     asked = {name: visit.query.get(name, "") for name in _FILTERS}
-    return ScreenContent(
-        document, page=page, asked=asked, changes=[_changes(row) for row in page.rows]
-    )
+    known = {
+        name: sorted({str(row[name]) for row in page.rows})
+        for name in ("actor", "action", "subject")
+    }
+    changes = [_changes(row) for row in page.rows]
+    return ScreenContent(document, page=page, asked=asked, known=known, changes=changes)
 
 
 def _changes(row: dict[str, object]) -> list[tuple[str, object, object]]:
