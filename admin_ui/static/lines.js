@@ -35,6 +35,10 @@ function step(place) {
   return Number(place.closest(".charts").dataset.step);
 }
 
+function until(place) {
+  return Number(place.closest(".charts").dataset.until);
+}
+
 function span(plot) {
   return plot.scales.x.max - plot.scales.x.min;
 }
@@ -53,7 +57,7 @@ function lineOptions(place, labels) {
     width: Math.max(200, place.clientWidth - 16),
     height: 200,
     padding: [16, (plot) => (span(plot) > DAY_S ? 44 : 28), null, null],
-    scales: { x: { range: (_, low, high) => [low, high + step(place)] }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(high ?? 0, least) * 1.1 || 1] } },
+    scales: { x: { range: (_, low, high) => [low, Math.max(high + step(place), until(place))] }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(high ?? 0, least) * 1.1 || 1] } },
     axes: [
       {
         ...axis, space: (_plot, _axis, low, high) => (high - low > DAY_S ? 100 : 70),

@@ -208,6 +208,6 @@ def _together(
     within: TimeRange,
     left_out: int,
 ) -> TrafficCharts:
-    since, until = (datetime.fromisoformat(page[name]).timestamp() for name in ("since", "until"))
-    markers = markers_of(events, int(since), int(until), page["step_s"]) if charts else []
+    since, until = datetime.fromisoformat(page["since"]).timestamp(), within.until.timestamp()
+    markers = markers_of(events, int(since), int(until) + 1, page["step_s"]) if charts else []
     return TrafficCharts(within, charts, page["step_s"], left_out, visit.at, markers)

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -44,6 +44,20 @@ def range_of(since: int, until: int, now: int, most_points: int) -> SeriesRange:
     step_s = step_for(since, until, level, most_points)
     first = since - since % step_s
     return SeriesRange(first, max(first + step_s, until - until % step_s), step_s, level)
+
+
+LEAST_OPEN_STEP_S, LEAST_OPEN_S = 600, 60
+"""A point of at least so many seconds is told before it is over, once so many of it have passed:
+half a day is too much to wait for."""
+
+
+def with_open_point(within: SeriesRange, until: int) -> tuple[SeriesRange, int]:
+    """The range with the point that is not over yet, and how much of it has passed; the same and 0
+    where that is little, or will be over soon."""
+    passed = until - within.until
+    if within.step_s < LEAST_OPEN_STEP_S or passed < LEAST_OPEN_S:
+        return within, 0
+    return replace(within, until=within.until + within.step_s), passed
 
 
 def read(

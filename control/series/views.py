@@ -6,6 +6,7 @@ from functools import partial
 from typing import TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from control.clock import Moment
 from control.series.points import LanguagePoint, Latencies, SeriesPoint, histogram_of
@@ -113,6 +114,33 @@ def view_of(
         loop_lag_ms=_each(column, lambda one: _round(one.loop_lag_us / 1e3)),
         language=_language([None if one is None else one.language for one in column], step_s),
     )
+
+
+def with_open_point(view: SeriesView, step_s: int, open_s: int) -> SeriesView:
+    """The same, its last point being of the `open_s` seconds that have passed of it: its rates are
+    over these."""
+    factor = step_s / open_s
+    language = view.language
+    if language is not None:
+        language = replace(
+            language,
+            prompt_tokens_per_s=_last_times(language.prompt_tokens_per_s, factor),
+            generated_tokens_per_s=_last_times(language.generated_tokens_per_s, factor),
+        )
+    return replace(
+        view,
+        requests_per_s=_last_times(view.requests_per_s, factor),
+        failed_per_s={
+            name: _last_times(column, factor) for name, column in view.failed_per_s.items()
+        },
+        instances_busy=_last_times(view.instances_busy, factor),
+        language=language,
+    )
+
+
+def _last_times(column: Column, factor: float) -> Column:
+    *before, last = column
+    return [*before, None if last is None else _round(last * factor)]
 
 
 def _language(column: Sequence[LanguagePoint | None], step_s: int) -> LanguageSeriesView | None:

@@ -7,8 +7,9 @@ from typing import NamedTuple
 from control.access.scopes import Action
 from control.api.call import Access, AuthorizedCall, EndpointResult, Operation, Param
 from control.http_errors import MalformedRequest
+from control.series import views
 from control.series.points import SeriesSubject
-from control.series.reading import range_of, read
+from control.series.reading import range_of, read, with_open_point
 from control.series.storage import storage
 from control.series.views import SeriesPage, SeriesStorageView, view_of
 
@@ -51,6 +52,7 @@ def list_(call: AuthorizedCall) -> EndpointResult:
     now = int(call.now.timestamp())
     points = min(max(query.get("points") or USUAL_POINTS, 2), MOST_POINTS)
     within = range_of(int(since.timestamp()), int(until.timestamp()), now, points)
+    within, open_s = with_open_point(within, int(until.timestamp()))
     version = query.get("version")
 
     def wanted(subject: SeriesSubject) -> str | None:
@@ -76,8 +78,9 @@ def list_(call: AuthorizedCall) -> EndpointResult:
             step_s=within.step_s,
             at=[_moment(at) for at in starts],
             items=[
-                view_of(name, found[name], starts, within.step_s, served.keys())
+                views.with_open_point(view, within.step_s, open_s) if open_s else view
                 for name in sorted(busiest)
+                for view in [view_of(name, found[name], starts, within.step_s, served.keys())]
             ],
         )
     )
