@@ -137,7 +137,7 @@ def test_form_types_are_refused_only_beside_a_browsers_header(server: Server) ->
 def test_every_curl_line_of_the_readme_is_let_through(server: Server) -> None:
     text = (ROOT / "README.md").read_text()
     lines = re.findall(r"^curl (?:[^\n']|'[^']*')*", text, re.MULTILINE)
-    assert len(lines) >= 3
+    assert lines, "the README shows no curl any more"
     for line in lines:
         line = line.partition("  #")[0].replace("localhost:8000", server.http)
         done = subprocess.run(
