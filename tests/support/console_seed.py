@@ -24,6 +24,7 @@ class Seeded:
     refused: str
     token: str
     rollout: str
+    problem: str
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,13 @@ def seed(yard: Yard) -> Seeded:
     served = next(one["id"] for one in pushes if one["state"] != "refused")
     _sample(yard)
     _notify(yard)
-    return Seeded(served, refused, token, _roll_out(yard))
+    return Seeded(served, refused, token, _roll_out(yard), _problem(yard))
+
+
+def _problem(yard: Yard) -> str:
+    """The key of one that lasts: of the broken folder, or of a push."""
+    rows = yard.api("GET", "/problems")[1]["items"]
+    return str(next(one["key"] for one in rows if one["kind"] in ("load", "push")))
 
 
 def _notify(yard: Yard) -> None:
@@ -124,6 +131,7 @@ def paths(seeded: Seeded) -> dict[str, str]:
     """Every screen by a name."""
     return {
         "overview": "/",
+        "problem": f"/problems/{seeded.problem}",
         "models": "/models",
         "model": "/models/digits",
         "model-of-a-folder": "/models/captions",

@@ -32,7 +32,7 @@ def test_axe_finds_nothing_and_nothing_overflows(
 def test_every_screen_is_looked_at(seeded: Night) -> None:
     from starlette.routing import Match, Route
 
-    looked = list(paths(seeded.seeded).values())
+    looked = [path.partition("?")[0] for path in paths(seeded.seeded).values()]
     for screen in SCREENS:
         route = Route(screen.path, lambda request: None)
         scopes = ({"type": "http", "path": path, "method": "GET"} for path in looked)
