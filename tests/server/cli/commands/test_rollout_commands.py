@@ -12,7 +12,7 @@ from control.rollouts.route_weights import RolloutRoutes
 from control.sql.database import SYSTEM
 from control.views import EventView
 from server.cli import main as cli
-from server.cli.commands.rollouts import told
+from server.cli.commands.rollouts import event_line
 from support.admin import Api
 from support.deployed import deploy
 
@@ -87,7 +87,7 @@ def test_a_key_that_is_no_plan_s_is_refused_by_name(run: Run) -> None:
     assert (status, "stepz" in said) == (1, True)
 
 
-def test_an_event_is_told_in_words() -> None:
+def test_an_event_is_a_line_in_words() -> None:
     words = {"words": "step 1 of 2: 10 % of the traffic"}
     event = EventView(1, utc_now(), "rollout.step", "rollout:r1", "system", words)
-    assert told(event).endswith("step       step 1 of 2: 10 % of the traffic")
+    assert event_line(event).endswith("step       step 1 of 2: 10 % of the traffic")
