@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from control.series.points import SeriesPoint, SubjectPoint
+from control.series.points import SeriesPoint, SeriesSubject, SubjectPoint
 
 _LEVEL = 1
 """Of zlib: half the size of what the default takes three times as long for."""
@@ -18,8 +18,20 @@ class ChunkPoint(msgspec.Struct, frozen=True, array_like=True):
     point: SeriesPoint
 
 
+class PackedSubjectPoint(msgspec.Struct, frozen=True, array_like=True):
+    """A SubjectPoint whose point is still packed."""
+
+    subject: SeriesSubject
+    point: msgspec.Raw
+
+    def unpacked(self) -> SeriesPoint:
+        return _point.decode(self.point)
+
+
 _encoder = msgspec.msgpack.Encoder()
 _rows = msgspec.msgpack.Decoder(tuple[SubjectPoint, ...])
+_packed_rows = msgspec.msgpack.Decoder(tuple[PackedSubjectPoint, ...])
+_point = msgspec.msgpack.Decoder(SeriesPoint)
 _chunk = msgspec.msgpack.Decoder(tuple[ChunkPoint, ...])
 
 
@@ -29,6 +41,12 @@ def pack_rows(rows: Sequence[SubjectPoint]) -> bytes:
 
 def unpack_rows(payload: bytes) -> tuple[SubjectPoint, ...]:
     return _rows.decode(zlib.decompress(payload))
+
+
+def unpack_subjects(payload: bytes) -> tuple[PackedSubjectPoint, ...]:
+    """The rows for who wants few of them: a window has one for each version of a server, and a
+    chart asks for six."""
+    return _packed_rows.decode(zlib.decompress(payload))
 
 
 def pack_chunk(points: Sequence[ChunkPoint]) -> bytes:

@@ -8,7 +8,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from control.series.levels import MINUTES, QUARTERS, SeriesLevel, level_for, step_for
-from control.series.packing import unpack_chunk, unpack_rows
+from control.series.packing import unpack_chunk, unpack_subjects
 from control.series.points import (
     SeriesPoint,
     SeriesSubject,
@@ -70,11 +70,9 @@ def read(
     )
     for server_id in _servers(session, within, server):
         of_one: dict[tuple[str, str, int], list[SeriesPoint]] = defaultdict(list)
-        for subject, at, point in _points(session, within, server_id):
-            name = wanted(subject)
-            if name is not None:
-                start = at - (at - within.since) % within.step_s
-                of_one[name, subject.key, start].append(point)
+        for name, key, at, point in _points(session, within, wanted, server_id):
+            start = at - (at - within.since) % within.step_s
+            of_one[name, key, start].append(point)
         for (name, _, start), points in of_one.items():
             found[name, start][server_id].append(one_after_another(points))
     series: dict[str, dict[int, SeriesPoint]] = defaultdict(dict)
@@ -96,9 +94,13 @@ def _servers(session: Session, within: SeriesRange, server: str) -> list[str]:
     return sorted({*session.scalars(windows.distinct()), *session.scalars(chunks.distinct())})
 
 
+_NamedPoint = tuple[str, str, int, SeriesPoint]
+"""The name of its series, the key of its subject, when it begins."""
+
+
 def _points(
-    session: Session, within: SeriesRange, server_id: str
-) -> Iterator[tuple[SeriesSubject, int, SeriesPoint]]:
+    session: Session, within: SeriesRange, wanted: Wanted, server_id: str
+) -> Iterator[_NamedPoint]:
     """Of one server. Where a level has not been sealed yet, the level below goes on."""
     since = within.since
     for level in (QUARTERS, MINUTES):
@@ -107,14 +109,14 @@ def _points(
         sealed = last_sealed(session, level, server_id)
         until = within.until if sealed is None else min(sealed + level.span_s, within.until)
         if sealed is not None and until > since:
-            yield from _of_chunks(session, level, server_id, since, until)
+            yield from _of_chunks(session, level, wanted, server_id, since, until)
             since = until
-    yield from _of_windows(session, server_id, since, within.until)
+    yield from _of_windows(session, wanted, server_id, since, within.until)
 
 
 def _of_chunks(
-    session: Session, level: SeriesLevel, server_id: str, since: int, until: int
-) -> Iterator[tuple[SeriesSubject, int, SeriesPoint]]:
+    session: Session, level: SeriesLevel, wanted: Wanted, server_id: str, since: int, until: int
+) -> Iterator[_NamedPoint]:
     rows = session.execute(
         select(SeriesChunkRow.subject, SeriesChunkRow.start, SeriesChunkRow.payload).where(
             SeriesChunkRow.level == level.step_s,
@@ -125,16 +127,18 @@ def _of_chunks(
         )
     )
     for key, start, payload in rows:
-        subject = subject_of(key)
+        name = wanted(subject_of(key))
+        if name is None:
+            continue
         for one in unpack_chunk(payload):
             at = start + one.number * level.step_s
             if since <= at < until:
-                yield subject, at, one.point
+                yield name, key, at, one.point
 
 
 def _of_windows(
-    session: Session, server_id: str, since: int, until: int
-) -> Iterator[tuple[SeriesSubject, int, SeriesPoint]]:
+    session: Session, wanted: Wanted, server_id: str, since: int, until: int
+) -> Iterator[_NamedPoint]:
     at = SeriesWindowRow.at
     rows = session.execute(
         select(at, SeriesWindowRow.payload).where(
@@ -142,5 +146,7 @@ def _of_windows(
         )
     )
     for when, payload in rows:
-        for row in unpack_rows(payload):
-            yield row.subject, when, row.point
+        for row in unpack_subjects(payload):
+            name = wanted(row.subject)
+            if name is not None:
+                yield name, row.subject.key, when, row.unpacked()
