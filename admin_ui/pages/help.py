@@ -20,6 +20,8 @@ _FOLDERS = (
     Path(__file__).resolve().parents[2] / "docs",  # a checkout
     Path(sys.prefix) / "share" / "modelyard" / "docs",  # an installed wheel
 )
+_OURS = "rollouts.md"
+"""Beside an installed wheel may lie the documents of another package."""
 _TUTORIAL = "tutorials."
 
 
@@ -51,7 +53,7 @@ async def load(visit: PageContext) -> ScreenContent:
 @cache
 def help_pages() -> tuple[HelpPage, ...]:
     """All pages, by their titles; none where the docs were not installed."""
-    folder = next((one for one in _FOLDERS if one.is_dir()), None)
+    folder = next((one for one in _FOLDERS if (one / _OURS).is_file()), None)
     files = [] if folder is None else [*folder.glob("*.md"), *folder.glob("tutorials/*.md")]
     names = {_name(path): path for path in files}
     pages = [
@@ -73,7 +75,7 @@ def _title(text: str) -> str:
 @cache
 def rendered(name: str) -> Markup:
     """A page's text as HTML, without its title."""
-    folder = next(one for one in _FOLDERS if one.is_dir())
+    folder = next(one for one in _FOLDERS if (one / _OURS).is_file())
     text = (folder / f"{name.replace('.', '/', 1)}.md").read_text(encoding="utf-8")
     return html_of(text, in_folder=name.startswith(_TUTORIAL))
 

@@ -150,7 +150,8 @@ def encode(message: Struct) -> bytes:
     try:
         return _encoder.encode(message)
     except UnicodeEncodeError:
-        return _encoder.encode(with_whole_text(msgspec.to_builtins(message, str_keys=False)))
+        plain = msgspec.to_builtins(message, str_keys=False, builtin_types=(bytes,))
+        return _encoder.encode(with_whole_text(plain))
 
 
 def decode(payload: bytes) -> Message:

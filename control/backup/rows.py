@@ -10,6 +10,7 @@ Passwords and tokens are in it as hashes only; the secret that signs short-lived
 URLs and secrets of webhooks are in it as they are: a restored server goes on sending.
 """
 
+import base64
 import hashlib
 import json
 from collections import Counter as Tally
@@ -18,7 +19,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy import Connection, LargeBinary, Row, delete, func, insert, select, update
 from sqlalchemy import Table as SqlTable
 from sqlalchemy.exc import DataError, IntegrityError
 from sqlalchemy.orm import Session
@@ -125,10 +126,14 @@ def _rows(session: Session, table: SqlTable) -> Iterator[Row[Any]]:
 
 
 def _plain(table: SqlTable, row: Row[Any]) -> dict[str, Any]:
-    pairs = zip(table.columns.keys(), row, strict=True)
-    return {
-        name: value.isoformat() if isinstance(value, datetime) else value for name, value in pairs
-    }
+    return {name: _json(value) for name, value in zip(table.columns.keys(), row, strict=True)}
+
+
+def _json(value: Any) -> Any:
+    """Moments in ISO 8601, bytes in base64, all else as it is."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else value
 
 
 def _load(tx: Transaction, lines: Iterator[bytes]) -> Counts:
@@ -191,9 +196,19 @@ def _row(table: SqlTable, raw: dict[str, Any]) -> dict[str, Any]:
 
 
 def _value(table: SqlTable, name: str, value: Any) -> Any:
-    if value is None or not isinstance(table.columns[name].type, Moment):
+    kind = table.columns[name].type
+    if value is not None and isinstance(kind, LargeBinary):
+        return _bytes(value)
+    if value is None or not isinstance(kind, Moment):
         return value
     try:
         return datetime.fromisoformat(value)
     except (ValueError, TypeError):
         raise Invalid(f"the backup has '{value!r:.40}' where a time belongs", "backup") from None
+
+
+def _bytes(value: Any) -> bytes:
+    try:
+        return base64.b64decode(value, validate=True)
+    except (ValueError, TypeError):
+        raise Invalid(f"the backup has '{value!r:.40}' where base64 belongs", "backup") from None

@@ -107,7 +107,9 @@ def claim(
     """
     session, muted = tx.session, mutes.mutes_in_force(tx)
     free = or_(Webhook.hold_until.is_(None), Webhook.hold_until <= tx.now)
-    ready = select(Webhook.name).where(Webhook.enabled, free).order_by(Webhook.name)
+    ready = select(Webhook.name).where(Webhook.enabled, free)
+    longest_ago = (Webhook.last_at.is_not(None), Webhook.last_at, Webhook.name)
+    ready = ready.order_by(*longest_ago)  # by name, four that are slow would keep the others out
     claimed: list[Delivery] = []
     for name in session.scalars(ready).all():
         if len(claimed) == most:

@@ -100,7 +100,7 @@ def _row(cause: str, several: Sequence[Problem], note: Acknowledgement | None) -
         page="/models" if many and first.page.startswith("/models/") else first.page,
         by=first.by,
         acknowledged=note,
-        members=tuple(sorted(one.key for one in several)),
+        members=tuple(sorted({one.key for one in several})),
     )
 
 

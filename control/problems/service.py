@@ -75,6 +75,7 @@ def find_problem(there: Sequence[ProblemView], key: str) -> ProblemView:
 
 def acknowledge(tx: Transaction, problem: ProblemView, note: str) -> None:
     """Say that somebody knows of it: of all that are in its row."""
+    tx.alone()
     note = stored(note.strip(), LONGEST_NOTE)
     _forget(tx, problem)
     for key in problem.members:
@@ -91,6 +92,7 @@ def acknowledge(tx: Transaction, problem: ProblemView, note: str) -> None:
 
 def take_back(tx: Transaction, problem: ProblemView) -> None:
     """Say that nobody knows of it after all. Raises NotFound."""
+    tx.alone()
     if problem.acknowledged is None:
         raise NotFound(f"'{problem.title:.200}' is not acknowledged")
     _forget(tx, problem)

@@ -128,7 +128,7 @@ def judge(state: RolloutState, seen: RolloutObservations) -> tuple[GuardrailVerd
     return (
         *always,
         _breaker(state, seen.arms),
-        _errors(rails, strata, _beside_before(state, here)),
+        _errors(state, strata, _beside_before(state, here)),
         _outputs("not_a_number", "answers with NaN or infinity", strata),
         _outputs("empty", "empty answers", strata),
         *(_latency(state, seen.arms, guard) for guard in LATENCIES),
@@ -193,7 +193,10 @@ def _beside_before(state: RolloutState, here: Stratum) -> Stratum:
     return Stratum(here.candidate, sum(before, here.control))
 
 
-def _errors(rails: Guardrails, strata: Sequence[Stratum], here: Stratum) -> GuardrailVerdict:
+def _errors(state: RolloutState, strata: Sequence[Stratum], here: Stratum) -> GuardrailVerdict:
+    """Required while both arms answer: once the candidate has all traffic, no request will come
+    that could decide what its steps have left open."""
+    rails = state.plan.guardrails
     found = compared(strata, "errors")
     if found is None:
         return GuardrailVerdict(
@@ -211,9 +214,10 @@ def _errors(rails: Guardrails, strata: Sequence[Stratum], here: Stratum) -> Guar
     )
     numbers = {**_rates(found), "lower": lower, "upper": surely.upper, "limit": margin}
     outcome = _of_bounds(lower, likely, margin)
-    if outcome is GuardrailOutcome.OK and found.candidate - found.control > margin:
+    must = state.place is not Phase.PROMOTING
+    if must and outcome is GuardrailOutcome.OK and found.candidate - found.control > margin:
         outcome = GuardrailOutcome.WAITING
-    return GuardrailVerdict("errors", outcome, words, numbers, required=True)
+    return GuardrailVerdict("errors", outcome, words, numbers, required=must)
 
 
 def _of_bounds(surely: float, likely: float, margin: float) -> GuardrailOutcome:

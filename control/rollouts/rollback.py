@@ -12,14 +12,14 @@ from control import loads
 from control.clock import Moment
 from control.errors import Conflict, Invalid, NotFound
 from control.rollout_tables import Rollout
-from control.rollouts import service
+from control.rollouts import queries, service
 from control.rollouts.facts import READY
 from control.rollouts.history import RolledBackVersion, history_of, rolled_back
 from control.rollouts.plan import Mode, RolloutPlan
 from control.rollouts.route_weights import RolloutRoutes
 from control.rollouts.service import CandidateRequest
 from control.rollouts.state import Phase
-from control.rollouts.views import RolloutView
+from control.rollouts.views import RolloutView, view_of
 from control.routes import service as routes
 from control.sql.database import Transaction
 from control.tables import Version
@@ -86,6 +86,8 @@ def roll_back(
     """
     tx.alone()
     found = rollback_of(tx.session, model)
+    if found.under_way and (same := _under_way_to(tx.session, found.under_way, to)):
+        return same
     version = _target(found, to)
     text = f"requested by {tx.actor.principal}" + (f": {why}" if why else "")
     ended = None
@@ -101,6 +103,14 @@ def roll_back(
         )
     wish = CandidateRequest(model, model, version, found.serving)
     return service.start(tx, RolloutRoutes(), wish, plan, rollback=text)
+
+
+def _under_way_to(session: Session, rollout_id: str, to: int | None) -> RolloutView | None:
+    """The rollback to `to`, or to any version, that is under way: whoever asks for the same again
+    means that one."""
+    row = queries.find(session, rollout_id)
+    is_rollback = bool(row.state.get("rollback")) and row.phase != Phase.ABORTING
+    return view_of(row) if is_rollback and to in (None, row.candidate) else None
 
 
 def _ready(session: Session, model: str) -> dict[int, int]:

@@ -11,6 +11,7 @@ from tritonclient.grpc import service_pb2 as pb
 
 from repository.config.tensors import Array
 from schedulers.request import InferResponse
+from server.codec.octets import octets
 from server.codec.output_format import PLAIN, OutputFormat
 from server.grpc.request_template_cache import varint
 from server.signature import Signature
@@ -89,4 +90,4 @@ def _joined(head: bytes, array: Array) -> bytes:
     """A small tensor is faster copied twice than looked at as a buffer."""
     if array.nbytes <= _SMALL_BYTES or not array.flags.c_contiguous:
         return head + array.tobytes()
-    return b"".join((head, array.data))
+    return b"".join((head, octets(array)))

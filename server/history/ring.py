@@ -129,8 +129,8 @@ class RequestRing:
             self._errors += [""] * missing
         places = numpy.arange(added, added + count) % most
         for name, column in records.items():
-            limit = _MOST_US if name in _DURATIONS else None
-            self._columns[name][places] = column if limit is None else column.clip(None, limit)
+            is_duration = name in _DURATIONS
+            self._columns[name][places] = column.clip(0, _MOST_US) if is_duration else column
         self._added = added + count
         self._oldest = max(self._oldest, self._added - most)
         return True

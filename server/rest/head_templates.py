@@ -59,6 +59,8 @@ class HeadTemplates:
         if end < len(_END) or not size or len(data) - end != size:
             return
         head = data[:end]
+        if not head.count(b"\n") == head.count(_END[:2]) == len(headers) + 2:
+            return  # a parser that takes other ends of lines found its end elsewhere
         seen = hash(head)
         if seen not in self._once_seen:
             if len(self._once_seen) >= MAX_ONCE_SEEN:

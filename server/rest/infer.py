@@ -88,9 +88,9 @@ class InferExchange(HttpInference):
         "_document",
         "_envelope",
         "_form",
-        "_is_known",
         "_protocol",
         "_reply",
+        "_template",
         "answered_by",
         "cors",
         "disconnected",
@@ -119,9 +119,7 @@ class InferExchange(HttpInference):
         self._admitted = False
         self._reply: Reply | None = None
         self._envelope = PLAIN_ENVELOPE
-        self._is_known = template is not None
-        if template is not None:
-            self._envelope = template.envelope
+        self._template = template
         self._form = PLAIN
         self.refusal: Exception | None = None
         """Why a request that is turned away is."""
@@ -178,8 +176,8 @@ class InferExchange(HttpInference):
         try:
             if not 0 < self.size <= limit:
                 self._check_size(limit)
-            if not self._is_known:
-                self._envelope = read_envelope(self.headers)
+            known = self._template
+            self._envelope = read_envelope(self.headers) if known is None else known.envelope
         except Exception as error:  # noqa: BLE001 - the boundary: visible() logs what is our fault
             self._refuse(error)
             return

@@ -136,6 +136,8 @@ def test_a_long_text_is_tokenised_beside_the_steps(models: tuple[Server, Any]) -
         ({"min_tokens": -2}, "min_tokens is -2"),
         ({"max_tokenz": 3}, "'max_tokens' may be meant"),
         ({"sampling_parameters": "{"}, "sampling_parameters is no JSON"),
+        ({"sampling_parameters": f'{{"seed": {1 << 64}}}'}, "must be a whole number of 64 bits"),
+        ({"sampling_parameters": '{"stop_token_ids": [1e30]}'}, "a whole number of 64 bits"),
         ({"sampling_parameters": '{"beams": 2}'}, "sampling_parameters has no 'beams'"),
         ({"text_input": "x" * 9000}, "the prompt has 9000 tokens; a context of 8192"),
         ({"text_input": ""}, "the prompt is empty"),

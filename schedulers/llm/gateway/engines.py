@@ -134,8 +134,8 @@ class Engines:
         handle = min(ready, key=lambda one: len(one.tickets))
         if not handle.tickets:
             handle.last_message_ns = time.monotonic_ns()
+        handle.instance.post(message)  # first: what cannot be sent must not be waited for
         handle.tickets.update(dict.fromkeys(names, ticket))
-        handle.instance.post(message)
         if self._watch is None:
             self._watch = self._loop.call_later(LOOK_S, self._look)
         return True

@@ -20,6 +20,7 @@ from schedulers.request import InferRequest
 DEFAULT_MAX_TOKENS = 16
 """As vLLM's SamplingParams have it."""
 MOST_STOPS = 64
+_INT64 = 1 << 63
 NO_DEFAULTS: Mapping[str, Any] = {}
 GRAMMARS = ("guided_json", "guided_regex", "guided_choice")
 
@@ -120,12 +121,12 @@ def _number(name: str, value: Any) -> float:
 
 
 def _whole(name: str, value: Any) -> int:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    number = _number(name, value)
-    if not number.is_integer():
-        _wrong(name, value, "a whole number")
-    return int(number)
+    number = value if isinstance(value, int) and not isinstance(value, bool) else None
+    if number is None and (given := _number(name, value)).is_integer():
+        number = int(given)
+    if number is None or not -_INT64 <= number < _INT64:
+        _wrong(name, value, "a whole number of 64 bits")
+    return number
 
 
 def _truth(name: str, value: Any) -> bool:

@@ -17,12 +17,14 @@ from control.backup import rows as backup
 from control.clock import utc_now
 from control.deployments import aliases
 from control.errors import Conflict, Invalid
+from control.rollout_tables import RolloutMomentRow
 from control.sql import leases, store
 from control.sql.database import Database
 from control.sql.migrate import migrate
 from control.tables import Audit, Counter, Event, Meta, Repository, Table
 from support.control import ADA, KINDS, desired_revision, fresh_url, rows, told
 from support.control_deploy import deployed, repository, sealed
+from support.control_rollout import FAST, begun
 
 PASSWORD = "correct horse battery staple"
 
@@ -41,6 +43,13 @@ def used(database: Database) -> Database:
         loads.record(tx, "one", [("digits", 1, "FAILED", "no memory")])
         store.store_id(tx)
         store.secret(tx)
+    rollout = begun(database, plan=FAST).id
+    with database.change(ADA) as tx:
+        tx.session.add(
+            RolloutMomentRow(
+                rollout_id=rollout, number=7, at=tx.now, moved=True, payload=bytes(range(256))
+            )
+        )
     return database
 
 

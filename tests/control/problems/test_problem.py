@@ -76,3 +76,8 @@ def test_sentences_with_numbers_of_their_own_are_rows_of_their_own() -> None:
         return replace(failed(model, "61 of 61 requests failed"), same=f"{model} 1")
 
     assert len(titles(fails("a"), fails("b"))) == 2
+
+
+def test_two_of_one_thing_are_one_member_of_their_row() -> None:
+    (row,) = in_rows([cut("a"), cut("a")], {})
+    assert len(row.members) == 1

@@ -23,3 +23,17 @@ def test_with_all_traffic_and_no_steps_before_nothing_is_made_up() -> None:
     )
     walk.look(1.0, candidate=arm(400, errors=40))
     assert walk.state.phase is Phase.PROMOTING
+
+
+def test_errors_that_the_steps_left_open_hold_no_candidate_that_has_all_traffic() -> None:
+    """Both fail alike; by chance the few answers of the stable version's last requests did not."""
+    walk = Walk().to(Phase.STEP)
+    for _ in range(40):
+        if walk.state.place is Phase.PROMOTING:
+            break
+        walk.look(60.0, control=arm(300, errors=3), candidate=arm(300, errors=3))
+    decision = walk.look(10.0, control=arm(40), candidate=arm(4_000, errors=40))
+    errors = next(one for one in decision.verdicts if one.guardrail == "errors")
+    assert errors.numbers["candidate"] - errors.numbers["control"] > errors.numbers["limit"]
+    assert not errors.holds
+    assert walk.state.phase is Phase.PROMOTING

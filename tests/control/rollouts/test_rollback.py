@@ -134,6 +134,27 @@ def test_during_a_rollout_it_may_go_further_back(yard: Database) -> None:
     assert set(lost(yard)) == {3, 4}
 
 
+@pytest.mark.parametrize("again", [None, 3])
+def test_who_asks_for_the_same_again_gets_the_rollback_that_is_under_way(
+    yard: Database, again: int | None
+) -> None:
+    told(yard, {4: "READY", 3: "LOADING"})
+    first = back(yard, 3, why="errors")
+    assert back(yard, again, why="a second click").id == first.id
+    told(yard, {4: "READY", 3: "READY"})
+    settle(yard)
+    assert arms(yard) == {"stable": (3, 10_000)}
+    assert lost(yard) == {4: "rolled back to version 3, requested by user:ada: errors"}
+
+
+def test_a_rollback_under_way_ends_for_one_to_another_version(yard: Database) -> None:
+    told(yard, {4: "READY", 3: "LOADING", 1: "READY"})
+    first = back(yard, 3)
+    assert back(yard, 1).id != first.id
+    settle(yard)
+    assert arms(yard) == {"stable": (1, 10_000)}
+
+
 def test_a_version_that_is_not_loaded_gets_nothing_before_it_is(yard: Database) -> None:
     told(yard, {4: "READY"})
     back(yard, 2)

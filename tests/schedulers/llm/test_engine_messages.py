@@ -2,6 +2,7 @@
 
 import struct
 
+import msgspec
 import pytest
 
 from backends.llm.grammar.spec import GrammarSpec
@@ -103,3 +104,9 @@ def test_tokens_arrive() -> None:
 def test_what_is_no_message_is_an_error(payload: bytes) -> None:
     with pytest.raises((ValueError, TypeError, IndexError)):
         decode(payload)
+
+
+def test_bytes_beside_half_a_surrogate_pair_stay_bytes() -> None:
+    request = msgspec.structs.replace(REQUEST, stop=("\ud800",), salt=b"\xff\x00")
+    (arrived,) = decode(encode(Submit((request,)))).requests
+    assert (arrived.stop, arrived.salt) == (("\ufffd",), b"\xff\x00")

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from google.protobuf import text_format
@@ -50,6 +51,7 @@ ARRAYS = {
     "FP32": np.arange(6, dtype=np.float32).reshape(2, 3),
     "FP64": np.arange(6, dtype=np.float64)[::2],
     "INT8": np.zeros((1, 0), np.int8),
+    "BF16": np.zeros(60_000, ml_dtypes.bfloat16),
     "BOOL": np.array([[True, False]]),
     "INT64": np.arange(20_000, dtype=np.int64).reshape(2, -1).T,
     "UINT16": np.arange(60_000, dtype=np.uint16),

@@ -76,6 +76,16 @@ def test_heads_that_change_what_follows_are_never_known(line: bytes) -> None:
     assert templates.find(head_of(line) + BODY) is None
 
 
+def test_a_head_whose_lines_end_otherwise_is_never_known() -> None:
+    templates, head = HeadTemplates(), head_of().replace(b"Host: a\r\n", b"Host: a\n")
+    fields = [(b"host", b"a"), (b"content-length", b"%d" % len(BODY))]
+    path = PATH.match(b"/v2/models/m/infer")
+    assert path is not None
+    for _ in range(3):
+        templates.learn(head + BODY, path, fields, len(BODY))
+    assert templates.find(head + BODY) is None
+
+
 def test_no_more_than_so_many_are_kept() -> None:
     templates = HeadTemplates()
     heads = [head_of(b"n: %d" % number) for number in range(MAX_TEMPLATES + 1)]
