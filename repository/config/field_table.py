@@ -217,7 +217,7 @@ _SCHEDULING = (
         "Other backends than python and identity send one; a language model that generates is "
         "always decoupled.",
         "`false`",
-        _ARRAYS,
+        (*_ARRAYS, "llm"),
     ),
 )
 
