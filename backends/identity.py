@@ -121,14 +121,16 @@ class IdentityInstance:
             target, source = self._single
             results = [{target: member.inputs[source]} for member in batch.members]
         else:
-            results = [self._answer(member.inputs, member.wanted) for member in batch.members]
+            results = [
+                self._answer(member.inputs, member.requested_outputs) for member in batch.members
+            ]
         return BatchResult(results, 0, time.perf_counter_ns() - started, 0)
 
     def stream(self, batch: Batch, outlets: Sequence[ResponseSender]) -> BatchResult:
         """Answer every member `responses` times, one after the other; the last says so."""
         started = time.perf_counter_ns()
         for member, outlet in zip(batch.members, outlets, strict=True):
-            outputs = self._answer(member.inputs, member.wanted)
+            outputs = self._answer(member.inputs, member.requested_outputs)
             for left in reversed(range(self._responses)):
                 if outlet.cancelled:
                     break

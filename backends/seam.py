@@ -27,7 +27,7 @@ class Member(Protocol):
     @property
     def inputs(self) -> Tensors: ...
     @property
-    def wanted(self) -> tuple[str, ...]:
+    def requested_outputs(self) -> tuple[str, ...]:
         """Names of the outputs asked for; empty means all."""
 
     @property
@@ -49,13 +49,13 @@ class Batch:
     rows: Sequence[int]
     batched: bool
 
-    def wanted(self) -> tuple[str, ...]:
+    def requested_outputs(self) -> tuple[str, ...]:
         """The outputs at least one member wants; empty means all."""
         names: dict[str, None] = {}
         for member in self.members:
-            if not member.wanted:
+            if not member.requested_outputs:
                 return ()
-            names.update(dict.fromkeys(member.wanted))
+            names.update(dict.fromkeys(member.requested_outputs))
         return tuple(names)
 
 

@@ -75,7 +75,7 @@ class StackedInstance(ABC):
         inputs = self._stack(batch)
         stacked = perf_counter_ns()
         try:
-            outputs = self.run(inputs, batch.wanted() or self._all)
+            outputs = self.run(inputs, batch.requested_outputs() or self._all)
         except ExecutionFailed:
             if len(batch.members) == 1:
                 raise
@@ -108,9 +108,9 @@ class StackedInstance(ABC):
         if len(rows) == 1:
             return (outputs,)
         results = _rows_apart(outputs, rows)
-        if len(outputs) > 1 and any(member.wanted for member in batch.members):
+        if len(outputs) > 1 and any(member.requested_outputs for member in batch.members):
             return [
-                _only(result, member.wanted)
+                _only(result, member.requested_outputs)
                 for result, member in zip(results, batch.members, strict=True)
             ]
         return results

@@ -89,7 +89,9 @@ def key_of(request: InferRequest) -> Key:
     asked for, the custom parameters, and the sequence they belong to."""
     digest = sha256()
     asked = sorted((name, repr(value)) for name, value in request.parameters.items())
-    digest.update(repr((request.wanted, asked, request.sequence)).encode("utf-8", "surrogatepass"))
+    digest.update(
+        repr((request.requested_outputs, asked, request.sequence)).encode("utf-8", "surrogatepass")
+    )
     for name in sorted(request.inputs):
         array = request.inputs[name]
         digest.update(repr((name, array.dtype.name, array.shape)).encode("utf-8", "surrogatepass"))

@@ -128,7 +128,7 @@ def _succeed(
 ) -> InferResponse | None:
     """The response to send; None when the ticket has failed after all."""
     request = ticket.request
-    if request.wanted:
+    if request.requested_outputs:
         try:
             outputs = _chosen(request, outputs)
         except FaultyModel as error:
@@ -140,9 +140,9 @@ def _succeed(
 
 def _chosen(request: InferRequest, outputs: Tensors) -> Tensors:
     """The outputs the request asked for, in its order. Raises `FaultyModel` when one is missing."""
-    there = {name: outputs[name] for name in request.wanted if name in outputs}
-    if len(there) != len(request.wanted):
-        missing = [name for name in request.wanted if name not in outputs]
+    there = {name: outputs[name] for name in request.requested_outputs if name in outputs}
+    if len(there) != len(request.requested_outputs):
+        missing = [name for name in request.requested_outputs if name not in outputs]
         raise FaultyModel(
             f"model '{request.model}' version {request.version} did not produce the requested "
             f"output(s) {', '.join(missing)}"

@@ -40,7 +40,7 @@ class InferRequest:
     shape_key: object
     arrived_ns: int
     id: str = ""
-    wanted: tuple[str, ...] = ()
+    requested_outputs: tuple[str, ...] = ()
     parameters: Mapping[str, Any] = field(default_factory=lambda: NO_PARAMETERS)
     priority: int = 0
     timeout_us: int = 0

@@ -143,8 +143,8 @@ class _Stream:
 
     def _send(self, tensors: Tensors, part: ResponsePart) -> None:
         request = self.ticket.request
-        if request.wanted:  # a response of a stream need not have every output
-            tensors = {name: tensors[name] for name in request.wanted if name in tensors}
+        if request.requested_outputs:  # a response of a stream need not have every output
+            tensors = {name: tensors[name] for name in request.requested_outputs if name in tensors}
         self.ticket.send(
             InferResponse(
                 request.id,

@@ -296,7 +296,7 @@ def _request(inference: Inference, served: ServedVersion, body: InferBody) -> In
         body.shape_key,
         inference.arrived_ns,
         body.id,
-        body.wanted,
+        body.requested_outputs,
         rest,
         priority,
         timeout_us,

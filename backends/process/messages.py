@@ -55,7 +55,7 @@ class RequestMetadata(Struct, frozen=True, array_like=True):
     id: str
     correlation_id: int | str
     parameters: str
-    wanted: tuple[str, ...]
+    requested_outputs: tuple[str, ...]
     timeout_us: int
 
 

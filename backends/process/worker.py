@@ -108,7 +108,7 @@ class _WorkerMember:
     id: str
     correlation_id: int | str
     parameters: Mapping[str, Any]
-    wanted: tuple[str, ...]
+    requested_outputs: tuple[str, ...]
     timeout_us: int
     inputs: Tensors = field(default_factory=dict)
     flag: Array | None = None
@@ -207,7 +207,7 @@ class _WorkerLoop:
         self, message: Execute, members: list[_WorkerMember], inputs: Tensors
     ) -> BatchResult:
         """The whole batch as one member, whose arrays are the region's own: nothing is copied."""
-        output_names = Batch(members, message.rows, True).wanted()
+        output_names = Batch(members, message.rows, True).requested_outputs()
         whole = _WorkerMember("", 0, {}, output_names, 0, inputs)
         outcome = self._instance.execute(Batch((whole,), (sum(message.rows),), True))
         outputs = outcome.results[0]
@@ -220,7 +220,7 @@ def _split(outputs: Tensors, members: Sequence[_WorkerMember], rows: Sequence[in
     results: list[Result] = []
     start = 0
     for member, count in zip(members, rows, strict=True):
-        names = member.wanted or outputs
+        names = member.requested_outputs or outputs
         results.append({name: outputs[name][start : start + count] for name in names})
         start += count
     return results
@@ -228,7 +228,9 @@ def _split(outputs: Tensors, members: Sequence[_WorkerMember], rows: Sequence[in
 
 def _member(facts: RequestMetadata) -> _WorkerMember:
     parameters = json.loads(facts.parameters) if facts.parameters else {}
-    return _WorkerMember(facts.id, facts.correlation_id, parameters, facts.wanted, facts.timeout_us)
+    return _WorkerMember(
+        facts.id, facts.correlation_id, parameters, facts.requested_outputs, facts.timeout_us
+    )
 
 
 def _trouble(error: Exception) -> WorkerError:

@@ -268,4 +268,4 @@ def _facts(member: Member) -> RequestMetadata:
     if isinstance(key, int) and not -(1 << 63) <= key < 1 << 64:
         key = str(key)
     timeout_us = min(member.timeout_us, (1 << 63) - 1)
-    return RequestMetadata(member.id, key, parameters, tuple(member.wanted), timeout_us)
+    return RequestMetadata(member.id, key, parameters, tuple(member.requested_outputs), timeout_us)

@@ -84,7 +84,7 @@ class PythonInstance:
             answers = [self._waited(response) for response in responses]
             ran = perf_counter_ns()
             results = [
-                self._result(answer, member.wanted, rows if batch.batched else None)
+                self._result(answer, member.requested_outputs, rows if batch.batched else None)
                 for answer, member, rows in zip(answers, batch.members, batch.rows, strict=True)
             ]
         except _WrongAnswer as error:
@@ -132,7 +132,7 @@ class PythonInstance:
             member.id,
             member.correlation_id,
             [Tensor(name, array) for name, array in member.inputs.items()],
-            member.wanted or tuple(self._outputs),
+            member.requested_outputs or tuple(self._outputs),
             self._version.name,
             self._version.number,
             timeout=member.timeout_us,

@@ -88,7 +88,7 @@ class StreamingPythonInstance(PythonInstance):
             "dropped the response sender of a request without sending "
             "TRITONSERVER_RESPONSE_COMPLETE_FINAL"
         )
-        read = partial(self._result, output_names=member.wanted, rows=None)
+        read = partial(self._result, output_names=member.requested_outputs, rows=None)
         sender = InferenceResponseSender(outlet, read, forgotten)
         return self._request(member, cancelled=sender.is_cancelled, sender=sender)
 

@@ -30,6 +30,6 @@ class InferBody(NamedTuple):
     inputs: Tensors
     rows: int
     shape_key: object
-    wanted: tuple[str, ...] = ()
+    requested_outputs: tuple[str, ...] = ()
     parameters: Mapping[str, Any] = NO_PARAMETERS
     form: OutputFormat = PLAIN

@@ -49,7 +49,7 @@ class RequestTemplate:
         self._start = start
         ((self._name, array),) = like.inputs.items()
         self._dtype, self._shape = array.dtype, array.shape
-        self._rows, self._key, self._outputs = like.rows, like.shape_key, like.wanted
+        self._rows, self._key, self._outputs = like.rows, like.shape_key, like.requested_outputs
 
     def of(self, signature: Signature) -> "RequestTemplate | None":
         """The same head as this version takes it, if that is known."""

@@ -48,14 +48,14 @@ DIFFERENT = [
     asked(),
     asked(parameters={"k": 2}),
     asked(words(b"", b"abc")),
-    asked(wanted=("C",)),
+    asked(requested_outputs=("C",)),
     asked(np.arange(4, dtype=np.float32).reshape(2, 2)),
     asked(np.arange(4, dtype=np.float32).view(np.int32)),
     asked(np.zeros(4, np.float32)),
     asked(name="Y"),
-    asked(wanted=("A",)),
-    asked(wanted=("A", "B")),
-    asked(wanted=("B", "A")),
+    asked(requested_outputs=("A",)),
+    asked(requested_outputs=("A", "B")),
+    asked(requested_outputs=("B", "A")),
     asked(parameters={"k": 1}),
     asked(parameters={"k": True}),
     asked(parameters={"k": "1"}),
@@ -171,8 +171,8 @@ def test_a_failed_request_is_not_remembered() -> None:
         instance, counters, cache = GatedEcho(), Counters(), ResponseCache(MIB)
         instance.gate.set()
         scheduler = cached(instance, cache, counters)
-        scheduler.submit(asked(wanted=("NO",))).then(lambda reply: None)
-        ended = scheduler.submit(asked(wanted=("NO",)))
+        scheduler.submit(asked(requested_outputs=("NO",))).then(lambda reply: None)
+        ended = scheduler.submit(asked(requested_outputs=("NO",)))
         with pytest.raises(Exception, match="did not produce"):
             await ended.one()
         assert (len(cache), counters.cache_hits) == (0, 0)

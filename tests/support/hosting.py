@@ -50,7 +50,7 @@ class Ask:
 
     inputs: dict[str, Any]
     id: str = ""
-    wanted: tuple[str, ...] = ()
+    requested_outputs: tuple[str, ...] = ()
     parameters: dict[str, Any] = field(default_factory=dict)
     correlation_id: int | str = 0
     timeout_us: int = 0

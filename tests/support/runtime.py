@@ -30,7 +30,7 @@ def with_config(version: ModelVersion, config: ModelConfig) -> ModelVersion:
 
 def member(wanted: Sequence[str] = (), **inputs: Array) -> InferRequest:
     rows = next(iter(inputs.values())).shape[0]
-    return InferRequest("m", 1, inputs, rows, None, 0, wanted=tuple(wanted))
+    return InferRequest("m", 1, inputs, rows, None, 0, requested_outputs=tuple(wanted))
 
 
 def batch_of(*members: InferRequest, batched: bool = True) -> Batch:

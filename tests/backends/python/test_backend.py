@@ -117,7 +117,7 @@ def test_a_request_tells_the_model_what_the_client_said(tmp_path: Path) -> None:
     ask = Ask(
         {"IN": np.array([b""], np.object_)},
         id="r1",
-        wanted=("OUT",),
+        requested_outputs=("OUT",),
         parameters={"big": 1 << 70, "on": True},
         correlation_id=(1 << 64) - 1,
         timeout_us=250,
@@ -243,7 +243,7 @@ def test_only_the_outputs_asked_for_are_returned(tmp_path: Path) -> None:
         "return [pb_utils.InferenceResponse(pair) for _ in requests]"
     )
     ask = floats(1)
-    ask.wanted = ("MORE",)
+    ask.requested_outputs = ("MORE",)
     with hosted(tmp_path, code, config) as instance:
         assert list(one(instance, ask)) == ["MORE"]
 

@@ -42,7 +42,7 @@ class Message(NamedTuple):
     datatype: str
     inputs: dict[str, Array]
     id: str = ""
-    wanted: tuple[str, ...] = ()
+    requested_outputs: tuple[str, ...] = ()
     parameters: Mapping[str, Any] = NO_PARAMETERS
 
 
@@ -94,7 +94,7 @@ def _document(message: Message) -> dict[str, Any]:
         {"name": name, "datatype": message.datatype, "shape": list(array.shape)}
         for name, array in message.inputs.items()
     ]
-    outputs = [{"name": name} for name in message.wanted]
+    outputs = [{"name": name} for name in message.requested_outputs]
     found = {"id": message.id, "inputs": inputs, "outputs": outputs}
     return {**found, "parameters": dict(message.parameters)}
 
@@ -117,7 +117,7 @@ def _message(message: Message) -> pb.ModelInferRequest:
     written = pb.ModelInferRequest(model_name="m", id=message.id)
     for name, array in message.inputs.items():
         written.inputs.add(name=name, datatype=message.datatype, shape=array.shape)
-    for name in message.wanted:
+    for name in message.requested_outputs:
         written.outputs.add(name=name)
     for key, value in message.parameters.items():
         grpc_infer.set_parameter(written.parameters[key], value)
@@ -146,7 +146,7 @@ def writers(message: Message) -> list[Writer]:
     if message.datatype in FIELDS:
         found.append(as_typed)
     flat = all(array.ndim == 1 for array in message.inputs.values())
-    if flat and not message.wanted:
+    if flat and not message.requested_outputs:
         found.append(as_generate)
     return found
 
@@ -156,7 +156,7 @@ def facts(request: InferBody) -> Any:
     inputs = {
         name: (array.dtype, array.shape, octets(array)) for name, array in request.inputs.items()
     }
-    said = (request.id, request.rows, request.shape_key, request.wanted)
+    said = (request.id, request.rows, request.shape_key, request.requested_outputs)
     rest = [*said, *read_terms(request.parameters)]
     return inputs, rest
 

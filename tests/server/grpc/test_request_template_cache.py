@@ -49,7 +49,7 @@ def test_a_message_with_a_known_head_becomes_what_decode_would_make_of_it():
     known, decoded = head.body(data), asked(again, SIGNATURE)
     np.testing.assert_array_equal(known.inputs["X"], decoded.inputs["X"])
     assert not known.inputs["X"].flags.writeable
-    for field in ("rows", "shape_key", "id", "wanted", "form"):
+    for field in ("rows", "shape_key", "id", "requested_outputs", "form"):
         assert getattr(known, field) == getattr(decoded, field), field
     assert known.parameters == decoded.parameters == {}
 

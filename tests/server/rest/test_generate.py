@@ -80,7 +80,7 @@ def test_keys_that_name_inputs_become_tensors_and_the_rest_parameters() -> None:
     assert asked.inputs["STREAM"].tolist() == [False]
     assert asked.inputs["TOKENS"].tolist() == [1, 2]
     assert asked.parameters == {"temperature": 0.5}
-    assert (asked.id, asked.wanted) == ("", ())
+    assert (asked.id, asked.requested_outputs) == ("", ())
 
 
 def test_members_of_parameters_count_as_if_they_stood_beside_it() -> None:
