@@ -103,9 +103,10 @@ class Rollouts(RuleBasedStateMachine):
             assert transition is None
         if state.weight > before.weight:
             assert before.phase is not Phase.PAUSED
-            assert LADDER.index(state.weight) == LADDER.index(before.weight) + 1 or (
-                before.plan.mode is Mode.IMMEDIATE
-            )
+            plan = before.plan
+            ladder = (0, *(step.weight for step in plan.steps), plan.last.weight)
+            one_step = ladder.index(state.weight) == ladder.index(before.weight) + 1
+            assert one_step or plan.mode is Mode.IMMEDIATE
             if before.phase in (Phase.MIRROR, Phase.STEP):
                 self._check_earned(before)
 
