@@ -5,6 +5,7 @@ BackendError
 ├── ExecutionFailed   the runtime refused this batch; the instance is fine
 │   └── ModelError    the model itself answered one request with an error, and chose its code
 ├── FaultyModel       the model broke the contract of its config (e.g. wrong leading dimension)
+├── Reschedule        the model asks for a request to be executed once more; no answer yet
 └── InstanceDied      the process behind the instance is gone; every request of the batch is lost
 """
 
@@ -35,3 +36,19 @@ class FaultyModel(BackendError):
 
 class InstanceDied(BackendError):
     """The instance's process is gone; it is restarted by its host."""
+
+
+class Reschedule(BackendError):
+    """The model asks for one request to be executed once more, and has not answered it yet.
+
+    It stands where a request's result would: in `BatchResult.results`, or in the last
+    `ResponsePart` of one execution of a decoupled model. A scheduler of iterative sequences
+    executes the request again; to any other it is the request's error, which says so.
+    """
+
+    def __init__(
+        self,
+        message: str = "the model asks for this request to be executed again, which needs "
+        "sequence_batching { iterative_sequence: true } in its config",
+    ) -> None:
+        super().__init__(message)

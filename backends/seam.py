@@ -60,7 +60,8 @@ class Batch:
 
 
 Result = Tensors | Exception
-"""What one request gets: its output tensors by name, or its own error."""
+"""What one request gets: its output tensors by name, or its own error; `backends.errors.Reschedule`
+where the model asks for another execution of it."""
 
 
 class BatchResult(NamedTuple):
@@ -81,7 +82,8 @@ class ResponsePart(NamedTuple):
     """One step of a decoupled request's answer.
 
     `result` None says nothing but what `last` says: whether the answer is over. After an error
-    nobody reads any more.
+    nobody reads any more. A last part whose result is a `Reschedule` ends this execution, and the
+    answer goes on with the next one.
     """
 
     result: Result | None

@@ -33,7 +33,13 @@ _MOST_CHARACTERS = 32 * 1024
 _MOST_CORES = 1 << 16
 _LONGEST_NS = 1 << 62
 _RAISED = {
-    kind.__name__: kind for kind in (errors.ExecutionFailed, errors.FaultyModel, errors.LoadFailed)
+    kind.__name__: kind
+    for kind in (
+        errors.ExecutionFailed,
+        errors.FaultyModel,
+        errors.LoadFailed,
+        errors.Reschedule,
+    )
 }
 
 
