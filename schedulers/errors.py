@@ -5,6 +5,7 @@ SchedulingError
 ├── Draining           the version is going away; accepted nothing
 ├── DeadlineExceeded   waited longer than the request allowed
 ├── Cancelled          the client has disconnected
+├── CallsTooDeep       too many models wait for each other's answers; names the circle
 └── ShutDown           closed with requests inside that could not finish in time
 """
 
@@ -29,6 +30,10 @@ class DeadlineExceeded(SchedulingError):
 
 class Cancelled(SchedulingError):
     """Nobody waits for the answer any more."""
+
+
+class CallsTooDeep(SchedulingError):
+    """So many models wait for each other on behalf of one request that it must be a circle."""
 
 
 class ShutDown(SchedulingError):

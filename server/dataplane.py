@@ -12,7 +12,7 @@ from schedulers.errors import Draining, QueueFull
 from schedulers.reply import Reply
 from schedulers.request import InferRequest
 from server.access.authorizer import Authorizer, public_name
-from server.access.token_holder import AuthorizationResult, TokenHolder
+from server.access.token_holder import AuthorizationResult, PermissionHolder
 from server.admit import NO_TERMS, read_terms
 from server.codec.output_format import InferBody
 from server.errors import InvalidRequest, NotReady, UnknownModel
@@ -88,7 +88,7 @@ class DataPlane:
     def _find_for(self, inference: Inference) -> ServedVersion:
         if inference.holder is not None:
             self.authorise(inference.holder, Action.INFER, inference.model)
-        if self.lifecycle.stopping:
+        if self.lifecycle.stopping and inference.context is None:
             raise NotReady(STOPPING)
         target = inference.target
         if target is None:
@@ -174,7 +174,7 @@ class DataPlane:
 
     # its steps, and what else asks for one of them
 
-    def authorise(self, holder: TokenHolder, action: Action, name: str) -> None:
+    def authorise(self, holder: PermissionHolder, action: Action, name: str) -> None:
         """Raises Forbidden. `name`: of a model, as the client wrote it."""
         self.authorizer.authorise(holder, action, public_name(name, self.routing.aliases))
 
@@ -198,6 +198,8 @@ class DataPlane:
             raise
 
     def _begin_trace(self, inference: Inference, served: ServedVersion) -> Trace | None:
+        if inference.context is not None:  # its trace is a child of the caller's
+            return inference.trace
         version = served.version
         trace = self.tracing.begin(version.name, version.number, inference.receipt())
         if trace is not None:
@@ -308,6 +310,7 @@ def _request(inference: Inference, served: ServedVersion, body: InferBody) -> In
         inference.part,
         "" if target is None else target.label,
         inference.client_id,
+        inference.context,
     )
 
 

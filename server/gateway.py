@@ -48,6 +48,7 @@ from server.health.monitor import HealthMonitor
 from server.listeners import CannotListen, Listeners
 from server.logs.recent import RECENT
 from server.metrics.loop_lag import LoopLag
+from server.model_calls import DataPlaneCaller
 from server.process.exit_deadline import ExitDeadline, draining_secs
 from server.process.lifecycle import Lifecycle
 from server.series.backlog import SeriesBacklog
@@ -124,7 +125,9 @@ class Gateway:
             settings.model_control_mode != "none" and settings.repository_poll_secs > 0,
         )
         self._confiner = Confiner(settings, sockets)
-        loader = VersionLoader(self._checker, CoreTokens(settings.cores), settings, self._confiner)
+        caller = DataPlaneCaller(lambda: self._dataplane)
+        tokens = CoreTokens(settings.cores)
+        loader = VersionLoader(self._checker, tokens, settings, self._confiner, caller)
         self._fleet = Fleet(loader, self._repository, settings, self._models_changed)
         shared = _shared_memory(settings)
         authorizer = Authorizer(required=settings.inference_auth == "token")

@@ -7,8 +7,9 @@ request (connection, form of the answer) stays with it.
 
 from collections.abc import Iterable, Mapping
 
-from schedulers.request import Sequence
-from server.access.token_holder import TokenHolder
+from control.access.scopes import Principal
+from schedulers.request import CallContext, Sequence
+from server.access.token_holder import PermissionHolder
 from server.codec.forwarding import HeaderForwarding
 from server.codec.output_format import InferBody
 from server.request_ids import next_number
@@ -26,9 +27,12 @@ class Inference:
     decide. `arrived_ns`, `deadline_ns`: set when all of it is there; a deadline of 0 is none.
     `forwarding`: which headers become parameters.
     `number`, `part`: as `server.request_ids` has them; `client_id`: which came beside the body.
+    `principal`: whose permission it came in by. `context`: of a call from inside the server.
     `target`, `trace`: noted by the data plane. It ends the trace of what it refuses, and whoever
     writes the answer all others.
     """
+
+    context: CallContext | None = None
 
     __slots__ = (
         "arrived_ns",
@@ -62,15 +66,15 @@ class Inference:
         self.number = number or next_number()
         self.part = 0
         self.client_id = ""
-        self.holder: TokenHolder | None = None
-        self.principal: str | None = None
+        self.holder: PermissionHolder | None = None
+        self.principal: Principal | None = None
         self.target: Target | None = None
         self.trace: Trace | None = None
 
-    def held_by(self, holder: TokenHolder | None) -> None:
+    def held_by(self, holder: PermissionHolder | None) -> None:
         """Note whose token it came with."""
         self.holder = holder
-        self.principal = None if holder is None else holder.principal.id
+        self.principal = None if holder is None else holder.principal
 
     @property
     def arm(self) -> str:

@@ -3,7 +3,10 @@
 Made by `server.fleet`, looked up by `server.dataplane` for each request.
 """
 
+import asyncio
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -39,7 +42,7 @@ class ServedVersion:
     """One version that answers requests. `version.config` is completed.
 
     `load_seconds` covers checking, loading and warming. `language`: what its text is made of, for
-    a language model; None for any other.
+    a language model; None for any other. `holds`: requests to other models that will yet call it.
     """
 
     version: ModelVersion
@@ -49,6 +52,27 @@ class ServedVersion:
     instances: Sequence[Instance]
     load_seconds: float
     language: "Language | None" = None
+    holds: int = 0
+    unheld: asyncio.Event | None = None
+
+    def keep(self) -> None:
+        """Let it take requests until `release`, also when another has taken its place."""
+        self.holds += 1
+
+    def release(self) -> None:
+        self.holds -= 1
+        if not self.holds and self.unheld is not None:
+            self.unheld.set()
+
+    async def released(self, until_ns: int) -> None:
+        """Return when nobody keeps it any more, or `time.monotonic_ns` passes `until_ns`. Call it
+        when no new request finds it."""
+        if not self.holds:
+            return
+        self.unheld = asyncio.Event()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, (until_ns - time.monotonic_ns()) / 1e9)):
+                await self.unheld.wait()
 
     @property
     def ready(self) -> bool:

@@ -90,6 +90,11 @@ class Principal:
     token_id: str = ""
 
 
+def id_of(principal: Principal | None) -> str:
+    """The principal's id, "" for nobody known."""
+    return "" if principal is None else principal.id
+
+
 def allows(principal: Principal, action: Action, name: str = "", ref: str = "") -> bool:
     """The decision. `name` is what the action is about: the public name a client wrote, without
     "@alias", or a repository; `ref` a full ref name, e.g. "refs/heads/main"."""

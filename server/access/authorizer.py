@@ -12,7 +12,7 @@ from typing import Any
 from control.access.scopes import Action, allows_any, why_not
 from control.desired import TokenGrant
 from server.access.credentials import token_in
-from server.access.token_holder import AuthorizationResult, TokenHolder, holder_of
+from server.access.token_holder import AuthorizationResult, PermissionHolder, TokenHolder, holder_of
 from server.errors import Forbidden, RateLimited, ServingError, Unauthenticated
 
 MISSING = "a token is needed: send the header 'Authorization: Bearer TOKEN'"
@@ -108,7 +108,7 @@ class Authorizer:
                 f"this token may send {rate:g} requests a second; retry in {wait_s:.3g} s", wait_s
             )
 
-    def authorise(self, holder: TokenHolder | None, action: Action, name: str = "") -> None:
+    def authorise(self, holder: PermissionHolder | None, action: Action, name: str = "") -> None:
         """Raises Forbidden. `name`: see `public_name`."""
         if holder is not None and not holder.may(action, name):
             raise Forbidden(why_not(holder.principal, action, name))

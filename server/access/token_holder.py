@@ -1,7 +1,7 @@
 """A token as a gateway knows it: whose it is, until when, how often, and what it may ask for."""
 
 import logging
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from control.access.rate_limits import RateBucket
 from control.access.scopes import Action, Principal, Role, allows, most_urgent, parse_scopes
@@ -20,6 +20,27 @@ class AuthorizationResult(NamedTuple):
 
     principal: Principal | None = None
     refusal: ServingError | None = None
+
+
+class PermissionHolder(Protocol):
+    """Whoever may be asked whether they may."""
+
+    @property
+    def principal(self) -> Principal: ...
+
+    def may(self, action: Action, name: str) -> bool: ...
+
+
+class PrincipalPermission:
+    """What a principal may do; for who has no token of theirs at hand."""
+
+    __slots__ = ("principal",)
+
+    def __init__(self, principal: Principal) -> None:
+        self.principal = principal
+
+    def may(self, action: Action, name: str) -> bool:
+        return allows(self.principal, action, name)
 
 
 class TokenHolder:

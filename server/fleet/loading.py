@@ -25,6 +25,7 @@ from repository.model import ModelConfig, ModelVersion
 from schedulers.build import build as build_scheduler
 from schedulers.build import build_language
 from schedulers.cache import ResponseCache
+from schedulers.calls import ModelCaller, NoCaller
 from schedulers.counters import Counters, counters_of
 from schedulers.policy.cores import CoreTokens
 from schedulers.seam import Scheduler
@@ -94,8 +95,11 @@ class VersionLoader:
         tokens: CoreTokens,
         settings: Settings,
         confiner: Confiner | None = None,
+        caller: ModelCaller | None = None,
     ) -> None:
-        """`confiner`: says what workers may do; without one they may do what this process may."""
+        """`confiner`: says what workers may do; without one they may do what this process may.
+        `caller`: carries models' calls to other models."""
+        self._caller = caller or NoCaller()
         self._checker = checker
         self._tokens = tokens
         self._settings = settings

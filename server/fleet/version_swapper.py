@@ -127,6 +127,7 @@ class VersionSwapper:
     ) -> None:
         inflight = built.scheduler.inflight()
         _log.info("%s %d: DRAINING, %d requests in flight", resident.name, number, inflight)
+        await built.served.released(until_ns)
         await built.scheduler.drain(until_ns)
         await built.close()
         resident.draining.remove((number, built))

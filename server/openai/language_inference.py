@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from starlette.requests import Request
 
+from control.access.scopes import id_of
 from schedulers.errors import DeadlineExceeded
 from schedulers.reply import Reply
 from schedulers.request import NO_PARAMETERS, InferResponse
@@ -98,10 +99,10 @@ class LanguageInference(HttpInference):
     def refuse_urgency(self, priority: int) -> None:
         """Raises Forbidden for a request that would pass by those of everybody."""
         if priority < self.most_urgent:
+            who = id_of(self.principal) or "a request without a token"
             raise Forbidden(
-                f"priority is {priority}; {self.principal or 'a request without a token'} may ask "
-                f"for {self.most_urgent} and above. The scope priority:{priority} lets a token of "
-                "an operator ask for it"
+                f"priority is {priority}; {who} may ask for {self.most_urgent} and above. "
+                f"The scope priority:{priority} lets a token of an operator ask for it"
             )
 
     async def in_time(self, work: Awaitable[Made]) -> Made:

@@ -10,7 +10,7 @@ import time
 from typing import Any
 from urllib.parse import unquote
 
-from control.access.scopes import Action
+from control.access.scopes import Action, id_of
 from server.access.credentials import authorization_in
 from server.access.permissions import ask_of_path, is_openai
 from server.access.sites import SitePolicy
@@ -81,7 +81,7 @@ class AuthorizationMiddleware:
         shown = authorization_in(scope["headers"])
         verdict = self._dataplane.judge(shown, ask.action, ask.name)
         if verdict.principal is not None:
-            scope["principal"] = verdict.principal.id
+            scope["principal"] = verdict.principal
         return verdict.refusal
 
     def _refusal_without_model(self, scope: Any) -> ServingError | None:
@@ -90,7 +90,7 @@ class AuthorizationMiddleware:
         try:
             holder = authorizer.admit(authorization_in(scope["headers"]))
             if holder is not None:
-                scope["principal"], scope["holder"] = holder.principal.id, holder
+                scope["principal"], scope["holder"] = holder.principal, holder
                 if scope["method"] == "POST":
                     authorizer.authorise_any(holder, Action.INFER)
         except ServingError as error:
@@ -152,7 +152,7 @@ class AccessLogMiddleware:
                     id=scope.get("request_id", ""),
                     model=model,
                     version=version,
-                    principal=scope.get("principal", ""),
+                    principal=id_of(scope.get("principal")),
                     route=scope.get("target", ""),
                 )
             )
@@ -234,7 +234,7 @@ class _AccessLoggedExchange(InferExchange):
                 id=self.request_id,
                 model=self.model,
                 version=self.version or str(self.answered_by or ""),
-                principal=self.principal or "",
+                principal=id_of(self.principal),
                 route=self.arm,
             )
         )

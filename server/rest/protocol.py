@@ -165,7 +165,7 @@ class InferProtocol(RestConnection):
         exchange.refusal = refusal
         if self._is_suspect and self.sites.origins:
             exchange.cors = response_lines(self.sites, origin_in(self.headers))
-        exchange.principal = principal.id if principal is not None else None
+        exchange.principal = principal
         return exchange
 
     def _judge_site(self) -> AuthorizationResult | None:

@@ -31,4 +31,5 @@ def copy_for(
         parameters=request.parameters,
         priority=priority,
         deadline_ns=until_ns,
+        principal=request.principal,
     )

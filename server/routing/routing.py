@@ -9,6 +9,7 @@ from random import random
 from types import MappingProxyType
 from typing import Protocol
 
+from control.access.scopes import Principal, id_of
 from control.desired import DesiredState
 from control.routes.buckets import BUCKETS
 from control.routes.spec import HEADER, KEY
@@ -34,7 +35,7 @@ from server.routing.table import (
 class RoutableRequest(Protocol):
     """What a route may ask of a request, whichever wire brought it."""
 
-    principal: str | None
+    principal: Principal | None
 
     def unit_in_header(self, route: CompiledRoute) -> str:
         """The unit in the one header of a route that has a `unit_header`, "" for none."""
@@ -131,14 +132,17 @@ def _frozen(aliases: Aliases) -> Aliases:
 
 
 def unit_of(
-    route: CompiledRoute, labels: Mapping[str, str], principal: str | None, parameter: object = None
+    route: CompiledRoute,
+    labels: Mapping[str, str],
+    principal: Principal | None,
+    parameter: object = None,
 ) -> str:
     """The request's unit, "" for none. `parameter`: the value of the route's one."""
     source = route.unit_source
     if source == HEADER:
         return labels.get(route.unit_name, "")
     if source == KEY:
-        return principal or ""
+        return id_of(principal)
     return text_of(parameter) if route.parameter else ""
 
 

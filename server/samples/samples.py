@@ -13,6 +13,7 @@ from heapq import merge
 
 from msgspec import Raw
 
+from control.access.scopes import id_of
 from control.gateways.queries import (
     Query,
     SampledModelState,
@@ -204,7 +205,7 @@ class Sample:
             model=request.model,
             version=request.version,
             arm=self._arm,
-            principal=request.principal or "",
+            principal=id_of(request.principal),
             state=state,
             status=200 if error is None else 0 if cancelled else status_of(error).http,
             error="" if error is None or cancelled else str(error)[:LONGEST_ERROR],

@@ -102,6 +102,8 @@ def _objects(trace: Trace) -> Iterator[dict[str, Any]]:
     }
     if trace.request_id:
         who["request_id"] = trace.request_id
+    if trace.parent_number:
+        who["parent_id"] = trace.parent_number
     if trace.arm:
         who["route"] = trace.arm
     yield who

@@ -145,7 +145,7 @@ def _attributes(trace: Trace) -> dict[str, str | int]:
         "triton.model_name": trace.model,
         "triton.model_version": trace.version,
         "triton.trace_id": trace.number,
-        "triton.trace_parent_id": 0,
+        "triton.trace_parent_id": trace.parent_number,
         "network.protocol.name": trace.wire.name,
     }
     if trace.request_id:

@@ -28,6 +28,8 @@ class TracePointNames(NamedTuple):
 
 HTTP = TracePointNames("http", "HTTP_RECV", "HTTP_SEND")
 GRPC = TracePointNames("grpc", "GRPC_WAITREAD", "GRPC_SEND")
+INSIDE = TracePointNames("call", "CALL_RECV", "CALL_SEND")
+"""Of a call from inside the server, which notes no such points."""
 
 
 class RequestReceipt(NamedTuple):
@@ -64,11 +66,13 @@ class Trace:
 
     __slots__ = (
         "_keep",
+        "_keeper",
         "arm",
         "error",
         "model",
         "number",
         "parent",
+        "parent_number",
         "points",
         "request_id",
         "sampler",
@@ -92,6 +96,8 @@ class Trace:
         self.model, self.version = who
         self.wire = wire = received.wire
         self.parent = parent
+        self.parent_number = 0
+        """The trace of the request that called for this one from inside the server; 0 for none."""
         self.sampler = sampler
         self.request_id = ""
         self.arm = ""
@@ -105,6 +111,17 @@ class Trace:
         self.size_bytes = 0
         self.error: str | None = None
         self._keep: Callable[[Trace], None] | None = keep
+        self._keeper = keep
+
+    def child(self, number: int, who: tuple[str, int]) -> "Trace":
+        """The trace of a call that this request makes; it ends by itself."""
+        now_ns = time.monotonic_ns()
+        made = Trace(
+            number, who, RequestReceipt(INSIDE, now_ns, now_ns), None, self.sampler, self._keeper
+        )
+        made.points = [TracePoint("REQUEST_START", now_ns)]
+        made.parent_number = self.number
+        return made
 
     def admitted(self, request: InferRequest) -> None:
         """It is about to be queued, and carries this trace."""

@@ -96,6 +96,12 @@ class Tracing:
         who = (model, version)
         return Trace(next(self._numbers), who, received, parent, sampler, self._keep)
 
+    def begin_child(self, parent: Trace, model: str, version: int) -> Trace:
+        """A trace for a call that a traced request makes to this version; it counts neither for
+        the rate nor for the count."""
+        parent.sampler.open += 1
+        return parent.child(next(self._numbers), (model, version))
+
     def _keep(self, trace: Trace) -> None:
         sampler = trace.sampler
         sampler.open -= 1

@@ -64,7 +64,7 @@ class NotingDataPlane(DataPlane):
     def schedule(
         self, served: ServedVersion, request: InferRequest, target: Target | None
     ) -> Reply:
-        self.asked_by.append(request.principal)
+        self.asked_by.append(None if request.principal is None else request.principal.id)
         return super().schedule(served, request, target)
 
 

@@ -72,7 +72,7 @@ def put(text: str, number: int = 1) -> ServedVersion:
 
 
 class Shelf:
-    """Models that are there from the start and stay: a fleet without files."""
+    """Models that are there from the start and stay until `remove`: a fleet without files."""
 
     def __init__(self, served: Sequence[ServedVersion]) -> None:
         self._served = list(served)
@@ -87,6 +87,10 @@ class Shelf:
         if version == 99:
             raise NotReady(not_ready_text(name, 99))
         raise UnknownModel(f"Request for unknown model: '{name}' version {version} is not found")
+
+    def remove(self, served: ServedVersion) -> None:
+        """Let nobody find it any more."""
+        self._served.remove(served)
 
     def served(self) -> Sequence[ServedVersion]:
         return self._served

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from control.access.scopes import Principal
 from control.desired import DesiredArm, DesiredRoute
 from schedulers.request import Sequence
 from server.routing.routing import labels_of, unit_header_of
@@ -30,7 +31,7 @@ class Request:
 
     headers: tuple[tuple[bytes, bytes], ...] = ()
     within: Sequence | None = None
-    principal: str | None = None
+    principal: Principal | None = None
 
     def unit_in_header(self, route: Compiled) -> str:
         return unit_header_of(route, self.headers)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from msgspec.structs import replace as replace_fields
 
 from backends.llm.backend import TEXT_INPUT
+from control.access.scopes import id_of
 from schedulers.llm.engine_messages import Embed, Message, Submit, pack_tokens
 from schedulers.llm.errors import PromptTooLong, SenselessRequest
 from schedulers.llm.gateway.language import Language
@@ -119,7 +120,7 @@ def engine_message(llm_request: LLMRequest, request: InferRequest, names: Sequen
 def _for_engine(request: InferRequest, generate: GenerateRequest, name: str) -> GenerateRequest:
     """It under the name the engine knows it by. What is cached is shared by those only who
     have the same principal, and gave the same salt."""
-    principal = request.principal or ""
+    principal = id_of(request.principal)
     expires_ns = expiry_ns(request)
     return replace_fields(
         generate,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from msgspec.structs import asdict
 
+from control.access.scopes import Principal, Role
 from control.gateways.queries import (
     SampledRequests,
     SamplesQuery,
@@ -36,7 +37,8 @@ def on_a_loop(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], Non
 
 def request(identity: str = "r1", model: str = "digits") -> InferRequest:
     inputs = {"INPUT0": np.arange(16, dtype=np.float32)}
-    return InferRequest(model, 1, inputs, 1, None, time.monotonic_ns(), identity, principal="ada")
+    arrived_ns, ada = time.monotonic_ns(), Principal("ada", Role.VIEWER)
+    return InferRequest(model, 1, inputs, 1, None, arrived_ns, identity, principal=ada)
 
 
 def start(samples: Samples, model: str = "digits", **changes: Any) -> SamplingState:

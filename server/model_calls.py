@@ -1,0 +1,164 @@
+"""Calls from inside the server to a model: they go the whole way of a client's request.
+
+Implements `schedulers.calls.ModelCaller`. Ensembles and python models call here; routing,
+permission, tracing, statistics and history are those of `server.dataplane`.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from repository.config.tensors import BY_DTYPE, Array
+from schedulers.calls import Callee, ModelCall
+from schedulers.reply import Reply
+from schedulers.request import CallContext, Sequence
+from server.access.token_holder import PrincipalPermission
+from server.admit import admit, check_counts, check_input, refuse
+from server.codec.output_format import InferBody
+from server.dataplane import DataPlane
+from server.errors import ServingError
+from server.inference import Inference
+from server.routing.routing import text_of
+from server.routing.table import CompiledRoute
+from server.served_version import ServedVersion
+from server.signature import Signature
+
+
+class DataPlaneCaller:
+    """A `ModelCaller` over one data plane; on the loop's thread."""
+
+    def __init__(self, dataplane: Callable[[], DataPlane]) -> None:
+        """`dataplane`: the one there will be; it is built of models that hold this."""
+        self._dataplane = dataplane
+
+    def keep(self, context: CallContext, callees: Iterable[Callee]) -> None:
+        dataplane, versions = self._dataplane(), context.root.versions
+        for callee in callees:
+            if callee in versions or dataplane.find_route(*callee) is not None:
+                continue
+            with suppress(ServingError):  # whoever calls it is told
+                _keep(context, callee, dataplane.find_model(*callee))
+
+    def call(self, call: ModelCall) -> Reply:
+        dataplane, inference = self._dataplane(), CallInference(call)
+        served = self._find(dataplane, inference, call)
+        if call.trace is None:
+            return dataplane.submit(inference, served)
+        version = served.version
+        inference.trace = trace = dataplane.tracing.begin_child(
+            call.trace, version.name, version.number
+        )
+        trace.arm = inference.arm
+        reply = dataplane.submit(inference, served)
+        reply.watch(inference.traced)
+        return reply
+
+    @staticmethod
+    def _find(dataplane: DataPlane, inference: "CallInference", call: ModelCall) -> ServedVersion:
+        root, callee = call.context.root, (call.model, call.version)
+        if not call.version:
+            inference.target = root.arms.get(call.model)
+        kept = root.versions.get(callee) if call.keeps_version else None
+        if isinstance(kept, ServedVersion):
+            return kept
+        served = dataplane.find_for(inference)
+        if inference.target is not None:
+            root.arms[call.model] = inference.target
+        if call.keeps_version:
+            _keep(call.context, callee, served)
+        return served
+
+
+def _keep(context: CallContext, callee: Callee, served: ServedVersion) -> None:
+    served.keep()
+    context.root.versions[callee] = served
+
+
+class CallInference(Inference):
+    """A call as the data plane sees it. Its arrays are there already, and only checked.
+
+    What a route asks of headers it finds in the parameters of these names, which is where headers
+    that are forwarded to models are.
+    """
+
+    __slots__ = ("call", "context")
+
+    def __init__(self, call: ModelCall) -> None:
+        arrived_ns = time.monotonic_ns()
+        super().__init__(call.model, call.version, None, arrived_ns, call.deadline_ns, call.number)
+        self.call = call
+        self.context = call.context
+        self.part, self.client_id = call.part, call.client_id
+        self.principal = call.principal
+        if call.principal is not None and not call.covered:
+            self.holder = PrincipalPermission(call.principal)
+
+    def decode(self, served: ServedVersion) -> InferBody:
+        call, signature = self.call, served.signature
+        outputs = call.requested_outputs
+        check_counts(signature, call.id, len(call.inputs), len(outputs), len(call.parameters))
+        strings = 0
+        for name, array in call.inputs.items():
+            datatype = _datatype(signature, call.id, name, array)
+            spec = check_input(signature, call.id, name, datatype, array.shape, strings)
+            if not spec.itemsize:
+                strings += array.size
+        rows, key = admit(signature, call.inputs, call.id, outputs)
+        return InferBody(call.id, call.inputs, rows, key, outputs, self._parameters())
+
+    def _parameters(self) -> Mapping[str, Any]:
+        """With Triton's own among them, as a client would have sent them."""
+        call = self.call
+        if call.sequence is None and not call.priority and not call.timeout_us:
+            return call.parameters
+        made = {**call.parameters, "priority": call.priority, "timeout": call.timeout_us}
+        if call.sequence is not None:
+            key, start, end = call.sequence
+            made |= {"sequence_id": key, "sequence_start": start, "sequence_end": end}
+        return made
+
+    def traced(self, reply: Reply) -> None:
+        """The reply has ended: so does its trace."""
+        trace, response = self.trace, reply.unread
+        if trace is not None:
+            if reply.error is not None:
+                trace.failed(reply.error)
+            elif response is not None:
+                trace.answered(response)
+            trace.end()
+
+    # what a route asks
+
+    def unit_in_header(self, route: CompiledRoute) -> str:
+        return self._header(route.unit_name)
+
+    def labels(self, route: CompiledRoute) -> Mapping[str, str]:
+        names = (name.decode("latin-1") for name in route.headers)
+        return {name: value for name in names if (value := self._header(name))}
+
+    def _header(self, name: str) -> str:
+        for given, value in self.call.parameters.items():
+            if given.lower() == name:
+                return text_of(value)
+        return ""
+
+    def parameter(self, name: str) -> object:
+        if name == "sequence_id" and self.call.sequence is not None:
+            return self.call.sequence.key
+        return self.call.parameters.get(name)
+
+    def sequence(self) -> Sequence | None:
+        return self.call.sequence
+
+
+def _datatype(signature: Signature, request_id: str, name: str, array: Array) -> str:
+    """The name of an array's type. Raises InvalidRequest for one that no protocol has."""
+    found = BY_DTYPE.get(array.dtype)
+    if found is None:
+        refuse(
+            request_id,
+            f"inference input '{name}' for model '{signature.model}' has elements of "
+            f"{array.dtype}, which no data type of the protocol stands for",
+        )
+    return found.name
