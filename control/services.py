@@ -16,7 +16,8 @@ from control.clock import utc_now
 from control.events.event_notifier import EventNotifier
 from control.events.event_stream import HEARTBEAT_S, SLOWEST_S
 from control.gateways.link import GatewayUnreachable
-from control.gateways.queries import LogLines, LogQuery, Query
+from control.gateways.peers import ServerAnswers
+from control.gateways.queries import LogLines, LogQuery, Query, RequestsQuery
 from control.notifications.sender import WebhookSender
 from control.routes.explanation import ExplainRoute
 from control.series.levels import USUAL_LIMIT_BYTES
@@ -64,6 +65,10 @@ AskGateway = Callable[[Query], Awaitable[Any]]
 """Gives the query's `Answer`; raises GatewayUnreachable."""
 
 
+AskServers = Callable[[RequestsQuery], Awaitable[ServerAnswers]]
+"""Asks the gateways of all servers; raises GatewayUnreachable where none answers."""
+
+
 async def _no_gateway(_query: Query) -> Any:
     raise GatewayUnreachable("this control process knows no gateway")
 
@@ -76,8 +81,8 @@ class ControlServices:
     `url` is where people and git reach us, once we listen: for links and the URLs to push to.
     `archive` writes a backup to a file; it blocks. `explain` says what a
     request to a route would get. `ask_gateway` asks this server's gateway
-    something (`LinkServer.ask`). `own_lines` gives the last lines of this process's log. `webhooks`
-    sends test messages.
+    something (`LinkServer.ask`), `ask_servers` those of all servers (`PeerGateways.ask`).
+    `own_lines` gives the last lines of this process's log. `webhooks` sends test messages.
     """
 
     database: Database
@@ -88,6 +93,7 @@ class ControlServices:
     archive: Callable[[IO[bytes]], object]
     explain: ExplainRoute
     ask_gateway: AskGateway = _no_gateway
+    ask_servers: AskServers = _no_gateway
     own_lines: Callable[[LogQuery], LogLines] = lambda _: LogLines(())
     webhooks: WebhookSender = field(default_factory=WebhookSender)
     deployable: Callable[[], object] = lambda: None

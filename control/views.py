@@ -356,7 +356,7 @@ class RequestView(msgspec.Struct, frozen=True):
     it was refused before one was found. `instance`: the number of the one that executed it, null
     where none did. `queue_s` until its execution began, or all of its time where none did;
     `compute_s` from there to its answer. `outcome`: ok, failed, refused (it came to no scheduler)
-    or cancelled."""
+    or cancelled. `server`: the id of the one that it came to."""
 
     id: str
     client_id: str
@@ -369,11 +369,22 @@ class RequestView(msgspec.Struct, frozen=True):
     compute_s: float
     outcome: str
     error: str
+    server: str
+
+
+class SilentServerView(msgspec.Struct, frozen=True):
+    """A server that has not answered, and why."""
+
+    server: str
+    reason: str
 
 
 class RequestsView(msgspec.Struct, frozen=True):
-    """`found` requests fit, of which `items` are the first; `kept` are there in all."""
+    """`found` requests fit on the `servers` that have answered, of which `items` are the first;
+    `kept` are there in all. Those that have not are `silent`."""
 
     items: list[RequestView]
     found: int
     kept: int
+    servers: list[str]
+    silent: list[SilentServerView]

@@ -46,6 +46,8 @@ async def load(visit: PageContext) -> ScreenContent:
         answered=[] if problem else answered["items"],
         fitting=answered["found"],
         kept=answered["kept"],
+        servers=answered["servers"],
+        silent=answered["silent"],
         problem=problem,
         rows=found["items"],
         sampling=sampling["items"],

@@ -5,10 +5,10 @@ import logging
 import os
 import secrets
 import sys
-from collections.abc import AsyncIterator, Coroutine, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, suppress
 from functools import partial
-from typing import IO, Any
+from typing import IO
 
 from control import servers, state_paths
 from control.access.invitations import first_link_code
@@ -27,6 +27,7 @@ from control.events.event_notifier import EventNotifier
 from control.experiments.stamp import key_of
 from control.gateways.link import LinkServer
 from control.gateways.messages import ArmReports, LoadReport
+from control.gateways.peers import PeerGateways, channel_of
 from control.git.http import GitApp
 from control.git.push.examine import Examiner
 from control.git.push.pre_receive import PreReceiveHook
@@ -44,6 +45,7 @@ from control.loops.series_recorder import SeriesRecorder
 from control.notifications.sender import WebhookSender
 from control.services import ControlServices, ServerFacts
 from control.sql import store
+from control.sql.channels import ServerChannels
 from control.sql.database import SYSTEM, Database
 from control.sql.migrate import migrate
 from control.views import RepositoryView, SettingView
@@ -54,6 +56,7 @@ from repository.git.hooks.hook import HookRequest
 from repository.git.hooks.listener import HookListener, Say
 from server import VERSION
 from server.control_process.admin_listener import AdminListener, stop
+from server.control_process.background import running
 from server.control_process.console import console
 from server.control_process.gateway_calls import HttpGatewayClient
 from server.control_process.permissions import close_state
@@ -95,6 +98,7 @@ class ControlServer:
         self._feed: DesiredStateFeed
         self._recorder: LoadRecorder
         self._link: LinkServer
+        self._peers: PeerGateways
         self._revision = 0
 
     async def run(self) -> None:
@@ -198,13 +202,14 @@ class ControlServer:
             self._database.on_commit(committed)
         await self._link.open()
         stack.push_async_callback(self._link.close)
+        channels = self._open_channels(stack)
         hooks = HookListener(self._sockets / state_paths.HOOK, self._answer)
         await hooks.start()
         stack.push_async_callback(hooks.close)
         services = self._services(commits)
         await self._open_listeners(stack, services)
         await stack.enter_async_context(
-            _running(
+            running(
                 self._listener.run(),
                 self._feed.run(),
                 self._deployer.run(),
@@ -214,10 +219,18 @@ class ControlServer:
                 series.run(),
                 notifications.run(),
                 self._importer.run(),
+                channels.run(),
                 housekeeping.run(services, self._boot, self._keys.repositories),
             )
         )
         await self._stopping.wait()
+
+    def _open_channels(self, stack: AsyncExitStack) -> ServerChannels:
+        """To the other servers of the database."""
+        own = partial(self._link.ask, self._server)
+        self._peers = PeerGateways(self._database, self._server, self._boot, own)
+        stack.push_async_callback(self._peers.close)
+        return ServerChannels(self._database, {channel_of(self._boot): self._peers.heard})
 
     def _checker(self) -> Checker:
         settings = self._settings
@@ -279,6 +292,7 @@ class ControlServer:
             url=lambda: self._url(self._listener.port),
             deployable=deployable,
             ask_gateway=partial(self._link.ask, self._server),
+            ask_servers=self._peers.ask,
             own_lines=RECENT.answer,
             webhooks=self._webhooks,
         )
@@ -368,28 +382,6 @@ class ControlServer:
                 f"first administrator (once, within a day): {url}/welcome#{self._code}\n"
             )
         sys.stdout.flush()
-
-
-@asynccontextmanager
-async def _running(*jobs: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Pumps, ended with the block; one that breaks is told of."""
-    tasks = [asyncio.create_task(job) for job in jobs]
-    for task in tasks:
-        task.add_done_callback(_tell_if_broken)
-    try:
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _tell_if_broken(task: "asyncio.Task[None]") -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        _log.critical(
-            "a background task of the control process failed. This is a bug.", exc_info=error
-        )
-        os._exit(70)  # the gateway starts us again, whole
 
 
 def _shown(settings: Settings) -> Iterator[SettingView]:

@@ -24,6 +24,7 @@ from control.api.app import admin_app
 from control.authentication.hosts import known_hosts
 from control.events.event_notifier import EventNotifier
 from control.events.history import last_event
+from control.gateways.peers import PeerGateways
 from control.gateways.queries import (
     CrashQuery,
     LoadedQuery,
@@ -191,6 +192,8 @@ async def _serve(
             case _:
                 return samples.answer(query)
 
+    own = changes.pop("ask_gateway", ask_gateway)
+    peers = PeerGateways(database, "server1", "boot1", own)
     services = ControlServices(
         database=database,
         commits=commits,
@@ -201,7 +204,7 @@ async def _serve(
         explain=explain,
         deployable=lambda: bells.append(1),
         url=lambda: "http://127.0.0.1:8003",
-        **{"ask_gateway": ask_gateway, **changes},
+        **{"ask_gateway": own, "ask_servers": peers.ask, **changes},
     )
     app: Any = build(services)
     path = folder / "api.sock"

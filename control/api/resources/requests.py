@@ -1,12 +1,14 @@
-"""Which version answered a request: of the last ones of this server's gateway, by their ids."""
+"""Which version answered a request: of the last ones of all servers' gateways, by their ids."""
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from control.access.scopes import Action
 from control.api.call import Access, AuthorizedCall, EndpointResult, Operation, Param
-from control.gateways.queries import AnsweredRequest, AnsweredRequests, RequestsQuery
+from control.gateways.peers import ServerAnswers
+from control.gateways.queries import AnsweredRequest, RequestsQuery
 from control.http_errors import MalformedRequest
-from control.views import RequestsView, RequestView
+from control.views import RequestsView, RequestView, SilentServerView
 
 USUAL, MOST = 100, 500
 OUTCOMES = ("ok", "failed", "refused", "cancelled")
@@ -15,7 +17,7 @@ LONGEST_TEXT = 255
 
 
 async def list_(call: AuthorizedCall) -> EndpointResult:
-    """Of the last 100,000 requests, or of those of 15 minutes."""
+    """Of the last 100,000 requests of each server, or of those of 15 minutes."""
     query = call.query
     since, until = query.get("since"), query.get("until")
     request_query = RequestsQuery(
@@ -30,8 +32,30 @@ async def list_(call: AuthorizedCall) -> EndpointResult:
         slowest=_one_of(call, "order", ORDERS) == "slowest",
         limit=_limit(query.get("limit", USUAL)),
     )
-    found: AnsweredRequests = await call.services.ask_gateway(request_query)
-    return EndpointResult(RequestsView(list(map(_view, found.items)), found.found, found.kept))
+    return EndpointResult(merged(await call.services.ask_servers(request_query), request_query))
+
+
+def merged(found: ServerAnswers, query: RequestsQuery) -> RequestsView:
+    """The first of all servers together, in the query's order. Pure."""
+
+    def place(one: tuple[str, AnsweredRequest]) -> float:
+        _, request = one
+        return request.queue_s + request.compute_s if query.slowest else request.at
+
+    first = sorted(_each(found), key=place, reverse=True)[: query.limit]
+    return RequestsView(
+        [_view(request, server) for server, request in first],
+        sum(one.found for one in found.answers.values()),
+        sum(one.kept for one in found.answers.values()),
+        sorted(found.answers),
+        [SilentServerView(server, why) for server, why in sorted(found.silent.items())],
+    )
+
+
+def _each(found: ServerAnswers) -> Iterator[tuple[str, AnsweredRequest]]:
+    for server, answer in found.answers.items():
+        for request in answer.items:
+            yield server, request
 
 
 def _text(call: AuthorizedCall, name: str) -> str:
@@ -52,7 +76,7 @@ def _limit(number: int) -> int:
     return number
 
 
-def _view(one: AnsweredRequest) -> RequestView:
+def _view(one: AnsweredRequest, server: str) -> RequestView:
     return RequestView(
         one.id,
         one.client_id,
@@ -65,6 +89,7 @@ def _view(one: AnsweredRequest) -> RequestView:
         one.compute_s,
         one.outcome,
         one.error,
+        server,
     )
 
 

@@ -1,8 +1,9 @@
 """`modelyard request …`: which version answered."""
 
 import argparse
+import sys
 
-from control.views import RequestsView
+from control.views import RequestsView, SilentServerView
 from server.cli.commands.client import ApiClient
 from server.cli.commands.command import CliCommand, CommandFailed, argument, limited, whole
 from server.cli.commands.output import Columns, ListOutput, Shown
@@ -19,6 +20,7 @@ _COLUMNS: Columns = {
     "compute ms": lambda item: f"{item.compute_s * 1e3:.3f}",
     "outcome": "outcome",
     "error": "error",
+    "server": "server",
 }
 
 
@@ -37,10 +39,17 @@ def request(given: argparse.Namespace, api: ApiClient) -> Shown:
     )
     if given.ID and not found.items:
         raise CommandFailed(
-            f"no request with the id '{given.ID}' is among the last {found.kept} of this server, "
-            "which keeps 100,000 and none for more than 15 minutes"
+            f"no request with the id '{given.ID}' is among the last {found.kept} of "
+            f"{', '.join(found.servers)}; a server keeps 100,000, none for more than 15 minutes"
+            + "".join(f"; {_silence(one)}" for one in found.silent)
         )
+    for one in found.silent:
+        sys.stderr.write(f"{_silence(one)}\n")
     return ListOutput(found.items, _COLUMNS, f"none of the last {found.kept} requests")
+
+
+def _silence(one: SilentServerView) -> str:
+    return f"no answer of the server {one.server}: {one.reason}"
 
 
 COMMANDS = (

@@ -1,0 +1,88 @@
+"""PostgreSQL's LISTEN: calls who wants to hear of a channel, at no cost while nothing is said."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from typing import Any
+
+import psycopg
+from psycopg.sql import SQL, Identifier
+from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+RETRY_S = 2.0
+"""Between two tries to listen."""
+
+_log = logging.getLogger(__name__)
+
+Hear = Callable[[str], None]
+"""Gets the payload of what is said on a channel, and "" when the listener has connected: what was
+said before was not heard. Brief, on the loop."""
+
+
+class PostgresListener:
+    """On the loop, which waits for the socket; with a connection of its own beside the pool's."""
+
+    def __init__(self, engine: Engine, channels: Mapping[str, Hear]) -> None:
+        self._engine = engine
+        self._channels = channels
+        self.listening = False
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            try:
+                await self._listen()
+            except (psycopg.Error, SQLAlchemyError, OSError) as error:
+                _log.debug("nothing is heard from other servers: %s", error)
+            finally:
+                self.listening = False
+            await asyncio.sleep(RETRY_S)
+
+    async def _listen(self) -> None:
+        with closing(await asyncio.to_thread(self._connect)) as connection:
+            loop = asyncio.get_running_loop()
+            ended: asyncio.Future[None] = loop.create_future()
+
+            def readable() -> None:
+                try:
+                    self._hear(connection)
+                except psycopg.Error as error:
+                    if not ended.done():
+                        ended.set_exception(error)
+
+            number = connection.fileno()
+            loop.add_reader(number, readable)
+            self.listening = True
+            try:
+                for hear in self._channels.values():
+                    hear("")
+                readable()
+                await ended
+            finally:
+                loop.remove_reader(number)
+
+    def _connect(self) -> "psycopg.Connection[Any]":
+        """Blocks; of the pool's kind, and no longer the pool's."""
+        pooled = self._engine.raw_connection()
+        connection = pooled.driver_connection
+        pooled.detach()
+        assert isinstance(connection, psycopg.Connection)
+        try:
+            connection.rollback()
+            connection.autocommit = True
+            for channel in self._channels:
+                connection.execute(SQL("LISTEN {}").format(Identifier(channel)))
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _hear(self, connection: "psycopg.Connection[Any]") -> None:
+        """Raises psycopg.Error when the connection has ended."""
+        connection.pgconn.consume_input()
+        while (heard := connection.pgconn.notifies()) is not None:
+            hear = self._channels.get(heard.relname.decode())
+            if hear is not None:
+                hear(heard.extra.decode())
