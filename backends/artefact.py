@@ -94,7 +94,14 @@ def complete_config(
         _merge(version, config, described, artefact.file, "input")
     for described in _used_outputs(version.config, artefact):
         _merge(version, config, described, artefact.file, "output")
+    _complete_batch_inputs(version, config, artefact)
     return config
+
+
+def input_names(config: ModelConfig) -> list[str]:
+    """What a completed config gives the model, in order: what clients send, then `batch_input`."""
+    fed = [name for row in config.batch_input for name in row.target_name]
+    return [*(tensor.name for tensor in config.input), *fed]
 
 
 def name_file(config: ModelConfig, file: str) -> None:
@@ -124,6 +131,8 @@ def _choose_batching(
 ) -> None:
     written, cap = config.max_batch_size, artefact.max_rows
     stuck = artefact.unbatchable or _stuck(version.config, artefact)
+    if flat := _flat_names(config):  # their first dimension counts elements, and bounds no rows
+        cap, stuck = 0, _stuck(version.config, artefact, flat)
     if written > 0:
         if stuck:
             refuse(
@@ -142,10 +151,11 @@ def _choose_batching(
             config.dynamic_batching.SetInParent()
 
 
-def _stuck(config: ModelConfig, artefact: Artefact) -> str:
-    """Why the model cannot batch: a tensor whose first dimension is missing or fixed."""
+def _stuck(config: ModelConfig, artefact: Artefact, flat: frozenset[str] = frozenset()) -> str:
+    """Why the model cannot batch: a tensor, but for `flat` ones, whose first dimension is missing
+    or fixed."""
     for tensor in (*_used_inputs(config, artefact), *_used_outputs(config, artefact)):
-        if tensor.shape is not None and tensor.shape[:1] != (-1,):
+        if tensor.name not in flat and tensor.shape is not None and tensor.shape[:1] != (-1,):
             return f"{artefact.file} has no variable first dimension in '{tensor.name}' " + (
                 f"(shape {brackets(tensor.shape)})"
             )
@@ -155,7 +165,10 @@ def _stuck(config: ModelConfig, artefact: Artefact) -> str:
 def _written_in_full(config: ModelConfig, artefact: Artefact) -> bool:
     """Whether the config, which leaves max_batch_size at 0, writes dims with the batch in them."""
     shapes = {tensor.name: tensor.shape for tensor in (*artefact.inputs, *artefact.outputs)}
+    flat = _flat_names(config)
     for tensor in (*config.input, *config.output):
+        if tensor.name in flat:
+            continue
         shape = shapes.get(tensor.name)
         rank = len(tensor.reshape.shape if tensor.HasField("reshape") else tensor.dims)
         if tensor.dims and (shape is None or rank == len(shape)):
@@ -213,7 +226,11 @@ def _merge(
             f"{where} data_type is {pb.DataType.Name(tensor.data_type)}, "
             f"but {file} has {NAMES[described.data_type]}",
         )
-    _merge_dims(version, tensor, described.shape, f"{where} of {file}", config.max_batch_size > 0)
+    if isinstance(tensor, pb.ModelInput) and tensor.allow_ragged_batch:
+        _merge_ragged(version, tensor, described.shape)
+    elif tensor.name not in _flat_names(config):
+        batched = config.max_batch_size > 0
+        _merge_dims(version, tensor, described.shape, f"{where} of {file}", batched)
 
 
 def _merge_dims(
@@ -242,6 +259,61 @@ def _merge_dims(
             version,
             f"{where} has shape {brackets(inner)}{note}, but {field} is {brackets(model_dims)}",
         )
+
+
+def _flat_names(config: ModelConfig) -> frozenset[str]:
+    """Inputs that reach the model, and outputs that leave it, without their dims."""
+    ragged = [tensor.name for tensor in config.input if tensor.allow_ragged_batch]
+    scattered = [name for row in config.batch_output for name in row.target_name]
+    return frozenset((*ragged, *scattered))
+
+
+def _merge_ragged(
+    version: ModelVersion, tensor: pb.ModelInput, shape: tuple[int, ...] | None
+) -> None:
+    """Source of the text: Triton's ONNX Runtime backend."""
+    if shape not in (None, (-1,)):
+        refuse(
+            version,
+            f"unable to load model '{version.name}', configuration expects model provides input "
+            f"with shape [-1]  for ragged input '{tensor.name}', model provides {brackets(shape)}; "
+            "the requests of a batch are flattened and strung together in it: export the model so, "
+            "or leave allow_ragged_batch out",
+        )
+    if not tensor.dims:
+        tensor.dims.append(-1)
+
+
+_OF_TWO_DIMS = pb.BatchInput.BATCH_ITEM_SHAPE
+
+
+def _complete_batch_inputs(version: ModelVersion, config: ModelConfig, artefact: Artefact) -> None:
+    """Fill in the data type of each `batch_input`, and hold its targets against the model's."""
+    described = {tensor.name: tensor for tensor in artefact.inputs}
+    for row in config.batch_input:
+        rank = 2 if row.kind == _OF_TWO_DIMS else 1
+        for name in row.target_name:
+            tensor = described.get(name)
+            if tensor is None:
+                has = ", ".join(map(_text, artefact.inputs)) or "none"
+                refuse(
+                    version,
+                    f"batch_input target '{name}' is not in {artefact.file}; its inputs are: {has}",
+                )
+            row.data_type = row.data_type or tensor.data_type
+            if row.data_type != tensor.data_type:
+                refuse(
+                    version,
+                    f"batch_input target '{name}' data_type is {pb.DataType.Name(row.data_type)}, "
+                    f"but {artefact.file} has {NAMES.get(tensor.data_type, 'another type')}",
+                )
+            if tensor.shape is not None and len(tensor.shape) != rank:
+                refuse(
+                    version,
+                    f"batch_input target '{name}' of kind {pb.BatchInput.Kind.Name(row.kind)} has "
+                    f"{rank} dimension{'s' * (rank > 1)}, but {artefact.file} has shape "
+                    f"{brackets(tensor.shape)}",
+                )
 
 
 def _fits(written: Sequence[int], shape: Sequence[int]) -> bool:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from tritonclient.grpc import model_config_pb2 as pb
 
 from backends.artefact import refuse
+from backends.errors import ExecutionFailed
+from backends.reshape import input_changes, output_changes, reshaped
 from backends.seam import (
     Batch,
     BatchResult,
@@ -39,9 +41,11 @@ class IdentityBackend:
             config.input.add(name="INPUT0", data_type=pb.TYPE_FP32, dims=[-1])
         if not config.output:
             for place, source in enumerate(config.input):
-                config.output.add(
+                target = config.output.add(
                     name=f"OUTPUT{place}", data_type=source.data_type, dims=source.dims
                 )
+                if source.HasField("reshape"):
+                    target.reshape.CopyFrom(source.reshape)
         _check_pairs(version, config)
         return config
 
@@ -53,9 +57,11 @@ class IdentityBackend:
         multiplier = _whole(version, "instance_wise_delay_multiplier")
         name = "cpu" if device.kind == "cpu" else f"{device.kind}:{device.index}"
         delays = [delay_ms * max(multiplier * number, 1) / 1000 for number in range(count)]
-        return LoadedInstances(
-            [IdentityInstance(version, name, delay) for delay in delays], version.config
+        changed = any(
+            tensor.HasField("reshape") for tensor in (*version.config.input, *version.config.output)
         )
+        kind = ReshapingIdentity if changed else IdentityInstance
+        return LoadedInstances([kind(version, name, delay) for delay in delays], version.config)
 
 
 def _check_pairs(version: ModelVersion, config: ModelConfig) -> None:
@@ -149,3 +155,20 @@ class IdentityInstance:
 
     def close(self) -> None:
         self.ready = False
+
+
+class ReshapingIdentity(IdentityInstance):
+    """Gives inputs back in the shape that `reshape` means for the model, and then for responses."""
+
+    def __init__(self, version: ModelVersion, device: str, delay_s: float) -> None:
+        super().__init__(version, device, delay_s)
+        self._single = None
+        self._inner, self._outer = input_changes(version.config), output_changes(version.config)
+        self._batched = version.config.max_batch_size > 0
+
+    def _answer(self, inputs: Tensors, outputs: tuple[str, ...]) -> Tensors:
+        found = super()._answer(reshaped(inputs, self._inner, self._batched), outputs)
+        try:
+            return reshaped(found, self._outer, self._batched)
+        except ValueError as error:
+            raise ExecutionFailed(f"the reshape of an output does not fit: {error}") from None

@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 
 from backends.errors import ExecutionFailed, FaultyModel
+from backends.reshape import Dims, input_changes, output_changes, reshaped
 from backends.seam import Batch, BatchResult, Result, Tensors
 from repository.config.tensors import BY_CONFIG, BY_DTYPE, Array
 from repository.model import ModelVersion
-
-Dims = tuple[int, ...]
 
 
 def _ones(tensor: Any) -> Dims:
@@ -45,17 +44,9 @@ class StackedInstance(ABC):
         self._where = f"model '{version.name}' version {version.number}"
         self._all = tuple(tensor.name for tensor in config.output)
         self._dtypes = {tensor.name: BY_CONFIG[tensor.data_type].dtype for tensor in config.output}
-        self._inner = {
-            tensor.name: (tuple(tensor.dims), tuple(tensor.reshape.shape))
-            for tensor in config.input
-            if tensor.HasField("reshape")
-        }
+        self._inner = input_changes(config)
         self._of_scalars = {tensor.name: _ones(tensor) for tensor in config.output}
-        self._outer = {
-            tensor.name: (tuple(tensor.reshape.shape), tuple(tensor.dims))
-            for tensor in config.output
-            if tensor.HasField("reshape")
-        }
+        self._outer = output_changes(config)
 
     @abstractmethod
     def run(self, inputs: Tensors, outputs: tuple[str, ...]) -> Mapping[str, Array]:
@@ -90,7 +81,7 @@ class StackedInstance(ABC):
         if len(members) > 1:
             inputs = {name: np.concatenate([m.inputs[name] for m in members]) for name in inputs}
         if self._inner:
-            inputs = _reshaped(inputs, self._inner, batch.batched)
+            inputs = reshaped(inputs, self._inner, batch.batched)
         return inputs
 
     def _split(self, batch: Batch, outputs: Mapping[str, Array]) -> Sequence[Result]:
@@ -137,7 +128,7 @@ class StackedInstance(ABC):
 
     def _reshape_outputs(self, batch: Batch, outputs: Mapping[str, Array]) -> dict[str, Array]:
         try:
-            return _reshaped(outputs, self._outer, batch.batched)
+            return reshaped(outputs, self._outer, batch.batched)
         except ValueError as error:
             shapes = {name: outputs[name].shape for name in self._outer if name in outputs}
             raise FaultyModel(
@@ -180,21 +171,4 @@ def _rows_apart(outputs: Mapping[str, Array], rows: Sequence[int]) -> list[Tenso
 
 def _only(tensors: Tensors, names: tuple[str, ...]) -> Tensors:
     """A member's outputs: what it asked for, where its neighbours asked for more."""
-    return tensors if not names else {name: tensors[name] for name in names}
-
-
-def _reshaped(
-    tensors: Tensors, changes: Mapping[str, tuple[Dims, Dims]], batched: bool
-) -> dict[str, Array]:
-    """`tensors` in the shapes their config's `reshape` asks for; those without one as they are."""
-    return {
-        name: _reshape(array, *changes[name], batched) if name in changes else array
-        for name, array in tensors.items()
-    }
-
-
-def _reshape(array: Array, before: Dims, after: Dims, batched: bool) -> Array:
-    """Each -1 of `after` takes the size the same -1 of `before` has in `array`."""
-    lead, model_shape = (array.shape[:1], array.shape[1:]) if batched else ((), array.shape)
-    free = iter([size for size, dim in zip(model_shape, before, strict=True) if dim == -1])
-    return array.reshape(lead + tuple(next(free) if dim == -1 else dim for dim in after))
+    return tensors if not names else {name: tensors[name] for name in names if name in tensors}

@@ -9,10 +9,6 @@ import numpy as np
 from repository.config.tensors import BY_CONFIG
 from repository.model import ModelConfig
 
-RAGGED = frozenset({"python", "identity"})
-"""Backends that get each request's own arrays, so that shapes may differ within a batch; the others
-stack rows."""
-
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
@@ -58,8 +54,7 @@ def compile_signature(
     `labels`: output → the lines of its label file.
     """
     batched = config.max_batch_size > 0
-    ragged = config.backend in RAGGED
-    inputs = {tensor.name: _compile(tensor, batched, ragged=ragged) for tensor in config.input}
+    inputs = {tensor.name: _compile(tensor, batched) for tensor in config.input}
     outputs = {
         tensor.name: _compile(tensor, batched, (labels or {}).get(tensor.name, ()))
         for tensor in config.output
@@ -75,9 +70,7 @@ def compile_signature(
     )
 
 
-def _compile(
-    tensor: object, batched: bool, labels: tuple[str, ...] = (), ragged: bool = False
-) -> TensorSpec:
+def _compile(tensor: object, batched: bool, labels: tuple[str, ...] = ()) -> TensorSpec:
     from tritonclient.grpc import model_config_pb2 as pb
 
     assert isinstance(tensor, pb.ModelInput | pb.ModelOutput)
@@ -96,6 +89,6 @@ def _compile(
         row_bytes=data_type.itemsize * prod(dims) if fixed is not None else 0,
         inner=tuple(tensor.reshape.shape) if tensor.HasField("reshape") else None,
         optional=is_input and tensor.optional,
-        ragged=is_input and ragged and tensor.allow_ragged_batch,
+        ragged=is_input and tensor.allow_ragged_batch,
         labels=labels,
     )

@@ -16,6 +16,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as ort_state
 from backends.artefact import artefact_path, complete_config, name_file, refuse
 from backends.errors import ExecutionFailed
 from backends.onnx.options import providers, run_options, session_options
+from backends.ragged import RaggedInstance, is_ragged
 from backends.seam import Device, LoadedInstances, Tensors
 from backends.stacked import StackedInstance
 from repository.config.tensors import BY_NAME, Array
@@ -64,8 +65,9 @@ class OnnxRuntime:
                 f"onnxruntime could not start {_name(usable[0])} on {device.kind}:{device.index} "
                 "and would have fallen back to the CPU; check the driver and the CUDA libraries",
             )
+        kind = RaggedOnnxInstance if is_ragged(version.config) else OnnxInstance
         return LoadedInstances(
-            [OnnxInstance(version, device, session) for _ in range(count)], version.config
+            [kind(version, device, session) for _ in range(count)], version.config
         )
 
 
@@ -175,6 +177,10 @@ class OnnxInstance(StackedInstance):
                     f"({error.reason} at byte {error.start}); onnxruntime's strings must be"
                 ) from error
         return text.reshape(() if name in self._scalars else array.shape)
+
+
+class RaggedOnnxInstance(OnnxInstance, RaggedInstance):
+    """One whose batches are ragged."""
 
 
 def _encoded(array: Array) -> Array:

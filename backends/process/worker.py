@@ -35,6 +35,7 @@ from backends.process.messages import (
 )
 from backends.process.region import RegionReader, RegionWriter
 from backends.process.streaming import StreamChannel
+from backends.ragged import RaggedInstance
 from backends.registry import backend_of
 from backends.seam import Batch, BatchResult, Device, Instance, Result, StreamingInstance, Tensors
 from backends.stacked import StackedInstance
@@ -126,7 +127,8 @@ class _WorkerLoop:
         self._channel = channel
         self._line = line
         self._instance = instance
-        self._stacks = isinstance(instance, StackedInstance)
+        ragged = isinstance(instance, RaggedInstance)
+        self._stacks = isinstance(instance, StackedInstance) and not ragged
         self._inbox = RegionReader()
         self._outbox = RegionWriter()
 

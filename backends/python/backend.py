@@ -18,6 +18,11 @@ from backends.process.import_isolation import hide_house
 from backends.python import api as python_api
 from backends.python.config import ModelConfig, from_dictionary, to_dictionary
 from backends.python.instance import PythonInstance, describe
+from backends.python.shaped import (
+    ShapedPythonInstance,
+    ShapedStreamingInstance,
+    is_shaped,
+)
 from backends.python.streams import StreamingPythonInstance
 from backends.seam import Device, LoadedInstances
 from repository.config.tensors import BY_CONFIG
@@ -164,8 +169,10 @@ def _initialised(version: ModelVersion, model_class: Any, device: Device) -> Pyt
         raise _failed(version, "initialize failed", error) from error
     where, cores = (f"cuda:{device.index}", 0) if on_gpu else ("cpu", device.threads)
     decoupled = version.config.model_transaction_policy.decoupled
-    kind = StreamingPythonInstance if decoupled else PythonInstance
-    return kind(version, model, name, where, cores)
+    kinds = (PythonInstance, StreamingPythonInstance)
+    if is_shaped(version.config):
+        kinds = (ShapedPythonInstance, ShapedStreamingInstance)
+    return kinds[decoupled](version, model, name, where, cores)
 
 
 def _failed(version: ModelVersion, what: str, error: Exception) -> LoadFailed:

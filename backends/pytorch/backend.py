@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from backends.artefact import artefact_path, name_file, refuse
+from backends.artefact import artefact_path, input_names, name_file, refuse
 from backends.errors import ExecutionFailed, FaultyModel
+from backends.ragged import RaggedInstance, is_ragged
 from backends.seam import Device, LoadedInstances, Tensors
 from backends.stacked import StackedInstance
 from repository.config.tensors import BY_NAME, Array
@@ -67,7 +68,8 @@ class PyTorch:
         except (RuntimeError, ValueError, OSError, KeyError, AssertionError) as error:
             refuse(version, f"torch cannot load {path.name}: {_first_lines(error)}")
         cores = device.threads if device.kind == "cpu" else 0
-        instances = [TorchInstance(version, name, cores, call) for _ in range(count)]
+        kind = RaggedTorchInstance if is_ragged(version.config) else TorchInstance
+        instances = [kind(version, name, cores, call) for _ in range(count)]
         return LoadedInstances(instances, version.config)
 
 
@@ -104,7 +106,7 @@ def _load_program(version: ModelVersion, path: Path, device: str) -> Call:
     if device != "cpu":
         program = move_to_device_pass(program, device)
     arguments = [str(name) for name in program.graph_signature.user_inputs]
-    names = [tensor.name for tensor in version.config.input]
+    names = input_names(version.config)
     meant = dict(zip(_targets(names, arguments), names, strict=True))
     order = [meant[argument] for argument in arguments]
     in_spec = program.call_spec.in_spec
@@ -125,7 +127,7 @@ def _load_script(version: ModelVersion, path: Path, device: str) -> Call:
 
     module: Any = torch.jit.load(path, map_location=device).eval()  # type: ignore[no-untyped-call]
     arguments = [argument.name for argument in module.forward.schema.arguments][1:]
-    names = [tensor.name for tensor in version.config.input]
+    names = input_names(version.config)
     targets = dict(zip(names, _targets(names, arguments), strict=True))
 
     def call(inputs: Tensors) -> Any:
@@ -213,6 +215,10 @@ class TorchInstance(StackedInstance):
         else:
             array = value.numpy()
         return array
+
+
+class RaggedTorchInstance(TorchInstance, RaggedInstance):
+    """One whose batches are ragged."""
 
 
 def _position(name: str, at: int) -> int:

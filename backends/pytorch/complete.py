@@ -4,7 +4,7 @@ import zlib
 from pathlib import Path
 from zipfile import BadZipFile, ZipFile
 
-from backends.artefact import Artefact, complete_config, refuse
+from backends.artefact import Artefact, complete_config, input_names, refuse
 from backends.pytorch.program import read_program
 from backends.pytorch.script import Forward, complete_script, read_forward, root_class
 from repository.model import ModelConfig, ModelVersion
@@ -33,7 +33,7 @@ def _as_called(config: ModelConfig, artefact: Artefact) -> Artefact:
     """The artefact under the config's names, where the config names all inputs in its own words:
     the first one written is then the first argument of `forward`, and so on."""
     artefact_names = {tensor.name for tensor in artefact.inputs}
-    names = [tensor.name for tensor in config.input]
+    names = input_names(config)
     if len(names) != len(artefact.inputs) or not artefact_names.isdisjoint(names):
         return artefact
     inputs = zip(names, artefact.inputs, strict=True)

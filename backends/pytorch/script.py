@@ -8,7 +8,7 @@ import pickletools
 import re
 from typing import NamedTuple
 
-from backends.artefact import refuse
+from backends.artefact import input_names, refuse
 from repository.model import ModelConfig, ModelVersion
 
 
@@ -82,10 +82,11 @@ def complete_script(version: ModelVersion, file: str, forward: Forward) -> Model
             f"config.pbtxt, for example: {_stanza(forward)}",
         )
     most = len(forward.arguments)
-    if not len(forward.required) <= len(config.input) <= most:
+    given = len(input_names(config))
+    if not len(forward.required) <= given <= most:
         refuse(
             version,
-            f"config.pbtxt lists {len(config.input)} inputs, but forward of {file} takes {most}: "
+            f"config.pbtxt lists {given} inputs, but forward of {file} takes {most}: "
             + ", ".join(forward.arguments),
         )
     if forward.outputs and len(config.output) > forward.outputs:

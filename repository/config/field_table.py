@@ -59,6 +59,7 @@ _NOT_YET = "is not offered by this server yet"
 _TENSORRT = "is for TensorRT, which this server does not have"
 _LEAVE_OUT = "leave it out"
 _ARRAYS = ("onnxruntime", "pytorch", "identity", "python")
+_STACKED = ("onnxruntime", "pytorch", "python")
 
 _MODEL = (
     _does("name", "The model's name. It must be the name of the model's folder.", "the folder's"),
@@ -120,10 +121,10 @@ _TENSORS = (
     _does("input.reshape.shape", "The shape that the model gets; as many elements as `dims`."),
     _does(
         "input.allow_ragged_batch",
-        "Requests of different shapes share a batch. Without an effect on backends that stack "
-        "rows: there only requests of one shape share a batch, with the same answers.",
+        "Requests of different shapes share a batch. The backends `onnxruntime` and `pytorch` "
+        "flatten them and string them together: the model's input has the shape `[-1]`.",
         "`false`",
-        ("python", "identity"),
+        _ARRAYS,
     ),
     _does("input.optional", "A request may leave the input out.", "`false`"),
     _refused("input.is_shape_tensor", _TENSORRT, _LEAVE_OUT, "E118"),
@@ -140,10 +141,35 @@ _TENSORS = (
     ),
     _refused("output.is_shape_tensor", _TENSORRT, _LEAVE_OUT, "E118"),
     _refused("output.is_non_linear_format_io", _TENSORRT, _LEAVE_OUT, "E118"),
-    _refused(
-        "batch_input", _NOT_YET, "let the model compute it from its inputs, or use a python model"
+    _does(
+        "batch_input",
+        "Inputs of the model that no request carries: the server fills them from the shapes of "
+        "the requests in the batch; see [ragged batches](ragged-batches.md).",
+        "",
+        _STACKED,
     ),
-    _refused("batch_output", _NOT_YET, "give the output its full shape, or use a python model"),
+    _does(
+        "batch_input.kind",
+        "What they are filled with: `BATCH_ELEMENT_COUNT`, `BATCH_ACCUMULATED_ELEMENT_COUNT`, "
+        "`BATCH_ACCUMULATED_ELEMENT_COUNT_WITH_ZERO`, `BATCH_MAX_ELEMENT_COUNT_AS_SHAPE`, "
+        "`BATCH_ITEM_SHAPE`, `BATCH_ITEM_SHAPE_FLATTEN`.",
+        "`BATCH_ELEMENT_COUNT`",
+    ),
+    _does("batch_input.target_name", "Their names."),
+    _does("batch_input.data_type", "`TYPE_INT32` or `TYPE_FP32`.", "as in the model's file"),
+    _does("batch_input.source_input", "The one input whose shapes count."),
+    _does(
+        "batch_output",
+        "Outputs that come as one flat array, to be cut up into the requests' own.",
+        "",
+        ("onnxruntime", "pytorch"),
+    ),
+    _does("batch_output.kind", "`BATCH_SCATTER_WITH_INPUT_SHAPE`."),
+    _does("batch_output.target_name", "Their names."),
+    _does(
+        "batch_output.source_input",
+        "The one input by whose shapes: each -1 in the output's `dims` is its size there.",
+    ),
 )
 
 _QUEUE = "dynamic_batching.default_queue_policy"

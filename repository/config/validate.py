@@ -13,6 +13,7 @@ from repository.config.field_rules import FIELD_RULES
 from repository.config.file_rules import FILE_RULES
 from repository.config.finding_report import FindingReport
 from repository.config.positions import Positions
+from repository.config.ragged_rules import RAGGED_RULES
 from repository.config.scheduling_rules import SCHEDULING_RULES
 from repository.config.tensor_rules import TENSOR_RULES, leads_out
 from repository.findings import Finding
@@ -38,6 +39,7 @@ def validate(
         *FIELD_RULES,
         *FILE_RULES,
         *TENSOR_RULES,
+        *RAGGED_RULES,
         *SCHEDULING_RULES,
         *BOUND_RULES,
     )

@@ -109,3 +109,19 @@ def test_a_delay_of_more_than_a_day_is_refused(tmp_path: Path, text: str) -> Non
     config = f'parameters {{ key: "execute_delay_ms" value {{ string_value: "{text}" }} }}'
     with pytest.raises(LoadFailed, match="it must be a whole number from 0 to 86400000"):
         IdentityBackend().load(make_version(tmp_path, config), CPU, 1)
+
+
+def test_reshaped_inputs_are_answered_in_the_shape_of_the_outputs(tmp_path: Path) -> None:
+    text = """max_batch_size: 4
+    input { name: "A" data_type: TYPE_FP32 dims: [ 2, -1 ] reshape { shape: [ 1, 2, -1 ] } }
+    output { name: "X" data_type: TYPE_FP32 dims: [ 2, -1 ] reshape { shape: [ 1, 2, -1 ] } }
+    output { name: "Y" data_type: TYPE_FP32 dims: [ 1, 2, -1 ] }
+    input { name: "B" data_type: TYPE_FP32 dims: [ 2, -1 ] reshape { shape: [ 1, 2, -1 ] } }"""
+    (instance,) = IdentityBackend().load(make_version(tmp_path, text), CPU, 1).instances
+    a = np.arange(12, dtype=np.float32).reshape(2, 2, 3)
+
+    (result,) = instance.execute(batch_of(member(A=a, B=a))).results
+
+    assert isinstance(result, Mapping)
+    np.testing.assert_array_equal(result["X"], a)
+    assert result["Y"].shape == (2, 1, 2, 3)

@@ -1,6 +1,5 @@
 """What a completed config is compiled to."""
 
-import pytest
 from google.protobuf import text_format
 
 from repository.model import ModelConfig
@@ -13,12 +12,8 @@ output { name: "y" data_type: TYPE_FP32 dims: -1 }
 """
 
 
-@pytest.mark.parametrize(
-    ("backend", "ragged"),
-    [("python", True), ("identity", True), ("onnxruntime", False), ("pytorch", False)],
-)
-def test_shapes_differ_within_a_batch_only_where_rows_are_not_stacked(
-    backend: str, ragged: bool
-) -> None:
-    config = text_format.Parse(f'backend: "{backend}" {RAGGED_INPUT}', ModelConfig())
-    assert compile_signature(config, 1).inputs["x"].ragged is ragged
+def test_shapes_differ_within_a_batch_where_the_config_allows_it() -> None:
+    config = text_format.Parse(RAGGED_INPUT, ModelConfig())
+    assert compile_signature(config, 1).inputs["x"].ragged
+    config.input[0].allow_ragged_batch = False
+    assert not compile_signature(config, 1).inputs["x"].ragged

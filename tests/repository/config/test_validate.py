@@ -103,7 +103,49 @@ BROKEN = {
     'platform: "ensemble"': "1:1 E140 platform 'ensemble' needs ensemble_scheduling",
     "sequence_batching {}": "1:1 E150 sequence_batching is not offered by this server yet",
     'platform: "ensemble" ensemble_scheduling {}': "1:22 E150 ensemble_scheduling is not offered",
-    'batch_input { target_name: "t" }': "1:1 E150 batch_input is not offered by this server yet",
+    "batch_input { source_input: ['a', 'b'] target_name: 't' data_type: TYPE_FP32 }": (
+        "1:15 E124 batch_input[0]: batch input kind 'BATCH_ELEMENT_COUNT' expects 1 source input, "
+        "got 2"
+    ),
+    "batch_input { source_input: 'x' target_name: 't' data_type: TYPE_INT64 }": (
+        "1:50 E124 batch_input[0]: batch input data type must be TYPE_INT32 or TYPE_FP32"
+    ),
+    "batch_input { source_input: 'x' data_type: TYPE_FP32 }": "1:1 E124 batch_input[0] has no targ",
+    IN + "dims: 1 } batch_input { source_input: 'x' target_name: 'x' }": (
+        "E124 batch_input[0].target_name[0] 'x' is an input already"
+    ),
+    IN + "dims: 1 optional: true } batch_input { source_input: 'x' target_name: 't' }": (
+        "1:79 E124 batch_input[0]: source input 'x' is optional; a request without it has no shape"
+    ),
+    "backend: 'python' batch_input { source_input: 'z' target_name: 't' }": (
+        "1:33 E124 batch_input[0]: unknown source input name 'z'"
+    ),
+    "max_batch_size: 0 batch_input { source_input: 'x' target_name: 't' }": (
+        "1:19 E124 batch_input[0] needs max_batch_size > 0, got 0"
+    ),
+    "output { name: 'y' } batch_output { source_input: 'x' target_name: 'z' }": (
+        "1:55 E124 batch_output[0]: unknown target output name 'z'"
+    ),
+    "batch_output { source_input: 'x' target_name: ['y', 'y'] }": (
+        "E124 batch_output[0]: target output name 'y' can only be specified once"
+    ),
+    "batch_output { target_name: 'y' }": (
+        "1:1 E124 batch_output[0]: batch output kind 'BATCH_SCATTER_WITH_INPUT_SHAPE' expects 1 "
+        "source input, got 0"
+    ),
+    "backend: 'python' " + IN + "dims: 1 } batch_output { source_input: 'x' }": (
+        "E124 batch_output[0] has no meaning for a python model"
+    ),
+    IN
+    + "dims: -1 } output { name: 'y' dims: [-1, -1] } "
+    + "batch_output { source_input: 'x' target_name: 'y' }": (
+        "E124 batch_output[0] scatters output 'y' with dims [-1, -1] by input 'x' with dims [-1], "
+        "which says nothing of every -1"
+    ),
+    "backend: 'onnxruntime' " + IN + "optional: true allow_ragged_batch: true }": (
+        "1:63 E124 input[0].optional: unable to load model '', configuration expects model provides"
+        " input with shape [-1] for ragged input 'x', which is not supported for optional input"
+    ),
     "model_repository_agents {}": "1:1 E150 model_repository_agents is not offered",
     "max_batch_size: 2 model_warmup { batch_size: 3 }": (
         "1:34 E160 model_warmup[0].batch_size must be ≤ max_batch_size 2, got 3"
