@@ -74,6 +74,7 @@ def test_a_stale_example_is_rebuilt_and_a_stranger_version_stays(tmp_path: Path)
     assert {"1", "7", "config.pbtxt"} == {path.name for path in (tmp_path / "simple").iterdir()}
 
 
+@pytest.mark.slow
 def test_more_versions_are_a_good_three_and_a_corrupt_four(
     repository: Path, tmp_path: Path
 ) -> None:
