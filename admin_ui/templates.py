@@ -50,6 +50,7 @@ def environment() -> Environment:
         "plain": text.plain,
         "shell": shlex.quote,
         "short": text.short,
+        "signed": text.signed,
         "size": text.size,
         "spoken": text.spoken,
         "who": text.who,

@@ -48,6 +48,11 @@ def number(value: float) -> str:
     return f"{value:.4g}"
 
 
+def signed(value: float) -> str:
+    """A difference: 1.5 → "+1.5"."""
+    return f"+{number(value)}" if value > 0 else number(value)
+
+
 def plain(value: object) -> str:
     """Facts of a change as people and programs both read them: texts as they are, JSON else."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

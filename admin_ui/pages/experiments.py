@@ -2,20 +2,23 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
-import orjson
-
 from admin_ui.page_context import PageContext
+from admin_ui.pages.experiment_charts import KEY, interval_charts, scaled, unit_of
 from admin_ui.pages.model import among, whole
 from admin_ui.screens import FormAction, Screen, ScreenContent
 from admin_ui.services import ControlApiError
 from admin_ui.tables import cursor_page
 from admin_ui.text import link
+from admin_ui.traffic.load import TrafficCharts
+from admin_ui.traffic.markers import markers_of
+from admin_ui.traffic.ranges import TimeRange
 from control.experiments.views import ExperimentState
 
 PATH = "/experiments/{experiment}"
-EVENTS, MOST_CHARTS, MOST_POINTS = 30, 12, 200
+EVENTS, MOST_COMPARED, MOST_POINTS = 30, 12, 200
 STEPS = ("start", "stop", "conclude", "delete")
 
 Row = Mapping[str, Any]
@@ -34,7 +37,7 @@ async def load_all(visit: PageContext) -> ScreenContent:
     )
 
 
-_TOLD = ",".join(
+_KINDS = ",".join(
     f"experiment.{what}" for what in ("created", "started", "stopped", "concluded", "deleted")
 )
 """Not that it was measured: that is in the charts."""
@@ -42,35 +45,56 @@ _TOLD = ",".join(
 
 async def load(visit: PageContext) -> ScreenContent:
     name = visit.path["experiment"]
-    asked = {"newest": "true", "limit": str(EVENTS), "subject": f"experiment:{name}", "kind": _TOLD}
+    asked = {"newest": "true", "limit": str(EVENTS), "subject": f"experiment:{name}"}
     one, analysis, events = await asyncio.gather(
         visit.get(PATH, experiment=name),
         visit.get(PATH + "/analysis", experiment=name),
-        visit.get("/events", asked),
+        visit.get("/events", {**asked, "kind": _KINDS}),
     )
-    compared = analysis["comparisons"][:MOST_CHARTS]
-    charts = await asyncio.gather(*(_chart(visit, name, row) for row in compared))
+    kinds = {metric["name"]: metric["kind"] for metric in one["metrics"]}
     return ScreenContent(
         {**one, "analysis": analysis},
         title=name,
         one=one,
         analysis=analysis,
-        charts=charts,
+        compared=[_readable(row, kinds[row["metric"]]) for row in analysis["comparisons"]],
+        traffic=await _charts(visit, one, analysis, events["items"]),
         events=events["items"],
         acts={step: link(f"{PATH}/{step}", experiment=name) for step in STEPS},
     )
 
 
-async def _chart(visit: PageContext, name: str, row: Row) -> dict[str, Any]:
-    asked = {"metric": row["metric"], "arm": row["arm"]}
-    found = await visit.get(PATH + "/series", asked, experiment=name)
-    points = found["items"][-MOST_POINTS:]
-    return {**asked, "points": points, "series": orjson.dumps(series_of(points)).decode()}
+def _readable(row: Row, kind: str) -> dict[str, Any]:
+    """Its numbers in the unit that its chart has."""
+    numbers = {key: scaled(kind, row[key]) for key in ("estimate", "lower", "upper")}
+    return {**row, **numbers, "unit": unit_of(kind)}
 
 
-def series_of(points: Sequence[Row]) -> list[list[Any]]:
-    """[units, lower, upper, estimate]: the interval over the units seen. Pure."""
-    return [[one[key] for one in points] for key in ("units", "lower", "upper", "estimate")]
+async def _charts(
+    visit: PageContext, one: Row, analysis: Row, events: Sequence[Row]
+) -> TrafficCharts | None:
+    """None before it has run."""
+    if not one["started_at"]:
+        return None
+    pairs = [(row["metric"], row["arm"]) for row in analysis["comparisons"][:MOST_COMPARED]]
+    changes = {"newest": "true", "limit": str(EVENTS), "kind": "route.*"}
+    found, moved = await asyncio.gather(
+        asyncio.gather(*(_points(visit, one["name"], *pair) for pair in pairs)),
+        visit.maybe("/events", {**changes, "subject": f"route:{one['route']}"}),
+    )
+    series = dict(zip(pairs, found, strict=True))
+    begun = datetime.fromisoformat(one["started_at"])
+    over = datetime.fromisoformat(one["stopped_at"]) if one["stopped_at"] else visit.services.now()
+    marked = [*events, *(moved["items"] if moved else [])]
+    markers = markers_of(marked, int(begun.timestamp()), int(over.timestamp()) + 1, 1)
+    charts = interval_charts(one["metrics"], series, analysis["control"])
+    return TrafficCharts(TimeRange(KEY, begun, over), charts, 1, 0, visit.at, markers)
+
+
+async def _points(visit: PageContext, name: str, metric: str, arm: str) -> list[Row]:
+    found = await visit.get(PATH + "/series", {"metric": metric, "arm": arm}, experiment=name)
+    points: list[Row] = found["items"][-MOST_POINTS:]
+    return points
 
 
 def read_metrics(text: str) -> list[dict[str, Any]]:

@@ -1,27 +1,39 @@
 """Rollouts: begun, watched, and told what to do."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
-
-import orjson
 
 from admin_ui.page_context import PageContext
 from admin_ui.pages.model import among, whole
 from admin_ui.pages.rollback import roll_back, rollback_offer
-from admin_ui.pages.rollout_points import chart, point_of
+from admin_ui.pages.rollout_evidence import (
+    KEY,
+    evidence_charts,
+    failed_moment,
+    failed_span,
+    figures_of,
+    history_of,
+    moment_of,
+    move_markers,
+)
 from admin_ui.screens import FormAction, Screen, ScreenContent
 from admin_ui.services import ControlApiError
 from admin_ui.tables import cursor_page
 from admin_ui.text import duration, link
+from admin_ui.traffic.load import TrafficCharts
+from admin_ui.traffic.markers import ChartMarker
+from admin_ui.traffic.ranges import TimeRange
+from control.clock import text_of
+from control.rollouts.guardrails import GuardrailOutcome
 from control.rollouts.plan import Mode
 from control.rollouts.state import ENDS, Phase
 
 PATH = "/rollouts/{rollout}"
 EVENTS, ROUTES = 50, 500
 COMMANDS = ("promote", "promote-full", "pause", "resume", "retry", "abort")
-REPEATED = "rollout.degrade"
-"""Its words are those of the abort before it."""
+DECISIVE = (GuardrailOutcome.FAIL, GuardrailOutcome.PAUSE)
 
 PLAN = ("mode", "mirror", "steps", "hold", "min_sample")
 
@@ -51,24 +63,52 @@ async def load(visit: PageContext) -> ScreenContent:
         visit.get(PATH + "/evidence", rollout=identity),
         visit.get("/events", asked),
     )
-    points = [point_of(moment) for moment in seen["moments"]]
-    plan = rollout["plan"]
+    moments, plan = seen["moments"], rollout["plan"]
+    history = history_of(moments, events["items"], rollout["reason"])
     return ScreenContent(
         {**rollout, "standing": standing},
         title=f"{'Rollback' if rollout['rollback'] else 'Rollout'} of {rollout['name']}: "
         f"version {rollout['candidate']}",
         rollout=rollout,
         standing=standing,
-        events=[one for one in events["items"] if one["kind"] != REPEATED],
-        rail=rail(rollout),
+        verdicts=[
+            {
+                **one,
+                "told": one["outcome"] in DECISIVE and one["words"] in rollout["reason"],
+                "figures": figures_of(one),
+            }
+            for one in standing["verdicts"]
+        ],
+        history=history[::-1],
+        events=events["items"] if not history else [],
+        rail=rail(rollout, failed_moment(moments)),
         offers=offers(rollout),
         arms=arms(standing, mirrored=bool(plan["mirror"])),
-        points=points,
-        errors=_json(chart(points, "errors", plan["error_margin"], 1.0)),
-        latency=_json(chart(points, "p99_ms", 0.0, plan["latency_ratio"])),
+        traffic=_charts(visit, rollout, standing, moments, move_markers(history)),
         acts={one: link(f"{PATH}/{one}", rollout=identity) for one in (*COMMANDS, "rollback")},
         back=await _offered_back(visit, rollout),
     )
+
+
+def _charts(
+    visit: PageContext,
+    rollout: Row,
+    standing: Row,
+    moments: Sequence[Row],
+    markers: Sequence[ChartMarker],
+) -> TrafficCharts:
+    """Of one under way, how it stands now is the last point: the same numbers as in the table."""
+    now = visit.services.now()
+    if not rollout["finished_at"]:
+        moments = [*moments, moment_of(standing, rollout, text_of(now))]
+    begun, over = (
+        datetime.fromisoformat(one) if one else now
+        for one in (rollout["created_at"], rollout["finished_at"])
+    )
+    charts = evidence_charts(moments, rollout["plan"])
+    within = TimeRange(KEY, begun, over)
+    failed = failed_span(moments)
+    return TrafficCharts(within, charts, 1, 0, visit.at, markers, failed=failed)
 
 
 async def _offered_back(visit: PageContext, rollout: Row) -> dict[str, Any] | None:
@@ -78,9 +118,9 @@ async def _offered_back(visit: PageContext, rollout: Row) -> dict[str, Any] | No
     return await rollback_offer(visit, rollout["model"])
 
 
-def rail(rollout: Row) -> list[dict[str, Any]]:
+def rail(rollout: Row, failed: Row | None = None) -> list[dict[str, Any]]:
     """The plan's stations in order: `state` is "past", "here", "failed" where it was rolled
-    back, or "ahead". Pure."""
+    back, or "ahead". `failed`: how it stood until then. Pure."""
     plan = rollout["plan"]
     stations = [("prewarm", "Prewarm", "no traffic")]
     if plan["mode"] == Mode.IMMEDIATE:
@@ -95,9 +135,10 @@ def rail(rollout: Row) -> list[dict[str, Any]]:
         stations.append((key, f"{step['weight']:g} %", words))
     stations.append(("healthy", "Healthy", "the stable version"))
     keys = [key for key, _, _ in stations]
-    here = keys.index(_station(rollout, keys))
+    degraded = rollout["phase"] in (Phase.DEGRADED, Phase.ABORTING)
+    here = keys.index(_station(failed if failed and degraded else rollout, keys))
     over = rollout["phase"] == Phase.HEALTHY
-    now = "failed" if rollout["phase"] == Phase.DEGRADED else "here"
+    now = "failed" if degraded else "here"
     return [
         {
             "label": label,
@@ -176,10 +217,6 @@ async def abort(visit: PageContext) -> str:
         raise ControlApiError(422, "invalid", f"type {name} here to go on", "confirm")
     await visit.change("POST", PATH + "/abort", rollout=identity)
     return link(PATH, rollout=identity)
-
-
-def _json(series: list[list[Any]]) -> str:
-    return orjson.dumps(series).decode()
 
 
 SCREENS = (

@@ -6,6 +6,8 @@
 const COLOURS = ["--link", "--busy", "--good", "--bad", "--soft", "--ink"];
 const DASHES = [[], [10, 5], [2, 4], [14, 4, 2, 4], [6, 3, 2, 3, 2, 3], [1, 7]];
 const WIDTHS = [2, 2, 2.5, 2, 2, 3];
+const THIN_DASH = [2, 3];
+const SHADE = "26";  // of a colour, in hexadecimal: 15 %
 const DAY_S = 86400;
 const NEAR_PX = 8;  // less than this is a click, no drag
 
@@ -39,6 +41,12 @@ function until(place) {
   return Number(place.closest(".charts").dataset.until);
 }
 
+// From where a chart is drawn that shows a thing's whole life.
+function since(place) {
+  const { whole } = place.closest(".charts").dataset;
+  return whole ? Number(whole) : null;
+}
+
 function span(plot) {
   return plot.scales.x.max - plot.scales.x.min;
 }
@@ -49,15 +57,24 @@ function alone(plot, series) {
   return values.flatMap((one, at) => (one != null && values[at - 1] == null && values[at + 1] == null ? [at] : []));
 }
 
+// Its number among the colours and dashes, and whether it is thin: each line its own unless said.
+function styled(drawing, number) {
+  const [style, thin] = drawing.styles?.[number] ?? [number, false];
+  const at = style % COLOURS.length;
+  return { stroke: colour(COLOURS[at]), width: thin ? 1.25 : WIDTHS[at], dash: thin ? THIN_DASH : DASHES[at] };
+}
+
 function lineOptions(place, labels) {
   const unit = place.dataset.unit;
+  const drawing = JSON.parse(place.dataset.drawing || "{}");
+  const whole = since(place) !== null;
   const axis = { stroke: colour("--soft"), grid: { stroke: colour("--line"), width: 1 } };
   const least = unit === "%" ? 1 : 0;
   return {
     width: Math.max(200, place.clientWidth - 16),
     height: 200,
     padding: [16, (plot) => (span(plot) > DAY_S ? 44 : 28), null, null],
-    scales: { x: { range: (_, low, high) => [low, Math.max(high + step(place), until(place))] }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(high ?? 0, least) * 1.1 || 1] } },
+    scales: { x: { range: (_, low, high) => [Math.min(low, since(place) ?? low), Math.max(high + step(place), until(place))] }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(high ?? 0, least) * 1.1 || 1] } },
     axes: [
       {
         ...axis, space: (_plot, _axis, low, high) => (high - low > DAY_S ? 100 : 70),
@@ -71,14 +88,15 @@ function lineOptions(place, labels) {
     series: [
       { label: "UTC", value: (_, value) => (value == null ? "" : iso(value).slice(5, 19).replace("T", " ")) },
       ...labels.map((label, number) => ({
-        label, stroke: colour(COLOURS[number % COLOURS.length]), width: WIDTHS[number % WIDTHS.length],
-        dash: DASHES[number % DASHES.length], points: { show: true, size: 5, filter: alone },
+        label, ...styled(drawing, number), points: { show: true, size: 5, filter: alone },
+        ...(drawing.stepped ? { paths: uPlot.paths.stepped({ align: -1 }) } : {}),
         value: (_, value, _series, at) => (at == null ? "" : told(value, unit)),
       })),
     ],
+    bands: (drawing.bands ?? []).map(([from, to]) => ({ series: [from + 1, to + 1], fill: styled(drawing, from).stroke + SHADE })),
     legend: { markers: { show: false } },
-    cursor: { drag: { x: true, y: false, setScale: false, dist: NEAR_PX } },
-    hooks: { draw: [drawMarkers], ready: [dressLegend, followPointer], setSelect: [zoom] },
+    cursor: { drag: { x: !whole, y: false, setScale: false, dist: NEAR_PX } },
+    hooks: { drawAxes: [shadeFailed], draw: [drawMarkers], ready: [dressLegend, followPointer], setSelect: [zoom] },
   };
 }
 
@@ -91,7 +109,7 @@ function dressLegend(plot) {
     const facts = { width: 34, height: 10, class: "swatch", "aria-hidden": "true" };
     for (const [name, value] of Object.entries(facts)) picture.setAttribute(name, value);
     const line = document.createElementNS("http://www.w3.org/2000/svg", "line");
-    const style = DASHES[(number - 1) % DASHES.length].join(" ");
+    const style = series.dash.join(" ");
     const drawing = { x1: 0, y1: 5, x2: 34, y2: 5, stroke: series._stroke ?? series.stroke(plot), "stroke-width": series.width, "stroke-dasharray": style };
     for (const [name, value] of Object.entries(drawing)) line.setAttribute(name, value);
     picture.append(line);
@@ -99,23 +117,39 @@ function dressLegend(plot) {
   });
 }
 
+// The step that failed.
+function shadeFailed(plot) {
+  const failed = plot.root.closest(".charts")?.dataset.failed;
+  if (!failed) return;
+  const { ctx, bbox } = plot;
+  const [from, to] = JSON.parse(failed).map((at) => Math.min(bbox.left + bbox.width, Math.max(bbox.left, plot.valToPos(at, "x", true))));
+  ctx.save();
+  ctx.fillStyle = colour("--bad") + SHADE;
+  ctx.fillRect(from, bbox.top, Math.max(2, to - from), bbox.height);
+  ctx.restore();
+}
+
 function drawMarkers(plot) {
   const { ctx, bbox } = plot;
   const ratio = devicePixelRatio;
   ctx.save();
-  ctx.strokeStyle = ctx.fillStyle = colour("--ink");
+  const [usual, bad] = [colour("--ink"), colour("--bad")];
   ctx.font = `${11 * ratio}px system-ui, sans-serif`;
   ctx.textAlign = "center";
   ctx.lineWidth = ratio;
   ctx.setLineDash([2 * ratio, 3 * ratio]);
-  for (const [at, letter] of JSON.parse(plot.root.closest(".charts")?.dataset.markers ?? "[]")) {
+  let free = -Infinity;  // where the next letter has room
+  for (const [at, letter, failed] of JSON.parse(plot.root.closest(".charts")?.dataset.markers ?? "[]")) {
     const left = Math.round(plot.valToPos(at, "x", true));
     if (left < bbox.left || left > bbox.left + bbox.width) continue;
+    ctx.strokeStyle = ctx.fillStyle = failed ? bad : usual;
     ctx.beginPath();
     ctx.moveTo(left, bbox.top);
     ctx.lineTo(left, bbox.top + bbox.height);
     ctx.stroke();
-    ctx.fillText(letter, left, bbox.top - 4 * ratio);
+    free = Math.max(left, free);
+    ctx.fillText(letter, free, bbox.top - 4 * ratio);
+    free += 10 * ratio;
   }
   ctx.restore();
 }

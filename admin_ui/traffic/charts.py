@@ -16,6 +16,9 @@ MOST_LINES = 6
 SHOWN_ROWS = 60
 """Of the table below a chart, the latest."""
 
+LIMIT = (3, True)
+"""The style of a line that another should stay below."""
+
 _OF_REQUESTS = ("requests", "errors", "p99", "latency")
 """Charts whose points are of requests, which can be looked for."""
 
@@ -37,7 +40,11 @@ class ChartPeak:
 @dataclass(frozen=True, slots=True)
 class TrafficChart:
     """`lines`: their labels; `at`: when the points begin, and `columns` a number for each, `None`
-    where nothing is known. `requests`: of each line, the query that finds its requests."""
+    where nothing is known. `requests`: of each line, the query that finds its requests.
+
+    `styles`: of each line, the number of its dashes and colour, and whether it is thin, or () for
+    each its own; `bands`: pairs of lines between which the chart is shaded; `stepped`: each value
+    holds since the one before."""
 
     id: str
     caption: str
@@ -47,6 +54,9 @@ class TrafficChart:
     columns: Sequence[Column]
     requests: Mapping[str, str]
     peak: ChartPeak | None = None
+    styles: Sequence[tuple[int, bool]] = ()
+    bands: Sequence[tuple[int, int]] = ()
+    stepped: bool = False
 
     @property
     def labels(self) -> str:
@@ -55,8 +65,15 @@ class TrafficChart:
     @property
     def series(self) -> str:
         """Moments in seconds since the epoch, then the columns, as JSON."""
-        seconds = [round(datetime.fromisoformat(at).timestamp()) for at in self.at]
-        return json.dumps([seconds, *self.columns])
+        seconds = [round(datetime.fromisoformat(at).timestamp(), 1) for at in self.at]
+        return json.dumps([[int(at) if at.is_integer() else at for at in seconds], *self.columns])
+
+    @property
+    def drawing(self) -> str:
+        """Styles, bands and steps, as JSON; "" where they are the usual ones."""
+        if not (self.styles or self.bands or self.stepped):
+            return ""
+        return json.dumps({"styles": self.styles, "bands": self.bands, "stepped": self.stepped})
 
     @property
     def queries(self) -> str:

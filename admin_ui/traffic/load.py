@@ -36,7 +36,8 @@ Finder = Callable[[str], Row]
 
 @dataclass(frozen=True, slots=True)
 class TrafficCharts:
-    """`left_out`: how many series are in no chart; `at`: the page they are on."""
+    """`left_out`: how many series are in no chart; `at`: the page they are on; `failed`: what is
+    red, from when to when in seconds since the epoch."""
 
     within: TimeRange
     charts: Sequence[TrafficChart]
@@ -45,6 +46,7 @@ class TrafficCharts:
     at: str
     markers: Sequence[ChartMarker] = ()
     kept_s: int = KEPT_S
+    failed: tuple[int, int] | None = None
 
     @property
     def ranges(self) -> list[tuple[str, str]]:
@@ -53,8 +55,8 @@ class TrafficCharts:
         return [(name, with_query(self.at, {"range": name, **gone})) for name in RANGES]
 
     @property
-    def marks(self) -> list[tuple[int, str]]:
-        return [(one.at, one.letter) for one in self.markers]
+    def marks(self) -> list[tuple[int, str, bool]]:
+        return [(one.at, one.letter, one.bad) for one in self.markers]
 
     def chart(self, name: str) -> TrafficChart | None:
         return next((one for one in self.charts if one.id == name), None)

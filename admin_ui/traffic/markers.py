@@ -15,19 +15,22 @@ MOST = 20
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 QUIET = (".pending", ".in_force")
 """Endings of kinds that say how a change went about, not that there was one."""
+BAD = ("model.failing", "rollout.abort", "rollout.degrade")
 
 Event = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class ChartMarker:
-    """`at` in seconds since the epoch; `words`: what changed, several where they came together."""
+    """`at` in seconds since the epoch; `words`: what changed, several where they came together;
+    `bad`: something failed, or was rolled back."""
 
     at: int
     moment: str
     letter: str
     words: Sequence[str]
     to: str
+    bad: bool = False
 
 
 def markers_of(events: Iterable[Event], since: int, until: int, step_s: int) -> list[ChartMarker]:
@@ -45,7 +48,8 @@ def _marker(letter: str, events: Sequence[Event]) -> ChartMarker:
     first = events[0]
     at = int(datetime.fromisoformat(first["at"]).timestamp())
     words = list(dict.fromkeys(event_text.words(one) for one in events))
-    return ChartMarker(at, str(first["at"]), letter, words, _page(events[-1]))
+    bad = any(one["kind"] in BAD for one in events)
+    return ChartMarker(at, str(first["at"]), letter, words, _page(events[-1]), bad)
 
 
 def _page(event: Event) -> str:

@@ -206,13 +206,14 @@ def _errors(state: RolloutState, strata: Sequence[Stratum], here: Stratum) -> Gu
     margin = rails.error_margin
     lower = max(surely.lower, _lower(compared((here,), "errors"), STEP_ALPHA, margin))
     likely = _lower(found, PAUSE_ALPHA, margin / 2)
-    worse = f"worse by at least {100 * max(lower, likely):.2f} points"
+    bound = lower if lower > margin else max(lower, likely)
+    worse = f"worse by at least {100 * bound:.2f} points"
     words = (
         f"{found.candidate:.2%} of its requests failed, {found.control:.2%} of the stable "
-        f"version's: {worse if max(lower, likely) > 0 else 'not significantly worse'} "
+        f"version's: {worse if bound > 0 else 'not significantly worse'} "
         f"(limit {100 * margin:.2f}, half of it to pause)"
     )
-    numbers = {**_rates(found), "lower": lower, "upper": surely.upper, "limit": margin}
+    numbers = {**_rates(found), "lower": bound, "upper": surely.upper, "limit": margin}
     outcome = _of_bounds(lower, likely, margin)
     must = state.place is not Phase.PROMOTING
     if must and outcome is GuardrailOutcome.OK and found.candidate - found.control > margin:

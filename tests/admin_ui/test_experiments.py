@@ -3,6 +3,7 @@
 import pytest
 
 from admin_ui.pages import experiments
+from admin_ui.pages.experiment_charts import interval_charts, scaled
 from admin_ui.services import ControlApiError
 from support.admin import Api
 from support.console import Person, person
@@ -36,7 +37,7 @@ def told(api: Api) -> dict[str, object]:
 def test_an_experiment_is_planned_started_stopped_and_concluded(shop: Api) -> None:
     otto = planned(shop)
     page = otto.get(PATH).text
-    assert "Start it" in page
+    assert "Start experiment" in page
     assert "Nobody has seen the experiment yet." in page
     assert "waiting</span> for units" in page
     for step, state in (("start", "running"), ("stop", "stopped"), ("conclude", "concluded")):
@@ -99,3 +100,35 @@ def test_metrics_are_read_line_by_line() -> None:
         with pytest.raises(ControlApiError) as caught:
             experiments.read_metrics(bad)
         assert caught.value.field == "metrics"
+
+
+def test_the_intervals_of_all_arms_of_a_metric_are_in_one_chart() -> None:
+    metrics = [{"name": "bought", "kind": "proportion"}]
+    at = [f"2026-11-24T0{hour}:00:00.000Z" for hour in (1, 2)]
+    early = {"at": at[0], "units": 10, "estimate": 0.02, "lower": -0.1, "upper": None}
+    late = {"at": at[1], "units": 30, "estimate": 0.01, "lower": 0.005, "upper": 0.015}
+    series = {("bought", "b"): [early, late], ("bought", "c"): [late]}
+    chart, units = interval_charts(metrics, series, "a")
+    assert chart.lines == ["b", "b lower", "b upper", "c", "c lower", "c upper"]
+    assert (chart.unit, chart.caption) == (
+        "points",
+        "bought: difference from a, with its interval",
+    )
+    assert [list(column) for column in chart.columns[:4]] == [
+        [2.0, 1.0],
+        [-10.0, 0.5],
+        [None, 1.5],
+        [None, 1.0],
+    ]
+    assert chart.bands == [(2, 1), (5, 4)]
+    assert units.columns == [[10.0, 30.0]]
+
+
+def test_a_metric_with_many_arms_has_several_charts_and_none_without_points() -> None:
+    point = {"at": "2026-11-24T01:00:00.000Z", "units": 1, "estimate": 1.1, "lower": 1, "upper": 2}
+    series = {("slow", f"arm{number}"): [point] for number in range(4)}
+    charts = interval_charts([{"name": "slow", "kind": "quantile"}], series, "a")
+    assert [one.id for one in charts] == ["traffic-slow", "traffic-slow-2", "traffic-units"]
+    assert interval_charts([{"name": "slow", "kind": "quantile"}], {("slow", "b"): []}, "a") == []
+    assert scaled("quantile", 1.1) == pytest.approx(10.0)
+    assert scaled("mean", 1.5) == 1.5

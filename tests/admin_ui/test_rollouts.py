@@ -7,7 +7,15 @@ import orjson
 import pytest
 
 from admin_ui.pages import rollouts
-from admin_ui.pages.rollout_points import chart, point_of
+from admin_ui.pages.rollout_evidence import (
+    evidence_charts,
+    failed_moment,
+    failed_span,
+    figures_of,
+    history_of,
+    moment_of,
+    move_markers,
+)
 from control.rollouts import service
 from control.rollouts.route_weights import RolloutRoutes
 from control.rollouts.service import TickResult
@@ -61,7 +69,7 @@ def test_a_viewer_watches_and_is_offered_nothing_that_changes(rolled: Api) -> No
     assert "<h1>Rollout of digits: version 2</h1>" in page.text
     assert 'aria-current="step"' in page.text
     assert 'action="/rollouts' not in page.text
-    for words in ("Guardrails", "Events", "rollout of digits: version 2 is the candidate"):
+    for words in ("Guardrails", "History", "Version 2 is the candidate"):
         assert words in page.text
     twin = vera.get(f"{path(rolled)}.json").json
     del twin["standing"]
@@ -69,6 +77,9 @@ def test_a_viewer_watches_and_is_offered_nothing_that_changes(rolled: Api) -> No
     assert vera.get("/rollouts/nothing").status == 404
     series = orjson.loads(unescape(page.text.split('data-series="')[1].split('"')[0]))
     assert [len(one) for one in series] == [len(series[0])] * 4
+    csv = vera.get(f"/chart.csv?at={path(rolled)}&chart=traffic-errors").text
+    assert csv.startswith("from,stable (%),candidate (%),limit (%)")
+    assert len(csv.splitlines()) == len(series[0]) + 1
 
 
 def test_no_rollout_yet_says_how_one_begins(night: Api) -> None:
@@ -179,20 +190,84 @@ def test_the_step_in_which_it_was_rolled_back_says_so() -> None:
     assert [one["state"] for one in rollouts.rail(row)][:3] == ["past", "past", "failed"]
 
 
+ARM = {"requests": 200, "errors": 1, "p99_s": 0.02}
+NONE = {"requests": 0, "errors": 0, "p99_s": None}
+TERMS = {"error_margin": 0.5, "latency_ratio": 1.25}
+
+
+def moment(second: int, move: str = "", words: str = "", **facts: Any) -> dict[str, Any]:
+    arms = {"stable": ARM, "candidate": NONE, "mirrored": ARM}
+    usual = {"phase": "step", "step": 1, "weight": 5, "mirror": 0, "arms": arms}
+    at = f"1970-01-01T00:00:{second:02}.000Z"
+    return {**usual, "at": at, "move": move, "words": words, **facts}
+
+
 def test_a_chart_has_the_arms_and_what_the_candidate_may_have() -> None:
-    arm = {"requests": 200, "errors": 1, "p99_s": 0.02}
-    none = {"requests": 0, "errors": 0, "p99_s": None}
-    moment = {
-        "at": "2026-11-24T12:00:00Z",
-        "phase": "step",
-        "weight": 5,
-        "mirror": 0,
-        "arms": {"stable": arm, "candidate": none, "mirrored": arm},
-    }
-    moments, stable, most, tried = chart([point_of(moment)] * 2, "errors", 0.5, 1.0)
-    assert len(moments) == 2
-    assert (stable[0], most[0], tried[0]) == (0.5, 1.0, None)
-    assert chart([point_of(moment)], "p99_ms", 0.0, 1.25)[2] == [25.0]
+    errors, p99, answered, share = evidence_charts([moment(1), moment(2)], TERMS)
+    assert errors.lines == ["stable", "candidate", "limit"]
+    assert [column[0] for column in errors.columns] == [0.5, None, 1.0]
+    assert [column[1] for column in p99.columns] == [20.0, None, 25.0]
+    assert [column[0] for column in answered.columns] == [200, 0]
+    assert (share.lines, share.columns) == (["candidate"], [[5, 5]])
+    assert errors.bands == [(2, 0)]
+
+
+def test_while_it_is_mirrored_its_copies_stand_for_the_candidate() -> None:
+    errors, _, _, share = evidence_charts([moment(1, weight=0, mirror=5)], TERMS)
+    assert [column[0] for column in errors.columns] == [0.5, 0.5, 1.0]
+    assert share.lines == ["candidate", "mirrored"]
+
+
+def test_the_history_names_each_move_once_and_marks_the_one_that_failed() -> None:
+    reason = "rolled back: 3 % of its requests failed"
+    moments = [
+        moment(1, "start", "version 2 is the candidate"),
+        moment(2, "step", "step 1 of 2: 5 % of the traffic"),
+        moment(3),
+        moment(4, "pause", "paused (signal): 1 %"),
+        moment(5, "abort", reason),
+        moment(6, "degrade", reason),
+    ]
+    otto = {"kind": "rollout.start", "at": moments[0]["at"], "actor": "user:otto"}
+    history = history_of(moments, [otto], reason)
+    assert [one.letter for one in history] == ["", "A", "B", "C"]
+    assert history[0].words == "Version 2 is the candidate"
+    assert history[-1].words == "Rolled back"
+    assert [one.failed for one in history] == [False, False, False, True]
+    assert history[0].actor == "user:otto"
+    assert [(one.at, one.bad) for one in move_markers(history)] == [
+        (2, False),
+        (4, False),
+        (5, True),
+    ]
+    assert failed_span(moments) == (2, 5)
+    assert failed_moment(moments) is moments[4]
+    assert failed_span(moments[:3]) is None
+
+
+def test_how_it_stands_now_is_a_moment_without_a_move() -> None:
+    row = {"phase": "step", "step": 1, "weight": 5, "mirror": 0, "name": "digits"}
+    now = moment_of({"arms": {"stable": ARM}}, row, "1970-01-01T00:00:01.000Z")
+    assert (now["move"], now["weight"], now["arms"]) == ("", 5, {"stable": ARM})
+
+
+def test_shares_are_told_in_percent_and_ratios_as_they_are() -> None:
+    numbers = {"candidate": 0.01354, "control": 0.0029, "lower": 0.0065, "upper": None}
+    assert figures_of({"guardrail": "errors", "numbers": numbers}) == [
+        "candidate 1.35 %",
+        "stable 0.29 %",
+        "worse by at least 0.65 points",
+        "worse by at most unknown",
+    ]
+    assert figures_of({"guardrail": "p99", "numbers": {"ratio": 1.25}}) == ["ratio 1.25"]
+
+
+def test_the_step_in_which_it_failed_is_known_after_its_weight_has_gone() -> None:
+    steps = [{"weight": one, "hold": 1, "min_sample": 1} for one in (10, 50, 100)]
+    plan = {"mode": "progressive", "mirror": 5, "steps": steps}
+    row = {"plan": plan, "phase": "degraded", "step": 0, "weight": 0, "mirror": 0}
+    failed = moment(9, "abort", phase="paused", step=0, weight=0, mirror=5)
+    assert [one["state"] for one in rollouts.rail(row, failed)][:3] == ["past", "failed", "ahead"]
 
 
 def test_a_finished_rollout_shows_what_was_seen_when_it_was_decided(rolled: Api) -> None:
@@ -210,6 +285,11 @@ def test_a_finished_rollout_shows_what_was_seen_when_it_was_decided(rolled: Api)
     failed = next(one for one in standing["verdicts"] if one["outcome"] == "fail")
     assert failed["words"] in found(rolled)["reason"]
     assert "Guardrails, when it was decided" in page
-    assert page.count(f"<td>{failed['words']}</td>") == 1
+    assert page.count(failed["words"]) == 1
+    assert "as said above" in page
     assert 'class="failed"' in page
-    assert str(standing["arms"]["candidate"]["requests"]) in page
+    assert "data-failed=" in page
+    series = orjson.loads(page.split('data-series="')[1].split('"')[0])
+    tried = standing["arms"]["candidate"]
+    assert f"{tried['requests']:,}" in page
+    assert series[2][-1] == pytest.approx(tried["errors"] * 100 / tried["requests"], abs=1e-4)

@@ -8,6 +8,7 @@ import json
 from dataclasses import dataclass
 from http.client import HTTPConnection
 
+from support.console_past import past_experiment, past_rollout
 from support.server import identity_config
 from support.yard import Yard, write_identity
 
@@ -25,6 +26,7 @@ class Seeded:
     token: str
     rollout: str
     problem: str
+    past_rollout: str
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,8 @@ def seed(yard: Yard) -> Seeded:
     served = next(one["id"] for one in pushes if one["state"] != "refused")
     _sample(yard)
     _notify(yard)
-    return Seeded(served, refused, token, _roll_out(yard), _problem(yard))
+    rollout, past = _roll_out(yard)
+    return Seeded(served, refused, token, rollout, _problem(yard), past)
 
 
 def _problem(yard: Yard) -> str:
@@ -101,8 +104,9 @@ def _sample(yard: Yard) -> None:
         connection.close()
 
 
-def _roll_out(yard: Yard) -> str:
-    """Two routes, and a rollout of one of them that waits in its first step; its id."""
+def _roll_out(yard: Yard) -> tuple[str, str]:
+    """Two routes, an experiment of one, and of the other a rollout that waits in its first step and
+    one before it that was rolled back; the rollouts' ids."""
     first, third = ({"model": "digits", "version": number} for number in (1, 3))
     stable = {"name": "stable", **first, "weight": 100}
     yard.api("PUT", "/routes/digits", {"arms": [stable], "unit": "header:x-user"})
@@ -110,10 +114,13 @@ def _roll_out(yard: Yard) -> str:
     rules = [{"header": "x-user", "value": "beta", "prefix": True, "arm": "next"}]
     yard.api("PUT", "/routes/shop", {"arms": arms, "unit": "key", "matches": rules})
     bought = {"name": "bought", "kind": "proportion", "direction": "up", "minimal_effect": 0.01}
-    yard.api("POST", "/experiments", {"name": "colour", "route": "shop", "metrics": [bought]})
+    for name in ("colour", "draft"):
+        yard.api("POST", "/experiments", {"name": name, "route": "shop", "metrics": [bought]})
+    past_experiment(yard, "colour")
+    past = past_rollout(yard)
     plan = {"mirror": 0, "steps": "10, 50", "hold": "1h"}
     begun = yard.api("POST", "/rollouts", {"name": "digits", "candidate": 3, "plan": plan})
-    return str(begun[1]["id"])
+    return str(begun[1]["id"]), past
 
 
 def break_a_folder(yard: Yard) -> None:
@@ -143,8 +150,10 @@ def paths(seeded: Seeded) -> dict[str, str]:
         "route": "/routes/shop",
         "rollouts": "/rollouts",
         "rollout": f"/rollouts/{seeded.rollout}",
+        "rollout-rolled-back": f"/rollouts/{seeded.past_rollout}",
         "experiments": "/experiments",
         "experiment": "/experiments/colour",
+        "experiment-draft": "/experiments/draft",
         "pushes": "/pushes",
         "push": f"/pushes/{seeded.push}",
         "push-refused": f"/pushes/{seeded.refused}",

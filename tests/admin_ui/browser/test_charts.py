@@ -91,7 +91,37 @@ def test_deployments_are_marked_and_named(looked: Page, seeded: Night) -> None:
     assert marks
     assert marks[0][1] == "A"
     looked.click(".markers summary")
-    expect(looked.locator(".markers li").first).to_contain_text("digits deployed")
+    expect(looked.locator(".markers li", has_text="digits deployed")).to_have_count(1)
+
+
+def test_a_finished_rollout_shows_its_steps_and_the_failed_one_by_keyboard(
+    looked: Page, seeded: Night
+) -> None:
+    looked.goto(f"{seeded.url}/rollouts/{seeded.seeded.past_rollout}")
+    expect(looked.locator(".rail .failed")).to_contain_text("50 %")
+    expect(looked.locator(".chart canvas")).to_have_count(4)
+    chart = looked.locator("#traffic-errors-rollout")
+    chart.focus()
+    looked.keyboard.press("End")
+    said = looked.locator("#say")
+    expect(said).to_have_text(
+        re.compile(r"UTC: stable [\d.]+ %, candidate [\d.]+ %, limit [\d.]+ %")
+    )
+    marks = json.loads(looked.locator(".charts").get_attribute("data-markers") or "[]")
+    assert [bad for _, _, bad in marks].count(True) == 1
+    expect(looked.locator(".events .failed")).to_contain_text("Rolled back")
+    styles = {one.get_attribute("stroke-dasharray") for one in chart.locator(".swatch line").all()}
+    assert len(styles) == 3
+
+
+def test_an_experiment_draws_its_interval(looked: Page, seeded: Night) -> None:
+    looked.goto(f"{seeded.url}/experiments/colour")
+    expect(looked.locator(".chart canvas")).to_have_count(2)
+    looked.locator("#traffic-bought-experiment").focus()
+    looked.keyboard.press("End")
+    expect(looked.locator("#say")).to_have_text(
+        re.compile(r"UTC: next [\d.]+ points, next lower [\d.]+ points, next upper [\d.]+ points")
+    )
 
 
 @pytest.mark.parametrize("path", ["/", "/models/digits/versions/3", "/routes/shop", "/servers"])

@@ -99,13 +99,14 @@ def test_a_rollout_is_watched_step_by_step_and_aborted_without_a_reload(
         begin(tab, routed, "10s")
         tab.evaluate("window.stayed = true")
         expect(tab.locator("#weight")).to_have_text("20 %")
-        expect(tab.locator("#chart-latency canvas")).to_be_visible()
-        expect(tab.locator("#chart-latency")).to_have_attribute(
+        expect(tab.locator("#traffic-p99-rollout canvas")).to_be_visible()
+        expect(tab.locator("#traffic-p99-rollout")).to_have_attribute(
             "data-series", re.compile(r"\[(null,)*\d+\.\d+,")
         )
         expect(tab.locator("#weight")).to_have_text("50 %")
         expect(tab.locator(".rail .here")).to_contain_text("50 %")
-        expect(tab.locator(".events")).to_contain_text("step 2 of 2")
+        expect(tab.locator(".events")).to_contain_text("Step 2 of 2")
+        tab.click("text=Abort …")
         tab.locator("input[name=confirm]").fill("digits")
         assert tab.evaluate("window.stayed") is True
         tab.click("text=Abort the rollout")
