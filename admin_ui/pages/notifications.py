@@ -33,15 +33,18 @@ LASTING = (
 
 
 async def load_all(visit: PageContext) -> ScreenContent:
-    webhooks, mutes, (page, deliveries) = await asyncio.gather(
+    webhooks, mutes, models, routes, (page, deliveries) = await asyncio.gather(
         visit.every("/webhooks"),
         visit.every("/mutes"),
+        visit.every("/models"),
+        visit.every("/routes"),
         cursor_page(visit, "/deliveries", ("webhook", "state")),
     )
     now = visit.services.now()
     twin = {"webhooks": webhooks, "mutes": mutes, "deliveries": deliveries}
     return ScreenContent(
         twin,
+        subjects=sorted({"*"} | {one["name"] for one in (*models, *routes)}),
         webhooks=[{**one, "mood": mood(one)} for one in webhooks],
         mutes=[{**one, "over": _is_over(one, now)} for one in mutes],
         page=page,

@@ -1,12 +1,13 @@
 """Rollouts: begun, watched, and told what to do."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from admin_ui.page_context import PageContext
-from admin_ui.pages.model import among, whole
+from admin_ui.pages.model import PATH as MODEL
+from admin_ui.pages.model import beside, whole
 from admin_ui.pages.rollback import roll_back, rollback_offer
 from admin_ui.pages.rollout_evidence import (
     KEY,
@@ -25,24 +26,26 @@ from admin_ui.text import duration, link
 from admin_ui.traffic.load import TrafficCharts
 from admin_ui.traffic.markers import ChartMarker
 from admin_ui.traffic.ranges import TimeRange
+from control.access.scopes import Action
 from control.clock import text_of
 from control.rollouts.guardrails import GuardrailOutcome
 from control.rollouts.plan import Mode
 from control.rollouts.state import ENDS, Phase
 
 PATH = "/rollouts/{rollout}"
-EVENTS, ROUTES = 50, 500
+EVENTS, ROUTES, MOST_MODELS = 50, 500, 50
 COMMANDS = ("promote", "promote-full", "pause", "resume", "retry", "abort")
 DECISIVE = (GuardrailOutcome.FAIL, GuardrailOutcome.PAUSE)
 
 PLAN = ("mode", "mirror", "steps", "hold", "min_sample")
 
 Row = Mapping[str, Any]
+Choice = tuple[str, str]
 
 
 async def load_all(visit: PageContext) -> ScreenContent:
     page, document = await cursor_page(visit, "/rollouts", ("name", "phase"))
-    routes = await visit.get("/routes", {"limit": str(ROUTES)})
+    routes = (await visit.get("/routes", {"limit": str(ROUTES)}))["items"]
     return ScreenContent(
         document,
         page=page,
@@ -50,8 +53,48 @@ async def load_all(visit: PageContext) -> ScreenContent:
         phase=visit.query.get("phase", ""),
         phases=[str(one) for one in Phase],
         modes=[str(one) for one in reversed(Mode)],
-        names=[one["name"] for one in routes["items"]],
+        names=[one["name"] for one in routes],
+        candidates=await _candidates(visit, routes) if visit.may(Action.OPERATE) else [],
     )
+
+
+async def _candidates(visit: PageContext, routes: Sequence[Row]) -> list[tuple[str, list[Choice]]]:
+    """The versions that a route's traffic may move to, by route."""
+    models = sorted({route["arms"][0]["model"] for route in routes})[:MOST_MODELS]
+    loads, *found = await asyncio.gather(
+        visit.every("/loads"), *(visit.maybe(MODEL, model=name) for name in models)
+    )
+    return candidates_of(routes, dict(zip(models, found, strict=True)), loads)
+
+
+def candidates_of(
+    routes: Sequence[Row], models: Mapping[str, Row | None], loads: Sequence[Row]
+) -> list[tuple[str, list[Choice]]]:
+    """Of each route with a choice, what it does now, and a value and a text for each version but
+    the stable one: those that are loaded, or are in what was pushed. Pure."""
+    ready = {(row["model"], row["version"]) for row in loads if row["state"] == "READY"}
+    failed = {(row["model"], row["version"]) for row in loads if row["state"] == "FAILED"} - ready
+    groups = []
+    for route in routes:
+        stable = route["arms"][0]
+        name, model = route["name"], stable["model"]
+        pushed = {one["version"] for one in (models.get(model) or {}).get("versions", ())}
+        known = pushed | {number for one, number in ready if one == model}
+        choices = [
+            (f"{name}:{number}", f"version {number}, {_readiness((model, number), ready)}")
+            for number in sorted(known - {stable["version"]}, reverse=True)
+            if (model, number) not in failed
+        ]
+        if choices:
+            now = f"version {stable['version']}" if stable["version"] else f"@{stable['alias']}"
+            groups.append(
+                (f"{name}, now {now}" if name == model else f"{name}, now {model} {now}", choices)
+            )
+    return groups
+
+
+def _readiness(version: tuple[str, int], ready: Collection[tuple[str, int]]) -> str:
+    return "ready" if version in ready else "will be loaded first"
 
 
 async def load(visit: PageContext) -> ScreenContent:
@@ -182,15 +225,17 @@ def offers(rollout: Row) -> list[tuple[str, str]]:
 
 
 async def start(visit: PageContext) -> str:
-    name = visit.form.get("name", "").strip()
-    if not name:
-        raise ControlApiError(422, "invalid", "give the route whose traffic it is for", "name")
+    name, _, version = visit.form.get("candidate", "").strip().rpartition(":")
+    if not (name and version.isascii() and version.isdigit()):
+        wrong = "choose the route and the version that is to take over its traffic"
+        raise ControlApiError(422, "invalid", wrong, "candidate")
     plan = {key: visit.form[key].strip() for key in PLAN if visit.form.get(key, "").strip()}
-    body = {"name": name, "candidate": whole(visit, "candidate"), "plan": plan}
+    body = {"name": name, "candidate": int(version), "plan": plan}
     try:
         found = await visit.change("POST", "/rollouts", body)
     except ControlApiError as refused:
-        raise among(refused, (*PLAN, "name", "candidate")) from refused
+        known = refused.field in (*PLAN, "candidate")
+        raise beside(refused, {} if known else {refused.field: "candidate"}) from refused
     return link(PATH, rollout=found.document["id"])
 
 

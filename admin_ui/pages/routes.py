@@ -1,6 +1,7 @@
 """Routes: public names and the arms behind them; weights, rules, mirrors, the kill switch."""
 
 import asyncio
+import re
 from typing import Any
 
 from admin_ui.page_context import PageContext
@@ -34,7 +35,9 @@ async def load_all(visit: PageContext) -> ScreenContent:
     keys = {"name": lambda row: row["name"], "updated": lambda row: row["updated_at"]}
     shown = table(visit, rows, keys, "name", _text)
     twin = {"items": list(shown.rows)}
-    return ScreenContent(twin, table=shown, target_of=target_of, targets=await _targets(visit))
+    targets = await _targets(visit)
+    models = sorted({re.split("[:@]", one)[0] for one in targets})
+    return ScreenContent(twin, table=shown, target_of=target_of, targets=targets, models=models)
 
 
 async def _targets(visit: PageContext) -> list[str]:

@@ -1,7 +1,7 @@
 "use strict";
 
-// One text to two language models at once: both answers as they come, with the time to the first
-// token and tokens a second.
+// One text to two language models at once: both answers as they come, with the time to the first piece
+// of text and pieces a second. A piece has a token or several: tokens are in the charts.
 
 const both = document.querySelector("form.both");
 
@@ -21,25 +21,25 @@ async function ask(target, place) {
   body.set("target", target);
   const [state, answer] = [place.querySelector("[role=status]"), place.querySelector(".said")];
   answer.textContent = "";
-  state.textContent = "Waiting for the first token";
+  state.textContent = "Waiting for the first piece of text";
   const began = performance.now();
-  let first = 0, tokens = 0;
+  let first = 0, count = 0;
   try {
     for await (const piece of pieces(body)) {
       if (piece.error) throw new Error(piece.error);
       first ||= performance.now() - began;
-      tokens += 1;
+      count += 1;
       answer.textContent += piece.text_output ?? "";
-      state.textContent = words(first, tokens, performance.now() - began);
+      state.textContent = words(first, count, performance.now() - began);
     }
   } catch (error) {
     state.textContent = error.message;
   }
 }
 
-function words(first, tokens, took) {
-  const rate = took > first ? ((tokens - 1) * 1000) / (took - first) : 0;
-  return `First token after ${Math.round(first)} ms, ${tokens} pieces, ${rate.toFixed(1)} a second`;
+function words(first, count, took) {
+  const rate = took > first ? ((count - 1) * 1000) / (took - first) : 0;
+  return `First piece after ${Math.round(first)} ms, ${count} pieces of text, ${rate.toFixed(1)} pieces a second`;
 }
 
 async function* pieces(body) {

@@ -88,14 +88,19 @@ def test_no_rollout_yet_says_how_one_begins(night: Api) -> None:
 
 def test_a_rollout_is_begun_by_a_form(night: Api) -> None:
     otto = person(night, "operator", "otto")
-    form = {"name": "digits", "candidate": "2", "mode": "manual", "steps": "10, 50", "mirror": "0"}
+    form = {"candidate": "digits:2", "mode": "manual", "steps": "10, 50", "mirror": "0"}
     unrouted = otto.post("/rollouts", form)
     assert unrouted.status == 409
     assert "has no route" in unrouted.text
+    assert "No route has another version to move to" in unrouted.text
     night.local("PUT", "/routes/digits", ROUTE)
+    shown = otto.get("/rollouts").text
+    assert '<optgroup label="digits, now version 1">' in shown
+    assert '<option value="digits:2" selected>version 2, ' in shown
+    assert 'value="digits:1"' not in shown
     for field, value, said in (
-        ("candidate", "two", "no whole number"),
-        ("candidate", "77", "has no version 77"),
+        ("candidate", "digits", "choose the route and the version"),
+        ("candidate", "digits:77", "has no version 77"),
         ("steps", "50, 10", "growing percentages"),
         ("hold", "long", "a duration"),
     ):
@@ -103,12 +108,30 @@ def test_a_rollout_is_begun_by_a_form(night: Api) -> None:
         assert wrong.status == 422, field
         assert f'id="f-rollouts-{field}-wrong"' in wrong.text
         assert said in wrong.text
-        assert f'value="{value}"' in wrong.text
     begun = otto.post("/rollouts", form)
     assert begun.status == 303
     one = night.local("GET", begun.headers["location"]).json
     assert (one["candidate"], one["by"], one["plan"]["mode"]) == (2, "user:otto", "manual")
     assert [step["weight"] for step in one["plan"]["steps"]] == [10, 50, 100]
+
+
+def test_versions_that_can_serve_are_offered_for_each_route() -> None:
+    def route(name: str, **arm: Any) -> dict[str, Any]:
+        return {"name": name, "arms": [{"model": "digits", "version": 0, "alias": None, **arm}]}
+
+    pushed = {"digits": {"versions": [{"version": one} for one in (1, 2, 3)]}}
+    states = {2: "READY", 3: "FAILED", 4: "READY"}
+    loads = [{"model": "digits", "version": key, "state": one} for key, one in states.items()]
+    routes = [route("digits", version=1), route("shop", alias="champion")]
+    (own, choices), (shop, others) = rollouts.candidates_of(routes, pushed, loads)
+    assert own == "digits, now version 1"
+    assert choices == [
+        ("digits:4", "version 4, ready"),
+        ("digits:2", "version 2, ready"),
+    ]
+    assert shop == "shop, now digits @champion"
+    assert others[-1] == ("shop:1", "version 1, will be loaded first")
+    assert rollouts.candidates_of([route("faces", model="faces", version=1)], {}, []) == []
 
 
 def test_it_is_promoted_paused_and_resumed(rolled: Api) -> None:
@@ -153,7 +176,7 @@ def test_viewers_and_other_sites_change_nothing(rolled: Api) -> None:
     vera, ada = person(rolled, "viewer"), person(rolled, "admin")
     before = found(rolled)
     form = {"confirm": "digits", "revision": str(before["revision"])}
-    form |= {"name": "digits", "candidate": "2"}
+    form |= {"candidate": "digits:2"}
     for act in rollouts.ACTS:
         at = act.path.replace("{rollout}", before["id"])
         assert vera.post(at, form).status == 403, at

@@ -118,7 +118,9 @@ def test_two_versions_of_a_language_model_answer_side_by_side(
         tab.click("form.both button[type=submit]")
         states = tab.locator(".answers [role=status]")
         for number in (0, 1):
-            told = re.compile(r"First token after \d+ ms, \d+ pieces, [\d.]+ a second")
+            told = re.compile(
+                r"First piece after \d+ ms, \d+ pieces of text, [\d.]+ pieces a second"
+            )
             expect(states.nth(number)).to_have_text(told)
         expect(tab.locator("form.both button[type=submit]")).to_be_enabled()
         said = tab.locator(".answers .said").all_text_contents()

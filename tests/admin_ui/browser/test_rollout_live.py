@@ -76,8 +76,7 @@ def traffic(y: Yard) -> Iterator[None]:
 def begin(tab: Page, y: Yard, hold: str) -> None:
     tab.goto(f"{url_of(y)}/rollouts")
     tab.click("a[href='#make']")
-    tab.fill("#f-rollouts-name", "digits")
-    tab.fill("#f-rollouts-candidate", "2")
+    tab.select_option("#f-rollouts-candidate", "digits:2")
     tab.click("form.act summary")
     for name, value in {"mirror": "0", "steps": "20, 50", "hold": hold, "min_sample": "20"}.items():
         tab.fill(f"#f-rollouts-{name}", value)
