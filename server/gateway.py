@@ -53,6 +53,7 @@ from server.process.exit_deadline import ExitDeadline, draining_secs
 from server.process.lifecycle import Lifecycle
 from server.series.backlog import SeriesBacklog
 from server.series.collector import SeriesCollector
+from server.series.spool import WindowSpool
 from server.series.windows import SeriesWindows
 from server.served_version import VersionRow
 from server.settings import trace_config
@@ -172,8 +173,9 @@ class Gateway:
         collector = SeriesCollector(self._fleet.served, arms, self._lag.take_us)
         if self._control is None:
             return SeriesWindows("", collector, self._checks.close)
-        server, changed = state_paths.server_id(self._settings.state_dir), self._control.link.count
-        return SeriesWindows(server, collector, self._checks.close, self._backlog, changed)
+        state_dir, changed = self._settings.state_dir, self._control.link.count
+        server, spool = state_paths.server_id(state_dir), WindowSpool(state_dir)
+        return SeriesWindows(server, collector, self._checks.close, self._backlog, changed, spool)
 
     async def run(self) -> int:
         """Serve; the exit status."""
@@ -223,7 +225,7 @@ class Gateway:
         yield from self._backlog.messages(everything)
 
     def _stored(self, message: SeriesStored) -> None:
-        self._backlog.stored(message.at)
+        self._backlog.stored(message.at, message.boot)
 
     def _answer(self, query: Query) -> QueryAnswer:
         """What the control process asks for: what runs here, of sampled requests, of the log."""

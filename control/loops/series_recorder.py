@@ -52,11 +52,13 @@ class SeriesRecorder:
             return None
         except ControlError as error:
             _log.error("a window of time series is dropped: %s", error)
-        return SeriesStored(window.at)
+        return SeriesStored(window.at, window.boot)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Until cancelled. Not at once: gateways have windows that are to be stored before."""
+        pause_s = SEAL_S
         while True:
+            await asyncio.sleep(pause_s)
             pause_s = SEAL_S
             try:
                 if await asyncio.to_thread(self._seal):
@@ -65,7 +67,6 @@ class SeriesRecorder:
                 _log.debug("time series are blocked: %s", error)
             except ControlError as error:
                 _log.error("time series cannot be sealed: %s", error)
-            await asyncio.sleep(pause_s)
 
     def _store(self, window: SeriesWindow) -> None:
         with self._database.change(self._actor) as tx:

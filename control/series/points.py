@@ -216,6 +216,8 @@ class SeriesWindow(Struct, frozen=True, tag="series"):
 
 
 class SeriesStored(Struct, frozen=True, tag="series_stored"):
-    """The answer to a window: it is in the database, and need not be sent again."""
+    """The answer to the window of this `at` and `boot`: it is in the database, and need not be sent
+    again. `boot` is "" from an older control process."""
 
     at: int
+    boot: str = ""

@@ -3,12 +3,13 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 
 from control.series.points import WINDOW_S, SeriesWindow
-from server.series.backlog import SeriesBacklog
+from server.series.backlog import MOST_WINDOWS, SeriesBacklog
 from server.series.collector import SeriesCollector
+from server.series.spool import WindowKey, WindowSpool
 
 LAST_S = 1.0
 """How long a server that ends waits for its last windows to be stored."""
@@ -16,7 +17,8 @@ LAST_S = 1.0
 
 class SeriesWindows:
     """One gateway's. `closed` is given each window that has ended, also by a server without a
-    control process, which keeps none to send; `changed` is called when there is one to send."""
+    control process, which keeps none to send; `changed` is called when there is one to send. The
+    `spool` has those on the disk that are not stored when the next one ends."""
 
     def __init__(
         self,
@@ -25,6 +27,7 @@ class SeriesWindows:
         closed: Callable[[SeriesWindow], Awaitable[None]],
         backlog: SeriesBacklog | None = None,
         changed: Callable[[], None] = lambda: None,
+        spool: WindowSpool | None = None,
     ) -> None:
         self._server = server
         self._boot = secrets.token_hex(8)
@@ -32,10 +35,14 @@ class SeriesWindows:
         self._closed = closed
         self._backlog = backlog
         self._changed = changed
+        self._spool = spool
         self._at = _window_of(time.time())
 
     async def run(self) -> None:
         """Until cancelled."""
+        if self._backlog is not None and self._spool is not None:
+            for window in await asyncio.to_thread(self._spool.read, MOST_WINDOWS):
+                self._backlog.add(window)
         self._at = _window_of(time.time())
         while True:
             now = time.time()
@@ -54,6 +61,7 @@ class SeriesWindows:
             async with asyncio.timeout(LAST_S):
                 while len(self._backlog):
                     await self._backlog.shrunk()
+        await self._keep(self._backlog.waiting())
 
     async def _close(self) -> None:
         """End the window that is open: what was counted so far is to be sent."""
@@ -64,9 +72,15 @@ class SeriesWindows:
             await asyncio.sleep(0)  # requests go first
         window = SeriesWindow(self._server, self._boot, self._at, tuple(rows))
         if self._backlog is not None:
+            late = self._backlog.waiting()
             self._backlog.add(window)
             self._changed()
+            await self._keep(late)
         await self._closed(window)
+
+    async def _keep(self, windows: Mapping[WindowKey, SeriesWindow]) -> None:
+        if self._spool is not None and (windows or not self._spool.empty()):
+            await asyncio.to_thread(self._spool.sync, windows)
 
 
 def _window_of(now: float) -> int:

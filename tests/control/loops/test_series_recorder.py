@@ -16,11 +16,12 @@ from control.series.tables import SeriesWindowRow
 from control.sql.database import SYSTEM, Database
 
 AT = 1_790_000_000
+BOOT = "b"
 ROW = SubjectPoint(SeriesSubject("version", "digits", 1), SeriesPoint(3, {}, (100, 3), pending=0))
 
 
 def window(number: int) -> SeriesWindow:
-    return SeriesWindow("a", "b", AT + 10 * number, (ROW,))
+    return SeriesWindow("a", BOOT, AT + 10 * number, (ROW,))
 
 
 def kept(database: Database) -> int:
@@ -41,7 +42,7 @@ async def record(database: Database, windows: list[SeriesWindow]) -> list[Series
 def test_a_window_that_comes_again_while_it_is_stored_is_answered_twice_and_kept_once(
     database: Database,
 ) -> None:
-    assert asyncio.run(record(database, [window(0), window(0)])) == [SeriesStored(AT)] * 2
+    assert asyncio.run(record(database, [window(0), window(0)])) == [SeriesStored(AT, BOOT)] * 2
     assert kept(database) == 1
 
 
@@ -49,7 +50,8 @@ def test_windows_beyond_the_bound_are_not_answered_so_that_they_come_again(
     database: Database,
 ) -> None:
     answers = asyncio.run(record(database, [window(number) for number in range(AT_ONCE + 3)]))
-    assert answers == [SeriesStored(AT + 10 * number) for number in range(AT_ONCE)] + [None] * 3
+    stored = [SeriesStored(AT + 10 * number, BOOT) for number in range(AT_ONCE)]
+    assert answers == [*stored, None, None, None]
     assert kept(database) == AT_ONCE
 
 

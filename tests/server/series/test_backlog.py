@@ -21,7 +21,7 @@ def test_a_window_is_sent_once_and_again_when_all_that_is_not_stored_is_due() ->
     waiting.add(window(20))
     assert sent(waiting) == [10, 20]
     assert sent(waiting) == []
-    waiting.stored(10)
+    waiting.stored(10, "b")
     waiting.add(window(30))
     assert sent(waiting) == [30]
     assert sent(waiting, everything=True) == [20, 30]
@@ -49,5 +49,13 @@ def test_many_rows_shorten_what_is_kept_to_one_window_at_least(monkeypatch) -> N
 def test_an_answer_to_what_is_not_waiting_changes_nothing() -> None:
     waiting = SeriesBacklog()
     waiting.add(window(10))
-    waiting.stored(20)
+    waiting.stored(20, "")
     assert sent(waiting) == [10]
+
+
+def test_two_gateways_windows_of_the_same_seconds_wait_beside_each_other() -> None:
+    waiting = SeriesBacklog()
+    for boot in ("before", "after"):
+        waiting.add(SeriesWindow("a", boot, 10, (ROW,)))
+    waiting.stored(10, "after")
+    assert list(waiting.waiting()) == [(10, "before")]
