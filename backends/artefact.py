@@ -76,6 +76,12 @@ def inside(version: ModelVersion, name: str, field: str) -> Path:
     return path
 
 
+def parameter(version: ModelVersion, name: str) -> str:
+    """The text of a `parameters` entry of the config, "" where it has none."""
+    parameters = version.config.parameters
+    return str(parameters[name].string_value) if name in parameters else ""
+
+
 def complete_config(
     version: ModelVersion, backend: str, artefact: Artefact, default_max_batch: int
 ) -> ModelConfig:

@@ -19,7 +19,14 @@ OVER_FILES = 1.2
 """Weights in memory over weights in files: packed copies, the graph."""
 SESSION, THREAD = 1 * MIB, 1 * MIB
 """An ONNX session with its arena, and each instance that shares it."""
-WORKERS = {"pytorch": 320 * MIB, "python": 32 * MIB, "llm": 320 * MIB, "onnxruntime": 48 * MIB}
+WORKERS = {
+    "pytorch": 320 * MIB,
+    "python": 32 * MIB,
+    "llm": 320 * MIB,
+    "onnxruntime": 48 * MIB,
+    "ncnn": 48 * MIB,
+    "mnn": 48 * MIB,
+}
 """A worker process with its runtime imported, without the model."""
 CUDA_CONTEXT = 640 * MIB
 """What a language model's process takes of its GPU beside the plan: CUDA's context, the libraries'

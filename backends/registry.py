@@ -51,6 +51,44 @@ RUNTIMES: dict[str, Runtime] = {
         extra="torch",
     ),
     "python": Runtime("backends.python.backend:PythonModels", hosted=True, per_core=False),
+    "openvino": Runtime(
+        "backends.networks.openvino:OpenVino",
+        hosted=False,
+        per_core=True,
+        packages=("openvino",),
+        extra="openvino",
+    ),
+    "litert": Runtime(
+        "backends.networks.litert:LiteRt",
+        hosted=False,
+        per_core=True,
+        packages=("ai_edge_litert",),
+        extra="litert",
+    ),
+    "ncnn": Runtime(
+        "backends.networks.ncnn:Ncnn",
+        hosted=True,
+        per_core=False,
+        packages=("ncnn",),
+        extra="ncnn",
+    ),
+    "mnn": Runtime(
+        "backends.networks.mnn:Mnn", hosted=True, per_core=False, packages=("MNN",), extra="mnn"
+    ),
+    "xgboost": Runtime(
+        "backends.trees.xgboost:XGBoost",
+        hosted=False,
+        per_core=True,
+        packages=("xgboost",),
+        extra="trees",
+    ),
+    "lightgbm": Runtime(
+        "backends.trees.lightgbm:LightGbm",
+        hosted=False,
+        per_core=True,
+        packages=("lightgbm",),
+        extra="trees",
+    ),
     "llm": Runtime(
         "backends.llm.backend:LanguageModels",
         hosted=True,

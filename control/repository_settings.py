@@ -22,12 +22,16 @@ SAFE_FORMATS: dict[str, tuple[str, ...]] = {
     "onnx": (".onnx", ".onnx_data", ".onnx.data"),
     "safetensors": (".safetensors",),
     "torch_exported": (".pt2",),
+    "openvino": (".xml", "model.bin", "openvino_model.bin"),
+    "litert": (".tflite",),
+    "ncnn": (".param", "model.bin", "model.ncnn.bin"),
+    "mnn": (".mnn",),
     "booster": (".json", ".ubj"),
     "config": (".pbtxt", ".json", ".jsonl", ".yaml", ".yml", ".toml", ".sig"),
     "labels": (".txt", ".csv", ".tsv"),
     "text": (".txt", ".md", ".rst", ".jinja"),
 }
-"""Formats that are read, never executed: name → endings of its files."""
+"""Formats that are read, never executed: name → endings of its files, or whole names."""
 
 RISKY_FORMATS: dict[str, tuple[str, ...]] = {
     "torch": (".pt", ".pth", ".bin"),
@@ -122,9 +126,14 @@ def stored_settings(document: Mapping[str, Any]) -> RepositorySettings:
 
 
 def formats_of(file_name: str) -> tuple[str, ...]:
-    """The formats a file may be of, by the ending of its name; empty when no format has it."""
+    """The formats a file may be of, by its name or the ending of it; empty when no format has
+    it."""
     name = PurePosixPath(file_name).name.lower()
-    return tuple(kind for kind, endings in FORMATS.items() if name.endswith(endings))
+    return tuple(
+        kind
+        for kind, taken in FORMATS.items()
+        if any(name.endswith(one) if one.startswith(".") else name == one for one in taken)
+    )
 
 
 def _check_fields(raw: Mapping[str, Any], kind: type[msgspec.Struct], prefix: str) -> None:

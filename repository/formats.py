@@ -50,6 +50,25 @@ FORMATS: tuple[Format, ...] = (
     Format(".pt", "a TorchScript model", "pytorch", "model.pt", "torch", "torch"),
     Format(".py", "a Python model", "python", "model.py"),
     Format(
+        ".xml",
+        "an OpenVINO model (its weights in a .bin beside it)",
+        "openvino",
+        "model.xml",
+        "openvino",
+        "openvino",
+    ),
+    Format(".tflite", "a LiteRT model", "litert", "model.tflite", "ai_edge_litert", "litert"),
+    Format(
+        ".param",
+        "an ncnn network (its weights in a .bin beside it)",
+        "ncnn",
+        "model.param",
+        "ncnn",
+        "ncnn",
+    ),
+    Format(".mnn", "an MNN model", "mnn", "model.mnn", "MNN", "mnn"),
+    Format(".ubj", "an XGBoost model", "xgboost", "model.ubj", "xgboost", "trees"),
+    Format(
         ".safetensors",
         "the weights of a model, in safetensors",
         "llm",
@@ -83,20 +102,8 @@ FORMATS: tuple[Format, ...] = (
         "python -m tf2onnx.convert --saved-model FOLDER --output model.onnx",
     ),
     Format(
-        ".tflite",
-        "a TensorFlow Lite model",
-        package="ai_edge_litert",
-        remedy="convert it: python -m tf2onnx.convert --tflite {file} --output model.onnx",
-    ),
-    Format(
-        ".xml",
-        "an OpenVINO model (its weights in a .bin beside it)",
-        package="openvino",
-        remedy="export the model that it was made from to ONNX (model.onnx)",
-    ),
-    Format(
         ".bin",
-        "a file of weights (pytorch_model.bin, OpenVINO, fastText)",
+        "a file of weights (pytorch_model.bin, OpenVINO, ncnn, fastText)",
         remedy="if it is a Hugging Face checkpoint, " + _FROM_SAFETENSORS,
     ),
     Format(
@@ -125,12 +132,6 @@ FORMATS: tuple[Format, ...] = (
         remedy='convert it: python -c "import catboost; '
         "catboost.CatBoost().load_model('{file}').save_model('model.onnx', format='onnx')\"",
     ),
-    Format(
-        ".ubj",
-        "an XGBoost model",
-        package="xgboost",
-        remedy="convert it to ONNX with onnxmltools.convert_xgboost, in an environment of its own",
-    ),
     Format(".pth", "PyTorch weights (torch.save)", package="torch", remedy=_STATE),
     Format(".ckpt", "a training checkpoint", package="torch", remedy=_STATE),
 )
@@ -139,7 +140,7 @@ _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _BY_SUFFIX = {one.suffix: one for one in FORMATS}
 
 
-STRAY = frozenset(_BY_SUFFIX) - {".py", ".bin", ".xml", ".pb"}
+STRAY = frozenset(_BY_SUFFIX) - {".py", ".bin", ".param", ".xml", ".pb"}
 """Endings that only a model's file has: beside model folders such a file is a mistake."""
 
 

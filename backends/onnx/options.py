@@ -8,7 +8,7 @@ from pathlib import Path
 
 import onnxruntime as ort
 
-from backends.artefact import inside, refuse
+from backends.artefact import inside, parameter, refuse
 from backends.process.begin import is_worker
 from backends.seam import Device
 from repository.model import ModelVersion
@@ -47,7 +47,7 @@ def session_options(version: ModelVersion, device: Device) -> ort.SessionOptions
 
 def run_options(version: ModelVersion, device: Device) -> ort.RunOptions | None:
     """Options of every run, None for ORT's own: arena shrinkage, e.g. "cpu:0" or "cpu:0;gpu:0"."""
-    shrinkage = _parameter(version, "memory.enable_memory_arena_shrinkage")
+    shrinkage = parameter(version, "memory.enable_memory_arena_shrinkage")
     if not shrinkage:
         return None
     options = ort.RunOptions()
@@ -101,14 +101,9 @@ def _library(version: ModelVersion, name: str) -> Path:
 
 
 def _whole(version: ModelVersion, name: str, default: int, least: int, most: int) -> int:
-    text = _parameter(version, name)
+    text = parameter(version, name)
     if not text:
         return default
     if not text.isdecimal() or len(text) > 18 or not least <= int(text) <= most:
         refuse(version, f"parameter {name} is '{text}'; it must be a number from {least} to {most}")
     return int(text)
-
-
-def _parameter(version: ModelVersion, name: str) -> str:
-    parameters = version.config.parameters
-    return parameters[name].string_value if name in parameters else ""

@@ -58,8 +58,9 @@ def _refused(path: str, text: str, instead: str, code: str = REFUSED_CODE) -> Co
 _NOT_YET = "is not offered by this server yet"
 _TENSORRT = "is for TensorRT, which this server does not have"
 _LEAVE_OUT = "leave it out"
-_ARRAYS = ("onnxruntime", "pytorch", "identity", "python")
-_STACKED = ("onnxruntime", "pytorch", "python")
+_OTHER_RUNTIMES = ("openvino", "litert", "ncnn", "mnn", "xgboost", "lightgbm")
+_ARRAYS = ("onnxruntime", "pytorch", "identity", "python", *_OTHER_RUNTIMES)
+_STACKED = ("onnxruntime", "pytorch", "python", *_OTHER_RUNTIMES)
 
 _MODEL = (
     _does("name", "The model's name. It must be the name of the model's folder.", "the folder's"),

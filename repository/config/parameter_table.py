@@ -42,7 +42,8 @@ _ROLLOUTS = "of a rollout: [every key](rollouts.md#every-key)"
 _SWITCH = "`0` or `1`"
 _LEAVE_OUT = "leave it out"
 _SAMPLING = "what holds where a request does not say"
-_THREADED = ("onnxruntime", "pytorch", "identity", "python")
+_OTHER_RUNTIMES = ("openvino", "litert", "ncnn", "mnn", "xgboost", "lightgbm")
+_THREADED = ("onnxruntime", "pytorch", "identity", "python", *_OTHER_RUNTIMES)
 
 PARAMETERS: tuple[ParameterKey, ...] = (
     ParameterKey("rollout", f"Who moves a new version on, {_ROLLOUTS}.", "a mode", "no rollout"),
@@ -60,7 +61,7 @@ PARAMETERS: tuple[ParameterKey, ...] = (
         "Let the worker processes of the model open connections; see [sandbox](sandbox.md).",
         "`true`",
         "none",
-        ("python", "pytorch", "onnxruntime"),
+        ("python", "pytorch", "onnxruntime", "ncnn", "mnn"),
     ),
     _onnx("intra_op_thread_count", "Threads of one operator.", "0 to 1024", "cores ÷ instances"),
     _onnx("inter_op_thread_count", "Operators at a time.", "0 to 1024", "1"),
@@ -72,6 +73,13 @@ PARAMETERS: tuple[ParameterKey, ...] = (
         "Give memory of the arena back after each execution.",
         "devices, such as `cpu:0`",
         "none",
+    ),
+    ParameterKey(
+        "INFERENCE_PRECISION_HINT",
+        "The type that OpenVINO computes in.",
+        "`f32`, `bf16` or `f16`",
+        "f32",
+        ("openvino",),
     ),
     ParameterKey(
         "execute_delay_ms", "Wait before each answer.", "0 to 86400000", "0", ("identity",)

@@ -37,7 +37,10 @@ from support.runtime import (
     with_config,
 )
 
-pytestmark = pytest.mark.filterwarnings(r"ignore:`torch\.jit\.\w+` is deprecated")
+pytestmark = [
+    pytest.mark.filterwarnings(r"ignore:`torch\.jit\.\w+` is deprecated"),
+    pytest.mark.filterwarnings("ignore:The given NumPy array is not writable"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +56,8 @@ def version_of(case: Case, root: Path, artefacts: Path, config: str = PAIRS) -> 
     version = make_version(root, config)
     version.config.backend = case.backend
     if case.file:
-        shutil.copy(artefacts / case.file, version.path)
+        for name in (case.file, *case.beside):
+            shutil.copy(artefacts / name, version.path)
     return version
 
 
@@ -149,6 +153,19 @@ def test_inputs_stay_as_they_were_sent(instance: Instance) -> None:
     instance.execute(batch_of(member(a=a, b=b), member(a=b, b=a)))
 
     assert (a.tolist(), b.tolist()) == (rows(1, 2).tolist(), rows(3, 4).tolist())
+
+
+def test_inputs_may_be_read_only_views_at_any_address(instance: Instance) -> None:
+    a, b = rows(1, 2), rows(3, 4)
+    received = b"head" + a.tobytes() + b"|" + b.tobytes()
+    views = [
+        np.frombuffer(received, np.uint8, a.nbytes, start).view(np.float32).reshape(2, 2)
+        for start in (4, 5 + a.nbytes)
+    ]
+
+    (result,) = instance.execute(batch_of(member(a=views[0], b=views[1]))).results
+
+    assert lists(result) == {"X": a.tolist(), "Y": b.tolist()}
 
 
 def test_an_outcome_says_where_the_time_went_in_whole_nanoseconds(instance: Instance) -> None:

@@ -23,8 +23,8 @@ def test_a_format_without_backend_is_named_with_a_remedy(one) -> None:
 
 
 def test_a_runtime_that_is_installed_is_named() -> None:
-    reason = unserved_reason(["m.xml"], lambda package: package == "openvino")
-    assert "the package openvino is installed; no backend uses it" in reason
+    reason = unserved_reason(["m.plan"], lambda package: package == "tensorrt")
+    assert "the package tensorrt is installed; no backend uses it" in reason
 
 
 def test_a_file_under_another_name_is_to_be_renamed() -> None:

@@ -14,6 +14,7 @@ from support.hosting import HEAD
 from support.runtime import (
     save_graph,
 )
+from support.tflite import save_tflite_pairs, save_tflite_rows
 
 DEFAULT_MAX_BATCH = 4
 PAIRS = """
@@ -100,6 +101,37 @@ def save_rows(path: Path) -> None:
     save_graph(path, helper.make_graph([node], "g", [x], [y], [table]))
 
 
+def save_openvino(path: Path) -> None:
+    """The IR, and its weights beside it."""
+    import openvino
+
+    onnx_file = path.with_name("for_openvino.onnx")
+    save_pairs(onnx_file)
+    openvino.save_model(openvino.Core().read_model(onnx_file), path, compress_to_fp16=False)
+    onnx_file.unlink()
+
+
+def save_ncnn(path: Path) -> None:
+    path.write_text(
+        "7767517\n4 4\nInput a 0 1 a\nInput b 0 1 b\n"
+        "BinaryOp x 1 1 a X 0=2 1=1 2=1.0\nBinaryOp y 1 1 b Y 0=2 1=1 2=1.0\n"
+    )
+    path.with_suffix(".bin").write_bytes(b"")
+
+
+def save_mnn(path: Path) -> None:
+    from MNN import expr
+
+    made = []
+    for of, to in ("aX", "bY"):
+        one = expr.placeholder([1, 2], expr.NCHW, expr.float)
+        one.name = of
+        result = one * expr.const([1.0], [1], expr.NCHW, expr.float)
+        result.name = to
+        made.append(result)
+    expr.save(made, str(path))
+
+
 def no_file(path: Path) -> None:
     """Identity has none."""
 
@@ -116,15 +148,16 @@ class RowsModel(NamedTuple):
 class Case:
     """A backend, the file of its models, and a writer of a model of PAIRS.
 
-    `hosted`: in a worker process, as every backend can be. `knows`: the file itself says which
-    inputs and outputs it has. `complaint`: of a file that is none of its models. `rows`: None
-    where a model of it refuses no request.
+    `beside`: other files that the writer makes. `hosted`: in a worker process, as every backend
+    can be. `knows`: the file itself says which inputs and outputs it has. `complaint`: of a file
+    that is none of its models. `rows`: None where a model of it refuses no request.
     """
 
     name: str
     backend: str
     file: str = ""
     write: Callable[[Path], object] = no_file
+    beside: tuple[str, ...] = ()
     hosted: bool = False
     knows: bool = False
     complaint: str = ""
@@ -162,6 +195,46 @@ CASES = [
         hosted=True,
         rows=RowsModel("model.py", lambda path: path.write_text(PYTHON_ROWS), "no such row"),
         complaint=r"'model\.py' cannot be imported: SyntaxError",
+    ),
+    Case(
+        "openvino",
+        "openvino",
+        "model.xml",
+        save_openvino,
+        beside=("model.bin",),
+        knows=True,
+        complaint=r"model\.xml is not an OpenVINO model",
+    ),
+    Case(
+        "litert",
+        "litert",
+        "model.tflite",
+        save_tflite_pairs,
+        knows=True,
+        rows=RowsModel(
+            "model.tflite",
+            save_tflite_rows,
+            "model 'm' version 1: litert: gather index out of bounds",
+        ),
+        complaint=r"model\.tflite is not a model that LiteRT reads",
+    ),
+    Case(
+        "ncnn in a worker",
+        "ncnn",
+        "model.param",
+        save_ncnn,
+        beside=("model.bin",),
+        hosted=True,
+        complaint=r"ncnn cannot load model\.param",
+    ),
+    Case(
+        "mnn in a worker",
+        "mnn",
+        "model.mnn",
+        save_mnn,
+        hosted=True,
+        knows=True,
+        complaint=r"model\.mnn is not an MNN model",
     ),
 ]
 IN_THIS_PROCESS = [case for case in CASES if not case.hosted]

@@ -42,6 +42,13 @@ FILES: dict[str, str] = {
     "model.pt": "pytorch",
     "model.py": "python",
     "config.json": "llm",
+    "model.xml": "openvino",
+    "model.tflite": "litert",
+    "model.param": "ncnn",
+    "model.mnn": "mnn",
+    "model.ubj": "xgboost",
+    "model.json": "xgboost",
+    "model.txt": "lightgbm",
 }
 """File in a version folder → the backend that serves it when config.pbtxt names none; a
 config.json is a Hugging Face checkpoint's."""

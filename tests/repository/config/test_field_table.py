@@ -143,8 +143,11 @@ def test_every_parameter_that_is_read_has_a_row() -> None:
     assert everywhere == {ROLLOUT, f"{ROLLOUT}.*"}
     assert EXECUTE_TIMEOUT in {row.key for row in PARAMETERS}
     assert keys("llm") == set(OF_LANGUAGE_MODELS)
-    read = r'_(?:whole|parameter)\(version, "([\w.]+)"'
-    for backend, file in (("onnxruntime", "onnx/options.py"), ("identity", "identity.py")):
+    read = r'(?:_whole|\b_?parameter)\(version, "([\w.]+)"'
+    for backend, file in (
+        ("onnxruntime", "onnx/options.py"),
+        ("identity", "identity.py"),
+    ):
         source = (ROOT / "backends" / file).read_text()
         assert keys(backend) == set(re.findall(read, source)), backend
 
