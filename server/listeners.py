@@ -22,6 +22,7 @@ from server.http1.connection import ConnectionLimits
 from server.http1.listener import HttpListener
 from server.listen_address import ListenAddress, grpc_address
 from server.logs.access import AccessLog
+from server.metrics.drift import Scores, unscored
 from server.metrics.exposition import HealthRows, MetricsApp, unjudged
 from server.metrics.loop_lag import LoopLag
 from server.openai.endpoints import OpenAIEndpoints
@@ -58,6 +59,7 @@ class Listeners:
         lag: LoopLag,
         settings: Settings,
         health: HealthRows = unjudged,
+        scores: Scores = unscored,
     ) -> None:
         """Open what the settings allow. Raises CannotListen; `stop` closes what is open then."""
         self.access_log = _access_log(settings)
@@ -74,7 +76,7 @@ class Listeners:
                 raise CannotListen(error.strerror or str(error)) from error
             self.addresses["gRPC"] = grpc_address(settings.grpc_address, self.grpc.port)
         if settings.allow_metrics:
-            self.metrics = await _metrics(dataplane, lag, settings, health)
+            self.metrics = await _metrics(dataplane, lag, settings, health, scores)
             self.addresses["metrics"] = self.metrics.url + "/metrics"
 
     async def stop(self, until_ns: int) -> None:
@@ -133,7 +135,7 @@ async def _rest(
 
 
 async def _metrics(
-    dataplane: DataPlane, lag: LoopLag, settings: Settings, health: HealthRows
+    dataplane: DataPlane, lag: LoopLag, settings: Settings, health: HealthRows, scores: Scores
 ) -> HttpListener:
     shown = metrics_config.parse(settings.metrics_config, settings.allow_cpu_metrics)
     metrics = MetricsApp(
@@ -143,6 +145,7 @@ async def _metrics(
         shown,
         dataplane.routing,
         health,
+        scores,
     )
     address, port = settings.metrics_address, settings.metrics_port
     app = guarded(AuthorizationMiddleware(metrics, dataplane), _sites(address, settings))

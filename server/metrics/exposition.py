@@ -19,6 +19,7 @@ from schedulers.counters import (
     TwofoldHistogram,
 )
 from server.health.monitor import HealthRow
+from server.metrics.drift import OF_DRIFT, Scores, drift_text, unscored
 from server.metrics.health import OF_HEALTH, of_health
 from server.metrics.histogram_lines import histogram_lines
 from server.metrics.instances import OF_INSTANCES
@@ -244,6 +245,7 @@ METRICS: tuple[MetricFamily, ...] = (
     *OF_MEMORY,
     *OF_ROUTES,
     *OF_HEALTH,
+    *OF_DRIFT,
     *(metric for metric, _ in _MACHINE),
 )
 """Every metric the server exposes."""
@@ -272,7 +274,9 @@ class MetricsApp:
         shown: MetricsConfig = _DEFAULT,
         routing: Routing | None = None,
         health: HealthRows = unjudged,
+        scores: Scores = unscored,
     ) -> None:
+        self._scores = scores
         self._models = models
         self._routing = routing
         self._health = health
@@ -299,7 +303,7 @@ class MetricsApp:
             body = render(
                 self._models, self._lag, self._machine, self._tracing, self._shown, self._routing,
                 health,
-            )  # fmt: skip
+            ) + drift_text(self._scores())  # fmt: skip
         headers = [(b"content-type", CONTENT_TYPE), (b"content-length", b"%d" % len(body))]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         if scope["method"] == "HEAD":
