@@ -10,9 +10,11 @@ import logging
 import time
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 
 from backends.errors import ExecutionFailed, InstanceDied
 from backends.limits import NO_LIMIT, ExecutionLimit
+from backends.process.instance import HostedInstance
 from backends.seam import BatchResult, Instance
 from schedulers.counters import Counters, count_failure
 from schedulers.errors import DeadlineExceeded, Draining, QueueFull, ShutDown
@@ -138,7 +140,10 @@ class BatchScheduler:
         for number, instance in enumerate(instances):
             if id(instance) not in known:
                 instance.changed = self._changed
-                self._threads.append(InstanceThread(instance, self._loop, self._done, number))
+                thread = InstanceThread(instance, self._loop, self._done, number)
+                self._threads.append(thread)
+                if isinstance(instance, HostedInstance):
+                    instance.calling = partial(self._calling, thread)
         self.wake()
         return retiring
 
@@ -290,6 +295,14 @@ class BatchScheduler:
         return sum(
             thread.running is not None and thread.running.abandoned for thread in self._threads
         )
+
+    def _calling(self, thread: InstanceThread) -> None:
+        """Its model waits for another one, which may need the cores."""
+        if thread.running is not None:
+            self._tokens.give(thread.running.lease)
+            waiting = self._tokens.next()
+            if waiting is not None:
+                waiting.wake()
 
     def _done(self, run: Run) -> None:
         """On the loop: a lane's thread has an outcome."""

@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import gc
 import logging
 import sys
 import time
@@ -11,8 +12,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from control import state_paths
-from control.desired import DesiredState
-from control.drift.points import DriftScores, DriftStored, DriftWindow
 from control.gateways.messages import ArmReports, Exposures, FeedbackRows
 from control.gateways.queries import (
     CrashQuery,
@@ -29,17 +28,19 @@ from repository.errors import RepositoryError
 from repository.folders.watch import WatchedRepository
 from repository.model import Snapshot
 from repository.snapshots.sealed_models import SnapshotStore
+from schedulers.calls import ModelCaller
 from schedulers.policy.cores import CoreTokens
 from server import VERSION
 from server.access.authorizer import Authorizer
 from server.banner import StartHint, banner, no_hint
+from server.bls.service import ScriptService
+from server.bls.surroundings import ScriptServices
 from server.dataplane import DataPlane
 from server.desired import disk
 from server.desired.client import DesiredStateClient, FleetStatus
 from server.desired.instances import crashes, loaded, running
 from server.desired.reconciler import Reconciler
 from server.desired.repository import DesiredRepository
-from server.drift.windows import DriftWindows
 from server.fleet.checks.check import Checker, ConfigCompletion
 from server.fleet.confine import Confiner, checker_sandbox
 from server.fleet.fleet import Fleet
@@ -49,11 +50,12 @@ from server.health.health_checks import HealthChecks, bounds_of
 from server.health.monitor import HealthMonitor
 from server.listeners import CannotListen, Listeners
 from server.logs.recent import RECENT
+from server.metrics.custom import CustomMetrics
 from server.metrics.loop_lag import LoopLag
 from server.model_calls import DataPlaneCaller
-from server.process.collector import quiet_collector
 from server.process.exit_deadline import ExitDeadline, draining_secs
 from server.process.lifecycle import Lifecycle
+from server.script_surroundings import GatewaySurroundings
 from server.series.backlog import SeriesBacklog
 from server.series.collector import SeriesCollector
 from server.series.spool import WindowSpool
@@ -64,6 +66,10 @@ from server.settings.table import OWN_DATABASE, Settings
 from server.shared_memory import cuda
 from server.shared_memory.regions import DISALLOWED, SharedMemory
 from server.trace.tracing import CannotTrace, Tracing, start_tracing
+
+COLLECT_AFTER = (50_000, 20, 50)
+"""Collector thresholds: requests make next to no cycles, and a full collection stalled the loop for
+16 ms; frozen after start-up, nothing long was left to collect under load."""
 
 ANSWER_NS = 2_000_000_000
 """How long connections live on after the models are ended, to be told of it."""
@@ -127,7 +133,9 @@ class Gateway:
         self._confiner = Confiner(settings, sockets)
         caller = DataPlaneCaller(lambda: self._dataplane)
         tokens = CoreTokens(settings.cores)
-        loader = VersionLoader(self._checker, tokens, settings, self._confiner, caller)
+        self._custom = CustomMetrics()
+        scripts = ScriptService(self._script_services(caller))
+        loader = VersionLoader(self._checker, tokens, settings, self._confiner, caller, scripts)
         self._fleet = Fleet(loader, self._repository, settings, self._models_changed)
         shared = _shared_memory(settings)
         authorizer = Authorizer(required=settings.inference_auth == "token")
@@ -140,7 +148,7 @@ class Gateway:
             in_force,
             self._fleet.target_state,
             authorizer.use,
-            self._use,
+            self._dataplane.routing.use,
             self._repository.want,
             copy.put,
         )
@@ -149,23 +157,16 @@ class Gateway:
         )
         self._checks = HealthChecks(self._health, settings.state_dir, self._judged)
         self._backlog = SeriesBacklog()
-        self._drift = DriftWindows(
-            state_paths.server_id(settings.state_dir) if settings.allow_admin else "",
-            self._dataplane.drift,
-            settings.drift_window_secs,
-            self._fleet.served,
-        )
         self._control = self._control_client(copy) if settings.allow_admin else None
         self._series = self._series_windows()
         self._listeners = Listeners()
         self._following: asyncio.Task[None] | None = None
         self._recording: asyncio.Task[None] | None = None
-        self._counting: asyncio.Task[None] | None = None
 
-    def _use(self, desired: DesiredState) -> None:
-        """Routes, and what is counted of drift, from now on."""
-        self._dataplane.routing.use(desired)
-        self._dataplane.drift.use(desired.drift)
+    def _script_services(self, caller: ModelCaller) -> ScriptServices:
+        surroundings = GatewaySurroundings(lambda: self._dataplane)
+        allows_control = self._settings.allow_model_control_by_models
+        return ScriptServices(caller, surroundings, self._custom, allows_control)
 
     def _control_client(self, copy: disk.DiskCopy) -> DesiredStateClient:
         self._dataplane.routing.feedback.open()
@@ -195,7 +196,7 @@ class Gateway:
             _log.info("%s", self._confiner.report)
             self._confiner.adopt_orphans()
             await self._listeners.open(
-                self._dataplane, self._lag, self._settings, self._health.rows, self._drift.found
+                self._dataplane, self._lag, self._settings, self._health.rows, self._custom
             )
             return await self._serve()
         except (CannotListen, RepositoryError) as error:
@@ -221,7 +222,7 @@ class Gateway:
 
     def _counted(
         self, server: str, everything: bool
-    ) -> Iterator[ArmReports | Exposures | FeedbackRows | SeriesWindow | DriftWindow]:
+    ) -> Iterator[ArmReports | Exposures | FeedbackRows | SeriesWindow]:
         """Messages for the link; each has been sent when the next one is asked for."""
         routing = self._dataplane.routing
         boot, assignments = (
@@ -234,13 +235,9 @@ class Gateway:
         yield from routing.exposures.messages()
         yield from routing.feedback.messages()
         yield from self._backlog.messages(everything)
-        yield from self._drift.messages(everything)
 
-    def _stored(self, message: SeriesStored | DriftStored | DriftScores) -> None:
-        if isinstance(message, SeriesStored):
-            self._backlog.stored(message.at, message.boot)
-        else:
-            self._drift.on_message(message)
+    def _stored(self, message: SeriesStored) -> None:
+        self._backlog.stored(message.at, message.boot)
 
     def _answer(self, query: Query) -> QueryAnswer:
         """What the control process asks for: what runs here, of sampled requests, of the log."""
@@ -273,7 +270,7 @@ class Gateway:
             _log.error("failed to load %s; exiting because of --exit-on-error", names)
             return 1
         await self._fetch()
-        quiet_collector()
+        _quiet_collector()
         self._lag.restart()
         await self._stopping.wait()
         return 0
@@ -317,8 +314,6 @@ class Gateway:
             self._control.start()
         self._recording = asyncio.create_task(self._series.run())
         self._recording.add_done_callback(_report)
-        self._counting = asyncio.create_task(self._drift.run())
-        self._counting.add_done_callback(_report)
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         if not loading.done():
@@ -362,11 +357,10 @@ class Gateway:
         deadline.cancel()
 
     async def _end_series(self) -> None:
-        if self._recording is None or self._counting is None:
+        if self._recording is None:
             return
         self._recording.cancel()
-        self._counting.cancel()
-        await asyncio.wait([self._recording, self._counting])
+        await asyncio.wait([self._recording])
         await self._series.end()
         await self._checks.keep()
 
@@ -382,6 +376,13 @@ def _must_fetch(settings: Settings) -> bool:
     if not settings.allow_admin or not settings.initial_fetch_timeout_secs:
         return False
     return bool(settings.database) or (settings.state_dir / OWN_DATABASE).exists()
+
+
+def _quiet_collector() -> None:
+    """Take what start-up made out of the collector's sight, and let it look less often."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*COLLECT_AFTER)
 
 
 def _report(task: "asyncio.Task[None]") -> None:

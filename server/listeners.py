@@ -22,7 +22,7 @@ from server.http1.connection import ConnectionLimits
 from server.http1.listener import HttpListener
 from server.listen_address import ListenAddress, grpc_address
 from server.logs.access import AccessLog
-from server.metrics.drift import Scores, unscored
+from server.metrics.custom import CustomMetrics
 from server.metrics.exposition import HealthRows, MetricsApp, unjudged
 from server.metrics.loop_lag import LoopLag
 from server.openai.endpoints import OpenAIEndpoints
@@ -59,7 +59,7 @@ class Listeners:
         lag: LoopLag,
         settings: Settings,
         health: HealthRows = unjudged,
-        scores: Scores = unscored,
+        custom: CustomMetrics | None = None,
     ) -> None:
         """Open what the settings allow. Raises CannotListen; `stop` closes what is open then."""
         self.access_log = _access_log(settings)
@@ -76,7 +76,7 @@ class Listeners:
                 raise CannotListen(error.strerror or str(error)) from error
             self.addresses["gRPC"] = grpc_address(settings.grpc_address, self.grpc.port)
         if settings.allow_metrics:
-            self.metrics = await _metrics(dataplane, lag, settings, health, scores)
+            self.metrics = await _metrics(dataplane, lag, settings, health, custom)
             self.addresses["metrics"] = self.metrics.url + "/metrics"
 
     async def stop(self, until_ns: int) -> None:
@@ -135,7 +135,11 @@ async def _rest(
 
 
 async def _metrics(
-    dataplane: DataPlane, lag: LoopLag, settings: Settings, health: HealthRows, scores: Scores
+    dataplane: DataPlane,
+    lag: LoopLag,
+    settings: Settings,
+    health: HealthRows,
+    custom: CustomMetrics | None,
 ) -> HttpListener:
     shown = metrics_config.parse(settings.metrics_config, settings.allow_cpu_metrics)
     metrics = MetricsApp(
@@ -145,7 +149,7 @@ async def _metrics(
         shown,
         dataplane.routing,
         health,
-        scores,
+        custom,
     )
     address, port = settings.metrics_address, settings.metrics_port
     app = guarded(AuthorizationMiddleware(metrics, dataplane), _sites(address, settings))

@@ -34,6 +34,7 @@ class HostedInstance:
     longer without progress is killed and restarted. `heartbeat_timeout_secs`: so is one that is
     idle or stopped by a signal and answers no heartbeat for so long. `config` is the one the worker
     completed; `deaths` counts ready workers that died, `streak` tells of the latest of them.
+    `calling`: set by the owner, called on the loop when the model begins to wait for another one.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class HostedInstance:
         self.deaths = 0
         self.streak = CrashHistory()
         self.changed: Callable[[], None] = lambda: None
+        self.calling: Callable[[], None] = lambda: None
         self._plan = WorkerSpec(
             version,
             device,
@@ -128,6 +130,8 @@ class HostedInstance:
             current.close()
         if reviver is not None:
             reviver.join(_REVIVER_SECS)
+        if self._plan.program.calls is not None:
+            self._plan.program.calls.forget(self._plan)
 
     def _living(self) -> WorkerSession:
         current = self._current
@@ -140,7 +144,7 @@ class HostedInstance:
 
     def _converse(self, process: WorkerProcess) -> WorkerSession:
         """How this instance talks with its process; an engine's has another way."""
-        return WorkerSession(self._plan, process)
+        return WorkerSession(self._plan, process, lambda: self.calling())
 
     def _start(self) -> tuple[WorkerSession, WorkerLoaded]:
         """A loaded worker. Raises `LoadFailed` or `OSError`; nothing is left of it then."""

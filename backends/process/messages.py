@@ -157,9 +157,14 @@ def encode(message: Struct) -> bytes:
 def decode(payload: bytes) -> Message:
     """The message in `payload`. Raises ValueError for anything that is none, or has more parts than
     `MOST_PARTS`."""
+    count_parts(payload)
+    return _decoder.decode(payload)
+
+
+def count_parts(payload: bytes) -> None:
+    """Raise ValueError for a message of more than `MOST_PARTS` parts."""
     if len(payload) > MOST_PARTS // 32:  # so small a message has no more parts than bytes
         _count(payload)
-    return _decoder.decode(payload)
 
 
 def with_whole_text(value: Any) -> Any:

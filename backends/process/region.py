@@ -114,3 +114,14 @@ class RegionReader:
     def close(self) -> None:
         """Unmap, once the last view has gone."""
         self._memory = bytearray()
+
+
+def message_region(data: bytes, fd: int) -> Array:
+    """What a `MessageBuffer` brought: the bytes inside the message, or the region behind `fd`,
+    which is closed and lives as long as arrays cut from it. Raises `ValueError` as
+    `RegionReader.accept`."""
+    if fd < 0:
+        return np.frombuffer(data, np.uint8)
+    reader = RegionReader()
+    reader.accept(fd)
+    return reader.view()

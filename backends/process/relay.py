@@ -12,6 +12,7 @@ from queue import Empty, SimpleQueue
 
 import numpy as np
 
+from backends.process.call_link import CallConnection
 from backends.process.duplex import Duplex
 from backends.process.layout import TensorBlock, kept_bytes, unpack
 from backends.process.messages import (
@@ -25,7 +26,7 @@ from backends.process.region import RegionReader
 from backends.process.reply_validation import NONSENSE, parameters, raised
 from backends.process.worker_process import WorkerProcess, WorkerSpec
 from backends.response_sender import WINDOW
-from backends.seam import ResponsePart, ResponseSender, Result
+from backends.seam import Member, ResponsePart, ResponseSender, Result
 from repository.process.channel import ChannelMessage
 
 _TELL_EVERY = WINDOW // 4
@@ -43,7 +44,12 @@ class StreamRelay:
     `open`, `ask` and `forget` belong to the conversation's turn; outlets are heard from any thread.
     """
 
-    def __init__(self, plan: WorkerSpec, process: WorkerProcess) -> None:
+    def __init__(
+        self, plan: WorkerSpec, process: WorkerProcess, calls: CallConnection | None = None
+    ) -> None:
+        """`calls`: told of requests that nobody waits for, and of those that have ended."""
+        self._calls = calls
+        self._members: dict[int, Member] = {}
         self._plan = plan
         self._process = process
         self._numbers = itertools.count()
@@ -65,9 +71,18 @@ class StreamRelay:
             for number, sent in list(self._sent.items())
         )
 
-    def open(self, outlets: Sequence[ResponseSender]) -> list[int]:
-        """Number these outlets and listen to their readers, until each has ended."""
+    def members(self, numbers: Sequence[int]) -> Sequence[Member]:
+        """The requests of these streams, as far as they are open; for none given, of all."""
+        members = self._members
+        if not numbers:
+            return list(members.values())
+        return [members[number] for number in numbers if number in members]
+
+    def open(self, outlets: Sequence[ResponseSender], members: Sequence[Member]) -> list[int]:
+        """Number these outlets, of these requests, and listen to their readers, until each has
+        ended."""
         numbers = list(itertools.islice(self._numbers, len(outlets)))
+        self._members.update(zip(numbers, members, strict=True))
         for number, outlet in zip(numbers, outlets, strict=True):
             self._open[number] = outlet
             self._sent[number] = 0
@@ -109,12 +124,17 @@ class StreamRelay:
         if (gone or taken >= _TELL_EVERY) and number in self._open:
             self._duplex.send(StreamRead(number, taken, gone))
             taken = 0
+        if gone and self._calls is not None and (member := self._members.get(number)) is not None:
+            self._calls.cancelled(member)
         self._taken[number] = taken
 
     def _close(self, number: int) -> None:
         outlet = self._open.pop(number, None)
         if outlet is not None:
             outlet.notify = None
+        member = self._members.pop(number, None)
+        if member is not None and self._calls is not None:
+            self._calls.left((member,))
         for counts in (self._taken, self._sent, self._read):
             counts.pop(number, None)
         self._activity.streams = len(self._open)

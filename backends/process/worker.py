@@ -17,6 +17,8 @@ from msgspec.structs import replace
 
 from backends.errors import ExecutionFailed, FaultyModel, LoadFailed, ModelError
 from backends.process.begin import begin
+from backends.process.call_client import connect_calls
+from backends.process.call_link import CAUSE_BITS
 from backends.process.health.heartbeat import answer_readiness
 from backends.process.layout import merged, pack, unpack
 from backends.process.messages import (
@@ -72,8 +74,11 @@ def _serve(channel: Channel, instance: Instance) -> None:
 
 
 def _load(channel: Channel) -> Instance | None:
-    request = decode(channel.receive().payload)
+    payload, calls = channel.receive()
+    request = decode(payload)
     assert isinstance(request, Load)
+    if calls >= 0:
+        connect_calls(calls)
     try:
         loaded = backend_of(ModelConfig.FromString(request.config).backend).load(
             ModelVersion(
@@ -113,6 +118,7 @@ class _WorkerMember:
     timeout_us: int
     inputs: Tensors = field(default_factory=dict)
     flag: Array | None = None
+    cause: int = -1
 
     def is_cancelled(self) -> bool:
         return self.flag is not None and bool(self.flag[0])
@@ -131,6 +137,7 @@ class _WorkerLoop:
         self._stacks = isinstance(instance, StackedInstance) and not ragged
         self._inbox = RegionReader()
         self._outbox = RegionWriter()
+        self._executions = 0
 
     def until_finalized(self) -> None:
         while True:
@@ -165,6 +172,7 @@ class _WorkerLoop:
 
     def _execute(self, message: Execute, region: Array) -> BatchExecuted:
         started = perf_counter_ns()
+        self._executions += 1
         members = [_member(facts) for facts in message.members]
         outcome = self._run(message, members, region)
         ended = perf_counter_ns()
@@ -196,9 +204,11 @@ class _WorkerLoop:
                     return self._run_stacked(message, members, unpack(stacked, 1, region)[0])
                 except ExecutionFailed:
                     del stacked  # refused together: the instance tries them one by one
+        first = self._executions << CAUSE_BITS
         for index, inputs in enumerate(unpack(blocks, len(members), region)):
             members[index].inputs = inputs
             members[index].flag = region[index : index + 1]
+            members[index].cause = message.streams[index] if message.streams else first + index
         batch = Batch(members, message.rows, message.batched)
         if self._line is None:
             return self._instance.execute(batch)

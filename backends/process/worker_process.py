@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 
 from backends.errors import ExecutionFailed, InstanceDied
 from backends.limits import ExecutionLimit
+from backends.process.call_link import CallService
 from backends.process.health.heartbeat import COUNT_BYTES, HEARTBEAT
 from backends.process.health.liveness import Activity, Liveness
 from backends.process.health.memory_usage import exceeds
@@ -41,6 +42,7 @@ class WorkerProgram(NamedTuple):
     environment: tuple[tuple[str, str], ...] = ()
     title: str = "worker"
     confinement: Confinement | None = None
+    calls: CallService | None = None
 
 
 WORKER = WorkerProgram("backends.process.worker")
@@ -229,7 +231,7 @@ class WorkerProcess:
         now = time.monotonic()
         since_secs, self._looked = now - self._looked, now
         stopped = self._liveness.silent and self._child.state == "T"
-        behind = self._readers is not None and self._readers.behind()
+        behind = self.activity.calls > 0 or (self._readers is not None and self._readers.behind())
         verdict = self._liveness.look(
             since_secs, self.activity, stopped=stopped, reader_behind=behind
         )

@@ -8,12 +8,15 @@ import contextlib
 import json
 import logging
 import os
+import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter_ns
 from typing import Any
 
 from backends.errors import BackendError, ExecutionFailed, LoadFailed
+from backends.process.call_link import CAUSE_BITS, CallConnection
+from backends.process.health.liveness import Activity
 from backends.process.layout import kept_bytes, pack, unpack
 from backends.process.messages import (
     BatchExecuted,
@@ -39,6 +42,7 @@ from backends.process.reply_validation import (
 from backends.process.worker_process import WorkerProcess, WorkerSpec
 from backends.seam import Batch, BatchResult, Member, ResponseSender, Result
 from repository.config.tensors import Array
+from repository.model import ModelVersion
 from repository.process.child import REAP_SECS
 
 _log = logging.getLogger(__name__)
@@ -50,8 +54,17 @@ class WorkerSession:
     `close` must be called at the end of it, whatever happened before.
     """
 
-    def __init__(self, plan: WorkerSpec, process: WorkerProcess) -> None:
+    def __init__(
+        self,
+        plan: WorkerSpec,
+        process: WorkerProcess,
+        waits: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`waits()` follows on the loop when the model begins to wait for another one."""
         self.process = process
+        self.waits = waits
+        self._calls: CallConnection | None = None
+        self._executions = 0
         self._plan = plan
         self._turn = threading.Lock()
         self._outbox = RegionWriter()
@@ -64,7 +77,10 @@ class WorkerSession:
         """Load the model in the worker; blocks. Raises `LoadFailed`."""
         plan = self._plan
         try:
-            answer = self._loaded(self._ask(encode(_load_request(plan)), plan.load_secs))
+            descriptor = self._connect_calls()
+            answer = self._loaded(
+                self._ask(encode(_load_request(plan)), plan.load_secs, descriptor)
+            )
         except TimeoutError:
             raise LoadFailed(
                 f"{plan.where} did not finish loading within {plan.load_secs:g} s"
@@ -74,9 +90,51 @@ class WorkerSession:
                 f"{plan.where}: the worker process {self.process.ending()} while loading"
             ) from None
         if answer.streams:
-            self._relay = StreamRelay(plan, self.process)
+            self._relay = StreamRelay(plan, self.process, self._calls)
         self.process.loaded(self._relay)
         return answer
+
+    def _connect_calls(self) -> int:
+        """The worker's end of the connection for its model's calls, for the message that brings it
+        there; -1 where nobody takes any."""
+        service = self._plan.program.calls
+        if service is None:
+            return -1
+        ours, theirs = socket.socketpair()
+        self._calls = service.connect(self, ours)
+        return theirs.detach()
+
+    @property
+    def version(self) -> ModelVersion:
+        return self._plan.version
+
+    @property
+    def name(self) -> str:
+        return self._plan.name
+
+    @property
+    def spec(self) -> WorkerSpec:
+        return self._plan
+
+    @property
+    def activity(self) -> Activity:
+        return self.process.activity
+
+    def kill(self, verdict: str) -> None:
+        self.process.kill(verdict)
+
+    def causing(self, numbers: Sequence[int]) -> Sequence[Member]:
+        """See `backends.process.call_link.CallingInstance`."""
+        if self._relay is not None:
+            return self._relay.members(numbers)
+        with self._flagging:
+            if self._flags is None:
+                return ()
+            members = self._flags[0].members
+            if not numbers:
+                return members
+            first = self._executions << CAUSE_BITS
+            return [members[one - first] for one in numbers if 0 <= one - first < len(members)]
 
     def _loaded(self, answer: Message) -> WorkerLoaded:
         try:
@@ -93,7 +151,7 @@ class WorkerSession:
         """Hand one batch to a decoupled model; raises as `execute`. Afterwards the outlets are
         ended by the model, or by its worker's death."""
         assert self._relay is not None
-        streams = self._relay.open(outlets)
+        streams = self._relay.open(outlets, batch.members)
         try:
             return self._in_turn(batch, streams)
         except BackendError:
@@ -103,8 +161,11 @@ class WorkerSession:
     def cancel(self, batch: Batch, member: int) -> None:
         """Raise the member's flag, if its batch is the one that executes. Never blocks for long."""
         with self._flagging:
-            if self._flags is not None and self._flags[0] is batch:
-                self._flags[1][member] = 1
+            if self._flags is None or self._flags[0] is not batch:
+                return
+            self._flags[1][member] = 1
+        if self._calls is not None:
+            self._calls.cancelled(batch.members[member])
 
     def _in_turn(self, batch: Batch, streams: Sequence[int]) -> BatchResult:
         activity = self.process.activity
@@ -118,6 +179,8 @@ class WorkerSession:
             finally:
                 self._lower_flags()
                 activity.executing = False
+                if self._calls is not None and not streams:
+                    self._calls.left(batch.members)
         raise self._plan.died(self.process.ending())
 
     def finalize(self, within_secs: float) -> None:
@@ -144,6 +207,8 @@ class WorkerSession:
         if not self.process.gone.wait(REAP_SECS):
             _log.error("%s", self._plan.died(self.process.ending()))
             return
+        if self._calls is not None:
+            self._calls.close()
         with self._turn:
             if self._relay is not None:
                 self._relay.close()
@@ -181,6 +246,7 @@ class WorkerSession:
     def _written(self, batch: Batch, streams: Sequence[int]) -> bytes:
         """The request for a batch whose tensors, and flags, now lie in our region."""
         count = len(batch.members)
+        self._executions += 1
         try:
             blocks = tuple(pack([member.inputs for member in batch.members], self._outbox, count))
             flags = self._outbox.reserve(count)[:count]
@@ -221,9 +287,10 @@ class WorkerSession:
         if 0 < self._plan.output_bytes < size:
             raise self._plan.too_large(size, "its answer to a batch")
 
-    def _ask(self, payload: bytes, timeout: float | None = None) -> Message:
-        """One question, one answer. Raises `TimeoutError`, or `WorkerGone`."""
-        fd = self._outbox.take_fd()
+    def _ask(self, payload: bytes, timeout: float | None = None, fd: int = -1) -> Message:
+        """One question, one answer; `fd` goes along and is closed. Raises `TimeoutError`, or
+        `WorkerGone`."""
+        fd = self._outbox.take_fd() if fd < 0 else fd
         if self._relay is not None:
             return self._relay.ask(payload, fd, timeout)
         try:

@@ -16,18 +16,18 @@ from time import perf_counter_ns
 from types import TracebackType
 from typing import Any
 
-import numpy as np
-
-from backends.errors import ExecutionFailed, FaultyModel, ModelError
-from backends.python.api import (
+from backends.errors import BackendError, ExecutionFailed, FaultyModel, ModelError, Reschedule
+from backends.python.logger import Logger
+from backends.python.model_errors import TritonError
+from backends.python.request import (
+    TRITONSERVER_REQUEST_RELEASE_RESCHEDULE,
     InferenceRequest,
-    InferenceResponse,
-    Logger,
+    InferenceTrace,
     SentResponse,
-    Tensor,
-    TritonError,
 )
+from backends.python.response import InferenceResponse
 from backends.python.single import MORE_THAN_ONE, SingleResponseSender
+from backends.python.tensor import Tensor, protocol_array
 from backends.seam import Batch, BatchResult, Member, Result
 from repository.config.tensors import BY_CONFIG, BY_DTYPE, Array
 from repository.model import ModelVersion
@@ -45,7 +45,6 @@ _CODES = {
         "CANCELLED",
     )
 }
-_OBJECT = np.dtype(np.object_)
 
 
 class _WrongAnswer(Exception):
@@ -137,6 +136,7 @@ class PythonInstance:
             self._version.number,
             timeout=member.timeout_us,
             parameters=member.parameters,
+            trace=InferenceTrace(getattr(member, "cause", -1)),
             **{
                 "cancelled": getattr(member, "is_cancelled", None),
                 "make_sender": SingleResponseSender,
@@ -144,9 +144,7 @@ class PythonInstance:
             },
         )
 
-    def _responses(
-        self, requests: list[InferenceRequest]
-    ) -> Sequence[InferenceResponse | SentResponse]:
+    def _responses(self, requests: list[InferenceRequest]) -> "Sequence[Answer]":
         """What the model returned for each request, or what it sends for it instead.
 
         When `execute` fails, what was sent before stays sent, and the others fail with it."""
@@ -169,8 +167,8 @@ class PythonInstance:
 
     def _checked_answers(
         self, requests: list[InferenceRequest], returned: Any
-    ) -> Sequence[InferenceResponse | SentResponse]:
-        if returned is None and any(request.sent is not None for request in requests):
+    ) -> "Sequence[Answer]":
+        if returned is None and any(map(_has_no_response, requests)):
             returned = [None] * len(requests)
         if not isinstance(returned, list):
             raise _WrongAnswer(
@@ -186,9 +184,9 @@ class PythonInstance:
             _answer(request, response) for request, response in zip(requests, returned, strict=True)
         ]
 
-    def _waited(self, answer: InferenceResponse | SentResponse) -> InferenceResponse | FaultyModel:
+    def _waited(self, answer: "Answer") -> InferenceResponse | BackendError:
         """The response itself. A model that never ends is ended by the limit of executions."""
-        if isinstance(answer, InferenceResponse):
+        if not isinstance(answer, SentResponse):
             return answer
         answer.wait()
         if answer.response is None:
@@ -207,11 +205,11 @@ class PythonInstance:
 
     def _result(
         self,
-        response: InferenceResponse | FaultyModel,
+        response: InferenceResponse | BackendError,
         output_names: Collection[str],
         rows: int | None,
     ) -> Result:
-        if isinstance(response, FaultyModel):
+        if isinstance(response, BackendError):
             return response
         error = response.error()
         if error is not None:
@@ -233,7 +231,7 @@ class PythonInstance:
         if want is None:
             there = ", ".join(f"'{there}'" for there in self._outputs)
             raise self._fault(f"unknown output '{name}'; its config has {there}")
-        array = _as_protocol(tensor.as_numpy())
+        array = protocol_array(tensor.as_numpy())
         if array.dtype != want:
             raise self._fault(
                 f"output '{name}' as {BY_DTYPE[array.dtype].name}, but its config says "
@@ -259,8 +257,19 @@ class PythonInstance:
         )
 
 
-def _answer(request: InferenceRequest, response: Any) -> InferenceResponse | SentResponse:
-    """What was returned for a request, or what is sent for it."""
+def _has_no_response(request: InferenceRequest) -> bool:
+    """Whether `execute` may return nothing for it."""
+    rescheduled = request.release_flags == TRITONSERVER_REQUEST_RELEASE_RESCHEDULE
+    return rescheduled or request.sent is not None
+
+
+Answer = InferenceResponse | SentResponse | Reschedule
+"""What a model returned for a request, what it sends for it, or that it wants it once more."""
+
+
+def _answer(request: InferenceRequest, response: Any) -> Answer:
+    if response is None and request.release_flags == TRITONSERVER_REQUEST_RELEASE_RESCHEDULE:
+        return Reschedule()
     sent = request.sent
     if response is None and sent is not None:
         return sent
@@ -303,23 +312,3 @@ def _short(file: Path, folder: Path) -> str:
     if not file.is_relative_to(folder):
         return file.name
     return str(Path(folder.parent.name) / folder.name / file.relative_to(folder))
-
-
-def _as_protocol(array: Array) -> Array:
-    """The array in the machine's byte order; strings as `bytes` objects."""
-    if array.dtype.kind == "S":
-        array = array.astype(_OBJECT)
-    if array.dtype == _OBJECT:
-        return _as_bytes(array)
-    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
-
-
-def _as_bytes(array: Array) -> Array:
-    flat: Sequence[Any] = array.ravel().tolist()
-    if all(type(element) is bytes for element in flat):
-        return array
-    converted = np.empty(len(flat), _OBJECT)
-    converted[:] = [
-        bytes(element) if isinstance(element, bytes) else str(element).encode() for element in flat
-    ]
-    return converted.reshape(array.shape)

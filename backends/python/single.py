@@ -6,13 +6,11 @@ and order of the checks are Triton's (`python_backend`, `response_sender.cc`).
 
 import threading
 
-from backends.python.api import TRITONSERVER_RESPONSE_COMPLETE_FINAL as FINAL
-from backends.python.api import (
-    InferenceRequest,
-    InferenceResponse,
-    SentResponse,
-    TritonModelException,
-)
+from backends.python.model_errors import TritonModelException
+from backends.python.request import InferenceRequest, SentResponse
+from backends.python.response import InferenceResponse
+
+TRITONSERVER_RESPONSE_COMPLETE_FINAL = FINAL = 1
 
 MORE_THAN_ONE = "Unable to send response. Non-decoupled model cannot send more than one response."
 CLOSED = "Unable to send response. Response sender has been closed."

@@ -12,10 +12,14 @@ from concurrent.futures import Future
 from functools import partial
 from time import perf_counter_ns
 
-from backends.errors import ExecutionFailed, FaultyModel
+from backends.errors import ExecutionFailed, FaultyModel, Reschedule
 from backends.process.health.heartbeat import progressed
-from backends.python.api import InferenceRequest, InferenceResponse, Logger, TritonModelException
+from backends.python.calls import CAUSES
 from backends.python.instance import PythonInstance, describe
+from backends.python.logger import Logger
+from backends.python.model_errors import TritonModelException
+from backends.python.request import TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, InferenceRequest
+from backends.python.response import InferenceResponse
 from backends.python.single import CLOSED, check_sent
 from backends.seam import Batch, BatchResult, Member, ResponsePart, ResponseSender, Result
 
@@ -66,13 +70,15 @@ class StreamingPythonInstance(PythonInstance):
             for member, outlet in zip(batch.members, outlets, strict=True)
         ]
         built = perf_counter_ns()
+        CAUSES.set(tuple(request.trace().cause for request in requests))
         try:
             answer = self._model.execute(requests)
         except Exception as error:
             raise ExecutionFailed(self._failed(describe(error, self._version.path))) from error
         if inspect.iscoroutine(answer):
             future = self.run_coroutine(answer)
-            future.add_done_callback(partial(self._ended, outlets=outlets))
+            future.add_done_callback(partial(self._ended, outlets=outlets, requests=requests))
+            requests = []
         elif answer is not None:
             raise ExecutionFailed(
                 self._failed(
@@ -80,6 +86,7 @@ class StreamingPythonInstance(PythonInstance):
                     "execute function must return None."
                 )
             )
+        _reschedule(requests, outlets)
         return BatchResult((), built - started, perf_counter_ns() - built, 0)
 
     def _sending(self, member: Member, outlet: ResponseSender) -> InferenceRequest:
@@ -92,7 +99,12 @@ class StreamingPythonInstance(PythonInstance):
         sender = InferenceResponseSender(outlet, read, forgotten)
         return self._request(member, cancelled=sender.is_cancelled, sender=sender)
 
-    def _ended(self, work: "Future[object]", outlets: Sequence[ResponseSender]) -> None:
+    def _ended(
+        self,
+        work: "Future[object]",
+        outlets: Sequence[ResponseSender],
+        requests: Sequence[InferenceRequest],
+    ) -> None:
         """What a coroutine raises is the error of every request it has not finished, and goes to
         the log: there may be none left to be told."""
         if work.cancelled():
@@ -100,8 +112,16 @@ class StreamingPythonInstance(PythonInstance):
         else:
             error = work.exception()
         if error is None:
+            _reschedule(requests, outlets)
             return
         Logger.log_error("".join(traceback.format_exception(error)))
         failed = ExecutionFailed(self._failed(describe(error, self._version.path)))
         for outlet in outlets:
             outlet.pass_on(ResponsePart(failed, last=True))
+
+
+def _reschedule(requests: Sequence[InferenceRequest], outlets: Sequence[ResponseSender]) -> None:
+    """End this execution of those that the model wants once more."""
+    for request, outlet in zip(requests, outlets, strict=False):
+        if request.release_flags == TRITONSERVER_REQUEST_RELEASE_RESCHEDULE:
+            outlet.pass_on(ResponsePart(Reschedule(), last=True))

@@ -3,7 +3,6 @@
 from control.api.call import Access, Operation
 from control.api.resources import (
     aliases,
-    drift,
     events,
     experiments,
     imports,
@@ -48,7 +47,6 @@ OPERATIONS: tuple[Operation, ...] = (
     *samples.OPERATIONS,
     *requests.OPERATIONS,
     *series.OPERATIONS,
-    *drift.OPERATIONS,
     *events.OPERATIONS,
     *webhooks.OPERATIONS,
     *notifications.OPERATIONS,

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from control.drift.points import DriftScores, DriftStored, DriftWindow
 from control.gateways.queries import Query, QueryAnswer
 from control.health import VersionHealth
 from control.rollouts.arms import ArmTotals
@@ -150,9 +149,6 @@ Message = (
     | Answered
     | SeriesWindow
     | SeriesStored
-    | DriftWindow
-    | DriftStored
-    | DriftScores
 )
 
 
@@ -163,7 +159,7 @@ class _Kind(Struct):
 _KINDS = frozenset(
     [
         *("hello", "desired", "loads", "windows", "exposures", "feedback", "ask", "answer"),
-        *("series", "series_stored", "drift", "drift_stored", "drift_scores"),
+        *("series", "series_stored"),
     ]
 )
 

@@ -11,11 +11,11 @@ from collections import deque
 from typing import NamedTuple
 
 HEADER_BYTES = 4
-_WITH_FD = 1 << 31
+WITH_FD = 1 << 31
 _CHUNK_BYTES = 16 * 1024
 _LIMIT_BYTES = 256 * 1024 * 1024
 _ROOM_FOR_ONE_FD = socket.CMSG_SPACE(4)
-_MOST_FDS = 4
+MOST_FDS = 4
 """Received and not yet asked for. Reading ends behind each descriptor: there are two at most where
 each came with the message that announces it."""
 
@@ -43,7 +43,7 @@ class Channel:
     def send(self, payload: bytes, fd: int = -1) -> None:
         """Send one message; blocks until the other side has room. Raises `OSError` when it is
         gone. `fd` is duplicated into the other process and stays the caller's."""
-        header = len(payload) if fd < 0 else len(payload) | _WITH_FD
+        header = len(payload) if fd < 0 else len(payload) | WITH_FD
         frame = header.to_bytes(HEADER_BYTES, "little") + payload
         if fd < 0:
             self._socket.sendall(frame)
@@ -64,7 +64,7 @@ class Channel:
         while len(data) < HEADER_BYTES:
             data += self._read_some(_CHUNK_BYTES)
         header = int.from_bytes(data[:HEADER_BYTES], "little")
-        length = header & ~_WITH_FD
+        length = header & ~WITH_FD
         if length > _LIMIT_BYTES:
             raise ValueError(f"a message of {length} bytes; the limit is {_LIMIT_BYTES}")
         end = HEADER_BYTES + length
@@ -75,7 +75,7 @@ class Channel:
 
     def _own_fd(self, header: int) -> int:
         """The descriptor that came with a message; descriptors arrive in the messages' order."""
-        if not header & _WITH_FD:
+        if not header & WITH_FD:
             return -1
         if not self._fds:
             raise ValueError("a message without the descriptor it announces")
@@ -99,7 +99,7 @@ class Channel:
         for level, kind, rights in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 self._fds.extend(array.array("i", rights[: len(rights) // 4 * 4]))
-        if len(self._fds) > _MOST_FDS:
+        if len(self._fds) > MOST_FDS:
             raise ValueError("more descriptors than messages that announce one")
         if not data:
             raise EOFError("the peer has closed the connection")

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from control.desired import DesiredState
-from control.drift.points import DriftScores, DriftStored, DriftWindow
 from control.gateways.messages import (
     ArmReports,
     Ask,
@@ -47,13 +46,11 @@ process knows that nothing was missed, and that we live."""
 Reports = Callable[[], LoadReport]
 """What to report now."""
 
-Counts = Callable[
-    [str, bool], Iterator[ArmReports | Exposures | FeedbackRows | SeriesWindow | DriftWindow]
-]
+Counts = Callable[[str, bool], Iterator[ArmReports | Exposures | FeedbackRows | SeriesWindow]]
 """What routes of this server have counted and noted: what is new, or everything."""
 
-Stored = Callable[[SeriesStored | DriftStored | DriftScores], None]
-"""A window of the time series, or of drift, is in the database; or what was found of drift."""
+Stored = Callable[[SeriesStored], None]
+"""A window of the time series is in the database."""
 
 Answers = Callable[[Query], QueryAnswer]
 """What the control process asks for, and is waiting for; on the loop, so it must be brief."""
@@ -138,7 +135,7 @@ class ControlLink:
                     self._on_desired(desired)
                 case Ask():
                     await _send(writer, answer(message.number, self._answers(message.query)))
-                case SeriesStored() | DriftStored() | DriftScores():
+                case SeriesStored():
                     self._stored(message)
                 case Unknown():
                     _log.info("the control process sends '%.50s', unknown here", message.kind)

@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 from backends.errors import BackendError, LoadFailed
 from backends.footprint import measured_bytes
 from backends.limits import execution_limit
+from backends.process.call_link import CallService
 from backends.registry import runtime_for
 from backends.seam import Device, Instance
 from repository.config.field_rules import notes
@@ -96,9 +97,11 @@ class VersionLoader:
         settings: Settings,
         confiner: Confiner | None = None,
         caller: ModelCaller | None = None,
+        scripts: CallService | None = None,
     ) -> None:
         """`confiner`: says what workers may do; without one they may do what this process may.
-        `caller`: carries models' calls to other models."""
+        `caller`: carries models' calls to other models; `scripts`: answers python models."""
+        self._scripts = scripts
         self._caller = caller or NoCaller()
         self._checker = checker
         self._tokens = tokens
@@ -234,7 +237,7 @@ class VersionLoader:
         try:
             confiner = self._confiner
             confined = confiner.confinement_of(version) if confiner is not None else None
-            parts = prepare(version, placements, self._timeouts, confined)
+            parts = prepare(version, placements, self._timeouts, confined, self._scripts)
         except BaseException:
             self.memory.release_soon(held)
             raise

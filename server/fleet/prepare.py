@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from backends.errors import LoadFailed
 from backends.limits import execution_limit
 from backends.loading import Start, load
+from backends.process.call_link import CallService
 from backends.process.instance import HostedInstance
 from backends.process.worker_process import WORKER
 from backends.registry import runtime_of
@@ -59,14 +60,15 @@ def prepare(
     placements: Sequence[Placement],
     timeouts: Timeouts,
     confinement: Confinement | None = None,
+    calls: CallService | None = None,
 ) -> PreparedVersion:
     """Load `version`, whose instance groups are resolved, where `placements` say; blocks.
-    `confinement`: of its workers.
+    `confinement`: of its workers. `calls`: answers what its scripts ask of the server.
 
     Worker processes that hang are ended at the timeouts; so this returns soon after them.
     Raises LoadFailed; nothing is left behind.
     """
-    start = _start_of(version, timeouts, confinement)
+    start = _start_of(version, timeouts, confinement, calls)
     labels = read_labels(version)
     steps = runtime_of(version.config.backend).steps
     language = _language(version) if steps else None
@@ -97,7 +99,12 @@ def _language(version: ModelVersion) -> "Language":
     return read_language(version)
 
 
-def _start_of(version: ModelVersion, timeouts: Timeouts, confinement: Confinement | None) -> Start:
+def _start_of(
+    version: ModelVersion,
+    timeouts: Timeouts,
+    confinement: Confinement | None,
+    calls: CallService | None,
+) -> Start:
     if runtime_of(version.config.backend).steps:
         from schedulers.llm.gateway.instance import start_engine  # what it reads with is an extra
 
@@ -107,7 +114,9 @@ def _start_of(version: ModelVersion, timeouts: Timeouts, confinement: Confinemen
         HostedInstance,
         load_timeout_secs=timeouts.load,
         limit=execution_limit(version, timeouts.execute),
-        program=WORKER._replace(confinement=confinement),
+        program=WORKER._replace(
+            confinement=confinement, calls=calls if version.config.backend == "python" else None
+        ),
     )
 
 

@@ -19,7 +19,7 @@ from schedulers.counters import (
     TwofoldHistogram,
 )
 from server.health.monitor import HealthRow
-from server.metrics.drift import OF_DRIFT, Scores, drift_text, unscored
+from server.metrics.custom import CustomMetrics
 from server.metrics.health import OF_HEALTH, of_health
 from server.metrics.histogram_lines import histogram_lines
 from server.metrics.instances import OF_INSTANCES
@@ -245,7 +245,6 @@ METRICS: tuple[MetricFamily, ...] = (
     *OF_MEMORY,
     *OF_ROUTES,
     *OF_HEALTH,
-    *OF_DRIFT,
     *(metric for metric, _ in _MACHINE),
 )
 """Every metric the server exposes."""
@@ -274,10 +273,10 @@ class MetricsApp:
         shown: MetricsConfig = _DEFAULT,
         routing: Routing | None = None,
         health: HealthRows = unjudged,
-        scores: Scores = unscored,
+        custom: CustomMetrics | None = None,
     ) -> None:
-        self._scores = scores
         self._models = models
+        self._custom = custom or CustomMetrics()
         self._routing = routing
         self._health = health
         self._shown = shown
@@ -300,10 +299,12 @@ class MetricsApp:
         else:
             status = 200
             health = self._health(time.time())
+            await self._custom.collect()
             body = render(
                 self._models, self._lag, self._machine, self._tracing, self._shown, self._routing,
                 health,
-            ) + drift_text(self._scores())  # fmt: skip
+            )  # fmt: skip
+            body += "".join(f"{line}\n" for line in self._custom.lines()).encode()
         headers = [(b"content-type", CONTENT_TYPE), (b"content-length", b"%d" % len(body))]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         if scope["method"] == "HEAD":

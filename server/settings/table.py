@@ -162,6 +162,13 @@ class Settings(HealthSettings):
         "In explicit mode, let load requests bring models that run code: python, TorchScript, "
         "libraries of custom operators. Whoever can send one then runs code in the server's name.",
     )
+    allow_model_control_by_models: bool = _setting(
+        "Access",
+        BOOLEAN,
+        False,
+        "Let python models load, unload and look at other models (pb_utils.load_model and its "
+        "siblings). Whoever writes such a model then decides which models are served.",
+    )
     import_allow: tuple[str, ...] = _setting(
         "Access",
         SOURCE,
@@ -257,18 +264,6 @@ class Settings(HealthSettings):
         whole(2**20, 2**50, "BYTES"),
         USUAL_LIMIT_BYTES,
         "Room in the database for time series of what was served; the oldest go first.",
-    )
-    drift_limit: int = _setting(
-        "Server",
-        whole(2**20, 2**50, "BYTES"),
-        256 * 2**20,
-        "Room in the database for what is counted of drift; the oldest go first.",
-    )
-    drift_window_secs: int = _setting(
-        "Server",
-        whole(1, 3600, "SECONDS"),
-        60,
-        "How long is counted of a model whose drift is watched before it is sent to the database.",
     )
     log_level: str = _setting(
         "Server", choice("debug", "info", "warning", "error"), "info", "Least level to log."

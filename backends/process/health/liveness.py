@@ -21,12 +21,14 @@ class Activity:
 
     `loading`: not ready yet. `executing`: a batch is inside. `streams`: open streams. `progress`
     changes with every response, and with every other sign of progress the worker tells of.
+    `calls`: calls of its model to other models that have no answer yet; those have limits too.
     """
 
     loading: bool = True
     executing: bool = False
     streams: int = 0
     progress: int = 0
+    calls: int = 0
 
     @property
     def busy(self) -> bool:
@@ -67,7 +69,8 @@ class Liveness:
         """How its end is to be told if it must end now, otherwise "".
 
         `since_secs` since the last look. `stopped`: by a signal (SIGSTOP). `reader_behind`: a
-        client does not read its stream, and the model may be waiting for it.
+        client does not read its stream, or another model has not answered, and the model may be
+        waiting for it.
         """
         step_secs = min(since_secs, self.interval_secs)
         self._silent_secs += step_secs

@@ -11,7 +11,6 @@ from typing import Any
 
 from server.cli.commands import (
     backups,
-    drift,
     events,
     experiments,
     imports,
@@ -51,7 +50,6 @@ COMMANDS: tuple[CliCommand, ...] = (
     *routes.COMMANDS,
     *rollouts.COMMANDS,
     *rollback.COMMANDS,
-    *drift.COMMANDS,
     *experiments.COMMANDS,
     *imports.COMMANDS,
     *events.COMMANDS,
@@ -71,7 +69,6 @@ GROUPS = {
     "route": "public names whose requests are split between versions",
     "rollout": "new versions promoted step by step",
     "experiment": "arms of a route, compared by feedback",
-    "drift": "whether what models get and answer has changed",
     "event": "events",
     "webhook": "URLs that notifications are sent to",
     "delivery": "messages to webhooks",

@@ -1,0 +1,127 @@
+"""A worker's end of its connection for calls: whatever the model asks of its server goes out here.
+
+`backends.python` asks; `server.bls` is at the other end. Any thread may ask; what comes back is
+handed over on a thread of the client's, which starts with the first question.
+"""
+
+import itertools
+import os
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from backends.process.call_messages import (
+    CallPart,
+    ControlAnswer,
+    MetricsQuery,
+    MetricValues,
+    decode_from_server,
+)
+from backends.process.messages import encode
+from repository.process.channel import Channel
+
+Answer = CallPart | ControlAnswer
+Deliver = Callable[[Answer | None, int], None]
+"""Takes one message and the descriptor that came with it, which it owns; None when the server has
+closed the connection. Must not block or raise."""
+
+
+class CallClient:
+    """The one client of a worker process; `read_metrics()` gives the series of its model."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._channel = Channel(connection)
+        self._sending = threading.Lock()
+        self._numbers = itertools.count(1)
+        self._open: dict[int, Deliver] = {}
+        self._later: deque[bytes] = deque()
+        self._reading = False
+        self._gone = False
+        self.read_metrics: Callable[[], MetricValues] = lambda: MetricValues({})
+
+    def open(self, deliver: Deliver) -> int:
+        """The number of a new question, whose answers go to `deliver` until `close`."""
+        number = next(self._numbers)
+        self._open[number] = deliver
+        if not self._reading:
+            self._start()
+        if self._gone and self._open.pop(number, None) is not None:
+            deliver(None, -1)
+        return number
+
+    def close(self, number: int) -> None:
+        """Whatever still comes for it is dropped."""
+        self._open.pop(number, None)
+
+    def send(self, message: Struct, fd: int = -1) -> None:
+        """Send one message; blocks while the server reads nothing. `fd` is closed. A server that is
+        gone ends every question by itself."""
+        payload = encode(message)
+        try:
+            with self._sending:
+                self._channel.send(payload, fd)
+        except OSError:
+            return
+        finally:
+            if fd >= 0:
+                os.close(fd)
+        if self._later:
+            self._send_later()
+
+    def post(self, message: Struct) -> None:
+        """As `send`, for destructors, which may run in the middle of it: whoever sends then sends
+        this as well."""
+        self._later.append(encode(message))
+        self._send_later()
+
+    def _send_later(self) -> None:
+        while self._later and self._sending.acquire(blocking=False):
+            try:
+                while self._later:
+                    self._channel.send(self._later.popleft())
+            except OSError:
+                return
+            finally:
+                self._sending.release()
+
+    def _start(self) -> None:
+        with self._sending:
+            if self._reading:
+                return
+            self._reading = True
+            threading.Thread(target=self._read, name="call answers", daemon=True).start()
+
+    def _read(self) -> None:
+        try:
+            while True:
+                payload, fd = self._channel.receive()
+                message = decode_from_server(payload)
+                if isinstance(message, MetricsQuery):
+                    self.send(self.read_metrics())
+                elif (deliver := self._open.get(message.number)) is not None:
+                    deliver(message, fd)
+                elif fd >= 0:
+                    os.close(fd)
+        except (EOFError, OSError):
+            self._gone = True
+            for number in list(self._open):
+                gone = self._open.pop(number, None)
+                if gone is not None:
+                    gone(None, -1)
+
+
+_client: CallClient | None = None
+
+
+def connect_calls(descriptor: int) -> None:
+    """Take over the connection that came with the load."""
+    global _client
+    _client = CallClient(socket.socket(fileno=descriptor))
+
+
+def call_client() -> CallClient | None:
+    """The worker's, None where the server takes no calls."""
+    return _client

@@ -1,1 +1,0 @@
-"""Drift: distributions of what models get and answer, held against a reference."""

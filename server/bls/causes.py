@@ -1,0 +1,108 @@
+"""The requests that a model executes while it calls others: their calls, and what they pass on."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from backends.seam import Member
+from control.access.scopes import Principal
+from schedulers.calls import context_of
+from schedulers.request import CallContext, CallRoot, InferRequest
+
+
+class CausingRequest:
+    """A request of which calls were made. `left`: its execution is over; `calls`: those of its
+    calls that have no answer yet, by what cancels each."""
+
+    __slots__ = ("calls", "cancelled", "context", "left", "member")
+
+    def __init__(self, member: Member | None, model: str) -> None:
+        """`member`: None, or one of a warm-up, has nobody behind it. Raises CallsTooDeep."""
+        self.member = member
+        self.left = False
+        self.cancelled = False
+        self.calls: dict[int, Callable[[], None]] = {}
+        if isinstance(member, InferRequest):
+            self.context = context_of(member)
+        else:
+            self.context = CallContext((model,), CallRoot(), is_outermost=True)
+
+    @property
+    def request(self) -> InferRequest | None:
+        """The client's, None for a warm-up."""
+        return self.member if isinstance(self.member, InferRequest) else None
+
+
+class Causes:
+    """Those of one worker's life; on the loop's thread."""
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._causes: dict[int, CausingRequest] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._causes
+
+    def of(self, members: Sequence[Member]) -> list[CausingRequest]:
+        """What is kept of these requests; one without a request behind it for none. Raises
+        CallsTooDeep."""
+        if not members:
+            return [CausingRequest(None, self._model)]
+        return [self._of(member) for member in members]
+
+    def _of(self, member: Member) -> CausingRequest:
+        found = self._causes.get(id(member))
+        if found is None:
+            found = self._causes[id(member)] = CausingRequest(member, self._model)
+        return found
+
+    def cancelled(self, member: Member) -> None:
+        """Nobody waits for it: cancel those of its calls that are for nobody else."""
+        found = self._causes.get(id(member))
+        if found is not None:
+            found.cancelled = True
+            for cancel in list(found.calls.values()):
+                cancel()
+
+    def left(self, members: Iterable[Member]) -> None:
+        """Their execution is over; what they have kept goes with the last of their calls."""
+        for member in members:
+            found = self._causes.pop(id(member), None)
+            if found is not None:
+                found.left = True
+                end_if_over(found)
+
+    def close(self) -> None:
+        """The worker has gone."""
+        self.left([cause.member for cause in self._causes.values() if cause.member is not None])
+
+
+def end_if_over(cause: CausingRequest) -> None:
+    """Let go of what its calls have kept, once nothing can follow."""
+    if not cause.calls and (cause.left or cause.member is None):
+        cause.context.end()
+
+
+def principals_of(causes: Iterable[CausingRequest]) -> list[Principal]:
+    """Whose requests they are, each once."""
+    found = (cause.request.principal for cause in causes if cause.request is not None)
+    return list({one.id: one for one in found if one is not None}.values())
+
+
+def latest_deadline_ns(causes: Iterable[CausingRequest]) -> int:
+    """Until when somebody waits for any of them; 0 for ever."""
+    deadlines = [0 if cause.request is None else cause.request.deadline_ns for cause in causes]
+    return 0 if 0 in deadlines else max(deadlines)
+
+
+def passed_on(causes: Sequence[CausingRequest]) -> dict[str, Any]:
+    """The fields of a ModelCall that come from the only request that it is for."""
+    request = causes[0].request
+    if request is None or len(causes) > 1:
+        return {}
+    return {
+        "trace": request.trace,
+        "number": request.number,
+        "part": request.part,
+        "client_id": request.client_id,
+    }

@@ -1,0 +1,327 @@
+"""One life of a worker, as its model's scripts talk to the server.
+
+Implements `backends.process.call_link.CallConnection`; what that does not let any thread call is on
+the loop's thread.
+"""
+
+import asyncio
+import json
+import os
+import socket
+import time
+from collections.abc import Sequence
+from math import prod
+
+from backends.errors import ExecutionFailed
+from backends.process.call_link import CallingInstance
+from backends.process.call_messages import (
+    MOST_MESSAGE_BYTES,
+    CallCancel,
+    CallRead,
+    CallRequest,
+    ControlAnswer,
+    ControlRequest,
+    FamilyRequest,
+    FromWorker,
+    MetricsQuery,
+    MetricValues,
+    decode_from_worker,
+)
+from backends.process.layout import TensorBlock, unpack
+from backends.process.messages import encode
+from backends.process.region import message_region
+from backends.seam import Member, Tensors
+from repository.process.channel import ChannelMessage
+from repository.process.loop_channel import LoopChannel
+from schedulers.calls import ModelCall
+from schedulers.errors import QueueFull
+from schedulers.policy.waits import Version
+from schedulers.request import NO_PARAMETERS
+from schedulers.request import Sequence as SequenceKey
+from server.admit import MOST_STRINGS
+from server.bls.causes import (
+    Causes,
+    CausingRequest,
+    latest_deadline_ns,
+    passed_on,
+    principals_of,
+)
+from server.bls.control import control
+from server.bls.open_call import OpenCall
+from server.bls.outgoing import error_part
+from server.bls.surroundings import ScriptServices
+from server.bls.waiting import Waiting
+from server.codec.json_parameters import check_parameters
+from server.errors import InvalidRequest
+
+MOST_OPEN_CALLS = 256
+"""Of one instance, without an answer yet."""
+
+_CALLS = "calls"
+"""The parameter of a config that lists whom the model's scripts may call by its permission."""
+
+
+class ScriptConnection:
+    """Answers one worker's model, until either is gone."""
+
+    def __init__(
+        self,
+        services: ScriptServices,
+        waiting: Waiting,
+        instance: CallingInstance,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.instance = instance
+        self._services = services
+        self._waiting = waiting
+        self._loop = loop
+        self._causes = Causes(instance.version.name)
+        self._calls: dict[int, OpenCall] = {}
+        self._controls: set[asyncio.Task[None]] = set()
+        self._channel: LoopChannel | None = None
+        self._has_causes = False
+        self._closed = False
+        version = instance.version
+        self._version: Version = (version.name, version.number)
+        self._covered = (
+            callees_in(version.config.parameters[_CALLS].string_value)
+            if (_CALLS in version.config.parameters)
+            else frozenset[str]()
+        )
+
+    # from any thread
+
+    def cancelled(self, member: Member) -> None:
+        if self._has_causes:
+            self._loop.call_soon_threadsafe(self._causes.cancelled, member)
+
+    def left(self, members: Sequence[Member]) -> None:
+        if self._has_causes:
+            self._loop.call_soon_threadsafe(self._left, members)
+
+    def close(self) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._close)
+        except RuntimeError:  # the loop is closed, and this process ends
+            return
+
+    # on the loop
+
+    def start(self, connection: socket.socket) -> None:
+        """Read from this socket, which is the connection's from now on."""
+        if self._closed:
+            connection.close()
+            return
+        self._channel = LoopChannel(
+            connection, self._loop, MOST_MESSAGE_BYTES, self._receive, self._broken
+        )
+
+    @property
+    def spec(self) -> object:
+        return self.instance.spec
+
+    def query_metrics(self) -> None:
+        """Ask for `MetricValues`."""
+        if self._channel is not None:
+            self._channel.send(encode(MetricsQuery()))
+
+    def _receive(self, received: ChannelMessage) -> None:
+        payload, fd = received
+        try:
+            message = decode_from_worker(payload)
+            if not isinstance(message, CallRequest | ControlRequest):
+                self._heed(message)
+                return
+            region = message_region(message.data, fd)
+            fd = -1
+        finally:
+            if fd >= 0:
+                os.close(fd)
+        blocks = [TensorBlock(*block) for block in message.blocks]
+        if isinstance(message, CallRequest):
+            tensors = self._tensors(message, blocks, region)
+            if tensors is not None:
+                self._call(message, tensors)
+            return
+        files = unpack(blocks, 1, region)[0]
+        task = self._loop.create_task(self._control(message, files))
+        self._controls.add(task)
+        task.add_done_callback(self._controls.discard)
+
+    def _heed(self, message: FromWorker) -> None:
+        match message:
+            case CallRead():
+                if (call := self._calls.get(message.number)) is not None:
+                    call.read(message.taken)
+            case CallCancel():
+                if (call := self._calls.get(message.number)) is not None:
+                    call.cancel()
+            case FamilyRequest():
+                error = self._services.metrics.register(self, self._version[0], message)
+                self._send(encode(ControlAnswer(message.number, error, ready=not error)), -1)
+            case MetricValues():
+                self._services.metrics.receive(self, message)
+
+    def _broken(self, error: Exception | None) -> None:
+        """The worker has gone, or must."""
+        if error is not None:
+            self.instance.kill(f"sent an invalid message ({error}) and was killed")
+        self._close()
+
+    def _close(self) -> None:
+        self._closed = True
+        if self._channel is not None:
+            self._channel.close()
+        for call in list(self._calls.values()):
+            call.cancel()
+        for task in self._controls:
+            task.cancel()
+        self._causes.close()
+        self._services.metrics.gone(self)
+
+    def _send(self, payload: bytes, fd: int) -> None:
+        if self._channel is not None:
+            self._channel.send(payload, fd)
+        elif fd >= 0:
+            os.close(fd)
+
+    def _left(self, members: Sequence[Member]) -> None:
+        self._causes.left(members)
+        self._has_causes = not self._causes.is_empty
+
+    # one call
+
+    def _tensors(
+        self, request: CallRequest, blocks: list[TensorBlock], region: object
+    ) -> Tensors | None:
+        """The inputs, None where there are too many strings to unpack them here, and the script is
+        told."""
+        strings = sum(
+            prod(shape)
+            for _, datatype, _, shapes in blocks
+            if datatype == "BYTES"
+            for shape in shapes
+            if shape is not None
+        )
+        if strings <= MOST_STRINGS:
+            return unpack(blocks, 1, region)[0]  # type: ignore[arg-type]
+        error = InvalidRequest(
+            f"too many string elements for model '{request.model}': {strings}, and a request may "
+            f"have {MOST_STRINGS}; split it into smaller ones"
+        )
+        self._refuse(request, error)
+        return None
+
+    def _call(self, request: CallRequest, inputs: Tensors) -> None:
+        causes: Sequence[CausingRequest] = ()
+        try:
+            if len(self._calls) >= MOST_OPEN_CALLS or request.number in self._calls:
+                raise QueueFull(
+                    f"model '{self._version[0]}' has {MOST_OPEN_CALLS} calls without an answer, "
+                    "the most that one instance may have"
+                )
+            members = self.instance.causing(request.causes)
+            causes = self._causes.of(members)
+            self._has_causes = True
+            call = self._model_call(request, inputs, causes)
+            reply = self._services.caller.call(call)
+        except Exception as error:  # noqa: BLE001 - every error is the script's to see
+            self._refuse(request, error)
+            self._forget_ended(causes)
+            return
+        activity = self.instance.activity
+        opened = OpenCall(request, causes, self._send, self._ended, activity)
+        self._calls[request.number] = opened
+        activity.calls += 1
+        activity.progress += 1
+        deadline_ns = call.deadline_ns
+        seconds = (deadline_ns - time.monotonic_ns()) / 1e9 if deadline_ns else None
+        circle = self._waiting.begin(self, request, call.context)
+        opened.follow(reply, seconds)
+        if circle:
+            opened.end_with(ExecutionFailed(circle))
+        self._forget_ended(causes)
+
+    def _refuse(self, request: CallRequest, error: Exception) -> None:
+        self._send(error_part(request.number, request.model, error), -1)
+
+    def _model_call(
+        self, request: CallRequest, inputs: Tensors, causes: Sequence[CausingRequest]
+    ) -> ModelCall:
+        covered = covers(self._covered, request.model)
+        principals = principals_of(causes)
+        surroundings = self._services.surroundings
+        if not covered:
+            if len(principals) > 1:
+                surroundings.permit(principals, request.model)
+            if all(cause.member is None for cause in causes):
+                surroundings.permit_nobody(request.model)
+        return ModelCall(
+            model=request.model,
+            inputs=inputs,
+            context=causes[0].context,
+            version="" if request.version < 0 else str(request.version),
+            requested_outputs=request.requested_outputs,
+            parameters=_parameters(request.parameters),
+            timeout_us=request.timeout_us,
+            deadline_ns=latest_deadline_ns(causes),
+            sequence=_sequence(request),
+            id=request.id,
+            principal=principals[0] if principals else None,
+            covered=covered,
+            **passed_on(causes),
+        )
+
+    def _forget_ended(self, causes: Sequence[CausingRequest]) -> None:
+        """An execution may have ended while a call of it was being made."""
+        running = {id(member) for member in self.instance.causing(())}
+        over = [
+            cause.member
+            for cause in causes
+            if cause.member is not None and id(cause.member) not in running
+        ]
+        if over:
+            self._left(over)
+
+    def _ended(self, call: OpenCall) -> None:
+        if self._calls.pop(call.number, None) is not None:
+            self.instance.activity.calls -= 1
+            self.instance.activity.progress += 1
+            self._waiting.end(self, call.number)
+
+    async def _control(self, request: ControlRequest, files: Tensors) -> None:
+        self.instance.activity.calls += 1
+        try:
+            answer = await control(request, files, self._services)
+        finally:
+            self.instance.activity.calls -= 1
+        self._send(encode(answer), -1)
+
+
+def callees_in(text: str) -> frozenset[str]:
+    """The names in a config's parameter `calls`, which are separated by commas."""
+    return frozenset(name.strip() for name in text.split(",") if name.strip())
+
+
+def covers(callees: frozenset[str], name: str) -> bool:
+    """Whether `name`, which may be MODEL@ALIAS, is of one of the callees."""
+    return name in callees or ("@" in name and name.rpartition("@")[0] in callees)
+
+
+def _parameters(text: str) -> dict[str, object]:
+    """Raises InvalidRequest for what cannot travel, or is Triton's own."""
+    if not text:
+        return dict(NO_PARAMETERS)
+    checked = check_parameters(json.loads(text))
+    reserved = checked.keys() & {"sequence_id", "sequence_start", "sequence_end", "timeout"}
+    if reserved:
+        raise InvalidRequest(
+            f"parameter '{min(reserved)}' of a call is given by correlation_id, flags and timeout"
+        )
+    return checked
+
+
+def _sequence(request: CallRequest) -> SequenceKey | None:
+    if not request.correlation_id:
+        return None
+    return SequenceKey(request.correlation_id, bool(request.flags & 1), bool(request.flags & 2))

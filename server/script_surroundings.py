@@ -1,0 +1,59 @@
+"""The gateway around scripts: who answers a call, who may call, and what models may be told to do.
+
+Implements `server.bls.surroundings.ScriptSurroundings`.
+"""
+
+from collections.abc import Callable, Iterable
+
+from control.access.scopes import Action, Principal
+from schedulers.request import CallContext
+from server.access.token_holder import PrincipalPermission
+from server.dataplane import DataPlane
+from server.errors import Forbidden, NotReady, UnknownModel
+from server.model_queries import ModelQueries
+from server.overrides import Override
+from server.routing.table import Target
+from server.served_version import ServedVersion
+
+
+class GatewaySurroundings:
+    """Over one data plane; on the loop's thread."""
+
+    def __init__(self, dataplane: Callable[[], DataPlane]) -> None:
+        """`dataplane`: the one there will be; it is built of models that hold this."""
+        self._dataplane = dataplane
+
+    def permit(self, principals: Iterable[Principal], model: str) -> None:
+        dataplane = self._dataplane()
+        for principal in principals:
+            dataplane.authorise(PrincipalPermission(principal), Action.INFER, model)
+
+    def permit_nobody(self, model: str) -> None:
+        if self._dataplane().authorizer.required:
+            raise Forbidden(
+                f"no request is behind this call to '{model}', so that nobody's permission can be "
+                "held against it; make it while a request is executed, or list the model in the "
+                "parameter 'calls' of the calling model's config"
+            )
+
+    def answering(self, model: str, version: str, context: CallContext) -> ServedVersion:
+        dataplane = self._dataplane()
+        target = None if version else context.root.arms.get(model)
+        if isinstance(target, Target):
+            return dataplane.find_target(target)
+        return dataplane.find_model(model, version)
+
+    def instance_count(self, model: str, version: int) -> int:
+        try:
+            return len(self._dataplane().models.get(model, version).instances)
+        except (UnknownModel, NotReady):
+            return 0
+
+    async def load(self, model: str, override: Override | None) -> None:
+        await self._dataplane().models.load(model, override)
+
+    async def unload(self, model: str, dependents: bool) -> None:
+        await self._dataplane().models.unload(model, dependents)
+
+    async def is_ready(self, model: str, version: str) -> bool:
+        return await ModelQueries(self._dataplane()).model_ready(model, version)

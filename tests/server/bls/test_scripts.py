@@ -1,0 +1,370 @@
+"""Python models that call other models, through a real server and the stock client."""
+
+import http.client
+import json
+import os
+import re
+import signal
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tritonclient.grpc import InferenceServerClient, InferInput, InferResult
+from tritonclient.utils import InferenceServerException
+
+from support.hosting import until
+from support.scripts import CALLER, DOUBLE, write_python, write_rows
+from support.server import Server, running
+
+DECOUPLED = "instance_group { kind: KIND_CPU }\nmodel_transaction_policy { decoupled: true }"
+TWO = "instance_group { kind: KIND_CPU count: 2 }"
+TIMEOUT_US = 60_000_000
+
+# Triton's examples square_int32 and repeat_int32, here of floats: N times N, and each element.
+SQUARE = """
+class TritonPythonModel:
+    def execute(self, requests):
+        for request in requests:
+            threading.Thread(target=self.work, args=(request,)).start()
+
+    def work(self, request):
+        sender = request.get_response_sender()
+        value = request.inputs()[0].as_numpy()
+        for _ in range(int(value[0, 0])):
+            sender.send(answer(value))
+        sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+"""
+
+ENDLESS = """
+class TritonPythonModel:
+    def execute(self, requests):
+        for request in requests:
+            threading.Thread(target=self.work, args=(request,)).start()
+
+    def work(self, request):
+        sender = request.get_response_sender()
+        open(os.environ["SCRIPT_TEST_SIGN"] + ".began", "w").close()
+        while not sender.is_cancelled():
+            sender.send(answer(request.inputs()[0].as_numpy()))
+            time.sleep(0.001)
+        open(os.environ["SCRIPT_TEST_SIGN"], "w").close()
+        sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+"""
+
+FAILS = """
+class TritonPythonModel:
+    def execute(self, requests):
+        given = order(requests[0]).get("how", "code")
+        if given == "die":
+            os._exit(3)
+        error = pb_utils.TritonError("not today", pb_utils.TritonError.UNSUPPORTED)
+        return [pb_utils.InferenceResponse(error=error) for _ in requests]
+"""
+
+SCRIPT = """
+class TritonPythonModel:
+    async def execute(self, requests):
+        return [await self.one(request) for request in requests]
+
+    async def one(self, request):
+        given = order(request)
+        return await getattr(self, given["do"])(request, given, request.inputs()[0].as_numpy())
+
+    async def gather(self, request, given, array):
+        calls = [asked("double", array + step).async_exec() for step in range(given["calls"])]
+        responses = await asyncio.gather(*calls)
+        return answer(sum(one.output_tensors()[0].as_numpy() for one in responses))
+
+    async def square(self, request, given, array):
+        stream = await asked("square", array).async_exec(decoupled=True)
+        found = [one async for one in stream]
+        sums = [one.output_tensors()[0].as_numpy() for one in found if one.output_tensors()]
+        ends = sum(not one.output_tensors() for one in found)
+        return answer(np.array([[len(sums), ends]], np.float32))
+
+    async def square_in_turn(self, request, given, array):
+        found = 0
+        for response in asked("square", array).exec(decoupled=True):
+            if response.output_tensors():
+                found += 1
+        return answer(np.array([[found]], np.float32))
+
+    async def first(self, request, given, array):
+        stream = asked("endless", array).exec(decoupled=True)
+        for response in stream:
+            stream.cancel()
+        return answer(array)
+
+    async def wait(self, request, given, array):
+        open(os.environ["SCRIPT_TEST_SIGN"] + ".waits", "w").close()
+        stream = await asked("endless", array).async_exec(decoupled=True)
+        async for response in stream:
+            if response.has_error():
+                return failure(response)
+        return answer(array)
+
+    async def told(self, request, given, array):
+        more = {"parameters": {"do": "tell", "k": 7}, "request_id": "inner", "timeout": 5_000_000}
+        return await self.passed(asked("teller", array, **more))
+
+    async def plainly(self, request, given, array):
+        more = json.loads(given.get("more", "{}"))
+        return await self.passed(asked(given["callee"], array, parameters=more))
+
+    async def passed(self, call):
+        response = await call.async_exec()
+        if response.has_error():
+            return failure(response)
+        return pb_utils.InferenceResponse(
+            [pb_utils.Tensor("OUT", response.output_tensors()[0].as_numpy())],
+            parameters=json.loads(response.parameters()),
+        )
+"""
+
+TELLER = """
+class TritonPythonModel:
+    def execute(self, requests):
+        return [
+            pb_utils.InferenceResponse(
+                [pb_utils.Tensor("OUT", request.inputs()[0].as_numpy())],
+                parameters={
+                    "id": request.request_id(),
+                    "timeout": request.timeout(),
+                    "parameters": request.parameters(),
+                },
+            )
+            for request in requests
+        ]
+"""
+
+BACK = CALLER.replace('given["callee"]', '"there"')
+THERE = CALLER.replace('given["callee"]', '"back"')
+
+
+@pytest.fixture(scope="module")
+def sign(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file that `endless` makes when it has noticed that nobody reads."""
+    return tmp_path_factory.mktemp("sign") / "cancelled"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, sign: Path) -> Iterator[Server]:
+    root = tmp_path_factory.mktemp("models")
+    write_rows(root, "rows")
+    for name, code, more in (
+        ("double", DOUBLE, ""),
+        ("caller", CALLER, ""),
+        ("twin", CALLER, TWO),
+        ("script", SCRIPT, ""),
+        ("teller", TELLER, ""),
+        ("fails", FAILS, ""),
+        ("square", SQUARE, DECOUPLED),
+        ("endless", ENDLESS, DECOUPLED),
+        ("back", BACK, ""),
+        ("there", THERE, ""),
+    ):
+        write_python(root, name, code, more or "instance_group { kind: KIND_CPU }")
+    environment = {**os.environ, "SCRIPT_TEST_SIGN": str(sign)}
+    with running(
+        root, environment=environment, worker_sandbox_allow_write=[str(sign.parent)]
+    ) as made:
+        yield made
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[InferenceServerClient]:
+    with InferenceServerClient(server.grpc) as made:
+        yield made
+
+
+def _rows(*values: float) -> list[InferInput]:
+    array = np.array([values], np.float32)
+    tensor = InferInput("IN", list(array.shape), "FP32")
+    tensor.set_data_from_numpy(array)
+    return [tensor]
+
+
+def _infer(client: InferenceServerClient, model: str, *values: float, **order: Any) -> InferResult:
+    return client.infer(model, _rows(*values), parameters=order, timeout=TIMEOUT_US)
+
+
+def _out(result: InferResult) -> list[float]:
+    found = result.as_numpy("OUT")
+    assert found is not None
+    return [float(one) for one in found.ravel()]
+
+
+def _error(client: InferenceServerClient, model: str, **order: Any) -> str:
+    with pytest.raises(InferenceServerException) as caught:
+        _infer(client, model, 3.0, **order)
+    return str(caught.value)
+
+
+def _descriptors(pid: int) -> int:
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def test_script_gets_what_the_other_model_answers(client: InferenceServerClient) -> None:
+    assert _out(_infer(client, "caller", 1.0, 2.0, callee="double")) == [3.0, 5.0]
+    assert _out(_infer(client, "caller", 1.0, 2.0, callee="rows", output="IN")) == [2.0, 3.0]
+
+
+def test_large_tensors_come_through_shared_memory_and_leave_none(
+    client: InferenceServerClient, server: Server
+) -> None:
+    large = [float(one) for one in range(600_000)]
+    _infer(client, "caller", 1.0, callee="double")
+    before = _descriptors(server.pid)
+    for _ in range(3):
+        found = _out(_infer(client, "caller", *large, callee="double"))
+        assert found == [2 * one + 1 for one in large]
+    until(lambda: _descriptors(server.pid) <= before)
+
+
+def test_many_calls_are_under_way_at_once(client: InferenceServerClient) -> None:
+    assert _out(_infer(client, "script", 1.0, do="gather", calls=40)) == [2.0 * (40 + 780)]
+
+
+def test_callee_is_told_id_timeout_and_parameters(client: InferenceServerClient) -> None:
+    response = _infer(client, "script", 1.0, do="told").get_response()
+    told = {name: value.string_param for name, value in response.parameters.items()}
+    assert told["id"] == "inner"
+    assert response.parameters["timeout"].int64_param == 5_000_000
+    assert json.loads(told["parameters"]) == {"do": "tell", "k": 7}
+
+
+@pytest.mark.parametrize("do", ["square", "square_in_turn"])
+def test_decoupled_callee_gives_as_many_responses_as_it_likes(
+    client: InferenceServerClient, do: str
+) -> None:
+    assert _out(_infer(client, "script", 100.0, do=do))[0] == 100
+    assert _out(_infer(client, "script", 0.0, do=do))[0] == 0
+
+
+def test_answer_that_ends_apart_from_its_last_response_ends_with_an_empty_one(
+    client: InferenceServerClient,
+) -> None:
+    assert _out(_infer(client, "script", 4.0, do="square")) == [4, 1]
+
+
+@pytest.mark.parametrize(
+    ("order", "text"),
+    [
+        ({"callee": "nobody"}, r"NOT_FOUND.*unknown model: 'nobody'"),
+        ({"callee": "fails"}, r"UNIMPLEMENTED.*not today"),
+        ({"callee": "rows", "output": "OUT"}, r"INVALID_ARGUMENT.*unexpected inference output"),
+        ({"callee": "square"}, r"INVALID_ARGUMENT.*Model square is using the decoupled"),
+    ],
+    ids=["unknown", "fails", "refused", "answers often"],
+)
+def test_call_that_fails_is_a_response_with_the_error(
+    client: InferenceServerClient, order: dict[str, Any], text: str
+) -> None:
+    assert re.search(text, _error(client, "caller", **order))
+
+
+def test_callee_that_dies_fails_the_call_and_nothing_else(
+    client: InferenceServerClient, server: Server
+) -> None:
+    text = _error(client, "script", do="plainly", callee="fails", more='{"how": "die"}')
+    assert "the worker process of instance 'fails_0_0' exited with status 3" in text
+    assert _out(_infer(client, "caller", 1.0, callee="double")) == [3.0]
+    server.wait_for(lambda: client.is_model_ready("fails"), "the callee to be back")
+
+
+def test_model_that_waits_for_itself_is_told_so_at_once(client: InferenceServerClient) -> None:
+    text = _error(client, "caller", callee="caller")
+    assert "'caller' version 1 → 'caller' version 1" in text
+    assert "more instances" in text
+
+
+def test_models_that_wait_for_each_other_are_told_so_at_once(client: InferenceServerClient) -> None:
+    text = _error(client, "back")
+    assert "'there' version 1 → 'back' version 1 → 'there' version 1" in text
+
+
+def test_crossing_calls_all_end(client: InferenceServerClient) -> None:
+    def one(model: str) -> str:
+        try:
+            _infer(client, model, 1.0)
+        except InferenceServerException as error:
+            return str(error)
+        return ""
+
+    with ThreadPoolExecutor(8) as pool:
+        texts = list(pool.map(one, ["back", "there"] * 12))
+    assert all("every instance waits" in text for text in texts)
+
+
+def test_second_instance_lets_a_model_call_itself(client: InferenceServerClient) -> None:
+    assert "KeyError: 'callee'" in _error(client, "twin", callee="twin")  # of the inner one
+
+
+def test_calls_count_in_the_callees_statistics(client: InferenceServerClient) -> None:
+    def count() -> int:
+        found = client.get_inference_statistics("double").model_stats[0]
+        return int(found.inference_stats.success.count)
+
+    before = count()
+    _infer(client, "caller", 1.0, callee="double")
+    assert count() == before + 1
+
+
+def test_cancelled_iterator_tells_the_callee(client: InferenceServerClient, sign: Path) -> None:
+    sign.unlink(missing_ok=True)
+    _infer(client, "script", 1.0, do="first")
+    until(sign.exists)
+
+
+def test_client_that_leaves_cancels_the_calls_of_its_request(
+    client: InferenceServerClient, sign: Path
+) -> None:
+    began = Path(f"{sign}.began")
+    for one in (sign, began):
+        one.unlink(missing_ok=True)
+    ended = threading.Event()
+    call = client.async_infer(
+        "script", _rows(1.0), lambda result, error: ended.set(), parameters={"do": "wait"}
+    )
+    until(began.exists)
+    call.cancel()
+    assert ended.wait(30)
+    until(sign.exists)
+
+
+def test_deadline_of_the_request_holds_for_its_calls(server: Server, sign: Path) -> None:
+    sign.unlink(missing_ok=True)
+    body = {
+        "inputs": [{"name": "IN", "shape": [1, 1], "datatype": "FP32", "data": [1.0]}],
+        "parameters": {"do": "wait"},
+    }
+    connection = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=60)
+    with closing(connection):
+        head = {"x-envoy-expected-rq-timeout-ms": "400"}
+        connection.request("POST", "/v2/models/script/infer", json.dumps(body), head)
+        assert b"timeout expired" in connection.getresponse().read()
+    until(sign.exists)
+
+
+def test_worker_that_is_killed_while_it_calls_ends_its_request_and_its_calls(
+    client: InferenceServerClient, server: Server, sign: Path
+) -> None:
+    began = Path(f"{sign}.began")
+    for one in (sign, began):
+        one.unlink(missing_ok=True)
+    _infer(client, "script", 4.0, do="square")
+    before = _descriptors(server.pid)
+    with ThreadPoolExecutor(1) as pool:
+        text = pool.submit(_error, client, "script", do="wait")
+        until(began.exists)
+        os.kill(server.children("worker script")[0], signal.SIGKILL)
+        assert "was killed by signal 9" in text.result(60)
+    until(sign.exists)
+    server.wait_for(lambda: client.is_model_ready("script"), "the script to be back")
+    assert _out(_infer(client, "script", 4.0, do="square")) == [4, 1]
+    until(lambda: _descriptors(server.pid) <= before)
