@@ -59,7 +59,9 @@ def plain(value: object) -> str:
 
 
 def duration(seconds: float) -> str:
-    """90 → "1 min 30 s"; the two largest units, and what is less than one of them is left out."""
+    """90 → "1 min 30 s", 0.01 → "10 ms"; the two largest units, what is less than one left out."""
+    if 0 < seconds < 1:
+        return f"{number(seconds * 1000)} ms"
     whole, parts = round(seconds), []
     if whole < 60:
         return f"{number(seconds)} s"

@@ -2,31 +2,46 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from admin_ui.page_context import PageContext
 from admin_ui.screens import FormAction, Screen, ScreenContent
 from admin_ui.tables import table
+from admin_ui.traffic.recent import RecentTraffic, recent_traffic
 from control.health import rank, worst
+
+FIGURES = ("requests_per_s", "error_percent", "p99_ms")
+"""Of a model's traffic, which the table is sorted by."""
 
 Row = Mapping[str, Any]
 
 
 async def load(visit: PageContext) -> ScreenContent:
-    deployed, loads = await asyncio.gather(visit.every("/models"), visit.every("/loads"))
+    deployed, loads, traffic = await asyncio.gather(
+        visit.every("/models"), visit.every("/loads"), recent_traffic(visit)
+    )
     state = visit.query.get("state", "")
     rows = [row for row in gathered(deployed, loads) if state in ("", row["state"])]
-    keys = {
+    keys: dict[str, Any] = {
         "name": lambda row: row["name"],
         "state": lambda row: (rank(row["state"]), row["name"]),
         "source": lambda row: (row["repository"] or "", row["name"]),
         "versions": lambda row: (len(row["versions"]), row["name"]),
         "deployed": lambda row: (row["deployed_at"] or "", row["name"]),
+        **{one: partial(_figure, traffic, one) for one in FIGURES},
     }
     shown = table(visit, rows, keys, "name", _text)
     twin = {"items": list(shown.rows), "page": shown.number, "pages": shown.pages}
     states = sorted({row["state"] for row in rows} | {state} - {""}, key=rank)
-    return ScreenContent({**twin, "total": shown.total}, table=shown, state=state, states=states)
+    return ScreenContent(
+        {**twin, "total": shown.total}, table=shown, state=state, states=states, traffic=traffic
+    )
+
+
+def _figure(traffic: Mapping[str, RecentTraffic], figure: str, row: Row) -> tuple[float, str]:
+    found = traffic.get(row["name"])
+    return (getattr(found, figure) or 0.0) if found else -1.0, row["name"]
 
 
 def gathered(deployed: Iterable[Row], loads: Iterable[Row]) -> list[dict[str, Any]]:
@@ -77,6 +92,7 @@ SCREENS = (
         template="models.html",
         load=load,
         live=("load.*", "model.*", "alias.*", "version.*"),
+        live_every_s=10.0,
     ),
 )
 ACTS: tuple[FormAction, ...] = ()

@@ -13,10 +13,10 @@ FIELDS = ("to", "steps", "why")
 
 async def rollback_offer(visit: PageContext, model: str) -> dict[str, Any] | None:
     """Where a rollback may lead, what was rolled back itself last; None where there is nothing
-    else, or the route is of a form that has no rollback."""
+    else, no version answers now, or the route is of a form that has no rollback."""
     found = await _found(visit, model)
     targets = sorted(found["targets"] if found else (), key=lambda one: one["rolled_back"])
-    if not targets or targets[0]["rolled_back"]:
+    if not targets or targets[0]["rolled_back"] or found["serving"] is None:
         return None
     choices = [(one["version"], _words(found, one)) for one in targets]
     return {**found, "choices": choices}

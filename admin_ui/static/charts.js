@@ -28,7 +28,7 @@ function drawAll() {
 
 addEventListener("resize", () => {
   for (const held of drawn.values()) {
-    held.setSize({ width: Math.max(200, (held.root.parentElement?.clientWidth ?? 16) - 16), height: 200 });
+    held.setSize({ width: Math.max(200, (held.root.parentElement?.clientWidth ?? 16) - 16), height: 186 });
   }
 });
 function redraw() {

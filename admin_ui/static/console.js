@@ -34,13 +34,13 @@ function label(table) {
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("button.copy");
   if (!button) return;
-  const text = button.parentElement.querySelector("pre").textContent;
+  const text = button.dataset.text ?? button.parentElement.querySelector("pre").textContent;
   try {
     await navigator.clipboard.writeText(text);
     say("Copied");
     button.textContent = "Copied";
   } catch {
-    getSelection().selectAllChildren(button.parentElement.querySelector("pre"));
+    getSelection().selectAllChildren(button.parentElement.querySelector("pre, .mono"));
     button.textContent = "Press Ctrl+C";
   }
 });

@@ -72,12 +72,12 @@ function lineOptions(place, labels) {
   const least = unit === "%" ? 1 : 0;
   return {
     width: Math.max(200, place.clientWidth - 16),
-    height: 200,
+    height: 186,
     padding: [16, (plot) => (span(plot) > DAY_S ? 44 : 28), null, null],
     scales: { x: { range: (_, low, high) => [Math.min(low, since(place) ?? low), Math.max(high + step(place), until(place))] }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(high ?? 0, least) * 1.1 || 1] } },
     axes: [
       {
-        ...axis, space: (_plot, _axis, low, high) => (high - low > DAY_S ? 100 : 70),
+        ...axis, size: 26, space: (_plot, _axis, low, high) => (high - low > DAY_S ? 100 : 70),
         values: (plot, ticks, _axis, _space, apart) => ticks.map((one) => tick(one, apart, span(plot) > DAY_S)),
       },
       {

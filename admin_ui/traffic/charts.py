@@ -29,12 +29,15 @@ Lines = Mapping[str, Column]
 
 @dataclass(frozen=True, slots=True)
 class ChartPeak:
-    """The highest point of a chart; `to`: the slowest requests of that point, "" for none."""
+    """The highest point of a chart; `to`: the slowest requests of that point, "" for none;
+    `queue_ms` and `compute_ms`: the means of the same line then, None where they are not known."""
 
     line: str
     moment: str
     value: float
     to: str
+    queue_ms: float | None = None
+    compute_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +127,8 @@ def _charts(
         ),
         *_language_charts(_top(items)),
     ]
-    return [_chart(page, *one, requests) for one in charts if one[3]]
+    made = [_chart(page, *one, requests) for one in charts if one[3]]
+    return [_with_times(one, {item["name"]: item for item in items}) for one in made]
 
 
 def single(page: Row, requests: Row | None = None) -> list[TrafficChart]:
@@ -159,7 +163,8 @@ def single(page: Row, requests: Row | None = None) -> list[TrafficChart]:
         *_language_details(one.get("language")),
     ]
     found = None if requests is None else (lambda _name: requests)
-    return [_chart(page, *chart, found) for chart in charts if chart[3]]
+    made = [_chart(page, *chart, found) for chart in charts if chart[3]]
+    return [_with_times(chart, dict.fromkeys(chart.lines, one)) for chart in made]
 
 
 def busy(items: Iterable[Row]) -> list[Row]:
@@ -306,6 +311,16 @@ def _chart(
         f"traffic-{name}", caption, unit, list(lines), page["at"], list(lines.values()), finders
     )
     return replace(chart, peak=_peak(chart, page["step_s"]))
+
+
+def _with_times(chart: TrafficChart, series: Mapping[str, Row]) -> TrafficChart:
+    """Its peak with where the time went: `series` by the chart's lines."""
+    peak = chart.peak
+    if peak is None or peak.line not in series:
+        return chart
+    at = chart.at.index(peak.moment)
+    queue, compute = (series[peak.line][name][at] for name in ("queue_ms", "compute_ms"))
+    return replace(chart, peak=replace(peak, queue_ms=queue, compute_ms=compute))
 
 
 def _in_mebibytes(lines: Lines) -> tuple[str, dict[str, Column]]:

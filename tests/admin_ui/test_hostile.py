@@ -11,6 +11,7 @@ import pytest
 from admin_ui.snapshots import config
 from admin_ui.text import harmless, link
 from control import loads
+from control.access.scopes import Principal, Role
 from control.deployments import pushes
 from control.deployments.repositories import create_repository
 from control.experiments.service import conclude_experiment
@@ -124,7 +125,9 @@ def test_experiments_and_their_feedback_are_inert(night: Api, text: str) -> None
 def sampled(samples: Samples, text: str) -> None:
     """A request whose every text is from a stranger, kept with its values."""
     inputs = {text: np.array([text.encode()] * 2, np.object_)}
-    asked = InferRequest("digits", 1, inputs, 1, None, 0, text, principal=text)
+    asked = InferRequest(
+        "digits", 1, inputs, 1, None, 0, text, principal=Principal(text, Role.VIEWER, None)
+    )
     sample = samples.begin(asked, text, False)
     assert sample is not None
     sample.refused(Internal(text))

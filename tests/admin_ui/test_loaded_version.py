@@ -77,7 +77,7 @@ def test_a_folders_version_has_a_page_with_all_that_is_loaded(
 ) -> None:
     shown, status = page_of(sqlite, tmp_path, folder)
     assert status == 200
-    assert "nobody pushed it" in shown
+    assert "not pushed: no commit" in shown
     assert "1 of 2 ready, on cpu; 4 worker crashes" in shown
     assert "3.0 MiB in 2 worker processes, sandbox: landlock" in shown
     assert '<th scope="row">text_input</th><td class="mono">BYTES</td>' in shown

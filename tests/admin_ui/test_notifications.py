@@ -103,7 +103,7 @@ def test_a_webhook_is_changed_disabled_rotated_and_deleted(ada: Person, there: R
     one = "/notifications/on-call"
     changed = {"revision": "1", "format": "slack", "kinds": "model.failed", "window_s": "0"}
     assert ada.post(one + "/change", changed).status == 303
-    assert "is a message each time" in ada.get(one).text
+    assert "a message each time" in ada.get(one).text
     assert ada.post(one + "/switch", {"enabled": "no", "revision": ""}).status == 303
     assert "disabled" in ada.get(one).text
     rotated = ada.post(one + "/rotate", {})

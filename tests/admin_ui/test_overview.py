@@ -67,7 +67,7 @@ def test_without_a_gateway_the_rest_is_told(sqlite: Database, tmp_path: Path) ->
         deploy(running.database)
         shown = person(running, "viewer", "vera").get("/")
     assert shown.status == 200
-    assert "Latest pushes" in shown.text
+    assert ">Pushes</h2>" in shown.text
 
 
 def test_where_no_worker_died_there_is_nothing_to_tell(running: Api) -> None:

@@ -83,7 +83,7 @@ def test_the_console_folds_what_an_operator_acknowledges(failing: Api) -> None:
     done = olga.post(f"{page}/acknowledge", {"note": "known <b>"})
     assert done.status == 303
     shown = vera.get("/").text
-    assert "Nothing but what is acknowledged." in shown
+    assert "Only acknowledged problems." in shown
     assert "1 problem acknowledged" in shown
     assert "known &lt;b&gt;" in shown
     assert olga.get(page).status == 404  # it is another row now

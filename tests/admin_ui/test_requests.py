@@ -9,7 +9,7 @@ from support.console import person
 
 def test_an_operator_samples_a_model_and_stops(night: Api) -> None:
     otto = person(night, "operator", "otto")
-    assert "sampling is off" in otto.get("/requests").text
+    assert "Sampling is off" in otto.get("/requests").text
     form = {"model": "digits", "minutes": "15", "percent": "50"}
     made = otto.post("/requests/sampling", form)
     assert (made.status, made.headers["location"]) == (303, "/requests?model=digits")

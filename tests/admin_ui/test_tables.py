@@ -48,8 +48,8 @@ def test_a_pages_links_keep_the_rest_of_the_query(many: Api) -> None:
 
 
 def test_lengths_of_time_and_numbers_are_told_as_people_say_them() -> None:
-    told = [duration(one) for one in (0.5, 30, 90, 3600, 3562, 90061)]
-    assert told == ["0.5 s", "30 s", "1 min 30 s", "1 h", "59 min 22 s", "1 d 1 h"]
+    told = [duration(one) for one in (0.5, 0.00977, 30, 90, 3600, 3562, 90061)]
+    assert told == ["500 ms", "9.77 ms", "30 s", "1 min 30 s", "1 h", "59 min 22 s", "1 d 1 h"]
     assert spoken("waits for 3562 s and 2000 more") == "waits for 59 min 22 s and 2000 more"
     assert [number(one) for one in (10.0, 0.12345, 1234.56)] == ["10", "0.1235", "1,235"]
     assert [plain("a"), plain(["b", None]), plain(1.5)] == ["a", '["b", null]', "1.5"]

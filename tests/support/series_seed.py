@@ -24,24 +24,24 @@ PEAK_S = 300
 """How long ago version 3 was slow for a window."""
 
 
-def seed_series(yard: Yard, seconds: int = HOUR_S) -> None:
-    """Versions 1 to 3 of digits and both arms of the route `shop`: 1 is quick, 3 fails now and then
-    and was slow once."""
+def seed_series(yard: Yard, seconds: int = HOUR_S, model: str = "digits") -> None:
+    """Versions 1 to 3 of a model, and both arms of the route `shop`: 1 is quick, 3 fails now and
+    then and was slow once."""
     database = Database(f"sqlite:///{yard.state}/modelyard.db")
     server = yard.api("GET", "/server")[1]["id"]
     now = int(time.time()) // WINDOW_S * WINDOW_S
     try:
         with database.change(SYSTEM) as tx:
             for at in range(now - seconds, now, WINDOW_S):
-                store(tx, SeriesWindow(server, "seed", at, _rows(at, now)))
+                store(tx, SeriesWindow(server, "seed", at, _rows(at, now, model)))
     finally:
         database.close()
 
 
-def _rows(at: int, now: int) -> tuple[SubjectPoint, ...]:
+def _rows(at: int, now: int, model: str) -> tuple[SubjectPoint, ...]:
     points = {version: _point(version, at, now) for version in (1, 2, 3)}
     versions = [
-        SubjectPoint(SeriesSubject("version", "digits", version), point)
+        SubjectPoint(SeriesSubject("version", model, version), point)
         for version, point in points.items()
     ]
     arms = [
@@ -66,7 +66,7 @@ def _point(version: int, at: int, now: int) -> SeriesPoint:
         failed,
         pack_latencies(latency),
         queue_us=round(succeeded * 900 * wave),
-        compute_us=succeeded * 3000 * version,
+        compute_us=succeeded * 3000 * version * (20 if slow else 1),
         rows=succeeded * 2,
         batches=succeeded,
         busy_us=round(4e6 / version * wave),

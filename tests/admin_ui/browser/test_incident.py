@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from support.browser import PATIENCE_MS, log_in, page, violations
 from support.console_seed import PASSWORD, PEOPLE
+from support.series_seed import seed_series
 from support.yard import Yard, write_identity, yard
 
 pytestmark = pytest.mark.slow
@@ -81,6 +82,7 @@ def night(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         crash(y)
         for _ in range(61):
             assert ask(y, "/v2/models/scores/infer") == 500
+        seed_series(y, model="prices")
         yield y
 
 
@@ -115,12 +117,29 @@ def ask(y: Yard, path: str) -> int:
     return y.server.post(path, {"inputs": [tensor]})[0]
 
 
+class Operator:
+    """A tab whose clicks are counted, from the overview."""
+
+    def __init__(self, tab: Page) -> None:
+        self.tab = tab
+        self.clicks = 0
+
+    def click(self, what: Locator) -> None:
+        self.clicks += 1
+        what.click()
+
+
 @pytest.fixture
 def overview(browser: Browser, night: Yard) -> Iterator[Page]:
     with page(browser) as tab:
         log_in(tab, url_of(night), "otto", PASSWORD)
         tab.goto(url_of(night))
         yield tab
+
+
+@pytest.fixture
+def operator(overview: Page) -> Operator:
+    return Operator(overview)
 
 
 def problem(tab: Page, text: str) -> Locator:
@@ -172,7 +191,7 @@ def test_what_is_acknowledged_folds_with_its_note_and_can_be_taken_back(overview
     expect(folded.locator("li")).to_contain_text("by otto")
     assert violations(overview) == []
     folded.get_by_role("link", name="Acknowledged").click()
-    overview.click("button:has-text('Take it back')")
+    overview.click("button:has-text('Remove the acknowledgement')")
     overview.wait_for_url(home)
     expect(overview.locator("details.known")).to_have_count(0)
     expect(problem(overview, "scores version 1")).to_be_visible()
@@ -201,3 +220,69 @@ def test_why_a_push_was_refused_is_one_click_away(overview: Page) -> None:
     expect(told).to_contain_text("by ada")
     told.locator("a.title").click()
     expect(overview.locator("pre.text").first).to_contain_text("did you mean max_batch_size")
+
+
+def test_what_fails_at_run_time_since_when_and_what_changed_before_takes_two_clicks(
+    operator: Operator,
+) -> None:
+    failing = problem(operator.tab, "prices version 2")
+    expect(failing).to_contain_text("since 20")
+    expect(failing).to_contain_text("by ada")
+    operator.click(failing.locator("a.title"))
+    operator.click(operator.tab.locator(".markers summary"))
+    changes = operator.tab.locator(".markers li")
+    expect(changes.filter(has_text="prices deployed")).not_to_have_count(0)
+    assert operator.clicks <= 2
+
+
+def test_where_a_p99_rise_comes_from_takes_two_clicks(operator: Operator) -> None:
+    tab = operator.tab
+    operator.click(tab.get_by_role("navigation").get_by_role("link", name="Models", exact=True))
+    operator.click(tab.get_by_role("link", name="prices", exact=True).first)
+    peak = tab.locator("figure", has=tab.locator("[id^='traffic-p99']"))
+    expect(peak).to_contain_text("Highest: version 3")
+    expect(peak).to_contain_text("mostly compute")
+    expect(peak).to_contain_text("ms in the queue")
+    assert operator.clicks <= 2
+
+
+def test_who_holds_the_memory_takes_two_clicks(operator: Operator) -> None:
+    tab = operator.tab
+    operator.click(tab.get_by_role("navigation").get_by_role("link", name="Servers", exact=True))
+    workers = tab.locator("section[aria-labelledby=instances] tbody tr", has_text="prices 1")
+    expect(workers).to_contain_text("MiB")
+    operator.click(tab.get_by_text("the largest first"))
+    expect(tab.locator("section[aria-labelledby=memory] li").first).to_contain_text("iB")
+    assert operator.clicks <= 2
+
+
+def test_which_version_served_a_request_takes_two_clicks(operator: Operator, night: Yard) -> None:
+    tensor = {"name": "INPUT0", "shape": [1], "datatype": "FP32", "data": [1]}
+    body = {"id": "order-4711", "inputs": [tensor]}
+    assert night.server.post("/v2/models/prices/versions/1/infer", body)[0] == 200
+    tab = operator.tab
+    operator.click(tab.get_by_role("navigation").get_by_role("link", name="Requests", exact=True))
+    tab.get_by_label("Request id").fill("order-4711")
+    operator.click(tab.get_by_role("button", name="Search"))
+    row = tab.locator("section[aria-labelledby=last] tbody tr")
+    expect(row).to_have_count(1)
+    expect(row).to_contain_text("prices version 1")
+    expect(row).to_contain_text("served")
+    assert operator.clicks <= 2
+
+
+def test_the_last_healthy_version_is_back_after_three_clicks(
+    operator: Operator, night: Yard
+) -> None:
+    """The last test here: what it changes stays."""
+    tab = operator.tab
+    operator.click(problem(tab, "prices version 2").locator("a.title"))
+    operator.click(tab.get_by_role("link", name="Roll back to version 1 …"))
+    operator.click(tab.get_by_role("button", name="Roll back", exact=True))
+    expect(tab.locator("h1")).to_have_text("Rollback of prices: version 1")
+    assert operator.clicks <= 3
+
+    def back() -> bool:
+        return ask(night, "/v2/models/prices/infer") == 200
+
+    night.wait_for(back, "version 1 to answer")

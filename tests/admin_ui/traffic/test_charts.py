@@ -65,11 +65,13 @@ def test_failures_are_drawn_by_reason_only_where_there_are_any() -> None:
 
 
 def test_the_peak_of_the_latency_leads_to_the_slowest_requests_of_its_minute() -> None:
-    slow = item("2", 1.0, 1.0, latency_ms_p99=[10.0, 374.0])
+    times = {"queue_ms": [1.0, 2.0], "compute_ms": [9.0, 180.0]}
+    slow = item("2", 1.0, 1.0, latency_ms_p99=[10.0, 374.0], **times)
     drawn = compared(page(slow), lambda version: {"model": "digits", "version": version})
     peak = next(one.peak for one in drawn if one.id == "traffic-p99")
     assert peak is not None
     assert (peak.line, peak.value, peak.moment) == ("2", 374.0, AT[1])
+    assert (peak.queue_ms, peak.compute_ms) == (2.0, 180.0)
     assert peak.to == (
         "/requests?model=digits&version=2&order=slowest"
         "&since=2026-11-24T04%3A00%3A10Z&until=2026-11-24T04%3A01%3A10Z"
