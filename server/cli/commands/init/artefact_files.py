@@ -9,7 +9,11 @@ from repository.formats import format_of, unserved_reason
 from server.cli.progress import ProgressLine
 
 _CHECKPOINT = (".json", ".safetensors", ".jinja", ".txt", ".model")
-_PIECE_BYTES = 1 << 24
+_WITH_WEIGHTS = (".xml", ".param")
+"""Formats of two files: the weights lie in a .bin of the same name."""
+_BOOSTERS = {".json": ("model.json", b'"learner"'), ".txt": ("model.txt", b"tree\nversion=")}
+"""Ending → the name in a version folder, and what such a file begins with."""
+_HEAD_BYTES, _PIECE_BYTES = 4096, 1 << 24
 
 
 class BadArtefact(Exception):
@@ -20,6 +24,8 @@ def files_of(artefact: Path) -> list[tuple[Path, str]]:
     """Each file to copy and its name in the version folder. Raises BadArtefact."""
     if artefact.is_dir():
         return list(_checkpoint(artefact))
+    if booster := _booster_file(artefact):
+        return [(artefact, booster)]
     found = format_of(artefact.name)
     if found is None:
         raise BadArtefact(
@@ -30,7 +36,26 @@ def files_of(artefact: Path) -> list[tuple[Path, str]]:
     files = [(artefact, found.file)]
     if found.suffix == ".onnx":
         files += [(artefact.parent / name, name) for name in _external_data(artefact)]
+    if found.suffix in _WITH_WEIGHTS:
+        weights = artefact.with_suffix(".bin")
+        if not weights.is_file():
+            raise BadArtefact(f"{artefact} needs its weights in '{weights.name}' beside it")
+        files.append((weights, Path(found.file).with_suffix(".bin").name))
     return files
+
+
+def _booster_file(artefact: Path) -> str:
+    """What a booster's file is called in a version folder, "" where it is none. Its ending says
+    nothing, and its first bytes do."""
+    wanted = _BOOSTERS.get(artefact.suffix)
+    if wanted is None:
+        return ""
+    name, mark = wanted
+    try:
+        with open(artefact, "rb") as file:
+            return name if mark in file.read(_HEAD_BYTES) else ""
+    except OSError as error:
+        raise BadArtefact(f"{artefact} cannot be read: {error.strerror}") from None
 
 
 def _checkpoint(folder: Path) -> Iterator[tuple[Path, str]]:

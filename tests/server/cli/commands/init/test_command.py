@@ -6,17 +6,21 @@ from pathlib import Path
 from typing import Any
 
 import joblib
+import lightgbm
 import numpy as np
 import onnx
 import pytest
 import torch
+import xgboost
 from onnx import TensorProto, numpy_helper
 from sklearn.linear_model import LogisticRegression
 
 from server.cli.main import main
+from support.backend_cases import save_openvino
 from support.llm_served import write_language_model
 from support.runtime import save_unary
 from support.server import running
+from support.tflite import save_tflite_pairs
 
 PYTHON_MODEL = """
 import triton_python_backend_utils as pb_utils
@@ -60,6 +64,13 @@ def make_artefacts(folder: Path) -> None:
     (folder / "code.py").write_text(PYTHON_MODEL)
     (folder / "described.py").write_text(DESCRIBED_MODEL)
     write_language_model(folder, "checkpoint")
+    save_openvino(folder / "ir.xml")
+    save_tflite_pairs(folder / "lite.tflite")
+    rows = np.random.default_rng(1).random((50, 4))
+    booster = xgboost.train({"nthread": 1}, xgboost.DMatrix(rows, rows[:, 0]), 2)
+    booster.save_model(folder / "boost.json")
+    quiet = {"verbosity": -1, "num_threads": 1, "min_data_in_leaf": 5}
+    lightgbm.train(quiet, lightgbm.Dataset(rows, rows[:, 0]), 2).save_model(folder / "trees.txt")
 
 
 def external(path: Path) -> None:
@@ -88,6 +99,10 @@ MADE: dict[str, tuple[str, ...]] = {
     "code.py": (),
     "described.py": (),
     "checkpoint/1": (),
+    "ir.xml": (),
+    "lite.tflite": (),
+    "boost.json": (),
+    "trees.txt": (),
 }
 
 
@@ -194,6 +209,8 @@ def test_nothing_is_overwritten_and_a_free_name_is_offered(
         (("models/m", "--from", "net.gguf"), "GGUF, not supported yet"),
         (("models/m", "--from", "weights.safetensors"), "weights alone are no model"),
         (("models/m", "--from", "folder"), "no Hugging Face folder"),
+        (("models/m", "--from", "lonely.xml"), "needs its weights in 'lonely.bin' beside it"),
+        (("models/m", "--from", "other.json"), "no model's file by its ending"),
     ],
 )
 def test_what_cannot_be_made_is_one_line_and_leaves_nothing(
@@ -207,6 +224,8 @@ def test_what_cannot_be_made_is_one_line_and_leaves_nothing(
     save_unary(tmp_path / "net.onnx")
     for name in ("broken.onnx", "script.pt", "notes.txt", "net.gguf", "weights.safetensors"):
         (tmp_path / name).write_text("x")
+    for name in ("lonely.xml", "other.json"):
+        (tmp_path / name).write_text("{}")
     (tmp_path / "class.py").write_text("x = 1")
     (tmp_path / "syntax.py").write_text("def (")
     (tmp_path / "folder").mkdir()
