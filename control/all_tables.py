@@ -1,9 +1,10 @@
 """Every table there is: for whoever walks through all of them, so that none is missing."""
 
 from control import rollout_tables as rollouts
+from control.drift import tables as drift
 from control.experiments import tables as experiments
 from control.notifications import tables as notifications
 from control.series import tables as series
 from control.tables import Table
 
-__all__ = ["Table", "experiments", "notifications", "rollouts", "series"]
+__all__ = ["Table", "drift", "experiments", "notifications", "rollouts", "series"]

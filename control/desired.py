@@ -116,6 +116,20 @@ class DesiredExperiment(Struct, frozen=True):
     buckets: int = 0
 
 
+class DriftRule(Struct, frozen=True):
+    """A model whose inputs and outputs are counted: `percent` of its requests, no more than `per_s`
+    a second of each version. `labels`: the output with the labels or the scores of classes, "" to
+    find it out, "-" for none. `names`: whether strings are kept, rather than hashes of them.
+    `profile`: whether the profile that a version came with is wanted."""
+
+    model: str
+    percent: float
+    per_s: float
+    labels: str = ""
+    names: bool = False
+    profile: bool = False
+
+
 class DesiredState(Struct, frozen=True):
     """Everything at one revision; a gateway ignores one older than what it has.
 
@@ -133,6 +147,7 @@ class DesiredState(Struct, frozen=True):
     experiments: tuple[DesiredExperiment, ...] = ()
     stamp_key: bytes = b""
     format: int = FORMAT
+    drift: tuple[DriftRule, ...] = ()
 
 
 NOTHING = DesiredState()

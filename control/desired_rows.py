@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from control.access.grants import grants
 from control.desired import DesiredModel, DesiredRoute, DesiredState, Pin
+from control.drift.service import drift_rules
 from control.experiments.route_arms import running_on_routes, stamp_key
 from control.repository_settings import stored_settings
 from control.rollouts.queries import KeptVersion, kept
@@ -36,6 +37,7 @@ def desired(session: Session, now: datetime) -> DesiredState:
         routes=routes,
         experiments=trials,
         stamp_key=stamp_key(session) if trials else b"",
+        drift=drift_rules(session),
     )
 
 

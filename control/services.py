@@ -13,6 +13,7 @@ from control.access.last_use import LastUseBuffer
 from control.access.rate_limits import LoginThrottle, RateLimiter
 from control.access.recent_tokens import RecentTokens
 from control.clock import utc_now
+from control.drift.windows import USUAL_LIMIT_BYTES as DRIFT_LIMIT_BYTES
 from control.events.event_notifier import EventNotifier
 from control.events.event_stream import HEARTBEAT_S, SLOWEST_S
 from control.gateways.link import GatewayUnreachable
@@ -47,7 +48,8 @@ class ServerFacts:
     `hosts`: the names a Host header may have, from `control.authentication.hosts.known_hosts`.
     `import_allow`: prefixes of URLs that models may be imported from; see
     `repository.sources.urls.url`. `notification_allow`: of URLs that notifications are sent to; see
-    `control.notifications.targets`. `series_limit`: bytes that time series may take.
+    `control.notifications.targets`. `series_limit` and `drift_limit`: bytes that time
+    series and windows of drift may take.
     """
 
     server_id: str
@@ -59,6 +61,7 @@ class ServerFacts:
     import_allow: tuple[str, ...] = ()
     series_limit: int = USUAL_LIMIT_BYTES
     notification_allow: tuple[str, ...] = ()
+    drift_limit: int = DRIFT_LIMIT_BYTES
 
 
 AskGateway = Callable[[Query], Awaitable[Any]]

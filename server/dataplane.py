@@ -15,6 +15,7 @@ from server.access.authorizer import Authorizer, public_name
 from server.access.token_holder import AuthorizationResult, PermissionHolder
 from server.admit import NO_TERMS, read_terms
 from server.codec.output_format import InferBody
+from server.drift.observer import DriftObserver
 from server.errors import InvalidRequest, NotReady, UnknownModel
 from server.history.history import RequestHistory
 from server.inference import Inference
@@ -58,7 +59,9 @@ class DataPlane:
         self.tracing = tracing or Tracing()
         self.lifecycle = lifecycle or Lifecycle()
         self.routing = Routing(self._send_copy, self._running)
-        self.samples = Samples()
+        self.samples = Samples(self._observe)
+        self.drift = DriftObserver(self._observe)
+        self._observes = False
         self.history = RequestHistory()
         self._ended = self.history.ended
 
@@ -116,8 +119,8 @@ class DataPlane:
             target = inference.target
             if target is not None and request.sequence is not None:
                 self.routing.keep(target, request.sequence)
-            if self.samples.on:
-                return self._schedule_sampled(served, request, target)
+            if self._observes:
+                return self._schedule_observed(served, request, target)
             return self.schedule(served, request, target)
         except Exception as error:
             inference.refused(error)
@@ -231,11 +234,16 @@ class DataPlane:
             self.routing.mirrors.offer(target.mirrors, request)
         return reply
 
-    def _schedule_sampled(
+    def _observe(self) -> None:
+        self._observes = self.samples.on or self.drift.on
+
+    def _schedule_observed(
         self, served: ServedVersion, request: InferRequest, target: Target | None
     ) -> Reply:
-        arm = target.label if target is not None else ""
-        sample = self.samples.begin(request, arm, served.signature.decoupled)
+        """With a sample of it kept, or its features counted, where its model's rules choose it."""
+        arm, decoupled = target.label if target is not None else "", served.signature.decoupled
+        sample = self.samples.begin(request, arm, decoupled) if self.samples.on else None
+        counted = self.drift.begin(request, served.signature) if self.drift.on else None
         try:
             reply = self.schedule(served, request, target)
         except (QueueFull, NotReady) as error:
@@ -244,6 +252,8 @@ class DataPlane:
             raise
         if sample is not None:
             reply.watch(sample.ended)
+        if counted is not None:
+            reply.watch(counted.ended)
         return reply
 
     def _send_copy(self, target: Target, request: InferRequest, until_ns: int) -> Reply:

@@ -4,7 +4,6 @@
 """
 
 import asyncio
-import gc
 import logging
 import sys
 import time
@@ -12,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from control import state_paths
+from control.desired import DesiredState
+from control.drift.points import DriftScores, DriftStored, DriftWindow
 from control.gateways.messages import ArmReports, Exposures, FeedbackRows
 from control.gateways.queries import (
     CrashQuery,
@@ -28,7 +29,6 @@ from repository.errors import RepositoryError
 from repository.folders.watch import WatchedRepository
 from repository.model import Snapshot
 from repository.snapshots.sealed_models import SnapshotStore
-from schedulers.calls import ModelCaller
 from schedulers.policy.cores import CoreTokens
 from server import VERSION
 from server.access.authorizer import Authorizer
@@ -41,6 +41,7 @@ from server.desired.client import DesiredStateClient, FleetStatus
 from server.desired.instances import crashes, loaded, running
 from server.desired.reconciler import Reconciler
 from server.desired.repository import DesiredRepository
+from server.drift.windows import DriftWindows
 from server.fleet.checks.check import Checker, ConfigCompletion
 from server.fleet.confine import Confiner, checker_sandbox
 from server.fleet.fleet import Fleet
@@ -53,6 +54,7 @@ from server.logs.recent import RECENT
 from server.metrics.custom import CustomMetrics
 from server.metrics.loop_lag import LoopLag
 from server.model_calls import DataPlaneCaller
+from server.process.collector import quiet_collector
 from server.process.exit_deadline import ExitDeadline, draining_secs
 from server.process.lifecycle import Lifecycle
 from server.script_surroundings import GatewaySurroundings
@@ -66,10 +68,6 @@ from server.settings.table import OWN_DATABASE, Settings
 from server.shared_memory import cuda
 from server.shared_memory.regions import DISALLOWED, SharedMemory
 from server.trace.tracing import CannotTrace, Tracing, start_tracing
-
-COLLECT_AFTER = (50_000, 20, 50)
-"""Collector thresholds: requests make next to no cycles, and a full collection stalled the loop for
-16 ms; frozen after start-up, nothing long was left to collect under load."""
 
 ANSWER_NS = 2_000_000_000
 """How long connections live on after the models are ended, to be told of it."""
@@ -131,12 +129,8 @@ class Gateway:
             settings.model_control_mode != "none" and settings.repository_poll_secs > 0,
         )
         self._confiner = Confiner(settings, sockets)
-        caller = DataPlaneCaller(lambda: self._dataplane)
-        tokens = CoreTokens(settings.cores)
         self._custom = CustomMetrics()
-        scripts = ScriptService(self._script_services(caller))
-        loader = VersionLoader(self._checker, tokens, settings, self._confiner, caller, scripts)
-        self._fleet = Fleet(loader, self._repository, settings, self._models_changed)
+        self._fleet = Fleet(self._loader(), self._repository, settings, self._models_changed)
         shared = _shared_memory(settings)
         authorizer = Authorizer(required=settings.inference_auth == "token")
         self._dataplane = DataPlane(
@@ -148,7 +142,7 @@ class Gateway:
             in_force,
             self._fleet.target_state,
             authorizer.use,
-            self._dataplane.routing.use,
+            self._use,
             self._repository.want,
             copy.put,
         )
@@ -157,16 +151,31 @@ class Gateway:
         )
         self._checks = HealthChecks(self._health, settings.state_dir, self._judged)
         self._backlog = SeriesBacklog()
+        self._drift = DriftWindows(
+            state_paths.server_id(settings.state_dir) if settings.allow_admin else "",
+            self._dataplane.drift,
+            settings.drift_window_secs,
+            self._fleet.served,
+        )
         self._control = self._control_client(copy) if settings.allow_admin else None
         self._series = self._series_windows()
         self._listeners = Listeners()
         self._following: asyncio.Task[None] | None = None
         self._recording: asyncio.Task[None] | None = None
+        self._counting: asyncio.Task[None] | None = None
 
-    def _script_services(self, caller: ModelCaller) -> ScriptServices:
+    def _use(self, desired: DesiredState) -> None:
+        """Routes, and what is counted of drift, from now on."""
+        self._dataplane.routing.use(desired)
+        self._dataplane.drift.use(desired.drift)
+
+    def _loader(self) -> VersionLoader:
+        settings, caller = self._settings, DataPlaneCaller(lambda: self._dataplane)
         surroundings = GatewaySurroundings(lambda: self._dataplane)
-        allows_control = self._settings.allow_model_control_by_models
-        return ScriptServices(caller, surroundings, self._custom, allows_control)
+        allows_control = settings.allow_model_control_by_models
+        scripts = ScriptService(ScriptServices(caller, surroundings, self._custom, allows_control))
+        tokens = CoreTokens(settings.cores)
+        return VersionLoader(self._checker, tokens, settings, self._confiner, caller, scripts)
 
     def _control_client(self, copy: disk.DiskCopy) -> DesiredStateClient:
         self._dataplane.routing.feedback.open()
@@ -196,7 +205,12 @@ class Gateway:
             _log.info("%s", self._confiner.report)
             self._confiner.adopt_orphans()
             await self._listeners.open(
-                self._dataplane, self._lag, self._settings, self._health.rows, self._custom
+                self._dataplane,
+                self._lag,
+                self._settings,
+                self._health.rows,
+                self._drift.found,
+                self._custom,
             )
             return await self._serve()
         except (CannotListen, RepositoryError) as error:
@@ -222,7 +236,7 @@ class Gateway:
 
     def _counted(
         self, server: str, everything: bool
-    ) -> Iterator[ArmReports | Exposures | FeedbackRows | SeriesWindow]:
+    ) -> Iterator[ArmReports | Exposures | FeedbackRows | SeriesWindow | DriftWindow]:
         """Messages for the link; each has been sent when the next one is asked for."""
         routing = self._dataplane.routing
         boot, assignments = (
@@ -235,9 +249,13 @@ class Gateway:
         yield from routing.exposures.messages()
         yield from routing.feedback.messages()
         yield from self._backlog.messages(everything)
+        yield from self._drift.messages(everything)
 
-    def _stored(self, message: SeriesStored) -> None:
-        self._backlog.stored(message.at, message.boot)
+    def _stored(self, message: SeriesStored | DriftStored | DriftScores) -> None:
+        if isinstance(message, SeriesStored):
+            self._backlog.stored(message.at, message.boot)
+        else:
+            self._drift.on_message(message)
 
     def _answer(self, query: Query) -> QueryAnswer:
         """What the control process asks for: what runs here, of sampled requests, of the log."""
@@ -270,7 +288,7 @@ class Gateway:
             _log.error("failed to load %s; exiting because of --exit-on-error", names)
             return 1
         await self._fetch()
-        _quiet_collector()
+        quiet_collector()
         self._lag.restart()
         await self._stopping.wait()
         return 0
@@ -314,6 +332,8 @@ class Gateway:
             self._control.start()
         self._recording = asyncio.create_task(self._series.run())
         self._recording.add_done_callback(_report)
+        self._counting = asyncio.create_task(self._drift.run())
+        self._counting.add_done_callback(_report)
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         if not loading.done():
@@ -357,10 +377,11 @@ class Gateway:
         deadline.cancel()
 
     async def _end_series(self) -> None:
-        if self._recording is None:
+        if self._recording is None or self._counting is None:
             return
         self._recording.cancel()
-        await asyncio.wait([self._recording])
+        self._counting.cancel()
+        await asyncio.wait([self._recording, self._counting])
         await self._series.end()
         await self._checks.keep()
 
@@ -376,13 +397,6 @@ def _must_fetch(settings: Settings) -> bool:
     if not settings.allow_admin or not settings.initial_fetch_timeout_secs:
         return False
     return bool(settings.database) or (settings.state_dir / OWN_DATABASE).exists()
-
-
-def _quiet_collector() -> None:
-    """Take what start-up made out of the collector's sight, and let it look less often."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*COLLECT_AFTER)
 
 
 def _report(task: "asyncio.Task[None]") -> None:

@@ -23,6 +23,7 @@ from server.http1.listener import HttpListener
 from server.listen_address import ListenAddress, grpc_address
 from server.logs.access import AccessLog
 from server.metrics.custom import CustomMetrics
+from server.metrics.drift import Scores, unscored
 from server.metrics.exposition import HealthRows, MetricsApp, unjudged
 from server.metrics.loop_lag import LoopLag
 from server.openai.endpoints import OpenAIEndpoints
@@ -59,6 +60,7 @@ class Listeners:
         lag: LoopLag,
         settings: Settings,
         health: HealthRows = unjudged,
+        scores: Scores = unscored,
         custom: CustomMetrics | None = None,
     ) -> None:
         """Open what the settings allow. Raises CannotListen; `stop` closes what is open then."""
@@ -76,7 +78,7 @@ class Listeners:
                 raise CannotListen(error.strerror or str(error)) from error
             self.addresses["gRPC"] = grpc_address(settings.grpc_address, self.grpc.port)
         if settings.allow_metrics:
-            self.metrics = await _metrics(dataplane, lag, settings, health, custom)
+            self.metrics = await _metrics(dataplane, lag, settings, health, scores, custom)
             self.addresses["metrics"] = self.metrics.url + "/metrics"
 
     async def stop(self, until_ns: int) -> None:
@@ -139,6 +141,7 @@ async def _metrics(
     lag: LoopLag,
     settings: Settings,
     health: HealthRows,
+    scores: Scores,
     custom: CustomMetrics | None,
 ) -> HttpListener:
     shown = metrics_config.parse(settings.metrics_config, settings.allow_cpu_metrics)
@@ -149,6 +152,7 @@ async def _metrics(
         shown,
         dataplane.routing,
         health,
+        scores,
         custom,
     )
     address, port = settings.metrics_address, settings.metrics_port

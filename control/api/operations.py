@@ -3,6 +3,7 @@
 from control.api.call import Access, Operation
 from control.api.resources import (
     aliases,
+    drift,
     events,
     experiments,
     imports,
@@ -47,6 +48,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *samples.OPERATIONS,
     *requests.OPERATIONS,
     *series.OPERATIONS,
+    *drift.OPERATIONS,
     *events.OPERATIONS,
     *webhooks.OPERATIONS,
     *notifications.OPERATIONS,

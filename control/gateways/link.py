@@ -9,6 +9,7 @@ from typing import Any
 
 from control.access.peer import peer_uid
 from control.desired import DesiredState
+from control.drift.points import DriftScores, DriftStored, DriftWindow
 from control.gateways.messages import (
     PROTOCOL,
     Answered,
@@ -41,6 +42,9 @@ Recorded = Callable[[Exposures | FeedbackRows], Awaitable[None]]
 Windowed = Callable[[SeriesWindow], Awaitable[SeriesStored | None]]
 """Stores a window; None where it is to be sent again."""
 
+Drifted = Callable[[DriftWindow], Awaitable[DriftStored | None]]
+"""The same for a window of drift."""
+
 ANSWER_S = 3.0
 """How long a gateway may take to answer a question; its loop never stalls that long."""
 
@@ -56,7 +60,7 @@ async def _ignore(_message: object) -> Any:
 class LinkServer:
     """Listens for gateways of the same user on a Unix socket; on the loop's thread. `counted` gets
     what their routes have counted, `recorded` what they saw and heard for experiments, `windowed`
-    the windows of time series."""
+    the windows of time series, `drifted` those of drift."""
 
     def __init__(
         self,
@@ -65,13 +69,16 @@ class LinkServer:
         counted: Counted = _ignore,
         recorded: Recorded = _ignore,
         windowed: Windowed = _ignore,
+        drifted: Drifted = _ignore,
     ) -> None:
         self._path = path
         self._loaded = loaded
         self._counted = counted
         self._recorded = recorded
         self._windowed = windowed
+        self._drifted = drifted
         self._latest: bytes | None = None
+        self._scores: bytes | None = None
         self._gateways: set[_GatewayConnection] = set()
         self._links: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
@@ -87,6 +94,12 @@ class LinkServer:
         self._latest = pack_frame(DesiredUpdate(encode_state(desired)))
         for gateway in self._gateways:
             gateway.news.set()
+
+    def tell_scores(self, found: DriftScores) -> None:
+        """Give every gateway, and each that connects later, what was found of drift."""
+        self._scores = pack_frame(found)
+        for gateway in self._gateways:
+            gateway.writer.write(self._scores)
 
     async def ask(self, server: str, query: Query) -> Any:
         """A gateway's answer: the query's `Answer`. Raises GatewayUnreachable."""
@@ -138,6 +151,8 @@ class LinkServer:
     async def _keep(self, gateway: "_GatewayConnection", reader: asyncio.StreamReader) -> None:
         self._gateways.add(gateway)
         gateway.news.set()
+        if self._scores is not None:
+            gateway.writer.write(self._scores)
         telling = asyncio.create_task(self._tell(gateway))
         try:
             while (message := await read_frame(reader)) is not None:
@@ -151,7 +166,9 @@ class LinkServer:
     async def _take(self, gateway: "_GatewayConnection", message: Message | Unknown) -> None:
         """Raises BadFrame for one that speaks for another server."""
         match message:
-            case LoadReport() | ArmReports() | SeriesWindow() if message.server != gateway.server:
+            case LoadReport() | ArmReports() | SeriesWindow() | DriftWindow() if (
+                message.server != gateway.server
+            ):
                 raise BadFrame(f"gateway {gateway.server} reports for {message.server:.100}")
             case LoadReport():
                 await self._loaded(message)
@@ -160,14 +177,18 @@ class LinkServer:
             case Exposures() | FeedbackRows():
                 await self._recorded(message)
             case SeriesWindow():
-                gateway.start(self._keep_window(gateway, message))
+                gateway.start(self._keep_window(gateway, self._windowed(message)))
+            case DriftWindow():
+                gateway.start(self._keep_window(gateway, self._drifted(message)))
             case Answered():
                 gateway.answered(message)
             case Unknown():
                 _log.info("gateway %s sends '%.50s', unknown here", gateway.server, message.kind)
 
-    async def _keep_window(self, gateway: "_GatewayConnection", window: SeriesWindow) -> None:
-        stored = await self._windowed(window)
+    async def _keep_window(
+        self, gateway: "_GatewayConnection", storing: Awaitable[SeriesStored | DriftStored | None]
+    ) -> None:
+        stored = await storing
         if stored is not None:
             gateway.writer.write(pack_frame(stored))
 

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from control.drift.points import DriftScores, DriftStored, DriftWindow
 from control.gateways.queries import Query, QueryAnswer
 from control.health import VersionHealth
 from control.rollouts.arms import ArmTotals
@@ -149,6 +150,9 @@ Message = (
     | Answered
     | SeriesWindow
     | SeriesStored
+    | DriftWindow
+    | DriftStored
+    | DriftScores
 )
 
 
@@ -159,7 +163,7 @@ class _Kind(Struct):
 _KINDS = frozenset(
     [
         *("hello", "desired", "loads", "windows", "exposures", "feedback", "ask", "answer"),
-        *("series", "series_stored"),
+        *("series", "series_stored", "drift", "drift_stored", "drift_scores"),
     ]
 )
 

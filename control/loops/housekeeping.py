@@ -15,6 +15,8 @@ from control import servers
 from control.access import sweep as access
 from control.access.last_use import write_uses
 from control.deployments import deployment, pushes
+from control.drift.windows import USUAL_LIMIT_BYTES as DRIFT_LIMIT_BYTES
+from control.drift.windows import forget_windows
 from control.errors import DatabaseGone
 from control.events import history
 from control.experiments.records.feedback import forget_waiting
@@ -59,7 +61,8 @@ async def run(services: ControlServices, boot: str, pushed: Callable[[], Collect
         await asyncio.to_thread(write_uses, database, *services.uses.take())
 
     async def clear() -> None:
-        await asyncio.to_thread(sweep, database, store, services.facts.series_limit)
+        limits = services.facts.series_limit, services.facts.drift_limit
+        await asyncio.to_thread(sweep, database, store, *limits)
         await asyncio.to_thread(collect_objects, store)
 
     async with asyncio.TaskGroup() as jobs:
@@ -101,7 +104,12 @@ def _beat(services: ControlServices, boot: str) -> None:
             )
 
 
-def sweep(database: Database, store: Path, series_limit: int = USUAL_LIMIT_BYTES) -> None:
+def sweep(
+    database: Database,
+    store: Path,
+    series_limit: int = USUAL_LIMIT_BYTES,
+    drift_limit: int = DRIFT_LIMIT_BYTES,
+) -> None:
     """Forget what is over, and remove what nobody refers to in the store; blocks.
 
     Raises DatabaseGone, OSError.
@@ -114,6 +122,7 @@ def sweep(database: Database, store: Path, series_limit: int = USUAL_LIMIT_BYTES
         forget_moments(tx)
         forget_chunks(tx)
         shrink(tx, series_limit)
+        forget_windows(tx, drift_limit)
         forget_deliveries(tx)
         forget_mutes(tx)
         pushes.forget(tx)

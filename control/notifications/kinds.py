@@ -29,6 +29,7 @@ class NotificationKind(StrEnum):
     MODEL_FAILING = "model.failing"
     MODEL_DEGRADED = "model.degraded"
     MODEL_RECOVERED = "model.recovered"
+    MODEL_DRIFTED = "model.drifted"
     PUSH_FAILED = "push.failed"
     PUSH_REFUSED = "push.refused"
     IMPORT_FAILED = "import.failed"
@@ -44,6 +45,7 @@ MEANINGS: Mapping[NotificationKind, str] = {
     NotificationKind.MODEL_FAILING: "a loaded version does not answer as it should",
     NotificationKind.MODEL_DEGRADED: "a version answers, and worse than it should",
     NotificationKind.MODEL_RECOVERED: "a version that was failing or degraded is well again",
+    NotificationKind.MODEL_DRIFTED: "what a version gets or answers has drifted from its reference",
     NotificationKind.PUSH_FAILED: "a push was accepted and could not be served",
     NotificationKind.PUSH_REFUSED: "a push was refused; its pusher has seen why",
     NotificationKind.IMPORT_FAILED: "an import from a URL failed",
@@ -183,6 +185,14 @@ def _health(kind: NotificationKind, words: str) -> Callable[[EventView, int], No
     return notice
 
 
+def _drifted(event: EventView, _: int) -> Notice:
+    version, model = int(event.data.get("version") or 0), event.subject.partition(":")[2]
+    title = f"{model} version {version} has drifted"
+    page = f"/models/{quote(model, safe='')}/drift"
+    reason = _text(event, "reason")
+    return _notice(event, NotificationKind.MODEL_DRIFTED, (model,), version, title, reason, page)
+
+
 def _push(kind: NotificationKind, ended: str) -> Callable[[EventView, int], Notice]:
     def notice(event: EventView, _: int) -> Notice:
         after = event.data.get("after") or {}
@@ -243,6 +253,7 @@ _MAKERS: Mapping[str, Callable[[EventView, int], Notice | None]] = {
     "model.failing": _health(NotificationKind.MODEL_FAILING, "is failing"),
     "model.degraded": _health(NotificationKind.MODEL_DEGRADED, "is degraded"),
     "model.recovered": _health(NotificationKind.MODEL_RECOVERED, "is well again"),
+    "model.drifted": _drifted,
     "push.failed": _push(NotificationKind.PUSH_FAILED, "was not served"),
     "push.refused": _push(NotificationKind.PUSH_REFUSED, "was refused"),
     "import.failed": _import,

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from control.drift.findings import RaisedDrift
 from control.gateways.queries import VersionCrashes
 from control.health import CRASH_LOOP, ERRORS, FAILED, QUEUE_FULL, QUEUE_TIME, READY, SLOW, rank
 from control.problems.problem import SHORT, Problem, Verb
@@ -33,6 +34,7 @@ _KEEPS = Verb("keeps what it serves", "keep what they serve", "models")
 _NOT_IN_FORCE = Verb("is not in force", "are not in force", "aliases and routes")
 _KILLED = Verb("has its kill switch on", "have their kill switches on", "routes")
 _ROLLED_BACK = Verb("was rolled back", "were rolled back", "rollouts")
+_DRIFTED = Verb("has drifted", "have drifted")
 _BAD_ENDS = {
     "failed": Verb("was not served", "were not served", "pushes"),
     "refused": Verb("was refused", "were refused", "pushes"),
@@ -76,14 +78,15 @@ class ProblemFacts:
     crashes: Sequence[VersionCrashes] = ()
     server: str = ""
     trouble: str = ""
+    drifted: Sequence[RaisedDrift] = ()
 
 
 def problems(facts: ProblemFacts, now: datetime) -> list[Problem]:
     """A database that takes no changes, dead servers (not while no heartbeat can be written),
     versions that do not answer as they should, that cannot be loaded, serve what was loaded before
     because their reload failed, or whose workers are being restarted, aliases and routes that are
-    not in force, kill switches that are on, rollouts that were rolled back, and pushes that failed,
-    both lately and followed by no better one."""
+    not in force, kill switches that are on, versions that have drifted, rollouts that were rolled
+    back, and pushes that failed, both lately and followed by no better one."""
     alive = {one.id for one in facts.servers if one.alive or facts.trouble}
     loads = [one for one in facts.loads if one.server in alive]
     return [
@@ -94,6 +97,7 @@ def problems(facts: ProblemFacts, now: datetime) -> list[Problem]:
         *_restarting(facts, loads),
         *_not_in_force(facts.pending, alive, now),
         *_killed(facts.killed),
+        *_drift(facts.drifted, facts.brought),
         *_rolled_back(facts.rollouts, now),
         *_pushes(facts.pushes, now),
     ]
@@ -230,6 +234,23 @@ def _killed(routes: Iterable[KilledRoute]) -> list[Problem]:
             same=one.name,
         )
         for one in routes
+    ]
+
+
+def _drift(drifted: Iterable[RaisedDrift], brought: Mapping[str, str]) -> list[Problem]:
+    return [
+        Problem(
+            "drift",
+            f"{one.model} version {one.version}",
+            _DRIFTED,
+            one.words,
+            link("/models/{model}/drift", model=one.model),
+            one.since,
+            name=one.model,
+            by=brought.get(one.model, ""),
+            same=f"{one.model} {one.version}",
+        )
+        for one in drifted
     ]
 
 

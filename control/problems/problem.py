@@ -9,7 +9,7 @@ from typing import Literal
 from control.clock import Moment
 from control.problems.views import Acknowledgement, ProblemView
 
-ProblemKind = Literal["server", "load", "health", "route", "rollout", "push"]
+ProblemKind = Literal["server", "load", "health", "drift", "route", "rollout", "push"]
 
 SHORT = 8
 """Characters of a server's id that tell it from others."""

@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from control import loads
 from control.deployments.pushes import list_pushes
+from control.drift.findings import raised_drift
 from control.errors import NotFound
 from control.gateways.queries import VersionCrashes
 from control.problems.policy import KilledRoute, NotInForce, ProblemFacts, problems
@@ -45,6 +46,7 @@ def list_problems(
         crashes=crashes,
         server=server,
         trouble=trouble,
+        drifted=raised_drift(session),
     )
     known = {
         row.key: Acknowledgement(row.note, row.by, row.at)

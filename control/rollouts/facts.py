@@ -6,6 +6,7 @@ from datetime import datetime
 from sqlalchemy.orm import Session
 
 from control import loads, servers
+from control.drift.labels import LabelComparison
 from control.rollout_tables import Rollout
 from control.rollouts import counts
 from control.rollouts.guardrails import Candidate, Harm, RolloutObservations
@@ -18,9 +19,10 @@ READY, FAILED = "READY", "FAILED"
 @dataclass(frozen=True, slots=True)
 class Signals:
     """What experiments say of a rollout: business metrics with the interval of how much worse the
-    candidate does."""
+    candidate does; `labels`: those that both versions gave, None where they are not asked for."""
 
     harms: tuple[Harm, ...] = ()
+    labels: LabelComparison | None = None
 
 
 NO_SIGNALS = Signals()
@@ -45,7 +47,9 @@ def seen(
         in_flight=reading.in_flight,
     )
     arms = None if reading.problem else reading.arms
-    return RolloutObservations(arms, candidate, reading.problem, reading.mismatch, signals.harms)
+    return RolloutObservations(
+        arms, candidate, reading.problem, reading.mismatch, signals.harms, signals.labels
+    )
 
 
 def _missing(alive: frozenset[str], states: dict[str, LoadView]) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from enum import StrEnum
 
 import msgspec
 
+from control.drift.labels import LabelComparison
 from control.rollouts.arms import RateComparison, RolloutTotals, Stratum, compared
 from control.rollouts.plan import Guardrails
 from control.rollouts.state import Phase, RolloutState
@@ -107,7 +108,8 @@ class RolloutObservations:
     """Everything a decision looks at, counted since the rollout began.
 
     `arms` is None when the counts cannot be read, for the reason in `problem`. `mismatch`: in
-    words, that arms did not get the units they were meant to get.
+    words, that arms did not get the units they were meant to get. `labels`: None where the plan
+    does not ask for them.
     """
 
     arms: RolloutTotals | None
@@ -115,6 +117,7 @@ class RolloutObservations:
     problem: str = ""
     mismatch: str = ""
     harms: tuple[Harm, ...] = ()
+    labels: LabelComparison | None = None
 
 
 def judge(state: RolloutState, seen: RolloutObservations) -> tuple[GuardrailVerdict, ...]:
@@ -133,6 +136,7 @@ def judge(state: RolloutState, seen: RolloutObservations) -> tuple[GuardrailVerd
         _outputs("empty", "empty answers", strata),
         *(_latency(state, seen.arms, guard) for guard in LATENCIES),
         *(_harm(harm) for harm in seen.harms),
+        *_labels(state, seen.labels),
     )
 
 
@@ -293,6 +297,39 @@ def _of_ratio(found: RatioEstimate, rails: Guardrails) -> GuardrailOutcome:
         return GuardrailOutcome.PAUSE
     within = found.interval.upper < rails.latency_ratio
     return GuardrailOutcome.OK if within else GuardrailOutcome.WAITING
+
+
+def _labels(state: RolloutState, labels: LabelComparison | None) -> tuple[GuardrailVerdict, ...]:
+    """Required while both versions answer: a candidate goes on where its labels are surely no
+    further from the stable version's than the limit, or near enough that chance explains it."""
+    rails = state.plan.guardrails
+    if labels is None or not rails.label_psi:
+        return ()
+    must, name = state.place is Phase.STEP, "label_drift"
+    found = labels.found
+    if found is None:
+        return (GuardrailVerdict(name, GuardrailOutcome.WAITING, labels.missing, {}, must),)
+    numbers = {
+        "psi": found.psi,
+        "lower": found.psi_lower,
+        "limit": rails.label_psi,
+        "candidate": float(found.n_current),
+        "control": float(found.n_reference),
+    }
+    least = min(found.n_current, found.n_reference)
+    if least < rails.label_sample:
+        words = f"{least} of at least {rails.label_sample} labels of each version"
+        return (GuardrailVerdict(name, GuardrailOutcome.WAITING, words, numbers, must),)
+    words = (
+        f"PSI of its labels against the stable version's is {found.psi:.2f}, surely above "
+        f"{found.psi_lower:.2f} (limit {rails.label_psi:g})"
+    )
+    outcome = GuardrailOutcome.OK
+    if found.psi_lower > rails.label_psi:
+        outcome = GuardrailOutcome.FAIL
+    elif found.psi > rails.label_psi:
+        outcome = GuardrailOutcome.WAITING
+    return (GuardrailVerdict(name, outcome, words, numbers, must),)
 
 
 def _harm(harm: Harm) -> GuardrailVerdict:

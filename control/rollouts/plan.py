@@ -44,7 +44,8 @@ class Guardrails:
     shares of requests (0 to 1). `latency_ratio` and `latency_pause_ratio` are for the bounds of the
     interval, which is looked at after `latency_windows` windows. `memory_ratio`: resident
     over declared memory; `memory_mib` is what a worker of the candidate is declared to hold, 0 for
-    nothing declared.
+    nothing declared. `label_psi`: PSI between the labels that both versions give, 0 for not looked
+    at; it is required, and takes `label_sample` labels of each.
     """
 
     window_s: float = 30.0
@@ -56,6 +57,8 @@ class Guardrails:
     breaker_share: float = 0.5
     memory_ratio: float = 1.2
     memory_mib: int = 0
+    label_psi: float = 0.0
+    label_sample: int = 500
 
 
 class StepView(msgspec.Struct, frozen=True):
@@ -84,6 +87,8 @@ class PlanView(msgspec.Struct, frozen=True, kw_only=True):
     breaker_share: float
     memory_ratio: float
     memory_mib: int
+    label_drift: float
+    label_sample: int
     prewarm: float
     no_data: float
     undecided: float
@@ -137,6 +142,8 @@ class RolloutPlan:
             breaker_share=rails.breaker_share * 100,
             memory_ratio=rails.memory_ratio,
             memory_mib=rails.memory_mib,
+            label_drift=rails.label_psi,
+            label_sample=rails.label_sample,
             prewarm=self.prewarm_s,
             no_data=self.no_data_s,
             undecided=self.undecided_s,

@@ -245,6 +245,12 @@ KEYS: dict[str, Key] = {
         f"a whole number of MiB from 1 to {2**24}, 0 for nothing declared",
         "what a worker process of the candidate is declared to hold",
     ),
+    "label_drift": Key(
+        _within(_decimal, 0, 100),
+        "a PSI from 0 (not looked at) to 100, such as 0.2",
+        "PSI of the labels of both versions, surely above: rolled back; its drift must be watched",
+    ),
+    "label_sample": Key(_SAMPLE, _SAMPLES, "labels of each version that takes at least"),
     "prewarm": Key(_SECONDS, _DURATIONS, "how long the candidate may take to be ready"),
     "no_data": Key(_SECONDS, _DURATIONS, "how long a step may be without requests"),
     "undecided": Key(
@@ -270,6 +276,8 @@ _RAILS = {
     "breaker_share": "breaker_share",
     "memory_ratio": "memory_ratio",
     "memory_mib": "memory_mib",
+    "label_drift": "label_psi",
+    "label_sample": "label_sample",
 }
 _OTHERS = {
     "mode": "mode",

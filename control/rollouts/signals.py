@@ -1,9 +1,12 @@
-"""What running experiments say of a rollout: whether feedback shows harm."""
+"""What else is said of a rollout: by running experiments, and by the labels its versions give."""
 
 from collections.abc import Iterator
 
 from sqlalchemy.orm import Session
 
+from control.drift import service as drift
+from control.drift.labels import LabelComparison, compare_labels
+from control.drift.windows import read_labels
 from control.experiments import service as experiments
 from control.experiments.evaluation import interval, null_of
 from control.experiments.metrics import Direction, Metric, MetricSource, MissingValueRule
@@ -14,6 +17,7 @@ from control.rollouts import queries
 from control.rollouts.facts import Signals
 from control.rollouts.guardrails import Harm
 from control.rollouts.route_weights import CANDIDATE, STABLE
+from control.rollouts.state import state_of
 from control.rollouts.views import RolloutView
 from control.statistics.sequential import Interval
 
@@ -25,10 +29,30 @@ _YOUNGER = (
 
 def signals_of(session: Session, rollout_id: str) -> Signals:
     """Of the experiments on the rollout's route that compare its two versions, as the arms `stable`
-    and `candidate`: each metric that clients send feedback for. Raises NotFound."""
+    and `candidate`: each metric that clients send feedback for; and of drift, if the plan asks for
+    it. Raises NotFound."""
     rollout = queries.get_rollout(session, rollout_id)
     watching = [one for one in experiments.running(session) if _compares(one, rollout)]
-    return Signals(tuple(harm for one in watching for harm in _harms(session, one)))
+    harms = tuple(harm for one in watching for harm in _harms(session, one))
+    return Signals(harms, _labels(session, rollout))
+
+
+def _labels(session: Session, rollout: RolloutView) -> LabelComparison | None:
+    """Those that both versions gave since the phase began: before it they answered other shares of
+    the traffic, and so other hours of it."""
+    if not rollout.plan.label_drift or rollout.stable is None:
+        return None
+    model = rollout.model
+    if not drift.is_watched(session, model):
+        return LabelComparison(
+            None, f"drift of {model} is not watched; `modelyard drift watch {model}` begins"
+        )
+    row = queries.find(session, rollout.id)
+    since = state_of(row.plan, row.state).since
+    return compare_labels(
+        read_labels(session, model, rollout.stable, since),
+        read_labels(session, model, rollout.candidate, since),
+    )
 
 
 def _compares(experiment: ExperimentView, rollout: RolloutView) -> bool:

@@ -21,6 +21,7 @@ from control.authentication.hosts import known_hosts
 from control.clock import utc_now
 from control.deployments import repositories
 from control.desired import DesiredState
+from control.drift.points import DriftScores
 from control.errors import ControlError, DatabaseDamaged, DatabaseGone, Invalid
 from control.events import history
 from control.events.event_notifier import EventNotifier
@@ -37,6 +38,7 @@ from control.imports.sealing import ImportSealer
 from control.loops import housekeeping
 from control.loops.deployer import Deployer
 from control.loops.desired_state_feed import DesiredStateFeed
+from control.loops.drift import DriftPump
 from control.loops.experiment_recorder import ExperimentRecorder
 from control.loops.load_recorder import LoadRecorder
 from control.loops.notifications import NotificationPump
@@ -182,7 +184,6 @@ class ControlServer:
         self._deciding = PreReceiveHook(self._database, self._store, examiner, self._follow)
         self._rollouts = RolloutController(self._database, self._server, self._boot)
         trials = ExperimentRecorder(self._database, self._server, self._boot, key_of(self._secret))
-
         series = SeriesRecorder(self._database, self._server)
         self._webhooks = WebhookSender(self._settings.notification_allow)
         notifications = NotificationPump(
@@ -193,8 +194,14 @@ class ControlServer:
             await self._rollouts.on_arm_reports(reports)
             await trials.counted(reports)
 
+        drift = DriftPump(self._database, self._server, self._boot, self._tell_scores)
         self._link = LinkServer(
-            self._sockets / state_paths.LINK, self._hear, counted, trials.record, series.record
+            self._sockets / state_paths.LINK,
+            self._hear,
+            counted,
+            trials.record,
+            series.record,
+            drift.record,
         )
         self._feed.follow(self._link.hand)
         self._feed.follow(self._look_again)
@@ -218,6 +225,7 @@ class ControlServer:
                 trials.run(),
                 series.run(),
                 notifications.run(),
+                drift.run(),
                 self._importer.run(),
                 channels.run(),
                 housekeeping.run(services, self._boot, self._keys.repositories),
@@ -279,6 +287,7 @@ class ControlServer:
             settings=tuple(_shown(settings)),
             import_allow=settings.import_allow,
             series_limit=settings.series_limit,
+            drift_limit=settings.drift_limit,
             notification_allow=settings.notification_allow,
         )
         return ControlServices(
@@ -347,6 +356,9 @@ class ControlServer:
             self._importer.on_load_report(report)
         self._recorder.on_load_report(report)
 
+    def _tell_scores(self, found: DriftScores) -> None:
+        self._link.tell_scores(found)
+
     def _look_again(self, _: DesiredState) -> None:
         self._deployer.ring()
         self._importer.ring()
@@ -371,17 +383,13 @@ class ControlServer:
         return f"http://{shown}:{port or settings.admin_port}"
 
     def _greet(self) -> None:
-        with suppress(OSError):  # a file on a full disk keeps no server from starting
-            self._write_greeting()
-
-    def _write_greeting(self) -> None:
         url = self._url(self._listener.port)
-        sys.stdout.write(f"admin    {url}\n")
+        text = f"admin    {url}\n"
         if self._code is not None:
-            sys.stdout.write(
-                f"first administrator (once, within a day): {url}/welcome#{self._code}\n"
-            )
-        sys.stdout.flush()
+            text += f"first administrator (once, within a day): {url}/welcome#{self._code}\n"
+        with suppress(OSError):  # a file on a full disk keeps no server from starting
+            sys.stdout.write(text)
+            sys.stdout.flush()
 
 
 def _shown(settings: Settings) -> Iterator[SettingView]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from control.desired import DesiredState
+from control.drift.points import DriftScores, DriftStored, DriftWindow
 from control.gateways.messages import (
     ArmReports,
     Ask,
@@ -46,11 +47,13 @@ process knows that nothing was missed, and that we live."""
 Reports = Callable[[], LoadReport]
 """What to report now."""
 
-Counts = Callable[[str, bool], Iterator[ArmReports | Exposures | FeedbackRows | SeriesWindow]]
+Counts = Callable[
+    [str, bool], Iterator[ArmReports | Exposures | FeedbackRows | SeriesWindow | DriftWindow]
+]
 """What routes of this server have counted and noted: what is new, or everything."""
 
-Stored = Callable[[SeriesStored], None]
-"""A window of the time series is in the database."""
+Stored = Callable[[SeriesStored | DriftStored | DriftScores], None]
+"""A window of the time series, or of drift, is in the database; or what was found of drift."""
 
 Answers = Callable[[Query], QueryAnswer]
 """What the control process asks for, and is waiting for; on the loop, so it must be brief."""
@@ -135,7 +138,7 @@ class ControlLink:
                     self._on_desired(desired)
                 case Ask():
                     await _send(writer, answer(message.number, self._answers(message.query)))
-                case SeriesStored():
+                case SeriesStored() | DriftStored() | DriftScores():
                     self._stored(message)
                 case Unknown():
                     _log.info("the control process sends '%.50s', unknown here", message.kind)

@@ -20,6 +20,7 @@ from schedulers.counters import (
 )
 from server.health.monitor import HealthRow
 from server.metrics.custom import CustomMetrics
+from server.metrics.drift import OF_DRIFT, Scores, drift_text, unscored
 from server.metrics.health import OF_HEALTH, of_health
 from server.metrics.histogram_lines import histogram_lines
 from server.metrics.instances import OF_INSTANCES
@@ -245,6 +246,7 @@ METRICS: tuple[MetricFamily, ...] = (
     *OF_MEMORY,
     *OF_ROUTES,
     *OF_HEALTH,
+    *OF_DRIFT,
     *(metric for metric, _ in _MACHINE),
 )
 """Every metric the server exposes."""
@@ -265,7 +267,7 @@ def unjudged(_now: float) -> Iterable[HealthRow]:
 class MetricsApp:
     """A raw ASGI application: GET /metrics, and nothing else."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one argument for each thing that a scrape shows
         self,
         models: Models,
         lag: LoopLagSource,
@@ -273,8 +275,10 @@ class MetricsApp:
         shown: MetricsConfig = _DEFAULT,
         routing: Routing | None = None,
         health: HealthRows = unjudged,
+        scores: Scores = unscored,
         custom: CustomMetrics | None = None,
     ) -> None:
+        self._scores = scores
         self._models = models
         self._custom = custom or CustomMetrics()
         self._routing = routing
@@ -303,7 +307,7 @@ class MetricsApp:
             body = render(
                 self._models, self._lag, self._machine, self._tracing, self._shown, self._routing,
                 health,
-            )  # fmt: skip
+            ) + drift_text(self._scores())  # fmt: skip
             body += "".join(f"{line}\n" for line in self._custom.lines()).encode()
         headers = [(b"content-type", CONTENT_TYPE), (b"content-length", b"%d" % len(body))]
         await send({"type": "http.response.start", "status": status, "headers": headers})

@@ -1,6 +1,6 @@
 """The gateway's samples: which models are sampled now, and what was kept of their requests.
 
-The data plane asks `on` for each request, and nothing else while no model is sampled. Nothing here
+The data plane asks nothing of it while no model is sampled. Nothing here
 outlives the process: a new one samples nothing.
 """
 
@@ -43,10 +43,11 @@ LONGEST_ERROR = 500
 
 
 class Samples:
-    """All of a gateway's; on the loop's thread."""
+    """All of a gateway's; on the loop's thread. `changed` is called when `on` may be another."""
 
-    def __init__(self) -> None:
+    def __init__(self, changed: Callable[[], None] = lambda: None) -> None:
         self.on = False
+        self._changed = changed
         self._models: dict[str, SampledModel] = {}
         self._number = 0
 
@@ -102,6 +103,7 @@ class Samples:
         one.terms, one.active = terms, True
         one.later(seconds, self._end, model)
         self.on = True
+        self._changed()
         return ""
 
     def _has_room(self) -> bool:
@@ -118,6 +120,7 @@ class Samples:
             return
         one.active = False
         self.on = any(each.active for each in self._models.values())
+        self._changed()
         one.later(KEEP_S, self._forget, model)
 
     def _forget(self, model: str) -> None:

@@ -265,6 +265,18 @@ class Settings(HealthSettings):
         USUAL_LIMIT_BYTES,
         "Room in the database for time series of what was served; the oldest go first.",
     )
+    drift_limit: int = _setting(
+        "Server",
+        whole(2**20, 2**50, "BYTES"),
+        256 * 2**20,
+        "Room in the database for what is counted of drift; the oldest go first.",
+    )
+    drift_window_secs: int = _setting(
+        "Server",
+        whole(1, 3600, "SECONDS"),
+        60,
+        "How long is counted of a model whose drift is watched before it is sent to the database.",
+    )
     log_level: str = _setting(
         "Server", choice("debug", "info", "warning", "error"), "info", "Least level to log."
     )

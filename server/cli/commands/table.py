@@ -11,6 +11,7 @@ from typing import Any
 
 from server.cli.commands import (
     backups,
+    drift,
     events,
     experiments,
     imports,
@@ -50,6 +51,7 @@ COMMANDS: tuple[CliCommand, ...] = (
     *routes.COMMANDS,
     *rollouts.COMMANDS,
     *rollback.COMMANDS,
+    *drift.COMMANDS,
     *experiments.COMMANDS,
     *imports.COMMANDS,
     *events.COMMANDS,
@@ -69,6 +71,7 @@ GROUPS = {
     "route": "public names whose requests are split between versions",
     "rollout": "new versions promoted step by step",
     "experiment": "arms of a route, compared by feedback",
+    "drift": "whether what models get and answer has changed",
     "event": "events",
     "webhook": "URLs that notifications are sent to",
     "delivery": "messages to webhooks",

@@ -101,7 +101,7 @@ def _example(name: str) -> tuple[str, str]:
         return word, word
     if name in ("access_log_sample", "health_error_rate"):
         return "0.5", "0.5"
-    if name == "series_limit":
+    if name in ("series_limit", "drift_limit"):
         return "7777777", "7777777"
     if isinstance(default, int | float):
         return "77", "77"

@@ -1,0 +1,1 @@
+"""Drift: distributions of what models get and answer, held against a reference."""

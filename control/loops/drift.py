@@ -1,0 +1,139 @@
+"""The pump of drift: writes down what gateways counted, and, while it holds the lease, judges the
+watched models as often as their terms say.
+
+What has drifted is `control.drift.verdict`'s to say.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import datetime
+
+from control.clock import utc_now
+from control.drift import findings, service, windows
+from control.drift.points import DriftScores, DriftStored, DriftWindow
+from control.drift.service import WatchedModel
+from control.drift.terms import due_every_s
+from control.drift.verdict import judge_drift
+from control.errors import ControlError, DatabaseGone, LostLease
+from control.loops.deployer import LEASE, LEASE_S
+from control.sql import leases
+from control.sql.database import SYSTEM, Actor, Database, Fence
+
+LOOK_S, IDLE_S = 1.0, 5.0
+"""Between two looks at what is due: with watched models, and without any."""
+
+MOST_HOURS = 20
+"""Merged in one look."""
+
+AT_ONCE = 8
+"""Windows that wait for the database; what comes beyond is not answered, and is sent again."""
+
+_log = logging.getLogger(__name__)
+
+
+class DriftPump:
+    """On the loop. `tell` hands scores to the gateways that are connected, and to those that will
+    be."""
+
+    def __init__(
+        self, database: Database, server: str, boot: str, tell: Callable[[DriftScores], None]
+    ) -> None:
+        self._database = database
+        self._boot = boot
+        self._actor = Actor(f"server:{server}", "system")
+        self._tell = tell
+        self._told: DriftScores | None = None
+        self._turn = asyncio.Lock()
+        self._waiting = 0
+        self._looked: dict[str, datetime] = {}
+
+    async def record(self, window: DriftWindow) -> DriftStored | None:
+        """Store it; None where that cannot be done now."""
+        if self._waiting >= AT_ONCE:
+            return None
+        self._waiting += 1
+        try:
+            async with self._turn:
+                await asyncio.to_thread(self._store, window)
+        except DatabaseGone as error:
+            _log.debug("drift is blocked: %s", error)
+            return None
+        except ControlError as error:
+            _log.error("a window of drift is dropped: %s", error)
+        finally:
+            self._waiting -= 1
+        return DriftStored(window.at)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            pause_s = IDLE_S
+            try:
+                pause_s = await self._look()
+            except DatabaseGone as error:
+                _log.debug("drift is blocked: %s", error)
+            except LostLease as error:
+                _log.info("drift: %s", error)
+            await asyncio.sleep(pause_s)
+
+    async def _look(self) -> float:
+        watched, due = await asyncio.to_thread(self._due, utc_now())
+        if due:
+            fence = await asyncio.to_thread(leases.take, self._database, LEASE, self._boot, LEASE_S)
+            if fence is not None:
+                for one in due:
+                    await asyncio.to_thread(self._judge, one, fence)
+        if watched or self._told is None or self._told.rows:
+            found = await asyncio.to_thread(self._scores)
+            if found != self._told:
+                self._told = found
+                self._tell(found)
+        return LOOK_S if watched else IDLE_S
+
+    def _due(self, now: datetime) -> tuple[bool, list[WatchedModel]]:
+        with self._database.reading() as session:
+            watched = service.watched_models(session)
+            judged = findings.judged_at(session) if watched else {}
+        due = [one for one in watched if self._is_due(one, judged.get(one.model), now)]
+        return bool(watched), due
+
+    def _is_due(self, one: WatchedModel, judged: datetime | None, now: datetime) -> bool:
+        """Also where there is nothing to judge, and so no row of when that was."""
+        last = judged or self._looked.get(one.model)
+        if last is not None and (now - last).total_seconds() < due_every_s(one.terms):
+            return False
+        self._looked[one.model] = now
+        return True
+
+    def _judge(self, watched: WatchedModel, fence: Fence) -> None:
+        """Every version of which anything was counted within the terms' window."""
+        terms, model = watched.terms, watched.model
+        with self._database.change(SYSTEM, fence) as tx:
+            until = tx.now.timestamp()
+            since = until - terms.window_s
+            numbers = windows.versions_between(tx.session, model, since, until)
+            judged = numbers[: findings.MOST_VERSIONS]
+            tx.alone()
+            for version in judged:
+                current = windows.read_windows(tx.session, model, version, since, until)
+                reference = service.reference_of(tx.session, model, version)
+                verdict = judge_drift(reference, current, terms)
+                findings.record_verdict(tx, current, verdict, since)
+            findings.forget_findings(tx, model, judged)
+        self._merge_hours(fence)
+
+    def _merge_hours(self, fence: Fence) -> None:
+        for _ in range(MOST_HOURS):
+            with self._database.change(SYSTEM, fence) as tx:
+                if not windows.merge_hour(tx):
+                    return
+
+    def _store(self, window: DriftWindow) -> None:
+        with self._database.change(self._actor) as tx:
+            windows.store_window(tx, window)
+            service.keep_profiles(tx, window.rows)
+
+    def _scores(self) -> DriftScores:
+        with self._database.reading() as session:
+            return findings.scores(session)

@@ -1,0 +1,1 @@
+"""Drift, on the gateway's side: what models get and answer, counted in bounded histograms."""
