@@ -29,12 +29,9 @@ from repository.errors import RepositoryError
 from repository.folders.watch import WatchedRepository
 from repository.model import Snapshot
 from repository.snapshots.sealed_models import SnapshotStore
-from schedulers.policy.cores import CoreTokens
 from server import VERSION
 from server.access.authorizer import Authorizer
 from server.banner import StartHint, banner, no_hint
-from server.bls.service import ScriptService
-from server.bls.surroundings import ScriptServices
 from server.dataplane import DataPlane
 from server.desired import disk
 from server.desired.client import DesiredStateClient, FleetStatus
@@ -45,7 +42,6 @@ from server.drift.windows import DriftWindows
 from server.fleet.checks.check import Checker, ConfigCompletion
 from server.fleet.confine import Confiner, checker_sandbox
 from server.fleet.fleet import Fleet
-from server.fleet.loading import VersionLoader
 from server.health import kept
 from server.health.health_checks import HealthChecks, bounds_of
 from server.health.monitor import HealthMonitor
@@ -53,11 +49,10 @@ from server.listeners import CannotListen, Listeners
 from server.logs.recent import RECENT
 from server.metrics.custom import CustomMetrics
 from server.metrics.loop_lag import LoopLag
-from server.model_calls import DataPlaneCaller
 from server.process.collector import quiet_collector
 from server.process.exit_deadline import ExitDeadline, draining_secs
 from server.process.lifecycle import Lifecycle
-from server.script_surroundings import GatewaySurroundings
+from server.script_surroundings import loader_of
 from server.series.backlog import SeriesBacklog
 from server.series.collector import SeriesCollector
 from server.series.spool import WindowSpool
@@ -130,7 +125,10 @@ class Gateway:
         )
         self._confiner = Confiner(settings, sockets)
         self._custom = CustomMetrics()
-        self._fleet = Fleet(self._loader(), self._repository, settings, self._models_changed)
+        loader = loader_of(
+            settings, self._checker, self._confiner, self._custom, lambda: self._dataplane
+        )
+        self._fleet = Fleet(loader, self._repository, settings, self._models_changed)
         shared = _shared_memory(settings)
         authorizer = Authorizer(required=settings.inference_auth == "token")
         self._dataplane = DataPlane(
@@ -168,14 +166,6 @@ class Gateway:
         """Routes, and what is counted of drift, from now on."""
         self._dataplane.routing.use(desired)
         self._dataplane.drift.use(desired.drift)
-
-    def _loader(self) -> VersionLoader:
-        settings, caller = self._settings, DataPlaneCaller(lambda: self._dataplane)
-        surroundings = GatewaySurroundings(lambda: self._dataplane)
-        allows_control = settings.allow_model_control_by_models
-        scripts = ScriptService(ScriptServices(caller, surroundings, self._custom, allows_control))
-        tokens = CoreTokens(settings.cores)
-        return VersionLoader(self._checker, tokens, settings, self._confiner, caller, scripts)
 
     def _control_client(self, copy: disk.DiskCopy) -> DesiredStateClient:
         self._dataplane.routing.feedback.open()

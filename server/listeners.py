@@ -22,9 +22,9 @@ from server.http1.connection import ConnectionLimits
 from server.http1.listener import HttpListener
 from server.listen_address import ListenAddress, grpc_address
 from server.logs.access import AccessLog
+from server.metrics.app import HealthRows, MetricsApp, unjudged
 from server.metrics.custom import CustomMetrics
 from server.metrics.drift import Scores, unscored
-from server.metrics.exposition import HealthRows, MetricsApp, unjudged
 from server.metrics.loop_lag import LoopLag
 from server.openai.endpoints import OpenAIEndpoints
 from server.openai.openapi_operations import LANGUAGE_OPERATIONS

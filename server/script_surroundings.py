@@ -1,19 +1,28 @@
 """The gateway around scripts: who answers a call, who may call, and what models may be told to do.
 
-Implements `server.bls.surroundings.ScriptSurroundings`.
+Implements `server.bls.surroundings.ScriptSurroundings`; `loader_of` gives it to the models.
 """
 
 from collections.abc import Callable, Iterable
 
 from control.access.scopes import Action, Principal
+from schedulers.policy.cores import CoreTokens
 from schedulers.request import CallContext
 from server.access.token_holder import PrincipalPermission
+from server.bls.service import ScriptService
+from server.bls.surroundings import ScriptServices
 from server.dataplane import DataPlane
 from server.errors import Forbidden, NotReady, UnknownModel
+from server.fleet.checks.check import Checker
+from server.fleet.confine import Confiner
+from server.fleet.loading import VersionLoader
+from server.metrics.custom import CustomMetrics
+from server.model_calls import DataPlaneCaller
 from server.model_queries import ModelQueries
 from server.overrides import Override
 from server.routing.table import Target
 from server.served_version import ServedVersion
+from server.settings.table import Settings
 
 
 class GatewaySurroundings:
@@ -57,3 +66,17 @@ class GatewaySurroundings:
 
     async def is_ready(self, model: str, version: str) -> bool:
         return await ModelQueries(self._dataplane()).model_ready(model, version)
+
+
+def loader_of(
+    settings: Settings,
+    checker: Checker,
+    confiner: Confiner,
+    custom: CustomMetrics,
+    dataplane: Callable[[], DataPlane],
+) -> VersionLoader:
+    """What loads models that may call others; call it on the running loop."""
+    caller, surroundings = DataPlaneCaller(dataplane), GatewaySurroundings(dataplane)
+    allows_control = settings.allow_model_control_by_models
+    scripts = ScriptService(ScriptServices(caller, surroundings, custom, allows_control))
+    return VersionLoader(checker, CoreTokens(settings.cores), settings, confiner, caller, scripts)

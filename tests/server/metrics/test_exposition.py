@@ -16,8 +16,9 @@ from schedulers.counters import BatchStatistics, TokenCounters, counters_of
 from schedulers.reply import Reply
 from schedulers.request import InferRequest
 from server.health.monitor import HealthRow
+from server.metrics.app import MetricsApp
 from server.metrics.drift import OF_DRIFT
-from server.metrics.exposition import METRICS, MetricsApp, render
+from server.metrics.exposition import METRICS, render
 from server.metrics.machine_usage import MachineUsage
 from server.routing.mirror import RUNNING, WAITING
 from server.routing.routing import Routing
