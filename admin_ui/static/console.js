@@ -13,8 +13,15 @@ function dress(root) {
     if (here !== "UTC") time.dataset.local = clock.format(new Date(time.dateTime));
   }
   for (const button of root.querySelectorAll("button.copy")) button.hidden = false;
-  for (const table of root.querySelectorAll(".table table")) label(table);
+  for (const table of root.querySelectorAll(".table table")) {
+    if (!table.closest("details:not([open])")) label(table);
+  }
 }
+
+// What is folded is labelled when it is opened: the tables of charts are long.
+document.addEventListener("toggle", (event) => {
+  if (event.target.open) for (const table of event.target.querySelectorAll(".table table")) label(table);
+}, true);
 
 // Narrow windows stack a row's cells, each with its column's name; the roles say it is a table still.
 function label(table) {

@@ -6,9 +6,12 @@ from pathlib import Path
 
 from playwright.sync_api import Browser
 
-from support.browser import NARROW, WIDE, chromium, log_in, page
+from support.browser import chromium, log_in, page
 from support.console_seed import BEFORE, PASSWORD, break_a_folder, paths, seed
+from support.series_seed import seed_series
 from support.yard import yard
+
+SIZES = {"390": (390, 844), "1440": (1440, 900), "1920": (1920, 1080)}
 
 
 def main() -> None:
@@ -17,9 +20,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, yard(Path(folder)) as running:
         break_a_folder(running)
         seeded = seed(running)
+        seed_series(running)
         url = f"http://127.0.0.1:{running.admin_port}"
         with chromium() as browser:
-            for width, size in {"narrow": NARROW, "wide": WIDE}.items():
+            for width, size in SIZES.items():
                 for look in ("light", "dark"):
                     _take(browser, url, paths(seeded), target, (width, look), size)
     sys.stdout.write(f"pictures are in {target}\n")

@@ -1,6 +1,7 @@
 """Charts in a real browser: drawn in time, read by keyboard, made larger, leading to requests."""
 
 import json
+import os
 import re
 from collections.abc import Iterator
 
@@ -57,7 +58,9 @@ LOADED = """
 
 @pytest.mark.parametrize("path", ["/", "/models/digits", "/rollouts/{past_rollout}"])
 def test_a_page_with_charts_is_loaded_in_time(looked: Page, seeded: Night, path: str) -> None:
-    """The quickest of several: the machine may have other work."""
+    """The quickest of several, on a machine that has little other work."""
+    if os.getloadavg()[0] > 1.5 * (os.cpu_count() or 1):
+        pytest.skip(f"the machine is busy: load {os.getloadavg()[0]:.1f}")
     took = []
     for _ in range(7):
         looked.goto(seeded.url + path.format(past_rollout=seeded.seeded.past_rollout))
