@@ -94,7 +94,7 @@ class NotificationPump:
         for message in await asyncio.to_thread(self._deal, fence, frozenset(self._sending)):
             task = asyncio.create_task(self._send(message, fence))
             self._sending[message.webhook] = task
-            task.add_done_callback(partial(self._sent, message.webhook))
+            task.add_done_callback(partial(self._finish_send, message.webhook))
         return 0.0 if len(self._sending) < MOST_AT_ONCE and found.behind else LOOK_S
 
     def _pause_s(self, due: Mapping[str, datetime]) -> float:
@@ -145,6 +145,6 @@ class NotificationPump:
                 answer.words,
             )
 
-    def _sent(self, webhook: str, _: "asyncio.Task[None]") -> None:
+    def _finish_send(self, webhook: str, _: "asyncio.Task[None]") -> None:
         del self._sending[webhook]
         self._news.ring()

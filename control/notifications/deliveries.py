@@ -32,7 +32,7 @@ def list_deliveries(
     if webhook is not None:
         wanted = wanted.where(Delivery.webhook == webhook)
     if state is not None:
-        wanted = wanted.where(Delivery.state == _known_state(state))
+        wanted = wanted.where(Delivery.state == _parse_state(state))
     order = SortOrder((Delivery.id,), newest_first=True)
     holds = dict(session.execute(select(Webhook.name, Webhook.hold_until)).all())
     found = paging.page(session, wanted, order, cursor, limit)
@@ -85,7 +85,7 @@ def _find(session: Session, delivery: str) -> Delivery:
     return row
 
 
-def _known_state(state: str) -> DeliveryState:
+def _parse_state(state: str) -> DeliveryState:
     if state not in tuple(DeliveryState):
         known = ", ".join(DeliveryState)
         raise Invalid(f"'{state:.80}' is no state of a delivery; {known} are", "state")

@@ -122,7 +122,7 @@ def _rolled_back(event: EventView, _: int) -> Notice:
     return _notice(event, NotificationKind.ROLLED_BACK, _models(name, model), candidate, title)
 
 
-def _gone_back(event: EventView, _: int) -> Notice | None:
+def _rollback_healthy(event: EventView, _: int) -> Notice | None:
     """A rollout to a version that answered before; any other that ends well calls nobody."""
     if not event.data.get("rollback"):
         return None
@@ -247,7 +247,7 @@ def _text(event: EventView, name: str) -> str:
 
 _MAKERS: Mapping[str, Callable[[EventView, int], Notice | None]] = {
     "rollout.abort": _rolled_back,
-    "rollout.healthy": _gone_back,
+    "rollout.healthy": _rollback_healthy,
     "rollout.pause": _paused,
     "load.changed": _load,
     "model.failing": _health(NotificationKind.MODEL_FAILING, "is failing"),

@@ -106,7 +106,7 @@ def change_webhook(
 ) -> WebhookView:
     """A webhook that gets another URL, or is enabled again, is tried at once; one that was disabled
     is sent nothing of what happened meanwhile. Raises NotFound, Invalid, Stale."""
-    row = _held(tx, name, expected)
+    row = _find_for_change(tx, name, expected)
     before, was_enabled = _facts(row), row.enabled
     _take(tx, row, wanted, allowed)
     if wanted.url is not None or (row.enabled and not was_enabled):
@@ -121,7 +121,7 @@ def change_webhook(
 def rotate_secret(tx: Transaction, name: str, at_once: bool = False) -> WebhookSecret:
     """A new secret; messages are signed with both for `ROTATION`, or with the new one alone if
     the old one is not to be believed any more. Raises NotFound."""
-    row = _held(tx, name)
+    row = _find_for_change(tx, name)
     row.old_secret, row.old_secret_until = row.secret, tx.now + ROTATION
     if at_once:
         row.old_secret, row.old_secret_until = "", None
@@ -135,7 +135,7 @@ def rotate_secret(tx: Transaction, name: str, at_once: bool = False) -> WebhookS
 
 def delete_webhook(tx: Transaction, name: str, expected: int | None = None) -> None:
     """With the messages that wait for it. Raises NotFound, Stale."""
-    row = _held(tx, name, expected)
+    row = _find_for_change(tx, name, expected)
     tx.session.execute(delete(Delivery).where(Delivery.webhook == name))
     tx.session.delete(row)
     tx.changed("webhook.deleted", f"webhook:{name}", _facts(row), None)
@@ -189,7 +189,7 @@ def view_of(row: Webhook, waiting: int) -> WebhookView:
     )
 
 
-def _held(tx: Transaction, name: str, expected: int | None = None) -> Webhook:
+def _find_for_change(tx: Transaction, name: str, expected: int | None = None) -> Webhook:
     tx.alone()
     row = find(tx.session, name)
     expect_revision(row.revision, expected, f"the webhook '{name}'")
