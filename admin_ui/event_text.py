@@ -25,7 +25,7 @@ def words(event: Event) -> str:
     return f"{family} {thing} {what.replace('_', ' ')}".strip()
 
 
-def together(events: Sequence[Event]) -> list[Event]:
+def merge_events(events: Sequence[Event]) -> list[Event]:
     """The events that say something, those in a row that say the same of models as a whole as one:
     its subject has their names."""
     found: list[Event] = []
@@ -69,7 +69,7 @@ def _load(thing: str, data: Mapping[str, Any]) -> str:
     return f"{which} is {state} on {_server(data)}{reason}"
 
 
-def _judged(thing: str, data: Mapping[str, Any]) -> str:
+def _health(thing: str, data: Mapping[str, Any]) -> str:
     version, state = data.get("version"), str(data.get("state", "?")).lower()
     which = f"{thing} version {version} on {_server(data)}"
     if state == "ready":
@@ -124,7 +124,7 @@ def _server(data: Mapping[str, Any]) -> str:
     return f"server {str(data.get('server', '?'))[:SHORT]}"
 
 
-def _gone(thing: str, data: Mapping[str, Any]) -> str:
+def _unloaded(thing: str, data: Mapping[str, Any]) -> str:
     version = data.get("version")
     if not version:
         return f"{thing} as a whole has no problem any more on {_server(data)}"
@@ -200,8 +200,8 @@ def _delivery(what: str) -> Callable[[str, Mapping[str, Any]], str]:
 
 _SENTENCES: dict[str, Callable[[str, Mapping[str, Any]], str]] = {
     "load.changed": _load,
-    "load.gone": _gone,
-    **{f"model.{what}": _judged for what in ("failing", "degraded", "recovered")},
+    "load.gone": _unloaded,
+    **{f"model.{what}": _health for what in ("failing", "degraded", "recovered")},
     "model.deployed": _deployed,
     "model.undeployed": lambda thing, data: f"{thing} is not deployed any more",
     "version.added": _added,

@@ -21,7 +21,7 @@ from admin_ui.page_context import PageContext
 from admin_ui.request_router import RequestRouter
 from admin_ui.screens import Screen
 from admin_ui.services import ControlApiError
-from admin_ui.watches import LiveFragment, ScreenWatch, ScreenWatches, alike, news, told
+from admin_ui.watches import LiveFragment, ScreenWatch, ScreenWatches, alike, announcement, news
 
 MOST_STREAMS = 200
 SLOWEST_S = 30.0
@@ -121,7 +121,7 @@ class LiveUpdateStream:
         self._number = part.number
         if part.html is None:
             return b"event: reload\ndata: {}\n\n"
-        sent = orjson.dumps({"html": part.html, "say": part.say or told(missed)})
+        sent = orjson.dumps({"html": part.html, "say": part.say or announcement(missed)})
         return b"id: %d\nevent: live\ndata: %s\n\n" % (self._reached, sent)
 
     def _caught_up(self, watch: ScreenWatch) -> int:
@@ -132,7 +132,7 @@ class LiveUpdateStream:
 
     async def _still(self) -> bool:
         try:
-            principal = await self._services.control.known(self._visit.request)
+            principal = await self._services.control.identify(self._visit.request)
         except ControlApiError as refused:
             return refused.status >= 500  # the database is gone, not the session
         self._visit = replace(self._visit, principal=principal)

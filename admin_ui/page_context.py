@@ -65,9 +65,9 @@ class PageContext:
 
     async def get(self, path: str, query: Mapping[str, str] | None = None, **names: str) -> Any:
         """The document of one thing or one page. Raises ControlApiError."""
-        return (await self.found(path, query, **names)).document
+        return (await self.fetch(path, query, **names)).document
 
-    async def found(
+    async def fetch(
         self, path: str, query: Mapping[str, str] | None = None, **names: str
     ) -> ControlApiResponse:
         """As `get`, with the cursor of the next page."""
@@ -89,7 +89,7 @@ class PageContext:
         items: list[Any] = []
         wanted = {"limit": str(AT_ONCE), **(query or {})}
         while len(items) < MOST:
-            found = await self.found(path, wanted, **names)
+            found = await self.fetch(path, wanted, **names)
             items += found.document["items"]
             if found.next is None:
                 break

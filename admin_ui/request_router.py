@@ -78,18 +78,18 @@ class RequestRouter:
     def guarded(self, endpoint: Endpoint) -> Endpoint:
         """`endpoint` for requests that are meant for us, its refusals as pages."""
 
-        async def answered(request: Request) -> Response:
+        async def respond(request: Request) -> Response:
             try:
                 self.services.control.check(request)
                 return await endpoint(request)
             except ControlApiError as refused:
                 return await self._stopped(request, refused)
 
-        return answered
+        return respond
 
     async def visit(self, request: Request, **facts: Any) -> PageContext:
         """Raises ControlApiError when nobody known asks."""
-        principal = await self.services.control.known(request)
+        principal = await self.services.control.identify(request)
         cookie = request.cookies.get(self.services.cookie, "")
         usual = {
             "path": request.path_params,
@@ -217,7 +217,7 @@ class RequestRouter:
         if refused.status == 401:
             return _to_login(request)
         context = {
-            **self.context(await self._known(request), None, ScreenContent(refused.as_json())),
+            **self.context(await self._identify(request), None, ScreenContent(refused.as_json())),
             "title": _DATABASE.get(refused.code)
             or _STOPS.get(refused.status, "The request failed"),
             "refused": refused,
@@ -226,7 +226,7 @@ class RequestRouter:
         }
         return html(render("stopped.html", context), refused.status, refused.headers)
 
-    async def _known(self, request: Request) -> PageContext | None:
+    async def _identify(self, request: Request) -> PageContext | None:
         """Whoever asks, when that can be said."""
         try:
             self.services.control.check(request)

@@ -72,7 +72,7 @@ class SessionCookie:
 class ControlApi(Protocol):
     """The control side as the console sees it. Every method may raise Refused."""
 
-    async def known(self, request: Request) -> Principal:
+    async def identify(self, request: Request) -> Principal:
         """Who asks: a session's cookie, or for reading any credentials the API takes."""
 
     async def ask(

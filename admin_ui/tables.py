@@ -46,7 +46,7 @@ class TablePage:
         return self.at.partition("?")[0]
 
     @property
-    def kept(self) -> list[tuple[str, str]]:
+    def other_query(self) -> list[tuple[str, str]]:
         """What of the page's query another filter keeps."""
         ours = {f"{self.prefix}{name}" for name in ("q", "page")}
         return [pair for pair in parse_qsl(self.at.partition("?")[2]) if pair[0] not in ours]
@@ -105,7 +105,7 @@ async def cursor_page(
     asked = {name: visit.query[name] for name in filters if visit.query.get(name)}
     if visit.query.get("cursor"):
         asked["cursor"] = visit.query["cursor"]
-    found = await visit.found(path, {"limit": str(PAGE), **asked}, **names)
+    found = await visit.fetch(path, {"limit": str(PAGE), **asked}, **names)
     following = with_query(visit.at, {"cursor": found.next}) if found.next else ""
     first = with_query(visit.at, {"cursor": ""}) if "cursor" in asked else ""
     return CursorPage(found.document["items"], following, first), found.document

@@ -36,7 +36,7 @@ def environment() -> Environment:
         loader=FileSystemLoader(HERE / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=_shown,
+        finalize=_finalize,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -68,7 +68,7 @@ def asset(name: str) -> str:
     return f"/static/{name}?v={sha256((STATIC / name).read_bytes()).hexdigest()[:12]}"
 
 
-def _shown(value: Any) -> Any:
+def _finalize(value: Any) -> Any:
     if value is None:
         return ""
     if isinstance(value, Markup):

@@ -153,7 +153,7 @@ class ScreenWatch:
             return ""
         self._said_at, unsaid = now, self._unsaid
         self._unsaid = []
-        return told(unsaid)
+        return announcement(unsaid)
 
     def _wake(self) -> None:
         self._moved.set()
@@ -232,7 +232,7 @@ def _can_be_asked_for(name: str) -> bool:
     return "," not in name and len(name) <= _LONGEST_NAME
 
 
-def told(events: Sequence[Any]) -> str:
+def announcement(events: Sequence[Any]) -> str:
     """What happened, in words; the last few, and how many more as long as that can be said."""
     if not events:
         return ""

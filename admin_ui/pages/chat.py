@@ -14,7 +14,7 @@ from starlette.responses import Response, StreamingResponse
 from admin_ui.headers import PRIVATE
 from admin_ui.page_context import PageContext
 from admin_ui.pages import playground
-from admin_ui.pages.gateway_requests import asked, chosen, streamed
+from admin_ui.pages.gateway_requests import resolve_target, send_request, streamed
 from admin_ui.screens import FormAction, ScreenContent
 from admin_ui.services import ControlApiError, GatewayResponse
 
@@ -31,7 +31,7 @@ Message = dict[str, str]
 async def chat(visit: PageContext) -> ScreenContent | Response:
     """One more message, and what the model says to it."""
     target = visit.form.get("chat_target", "")
-    name, tail = await chosen(visit, target)
+    name, tail = await resolve_target(visit, target)
     if tail:
         wrong = "a conversation is with the model's name or an alias of it, not with a version"
         raise ControlApiError(422, "invalid", wrong, "chat_target")
@@ -45,9 +45,9 @@ async def chat(visit: PageContext) -> ScreenContent | Response:
         body |= {"stream": True}
         pieces = await streamed(visit, name, path, json.dumps(body).encode())
         return StreamingResponse(pieces, 200, {**PRIVATE, "X-Accel-Buffering": "no"}, STREAM)
-    answer = await asked(visit, name, "POST", path, json.dumps(body).encode())
-    said = said_in(answer)
-    page, whole = await playground.shown(visit, "", None), [*messages, said]
+    answer = await send_request(visit, name, "POST", path, json.dumps(body).encode())
+    said = answer_message(answer)
+    page, whole = await playground.try_page(visit, "", None), [*messages, said]
     page.context["chat"] |= {"messages": whole, "history": json.dumps(whole)}
     page.twin = said
     return page
@@ -77,7 +77,7 @@ def request_of(name: str, messages: list[Message], form: Mapping[str, str]) -> d
     return {"model": name, "messages": messages, "temperature": warmth, "max_tokens": tokens}
 
 
-def said_in(answer: GatewayResponse) -> Message:
+def answer_message(answer: GatewayResponse) -> Message:
     """What the model said. Raises ControlApiError with the gateway's reason."""
     try:
         found = json.loads(answer.body)

@@ -11,7 +11,7 @@ from admin_ui.headers import PRIVATE
 from admin_ui.page_context import PageContext
 from admin_ui.pages import playground
 from admin_ui.pages.comparison import outputs_differ, series_differ
-from admin_ui.pages.gateway_requests import asked, chosen, streamed
+from admin_ui.pages.gateway_requests import resolve_target, send_request, streamed
 from admin_ui.pages.snippets import infer_path
 from admin_ui.pages.tensors import CLASSES, image_of
 from admin_ui.pages.verbs import (
@@ -36,7 +36,7 @@ Target = tuple[str, str]
 
 
 async def load(visit: PageContext) -> ScreenContent:
-    return await _shown(visit, None)
+    return await _content(visit, None)
 
 
 async def call(visit: PageContext) -> ScreenContent:
@@ -52,23 +52,23 @@ async def call(visit: PageContext) -> ScreenContent:
         wanted = {"classification": CLASSES}
         body["outputs"] = [{"name": one["name"], "parameters": wanted} for one in outputs]
     sent = json.dumps(body).encode()
-    found = await asyncio.gather(*(_called(visit, target, verb, sent) for target in pair))
+    found = await asyncio.gather(*(_call_target(visit, target, verb, sent) for target in pair))
     data = [outputs_in(documents_in(answer.body), outputs).get("outputs") or [] for answer in found]
     answers = {
         "pair": [playground.answer_of(answer, outputs) for answer in found],
         "outputs": outputs_differ(*data),
     }
-    return await _shown(visit, answers)
+    return await _content(visit, answers)
 
 
-async def _called(visit: PageContext, target: str, verb: str, body: bytes) -> Any:
-    label, tail = await chosen(visit, target)
-    return await asked(visit, label, "POST", infer_path(label, tail, verb), body)
+async def _call_target(visit: PageContext, target: str, verb: str, body: bytes) -> Any:
+    label, tail = await resolve_target(visit, target)
+    return await send_request(visit, label, "POST", infer_path(label, tail, verb), body)
 
 
 async def stream(visit: PageContext) -> Response:
     """A language model's answer as it comes, of the one that the form names."""
-    label, tail = await chosen(visit, visit.form.get("target", ""))
+    label, tail = await resolve_target(visit, visit.form.get("target", ""))
     body = {
         "text_input": visit.form.get("text", ""),
         "max_tokens": playground.whole_between(visit, "max_tokens", 1, 8192),
@@ -81,7 +81,7 @@ async def stream(visit: PageContext) -> Response:
     return StreamingResponse(pieces, 200, headers, playground.EVENTS)
 
 
-async def _shown(visit: PageContext, answers: Any) -> ScreenContent:
+async def _content(visit: PageContext, answers: Any) -> ScreenContent:
     name = visit.path["model"]
     targets = await playground.targets_of(visit)
     pair = _pair(visit, targets)

@@ -117,7 +117,7 @@ def _errors(first: Row, second: Row, step_s: int) -> SeriesDifference:
     found = difference_of_rates(bad_b, n_b, bad_a, n_a, ALPHA)
     rates = (100 * bad_a / n_a, 100 * bad_b / n_b)
     return SeriesDifference(
-        "Failed requests", "%", *rates, *_known(100 * found.lower, 100 * found.upper)
+        "Failed requests", "%", *rates, *_finite(100 * found.lower, 100 * found.upper)
     )
 
 
@@ -133,8 +133,8 @@ def _paired(label: str, first: Column, second: Column) -> SeriesDifference:
         return SeriesDifference(label, "ms", None, None, None, None)
     found = mean_interval(moments_of(b - a for a, b in both), ALPHA)
     means = (sum(a for a, _ in both) / len(both), sum(b for _, b in both) / len(both))
-    return SeriesDifference(label, "ms", *means, *_known(found.lower, found.upper))
+    return SeriesDifference(label, "ms", *means, *_finite(found.lower, found.upper))
 
 
-def _known(lower: float, upper: float) -> tuple[float | None, float | None]:
+def _finite(lower: float, upper: float) -> tuple[float | None, float | None]:
     return (lower, upper) if math.isfinite(lower) and math.isfinite(upper) else (None, None)

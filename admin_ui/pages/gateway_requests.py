@@ -13,7 +13,7 @@ TRIES, AGAIN_S = 20, 0.1
 _passes = PlaygroundTokenCache()
 
 
-async def asked(
+async def send_request(
     visit: PageContext, label: str, verb: str, path: str, body: bytes = b""
 ) -> GatewayResponse:
     """As whoever looks: with their token, or with a pass where the gateway wants one. Raises
@@ -57,7 +57,7 @@ def _by_pass(visit: PageContext, gateway: GatewayClient) -> bool:
     return gateway.wants_token and not visit.form.get("access", "").strip()
 
 
-async def chosen(visit: PageContext, target: str) -> tuple[str, str]:
+async def resolve_target(visit: PageContext, target: str) -> tuple[str, str]:
     """(the model as clients name it, the path's part for a version). Raises ControlApiError."""
     name = visit.path["model"]
     kind, _, value = target.partition(":")

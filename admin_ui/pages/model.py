@@ -8,7 +8,7 @@ from typing import Any
 
 from anyio import to_thread
 
-from admin_ui.event_text import together
+from admin_ui.event_text import merge_events
 from admin_ui.page_context import PageContext
 from admin_ui.pages.rollback import roll_back, rollback_offer
 from admin_ui.screens import FormAction, Screen, ScreenContent
@@ -50,7 +50,7 @@ async def load(visit: PageContext) -> ScreenContent:
         deployments=deployments,
         compared=compared,
         pending=await _pending(visit, name) if model else [],
-        events=together(events["items"]),
+        events=merge_events(events["items"]),
         act=link(PATH + "/aliases", model=name),
         back=back,
         go_back=link(PATH + "/rollback", model=name),
@@ -123,9 +123,9 @@ async def _compared(
         digests.insert(0, model["snapshot"])
     if not digests:
         return None
-    new = _chosen(visit.query.get("new", ""), digests, digests[0])
+    new = _choice(visit.query.get("new", ""), digests, digests[0])
     older = digests[digests.index(new) + 1 :]
-    old = _chosen(visit.query.get("old", ""), digests, older[0] if older else "")
+    old = _choice(visit.query.get("old", ""), digests, older[0] if older else "")
     read = partial(_configs, visit.services.snapshots, model["name"], old, new)
     before, after = await to_thread.run_sync(read)
     lines = difference(before, after) if before is not None and after is not None else []
@@ -145,7 +145,7 @@ def _configs(root: Path, name: str, old: str, new: str) -> tuple[str | None, str
     return (config(root, old, name) if old else None), config(root, new, name)
 
 
-def _chosen(wanted: str, digests: Sequence[str], usual: str) -> str:
+def _choice(wanted: str, digests: Sequence[str], usual: str) -> str:
     return wanted if wanted in digests else usual
 
 

@@ -22,7 +22,7 @@ async def load(visit: PageContext) -> ScreenContent:
         visit.every("/models"), visit.every("/loads"), recent_traffic(visit)
     )
     state = visit.query.get("state", "")
-    rows = [row for row in gathered(deployed, loads) if state in ("", row["state"])]
+    rows = [row for row in model_rows(deployed, loads) if state in ("", row["state"])]
     keys: dict[str, Any] = {
         "name": lambda row: row["name"],
         "state": lambda row: (rank(row["state"]), row["name"]),
@@ -44,7 +44,7 @@ def _figure(traffic: Mapping[str, RecentTraffic], figure: str, row: Row) -> tupl
     return (getattr(found, figure) or 0.0) if found else -1.0, row["name"]
 
 
-def gathered(deployed: Iterable[Row], loads: Iterable[Row]) -> list[dict[str, Any]]:
+def model_rows(deployed: Iterable[Row], loads: Iterable[Row]) -> list[dict[str, Any]]:
     """One row a model, with the health of its versions. A version is as bad as on its worst
     server. Pure."""
     rows = {one["name"]: _row(one["name"], one) for one in deployed}

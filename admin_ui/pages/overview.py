@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from typing import Any
 
-from admin_ui.event_text import together
+from admin_ui.event_text import merge_events
 from admin_ui.page_context import PageContext
 from admin_ui.screens import FormAction, Screen, ScreenContent
 from admin_ui.traffic.load import yard_traffic
@@ -26,7 +26,7 @@ async def load(visit: PageContext) -> ScreenContent:
     trouble = visit.services.problem()
     counts = _counts(loads, servers, models, repositories)
     twin = {"problems": wrong, "counts": counts}
-    happened = together(events)[:_EVENTS]
+    happened = merge_events(events)[:_EVENTS]
     if trouble:
         counts["servers_alive"] = None  # no heartbeat can be written
     return ScreenContent(

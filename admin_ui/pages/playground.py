@@ -10,10 +10,10 @@ from starlette.responses import Response, StreamingResponse
 
 from admin_ui.headers import PRIVATE
 from admin_ui.page_context import PageContext
-from admin_ui.pages.gateway_requests import asked, chosen, problem_of, streamed
+from admin_ui.pages.gateway_requests import problem_of, resolve_target, send_request, streamed
 from admin_ui.pages.loaded_version import loaded_here
 from admin_ui.pages.snippets import complete, infer_path, programs, talk
-from admin_ui.pages.tensors import CLASSES, body_of, image_of, laid_out, shown_outputs
+from admin_ui.pages.tensors import CLASSES, body_of, image_of, laid_out, output_rows
 from admin_ui.pages.verbs import (
     GENERATE,
     INFER,
@@ -51,7 +51,7 @@ async def load_all(visit: PageContext) -> ScreenContent:
 
 
 async def load(visit: PageContext) -> ScreenContent:
-    return await shown(visit, visit.query.get("target", ""), None)
+    return await try_page(visit, visit.query.get("target", ""), None)
 
 
 async def call(visit: PageContext) -> ScreenContent | Response:
@@ -62,7 +62,7 @@ async def call(visit: PageContext) -> ScreenContent | Response:
     verb = verb_of(config)
     body = request_for(verb, fields_of(metadata, config), visit.form)
     if verb == STREAM and visit.request.headers.get("accept", "") == EVENTS:
-        label, tail = await chosen(visit, target)
+        label, tail = await resolve_target(visit, target)
         path = infer_path(label, tail, verb)
         pieces = await streamed(visit, label, path, json.dumps(body).encode(), "target")
         return StreamingResponse(pieces, 200, {**PRIVATE, "X-Accel-Buffering": "no"}, EVENTS)
@@ -70,30 +70,30 @@ async def call(visit: PageContext) -> ScreenContent | Response:
         outputs = [one["name"] for one in metadata.get("outputs") or ()]
         wanted = {"classification": CLASSES}
         body["outputs"] = [{"name": one, "parameters": wanted} for one in outputs]
-    return await _called(visit, target, verb, body)
+    return await _call_target(visit, target, verb, body)
 
 
 async def call_json(visit: PageContext) -> ScreenContent:
     """With a body as it was written."""
     target = visit.form.get("target", "")
     body = body_of(visit.form.get("body", ""))
-    return await _called(visit, target, verb_of(await config_of(visit, target)), body)
+    return await _call_target(visit, target, verb_of(await config_of(visit, target)), body)
 
 
-async def _called(visit: PageContext, target: str, verb: str, body: Row) -> ScreenContent:
-    label, tail = await chosen(visit, target)
+async def _call_target(visit: PageContext, target: str, verb: str, body: Row) -> ScreenContent:
+    label, tail = await resolve_target(visit, target)
     path = infer_path(label, tail, verb)
-    answer = await asked(visit, label, "POST", path, json.dumps(body).encode())
-    tried = await shown(visit, target, body)
+    answer = await send_request(visit, label, "POST", path, json.dumps(body).encode())
+    tried = await try_page(visit, target, body)
     tried.context["answer"] = tried.twin = answer_of(answer, tried.context["outputs"])
     return tried
 
 
-async def shown(visit: PageContext, target: str, body: Row | None) -> ScreenContent:
+async def try_page(visit: PageContext, target: str, body: Row | None) -> ScreenContent:
     name = visit.path["model"]
     target = visit.form.get("target", target)
     metadata, problem = await metadata_of(visit, target)
-    label, tail = await chosen(visit, target)
+    label, tail = await resolve_target(visit, target)
     config = await config_of(visit, target) if metadata else {}
     inputs = [{**one, "image": image_of(one)} for one in fields_of(metadata, config)]
     verb = verb_of(config)
@@ -150,9 +150,9 @@ def _conversation(visit: PageContext, same: Mapping[str, str]) -> dict[str, Any]
 async def metadata_of(visit: PageContext, target: str) -> tuple[Row, str]:
     """What the gateway says of the model's tensors; nothing, and why, when it says nothing."""
     try:
-        label, tail = await chosen(visit, target)
+        label, tail = await resolve_target(visit, target)
         path = f"/v2/models/{quote(label, safe='@')}{tail}"
-        answer = await asked(visit, label, "GET", path)
+        answer = await send_request(visit, label, "GET", path)
         found = json.loads(answer.body)
     except ControlApiError as refused:
         if refused.status == 403:
@@ -168,9 +168,9 @@ async def metadata_of(visit: PageContext, target: str) -> tuple[Row, str]:
 async def config_of(visit: PageContext, target: str) -> Row:
     """The model's config as it is served; nothing when the gateway does not tell it."""
     try:
-        label, tail = await chosen(visit, target)
+        label, tail = await resolve_target(visit, target)
         path = f"/v2/models/{quote(label, safe='@')}{tail}/config"
-        answer = await asked(visit, label, "GET", path)
+        answer = await send_request(visit, label, "GET", path)
         found = json.loads(answer.body) if answer.status == 200 else {}
     except (ControlApiError, ValueError):
         return {}
@@ -223,7 +223,7 @@ def answer_of(answer: GatewayResponse, outputs: Sequence[Row]) -> dict[str, Any]
         "version": str(last.get("model_version", "")),
         "routed": answer.headers.get(ROUTED, ""),
         "error": (errors or [""])[0][:MOST_TEXT],
-        "outputs": shown_outputs(outputs_in(documents, outputs)),
+        "outputs": output_rows(outputs_in(documents, outputs)),
         "text": laid_out(last if len(documents) == 1 else documents)[:MOST_TEXT],
     }
 

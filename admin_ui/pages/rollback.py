@@ -14,7 +14,7 @@ FIELDS = ("to", "steps", "why")
 async def rollback_offer(visit: PageContext, model: str) -> dict[str, Any] | None:
     """Where a rollback may lead, what was rolled back itself last; None where there is nothing
     else, no version answers now, or the route is of a form that has no rollback."""
-    found = await _found(visit, model)
+    found = await _offer(visit, model)
     targets = sorted(found["targets"] if found else (), key=lambda one: one["rolled_back"])
     if not targets or targets[0]["rolled_back"] or found["serving"] is None:
         return None
@@ -22,7 +22,7 @@ async def rollback_offer(visit: PageContext, model: str) -> dict[str, Any] | Non
     return {**found, "choices": choices}
 
 
-async def _found(visit: PageContext, model: str) -> dict[str, Any]:
+async def _offer(visit: PageContext, model: str) -> dict[str, Any]:
     try:
         return dict(await visit.maybe(PATH, model=model) or {})
     except ControlApiError as refused:
@@ -43,10 +43,12 @@ def _words(offer: Mapping[str, Any], one: Mapping[str, Any]) -> str:
     return ", ".join(words)
 
 
-async def lost_version(visit: PageContext, model: str, version: int) -> dict[str, Any] | None:
+async def rolled_back_version(
+    visit: PageContext, model: str, version: int
+) -> dict[str, Any] | None:
     """When and why a version was rolled back, with the page that tells of it; None for one that was
     not."""
-    lost = (await _found(visit, model)).get("rolled_back", ())
+    lost = (await _offer(visit, model)).get("rolled_back", ())
     found = next((one for one in lost if one["version"] == version), None)
     return found and {**found, "page": link("/rollouts/{rollout}", rollout=found["rollout"])}
 

@@ -95,7 +95,7 @@ def body_of(text: str) -> dict[str, Any]:
     return found
 
 
-def shown_outputs(answer: Row) -> list[dict[str, Any]]:
+def output_rows(answer: Row) -> list[dict[str, Any]]:
     """Each output with its first values, and as classes where it has them."""
     return [_output(one) for one in answer.get("outputs") or () if isinstance(one, Mapping)]
 

@@ -12,7 +12,7 @@ from admin_ui import snapshots
 from admin_ui.page_context import PageContext
 from admin_ui.pages import model as model_page
 from admin_ui.pages.loaded_version import version_here
-from admin_ui.pages.rollback import lost_version
+from admin_ui.pages.rollback import rolled_back_version
 from admin_ui.screens import FormAction, Screen, ScreenContent
 from admin_ui.services import ControlApiError
 from admin_ui.traffic.load import version_traffic
@@ -67,7 +67,7 @@ async def load(visit: PageContext) -> ScreenContent:
         traffic=traffic,
         log=[one for one in events["items"] if one["data"].get("version") == version],
         model_path=model_page.PATH,
-        lost=await lost_version(visit, name, version),
+        lost=await rolled_back_version(visit, name, version),
     )
 
 

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 MOST_LINES = 6
 """In one chart; what cannot be told apart helps nobody."""
-SHOWN_ROWS = 60
+SHOWN_ROWS = 30
 """Of the table below a chart, the latest."""
 
 LIMIT = (3, True)
@@ -118,12 +118,12 @@ def _charts(
         ("p99", "Latency, 99th percentile", "ms", _columns(_top(slowest), "latency_ms_p99")),
         ("time", "Mean time in the queue, and computing", "ms", _times(items)),
         ("busy", "Instances that execute, on average", "", _columns(_top(items), "instances_busy")),
-        ("memory", memory, "", _known(_columns(_top(items), "memory_bytes"))),
+        ("memory", memory, "", _nonzero(_columns(_top(items), "memory_bytes"))),
         (
             "lag",
             "Longest delay of the event loop",
             "ms",
-            _known(_columns(_top(items), "loop_lag_ms")),
+            _nonzero(_columns(_top(items), "loop_lag_ms")),
         ),
         *_language_charts(_top(items)),
     ]
@@ -159,7 +159,7 @@ def single(page: Row, requests: Row | None = None) -> list[TrafficChart]:
             "",
             {"executing": one["instances_busy"], "ready": one["instances"]},
         ),
-        ("memory", "Memory of workers", "", _known({"memory": one["memory_bytes"]})),
+        ("memory", "Memory of workers", "", _nonzero({"memory": one["memory_bytes"]})),
         *_language_details(one.get("language")),
     ]
     found = None if requests is None else (lambda _name: requests)
@@ -223,7 +223,7 @@ def _times(items: Sequence[Row]) -> dict[str, Column]:
     return columns
 
 
-def _known(columns: Mapping[str, Column]) -> dict[str, Column]:
+def _nonzero(columns: Mapping[str, Column]) -> dict[str, Column]:
     """Those that are anything but nothing."""
     return {name: column for name, column in columns.items() if any(column)}
 

@@ -76,12 +76,12 @@ async def model_traffic(visit: PageContext, model: str) -> TrafficCharts | None:
 async def version_traffic(visit: PageContext, model: str, version: str) -> TrafficCharts | None:
     """All that is known of one version."""
     asked = {"model": model, "version": version, "by": "version"}
-    found = await _asked(visit, asked, f"model:{model},alias:{model}@*,route:{model},rollout:*")
+    found = await _read(visit, asked, f"model:{model},alias:{model}@*,route:{model},rollout:*")
     if found is None:
         return None
     page, events, within = found
     requests = {"model": model, "version": version} if visit.may(Action.OPERATE, model) else None
-    return _together(visit, page, single(page, requests), _of_route(events, model), within, 0)
+    return _assemble(visit, page, single(page, requests), _of_route(events, model), within, 0)
 
 
 async def route_traffic(visit: PageContext, route: Row) -> TrafficCharts | None:
@@ -113,13 +113,13 @@ async def server_traffic(visit: PageContext, servers: Sequence[str]) -> TrafficC
     if not found:
         return None
     whole = merged_by_server(found)
-    return _together(visit, whole, of_servers(whole), [], within, len(servers) - len(shown))
+    return _assemble(visit, whole, of_servers(whole), [], within, len(servers) - len(shown))
 
 
 async def _lines(
     visit: PageContext, asked: dict[str, str], requests: Finder, subjects: str, about: str
 ) -> TrafficCharts | None:
-    found = await _asked(visit, asked, subjects)
+    found = await _read(visit, asked, subjects)
     if found is None:
         return None
     page, events, within = found
@@ -128,7 +128,7 @@ async def _lines(
         page = {**page, "items": [{**one, "name": VERSION + one["name"]} for one in page["items"]]}
     charts = compared(page, requests if visit.may(Action.OPERATE, name) else None)
     left_out = max(0, len(busy(page["items"])) - len(charts[0].lines)) if charts else 0
-    return _together(visit, page, charts, _of_route(events, about), within, left_out)
+    return _assemble(visit, page, charts, _of_route(events, about), within, left_out)
 
 
 async def pair_traffic(
@@ -152,7 +152,7 @@ async def pair_traffic(
     wanted = {"newest": "true", "limit": str(EVENTS), "kind": KINDS, "subject": subjects}
     events = await visit.maybe("/events", wanted)
     changes = _of_route(events["items"] if events else [], name)
-    charts = _together(visit, page, compared(page), changes, within, 0)
+    charts = _assemble(visit, page, compared(page), changes, within, 0)
     return charts, (found[0], found[1]), page["step_s"]
 
 
@@ -176,7 +176,7 @@ def _of_route(events: Sequence[Row], about: str) -> list[Row]:
     return [one for one in events if not about or is_about(one, about)]
 
 
-async def _asked(
+async def _read(
     visit: PageContext, asked: dict[str, str], subjects: str
 ) -> tuple[Row, Sequence[Row], TimeRange] | None:
     """The series, and the events beside them."""
@@ -202,7 +202,7 @@ async def _series(visit: PageContext, within: TimeRange, asked: dict[str, str]) 
     return page
 
 
-def _together(
+def _assemble(
     visit: PageContext,
     page: Row,
     charts: Sequence[TrafficChart],

@@ -32,7 +32,7 @@ class TimeRange:
 
 def range_of(query: Mapping[str, str], now: datetime) -> TimeRange:
     """`range`, or `since` and `until`; what cannot be meant is as if it were not there."""
-    given = _given(query)
+    given = _explicit_range(query)
     if given is not None:
         return given
     name = query.get("range", "")
@@ -40,7 +40,7 @@ def range_of(query: Mapping[str, str], now: datetime) -> TimeRange:
     return TimeRange(name, now - RANGES[name], now)
 
 
-def _given(query: Mapping[str, str]) -> TimeRange | None:
+def _explicit_range(query: Mapping[str, str]) -> TimeRange | None:
     try:
         since, until = (datetime.fromisoformat(query[name]) for name in ("since", "until"))
     except (KeyError, ValueError):

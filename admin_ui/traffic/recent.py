@@ -43,11 +43,11 @@ def recent_of(items: Iterable[Row]) -> dict[str, RecentTraffic]:
     """Of the series of models. Pure."""
     found = {}
     for one in items:
-        rates = _known(one["requests_per_s"])
+        rates = _numbers(one["requests_per_s"])
         if not any(rates):
             continue
-        failed = sum(sum(_known(column)) for column in one["failed_per_s"].values())
-        quantiles = _known(one["latency_ms_p99"])
+        failed = sum(sum(_numbers(column)) for column in one["failed_per_s"].values())
+        quantiles = _numbers(one["latency_ms_p99"])
         found[str(one["name"])] = RecentTraffic(
             sum(rates) / len(rates),
             100 * failed / sum(rates),
@@ -56,5 +56,5 @@ def recent_of(items: Iterable[Row]) -> dict[str, RecentTraffic]:
     return found
 
 
-def _known(column: Sequence[float | None]) -> list[float]:
+def _numbers(column: Sequence[float | None]) -> list[float]:
     return [value for value in column if value is not None]

@@ -83,7 +83,7 @@ class InProcessControlApi:
         except Exception as error:
             raise self._refused(error) from error
 
-    async def known(self, request: Request) -> Principal:
+    async def identify(self, request: Request) -> Principal:
         """A form counts with a session's cookie only: its token is what the frame looks at."""
         try:
             if request.method in SAFE:

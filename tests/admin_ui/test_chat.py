@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from admin_ui.pages.chat import MOST_MESSAGES, history, request_of, said_in
+from admin_ui.pages.chat import MOST_MESSAGES, answer_message, history, request_of
 from admin_ui.pages.snippets import talk
 from admin_ui.services import ControlApiError, GatewayResponse
 
@@ -51,11 +51,14 @@ def test_what_cannot_be_sent_is_refused_at_its_field(changed: dict[str, str], fi
 def test_the_gateways_reason_is_told_beside_the_message() -> None:
     full = {"error": {"message": "the prompt is too long", "code": "context_length_exceeded"}}
     with pytest.raises(ControlApiError, match="the prompt is too long"):
-        said_in(GatewayResponse(400, {}, json.dumps(full).encode(), 0.1))
+        answer_message(GatewayResponse(400, {}, json.dumps(full).encode(), 0.1))
     with pytest.raises(ControlApiError, match="HTTP 502"):
-        said_in(GatewayResponse(502, {}, b"<html>", 0.1))
+        answer_message(GatewayResponse(502, {}, b"<html>", 0.1))
     answer = {"choices": [{"message": {"role": "assistant", "content": "Hi"}}]}
-    assert said_in(GatewayResponse(200, {}, json.dumps(answer).encode(), 0.1))["content"] == "Hi"
+    assert (
+        answer_message(GatewayResponse(200, {}, json.dumps(answer).encode(), 0.1))["content"]
+        == "Hi"
+    )
 
 
 def test_the_same_from_programs_is_a_program() -> None:

@@ -12,9 +12,9 @@ from admin_ui.pages.tensors import (
     body_of,
     image_of,
     laid_out,
+    output_rows,
     request_of,
     sample,
-    shown_outputs,
 )
 from admin_ui.services import ControlApiError
 from support.admin import PASSWORD, Api
@@ -98,7 +98,7 @@ def test_which_tensors_are_pictures() -> None:
 def test_classes_are_shown_as_such_and_long_outputs_are_cut() -> None:
     classes = {"name": "Y", "datatype": "BYTES", "shape": [2], "data": ["0.9:7:seven", "0.1:1"]}
     long = {"name": "Z", "datatype": "INT64", "shape": [300], "data": list(range(300))}
-    one, two = shown_outputs({"outputs": [classes, long]})
+    one, two = output_rows({"outputs": [classes, long]})
     assert one["classes"][0] == {"score": "0.9", "index": "7", "label": "seven"}
     assert (len(two["values"]), two["more"], two["classes"]) == (100, 200, [])
 

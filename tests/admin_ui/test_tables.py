@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from admin_ui.event_text import together, words
+from admin_ui.event_text import merge_events, words
 from admin_ui.text import age, count, duration, link, moment, number, plain, size, spoken, who
 from control import loads
 from control.clock import text_of
@@ -68,7 +68,7 @@ def test_events_of_several_models_that_say_the_same_are_one() -> None:
     data = {"version": 0, "state": "FAILED", "server": "s1", "reason": "it turned empty"}
     events = [{"kind": "load.changed", "subject": f"model:{name}", "data": data} for name in "abc"]
     other = {**events[0], "data": {**data, "version": 1, "reason": ""}}
-    found = [words(one) for one in together([*events, other, other])]
+    found = [words(one) for one in merge_events([*events, other, other])]
     ready = "a version 1 is failed on server s1"
     assert found == ["a, b, c on server s1: it turned empty", ready, ready]
 
@@ -77,7 +77,7 @@ def test_lists_leave_out_what_says_nothing() -> None:
     loading = {"kind": "load.changed", "subject": "model:m", "data": {"state": "LOADING"}}
     ready = {**loading, "data": {"state": "READY", "version": 1}}
     measured = {"kind": "experiment.measured", "subject": "experiment:e", "data": {}}
-    assert together([loading, ready, measured]) == [ready]
+    assert merge_events([loading, ready, measured]) == [ready]
 
 
 @pytest.mark.parametrize(

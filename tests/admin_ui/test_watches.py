@@ -30,9 +30,9 @@ from admin_ui.watches import (
     MOST_PAUSE_S,
     SHARE,
     ScreenWatches,
+    announcement,
     news,
     pause_s,
-    told,
 )
 from control.access.scopes import Principal, Role
 from control.events.event_notifier import EventNotifier
@@ -259,9 +259,9 @@ def test_many_events_are_told_in_few_words() -> None:
     night = Night()
     for _ in range(40):
         night.happens()
-    assert told([]) == ""
-    assert told(night.happened[:5]).endswith(". And 2 more.")
-    assert told(night.happened).endswith(". And many more.")
+    assert announcement([]) == ""
+    assert announcement(night.happened[:5]).endswith(". And 2 more.")
+    assert announcement(night.happened).endswith(". And many more.")
 
 
 def test_all_watches_together_cost_no_more_than_their_share() -> None:
