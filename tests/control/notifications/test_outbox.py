@@ -1,17 +1,11 @@
-"""Events become messages once, wait, are merged, bounded, muted, sent and given up."""
+"""Events become messages once, wait, are merged, bounded, sent and given up."""
 
 from datetime import timedelta
 
 import pytest
 
-from control.notifications import mutes, outbox
-from control.notifications.deliveries import (
-    KEPT,
-    MOST_ENDED,
-    forget_deliveries,
-    list_deliveries,
-    retry_delivery,
-)
+from control.notifications import outbox
+from control.notifications.deliveries import list_deliveries
 from control.notifications.policy import DeliveryState, WebhookAnswer
 from control.notifications.webhooks import (
     WebhookTerms,
@@ -244,34 +238,6 @@ def test_the_oldest_message_gives_way_and_is_counted(
     assert hook(database).dropped == 2
 
 
-def test_a_mute_keeps_messages_from_being_made_until_it_ends(database: Database) -> None:
-    webhook(database)
-    with at(database) as tx:
-        mutes.create_mute(tx, "dig*", (), 100, "the disk is being replaced")
-    failed(database, seconds=50)
-    failed(database, "cats", seconds=50)
-    failed(database, seconds=101, reason="again")
-    assert [row.models for row in deliveries(database)] == [["cats"], ["digits"]]
-
-
-def test_a_mute_ends_messages_that_wait(database: Database) -> None:
-    webhook(database)
-    failed(database)
-    with at(database, 1) as tx:
-        mutes.create_mute(tx, "digits", ["model.failed"])
-    assert claimed(database, 2) == []
-    assert states(database) == [("muted", 1)]
-
-
-def test_a_mute_of_another_kind_or_model_mutes_nothing(database: Database) -> None:
-    webhook(database)
-    with at(database) as tx:
-        mutes.create_mute(tx, "digits", ["rollout.paused"])
-        mutes.create_mute(tx, "cats")
-    failed(database)
-    assert len(claimed(database)) == 1
-
-
 def test_a_problem_that_is_acknowledged_is_not_told_again(database: Database) -> None:
     webhook(database)
     with at(database) as tx:
@@ -319,16 +285,6 @@ def test_a_deleted_webhook_takes_its_messages_along(database: Database) -> None:
         delete_webhook(tx, "on-call")
     settled(database, one, FINE)
     assert deliveries(database) == []
-
-
-def test_a_message_is_sent_once_more_by_hand_with_its_id(database: Database) -> None:
-    webhook(database)
-    failed(database)
-    (one,) = claimed(database)
-    settled(database, one, FINE)
-    with at(database, 10) as tx:
-        assert retry_delivery(tx, one[0]).state is DeliveryState.WAITING
-    assert claimed(database, 10) == [(one[0], 2)]
 
 
 def test_the_status_tells_what_there_is_to_do(database: Database) -> None:
@@ -392,33 +348,3 @@ def test_an_event_that_cannot_be_read_stops_no_other(
     failed(database)
     assert [row.kind for row in deliveries(database)] == ["model.failed"]
     assert "gives no notification" in caplog.text
-
-
-def test_ended_messages_are_forgotten_by_age_and_number(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("control.notifications.deliveries.MOST_ENDED", 2)
-    webhook(database, window_s=0)
-    for number in range(4):
-        failed(database, f"m{number}", seconds=number)
-        (one,) = claimed(database, number)
-        settled(database, one, FINE, number)
-    with at(database, 10) as tx:
-        forget_deliveries(tx)
-    assert [row.models for row in deliveries(database)] == [["m2"], ["m3"]]
-    with at(database, KEPT.total_seconds() + 3) as tx:
-        forget_deliveries(tx)
-    assert deliveries(database) == []
-    assert MOST_ENDED == 200
-
-
-def test_deliveries_are_listed_newest_first_by_webhook_and_state(database: Database) -> None:
-    webhook(database)
-    for number in range(3):
-        failed(database, f"m{number}", seconds=number)
-    (one,) = claimed(database, 5)
-    settled(database, one, FINE, 5)
-    with database.reading() as session:
-        waiting = list_deliveries(session, webhook="on-call", state="waiting").items
-        assert [view.models for view in waiting] == [("m2",), ("m1",)]
-        assert list_deliveries(session, webhook="other").items == ()
