@@ -165,6 +165,7 @@ def arm(shot: Shot, address: str) -> str:
         return connection.getresponse().headers["x-modelyard-route"]
 
 
+@pytest.mark.slow
 def test_tokens_are_counted_of_streams_from_a_served_model(tmp_path: Path) -> None:
     repository = language.prepare(tmp_path, "1m", "torch-bf16", threads=1)
     measurement = language.streams("torch-bf16", SIZES["1m"]["vocab_size"], 3)

@@ -88,7 +88,13 @@ def test_the_curl_command_of_every_readme_is_answered(server: Peer, name: str) -
     assert '"outputs":[' in done.stdout, done.stdout
 
 
-@pytest.mark.parametrize("name", ["simple", "digits", "repeat", "shout"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "simple",
+        *(pytest.param(one, marks=pytest.mark.slow) for one in ("digits", "repeat", "shout")),
+    ],
+)
 def test_a_caller_without_a_server_says_so_in_a_sentence(name: str) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))

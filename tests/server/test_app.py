@@ -4,7 +4,6 @@ import http.client
 import json
 import re
 import signal
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ import tritonclient.grpc
 import tritonclient.http
 from tritonclient.utils import InferenceServerException
 
-from support.server import Server, free_ports, identity_config, running, write_identity
+from support.server import Server, identity_config, running, write_identity
 
 SLOW_WARMUP = (
     'model_warmup { name: "w" inputs { key: "INPUT0" value '
@@ -99,11 +98,12 @@ def test_both_doors_answer_and_the_start_is_told_in_one_table(tmp_path: Path) ->
         )
         assert re.search(r"^m +1 +identity +\d+ × cpu +READY +\d+\.\d\d$", table, re.M)
         assert f"http://{server.http}" in table
+        assert 0 <= metric(server, "modelyard_event_loop_stall_seconds_max") < 5
         assert server.stop() == 0
 
 
 def test_the_server_is_live_but_not_ready_while_models_load(tmp_path: Path) -> None:
-    config = identity_config("m", delay_ms=5000, extra=SLOW_WARMUP)
+    config = identity_config("m", delay_ms=2000, extra=SLOW_WARMUP)
     write_identity(tmp_path, "m", 1, config=config)
     with running(tmp_path, wait=False) as server:
         server.wait_for(lambda: server.is_ready("/v2/health/live"), "the open port")
@@ -192,7 +192,7 @@ def metric(server: Server, name: str) -> float:
 
 
 def test_sigterm_finishes_what_is_inside_and_exits_0(tmp_path: Path) -> None:
-    write_identity(tmp_path, "m", 1, config=one_by_one(1500))
+    write_identity(tmp_path, "m", 1, config=one_by_one(1000))
     with running(tmp_path) as server:
         with four_inside(server) as answers:
             server.terminate()
@@ -249,20 +249,6 @@ def test_sigterm_while_a_model_loads_does_not_wait_for_the_load(tmp_path: Path) 
         assert time.monotonic() - began < 60
 
 
-@pytest.mark.parametrize("door", ["http", "grpc", "metrics"])
-def test_a_taken_port_is_named_with_its_flag_and_nothing_stays(tmp_path: Path, door: str) -> None:
-    write_identity(tmp_path, "m", 1)
-    (port,) = free_ports(1)
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", port))
-        taken.listen()
-        with running(tmp_path, wait=False, **{f"{door}_port": port}) as server:
-            assert server.wait_exit(60) == 1
-            assert f"port {port}" in server.log()
-            assert f"--{door}-port" in server.log()
-            assert "Traceback" not in server.log()
-
-
 def test_exit_on_error_ends_with_status_1_and_names_the_model(tmp_path: Path) -> None:
     write_identity(tmp_path, "m", 1)
     (tmp_path / "corrupt" / "1").mkdir(parents=True)
@@ -296,10 +282,3 @@ def test_explicit_load_and_unload_over_the_wire(tmp_path: Path) -> None:
         )
         with pytest.raises(InferenceServerException, match="no such model in the repository"):
             client.load_model("nobody")
-
-
-def test_the_worst_stall_of_the_loop_is_a_metric(tmp_path: Path) -> None:
-    write_identity(tmp_path, "m", 1)
-    with running(tmp_path) as server:
-        worst = metric(server, "modelyard_event_loop_stall_seconds_max")
-        assert 0 <= worst < 5

@@ -15,7 +15,7 @@ from support.http import infer_body
 from support.http2 import Raw, ask, data, message, to
 from support.server import identity_config
 
-CLIENTS = 1000
+CLIENTS = [300, pytest.param(1000, marks=pytest.mark.slow)]
 AT_ONCE = 100
 DELAY_MS = 5
 NUMBERS = 500
@@ -41,10 +41,10 @@ def opened() -> Iterator[House]:
         yield one
 
 
-async def crowd(*kinds: Client) -> None:
-    """CLIENTS clients, each of one of these kinds, AT_ONCE at a time."""
+async def crowd(clients: int, *kinds: Client) -> None:
+    """So many clients, each of one of these kinds, AT_ONCE at a time."""
     dice = random.Random(20261121)
-    for _ in range(CLIENTS // AT_ONCE):
+    for _ in range(clients // AT_ONCE):
         await asyncio.gather(*(dice.choice(kinds)(dice) for _ in range(AT_ONCE)))
 
 
@@ -53,12 +53,12 @@ async def within(seconds: float, work: Awaitable[object]) -> None:
     await asyncio.wait([asyncio.ensure_future(work)], timeout=seconds)
 
 
-def leaves_nothing(house: House, tasks_before: list[str]) -> None:
+def leaves_nothing(house: House, tasks_before: list[str], clients: int) -> None:
     """Clients were cancelled in both models, and nothing is left of any."""
     house.wait_for(lambda: house.inside() == 0, "the schedulers to be empty")
     house.wait_for(lambda: len(house.tasks()) <= len(tasks_before), "the tasks to end")
     for model in ("slow", "streamed"):
-        assert house.cancelled(model) > CLIENTS // 20
+        assert house.cancelled(model) > clients // 20
 
 
 class HttpClients:
@@ -114,11 +114,12 @@ async def status_line(port: int) -> bytes:
     return line
 
 
-def test_a_thousand_http_clients_that_hang_up_at_any_moment_leave_nothing(opened: House) -> None:
-    before, clients = opened.tasks(), HttpClients(opened)
-    work = crowd(clients.upload, clients.infer, clients.be_streamed_to)
+@pytest.mark.parametrize("clients", CLIENTS)
+def test_http_clients_that_hang_up_at_any_moment_leave_nothing(opened: House, clients: int) -> None:
+    before, kinds = opened.tasks(), HttpClients(opened)
+    work = crowd(clients, kinds.upload, kinds.infer, kinds.be_streamed_to)
     asyncio.run(asyncio.wait_for(work, 60))
-    leaves_nothing(opened, before)
+    leaves_nothing(opened, before, clients)
     assert asyncio.run(status_line(opened.http_port)) == b"HTTP/1.1 200 OK\r\n"
 
 
@@ -166,18 +167,19 @@ def lines(opened: House) -> Iterator[list[Raw]]:
         one.socket.close()
 
 
-def test_a_thousand_grpc_calls_cancelled_at_any_moment_leave_nothing(
-    opened: House, lines: list[Raw]
+@pytest.mark.parametrize("clients", CLIENTS)
+def test_grpc_calls_cancelled_at_any_moment_leave_nothing(
+    opened: House, lines: list[Raw], clients: int
 ) -> None:
     async def cancel() -> None:
         async with grpc.aio.insecure_channel(opened.grpc) as channel:
-            clients = GrpcClients(channel, lines)
-            await crowd(clients.upload, clients.infer, clients.be_streamed_to)
+            kinds = GrpcClients(channel, lines)
+            await crowd(clients, kinds.upload, kinds.infer, kinds.be_streamed_to)
 
     before = opened.tasks()
     asyncio.run(asyncio.wait_for(cancel(), 300))
     for line in lines:
         line.ping()  # what was sent on it has been taken
-    leaves_nothing(opened, before)
+    leaves_nothing(opened, before, clients)
     with grpc.insecure_channel(opened.grpc) as channel:
         assert channel.unary_unary(INFER)(request("slow"), timeout=60)

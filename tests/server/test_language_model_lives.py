@@ -85,6 +85,7 @@ def test_a_killed_engine_fails_what_it_had_said_and_answers_what_it_had_not_once
     server.wait_for(server.is_ready, "the server to be ready")
 
 
+@pytest.mark.slow
 def test_an_engine_that_takes_no_step_is_not_ready_and_is_started_again(
     served: tuple[Server, Path, Any],
 ) -> None:
@@ -132,14 +133,14 @@ def test_a_new_version_takes_over_while_the_old_one_finishes_its_answers(
 ) -> None:
     server, root, model = served
     old = engine_pid(server, "tiny")
-    with streaming(server, "tiny", PROMPT, max_tokens=1500, **GREEDY) as (_response, events):
+    with streaming(server, "tiny", PROMPT, max_tokens=700, **GREEDY) as (_response, events):
         first = next(events)["text_output"]
         folder = root / "tiny" / "2"
         shutil.copytree(root / "tiny" / "1", root / ".next")
         (root / ".next").rename(folder)
         server.wait_for(lambda: serves(server, "tiny", 2), "the new version to serve", 60)
         rest = "".join(event["text_output"] for event in events)
-    assert first + rest == generated(model, PROMPT, 1500)
+    assert first + rest == generated(model, PROMPT, 700)
     server.wait_for(lambda: not Path(f"/proc/{old}").exists(), "the old engine to be gone")
     status, answer = generate(server, "tiny", PROMPT, max_tokens=3, **GREEDY)
     assert (status, answer["model_version"]) == (200, "2")

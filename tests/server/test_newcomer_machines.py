@@ -30,6 +30,7 @@ def test_a_port_in_use_is_named_with_the_flag_to_change(
         server = stack.enter_context(running(tmp_path, wait=False, **{flag: port}))
         assert server.wait_exit() == 1
         (line,) = [one for one in server.log().splitlines() if " ERROR " in one]
+        assert "Traceback" not in server.log()
     assert f"cannot listen for {name} on 127.0.0.1" in line
     assert str(port) in line
     assert f"--{flag.replace('_', '-')}" in line

@@ -237,6 +237,7 @@ def test_strict_starts_no_programs_and_reads_its_own_version_only(tmp_path: Path
     assert allowed == {"compute", "beside", "pipes"}, said
 
 
+@pytest.mark.slow
 def test_off_leaves_a_model_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "data.txt").write_text("x")
     path = str(tmp_path / "data.txt")

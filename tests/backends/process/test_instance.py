@@ -234,6 +234,7 @@ def test_an_execution_over_its_deadline_is_killed(tmp_path: Path, sign: Path) ->
         instance.close()
 
 
+@pytest.mark.slow
 def test_a_stopped_idle_worker_is_killed_and_replaced(tmp_path: Path, sign: Path) -> None:
     instance = HostedInstance(write_model(tmp_path), CPU, "echo_0_0", heartbeat_timeout_secs=3.0)
     try:

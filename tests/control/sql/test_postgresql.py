@@ -53,6 +53,7 @@ def test_a_server_that_hangs_in_a_transaction_is_given_up(far: Database, way: Wa
     assert look(far) == 7
 
 
+@pytest.mark.slow
 def test_a_server_that_hangs_between_two_transactions_is_given_up(far: Database, way: Way) -> None:
     assert look(far) == 7
     way.freeze()
@@ -62,12 +63,14 @@ def test_a_server_that_hangs_between_two_transactions_is_given_up(far: Database,
     assert look(far) == 7
 
 
+@pytest.mark.slow
 def test_a_server_that_lets_in_and_never_greets_is_given_up(far: Database, way: Way) -> None:
     way.freeze()
     with pytest.raises(DatabaseGone, match="does not answer"):
         look(far)
 
 
+@pytest.mark.slow
 def test_an_answer_that_comes_bit_by_bit_may_take_longer(far: Database) -> None:
     rows = text("SELECT n, pg_sleep(0.3) FROM generate_series(1, 12) n")
     with far.reading() as session:

@@ -15,8 +15,8 @@ def test_a_taken_admin_port_is_named_once_and_opened_when_it_is_free(tmp_path: P
         port = taken.getsockname()[1]
         with yard(tmp_path, admin_port=port) as y:  # it answers over its Unix socket
             control = y.control_pid()
-            until = time.monotonic() + 2 * RETRY_S
-            y.wait_for(lambda: time.monotonic() > until, "two more tries")
+            until = time.monotonic() + 1.2 * RETRY_S
+            y.wait_for(lambda: time.monotonic() > until, "one more try")
             taken.close()
             y.wait_for(lambda: f"admin    http://127.0.0.1:{port}" in y.server.log(), "the port")
             assert y.server.get("/login", port=port)[0] == 200

@@ -25,6 +25,7 @@ from support.yard_load import (
 )
 
 TRANSITIONS = tuple(name for name in crash.POINTS if name.startswith("push."))
+BEFORE_AND_AFTER_GIT_HAS_IT = ("push.received", "push.refs_moved")
 
 AT_ONCE = 4
 """Control processes that a gateway sees die before it makes long pauses."""
@@ -68,7 +69,13 @@ def victim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victim]:
         yield Victim(y, work, trigger)
 
 
-@pytest.mark.parametrize("transition", TRANSITIONS)
+@pytest.mark.parametrize(
+    "transition",
+    [
+        pytest.param(name, marks=() if name in BEFORE_AND_AFTER_GIT_HAS_IT else pytest.mark.slow)
+        for name in TRANSITIONS
+    ],
+)
 def test_a_push_whose_control_process_is_killed_ends_whole(victim: Victim, transition: str) -> None:
     y, work = victim.y, victim.work
     victim.rest()

@@ -74,6 +74,7 @@ def test_a_rollback_arrives_once_with_a_right_signature(tmp_path: Path, there: R
     assert [(one["id"], one["attempts"]) for one in shown] == [(message.id, 1)]
 
 
+@pytest.mark.slow
 def test_a_receiver_that_is_down_for_a_while_gets_its_message_later(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     url = f"http://127.0.0.1:{port}/hook"
@@ -96,7 +97,8 @@ def test_a_receiver_that_is_down_for_a_while_gets_its_message_later(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("point", "tries"), [("notification.claimed", 1), ("notification.sent", 2)]
+    ("point", "tries"),
+    [pytest.param("notification.claimed", 1, marks=pytest.mark.slow), ("notification.sent", 2)],
 )
 def test_a_control_process_that_is_killed_while_it_sends_loses_nothing(
     tmp_path: Path, there: Receiver, point: str, tries: int

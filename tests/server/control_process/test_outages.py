@@ -23,7 +23,7 @@ from support.yard_load import (
     try_push,
 )
 
-BRIEF_S, LONG_S = 3.0, 12.0
+BRIEF_S, LONG_S = 1.0, 12.0
 """Long is more than SQLite waits for a lock (10 s)."""
 
 HANGING_S = 30.0

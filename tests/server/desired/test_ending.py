@@ -18,6 +18,7 @@ def _listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
+@pytest.mark.slow
 def test_a_control_process_that_hangs_does_not_keep_the_doors_open(tmp_path: Path) -> None:
     """Nor does it use up the time in which the requests in flight are to be answered."""
     with yard(tmp_path) as y:

@@ -38,8 +38,8 @@ def survives(server: Server, count: int) -> list[int]:
     return sizes
 
 
-def test_a_hundred_generated_requests_do_no_harm(server: Server) -> None:
-    survives(server, 100)
+def test_generated_requests_do_no_harm(server: Server) -> None:
+    survives(server, 40)
 
 
 @pytest.mark.slow

@@ -79,6 +79,7 @@ def test_rest_on_a_unix_socket(repository: Path, tmp_path: Path) -> None:
     assert not path.exists()
 
 
+@pytest.mark.slow
 def test_rest_on_ipv6(repository: Path) -> None:
     with running(repository, allow_grpc=False, http_address="::1", wait=False) as one:
         one.wait_for(lambda: f"http://[::1]:{one.http_port}" in one.log(), "the banner")

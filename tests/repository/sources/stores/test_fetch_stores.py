@@ -143,6 +143,7 @@ async def test_a_cut_object_goes_on_with_the_next_call(
     assert any(MIB // 2 < report.bytes_done < 2 * MIB for report in seen)
 
 
+@pytest.mark.slow
 async def test_an_object_that_stalls_is_taken_up_again(
     s3: Any, moto: str, into: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +53,14 @@ def init(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, s
     return status, said.out, said.err
 
 
-def make_artefacts(folder: Path) -> None:
+def make_plain(folder: Path) -> None:
+    """What needs no torch to be made."""
     save_unary(folder / "small.onnx", shape=("N", 4))
+    (folder / "code.py").write_text(PYTHON_MODEL)
+
+
+def make_all(folder: Path) -> None:
+    make_plain(folder)
     save_unary(folder / "image.onnx", shape=("N", 3, 64, 64))
     external(folder / "external.onnx")
     model = torch.nn.Linear(4, 2).eval()
@@ -61,7 +68,6 @@ def make_artefacts(folder: Path) -> None:
     rows = ({0: torch.export.Dim("rows")},)
     exported = torch.export.export(model, (torch.zeros(2, 4),), dynamic_shapes=rows)
     torch.export.save(exported, folder / "program.pt2")
-    (folder / "code.py").write_text(PYTHON_MODEL)
     (folder / "described.py").write_text(DESCRIBED_MODEL)
     write_language_model(folder, "checkpoint")
     save_openvino(folder / "ir.xml")
@@ -106,15 +112,27 @@ MADE: dict[str, tuple[str, ...]] = {
 }
 
 
+@pytest.mark.parametrize(
+    ("make", "made"),
+    [
+        (make_plain, {one: MADE[one] for one in ("small.onnx", "code.py")}),
+        pytest.param(make_all, MADE, marks=pytest.mark.slow),
+    ],
+    ids=["plain", "all"],
+)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_what_it_makes_is_served_and_the_printed_call_is_answered(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    make: Callable[[Path], None],
+    made: dict[str, tuple[str, ...]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    make_artefacts(tmp_path)
+    make(tmp_path)
     capsys.readouterr()  # what transformers says while it saves
     monkeypatch.chdir(tmp_path)
     calls: dict[str, str] = {}
-    for artefact, more in MADE.items():
+    for artefact, more in made.items():
         name = artefact.replace(".", "_").replace("/", "_")
         status, out, err = init(capsys, f"models/{name}", "--from", artefact, *more)
         assert (status, err) == (0, ""), out
