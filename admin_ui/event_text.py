@@ -77,6 +77,18 @@ def _health(thing: str, data: Mapping[str, Any]) -> str:
     return f"{which} is {state}: {data.get('reason', '')}"
 
 
+def _drifted(thing: str, data: Mapping[str, Any]) -> str:
+    return f"{thing} version {data.get('version')} has drifted: {data.get('reason', '')}"
+
+
+def _drift_ended(thing: str, data: Mapping[str, Any]) -> str:
+    return f"{thing} version {data.get('version')} has not drifted any more"
+
+
+def _drift_reference(thing: str, data: Mapping[str, Any]) -> str:
+    return f"drift of {thing} is measured from {(data.get('after') or {}).get('words', '?')}"
+
+
 def _acknowledged(thing: str, data: Mapping[str, Any]) -> str:
     note = (data.get("after") or {}).get("note")
     return f"{_title(data, 'after', thing)}: acknowledged" + (f", “{note}”" if note else "")
@@ -199,6 +211,12 @@ def _delivery(what: str) -> Callable[[str, Mapping[str, Any]], str]:
 
 
 _SENTENCES: dict[str, Callable[[str, Mapping[str, Any]], str]] = {
+    "drift.watched": lambda thing, _: f"drift of {thing} is watched",
+    "drift.changed": lambda thing, _: f"drift of {thing} is watched on other terms",
+    "drift.unwatched": lambda thing, _: f"drift of {thing} is not watched any more",
+    "drift.reference": _drift_reference,
+    "model.drifted": _drifted,
+    "model.drift_ended": _drift_ended,
     "load.changed": _load,
     "load.gone": _unloaded,
     **{f"model.{what}": _health for what in ("failing", "degraded", "recovered")},

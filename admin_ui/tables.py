@@ -65,6 +65,14 @@ class TablePage:
         return with_query(self.at, {f"{self.prefix}page": str(number)})
 
 
+@dataclass(frozen=True, slots=True)
+class DownloadTable:
+    """A table that a screen offers as `tables` in its context, by the id that the link has."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[object]]
+
+
 def table(
     visit: PageContext,
     rows: Sequence[Any],

@@ -38,6 +38,7 @@ class WatchedModel:
     model: str
     terms: DriftTerms
     reference: ReferenceView
+    updated_at: datetime
 
 
 def watch(
@@ -173,7 +174,7 @@ def report_of(session: Session, model: str) -> DriftReport:
 
 def watched_models(session: Session) -> list[WatchedModel]:
     return [
-        WatchedModel(row.model, _terms(row), _reference(row))
+        WatchedModel(row.model, _terms(row), _reference(row), row.updated_at)
         for row in session.scalars(select(DriftWatch).order_by(DriftWatch.model))
     ]
 

@@ -99,9 +99,14 @@ class DriftPump:
         return bool(watched), due
 
     def _is_due(self, one: WatchedModel, judged: datetime | None, now: datetime) -> bool:
-        """Also where there is nothing to judge, and so no row of when that was."""
+        """At once where terms or reference are others. Also where there is nothing to judge, and
+        so no row of when that was."""
         last = judged or self._looked.get(one.model)
-        if last is not None and (now - last).total_seconds() < due_every_s(one.terms):
+        if (
+            last is not None
+            and last >= one.updated_at
+            and (now - last).total_seconds() < due_every_s(one.terms)
+        ):
             return False
         self._looked[one.model] = now
         return True
