@@ -11,7 +11,6 @@ from server.settings.triton_flags import (
     GROUPS,
     IGNORED,
     OURS,
-    REFUSED,
     TRANSLATED,
     FlagSupport,
     fate,
@@ -56,7 +55,7 @@ def _words(flag: str, found: FlagSupport) -> str:
         row = OURS[flag]
         default = DEFAULTS.get(row.name)
         return row.text + (f" Under `tritonserver` the default is `{default}`." if default else "")
-    return REFUSED[flag] if found is FlagSupport.REFUSED else IGNORED[flag]
+    return IGNORED[flag]
 
 
 if __name__ == "__main__":

@@ -140,12 +140,15 @@ class BatchScheduler:
         for number, instance in enumerate(instances):
             if id(instance) not in known:
                 instance.changed = self._changed
-                thread = InstanceThread(instance, self._loop, self._done, number)
+                thread = self._make_thread(instance, number)
                 self._threads.append(thread)
                 if isinstance(instance, HostedInstance):
                     instance.calling = partial(self._calling, thread)
         self.wake()
         return retiring
+
+    def _make_thread(self, instance: Instance, number: int) -> InstanceThread:
+        return InstanceThread(instance, self._loop, self._done, number)
 
     async def _retire(self, thread: InstanceThread, until_ns: int) -> None:
         try:

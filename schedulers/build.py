@@ -5,7 +5,7 @@ Source of the fields: Triton's `ModelDynamicBatching` and `ModelQueuePolicy`.
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tritonclient.grpc import model_config_pb2 as pb
 
@@ -19,10 +19,26 @@ from schedulers.counters import Counters
 from schedulers.policy.cores import CoreTokens
 from schedulers.policy.merge import MergeRules
 from schedulers.policy.queue import BatchQueue, QueuePolicy
+from schedulers.policy.resource_limits import ResourceLimiter
+from schedulers.rate_limited import RateLimitedScheduler
 
 if TYPE_CHECKING:  # what they import is an extra
     from schedulers.llm.gateway.language import Language
     from schedulers.llm.gateway.language_scheduler import LanguageScheduler
+
+
+class SharedState(NamedTuple):
+    """What the models of a server share beside its cores; None where there is no such thing.
+
+    `cache`: for models whose config enables `response_cache`. `limiter`: where the instances are
+    registered whose executions need resources.
+    """
+
+    cache: ResponseCache | None = None
+    limiter: ResourceLimiter | None = None
+
+
+NOTHING_SHARED = SharedState()
 
 
 def build(
@@ -31,23 +47,22 @@ def build(
     counters: Counters,
     tokens: CoreTokens,
     default_max_queue_size: int,
-    cache: ResponseCache | None = None,
+    shared: SharedState = NOTHING_SHARED,
     limit: ExecutionLimit = NO_LIMIT,
 ) -> BatchScheduler | CachedScheduler:
     """The scheduler a completed config asks for; call it on the running loop.
 
-    `default_max_queue_size` bounds every queue whose config sets no bound. `cache` is the
-    server's, for models whose config enables `response_cache`; None where there is none. `limit`:
-    how long an execution on a thread of this process may take before it counts as hung.
+    `default_max_queue_size` bounds every queue whose config sets no bound. `shared`: with
+    the schedulers of other models. `limit`: how long an execution on a thread of this process may
+    take before it counts as hung.
     """
-    scheduler = BatchScheduler(
-        _queue(config.dynamic_batching, default_max_queue_size),
-        _rules(config),
-        instances,
-        counters,
-        tokens,
-        limit,
-    )
+    queue, rules = _queue(config.dynamic_batching, default_max_queue_size), _rules(config)
+    scheduler: BatchScheduler
+    cache, limiter = shared
+    if limiter is None:
+        scheduler = BatchScheduler(queue, rules, instances, counters, tokens, limit)
+    else:
+        scheduler = RateLimitedScheduler(queue, rules, instances, counters, tokens, limiter, limit)
     if cache is None or not config.response_cache.enable:
         return scheduler
     return CachedScheduler(scheduler, cache, counters)

@@ -251,7 +251,7 @@ class Gateway:
         """What the control process asks for: what runs here, of sampled requests, of the log."""
         match query:
             case RunningQuery():
-                return running(self._fleet.served(), self._fleet.memory.accounts())
+                return running(self._fleet.served(), self._fleet.memory, self._fleet.limiter)
             case CrashQuery():
                 return crashes(self._fleet.served())
             case LoadedQuery():

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from backends.seam import Instance
 from repository.model import ModelVersion
 from schedulers.counters import Counters
+from schedulers.policy.resource_limits import ResourceLimiter
 from schedulers.seam import Scheduler
 from server.overrides import Override
 from server.signature import Signature
@@ -117,6 +118,10 @@ class MemoryRow(NamedTuple):
 
 class Models(Protocol):
     """What the data plane needs of the fleet."""
+
+    @property
+    def limiter(self) -> ResourceLimiter | None:
+        """The rate limiter; None where executions are not limited."""
 
     def get(self, name: str, version: int | None) -> ServedVersion:
         """The version asked for, or the highest ready one. Raises UnknownModel, NotReady."""

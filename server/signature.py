@@ -9,6 +9,9 @@ import numpy as np
 from repository.config.tensors import BY_CONFIG
 from repository.model import ModelConfig
 
+RAGGED = frozenset({"python", "identity", "onnxruntime", "pytorch"})
+"""Backends where requests of a batch may differ in shape; the others stack rows."""
+
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
@@ -54,7 +57,8 @@ def compile_signature(
     `labels`: output → the lines of its label file.
     """
     batched = config.max_batch_size > 0
-    inputs = {tensor.name: _compile(tensor, batched) for tensor in config.input}
+    ragged = config.backend in RAGGED
+    inputs = {tensor.name: _compile(tensor, batched, ragged=ragged) for tensor in config.input}
     outputs = {
         tensor.name: _compile(tensor, batched, (labels or {}).get(tensor.name, ()))
         for tensor in config.output
@@ -70,7 +74,9 @@ def compile_signature(
     )
 
 
-def _compile(tensor: object, batched: bool, labels: tuple[str, ...] = ()) -> TensorSpec:
+def _compile(
+    tensor: object, batched: bool, labels: tuple[str, ...] = (), ragged: bool = False
+) -> TensorSpec:
     from tritonclient.grpc import model_config_pb2 as pb
 
     assert isinstance(tensor, pb.ModelInput | pb.ModelOutput)
@@ -89,6 +95,6 @@ def _compile(tensor: object, batched: bool, labels: tuple[str, ...] = ()) -> Ten
         row_bytes=data_type.itemsize * prod(dims) if fixed is not None else 0,
         inner=tuple(tensor.reshape.shape) if tensor.HasField("reshape") else None,
         optional=is_input and tensor.optional,
-        ragged=is_input and tensor.allow_ragged_batch,
+        ragged=is_input and ragged and tensor.allow_ragged_batch,
         labels=labels,
     )

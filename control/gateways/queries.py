@@ -24,6 +24,17 @@ class DeviceMemory(Struct, frozen=True):
     grants: tuple[GrantedMemory, ...]
 
 
+class LimitedResource(Struct, frozen=True):
+    """A resource of the rate limiter on `device` (a number, or "global"): its copies, those that
+    executions hold, and how many instances wait for some."""
+
+    name: str
+    device: str
+    count: int
+    in_use: int
+    waiting: int
+
+
 class RunningVersion(Struct, frozen=True):
     """A version that is loaded. `deaths` of its workers since it was; `resident_bytes` of its
     workers, 0 where it runs inside the gateway; `pending` requests wait, `inflight` have not been
@@ -50,13 +61,15 @@ class RunningVersion(Struct, frozen=True):
 
 
 class GatewayInstances(Struct, frozen=True):
-    """A gateway: its own process, the memory of each device, and all that is loaded."""
+    """A gateway: its own process, the memory of each device, and all that is loaded. `resources`:
+    empty where no executions are limited."""
 
     pid: int
     resident_bytes: int
     machine_bytes: int
     accounts: tuple[DeviceMemory, ...]
     items: tuple[RunningVersion, ...]
+    resources: tuple[LimitedResource, ...] = ()
 
 
 class RunningQuery(Struct, frozen=True, tag="running"):

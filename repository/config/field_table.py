@@ -60,7 +60,7 @@ _TENSORRT = "is for TensorRT, which this server does not have"
 _LEAVE_OUT = "leave it out"
 _OTHER_RUNTIMES = ("openvino", "litert", "ncnn", "mnn", "xgboost", "lightgbm")
 _ARRAYS = ("onnxruntime", "pytorch", "identity", "python", *_OTHER_RUNTIMES)
-_STACKED = ("onnxruntime", "pytorch", "python", *_OTHER_RUNTIMES)
+_FED = ("onnxruntime", "pytorch", "python")
 
 _MODEL = (
     _does("name", "The model's name. It must be the name of the model's folder.", "the folder's"),
@@ -125,7 +125,7 @@ _TENSORS = (
         "Requests of different shapes share a batch. The backends `onnxruntime` and `pytorch` "
         "flatten them and string them together: the model's input has the shape `[-1]`.",
         "`false`",
-        _ARRAYS,
+        (*_FED, "identity"),
     ),
     _does("input.optional", "A request may leave the input out.", "`false`"),
     _refused("input.is_shape_tensor", _TENSORRT, _LEAVE_OUT, "E118"),
@@ -147,7 +147,7 @@ _TENSORS = (
         "Inputs of the model that no request carries: the server fills them from the shapes of "
         "the requests in the batch; see [ragged batches](ragged-batches.md).",
         "",
-        _STACKED,
+        _FED,
     ),
     _does(
         "batch_input.kind",
@@ -248,6 +248,7 @@ _SCHEDULING = (
     ),
 )
 
+_LIMITER = "instance_group.rate_limiter"
 _PLACEMENT = (
     _does(
         "instance_group",
@@ -264,11 +265,18 @@ _PLACEMENT = (
     _does("instance_group.count", "How many; with several GPUs, on each.", "1"),
     _does("instance_group.gpus", "The GPUs, by number.", "all of them"),
     _does("instance_group.passive", "The group is left out.", "`false`"),
-    _ignored(
-        "instance_group.rate_limiter",
-        "limits executions by resources, and executions take core tokens here",
-        "bound them with count and --cores",
+    _does(
+        _LIMITER,
+        "What executions of the group's instances hold, with `--rate-limit=execution_count`; see "
+        "[instances](instances.md#the-rate-limiter).",
+        "",
+        _ARRAYS,
     ),
+    _does(f"{_LIMITER}.resources", "The resources that one execution holds."),
+    _does(f"{_LIMITER}.resources.name", "The resource's name."),
+    _does(f"{_LIMITER}.resources.global", "All devices share it, or each has its own.", "`false`"),
+    _does(f"{_LIMITER}.resources.count", "How many copies of it."),
+    _does(f"{_LIMITER}.priority", "2 gets half the executions of 1, among those that wait.", "1"),
     _ignored(
         "instance_group.secondary_devices", "is for Nvidia's DLA, which no backend uses", _LEAVE_OUT
     ),

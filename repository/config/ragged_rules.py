@@ -30,6 +30,16 @@ _FLATTENING = ("onnxruntime", "pytorch")
 """Backends that string ragged inputs together; the others get each request's by themselves."""
 
 
+def _without_batches(config: ModelConfig, report: FindingReport) -> None:
+    if config.backend in ("", "python", "identity", "llm", *_FLATTENING):
+        return
+    for path in ("batch_input", "batch_output"):
+        if len(getattr(config, path)):
+            problem = f"is not offered with the backend '{config.backend}'"
+            accepted = "use onnxruntime or pytorch, or let the model compute it from its inputs"
+            report.add(path, _CODE, f"{path} {problem}; {accepted}")
+
+
 def _batch_inputs(config: ModelConfig, report: FindingReport) -> None:
     taken = {tensor.name for tensor in config.input}
     for index, row in enumerate(config.batch_input):
@@ -102,4 +112,4 @@ def _sizes_missing(config: ModelConfig, row: Any, output: Any) -> Iterator[str]:
         )
 
 
-RAGGED_RULES = (_ragged_inputs, _batch_inputs, _batch_outputs)
+RAGGED_RULES = (_ragged_inputs, _without_batches, _batch_inputs, _batch_outputs)

@@ -23,7 +23,6 @@ from server.settings.triton_flags import (
     GROUPS,
     IGNORED,
     OURS,
-    REFUSED,
     TRANSLATED,
     FlagSupport,
     FlagTranslation,
@@ -195,8 +194,6 @@ def meaning(flag: str) -> str:
             return f"{OURS[flag].text} [{default}]"
         case FlagSupport.TRANSLATED:
             return TRANSLATED[flag][0].replace("`", "")
-        case FlagSupport.REFUSED:
-            return f"refused: {REFUSED[flag]}"
     return IGNORED[flag]
 
 

@@ -12,12 +12,15 @@ from control.gateways.queries import (
     DeviceMemory,
     GatewayInstances,
     GrantedMemory,
+    LimitedResource,
     LoadedTensor,
     LoadedVersionFacts,
     LoadedVersions,
     RunningVersion,
     VersionCrashes,
 )
+from schedulers.policy.resource_limits import ResourceLimiter, ResourceUsage, device_text
+from server.fleet.memory.grants import MemoryAllocator
 from server.fleet.memory.ledger import DeviceAccount
 from server.health.monitor import crashes_of
 from server.routing.worker_monitor import deaths_of, resident_of
@@ -29,14 +32,20 @@ LARGEST_CONFIG = 256 * 1024
 """Characters of a config that are told."""
 
 
-def running(served: Iterable[ServedVersion], accounts: Iterable[DeviceAccount]) -> GatewayInstances:
-    """An item a version, and each device's budget with its largest holders."""
+def running(
+    served: Iterable[ServedVersion],
+    memory: MemoryAllocator,
+    limiter: ResourceLimiter | None,
+) -> GatewayInstances:
+    """An item a version, each device's budget with its largest holders, and the resources that
+    executions hold."""
     return GatewayInstances(
         pid=os.getpid(),
         resident_bytes=resident_of(os.getpid()),
         machine_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        accounts=tuple(map(_account, accounts)),
+        accounts=tuple(map(_account, memory.accounts())),
         items=tuple(map(_running, served)),
+        resources=tuple(map(_resource, limiter.usage())) if limiter is not None else (),
     )
 
 
@@ -107,6 +116,11 @@ def _running(served: ServedVersion) -> RunningVersion:
         load_s=served.load_seconds,
         sampling=dict(served.language.defaults) if served.language is not None else {},
     )
+
+
+def _resource(usage: ResourceUsage) -> LimitedResource:
+    name, device = usage.resource
+    return LimitedResource(name, device_text(device), usage.copies, usage.in_use, usage.waiting)
 
 
 def _account(account: DeviceAccount) -> DeviceMemory:

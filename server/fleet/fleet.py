@@ -63,7 +63,7 @@ class Fleet:
     ) -> None:
         """`changed` is called when other versions serve, or one could not be loaded; in the turn
         of the loop in which that is so."""
-        self.memory, self._code_of = loader.memory, loader.code_of
+        self.memory, self.limiter, self._code_of = loader.memory, loader.limiter, loader.code_of
         self._shown = client_paths(settings)
         self._changed = changed
         drain_s, self._settings = settings.exit_timeout_secs, settings

@@ -23,8 +23,8 @@ from repository.config.positions import Positions
 from repository.errors import RepositoryError
 from repository.folders.walk import CONFIG_NAME
 from repository.model import ModelConfig, ModelVersion
+from schedulers.build import SharedState, build_language
 from schedulers.build import build as build_scheduler
-from schedulers.build import build_language
 from schedulers.cache import ResponseCache
 from schedulers.calls import ModelCaller, NoCaller
 from schedulers.counters import Counters, counters_of
@@ -44,6 +44,7 @@ from server.fleet.placement import (
     with_groups,
 )
 from server.fleet.prepare import PreparedVersion, Timeouts, close_all, prepare
+from server.fleet.rate_limits import RateLimits
 from server.served_version import ServedVersion
 from server.settings.table import Settings
 
@@ -112,6 +113,8 @@ class VersionLoader:
         self._confiner = confiner
         self._gpus = visible_gpus()
         self.memory = MemoryAllocator(settings.memory_budgets)
+        self._limits = RateLimits(settings)
+        self.limiter = self._limits.limiter
         self._cache = ResponseCache(settings.cache_bytes) if settings.cache_bytes else None
         self._slots = asyncio.Semaphore(settings.model_load_thread_count)
 
@@ -144,6 +147,11 @@ class VersionLoader:
         prepared = await self._load(version, self._options(config))
         parts = prepared.parts
         counters = counters_of(config)
+        try:
+            self._limits.register(parts.version.config, parts.instances)
+        except LoadFailed:
+            self._undo(prepared)
+            raise
         scheduler = self._scheduler(parts, counters)
         served = ServedVersion(
             version=parts.version,
@@ -167,7 +175,7 @@ class VersionLoader:
             counters,
             self._tokens,
             self._settings.default_max_queue_size,
-            self._cache,
+            SharedState(self._cache, self.limiter),
             execution_limit(parts.version, self._timeouts.execute),
         )
 
@@ -179,6 +187,7 @@ class VersionLoader:
         """
         served = built.served
         config = self._options(with_groups(served.version.config, written.config))[0]
+        self._limits.check(config, served.instances)
         version = replace(served.version, config=config)
         ready = [instance.ready for instance in served.instances]
         placements = place(config, self._settings.cores)
@@ -192,6 +201,7 @@ class VersionLoader:
             instances += prepared.parts.instances
             devices += prepared.parts.devices
             names += prepared.parts.names
+        self._limits.register(config, instances)
         built.devices, built.names = tuple(devices), tuple(names)
         served.instances = tuple(instances)
         served.version = version
@@ -204,6 +214,7 @@ class VersionLoader:
         cores = self._settings.cores
         for config in options[:-1]:
             try:
+                self._limits.check(config)
                 return await self._prepare(replace(version, config=config), place(config, cores))
             except LoadFailed as error:
                 _log.warning(
@@ -213,6 +224,7 @@ class VersionLoader:
                     error,
                 )
         config = options[-1]
+        self._limits.check(config)
         return await self._prepare(replace(version, config=config), place(config, cores))
 
     async def _prepare(self, version: ModelVersion, placements: Sequence[Placement]) -> LoadResult:

@@ -23,9 +23,10 @@ from server.metrics.health import OF_HEALTH, of_health
 from server.metrics.histogram_lines import histogram_lines
 from server.metrics.instances import OF_INSTANCES
 from server.metrics.language import OF_LANGUAGE, of_language
-from server.metrics.machine_usage import MachineUsage
+from server.metrics.machine_usage import OF_MACHINE, MachineUsage, of_machine
 from server.metrics.memory import OF_MEMORY, of_memory
 from server.metrics.metric_family import MetricFamily, escaped, head
+from server.metrics.resources import OF_RESOURCES, of_resources
 from server.metrics.routes import OF_ROUTES, of_routes
 from server.routing.routing import Routing
 from server.served_version import Models, ServedVersion
@@ -193,27 +194,6 @@ _LOOP: tuple[tuple[MetricFamily, Callable[[LoopLagSource], float]], ...] = (
     ),
 )
 
-_MACHINE: tuple[tuple[MetricFamily, Callable[[MachineUsage], float | None]], ...] = (
-    (
-        MetricFamily("nv_cpu_utilization", "gauge", "CPU utilization of the machine, 0.0 to 1.0"),
-        MachineUsage.cpu_utilization,
-    ),
-    (
-        MetricFamily("nv_cpu_memory_total_bytes", "gauge", "RAM of the machine, in bytes"),
-        MachineUsage.memory_total_bytes,
-    ),
-    (
-        MetricFamily("nv_cpu_memory_used_bytes", "gauge", "RAM in use on the machine, in bytes"),
-        MachineUsage.memory_used_bytes,
-    ),
-    (
-        MetricFamily(
-            "process_resident_memory_bytes", "gauge", "RAM this process occupies, in bytes"
-        ),
-        MachineUsage.resident_bytes,
-    ),
-)
-
 _TRACING: tuple[tuple[MetricFamily, Callable[[Tracing], float]], ...] = (
     (
         MetricFamily(
@@ -240,10 +220,11 @@ METRICS: tuple[MetricFamily, ...] = (
     *(metric for metric, _ in _TRACING),
     *OF_LANGUAGE,
     *OF_MEMORY,
+    *OF_RESOURCES,
     *OF_ROUTES,
     *OF_HEALTH,
     *OF_DRIFT,
-    *(metric for metric, _ in _MACHINE),
+    *OF_MACHINE,
 )
 """Every metric the server exposes."""
 
@@ -293,19 +274,12 @@ def render(
     for metric, of_tracing in _TRACING:
         lines += (*head(metric), f"{metric.name} {of_tracing(tracing)}")
     lines += of_memory(models.memory_rows())
+    lines += of_resources(models.limiter)
     lines += of_routes(routing)
     lines += of_health(health)
-    lines += _of_machine(machine or MachineUsage(), shown.cpu)
+    lines += of_machine(machine or MachineUsage(), shown.cpu)
     lines.append("")
     return "\n".join(lines).encode()
-
-
-def _of_machine(machine: MachineUsage, with_cpu: bool) -> Iterator[str]:
-    machine.look()
-    for metric, of_machine in _MACHINE:
-        value = of_machine(machine)
-        if value is not None and (with_cpu or not metric.name.startswith("nv_cpu_")):
-            yield from (*head(metric), f"{metric.name} {value}")
 
 
 def _failures(counters: Iterable[tuple[str, Counters]]) -> Iterator[str]:

@@ -1,7 +1,10 @@
 """What the machine and this process use now, read from Linux's /proc; None where there is none."""
 
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from server.metrics.metric_family import MetricFamily, head
 
 _PROC = Path("/proc")
 
@@ -59,3 +62,35 @@ class MachineUsage:
             return (self._proc / name).read_text()
         except OSError:
             return ""
+
+
+_MACHINE: tuple[tuple[MetricFamily, Callable[[MachineUsage], float | None]], ...] = (
+    (
+        MetricFamily("nv_cpu_utilization", "gauge", "CPU utilization of the machine, 0.0 to 1.0"),
+        MachineUsage.cpu_utilization,
+    ),
+    (
+        MetricFamily("nv_cpu_memory_total_bytes", "gauge", "RAM of the machine, in bytes"),
+        MachineUsage.memory_total_bytes,
+    ),
+    (
+        MetricFamily("nv_cpu_memory_used_bytes", "gauge", "RAM in use on the machine, in bytes"),
+        MachineUsage.memory_used_bytes,
+    ),
+    (
+        MetricFamily(
+            "process_resident_memory_bytes", "gauge", "RAM this process occupies, in bytes"
+        ),
+        MachineUsage.resident_bytes,
+    ),
+)
+OF_MACHINE: tuple[MetricFamily, ...] = tuple(metric for metric, _ in _MACHINE)
+
+
+def of_machine(machine: MachineUsage, with_cpu: bool) -> Iterator[str]:
+    """The lines of these metrics, of the CPU only if they are to be shown."""
+    machine.look()
+    for metric, figure in _MACHINE:
+        value = figure(machine)
+        if value is not None and (with_cpu or not metric.name.startswith("nv_cpu_")):
+            yield from (*head(metric), f"{metric.name} {value}")

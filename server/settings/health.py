@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 from server.settings.kinds import fraction, setting, times, whole
 from server.settings.kinds import seconds as _seconds
-from server.settings.sandbox import SandboxSettings
+from server.settings.rate_limit import RateLimitSettings
 
 _HEALTH = "Health"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HealthSettings(SandboxSettings):
+class HealthSettings(RateLimitSettings):
     """What counts as failing, slow, crash-looping and starved; docs/health.md has it all."""
 
     health_error_rate: float = setting(

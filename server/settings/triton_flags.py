@@ -92,7 +92,6 @@ class FlagSupport(StrEnum):
     SETTING = "setting"
     TRANSLATED = "translated"
     IGNORED = "ignored"
-    REFUSED = "refused"
 
 
 class UnsupportedFlagValue(Exception):
@@ -140,7 +139,6 @@ def _metrics_config(value: str) -> FlagTranslation:
 
 
 _NO = ("false", "off", "0", "no")
-_SIZES = "batch sizes and instance counts in the model configs, and --cores, bound the work"
 _ENDPOINT = "the REST listener answers the same requests at /v2/models/NAME/infer"
 
 TRANSLATED: Mapping[str, tuple[str, Callable[[str], FlagTranslation]]] = {
@@ -191,14 +189,10 @@ TRANSLATED: Mapping[str, tuple[str, Callable[[str], FlagTranslation]]] = {
         "only `false`: model names are unique over all repositories",
         _only(_NO, "model names are unique over all repositories; rename one of them"),
     ),
-    "rate-limit": ("only `off`: core tokens share the cores out", _only(("off",), _SIZES)),
     "allow-sagemaker": ("only `false`: there is no such front end", _only(_NO, _ENDPOINT)),
     "allow-vertex-ai": ("only `false`: there is no such front end", _only(_NO, _ENDPOINT)),
 }
 """Flag → what it becomes, in words for the page, and the function that does it."""
-
-REFUSED: Mapping[str, str] = {"rate-limit-resource": _SIZES}
-"""Flag → what to do instead."""
 
 _NO_THREADS = "one event loop serves the listener"
 _NO_LIBRARIES = "backends are Python modules of this server, not libraries in a folder"
@@ -264,7 +258,7 @@ def fate(flag: str) -> FlagSupport:
         return FlagSupport.TRANSLATED
     if flag in OURS:
         return FlagSupport.SETTING
-    return FlagSupport.REFUSED if flag in REFUSED else FlagSupport.IGNORED
+    return FlagSupport.IGNORED
 
 
 def translate(flag: str, value: str) -> FlagTranslation:
@@ -274,6 +268,4 @@ def translate(flag: str, value: str) -> FlagTranslation:
             return TRANSLATED[flag][1](value)
         case FlagSupport.SETTING:
             return FlagTranslation(OURS[flag].name, value)
-        case FlagSupport.REFUSED:
-            raise UnsupportedFlagValue(f"this is not offered; {REFUSED[flag]}")
     return FlagTranslation(note=f"--{flag} has no effect: {IGNORED[flag]}")

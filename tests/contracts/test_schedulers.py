@@ -28,6 +28,8 @@ from schedulers.llm.generation import GENERATE, Finish, GenerateRequest, Generat
 from schedulers.policy.cores import CoreTokens
 from schedulers.policy.merge import MergeRules
 from schedulers.policy.queue import BatchQueue, QueuePolicy
+from schedulers.policy.resource_limits import InstanceLimit, Resource, ResourceLimiter
+from schedulers.rate_limited import RateLimitedScheduler
 from schedulers.reply import Reply
 from schedulers.request import InferRequest
 from schedulers.seam import Scheduler
@@ -104,6 +106,19 @@ def batching(instance: Echo) -> BatchScheduler:
     )
 
 
+def limited(instance: Echo) -> RateLimitedScheduler:
+    limiter = ResourceLimiter()
+    limiter.register({instance: InstanceLimit({Resource("R", 0): 1})})
+    return RateLimitedScheduler(
+        BatchQueue(QueuePolicy(max_size=WAITING)),
+        MergeRules(max_rows=8),
+        [instance],
+        Counters(),
+        CoreTokens(2),
+        limiter,
+    )
+
+
 class Scene:
     """A scheduler over one instance, whose gate the test opens."""
 
@@ -120,6 +135,8 @@ class Scene:
             return
         self.instance = echo = StreamedEcho() if kind == "decoupled model" else Echo()
         self.scheduler = batching(echo)
+        if kind == "rate limiter":
+            self.scheduler = limited(echo)
         if kind == "response cache":
             self.scheduler = CachedScheduler(self.scheduler, ResponseCache(1 << 20), Counters())
 
@@ -146,7 +163,9 @@ Act = Callable[[Scene], Awaitable[None]]
 Play = Callable[[Act], None]
 
 
-@pytest.fixture(params=["batching", "response cache", "decoupled model", "language model"])
+@pytest.fixture(
+    params=["batching", "rate limiter", "response cache", "decoupled model", "language model"]
+)
 def play(request: pytest.FixtureRequest) -> Play:
     """Runs a test on a loop with a scene of its own."""
 

@@ -165,7 +165,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def server(folder: Path) -> Iterator[Server]:
     repository = folder / "models"
     repository.mkdir()
-    limits = "instance_group { rate_limiter { priority: 1 } }"
+    limits = 'instance_group { host_policy: "near" }'
     write_identity(repository, "echo", config=identity_config("echo", extra=limits))
     for mistake in MODELS:
         mistake.make(repository, mistake.name)
@@ -206,11 +206,11 @@ def test_a_mistake_in_a_model_is_on_the_log_in_the_index_and_in_the_console(
 
 
 def test_what_a_config_gives_without_effect_is_named_once_on_the_log(server: Server) -> None:
-    lines = [one for one in server.log().splitlines() if "rate_limiter" in one]
+    lines = [one for one in server.log().splitlines() if "host_policy" in one]
     (line,) = lines
     assert " INFO " in line
-    assert "echo 1: config.pbtxt: instance_group[0].rate_limiter has no effect here: it" in line
-    assert "count and --cores" in line
+    assert "echo 1: config.pbtxt: instance_group[0].host_policy has no effect here: it" in line
+    assert "taskset or numactl" in line
 
 
 def test_the_check_finds_every_mistake_without_running_anything(

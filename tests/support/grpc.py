@@ -19,6 +19,12 @@ from repository.model import ModelConfig, ModelVersion
 from schedulers.build import build
 from schedulers.counters import Counters
 from schedulers.policy.cores import CoreTokens
+from schedulers.policy.resource_limits import (
+    GLOBAL,
+    InstanceLimit,
+    Resource,
+    ResourceLimiter,
+)
 from server.dataplane import DataPlane
 from server.errors import NotReady, UnknownModel, Unsupported
 from server.grpc.service import GrpcPort, start
@@ -91,6 +97,13 @@ class Shelf:
     def remove(self, served: ServedVersion) -> None:
         """Let nobody find it any more."""
         self._served.remove(served)
+
+    @property
+    def limiter(self) -> ResourceLimiter:
+        """That of a server whose first model needs a resource."""
+        found = ResourceLimiter()
+        found.register({self: InstanceLimit({Resource("R", GLOBAL): 2})})
+        return found
 
     def served(self) -> Sequence[ServedVersion]:
         return self._served

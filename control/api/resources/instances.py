@@ -41,6 +41,17 @@ class DeviceMemoryView(msgspec.Struct, frozen=True):
     grants: list[MemoryGrantView]
 
 
+class LimitedResourceView(msgspec.Struct, frozen=True):
+    """A resource of the rate limiter on `device` (a number, or "global"): its copies, those that
+    executions hold, and how many instances wait for some."""
+
+    name: str
+    device: str
+    count: int
+    in_use: int
+    waiting: int
+
+
 class RunningVersionView(msgspec.Struct, frozen=True):
     """A version that is loaded. `deaths` of its workers since it was; `resident_bytes` of its
     workers, 0 where it runs inside the gateway; `pending` requests wait, `inflight` have not been
@@ -67,13 +78,15 @@ class RunningVersionView(msgspec.Struct, frozen=True):
 
 
 class GatewayInstancesView(msgspec.Struct, frozen=True):
-    """This server's gateway: its own process, the memory of each device, and all that is loaded."""
+    """This server's gateway: its own process, the memory of each device, and all that is loaded.
+    `resources`: empty where no executions are limited (--rate-limit)."""
 
     pid: int
     resident_bytes: int
     machine_bytes: int
     accounts: list[DeviceMemoryView]
     items: list[RunningVersionView]
+    resources: list[LimitedResourceView]
 
 
 class TensorSpecView(msgspec.Struct, frozen=True):

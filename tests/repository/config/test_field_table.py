@@ -21,6 +21,7 @@ from repository.config.read import parse
 from repository.config.validate import validate
 from repository.findings import NOTES, Finding
 from repository.model import ModelConfig
+from server.signature import RAGGED
 
 PATHS = tuple(paths(ModelConfig.DESCRIPTOR))
 WHERE = Path("models/m/config.pbtxt")
@@ -46,6 +47,7 @@ def test_no_row_is_written_twice_or_hidden_below_one_that_covers_it() -> None:
 def test_backends_of_rows_exist() -> None:
     named = {name for row in (*FIELDS.values(), *PARAMETERS) for name in row.backends}
     assert named <= set(RUNTIMES)
+    assert set(FIELDS["input.allow_ragged_batch"].backends) == RAGGED
 
 
 def example(path: str) -> str:

@@ -142,6 +142,9 @@ BROKEN = {
         "E124 batch_output[0] scatters output 'y' with dims [-1, -1] by input 'x' with dims [-1], "
         "which says nothing of every -1"
     ),
+    "backend: 'ncnn' " + IN + "} batch_input { source_input: 'x' target_name: 't' }": (
+        "1:58 E124 batch_input is not offered with the backend 'ncnn'; use onnxruntime or pytorch"
+    ),
     "backend: 'onnxruntime' " + IN + "optional: true allow_ragged_batch: true }": (
         "1:63 E124 input[0].optional: unable to load model '', configuration expects model provides"
         " input with shape [-1] for ragged input 'x', which is not supported for optional input"

@@ -23,7 +23,6 @@ from server.settings.triton_flags import (
     GROUPS,
     IGNORED,
     OURS,
-    REFUSED,
     TRANSLATED,
     FlagSupport,
     fate,
@@ -51,13 +50,13 @@ def test_page_says_what_the_code_does() -> None:
 
 @pytest.mark.parametrize("flag", TRITONS)
 def test_every_flag_of_triton_has_exactly_one_fate_and_is_helped(flag: str) -> None:
-    homes = [flag in TRANSLATED, flag in REFUSED, flag in IGNORED]
-    assert sum(homes) == 1 or (flag in OURS and not any(homes[:2]))
+    homes = [flag in TRANSLATED, flag in IGNORED]
+    assert sum(homes) == 1 or (flag in OURS and flag not in TRANSLATED)
     assert f"--{flag}" in help_text()
 
 
 def test_tables_name_only_flags_of_triton() -> None:
-    assert {*TRANSLATED, *REFUSED, *IGNORED} <= set(TRITONS)
+    assert {*TRANSLATED, *IGNORED} <= set(TRITONS)
     assert len(TRITONS) == len(set(TRITONS))
 
 
@@ -70,8 +69,8 @@ def test_flag_without_meaning_is_accepted_and_told(tmp_path: Path, flag: str) ->
 @pytest.mark.parametrize(
     ("flag", "value", "text"),
     [
-        ("rate-limit", "execution_count", "'execution_count' is not offered; batch sizes"),
-        ("rate-limit-resource", "R:1", "not offered"),
+        ("rate-limit", "on", "'on' is not one of off, execution_count"),
+        ("rate-limit-resource", "R", "as in R1:10 or R1:10:0"),
         ("model-namespacing", "true", "unique over all repositories"),
         ("allow-sagemaker", "true", "the REST listener answers"),
         ("allow-vertex-ai", "1", "the REST listener answers"),

@@ -92,6 +92,8 @@ def _example(name: str) -> tuple[str, str]:
         "log_format": "json",
         "trace_config": "rate=7",
         "memory_budget": "cpu=16GiB",
+        "rate_limit": "execution_count",
+        "rate_limit_resource": "R:10:0",
         "metrics_config": "histogram_latencies=true",
         "http_restricted_api": "inference,health:key=value",
         "grpc_restricted_protocol": "inference,health:key=value",

@@ -1,0 +1,109 @@
+"""A batch scheduler whose instances execute only while they hold the resources of their config.
+
+`schedulers.build` chooses it under `--rate-limit=execution_count`; without, nothing of it is on the
+path. An execution takes its resources and its core tokens in one turn of the loop and holds none
+while it waits for the other, so that no two schedulers wait for each other.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from backends.limits import NO_LIMIT, ExecutionLimit
+from backends.seam import Instance
+from schedulers.batching import BatchScheduler
+from schedulers.counters import Counters
+from schedulers.instance_thread import InstanceThread, Run
+from schedulers.policy.cores import CoreTokens
+from schedulers.policy.merge import MergeRules
+from schedulers.policy.queue import BatchQueue
+from schedulers.policy.resource_limits import ResourceLimiter
+
+
+class LimitedInstanceThread(InstanceThread):
+    """Holds its instance's resources while a batch executes, and gives them back with its end."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        loop: asyncio.AbstractEventLoop,
+        done: Callable[[Run], None],
+        number: int,
+        limiter: ResourceLimiter,
+    ) -> None:
+        super().__init__(instance, loop, done, number)
+        self._limiter = limiter
+
+    def start(self, run: Run) -> None:
+        self._limiter.take(self.instance)
+        super().start(run)
+
+    async def close(self, patience_s: float, give_up: Callable[[Run], None]) -> None:
+        try:
+            await super().close(patience_s, give_up)
+        finally:
+            self._limiter.unregister(self.instance)
+            wake_ready(self._limiter)
+
+    def _ended(self, run: Run) -> None:
+        self._limiter.give(self.instance)
+        super()._ended(run)
+
+
+class RateLimitedScheduler(BatchScheduler):
+    """Dynamic batching on instances that wait for resources and for each other."""
+
+    def __init__(
+        self,
+        queue: BatchQueue,
+        rules: MergeRules,
+        instances: Sequence[Instance],
+        counters: Counters,
+        tokens: CoreTokens,
+        limiter: ResourceLimiter,
+        limit: ExecutionLimit = NO_LIMIT,
+    ) -> None:
+        """`instances` are registered with `limiter`, as are those of a later `resize`."""
+        self._limiter = limiter
+        self._lacks = False
+        super().__init__(queue, rules, instances, counters, tokens, limit)
+
+    async def close(self) -> None:
+        self._limiter.leave(self)
+        await super().close()
+
+    def _make_thread(self, instance: Instance, number: int) -> InstanceThread:
+        return LimitedInstanceThread(instance, self._loop, self._done, number, self._limiter)
+
+    def _pump(self) -> None:
+        super()._pump()
+        if not self._queue:
+            self._leave_limiter()
+
+    def _free_lane(self) -> InstanceThread | None:
+        free = [thread for thread in self._threads if thread.free]
+        free.sort(key=lambda thread: self._limiter.turn(thread.instance))
+        for thread in free:
+            if self._limiter.may_start(thread.instance, self):
+                self._lacks = False
+                return thread
+        self._lacks = True
+        return None
+
+    def _leave_line(self) -> None:
+        super()._leave_line()
+        if not self._lacks:
+            self._leave_limiter()
+
+    def _leave_limiter(self) -> None:
+        self._limiter.leave(self)
+        wake_ready(self._limiter)
+
+    def _done(self, run: Run) -> None:
+        super()._done(run)
+        wake_ready(self._limiter)
+
+
+def wake_ready(limiter: ResourceLimiter) -> None:
+    """Let those ask again that can have what they wait for."""
+    for waiting in limiter.ready():
+        waiting.wake()

@@ -1,0 +1,96 @@
+"""The rate limiter of a whole server: what is refused, what waits, and what is shown of it."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from support.server import Server, running
+
+IDENTITY = """
+backend: "identity"
+max_batch_size: 0
+input { name: "x" data_type: TYPE_FP32 dims: 1 }
+output { name: "y" data_type: TYPE_FP32 dims: 1 }
+instance_group { count: 2 kind: KIND_CPU %s }
+parameters { key: "execute_delay_ms" value { string_value: "20" } }
+"""
+
+
+def write(folder: Path, name: str, limits: str) -> None:
+    (folder / name / "1").mkdir(parents=True, exist_ok=True)
+    (folder / name / "config.pbtxt").write_text(IDENTITY % f"rate_limiter {{ {limits} }}")
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("models")
+
+
+@pytest.fixture(scope="module")
+def server(models: Path) -> Iterator[Server]:
+    write(models, "one", 'resources { name: "R" count: 1 }')
+    write(models, "half", 'resources { name: "R" count: 1 } priority: 2')
+    write(models, "greedy", 'resources { name: "R" count: 2 }')
+    with running(
+        models,
+        rate_limit="execution_count",
+        rate_limit_resource=["R:1"],
+        strict_readiness=False,
+        repository_poll_secs=0.1,
+    ) as started:
+        yield started
+
+
+def ask(server: Server, model: str) -> int:
+    x = {"name": "x", "datatype": "FP32", "shape": [1], "data": [1]}
+    status, _ = server.post(f"/v2/models/{model}/infer", {"inputs": [x]})
+    return status
+
+
+def row_of(server: Server, model: str) -> dict[str, str]:
+    (row,) = (one for one in server.index() if one["name"] == model)
+    return row
+
+
+def metric(server: Server, name: str) -> float:
+    _, body = server.get("/metrics", server.metrics_port)
+    lines = body.decode().splitlines()
+    label = '{resource="R",device="0"}'
+    (found,) = (one for one in lines if one.startswith(f"modelyard_rate_limiter_{name}{label}"))
+    return float(found.split()[-1])
+
+
+def test_models_that_need_the_same_execute_one_after_the_other(server: Server) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        statuses = list(pool.map(lambda model: ask(server, model), ["one", "half"] * 8))
+    assert statuses == [200] * 16
+    assert metric(server, "resource_count") == 1
+    assert metric(server, "resource_in_use") == 0
+    assert metric(server, "waiting_instances") == 0
+    assert metric(server, "waits") > 0
+
+
+def test_a_model_that_could_never_execute_is_refused_with_what_there_is(server: Server) -> None:
+    row = row_of(server, "greedy")
+    assert row["state"] == "UNAVAILABLE"
+    assert row["reason"].endswith(
+        'Resource count for "R" is limited to 1 which will prevent scheduling of one or more model '
+        "instances, the minimum required count is 2; there are R: 1 (--rate-limit-resource)"
+    )
+
+
+def test_a_change_of_the_limits_takes_effect_in_place_or_changes_nothing(
+    server: Server, models: Path
+) -> None:
+    write(models, "half", 'resources { name: "S" count: 1 }')
+    server.wait_for(lambda: '"S" is limited to 0' in row_of(server, "half").get("reason", ""), "S")
+    assert ask(server, "half") == 200
+    write(models, "half", "priority: 3")
+    server.wait_for(lambda: not row_of(server, "half").get("reason"), "no need of half")
+    assert ask(server, "half") == 200
+    waits = metric(server, "waits")
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(lambda _: ask(server, "half"), range(8))) == [200] * 8
+    assert metric(server, "waits") == waits
