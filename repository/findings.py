@@ -85,6 +85,7 @@ CODES: dict[str, str] = {
     "E452": "name that no model can have",
     "E453": "removes a model that is referred to",
     "E454": "too many models in one commit",
+    "E455": "lets its users use a model that its publisher may not",
     "E460": "signature missing or wrong",
     "E470": "rollout parameter that cannot be followed",
     "E471": "rollout that may go on without comparing latencies (a note)",

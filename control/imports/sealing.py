@@ -74,6 +74,12 @@ class ImportSealer:
             inspected = await self._inspector.inspect(draft.folder, draft.files, model)
             if inspected.findings:
                 raise UnservableImport(reason(inspected.findings))
+            if inspected.callees:
+                names = ", ".join(sorted(inspected.callees))
+                raise UnservableImport(
+                    f"its parameter 'calls' lets whoever may use it use {names} as well, which an "
+                    "import may not bring; take the parameter out, or push the model"
+                )
             sealed = await anyio.to_thread.run_sync(draft.seal)
         return SealedImport(sealed_model(sealed, inspected), planned.brought)
 

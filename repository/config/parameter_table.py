@@ -63,6 +63,13 @@ PARAMETERS: tuple[ParameterKey, ...] = (
         "none",
         ("python", "pytorch", "onnxruntime", "ncnn", "mnn"),
     ),
+    ParameterKey(
+        "calls",
+        "Models that it may call for whoever may use it; see [scripts](scripts.md).",
+        "names, separated by commas",
+        "none",
+        ("python",),
+    ),
     _onnx("intra_op_thread_count", "Threads of one operator.", "0 to 1024", "cores ÷ instances"),
     _onnx("inter_op_thread_count", "Operators at a time.", "0 to 1024", "1"),
     _onnx("execution_mode", "0: one operator after the other, 1: several at a time.", _SWITCH, "0"),

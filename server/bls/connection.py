@@ -31,6 +31,7 @@ from backends.process.layout import TensorBlock, unpack
 from backends.process.messages import encode
 from backends.process.region import message_region
 from backends.seam import Member, Tensors
+from repository.config.callees import callees_in, covers
 from repository.process.channel import ChannelMessage
 from repository.process.loop_channel import LoopChannel
 from schedulers.calls import ModelCall
@@ -57,9 +58,6 @@ from server.errors import InvalidRequest
 MOST_OPEN_CALLS = 256
 """Of one instance, without an answer yet."""
 
-_CALLS = "calls"
-"""The parameter of a config that lists whom the model's scripts may call by its permission."""
-
 
 class ScriptConnection:
     """Answers one worker's model, until either is gone."""
@@ -83,11 +81,7 @@ class ScriptConnection:
         self._closed = False
         version = instance.version
         self._version: Version = (version.name, version.number)
-        self._covered = (
-            callees_in(version.config.parameters[_CALLS].string_value)
-            if (_CALLS in version.config.parameters)
-            else frozenset[str]()
-        )
+        self._covered = callees_in(version.config.parameters)
 
     # from any thread
 
@@ -296,16 +290,6 @@ class ScriptConnection:
         finally:
             self.instance.activity.calls -= 1
         self._send(encode(answer), -1)
-
-
-def callees_in(text: str) -> frozenset[str]:
-    """The names in a config's parameter `calls`, which are separated by commas."""
-    return frozenset(name.strip() for name in text.split(",") if name.strip())
-
-
-def covers(callees: frozenset[str], name: str) -> bool:
-    """Whether `name`, which may be MODEL@ALIAS, is of one of the callees."""
-    return name in callees or ("@" in name and name.rpartition("@")[0] in callees)
 
 
 def _parameters(text: str) -> dict[str, object]:

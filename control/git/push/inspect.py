@@ -13,6 +13,7 @@ from control.git.push.rollout_keys import rollout_findings
 from control.git.push.version_checks import CheckFailed, VersionChecks
 from control.repository_settings import RepositorySettings, Signing
 from repository.code_use import NATIVE, CodeUse
+from repository.config.callees import callees_in
 from repository.config.positions import Positions
 from repository.config.read import decode
 from repository.errors import BadRepository, BadSignature, ConfigError, NoSigning
@@ -33,13 +34,15 @@ ARTEFACT_CODE = "E300"
 class ModelInspection:
     """What was found: `findings` refuse the model, `warnings` only tell the pusher.
 
-    `versions` are sealed facts by number; `backends` what will serve each.
+    `versions` are sealed facts by number; `backends` what will serve each. `callees`: the models
+    that it may call for whoever may use it, which its publisher must be allowed to use.
     """
 
     findings: tuple[Finding, ...]
     warnings: tuple[Finding, ...]
     versions: Mapping[int, SealedVersion]
     backends: Mapping[int, str]
+    callees: frozenset[str] = frozenset()
 
 
 class Inspector:
@@ -64,8 +67,10 @@ class Inspector:
         found += [_moved(one, folder, shown) for one in lints]
         signers, unsigned = await in_thread(self._signers, folder, shown, files)
         backends: dict[int, str] = {}
+        callees: set[str] = set()
         if not found:
             for version in await in_thread(_versions_in, folder):
+                callees |= callees_in(version.config.parameters)
                 complaint, backends[version.number] = await self._artefact(version)
                 found += [_moved(one, folder, shown) for one in complaint]
         if self._settings.signing == Signing.REQUIRE:
@@ -82,7 +87,8 @@ class Inspector:
         }
         notes = await in_thread(_notes, folder, next(iter(backends.values()), ""))
         lines = [_moved(one, folder, shown) for one in (*rollout.gaps, *notes)]
-        return ModelInspection(tuple(found), (*unsigned, *lines), sealed, backends)
+        warnings = (*unsigned, *lines)
+        return ModelInspection(tuple(found), warnings, sealed, backends, frozenset(callees))
 
     def _files(self, folder: Path, files: Sequence[FileEntry], shown: Path) -> list[Finding]:
         formats = self._settings.formats

@@ -19,6 +19,7 @@ from control.errors import (
     DatabaseGone,
     NotFound,
 )
+from control.git.push.callees import callee_findings
 from control.git.push.examine import Examiner
 from control.git.push.summary import models_text, summary
 from control.sql.database import Actor, Database, Transaction
@@ -68,9 +69,10 @@ class PushContext:
 
 @dataclass(slots=True)
 class _PreReceiveResult:
-    """What the pusher is told, and what refuses the push."""
+    """What the pusher, `principal`, is told, and what refuses the push."""
 
     say: Say
+    principal: Principal
     told: list[str] = field(default_factory=list)
     refused: bool = False
 
@@ -101,7 +103,7 @@ class PreReceiveHook:
 
     async def decide(self, pushing: PushContext, request: HookRequest, say: Say) -> bool:
         """Whether git may move the refs. What it says is kept with the push."""
-        decision = _PreReceiveResult(say)
+        decision = _PreReceiveResult(say, pushing.principal)
         facts = [PushFacts()] * len(request.updates)
         try:
             bare = repositories_on_disk.find(self._store, pushing.repository)
@@ -205,6 +207,7 @@ class PreReceiveHook:
         examined = await self._examiner.examine(bare, view, update.new, entries, quarantine)
         for finding in examined.warnings:
             decision.tell(f"warning: {finding}")
+        examined.findings += callee_findings(decision.principal, examined.inspected)
         if deploys:
             decision.refuse(examined.findings)
             if examined.unseen:

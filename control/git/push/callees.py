@@ -1,0 +1,32 @@
+"""May who publishes a model give its users the models that its scripts call? Pure.
+
+`repository.config.callees` has the parameter that lists them.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from control.access.scopes import Action, Principal, allows, why_not
+from control.git.push.inspect import ModelInspection
+from repository.config.callees import PARAMETER
+from repository.findings import Finding
+from repository.folders.walk import CONFIG_NAME
+
+
+def callee_findings(
+    publisher: Principal, inspected: Mapping[str, ModelInspection]
+) -> list[Finding]:
+    """What is wrong with models that list one that their publisher may not use."""
+    return [
+        Finding(
+            Path(name) / CONFIG_NAME,
+            0,
+            0,
+            "E455",
+            f"the parameter '{PARAMETER}' lets whoever may use '{name}' use '{callee}': "
+            + why_not(publisher, Action.INFER, callee),
+        )
+        for name, inspection in sorted(inspected.items())
+        for callee in sorted(inspection.callees)
+        if not allows(publisher, Action.INFER, callee.rpartition("@")[0] or callee)
+    ]
