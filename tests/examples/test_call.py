@@ -15,6 +15,7 @@ from benchmarks.peers import modelyard
 from benchmarks.peers.seam import Peer
 
 ROOT = Path(__file__).parents[2]
+CURLED = ["digits", "digits_torch", "simple", "shout", "identity", "ragged_embedding"]
 BOTH_DOORS = ["REST", "gRPC"]
 
 
@@ -59,6 +60,16 @@ def test_identity_gives_back_what_it_got_over_both_doors(server: Peer) -> None:
     assert _doors(_call(server, "identity")) == BOTH_DOORS
 
 
+def test_texts_of_different_lengths_are_embedded_at_once_over_both_doors(server: Peer) -> None:
+    said = _call(server, "ragged_embedding")
+    assert re.findall(r"(\w+): answered 4 texts of 7, 12, 4 and 16 tokens", said) == BOTH_DOORS
+    near = [float(one) for one in re.findall(r"^  ([-.\d ]{5})  ", said, re.M)]
+    assert len(near) == 12
+    for pairs in (near[:6], near[6:]):
+        cats, *unlike, shares = pairs
+        assert min(cats, shares) > max(unlike)
+
+
 def test_repeat_answers_number_by_number(server: Peer) -> None:
     said = _call(server, "repeat", "7", "-1", "--delay-ms", "1")
     assert said.splitlines() == ["response 0: 7", "response 1: -1"]
@@ -76,7 +87,7 @@ def test_the_curl_command_of_repeat_streams_events(server: Peer) -> None:
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
-@pytest.mark.parametrize("name", ["digits", "digits_torch", "simple", "shout", "identity"])
+@pytest.mark.parametrize("name", CURLED)
 def test_the_curl_command_of_every_readme_is_answered(server: Peer, name: str) -> None:
     readme = (ROOT / "examples" / name / "README.md").read_text()
     (command,) = re.findall(r"```\n(curl [^`]+)\n```", readme)

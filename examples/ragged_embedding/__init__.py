@@ -1,0 +1,1 @@
+"""An embedding model whose batches are ragged."""
