@@ -141,6 +141,7 @@ def test_a_subject_that_does_not_exist_is_refused_with_those_that_do(
     assert "'soap' is not one of rest, grpc, routing, llm" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_routes_are_made_by_command_and_answer_over_both_wires(tmp_path: Path) -> None:
     (tmp_path / "models" / "identity" / "1").mkdir(parents=True)
     (tmp_path / "models" / "identity" / "config.pbtxt").write_text(IDENTITY_CONFIG)

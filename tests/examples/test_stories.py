@@ -110,6 +110,7 @@ def test_building_the_examples_does_not_train_it() -> None:
     assert "stories" not in said.stdout
 
 
+@pytest.mark.slow
 def test_its_caller_is_answered_over_both_apis(folder: Path, tmp_path: Path) -> None:
     version = tmp_path / "models" / "stories" / "1"
     shutil.copytree(folder, version)

@@ -249,6 +249,7 @@ def test_sigterm_while_a_model_loads_does_not_wait_for_the_load(tmp_path: Path) 
         assert time.monotonic() - began < 60
 
 
+@pytest.mark.slow
 def test_exit_on_error_ends_with_status_1_and_names_the_model(tmp_path: Path) -> None:
     write_identity(tmp_path, "m", 1)
     (tmp_path / "corrupt" / "1").mkdir(parents=True)

@@ -19,7 +19,11 @@ from support.server import running, write_identity
 
 @pytest.mark.parametrize(
     ("flag", "name"),
-    [("http_port", "REST"), ("grpc_port", "gRPC"), ("metrics_port", "metrics")],
+    [
+        ("http_port", "REST"),
+        pytest.param("grpc_port", "gRPC", marks=pytest.mark.slow),
+        pytest.param("metrics_port", "metrics", marks=pytest.mark.slow),
+    ],
 )
 def test_a_port_in_use_is_named_with_the_flag_to_change(
     flag: str, name: str, tmp_path: Path
@@ -37,6 +41,7 @@ def test_a_port_in_use_is_named_with_the_flag_to_change(
     readable(line)
 
 
+@pytest.mark.slow
 def test_a_second_server_on_a_state_folder_is_told_of_the_first_and_of_the_flag(
     tmp_path: Path,
 ) -> None:

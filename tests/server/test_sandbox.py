@@ -247,6 +247,7 @@ def test_off_leaves_a_model_as_it_was(tmp_path: Path) -> None:
         assert "the worker sandbox is off" in server.log()
 
 
+@pytest.mark.slow
 def test_the_operator_allows_paths_and_variables(tmp_path: Path) -> None:
     cache, home, out = tmp_path / "home" / "cache", tmp_path / "home", tmp_path / "out"
     cache.mkdir(parents=True)

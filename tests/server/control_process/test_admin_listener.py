@@ -4,10 +4,13 @@ import socket
 import time
 from pathlib import Path
 
+import pytest
+
 from server.control_process.admin_listener import RETRY_S
 from support.yard import yard
 
 
+@pytest.mark.slow
 def test_a_taken_admin_port_is_named_once_and_opened_when_it_is_free(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -121,6 +121,7 @@ def test_a_control_process_that_is_killed_while_it_sends_loses_nothing(
     assert all(signed_by(secret, message) for message in there.messages)
 
 
+@pytest.mark.slow
 def test_a_private_address_is_refused_by_default(tmp_path: Path, there: Receiver) -> None:
     with yard(tmp_path) as y:
         refused = y.cli("webhook", "create", "inside", "https://10.0.0.1/x", ok=False)

@@ -58,12 +58,39 @@ def test_a_file_that_can_carry_code_is_refused(y: Yard, file: str, says: str) ->
             gzip.compress(b"x", mtime=0),
             "holds compressed data, whatever it is called; files",
         ),
-        ("1/model.safetensors", b"text", "holds text, whatever it is called; files of its name"),
-        ("1/model.pt2", b"\x89HDF\r\n\x1a\n", "holds an HDF5 file, whatever it is called; files"),
-        ("1/notes.txt~", b"x", "is of no format this repository takes"),
-        ("1/.hidden", b"x", "is hidden, and a model's hidden files are never read; remove it"),
-        (".cache/model.onnx", b"x", "is hidden, and a model's hidden files are never read"),
-        ("1/.gitkeep/x.txt", b"x", "is hidden, and a model's hidden files are never read"),
+        pytest.param(
+            "1/model.safetensors",
+            b"text",
+            "holds text, whatever it is called; files of its name",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "1/model.pt2",
+            b"\x89HDF\r\n\x1a\n",
+            "holds an HDF5 file, whatever it is called; files",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "1/notes.txt~", b"x", "is of no format this repository takes", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            "1/.hidden",
+            b"x",
+            "is hidden, and a model's hidden files are never read; remove it",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            ".cache/model.onnx",
+            b"x",
+            "is hidden, and a model's hidden files are never read",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "1/.gitkeep/x.txt",
+            b"x",
+            "is hidden, and a model's hidden files are never read",
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=lambda value: repr(value[:20]),
 )

@@ -41,10 +41,25 @@ def y(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
     [
         ("syntax", "parameters { key: }", ":9:19 E101 "),
         ("field", "max_bach_size: 8", ":9:1 E102 "),
-        ("value", "instance_group { count: -1 }", ":9:18 E130 instance_group[0].count must be ≥ 1"),
-        ("enum", "input { name: 'B' data_type: TYPE_FP23 dims: 1 }", ":9:"),
-        ("twice", "max_batch_size: 4", ":9:1 E106 "),
-        ("selects", "version_policy { specific { versions: 7 } }", ":9:1 E202 "),
+        pytest.param(
+            "value",
+            "instance_group { count: -1 }",
+            ":9:18 E130 instance_group[0].count must be ≥ 1",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "enum",
+            "input { name: 'B' data_type: TYPE_FP23 dims: 1 }",
+            ":9:",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param("twice", "max_batch_size: 4", ":9:1 E106 ", marks=pytest.mark.slow),
+        pytest.param(
+            "selects",
+            "version_policy { specific { versions: 7 } }",
+            ":9:1 E202 ",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_broken_config_is_shown_by_line_and_column(
@@ -149,13 +164,36 @@ def test_a_damaged_pointer_is_refused(y: Yard) -> None:
     [
         ("120000", "link", "models/odd/1/link E400 is a symbolic link; replace it by the file"),
         ("160000", "module", "models/odd/1/module E401 is a submodule, which is not fetched"),
-        ("100644", "a\\b", "E402 leads out of its folder on some systems"),
-        ("100644", "PLAIN.TXT", "E406 differs from 'models/odd/1/PLAIN.TXT' only in case"),
-        ("100644", "a\nb", "E404 has characters that cannot be shown"),
-        ("100644", "a\N{RIGHT-TO-LEFT OVERRIDE}b", "E404 has characters that cannot be shown"),
-        ("100644", "a\udcffb", "E404 has characters that cannot be shown"),
-        ("100644", "a.", "E407 has a name that ends in a dot or space"),
-        ("100644", "n" * 256, "E405 is too long; keep to 255 bytes a name"),
+        pytest.param(
+            "100644", "a\\b", "E402 leads out of its folder on some systems", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            "100644",
+            "PLAIN.TXT",
+            "E406 differs from 'models/odd/1/PLAIN.TXT' only in case",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "100644", "a\nb", "E404 has characters that cannot be shown", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            "100644",
+            "a\N{RIGHT-TO-LEFT OVERRIDE}b",
+            "E404 has characters that cannot be shown",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "100644", "a\udcffb", "E404 has characters that cannot be shown", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            "100644", "a.", "E407 has a name that ends in a dot or space", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            "100644",
+            "n" * 256,
+            "E405 is too long; keep to 255 bytes a name",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_what_no_tree_may_have_is_refused(y: Yard, mode: str, name: str, says: str) -> None:

@@ -60,6 +60,7 @@ async def test_a_model_that_loads_gets_what_another_only_caches_in_until_it_goes
         assert await answer(fleet, "first")
 
 
+@pytest.mark.slow
 async def test_a_budget_the_config_names_is_neither_cut_nor_exceeded(
     tmp_path: Path, checkpoint: Path
 ) -> None:

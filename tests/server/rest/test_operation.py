@@ -61,6 +61,7 @@ def unix_status(path: Path) -> int:
         connection.close()
 
 
+@pytest.mark.slow
 def test_rest_on_a_unix_socket(repository: Path, tmp_path: Path) -> None:
     path = tmp_path / "rest.sock"
     with socket.socket(socket.AF_UNIX) as left_behind:
@@ -89,6 +90,7 @@ def test_rest_on_ipv6(repository: Path) -> None:
         connection.close()
 
 
+@pytest.mark.slow
 def test_two_servers_share_a_port_when_both_say_so(repository: Path) -> None:
     (port,) = free_ports(1)
     flags = {"allow_grpc": False, "allow_metrics": False, "http_port": port}
