@@ -3,6 +3,7 @@
 from typing import Any
 
 from repository.config.finding_report import FindingReport
+from repository.config.sequence_rules import sequence_rules
 from repository.model import ModelConfig
 
 
@@ -90,4 +91,4 @@ def _ensemble(config: ModelConfig, report: FindingReport) -> None:
             report.add(field, "E140", f"{field} has no meaning for an ensemble; leave it out")
 
 
-SCHEDULING_RULES = (_batching, _response_cache, _ensemble)
+SCHEDULING_RULES = (_batching, sequence_rules, _response_cache, _ensemble)

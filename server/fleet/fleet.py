@@ -40,10 +40,6 @@ MOST_REMOVED = 10_000
 _log = logging.getLogger(__name__)
 
 
-def _nobody() -> None:
-    """Where nobody asks when something has changed."""
-
-
 class ModelSource(Protocol):
     """Where a load by request looks: the model repositories, or what stands in for them."""
 
@@ -59,7 +55,7 @@ class Fleet:
         loader: VersionLoader,
         repository: ModelSource,
         settings: Settings,
-        changed: Callable[[], None] = _nobody,
+        changed: Callable[[], None] = lambda: None,
     ) -> None:
         """`changed` is called when other versions serve, or one could not be loaded; in the turn
         of the loop in which that is so."""
@@ -95,6 +91,10 @@ class Fleet:
         if resident is None:
             raise unknown(name, name in self._removed)
         raise resident.absence(version)
+
+    def holder_of(self, name: str, version: int | None, key: int | str) -> ServedVersion | None:
+        resident = self._residents.get(name)
+        return None if resident is None else resident.holder_of(version, key)
 
     def served(self) -> Sequence[ServedVersion]:
         return [
