@@ -165,9 +165,9 @@ def _rollout(thing: str, data: Mapping[str, Any]) -> str:
     after = data.get("after") or {}
     if data.get("words") or not after.get("phase"):
         return f"rollout of {data.get('name') or thing}: {data.get('words') or 'changed'}"
-    where = f"version {after.get('candidate')} is in phase {after['phase']}"
+    where = f"version {after.get('candidate')}, {after['phase']}, {after.get('weight') or 0:g} %"
     reason = f": {after['reason']}" if after.get("reason") else ""
-    return f"rollout {thing}: {where}, {after.get('weight')} % of the traffic{reason}"
+    return f"rollout {thing}: {where}{reason}"
 
 
 def _token(what: str) -> Callable[[str, Mapping[str, Any]], str]:

@@ -207,7 +207,7 @@ class RequestRouter:
 
     async def _nowhere(self, request: Request) -> Response:
         await self.visit(request)
-        raise ControlApiError(404, "not_found", f"nothing is at {request.url.path[:200]}")
+        raise ControlApiError(404, "not_found", f"there is no page at {request.url.path[:200]}")
 
     # what stops
 
@@ -339,7 +339,7 @@ def _unsplit(request: Request, screen: Screen) -> None:
     """A name that ends in ".json" came to the twin's route, which took that for its own end."""
     names = [name for name in request.path_params if screen.path.endswith(f"{{{name}}}")]
     if not names:
-        raise ControlApiError(404, "not_found", f"nothing is at {request.url.path[:200]}")
+        raise ControlApiError(404, "not_found", f"there is no page at {request.url.path[:200]}")
     request.path_params[names[0]] += TWIN
 
 

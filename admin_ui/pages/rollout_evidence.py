@@ -133,6 +133,8 @@ def figures_of(verdict: Row) -> list[str]:
     """A guardrail's numbers as people read them."""
     found = []
     for key, value in sorted(verdict["numbers"].items()):
+        if key == "lower" and verdict["guardrail"] in _SHARES and (value or 0) <= 0:
+            continue  # it is not worse for certain
         name = _NAMES.get(key, key) if verdict["guardrail"] in _SHARES else key
         found.append(f"{name.replace('_', ' ')} {_figure(verdict['guardrail'], key, value)}")
     return found

@@ -17,6 +17,8 @@ MOST, LATEST = 40, 200
 LONGEST = 100
 """Of what is searched for."""
 
+SHORTEST_ID = 4
+
 
 class SearchResult(NamedTuple):
     """A page: what it is of, its kind in a word, and something to tell it from others."""
@@ -30,6 +32,8 @@ class SearchResult(NamedTuple):
 async def load(visit: PageContext) -> ScreenContent:
     q = visit.query.get("q", "").strip()[:LONGEST]
     found = ranked(await _everything(visit), q)[:MOST] if q else []
+    if visit.may(Action.OPERATE):
+        found += requests_of(q)
     return ScreenContent({"items": [one._asdict() for one in found]}, q=q, found=found)
 
 
@@ -42,6 +46,14 @@ def ranked(results: Iterable[SearchResult], q: str) -> list[SearchResult]:
         if all(word in f"{one.name} {one.kind} {one.about}".casefold() for word in words)
     ]
     return sorted(kept, key=lambda one: (_distance(one.name.casefold(), words), len(one.name)))
+
+
+def requests_of(q: str) -> list[SearchResult]:
+    """What may be a request's id leads to the last requests. Pure."""
+    if len(q) < SHORTEST_ID or len(q.split()) != 1:
+        return []
+    to = f"/requests?{urlencode({'id': q})}"
+    return [SearchResult(q, "request", "the last requests with this id", to)]
 
 
 def _distance(name: str, words: Sequence[str]) -> int:

@@ -1,6 +1,6 @@
 """Search finds what has a page, the nearest name first, and only what one may see."""
 
-from admin_ui.pages.search import SearchResult, ranked
+from admin_ui.pages.search import SearchResult, ranked, requests_of
 from support.admin import Api
 from support.console import person
 
@@ -19,6 +19,21 @@ def test_the_name_itself_comes_first_then_beginnings_then_the_rest() -> None:
 def test_all_words_are_looked_for_in_name_kind_and_about() -> None:
     assert [one.to for one in ranked(ROWS, "digits version")] == ["/3"]
     assert ranked(ROWS, "digits nothing") == []
+
+
+def test_one_word_may_be_the_id_of_a_request() -> None:
+    (found,) = requests_of("order-17")
+    assert (found.kind, found.to) == ("request", "/requests?id=order-17")
+    assert requests_of("two words") == requests_of("ab") == []
+
+
+def test_requests_are_offered_to_operators_only(night: Api) -> None:
+    def kinds(role: str) -> set[str]:
+        found = person(night, role, role).get("/search?q=order-17", Accept="application/json")
+        return {one["kind"] for one in found.json["items"]}
+
+    assert kinds("operator") == {"request"}
+    assert kinds("viewer") == set()
 
 
 def test_models_versions_pushes_settings_and_docs_are_found(night: Api) -> None:
