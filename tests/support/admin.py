@@ -39,6 +39,7 @@ from control.sql.database import SYSTEM, Database
 from control.views import SettingView
 from server import VERSION
 from server.desired.instances import crashes, loaded, running
+from server.fleet.memory.grants import MemoryAllocator
 from server.history.history import RequestHistory
 from server.http1.connection import Http1Connection
 from server.http1.listener import start
@@ -180,7 +181,7 @@ async def _serve(
     async def ask_gateway(query: Query) -> QueryAnswer:
         match query:
             case RunningQuery():
-                return running((), ())
+                return running((), MemoryAllocator({}), None)
             case CrashQuery():
                 return crashes(())
             case LoadedQuery():
