@@ -202,11 +202,12 @@ def _fed_by_the_scheduler(config: ModelConfig) -> set[str]:
 
 
 def _used_outputs(config: ModelConfig, artefact: Artefact) -> list[TensorDescription]:
-    """What the config lists; all of them when it lists none, or sequence states only."""
+    """What the config lists; all but the sequence states when it lists none."""
     written = {tensor.name for tensor in config.output}
-    if written - {state.output_name for state in config.sequence_batching.state}:
+    if written:
         return [tensor for tensor in artefact.outputs if tensor.name in written]
-    return list(artefact.outputs)
+    states = {state.output_name for state in config.sequence_batching.state}
+    return [tensor for tensor in artefact.outputs if tensor.name not in states]
 
 
 def _merge(

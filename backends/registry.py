@@ -99,6 +99,9 @@ RUNTIMES: dict[str, Runtime] = {
     ),
 }
 
+ENSEMBLE = "ensemble"
+"""The platform of a model that is a graph of others, which no backend runs."""
+
 TORCH_FOR_CPU = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
 """A wheel cannot choose the index of torch: without one, pip takes the build for CUDA."""
 

@@ -15,8 +15,8 @@ from repository.folders.walk import CONFIG_NAME
 from repository.model import ModelConfig
 from repository.policy import no_version_reason, select
 
-FILELESS = ("identity",)
-"""Backends whose models need no file: their version folders may be empty."""
+FILELESS = frozenset({"identity", "ensemble"})
+"""Backends and platforms whose models need no file: their version folders may be empty."""
 
 
 _WITHOUT_VERSION = ("E201", "E204", "E211")
@@ -82,7 +82,7 @@ def _lint_model(state: FolderState) -> Iterator[Finding]:
 def _lint_versions(state: FolderState, config: ModelConfig | None) -> Iterator[Finding]:
     numbers = [version.number for version in state.versions]
     for version in state.versions:
-        if not version.file_count and not (config and config.backend in FILELESS):
+        if not version.file_count and not (config and {config.backend, config.platform} & FILELESS):
             folder = state.folder / str(version.number)
             yield Finding(folder, 0, 0, "E209", "has no file in it; put the model there")
     if not numbers:

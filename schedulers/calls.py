@@ -5,24 +5,27 @@ way of a client's request (`server.dataplane`), implemented by `server.model_cal
 is handed a `ModelCaller` when it is built, and knows nothing of what is behind.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from backends.seam import Tensors
 from control.access.scopes import Principal
+from schedulers.callee_signature import CalleeSignature
 from schedulers.errors import CallsTooDeep, SchedulingError
 from schedulers.reply import Reply
-from schedulers.request import NO_PARAMETERS, CallContext, CallRoot, InferRequest, Sequence
+from schedulers.request import NO_PARAMETERS, CallContext, CallRoot, InferRequest
+from schedulers.request import Sequence as SequenceKey
 
 MOST_DEPTH = 16
 """Models that may be waiting for each other's answers on behalf of one request. Chains of models
 are three or four long; what is longer than this calls itself in a circle."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@dataclass(slots=True, eq=False)
 class ModelCall:
-    """One call. Make it with `call_from`, which passes on what belongs to the calling request.
+    """One call; treated as frozen once built, as requests are. Make it with `call_from`, which
+    passes on what belongs to the calling request.
 
     `model`: a public name as a client would write it: a model's, a route's or MODEL@ALIAS.
     `version`: "" for any. `inputs`: as the callee takes them; they are not copied, and nobody
@@ -46,7 +49,7 @@ class ModelCall:
     priority: int = 0
     timeout_us: int = 0
     deadline_ns: int = 0
-    sequence: Sequence | None = None
+    sequence: SequenceKey | None = None
     id: str = ""
     principal: Principal | None = None
     covered: bool = False
@@ -64,6 +67,10 @@ Callee = tuple[str, str]
 class ModelCaller(Protocol):
     """Whatever carries calls out. Every method belongs to the loop's thread."""
 
+    def signatures(self, model: str, version: str) -> Sequence[CalleeSignature]:
+        """What a callee takes and answers that serves now: one of a model, of a route one of each
+        arm. The same objects until another version serves. Raises UnknownModel, NotReady."""
+
     def keep(self, context: CallContext, callees: Iterable[Callee]) -> None:
         """Let calls that keep versions use those that serve now, however much later they come. A
         route's is found by the first call; of what does not serve, the call will say why."""
@@ -80,10 +87,17 @@ class ModelCaller(Protocol):
 class NoCaller:
     """The `ModelCaller` where there is nobody to call."""
 
+    def signatures(self, model: str, version: str) -> Sequence[CalleeSignature]:
+        raise SchedulingError(_nobody(model))
+
     def keep(self, context: CallContext, callees: Iterable[Callee]) -> None: ...
 
     def call(self, call: ModelCall) -> Reply:
-        raise SchedulingError(f"'{call.model}' cannot be called: this program serves no models")
+        raise SchedulingError(_nobody(call.model))
+
+
+def _nobody(model: str) -> str:
+    return f"'{model}' cannot be called: this program serves no models"
 
 
 def context_of(request: InferRequest) -> CallContext:
@@ -105,20 +119,29 @@ def call_from(
 ) -> ModelCall:
     """A call on behalf of `request`, whose deadline, priority, timeout, sequence, id, parameters,
     principal and trace it takes over, but for `terms`, which are fields of ModelCall."""
-    inherited = {
-        "parameters": request.parameters,
-        "priority": request.priority,
-        "timeout_us": request.timeout_us,
-        "deadline_ns": request.deadline_ns,
-        "sequence": request.sequence,
-        "id": request.id,
-        "principal": request.principal,
-        "trace": request.trace,
-        "number": request.number,
-        "part": request.part,
-        "client_id": request.client_id,
-    }
-    return ModelCall(model=model, inputs=inputs, context=context, **{**inherited, **terms})
+    call = ModelCall(
+        model,
+        inputs,
+        context,
+        "",
+        (),
+        request.parameters,
+        request.priority,
+        request.timeout_us,
+        request.deadline_ns,
+        request.sequence,
+        request.id,
+        request.principal,
+        False,
+        False,
+        request.trace,
+        request.number,
+        request.part,
+        request.client_id,
+    )
+    for name, value in terms.items():
+        setattr(call, name, value)
+    return call
 
 
 def _too_deep(chain: tuple[str, ...]) -> str:

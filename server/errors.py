@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from backends.errors import BackendError, ModelError
 from repository.errors import RepositoryError
-from schedulers.errors import BadSequence, CallsTooDeep, Cancelled, QueueFull, SchedulingError
+from schedulers.errors import CallsTooDeep, Cancelled, EnsembleFailed, QueueFull, SchedulingError
 from schedulers.llm.errors import PromptTooLong, SenselessRequest
 from schedulers.reply import NotOneResponse
 
@@ -128,7 +128,7 @@ TABLE: tuple[tuple[type[Exception], StatusMapping], ...] = (
     (PromptTooLong, StatusMapping(400, "INVALID_ARGUMENT")),
     (SenselessRequest, StatusMapping(400, "INVALID_ARGUMENT")),
     (CallsTooDeep, StatusMapping(500, "INTERNAL")),
-    (BadSequence, StatusMapping(400, "INVALID_ARGUMENT")),
+    (EnsembleFailed, StatusMapping(400, "INVALID_ARGUMENT")),
     (SchedulingError, StatusMapping(503, "UNAVAILABLE")),
     (BackendError, StatusMapping(500, "INTERNAL")),
     (Internal, StatusMapping(500, "INTERNAL")),

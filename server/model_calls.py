@@ -5,18 +5,19 @@ permission, tracing, statistics and history are those of `server.dataplane`.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from repository.config.tensors import BY_DTYPE, Array
 from schedulers.calls import Callee, ModelCall
 from schedulers.reply import Reply
-from schedulers.request import CallContext, Sequence
+from schedulers.request import CallContext
+from schedulers.request import Sequence as SequenceKey
 from server.access.token_holder import PrincipalPermission
 from server.admit import admit, check_counts, check_input, refuse
 from server.codec.output_format import InferBody
-from server.dataplane import DataPlane
+from server.dataplane import DataPlane, require_ready
 from server.errors import ServingError
 from server.inference import Inference
 from server.routing.routing import text_of
@@ -31,6 +32,16 @@ class DataPlaneCaller:
     def __init__(self, dataplane: Callable[[], DataPlane]) -> None:
         """`dataplane`: the one there will be; it is built of models that hold this."""
         self._dataplane = dataplane
+
+    def signatures(self, model: str, version: str) -> Sequence[Signature]:
+        dataplane = self._dataplane()
+        route = dataplane.find_route(model, version)
+        if route is None:
+            return (require_ready(dataplane.find_model(model, version), model).signature,)
+        return tuple(
+            require_ready(dataplane.find_target(target), target.model).signature
+            for target in route.loose
+        )
 
     def keep(self, context: CallContext, callees: Iterable[Callee]) -> None:
         dataplane, versions = self._dataplane(), context.root.versions
@@ -148,7 +159,7 @@ class CallInference(Inference):
             return self.call.sequence.key
         return self.call.parameters.get(name)
 
-    def sequence(self) -> Sequence | None:
+    def sequence(self) -> SequenceKey | None:
         return self.call.sequence
 
 

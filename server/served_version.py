@@ -85,7 +85,10 @@ class ServedVersion:
 
     @property
     def not_ready_reason(self) -> str:
-        """Why no instance can execute now."""
+        """Why no instance can execute now, to follow "has"."""
+        for instance in self.instances:
+            if reason := getattr(instance, "not_ready_reason", ""):
+                return str(reason)
         return HUNG if self.scheduler.hung() else RESTARTING
 
 
@@ -125,10 +128,6 @@ class Models(Protocol):
 
     def get(self, name: str, version: int | None) -> ServedVersion:
         """The version asked for, or the highest ready one. Raises UnknownModel, NotReady."""
-
-    def holder_of(self, name: str, version: int | None, key: int | str) -> ServedVersion | None:
-        """The version of a model (None: any) on which a sequence lives, one that drains included;
-        None where it lives on none."""
 
     def served(self) -> Sequence[ServedVersion]:
         """Every version that answers requests now."""

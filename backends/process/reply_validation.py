@@ -39,7 +39,6 @@ _RAISED = {
         errors.FaultyModel,
         errors.LoadFailed,
         errors.Reschedule,
-        errors.SequenceLost,
     )
 }
 

@@ -255,14 +255,7 @@ class WorkerSession:
                 self._flags = (batch, flags)
             members = tuple(map(_facts, batch.members))
             return encode(
-                Execute(
-                    tuple(batch.rows),
-                    batch.batched,
-                    members,
-                    blocks,
-                    tuple(streams),
-                    batch.sequences,
-                )
+                Execute(tuple(batch.rows), batch.batched, members, blocks, tuple(streams))
             )
         except NONSENSE as error:
             raise ExecutionFailed(f"{self._plan.where}: cannot send this batch: {error}") from error

@@ -5,11 +5,55 @@ Source of the fields: Triton's `model_config.proto`, as `tritonclient` ships it.
 table against the descriptor. Pure.
 """
 
-from repository.config.field_rows import ConfigField
-from repository.config.field_rows import does as _does
-from repository.config.field_rows import ignored as _ignored
-from repository.config.field_rows import refused as _refused
-from repository.config.sequence_fields import SEQUENCE_FIELDS
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class FieldSupport(StrEnum):
+    """What becomes of a field that a config gives."""
+
+    HONOURED = "honoured"
+    IGNORED = "ignored"
+    REFUSED = "refused"
+
+
+class ConfigField(NamedTuple):
+    """One field, by its path without indexes: "input.reshape.shape".
+
+    `text`: what it does; of one that is not honoured, why not, to follow its name. `default`: as it
+    would be written, "" for none. `backends`: those it has an effect with, none named for all.
+    `instead`: what to do about one that is not honoured. `covers`: whether it stands for what is
+    below it as well, as those that are not honoured always do. `code`: of the finding.
+    """
+
+    path: str
+    support: FieldSupport
+    text: str
+    default: str = ""
+    backends: tuple[str, ...] = ()
+    instead: str = ""
+    covers: bool = False
+    code: str = ""
+
+
+REFUSED_CODE, IGNORED_CODE = "E150", "E155"
+
+
+def _does(
+    path: str, text: str, default: str = "", backends: tuple[str, ...] = (), covers: bool = False
+) -> ConfigField:
+    return ConfigField(path, FieldSupport.HONOURED, text, default, backends, covers=covers)
+
+
+def _ignored(path: str, text: str, instead: str) -> ConfigField:
+    return ConfigField(
+        path, FieldSupport.IGNORED, text, instead=instead, covers=True, code=IGNORED_CODE
+    )
+
+
+def _refused(path: str, text: str, instead: str, code: str = REFUSED_CODE) -> ConfigField:
+    return ConfigField(path, FieldSupport.REFUSED, text, instead=instead, covers=True, code=code)
+
 
 _NOT_YET = "is not offered by this server yet"
 _TENSORRT = "is for TensorRT, which this server does not have"
@@ -22,8 +66,8 @@ _MODEL = (
     _does("name", "The model's name. It must be the name of the model's folder.", "the folder's"),
     _does(
         "platform",
-        "An older name of the backend: `onnxruntime_onnx`, `pytorch_libtorch`. Another one is "
-        "refused, naming these.",
+        "An older name of the backend: `onnxruntime_onnx`, `pytorch_libtorch`; and `ensemble`. "
+        "Another one is refused, naming these.",
     ),
     _does(
         "backend",
@@ -183,8 +227,10 @@ _SCHEDULING = (
         "`default_queue_policy`",
         covers=True,
     ),
-    *SEQUENCE_FIELDS,
-    _refused("ensemble_scheduling", _NOT_YET, "leave it out to serve the model without"),
+    _refused("sequence_batching", _NOT_YET, "leave it out to serve the model without"),
+    _does(
+        "ensemble_scheduling", "The steps of an [ensemble](ensembles.md#ensembles).", covers=True
+    ),
     _does(
         "response_cache.enable",
         "Keep responses, and give them again to the same request; needs `--cache-config`. "

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from repository.config.field_rows import FieldSupport
+from repository.config.field_table import FieldSupport
 
 
 class ParameterKey(NamedTuple):
@@ -48,6 +48,20 @@ _THREADED = ("onnxruntime", "pytorch", "identity", "python", *_OTHER_RUNTIMES)
 PARAMETERS: tuple[ParameterKey, ...] = (
     ParameterKey("rollout", f"Who moves a new version on, {_ROLLOUTS}.", "a mode", "no rollout"),
     ParameterKey("rollout.*", f"The plan {_ROLLOUTS}."),
+    ParameterKey(
+        "condition.*",
+        "Of an ensemble: run a step only where a tensor says so; see "
+        "[ensembles](ensembles.md#conditions).",
+        "such as `confidence < 0.9`",
+        "always",
+    ),
+    ParameterKey(
+        "map.*",
+        "Of an ensemble: run a step for each element of a tensor; see "
+        "[ensembles](ensembles.md#maps).",
+        "a tensor of the step's `input_map`",
+        "once",
+    ),
     ParameterKey(
         "execute_timeout_secs",
         "How long an execution may go on without progress; see "

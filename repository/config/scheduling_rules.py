@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from repository.config.ensemble_rules import ensemble_graph
 from repository.config.finding_report import FindingReport
-from repository.config.sequence_rules import sequence_rules
 from repository.model import ModelConfig
 
 
@@ -77,7 +77,8 @@ def _ensemble(config: ModelConfig, report: FindingReport) -> None:
         problem = f"platform must be 'ensemble' with ensemble_scheduling, got '{config.platform}'"
         report.add("platform", "E140", problem)
     if config.platform == "ensemble" and not scheduled:
-        report.add("platform", "E140", "platform 'ensemble' needs ensemble_scheduling")
+        rule = f"ensemble scheduling must be set for ensemble '{config.name}'"
+        report.add("platform", "E140", f"{rule}, whose platform is ensemble")
     if not scheduled:
         return
     excluded = {
@@ -85,10 +86,12 @@ def _ensemble(config: ModelConfig, report: FindingReport) -> None:
         "instance_group": len(config.instance_group) > 0,
         "optimization": config.HasField("optimization"),
         "model_warmup": len(config.model_warmup) > 0,
+        "dynamic_batching": config.HasField("dynamic_batching"),
+        "response_cache": config.response_cache.enable,
     }
     for field, given in excluded.items():
         if given:
             report.add(field, "E140", f"{field} has no meaning for an ensemble; leave it out")
 
 
-SCHEDULING_RULES = (_batching, sequence_rules, _response_cache, _ensemble)
+SCHEDULING_RULES = (_batching, _response_cache, _ensemble, ensemble_graph)

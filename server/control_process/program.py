@@ -5,6 +5,7 @@ import logging
 import os
 import secrets
 import sys
+from collections.abc import Iterator
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import IO
@@ -16,6 +17,7 @@ from control.access.rate_limits import LoginThrottle, RateLimiter
 from control.api.app import admin_app
 from control.api.resources.repositories import limits_of
 from control.authentication.forwarded import behind_proxies, networks
+from control.authentication.hosts import known_hosts
 from control.clock import utc_now
 from control.deployments import repositories
 from control.desired import DesiredState
@@ -43,12 +45,12 @@ from control.loops.notifications import NotificationPump
 from control.loops.rollouts import RolloutController
 from control.loops.series_recorder import SeriesRecorder
 from control.notifications.sender import WebhookSender
-from control.services import ControlServices
+from control.services import ControlServices, ServerFacts
 from control.sql import store
 from control.sql.channels import ServerChannels
-from control.sql.database import COMMITTED, EVENT, SYSTEM, Database
+from control.sql.database import SYSTEM, Database
 from control.sql.migrate import migrate
-from control.views import RepositoryView
+from control.views import RepositoryView, SettingView
 from repository.git import bare
 from repository.git.errors import GitError
 from repository.git.hooks import hook
@@ -58,7 +60,6 @@ from server import VERSION
 from server.control_process.admin_listener import AdminListener, stop
 from server.control_process.background import running
 from server.control_process.console import console
-from server.control_process.facts import server_facts
 from server.control_process.gateway_calls import HttpGatewayClient
 from server.control_process.permissions import close_state
 from server.control_process.store_ownership import CannotControl, check_database_file, check_store
@@ -71,7 +72,7 @@ from server.listen_address import ListenAddress
 from server.logs.recent import RECENT
 from server.routing.explain import explain
 from server.settings.listeners import UNIX
-from server.settings.table import Settings
+from server.settings.table import TABLE, Settings
 
 ASK_AGAIN_S = 2.0
 """Between two tries to reach a database that does not answer at start."""
@@ -100,7 +101,6 @@ class ControlServer:
         self._recorder: LoadRecorder
         self._link: LinkServer
         self._peers: PeerGateways
-        self._channels: ServerChannels
         self._revision = 0
 
     async def run(self) -> None:
@@ -163,7 +163,7 @@ class ControlServer:
         stack.push_async_callback(checker.close)
         checks = CheckerProcesses(checker)
         examiner = Examiner(self._database, self._store, checks, self._settings.model_repository)
-        self._feed = DesiredStateFeed(self._database, self._hears_all)
+        self._feed = DesiredStateFeed(self._database)
         self._recorder = LoadRecorder(self._database)
         self._deployer = Deployer(
             self._database,
@@ -182,9 +182,7 @@ class ControlServer:
             self._feed.wake,
         )
         self._deciding = PreReceiveHook(self._database, self._store, examiner, self._follow)
-        self._rollouts = RolloutController(
-            self._database, self._server, self._boot, self._hears_all
-        )
+        self._rollouts = RolloutController(self._database, self._server, self._boot)
         trials = ExperimentRecorder(self._database, self._server, self._boot, key_of(self._secret))
         series = SeriesRecorder(self._database, self._server)
         self._webhooks = WebhookSender(self._settings.notification_allow)
@@ -207,16 +205,11 @@ class ControlServer:
         )
         self._feed.follow(self._link.hand)
         self._feed.follow(self._look_again)
-        for committed in (
-            commits.committed,
-            self._feed.committed,
-            self._rollouts.committed,
-            notifications.committed,
-        ):
+        for committed in (commits.committed, self._feed.committed, notifications.committed):
             self._database.on_commit(committed)
         await self._link.open()
         stack.push_async_callback(self._link.close)
-        self._channels = self._open_channels(stack, commits)
+        channels = self._open_channels(stack)
         hooks = HookListener(self._sockets / state_paths.HOOK, self._answer)
         await hooks.start()
         stack.push_async_callback(hooks.close)
@@ -234,30 +227,18 @@ class ControlServer:
                 notifications.run(),
                 drift.run(),
                 self._importer.run(),
-                self._channels.run(),
+                channels.run(),
                 housekeeping.run(services, self._boot, self._keys.repositories),
             )
         )
         await self._stopping.wait()
 
-    def _open_channels(self, stack: AsyncExitStack, commits: EventNotifier) -> ServerChannels:
+    def _open_channels(self, stack: AsyncExitStack) -> ServerChannels:
         """To the other servers of the database."""
         own = partial(self._link.ask, self._server)
         self._peers = PeerGateways(self._database, self._server, self._boot, own)
         stack.push_async_callback(self._peers.close)
-
-        def committed(said: str) -> None:
-            commits.committed()
-            self._rollouts.committed()
-            if said != EVENT:
-                self._feed.wake()
-
-        hear = {channel_of(self._boot): self._peers.heard, COMMITTED: committed}
-        return ServerChannels(self._database, hear)
-
-    def _hears_all(self) -> bool:
-        """Whether all that is committed wakes our pumps."""
-        return self._channels.complete()
+        return ServerChannels(self._database, {channel_of(self._boot): self._peers.heard})
 
     def _checker(self) -> Checker:
         settings = self._settings
@@ -290,16 +271,29 @@ class ControlServer:
         return [view for view in views if view.name not in there]
 
     def _services(self, commits: EventNotifier) -> ControlServices:
+        settings = self._settings
         loop = asyncio.get_running_loop()
 
         def deployable() -> None:
             loop.call_soon_threadsafe(self._deployer.ring)
             loop.call_soon_threadsafe(self._importer.ring)
 
+        facts = ServerFacts(
+            server_id=self._server,
+            version=VERSION,
+            store=self._store,
+            hosts=known_hosts(settings.admin_address, settings.public_url, settings.allowed_hosts),
+            public_url=settings.public_url,
+            settings=tuple(_shown(settings)),
+            import_allow=settings.import_allow,
+            series_limit=settings.series_limit,
+            drift_limit=settings.drift_limit,
+            notification_allow=settings.notification_allow,
+        )
         return ControlServices(
             database=self._database,
             commits=commits,
-            facts=server_facts(self._settings, self._server),
+            facts=facts,
             rates=RateLimiter(),
             failures=LoginThrottle(),
             archive=self._archive,
@@ -396,3 +390,9 @@ class ControlServer:
         with suppress(OSError):  # a file on a full disk keeps no server from starting
             sys.stdout.write(text)
             sys.stdout.flush()
+
+
+def _shown(settings: Settings) -> Iterator[SettingView]:
+    for row in TABLE:
+        value = getattr(settings, row.name)
+        yield SettingView(row.name, row.shown(value), settings.source(row.name), row.text)

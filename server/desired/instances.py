@@ -101,7 +101,7 @@ def _running(served: ServedVersion) -> RunningVersion:
     return RunningVersion(
         model=served.version.name,
         version=served.version.number,
-        backend=served.version.config.backend,
+        backend=served.version.config.backend or served.version.config.platform,
         devices=tuple(sorted({str(one.device) for one in instances})),
         instances=len(instances),
         ready=sum(one.ready for one in instances),

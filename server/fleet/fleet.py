@@ -10,14 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from repository.errors import BadModel, RepositoryError
-from repository.model import Snapshot
+from repository.model import ModelConfig, Snapshot
 from repository.policy import default_version
 from server.errors import Internal, InvalidRequest, ModelLoadFailed, NotReady
 from server.fleet.abandon import work_or_undo
 from server.fleet.client_paths import client_paths
+from server.fleet.dependencies import awaited_by, callees_of
 from server.fleet.load_errors import (
     NOWHERE,
     check_name,
@@ -26,25 +26,19 @@ from server.fleet.load_errors import (
     unknown,
 )
 from server.fleet.loading import VersionLoader
-from server.fleet.managed_model import ManagedModel, VersionFailure
+from server.fleet.managed_model import ManagedModel
+from server.fleet.model_source import ModelSource, configs_in, longest_load_s
 from server.fleet.override_files import OverrideFiles
+from server.fleet.removed_models import RemovedModels
+from server.fleet.retries import LoadRetries
 from server.fleet.version_swapper import VersionSwapper
+from server.fleet.wanted_names import WantedNames
 from server.overrides import Override
 from server.routing.effective import NOT_LOADED, TargetState
 from server.served_version import MemoryRow, ServedVersion, ServingState, VersionRow
 from server.settings.table import Settings
 
-MOST_REMOVED = 10_000
-"""Names of models remembered that served and are gone: requests for them are told so."""
-
 _log = logging.getLogger(__name__)
-
-
-class ModelSource(Protocol):
-    """Where a load by request looks: the model repositories, or what stands in for them."""
-
-    def snapshot(self) -> Snapshot:
-        """What is there now; blocks. Raises BadRepository."""
 
 
 class Fleet:
@@ -66,12 +60,12 @@ class Fleet:
         self._swapper = VersionSwapper(loader, self._publish, drain_s, self._shown)
         self._repository = repository
         self._explicit = settings.model_control_mode == "explicit"
-        self._names = set(settings.load_model)
+        self._wanted = WantedNames(settings.load_model)
         self._table: dict[str, dict[int | None, ServedVersion]] = {}
         self._residents: dict[str, ManagedModel] = {}
         self._delivered = self._strays = frozenset[str]()
-        self._retries: set[VersionFailure] = set()
-        self._removed: dict[str, None] = {}
+        self._retries = LoadRetries(self._change)
+        self._removed = RemovedModels()
         self._started = self._closing = False
         self._files = OverrideFiles(
             settings.state_dir, settings.model_repository, settings.allow_code_in_load_requests
@@ -91,10 +85,6 @@ class Fleet:
         if resident is None:
             raise unknown(name, name in self._removed)
         raise resident.absence(version)
-
-    def holder_of(self, name: str, version: int | None, key: int | str) -> ServedVersion | None:
-        resident = self._residents.get(name)
-        return None if resident is None else resident.holder_of(version, key)
 
     def served(self) -> Sequence[ServedVersion]:
         return [
@@ -139,7 +129,7 @@ class Fleet:
         """
         self._require_explicit()
         check_name(name)
-        limit_s = self._longest_load_s()
+        limit_s = longest_load_s(self._settings)
         try:
             async with asyncio.timeout(limit_s):
                 resident = await self._begin_load(name, override)
@@ -173,36 +163,41 @@ class Fleet:
             if name not in snapshot.models and name not in snapshot.problems:
                 raise BadModel(NOWHERE)
             resident = self._by_name(name)
+            for needed in self._wanted.ask([name], configs_in(snapshot)):
+                self._aim(self._resident(needed), snapshot)
             self._aim(resident, snapshot)
             return resident
 
     def _by_name(self, name: str) -> ManagedModel:
         """The model, wanted by name from now on, whatever failed before."""
-        self._names.add(name)
+        self._wanted.ask([name], {})
         resident = self._resident(name)
         resident.forget_failures()
         return resident
 
-    def _longest_load_s(self) -> float:
-        once = self._settings.check_timeout_secs + self._settings.model_load_timeout_secs
-        return once * (1 + self._settings.model_load_retry_count)
-
     async def unload(self, name: str, dependents: bool) -> None:
         """Let go of every version of `name` and return; requests inside still finish.
 
-        Unknown names are not an error. `dependents` asks for the models only an ensemble used to
-        go with it: accepted, and without effect while there are no ensembles.
+        Unknown names are not an error. With `dependents`, the models of an ensemble's steps go as
+        well that nobody loaded by name and no other ensemble needs. The ensembles that need
+        `name` answer no more until it is loaded again.
         Raises NotReady unless the control mode is explicit, InvalidRequest when an alias or a
         route refers to it, or when it came by git.
         """
         self._require_explicit()
-        resident = self._residents.get(name)
         if references := self._wanted_elsewhere(name):
             raise InvalidRequest(f"failed to unload '{name}', {references}")
-        self._names.discard(name)
-        if resident is not None:
-            resident.release()
-            self._change(resident)
+        leaving = self._wanted.forget(name, dependents, self._configs(), self._delivered)
+        for one in sorted(leaving):
+            resident = self._residents.get(one)
+            if resident is not None and (one == name or not self._wanted_elsewhere(one)):
+                resident.release()
+                self._change(resident)
+
+    def _configs(self) -> dict[str, ModelConfig]:
+        """Of every model that is wanted."""
+        folders = ((name, one.folder) for name, one in self._residents.items())
+        return {name: folder.config for name, folder in folders if folder is not None}
 
     def _wanted_elsewhere(self, name: str) -> str:
         """Who else wants it loaded, as the reason it may not be unloaded; "" for nobody."""
@@ -226,13 +221,13 @@ class Fleet:
 
         `follow` may be called meanwhile: a slow model does not delay another one's changes.
         """
-        if self._names == {"*"}:
-            self._names = {*snapshot.models, *snapshot.problems}
+        if self._wanted.asked == {"*"}:
+            self._wanted = WantedNames({*snapshot.models, *snapshot.problems})
+        self._wanted.ask(self._wanted.asked, configs_in(snapshot))
         self._delivered, self._strays = snapshot.delivered, snapshot.strays
         await asyncio.to_thread(self._files.sweep)
         self._aim_all(snapshot)
-        if tasks := self._tasks():
-            await asyncio.wait(tasks)
+        await self.settle()
         self._started = True
         failed = (row for row in self.rows() if row.state == ServingState.FAILED)
         return [row for row in failed if row.name not in self._strays]
@@ -257,7 +252,7 @@ class Fleet:
         if problem and resident.serving:
             return
         pins = folder.pins if folder is not None else ()
-        if name in self._names:
+        if name in self._wanted:
             resident.pin(pins)
         elif folder is not None and pins:
             resident.aim(replace(folder, only_pinned=True), "")
@@ -266,7 +261,7 @@ class Fleet:
         self._change(resident)
 
     def _aim_all(self, snapshot: Snapshot) -> None:
-        names = {*snapshot.models, *snapshot.problems, *self._names, *self._residents}
+        names = {*snapshot.models, *snapshot.problems, *self._wanted.asked, *self._residents}
         for name in sorted(names):
             self._aim(self._resident(name), snapshot)
 
@@ -287,6 +282,7 @@ class Fleet:
     async def close(self, until_ns: int) -> None:
         """Drain every version until `time.monotonic_ns` is `until_ns`, then close it."""
         self._closing = True
+        self._retries.close()
         tasks = self._tasks()
         for task in tasks:
             task.cancel()
@@ -315,7 +311,7 @@ class Fleet:
     def _aim(self, resident: ManagedModel, snapshot: Snapshot) -> None:
         name = resident.name
         folder, problem = snapshot.models.get(name), snapshot.problems.get(name, "")
-        if self._explicit and name not in self._names | snapshot.delivered:
+        if self._explicit and name not in self._wanted and name not in snapshot.delivered:
             resident.see(folder, problem)
         else:
             if self._explicit and folder is None and not problem:
@@ -343,34 +339,38 @@ class Fleet:
         """The one task that changes this model, until there is nothing to change."""
         try:
             while resident.folder is not None and (change := resident.next_change()) is not None:
+                if unsettled := self._unsettled_callees(resident):
+                    with resident.waiting(change):
+                        await asyncio.wait(unsettled)
+                    continue
                 resident.changing = resident.folder
                 await self._swapper.carry_out(resident, resident.changing, change)
         finally:
             resident.task = resident.changing = None
-            self._plan_retries(resident)
+            self._retries.plan(resident)
             self._forget_if_gone(resident)
             self._tidy()
             self._changed()
 
-    def _plan_retries(self, resident: ManagedModel) -> None:
-        """Try loads that lacked something again when there may be enough of it."""
-        for number, failure in resident.failed.items():
-            if failure.pause_s is not None and failure not in self._retries:
-                self._retries.add(failure)
-                later = asyncio.get_running_loop().call_later
-                later(failure.pause_s, self._retry, resident, number, failure)
+    def _unsettled_callees(self, resident: ManagedModel) -> list["asyncio.Task[None]"]:
+        """What an ensemble waits for: its steps' models that are being changed."""
+        found = map(self._residents.get, awaited_by(resident.name, self._configs()))
+        return [one.task for one in found if one is not None and one.task is not None]
 
-    def _retry(self, resident: ManagedModel, number: int, failure: VersionFailure) -> None:
-        self._retries.discard(failure)
-        if not self._closing and resident.forget(number, failure):
-            _log.info("%s %d: retrying", resident.name, number)
-            self._change(resident)
+    def _retry_dependents(self, resident: ManagedModel) -> None:
+        """Load the ensembles that failed for want of this model."""
+        if resident.serving:
+            for one in list(self._residents.values()):
+                if one.failed and one.folder and resident.name in callees_of(one.folder.config):
+                    one.forget_failures()
+                    self._change(one)
 
     def _publish(self, resident: ManagedModel) -> None:
         """Let new requests see what serves now, and nothing else."""
         self._forget_if_gone(resident)
         self._tidy()
         self._tabulate(resident)
+        self._retry_dependents(resident)
         self._changed()
 
     def _tabulate(self, resident: ManagedModel) -> None:
@@ -395,6 +395,4 @@ class Fleet:
             return
         self._residents.pop(resident.name, None)
         if resident.has_served:
-            self._removed[resident.name] = None
-            if len(self._removed) > MOST_REMOVED:
-                del self._removed[next(iter(self._removed))]
+            self._removed.add(resident.name)

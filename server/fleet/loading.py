@@ -10,13 +10,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, cast
 
 from backends.errors import BackendError, LoadFailed
 from backends.footprint import measured_bytes
 from backends.limits import execution_limit
 from backends.process.call_link import CallService
-from backends.registry import runtime_for
+from backends.registry import ENSEMBLE, runtime_for
 from backends.seam import Device, Instance
 from repository.config.field_rules import notes
 from repository.config.positions import Positions
@@ -33,6 +33,7 @@ from schedulers.seam import Scheduler
 from server.fleet.abandon import work_or_undo
 from server.fleet.checks.check import Checker
 from server.fleet.confine import Confiner
+from server.fleet.ensemble_loading import prepare_ensemble
 from server.fleet.memory.grants import MemoryAllocator, MemoryHolding, device_name
 from server.fleet.override_code import CodeOf, asked_of
 from server.fleet.placement import (
@@ -144,6 +145,8 @@ class VersionLoader:
         began = time.monotonic()
         config = await self._checker.complete(version)
         _log_notes(version, config.backend)
+        if config.platform == ENSEMBLE:
+            return await self._build_ensemble(replace(version, config=config), began)
         prepared = await self._load(version, self._options(config))
         parts = prepared.parts
         counters = counters_of(config)
@@ -165,6 +168,20 @@ class VersionLoader:
         self.memory.loaded(prepared.held, parts.devices, prepared.measured, scheduler)
         devices, names = tuple(parts.devices), tuple(parts.names)
         return BuiltVersion(served, scheduler, devices, names, prepared.held, self.memory)
+
+    async def _build_ensemble(self, version: ModelVersion, began: float) -> BuiltVersion:
+        counters = counters_of(version.config)
+        most = self._settings.default_max_queue_size
+        prepared = await prepare_ensemble(version, self._caller, counters, most)
+        served = ServedVersion(
+            version=prepared.version,
+            signature=prepared.signature,
+            scheduler=prepared.scheduler,
+            counters=counters,
+            instances=(cast(Instance, prepared.ensemble),),  # nobody else sets its `ready`
+            load_seconds=time.monotonic() - began,
+        )
+        return BuiltVersion(served, prepared.scheduler, (), (), MemoryHolding(), self.memory)
 
     def _scheduler(self, parts: PreparedVersion, counters: Counters) -> FleetScheduler:
         if parts.language is not None:

@@ -5,6 +5,7 @@ State without any doing: `server.fleet.fleet` changes it, on the loop's thread.
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,7 +13,6 @@ from typing import NamedTuple
 
 from repository.model import ModelFolder, PinnedVersion
 from repository.policy import no_version_reason, selected_versions
-from schedulers.sequences.batcher import SequenceBatcher
 from server.errors import ModelLoading, NotReady, ServingError, UnknownModel
 from server.fleet.loading import BuiltVersion
 from server.fleet.memory.shortage import MOST_TRIES, pause_s, shortage_of
@@ -26,13 +26,7 @@ from server.fleet.plan import (
     target_versions,
 )
 from server.routing.effective import NOT_LOADED, TargetState
-from server.served_version import (
-    RESTARTING,
-    ServedVersion,
-    ServingState,
-    VersionRow,
-    not_ready_text,
-)
+from server.served_version import RESTARTING, ServingState, VersionRow, not_ready_text
 
 
 class LoadedVersion(NamedTuple):
@@ -131,6 +125,16 @@ class ManagedModel:
         self.failed[number] = failure = VersionFailure(basis, reason, pause, tries)
         return failure
 
+    @contextmanager
+    def waiting(self, change: ModelChange) -> Iterator[None]:
+        """Inside, what the change would load shows as loading: it waits for other models."""
+        numbers = {version.number for version in change.load} - self.loading
+        self.loading |= numbers
+        try:
+            yield
+        finally:
+            self.loading -= numbers
+
     def forget(self, number: int, failure: VersionFailure) -> bool:
         """Let the next change try this again; False when it is not what failed last."""
         if self.failed.get(number) is not failure:
@@ -157,14 +161,6 @@ class ManagedModel:
         built = [occupant.built for occupant in self.serving.values()]
         for one in (*built, *(one for _, one in self.draining)):
             yield one.served.version.folder
-
-    def holder_of(self, version: int | None, key: int | str) -> ServedVersion | None:
-        """What serves or drains and has this sequence, the newest first."""
-        every = [(number, occupant.built) for number, occupant in sorted(self.serving.items())]
-        for number, built in reversed([*self.draining, *every]):
-            if version in (None, number) and _holds(built.scheduler, key):
-                return built.served
-        return None
 
     def _leaving(self) -> set[int]:
         return {number for number, _ in self.draining}
@@ -214,7 +210,7 @@ class ManagedModel:
             number,
             ServingState.READY if alive else ServingState.FAILED,
             reason if alive else built.served.not_ready_reason,
-            built.served.version.config.backend,
+            built.served.version.config.backend or built.served.version.config.platform,
             describe(built.devices),
             built.served.load_seconds,
         )
@@ -256,10 +252,6 @@ class ManagedModel:
         return UnknownModel(
             f"Request for unknown model: '{self.name}' version {version} is not found"
         )
-
-
-def _holds(scheduler: object, key: int | str) -> bool:
-    return isinstance(scheduler, SequenceBatcher) and scheduler.holds(key)
 
 
 def _when(pause: float | None, tries: int) -> str:

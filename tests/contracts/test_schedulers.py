@@ -14,6 +14,10 @@ from schedulers.batching import BatchScheduler
 from schedulers.cache import ResponseCache
 from schedulers.cached_scheduler import CachedScheduler
 from schedulers.counters import Counters
+from schedulers.ensembles.policy.compile import CompiledEnsemble, compile_ensemble
+from schedulers.ensembles.scheduler import EnsembleScheduler
+from schedulers.ensembles.served_ensemble import ServedEnsemble, find_all
+from schedulers.ensembles.traffic import EnsembleTraffic
 from schedulers.errors import Cancelled, Draining, QueueFull, ShutDown
 from schedulers.llm.engine_messages import (
     EngineOpened,
@@ -29,13 +33,11 @@ from schedulers.policy.cores import CoreTokens
 from schedulers.policy.merge import MergeRules
 from schedulers.policy.queue import BatchQueue, QueuePolicy
 from schedulers.policy.resource_limits import InstanceLimit, Resource, ResourceLimiter
-from schedulers.policy.slots import SequenceRules
 from schedulers.rate_limited import RateLimitedScheduler
 from schedulers.reply import Reply
 from schedulers.request import InferRequest
-from schedulers.request import Sequence as Membership
 from schedulers.seam import Scheduler
-from schedulers.sequences.batcher import SequenceBatcher
+from support.ensembles import SchedulerCaller, graph_of, signature
 from support.schedulers import EngineWithoutProcess, GatedEcho, request
 
 PATIENCE_S = 60
@@ -122,12 +124,20 @@ def limited(instance: Echo) -> RateLimitedScheduler:
     )
 
 
-def sequencing(instance: Echo) -> SequenceBatcher:
-    """Every request of the scene is a sequence of its own; two slots, so that one waits in each
-    place."""
-    merge = MergeRules(max_rows=1)
-    rules = SequenceRules(False, 2, 60 * 10**9, WAITING, merge)
-    return SequenceBatcher(rules, [instance], Counters(), CoreTokens(2), keeps_state=True)
+def ensemble_over(behind: Scheduler, echo: Echo) -> EnsembleScheduler:
+    """An ensemble of one step; what it closes is noted on the step's instance."""
+
+    class Noting(ServedEnsemble):
+        def close(self) -> None:
+            echo.closed = True
+
+    own = signature("m", {"X": "FP32"}, {"Y": "FP32"})
+    caller = SchedulerCaller({"inner": (signature("inner", {"X": "FP32"}, {"X": "FP32"}), behind)})
+    graph = graph_of(own, ("inner", {"X": "X"}, {"X": "Y"}))
+    compiled = compile_ensemble(graph, own, find_all(graph, caller.signatures))
+    assert isinstance(compiled, CompiledEnsemble)
+    ensemble = Noting(graph, own, compiled, caller.signatures)
+    return EnsembleScheduler(ensemble, caller, Counters(), 1 + WAITING, EnsembleTraffic(1))
 
 
 class Scene:
@@ -135,8 +145,8 @@ class Scene:
 
     def __init__(self, kind: str) -> None:
         self.is_language = kind == "language model"
-        self.has_sequences = False
         self.asked = 0
+        self.behind: Scheduler | None = None
         self.instance: Gated
         self.scheduler: Scheduler
         if self.is_language:
@@ -149,9 +159,8 @@ class Scene:
         self.scheduler = batching(echo)
         if kind == "rate limiter":
             self.scheduler = limited(echo)
-        self.has_sequences = kind == "sequences"
-        if self.has_sequences:
-            self.scheduler = sequencing(echo)
+        if kind == "ensemble":
+            self.behind, self.scheduler = self.scheduler, ensemble_over(self.scheduler, echo)
         if kind == "response cache":
             self.scheduler = CachedScheduler(self.scheduler, ResponseCache(1 << 20), Counters())
 
@@ -162,8 +171,6 @@ class Scene:
         if self.is_language:
             asked = GenerateRequest("answer", (1, 2), 1)
             return InferRequest("m", 1, {}, 1, None, parameters={GENERATE: (asked,)}, **facts)
-        if self.has_sequences:
-            facts["sequence"] = Membership(self.asked, True, True)
         return request(value=self.asked, **facts)
 
     def submit(self) -> Reply:
@@ -186,8 +193,8 @@ Play = Callable[[Act], None]
         "rate limiter",
         "response cache",
         "decoupled model",
-        "sequences",
         "language model",
+        "ensemble",
     ]
 )
 def play(request: pytest.FixtureRequest) -> Play:
@@ -201,6 +208,8 @@ def play(request: pytest.FixtureRequest) -> Play:
             finally:
                 scene.instance.open()
                 await scene.scheduler.close()
+                if scene.behind is not None:
+                    await scene.behind.close()
 
     return lambda act: asyncio.run(whole(act))
 

@@ -131,9 +131,9 @@ MODELS = (
     ),
     Mistake(
         "unserved",
-        graph(config="ensemble_scheduling { step { model_name: 'a' model_version: -1 } }"),
-        "ensemble_scheduling is not offered",
-        "leave it out to serve the model without",
+        graph(config="model_repository_agents { agents { name: 'checksum' } }"),
+        "model_repository_agents is not offered",
+        "leave it out; repositories can check signatures",
     ),
     Mistake("backend", file("m", config='backend: "tensorflo"'), "'tensorflo'", "this server has"),
     Mistake(

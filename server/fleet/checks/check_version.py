@@ -15,8 +15,7 @@ from pathlib import Path
 
 from backends.code_formats import code_uses
 from backends.errors import BackendError, LoadFailed
-from backends.registry import PLATFORMS, backend_of, require_packages
-from backends.sequences.loading import complete
+from backends.registry import ENSEMBLE, PLATFORMS, backend_of, require_packages
 from repository.code_use import CodeUse
 from repository.config.normalise import normalise, validate_complete
 from repository.errors import RepositoryError
@@ -73,12 +72,23 @@ def complete_version(version: ModelVersion, rules: ConfigCompletion = LIKE_TRITO
     A python model completes its own config when it loads, so that only its backend is settled
     here. Raises LoadFailed naming what contradicts what, and what would be accepted.
     """
+    if version.config.platform == ENSEMBLE:
+        return _ensemble(version)
     backend = backend_name(version)
     _require_packages(version, backend)
-    completed = complete(backend_of(backend), version, rules.default_max_batch)
+    completed = backend_of(backend).complete(version, rules.default_max_batch)
     completed = normalise(completed if rules.fill else _as_written(version, backend))
     findings = [] if backend == "python" else validate_complete(completed)
     if findings:
+        raise LoadFailed(f"{where(version)}: {reason(findings)}")
+    return completed
+
+
+def _ensemble(version: ModelVersion) -> ModelConfig:
+    """It has no artefact; its steps' models are looked at when it is loaded."""
+    completed = normalise(version.config)
+    completed.name = completed.name or version.name
+    if findings := validate_complete(completed):
         raise LoadFailed(f"{where(version)}: {reason(findings)}")
     return completed
 
@@ -105,7 +115,7 @@ def backend_name(version: ModelVersion) -> str:
         return str(config.backend)
     if config.platform:
         if config.platform not in PLATFORMS:
-            platforms = ", ".join(PLATFORMS)
+            platforms = ", ".join([*PLATFORMS, ENSEMBLE])
             raise LoadFailed(
                 f"{where(version)}: unknown platform '{config.platform}'; "
                 f"known are {platforms}, or name a backend instead"
@@ -128,6 +138,8 @@ def backend_name(version: ModelVersion) -> str:
 
 def code_of(version: ModelVersion) -> tuple[CodeUse, ...]:
     """The code that serving the version would run. Raises OSError."""
+    if version.config.platform == ENSEMBLE:
+        return ()
     try:
         return code_uses(version, backend_name(version))
     except LoadFailed:  # it cannot be loaded either; the load itself tells why

@@ -1,1 +1,0 @@
-"""What an instance needs to serve sequences: control inputs, and the states it keeps for them."""

@@ -1,1 +1,0 @@
-"""The example running_sum: a sequence model with implicit state."""

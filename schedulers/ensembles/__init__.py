@@ -1,0 +1,1 @@
+"""Ensembles: a request goes through a graph of steps, each a call of a model."""

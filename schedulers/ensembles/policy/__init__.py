@@ -1,0 +1,1 @@
+"""What an ensemble decides, without a clock, a loop or I/O."""

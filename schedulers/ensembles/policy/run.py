@@ -1,0 +1,348 @@
+"""One request on its way through an ensemble: what may start, and what has been answered. Pure.
+
+`schedulers.ensembles.scheduler` starts the calls that `take` gives, and tells `answered` and
+`ended` what became of them. A request begins with one branch, which holds its tensors. Each
+response of a decoupled step makes a branch below, which knows the tensors above it; where a
+condition holds for some rows and not for others, a branch is split by rows.
+"""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from repository.config.tensors import Array
+from schedulers.ensembles.policy.compile import CompiledStep
+from schedulers.ensembles.policy.request_plan import RequestPlan
+from schedulers.errors import EnsembleFailed
+
+MOST_ITEMS = 4096
+"""Elements of a list that a step may be mapped over."""
+
+NO_ANSWER = (
+    "unexpected deadlock, at least one output is not set while no more ensemble steps can be made"
+)
+
+
+class Branch:
+    """Tensors that belong together. `rows`: which of the rows of `above` it has, None for all.
+    `level`: the step whose response it is, -1 for the request. `halves`: what it was split into."""
+
+    __slots__ = ("above", "below", "done", "halves", "level", "rows", "skipped", "tensors")
+
+    def __init__(
+        self, tensors: dict[str, Array], level: int, above: "Branch | None" = None
+    ) -> None:
+        self.tensors = tensors
+        self.level = level
+        self.above = above
+        self.rows: Any = None
+        self.halves: tuple[Branch, Branch] | None = None
+        self.below: list[Branch] = []
+        self.done: set[int] = set()
+        self.skipped: set[int] = set()
+
+    def find(self, tensor: str) -> Array | None:
+        """The tensor, here or above; with this branch's rows only."""
+        found = self.tensors.get(tensor)
+        if found is None and self.above is not None:
+            found = self.above.find(tensor)
+            if found is not None and self.rows is not None:
+                found = self.tensors[tensor] = found[self.rows]
+        return found
+
+    def is_skipped(self, number: int) -> bool:
+        return number in self.skipped or (self.above is not None and self.above.is_skipped(number))
+
+
+class StepCall:
+    """One call of a step. `item`: of a mapped step, which element it is for."""
+
+    __slots__ = ("branch", "inputs", "item", "items", "step")
+
+    def __init__(
+        self,
+        step: CompiledStep,
+        branch: Branch,
+        inputs: dict[str, Array],
+        items: "MappedItems | None" = None,
+        item: int = 0,
+    ) -> None:
+        self.step = step
+        self.branch = branch
+        self.inputs = inputs
+        self.items = items
+        self.item = item
+
+
+class MappedItems:
+    """The answers of one mapped step so far."""
+
+    __slots__ = ("left", "results")
+
+    def __init__(self, count: int) -> None:
+        self.left = count
+        self.results: list[Mapping[str, Array]] = [{}] * count
+
+
+class EnsembleRun:
+    """One request's state. `inflight`: calls taken and not ended."""
+
+    __slots__ = ("_counts", "_plan", "_ready", "_units", "inflight", "root", "sent")
+
+    def __init__(self, plan: RequestPlan, inputs: Mapping[str, Array]) -> None:
+        self._plan = plan
+        self.root = Branch(dict(inputs), -1)
+        self._ready: deque[StepCall] = deque()
+        self._counts = dict.fromkeys(plan.limits, 0)
+        self._units: deque[Branch] = deque([self.root] if plan.level == -1 else [])
+        self.inflight = 0
+        self.sent = 0
+        for one in plan.steps:
+            if one.level == -1:
+                self._look(self.root, one)
+
+    def take(self) -> list[StepCall]:
+        """The calls that may start now."""
+        if not self._counts:
+            calls = list(self._ready)
+            self._ready.clear()
+            self.inflight += len(calls)
+            return calls
+        calls, waiting, counts, limits = [], deque[StepCall](), self._counts, self._plan.limits
+        for call in self._ready:
+            number = call.step.step.number
+            if number in limits and counts[number] >= limits[number]:
+                waiting.append(call)
+                continue
+            if number in limits:
+                counts[number] += 1
+            calls.append(call)
+        self._ready = waiting
+        self.inflight += len(calls)
+        return calls
+
+    def waiting(self) -> int:
+        """Calls that could start but for the limits."""
+        return len(self._ready)
+
+    def answered(self, call: StepCall, outputs: Mapping[str, Array]) -> None:
+        """One response of a call."""
+        pairs = call.step.step.outputs
+        if call.items is not None:
+            items = call.items
+            items.results[call.item] = outputs
+            items.left -= 1
+            if not items.left:
+                self._gather(call, items)
+            return
+        made = {pairs[given]: array for given, array in outputs.items() if given in pairs}
+        branch = call.branch
+        if call.step.decoupled:
+            branch = Branch(made, call.step.step.number, call.branch)
+            call.branch.below.append(branch)
+            if branch.level == self._plan.level:
+                self._units.append(branch)
+        else:
+            branch.tensors.update(made)
+        self._arrived(branch, made)
+
+    def ended(self, call: StepCall) -> None:
+        """The call's reply has ended well."""
+        self.inflight -= 1
+        if call.step.step.number in self._counts:
+            self._counts[call.step.step.number] -= 1
+
+    def responses(self) -> list[dict[str, Array]]:
+        """The answers that are complete now, in their order."""
+        found = []
+        while self._units and (answer := self._answer(self._units[0])) is not None:
+            self._units.popleft()
+            found.append(answer)
+        self.sent += len(found)
+        return found
+
+    def asked(self, call: StepCall) -> tuple[str, ...]:
+        """The outputs to ask the step's model for, none for all."""
+        return self._plan.asked[call.step.step.number]
+
+    @property
+    def is_unary(self) -> bool:
+        """Whether there is exactly one answer."""
+        return self._plan.level == -1
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing runs or may start any more."""
+        return not self.inflight and not self._ready
+
+    def missing(self) -> str:
+        """Why it has finished without all answers; "" if it has them."""
+        return NO_ANSWER if self._units else ""
+
+    # what follows from what
+
+    def _arrived(self, branch: Branch, tensors: Mapping[str, Array]) -> None:
+        readers = self._plan.readers
+        for tensor in tensors:
+            for one in readers.get(tensor, ()):
+                self._look(branch, one)
+
+    def _look(self, branch: Branch, one: CompiledStep) -> None:
+        """Let the step run in every branch of its level from here on where it can."""
+        if branch.halves is not None:
+            for half in branch.halves:
+                self._look(half, one)
+        elif branch.level != one.level:
+            for below in branch.below:
+                self._look(below, one)
+        elif one.step.number not in branch.done:
+            self._try(branch, one)
+
+    def _try(self, branch: Branch, one: CompiledStep) -> None:
+        step = one.step
+        if step.condition is not None:
+            value = branch.find(step.condition.tensor)
+            if value is None:
+                self._skip_if_dead(branch, one)
+                return
+            holds = step.condition.holds(value.reshape(-1) if value.ndim else value)
+            if not np.any(holds):
+                self._skip(branch, one)
+                return
+            if not np.all(holds):
+                self._split(branch, np.asarray(holds))
+                return
+        inputs = {}
+        for given, tensor in step.inputs.items():
+            array = branch.find(tensor)
+            if array is not None:
+                inputs[given] = array
+            elif given not in one.optional or tensor in self._plan.producers:
+                self._skip_if_dead(branch, one)
+                return
+        branch.done.add(step.number)
+        if step.mapped:
+            self._map(branch, one, inputs)
+        else:
+            self._ready.append(StepCall(one, branch, inputs))
+
+    def _skip_if_dead(self, branch: Branch, one: CompiledStep) -> None:
+        """Skip a step one of whose tensors nobody will write."""
+        for tensor in one.step.needs():
+            by = self._plan.producers.get(tensor, ())
+            if by and branch.find(tensor) is None and all(map(branch.is_skipped, by)):
+                self._skip(branch, one)
+                return
+
+    def _skip(self, branch: Branch, one: CompiledStep) -> None:
+        branch.done.add(one.step.number)
+        branch.skipped.add(one.step.number)
+        for tensor in one.step.outputs.values():
+            for reader in self._plan.readers.get(tensor, ()):
+                self._look(branch, reader)
+
+    def _split(self, branch: Branch, holds: Array) -> None:
+        """Go on with the rows for which a condition holds and those for which not, apart."""
+        if not self._plan.batched:
+            raise EnsembleFailed("a condition needs one number, and the tensor has more")
+        if any(one.decoupled for one in self._plan.steps):
+            raise EnsembleFailed(
+                "a condition holds for some of the request's rows only, and steps of the ensemble "
+                "are decoupled; send one row in a request"
+            )
+        halves = []
+        for rows in (np.flatnonzero(holds), np.flatnonzero(~holds)):
+            half = Branch({}, branch.level, branch)
+            half.rows, half.done, half.skipped = rows, set(branch.done), set(branch.skipped)
+            halves.append(half)
+        branch.halves = (halves[0], halves[1])
+        for one in self._plan.steps:
+            if one.level == branch.level:
+                self._look(branch, one)
+
+    # maps
+
+    def _map(self, branch: Branch, one: CompiledStep, inputs: dict[str, Array]) -> None:
+        step = one.step
+        lists = [given for given, tensor in step.inputs.items() if tensor == step.mapped]
+        count = len(inputs[lists[0]]) if inputs[lists[0]].ndim else 0
+        if count > MOST_ITEMS:
+            raise EnsembleFailed(
+                f"step {step.number} is mapped over '{step.mapped}', which has {count} elements; "
+                f"at most {MOST_ITEMS} are allowed"
+            )
+        if not count:
+            raise EnsembleFailed(
+                f"step {step.number} is mapped over '{step.mapped}', which is empty; give the step "
+                "a condition that is false then"
+            )
+        items = MappedItems(count)
+        for number in range(count):
+            own = dict(inputs)
+            for given in lists:
+                array = inputs[given]
+                own[given] = array[number : number + 1] if one.item_batched else array[number]
+            self._ready.append(StepCall(one, branch, own, items, number))
+
+    def _gather(self, call: StepCall, items: MappedItems) -> None:
+        """The answers of all elements, in their order, along a first dimension."""
+        join = np.concatenate if call.step.item_batched else np.stack
+        made = {}
+        for given, tensor in call.step.step.outputs.items():
+            parts = [result[given] for result in items.results if given in result]
+            if len(parts) == len(items.results):
+                made[tensor] = _joined(join, parts, call, given)
+        call.branch.tensors.update(made)
+        self._arrived(call.branch, made)
+
+    # answers
+
+    def _answer(self, unit: Branch) -> dict[str, Array] | None:
+        """The outputs of a branch, None while some are missing."""
+        if unit.halves is None:
+            found = {}
+            for name in self._plan.outputs:
+                array = unit.find(name)
+                if array is None:
+                    return None
+                found[name] = array
+            return found
+        parts: list[tuple[Array, dict[str, Array]]] = []
+        for half in unit.halves:
+            answer = self._answer(half)
+            if answer is None:
+                return None
+            parts.append((half.rows, answer))
+        return {name: _merged(name, parts) for name in self._plan.outputs}
+
+
+def _merged(name: str, parts: Sequence[tuple[Array, dict[str, Array]]]) -> Array:
+    """One tensor of the rows of several."""
+    arrays = [answer[name] for _, answer in parts]
+    shapes = {array.shape[1:] for array in arrays}
+    if len(shapes) > 1:
+        shown = " and ".join(str(list(shape)) for shape in sorted(shapes))
+        raise EnsembleFailed(
+            f"the rows of '{name}' differ in shape, {shown}, because steps with conditions wrote "
+            "them; send one row in a request"
+        )
+    rows = sum(len(rows) for rows, _ in parts)
+    made = np.empty((rows, *arrays[0].shape[1:]), arrays[0].dtype)
+    for (at, _), array in zip(parts, arrays, strict=True):
+        made[at] = array
+    return made
+
+
+def _joined(join: Any, parts: list[Array], call: StepCall, given: str) -> Array:
+    try:
+        made: Array = join(parts)
+    except ValueError:
+        shapes = sorted({str(list(part.shape)) for part in parts})
+        step = call.step.step
+        raise EnsembleFailed(
+            f"step {step.number} is mapped, and output '{given}' of '{step.model}' differs in "
+            f"shape from element to element: {', '.join(shapes[:4])}"
+        ) from None
+    return made

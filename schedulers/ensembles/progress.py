@@ -1,0 +1,225 @@
+"""Carry one request through an ensemble: call its steps as they become possible, and answer.
+
+Made by `schedulers.ensembles.scheduler` for each request. On the event loop's thread; only a
+decoupled step's responses take a task to be read.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+from schedulers.calls import ModelCaller, call_from
+from schedulers.ensembles.policy.run import EnsembleRun, StepCall
+from schedulers.ensembles.step_errors import in_ensemble
+from schedulers.ensembles.traffic import EnsembleTraffic
+from schedulers.errors import DeadlineExceeded, EnsembleFailed
+from schedulers.policy.queue import Ticket
+from schedulers.reply import Reply
+from schedulers.request import CallContext, InferResponse
+
+MOST_UNREAD = 16
+"""Responses that the client has not read yet when a decoupled step is read no further."""
+
+MOST_BEHIND = 16
+"""Calls that wait for their turn (`max_inflight_requests`) when a decoupled step is read no
+further."""
+
+Ended = Callable[["EnsembleProgress", Exception | None], None]
+
+
+class EnsembleProgress:
+    """One request: also the listener of its reply. `queue_ns`: spent in its steps' queues."""
+
+    def __init__(
+        self,
+        ticket: Ticket,
+        run: EnsembleRun,
+        context: CallContext,
+        caller: ModelCaller,
+        loop: asyncio.AbstractEventLoop,
+        ended: Ended,
+        traffic: EnsembleTraffic,
+    ) -> None:
+        self.ticket = ticket
+        self.queue_ns = 0
+        self._run = run
+        self._context = context
+        self._caller = caller
+        self._loop = loop
+        self._ended = ended
+        self._traffic = traffic
+        self._open: dict[Reply, StepCall] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._unread = 0
+        self._room = asyncio.Event()
+        self._over = self._going_on = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        self.ticket.source = self
+        deadline_ns = self.ticket.request.deadline_ns
+        if deadline_ns:
+            seconds = max(0.0, (deadline_ns - time.monotonic_ns()) / 1e9)
+            self._timer = self._loop.call_later(seconds, self._late)
+        self._traffic.requests += 1
+        self._go_on()
+
+    # the reader's
+
+    def taken(self) -> None:
+        self._unread -= 1
+        self._room.set()
+
+    def cancel(self) -> None:
+        """The client has gone: so have its steps."""
+        self._end(None)
+
+    def _late(self) -> None:
+        self.fail(DeadlineExceeded("Request timeout expired"))
+
+    # the way
+
+    def fail(self, error: Exception) -> None:
+        """End the request with this error, and all that runs for it."""
+        if not self._over:
+            self._end(error)
+            self.ticket.fail(error)
+
+    def _fail_in(self, error: Exception) -> None:
+        self.fail(in_ensemble(self.ticket.request.model, error))
+
+    def _go_on(self) -> None:
+        """Start what can start, and answer what is complete."""
+        if self._going_on:  # a call was answered while this was starting others
+            return
+        self._going_on = True
+        try:
+            self._answer()
+            while not self._over and (calls := self._run.take()):
+                for call in calls:
+                    if not self._over:
+                        self._call(call)
+            if not self._over and self._run.finished:
+                self._finish()
+        except EnsembleFailed as error:
+            self._fail_in(error)
+        finally:
+            self._going_on = False
+
+    def _call(self, call: StepCall) -> None:
+        step = call.step.step
+        request = self.ticket.request
+        made = call_from(request, self._context, step.model, call.inputs)
+        made.version = step.version
+        made.requested_outputs = self._run.asked(call)
+        made.covered = made.keeps_version = True
+        began_ns = time.monotonic_ns()
+        try:
+            reply = self._caller.call(made)
+        except Exception as error:  # noqa: BLE001 - whatever refuses a step refuses the request
+            self._traffic.called(step.number, 0, 0, failed=True)
+            self._fail_in(error)
+            return
+        self._open[reply] = call
+        if call.step.decoupled:
+            task = self._loop.create_task(self._read(reply, call, began_ns))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            return
+        reply.then(lambda ended: self._answered(ended, call, began_ns))
+
+    def _answered(self, reply: Reply, call: StepCall, began_ns: int) -> None:
+        """The one response of a step is there, or its error."""
+        now_ns = time.monotonic_ns()
+        self._open.pop(reply, None)
+        if self._over:
+            return
+        self._count(reply, call, began_ns, now_ns)
+        try:
+            response = reply.result()
+            self._run.answered(call, response.outputs)
+            self._run.ended(call)
+        except Exception as error:  # noqa: BLE001 - a step's error is the request's
+            self._fail_in(error)
+            return
+        self._go_on()
+        if not self._over and not self._going_on:
+            self._room.set()
+
+    async def _read(self, reply: Reply, call: StepCall, began_ns: int) -> None:
+        """The responses of a decoupled step, as fast as they are worked on and read."""
+        try:
+            async for response in reply:
+                if self._over:
+                    return
+                if response.outputs:
+                    self._run.answered(call, response.outputs)
+                    self._go_on()
+                while not self._over and self._is_behind():
+                    self._room.clear()
+                    await self._room.wait()
+            self._open.pop(reply, None)
+            self._count(reply, call, began_ns, time.monotonic_ns())
+            self._run.ended(call)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a step's error is the request's
+            if not self._over:
+                self._open.pop(reply, None)
+                self._count(reply, call, began_ns, time.monotonic_ns())
+                self._fail_in(error)
+            return
+        self._go_on()
+
+    def _is_behind(self) -> bool:
+        return self._unread >= MOST_UNREAD or self._run.waiting() >= MOST_BEHIND
+
+    def _count(self, reply: Reply, call: StepCall, began_ns: int, now_ns: int) -> None:
+        if reply.started_ns:
+            self.queue_ns += max(0, reply.started_ns - began_ns)
+        rows = len(next(iter(call.inputs.values()), ())) if call.items is None else 1
+        failed = reply.error is not None
+        self._traffic.called(call.step.step.number, rows, now_ns - began_ns, failed=failed)
+
+    # the answer
+
+    def _answer(self) -> None:
+        for outputs in self._run.responses():
+            is_last = self._run.is_unary
+            if is_last:
+                self._end(None)
+            self._unread += 1
+            self._send(outputs, last=is_last)
+
+    def _send(self, outputs: Any, last: bool) -> None:
+        request = self.ticket.request
+        self.ticket.send(
+            InferResponse(request.id, request.model, request.version, outputs, last=last)
+        )
+
+    def _finish(self) -> None:
+        """Nothing runs any more."""
+        if missing := self._run.missing():
+            self._fail_in(EnsembleFailed(missing))
+            return
+        self._end(None)
+        self.ticket.close()
+
+    def _end(self, error: Exception | None) -> None:
+        """Let go of everything, once; what still runs for the request is cancelled."""
+        if self._over:
+            return
+        self._over = True
+        if self._timer is not None:
+            self._timer.cancel()
+        running, self._open = list(self._open), {}
+        for reply in running:
+            reply.cancel()
+        self._room.set()
+        self._context.end()
+        self.ticket.source = None
+        if trace := self.ticket.request.trace:
+            started_ns = self.ticket.started_ns
+            trace.executed(started_ns, 0, time.monotonic_ns() - started_ns, 0)
+        self._ended(self, error)
