@@ -70,6 +70,16 @@ def test_texts_of_different_lengths_are_embedded_at_once_over_both_doors(server:
         assert min(cats, shares) > max(unlike)
 
 
+def test_narrator_calls_two_models_and_does_without_the_third(server: Peer) -> None:
+    said = _call(server, "narrator").splitlines()
+    found = [
+        re.fullmatch(r"(REST|gRPC): (\d): IT IS (\w+)\. \(start the .*\)", one) for one in said
+    ]
+    assert len(found) == 4
+    assert all(found)
+    assert said[0].split(": ")[1:] == said[1].split(": ")[1:]
+
+
 def test_repeat_answers_number_by_number(server: Peer) -> None:
     said = _call(server, "repeat", "7", "-1", "--delay-ms", "1")
     assert said.splitlines() == ["response 0: 7", "response 1: -1"]
