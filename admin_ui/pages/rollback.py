@@ -1,6 +1,6 @@
 """Rolling a model back, as the pages of models, routes and rollouts offer it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from admin_ui.page_context import PageContext
@@ -15,11 +15,20 @@ async def rollback_offer(visit: PageContext, model: str) -> dict[str, Any] | Non
     """Where a rollback may lead, what was rolled back itself last; None where there is nothing
     else, no version answers now, or the route is of a form that has no rollback."""
     found = await _offer(visit, model)
-    targets = sorted(found["targets"] if found else (), key=lambda one: one["rolled_back"])
+    targets = in_order(found["targets"], found["serving"]) if found else []
     if not targets or targets[0]["rolled_back"] or found["serving"] is None:
         return None
     choices = [(one["version"], _words(found, one)) for one in targets]
     return {**found, "choices": choices}
+
+
+def in_order(targets: Iterable[Mapping[str, Any]], serving: int | None) -> list[Mapping[str, Any]]:
+    """As a rollback offers them, where the first is chosen if nothing else is: what was rolled back
+    itself last, newer versions after those that come before the one that serves. Pure."""
+    return sorted(
+        targets,
+        key=lambda one: (one["rolled_back"], serving is not None and one["version"] > serving),
+    )
 
 
 async def _offer(visit: PageContext, model: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from sqlalchemy.orm import Session
 
 from control.clock import Moment
 from control.rollout_tables import Rollout
-from control.rollouts.state import Phase, RolloutState, state_of
+from control.rollouts.state import Phase
 
 LOOK_BACK = 200
 """Rollouts of a name that are looked at, the newest ones."""
@@ -35,16 +35,17 @@ def rolled_back(session: Session, model: str) -> list[RolledBackVersion]:
             continue
         if row.phase == Phase.HEALTHY:
             found.pop(row.candidate, None)
-        version, reason = _lost(row, state_of(row.plan, row.state))
+        version, reason = _lost(row)
         if version is not None:
             found[version] = RolledBackVersion(version, row.finished_at, reason, row.id)
     return list(found.values())
 
 
-def _lost(row: Rollout, state: RolloutState) -> tuple[int | None, str]:
+def _lost(row: Rollout) -> tuple[int | None, str]:
     """The version that an ended rollout took the traffic from because it was bad, and why."""
-    if state.phase is Phase.HEALTHY and state.rollback:
-        return row.stable, f"rolled back to version {row.candidate}, {state.rollback}"
-    if state.phase is Phase.DEGRADED and not state.rollback:
+    rollback = row.state.get("rollback", "")
+    if row.phase == Phase.HEALTHY and rollback:
+        return row.stable, f"rolled back to version {row.candidate}, {rollback}"
+    if row.phase == Phase.DEGRADED and not rollback:
         return row.candidate, row.reason
     return None, ""

@@ -150,12 +150,14 @@ def _stable_until(history: list[Rollout]) -> dict[int, Moment]:
 
 
 def _last_healthy(targets: tuple[RollbackTarget, ...], serving: int | None) -> int | None:
-    """What was stable last and not rolled back; else the version below."""
+    """What was stable last and not rolled back; else the version below the one that serves. Never a
+    newer one that has not served: nobody knows whether it is healthy."""
     good = [one for one in targets if not one.rolled_back]
     before = [one for one in good if one.stable_until is not None]
     if before:
         return max(before, key=lambda one: (one.stable_until, one.version)).version
-    return next((one.version for one in good if serving is None or one.version < serving), None)
+    below = (one.version for one in good if serving is not None and one.version < serving)
+    return next(below, None)
 
 
 def _target(found: RollbackView, to: int | None) -> int:

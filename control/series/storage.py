@@ -39,26 +39,30 @@ def _sum(
 
 
 def shrink(tx: Transaction, limit_bytes: int) -> int:
-    """Remove the oldest chunks until the series fit, but never the newest stretch of a level, from
-    which the next is made; the bytes removed."""
+    """Remove the oldest chunks until the series fit, but never the newest stretch of a level of any
+    server, from which the next is made; the bytes removed."""
     excess = storage(tx.session).size_bytes - limit_bytes
     removed = 0
-    for level, start, size in _stretches(tx.session) if excess > 0 else ():
+    for level, server_id, start, size in _stretches(tx.session) if excess > 0 else ():
         if removed >= excess:
             break
         tx.session.execute(
             delete(SeriesChunkRow).where(
-                SeriesChunkRow.level == level, SeriesChunkRow.start == start
+                SeriesChunkRow.level == level,
+                SeriesChunkRow.start == start,
+                SeriesChunkRow.server_id == server_id,
             )
         )
         removed += size
     return removed
 
 
-def _stretches(session: Session) -> Sequence[tuple[int, int, int]]:
-    """Level, start and bytes of all but the newest of each level, the oldest first."""
-    level, start = SeriesChunkRow.level, SeriesChunkRow.start
+def _stretches(session: Session) -> Sequence[tuple[int, str, int, int]]:
+    """Level, server, start and bytes of all but the newest of each server's level, the oldest
+    first."""
+    level, server, start = SeriesChunkRow.level, SeriesChunkRow.server_id, SeriesChunkRow.start
     size = func.sum(func.length(SeriesChunkRow.payload))
-    rows = session.execute(select(level, start, size).group_by(level, start).order_by(start)).all()
-    newest = {level: start for level, start, _ in rows}
-    return [(row[0], row[1], int(row[2])) for row in rows if newest[row[0]] != row[1]]
+    query = select(level, server, start, size).group_by(level, server, start).order_by(start)
+    rows = [(row[0], row[1], row[2], int(row[3])) for row in session.execute(query)]
+    newest = {(level, server): start for level, server, start, _ in rows}
+    return [row for row in rows if newest[row[0], row[1]] != row[2]]

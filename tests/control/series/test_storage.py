@@ -27,9 +27,11 @@ def filled(database: Database) -> Database:
     return database
 
 
-def _chunk(level: int, start: int) -> SeriesChunkRow:
+def _chunk(level: int, start: int, server: str = "a") -> SeriesChunkRow:
     subject = "version/m/1/"
-    return SeriesChunkRow(level=level, start=start, subject=subject, server_id="a", payload=PAYLOAD)
+    return SeriesChunkRow(
+        level=level, start=start, subject=subject, server_id=server, payload=PAYLOAD
+    )
 
 
 def starts(database: Database) -> dict[int, list[int]]:
@@ -68,3 +70,11 @@ def test_what_fits_is_left_alone(filled: Database) -> None:
     with filled.change(SYSTEM) as tx:
         assert shrink(tx, 8000) == 0
     assert len(starts(filled)[QUARTERS.step_s]) == 3
+
+
+def test_the_newest_stretch_of_a_server_that_is_behind_stays_too(filled: Database) -> None:
+    with filled.change(SYSTEM) as tx:
+        tx.session.add(_chunk(QUARTERS.step_s, DAY - 3 * DAY_S, server="late"))
+        tx.session.flush()
+        shrink(tx, 1)
+    assert starts(filled)[QUARTERS.step_s] == [DAY - 3 * DAY_S, DAY - DAY_S]
