@@ -39,8 +39,7 @@ from server.desired.instances import crashes, loaded, running
 from server.desired.reconciler import Reconciler
 from server.desired.repository import DesiredRepository
 from server.drift.windows import DriftWindows
-from server.fleet.checks.check import Checker, ConfigCompletion
-from server.fleet.confine import Confiner, checker_sandbox
+from server.fleet.confine import Confiner, confined_checker
 from server.fleet.fleet import Fleet
 from server.health import kept
 from server.health.health_checks import HealthChecks, bounds_of
@@ -101,28 +100,12 @@ class Gateway:
         self._tracing = tracing
         self._lifecycle = Lifecycle(starting=True, fetching=_must_fetch(settings))
         self._lag = LoopLag()
-        rules = ConfigCompletion(
-            not settings.disable_auto_complete_config, settings.default_max_batch_size
-        )
         sockets = socket_folder(settings.state_dir)
-        checking = checker_sandbox(settings, sockets)
-        self._checker = Checker(settings.check_timeout_secs, rules=rules, sandbox=checking)
-        folders = WatchedRepository(
-            settings.model_repository,
-            settings.repository_poll_secs,
-            config_name=settings.model_config_name,
-            allow_empty=settings.allow_empty_repository,
-            allow_missing=settings.repository_may_be_missing,
-        )
+        self._checker = confined_checker(settings, sockets)
         close_folder(settings.state_dir)
         desired = disk.read(settings.state_dir)
         in_force = disk.read_in_force(settings.state_dir)
-        self._repository = DesiredRepository(
-            folders,
-            SnapshotStore(settings.store_folder / SNAPSHOTS),
-            desired,
-            settings.model_control_mode != "none" and settings.repository_poll_secs > 0,
-        )
+        self._repository = _repository(settings, desired)
         self._confiner = Confiner(settings, sockets)
         self._custom = CustomMetrics()
         loader = loader_of(
@@ -380,6 +363,22 @@ def _shared_memory(settings: Settings) -> SharedMemory:
     if not settings.allow_client_shm:
         return DISALLOWED
     return SharedMemory(True, settings.client_shm_max_tensor_size, cuda.find())
+
+
+def _repository(settings: Settings, desired: DesiredState) -> DesiredRepository:
+    folders = WatchedRepository(
+        settings.model_repository,
+        settings.repository_poll_secs,
+        config_name=settings.model_config_name,
+        allow_empty=settings.allow_empty_repository,
+        allow_missing=settings.repository_may_be_missing,
+    )
+    return DesiredRepository(
+        folders,
+        SnapshotStore(settings.store_folder / SNAPSHOTS),
+        desired,
+        settings.model_control_mode != "none" and settings.repository_poll_secs > 0,
+    )
 
 
 def _must_fetch(settings: Settings) -> bool:

@@ -64,8 +64,7 @@ from server.control_process.gateway_calls import HttpGatewayClient
 from server.control_process.permissions import close_state
 from server.control_process.store_ownership import CannotControl, check_database_file, check_store
 from server.control_process.version_checks import CheckerProcesses
-from server.fleet.checks.check import Checker, ConfigCompletion
-from server.fleet.confine import checker_sandbox
+from server.fleet.confine import confined_checker
 from server.http1.connection import ConnectionLimits, Http1Connection
 from server.http1.listener import start
 from server.listen_address import ListenAddress
@@ -159,28 +158,14 @@ class ControlServer:
         stack.push_async_callback(commits.close)
         for view in await asyncio.to_thread(self._prepare_store):
             await bare.create(self._store, view.name, limits_of(view))
-        checker = self._checker()
+        checker = confined_checker(self._settings, self._sockets)
         stack.push_async_callback(checker.close)
         checks = CheckerProcesses(checker)
         examiner = Examiner(self._database, self._store, checks, self._settings.model_repository)
         self._feed = DesiredStateFeed(self._database)
         self._recorder = LoadRecorder(self._database)
-        self._deployer = Deployer(
-            self._database,
-            self._store,
-            examiner,
-            self._boot,
-            self._feed.wake,
-            self._keys.underway,
-        )
-        self._importer = Importer(
-            self._database,
-            self._store,
-            ImportSealer(self._database, self._store, checks),
-            ImportRules(self._settings.import_allow, self._settings.model_repository),
-            self._boot,
-            self._feed.wake,
-        )
+        self._deployer = self._make_deployer(examiner)
+        self._importer = self._make_importer(checks)
         self._deciding = PreReceiveHook(self._database, self._store, examiner, self._follow)
         self._rollouts = RolloutController(self._database, self._server, self._boot)
         trials = ExperimentRecorder(self._database, self._server, self._boot, key_of(self._secret))
@@ -195,14 +180,8 @@ class ControlServer:
             await trials.counted(reports)
 
         drift = DriftPump(self._database, self._server, self._boot, self._tell_scores)
-        self._link = LinkServer(
-            self._sockets / state_paths.LINK,
-            self._hear,
-            counted,
-            trials.record,
-            series.record,
-            drift.record,
-        )
+        path, hear = self._sockets / state_paths.LINK, self._hear
+        self._link = LinkServer(path, hear, counted, trials.record, series.record, drift.record)
         self._feed.follow(self._link.hand)
         self._feed.follow(self._look_again)
         for committed in (commits.committed, self._feed.committed, notifications.committed):
@@ -210,9 +189,7 @@ class ControlServer:
         await self._link.open()
         stack.push_async_callback(self._link.close)
         channels = self._open_channels(stack)
-        hooks = HookListener(self._sockets / state_paths.HOOK, self._answer)
-        await hooks.start()
-        stack.push_async_callback(hooks.close)
+        await self._open_hooks(stack)
         services = self._services(commits)
         await self._open_listeners(stack, services)
         await stack.enter_async_context(
@@ -233,20 +210,37 @@ class ControlServer:
         )
         await self._stopping.wait()
 
+    def _make_deployer(self, examiner: Examiner) -> Deployer:
+        return Deployer(
+            self._database,
+            self._store,
+            examiner,
+            self._boot,
+            self._feed.wake,
+            self._keys.underway,
+        )
+
+    def _make_importer(self, checks: CheckerProcesses) -> Importer:
+        return Importer(
+            self._database,
+            self._store,
+            ImportSealer(self._database, self._store, checks),
+            ImportRules(self._settings.import_allow, self._settings.model_repository),
+            self._boot,
+            self._feed.wake,
+        )
+
+    async def _open_hooks(self, stack: AsyncExitStack) -> None:
+        hooks = HookListener(self._sockets / state_paths.HOOK, self._answer)
+        await hooks.start()
+        stack.push_async_callback(hooks.close)
+
     def _open_channels(self, stack: AsyncExitStack) -> ServerChannels:
         """To the other servers of the database."""
         own = partial(self._link.ask, self._server)
         self._peers = PeerGateways(self._database, self._server, self._boot, own)
         stack.push_async_callback(self._peers.close)
         return ServerChannels(self._database, {channel_of(self._boot): self._peers.heard})
-
-    def _checker(self) -> Checker:
-        settings = self._settings
-        rules = ConfigCompletion(
-            not settings.disable_auto_complete_config, settings.default_max_batch_size
-        )
-        sandbox = checker_sandbox(settings, self._sockets)
-        return Checker(settings.check_timeout_secs, rules=rules, sandbox=sandbox)
 
     def _prepare_store(self) -> list[RepositoryView]:
         """Hooks, and what a crash left in the store; blocks. The repositories without a folder:

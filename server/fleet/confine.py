@@ -23,6 +23,7 @@ from repository.sandbox.policy import (
     report,
 )
 from repository.sandbox.scratch import ScratchFolders
+from server.fleet.checks.check import Checker, ConfigCompletion
 from server.settings.table import Settings
 
 _SYSTEM = (
@@ -130,6 +131,15 @@ def checker_sandbox(settings: Settings, sockets: Path) -> Sandbox | None:
     hidden = (*secrets(settings, sockets), *home_secrets())
     readable = (*map(_real, (*settings.model_repository, *models)), *_runtime())
     return parser_sandbox(kernel(), hidden, readable, everywhere=True)
+
+
+def confined_checker(settings: Settings, sockets: Path) -> Checker:
+    """The processes that check models, in `checker_sandbox`, with the rules the settings give."""
+    rules = ConfigCompletion(
+        not settings.disable_auto_complete_config, settings.default_max_batch_size
+    )
+    sandbox = checker_sandbox(settings, sockets)
+    return Checker(settings.check_timeout_secs, rules=rules, sandbox=sandbox)
 
 
 def template_sandbox(settings: Settings) -> Sandbox | None:
