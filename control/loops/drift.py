@@ -23,6 +23,9 @@ from control.sql.database import SYSTEM, Actor, Database, Fence
 LOOK_S, IDLE_S = 1.0, 5.0
 """Between two looks at what is due: with watched models, and without any."""
 
+FIRST_S = 15.0
+"""At most, between two looks at a model of which nothing has been found yet."""
+
 MOST_HOURS = 20
 """Merged in one look."""
 
@@ -102,11 +105,10 @@ class DriftPump:
         """At once where terms or reference are others. Also where there is nothing to judge, and
         so no row of when that was."""
         last = judged or self._looked.get(one.model)
-        if (
-            last is not None
-            and last >= one.updated_at
-            and (now - last).total_seconds() < due_every_s(one.terms)
-        ):
+        pause_s = due_every_s(one.terms)
+        if judged is None:
+            pause_s = min(pause_s, FIRST_S)
+        if last is not None and last >= one.updated_at and (now - last).total_seconds() < pause_s:
             return False
         self._looked[one.model] = now
         return True

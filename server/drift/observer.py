@@ -76,9 +76,12 @@ class DriftObserver:
     def count(self) -> None:
         """Make counts of what waits; on any thread."""
         with self._counting:
+            found: dict[_CountedVersion, list[list[CopiedTensor]]] = {}
             while self._waiting:
                 version, tensors = self._waiting.popleft()
-                version.counts.add(tensors)
+                found.setdefault(version, []).append(tensors)
+            for version, requests in found.items():
+                version.counts.add(*requests)
 
     def take(self, folder_of: FolderOf) -> tuple[VersionDrift, ...]:
         """What was counted since the last time; on any thread. `folder_of`: for profiles."""

@@ -106,6 +106,7 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Yard]]
         "cache_config": "local,size=1048576",
         "strict_readiness": False,
         "initial_fetch_timeout_secs": 1,
+        "drift_window_secs": 1,
     }
     with yard(home, **flags) as running, scraping(running.server.metrics, folder, config) as at:
         running.wait_for(lambda: is_ready(running, "talker"), "the model", START_SECS)
@@ -117,6 +118,7 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Yard]]
         route = {"arms": arms, "mirrors": mirrors}
         made = partial(running.api, "PUT", "/routes/shop", route)
         running.wait_for(lambda: made()[0] == 200, "the route")
+        running.cli("drift", "watch", "echo")
         yield at, running
 
 

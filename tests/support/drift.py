@@ -94,14 +94,15 @@ def watch(y: Yard) -> None:
     y.wait_for(lambda: _has_reference(y), "a reference", 60)
 
 
-def send_until(y: Yard, state: str, shift: float) -> None:
-    """Requests to version 2 until it is in that state."""
+def send_until(y: Yard, state: str, shift: float, feature: str = "scores") -> None:
+    """Requests to version 2 until a feature of it is in that state."""
 
     def there() -> bool:
         send(y, shift, 3, "2")
-        return bool(of_version(y, 2).get("state") == state)
+        features = of_version(y, 2).get("features", ())
+        return any((one["name"], one["state"]) == (feature, state) for one in features)
 
-    y.wait_for(there, f"version 2 to be {state}", 60)
+    y.wait_for(there, f"version 2 {feature} to be {state}", 60)
 
 
 def _is_counted(y: Yard) -> bool:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 
+from control.drift.labels import LabelComparison
 from control.rollouts.arms import ArmTotals, OutcomeCounts, RolloutTotals
 from control.rollouts.commands import RolloutCommand, obey
 from control.rollouts.guardrails import Candidate, Harm, RolloutObservations
@@ -48,6 +49,7 @@ class Walk:
     readable: bool = True
     mismatch: str = ""
     harms: tuple[Harm, ...] = ()
+    labels: LabelComparison | None = None
     state: RolloutState = field(init=False)
     last: RolloutDecision = field(init=False)
     weights: list[int] = field(default_factory=list)
@@ -60,7 +62,9 @@ class Walk:
         self.now += after_s
         self.arms = self.arms + RolloutTotals(**answered)
         arms = self.arms if self.readable else None
-        seen = RolloutObservations(arms, self.candidate, "db2 is silent", self.mismatch, self.harms)
+        seen = RolloutObservations(
+            arms, self.candidate, "db2 is silent", self.mismatch, self.harms, self.labels
+        )
         return self._took(decide(self.state, seen, self.now))
 
     def obey(self, command: RolloutCommand) -> RolloutDecision:
