@@ -49,8 +49,8 @@ def ranked(results: Iterable[SearchResult], q: str) -> list[SearchResult]:
 
 
 def requests_of(q: str) -> list[SearchResult]:
-    """What may be a request's id leads to the last requests. Pure."""
-    if len(q) < SHORTEST_ID or len(q.split()) != 1:
+    """What may be a request's id, one word with a digit, leads to the last requests. Pure."""
+    if len(q) < SHORTEST_ID or len(q.split()) != 1 or not any(map(str.isdigit, q)):
         return []
     to = f"/requests?{urlencode({'id': q})}"
     return [SearchResult(q, "request", "the last requests with this id", to)]
@@ -129,9 +129,13 @@ def _alias(model: str, alias: str, number: int) -> SearchResult:
     return SearchResult(f"{model}@{alias}", "alias", f"version {number}", to)
 
 
+_PHASES = {"degraded": "rolled back", "aborting": "rolling back"}
+
+
 def _rollout(one: Any) -> SearchResult:
     to = link("/rollouts/{rollout}", rollout=one["id"])
-    about = f"to version {one['candidate']}, {one['phase']}, {one['created_at'][:10]}"
+    phase = _PHASES.get(one["phase"], one["phase"])
+    about = f"to version {one['candidate']}, {phase}, {one['created_at'][:10]}"
     return SearchResult(one["name"], "rollout", about, to)
 
 

@@ -142,6 +142,7 @@ def paths(seeded: Seeded) -> dict[str, str]:
         "models": "/models",
         "model": "/models/digits",
         "model-of-a-folder": "/models/captions",
+        "drift": "/models/digits/drift",
         "alias": "/models/digits/aliases/champion",
         "version": "/models/digits/versions/3",
         "playground": "/playground",
