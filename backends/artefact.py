@@ -202,12 +202,11 @@ def _fed_by_the_scheduler(config: ModelConfig) -> set[str]:
 
 
 def _used_outputs(config: ModelConfig, artefact: Artefact) -> list[TensorDescription]:
-    """What the config lists; all but the sequence states when it lists none."""
+    """What the config lists; all of them when it lists none, or sequence states only."""
     written = {tensor.name for tensor in config.output}
-    if written:
+    if written - {state.output_name for state in config.sequence_batching.state}:
         return [tensor for tensor in artefact.outputs if tensor.name in written]
-    states = {state.output_name for state in config.sequence_batching.state}
-    return [tensor for tensor in artefact.outputs if tensor.name not in states]
+    return list(artefact.outputs)
 
 
 def _merge(

@@ -5,6 +5,7 @@ BackendError
 ├── ExecutionFailed   the runtime refused this batch; the instance is fine
 │   └── ModelError    the model itself answered one request with an error, and chose its code
 ├── FaultyModel       the model broke the contract of its config (e.g. wrong leading dimension)
+├── SequenceLost      the instance does not know this sequence (any more): its state is gone
 ├── Reschedule        the model asks for a request to be executed once more; no answer yet
 └── InstanceDied      the process behind the instance is gone; every request of the batch is lost
 """
@@ -36,6 +37,10 @@ class FaultyModel(BackendError):
 
 class InstanceDied(BackendError):
     """The instance's process is gone; it is restarted by its host."""
+
+
+class SequenceLost(BackendError):
+    """What an instance kept of a sequence is gone; it must be started again by its client."""
 
 
 class Reschedule(BackendError):

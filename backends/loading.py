@@ -8,6 +8,7 @@ from backends.errors import LoadFailed
 from backends.process.instance import HostedInstance
 from backends.registry import backend_of, runtime_for
 from backends.seam import Device, LoadedInstances
+from backends.sequences.loading import load as load_instances
 from repository.model import ModelVersion
 
 Start = Callable[[ModelVersion, Device, str], HostedInstance]
@@ -24,7 +25,7 @@ def load(
     python model completes its own. Raises `LoadFailed`; nothing is left behind then.
     """
     if not runtime_for(version.config).hosted:
-        return backend_of(version.config.backend).load(version, device, len(names))
+        return load_instances(backend_of(version.config.backend), version, device, len(names))
     with ThreadPoolExecutor(len(names), "load-worker") as pool:
         attempts = [pool.submit(start, version, device, name) for name in names]
         wait_for(attempts)

@@ -36,18 +36,40 @@ class Member(Protocol):
     def timeout_us(self) -> int: ...
 
 
+SEQUENCE_START, SEQUENCE_END = 1, 2
+"""Flags of a request in its sequence, as Triton numbers them."""
+
+
+class SequenceRows(NamedTuple):
+    """How the members of a batch stand in their sequences; of a model with `sequence_batching`.
+
+    `slots`: of each member the slot of its sequence, under which its instance keeps the state.
+    `flags`: of each member, `SEQUENCE_START` and `SEQUENCE_END`. `height`: rows of the execution,
+    where each member stands in the row of its slot and rows without a member are not READY; 0
+    where the members stand one behind the other. `released`: slots whose sequences are over, so
+    that their states can be forgotten; a batch may have nothing else.
+    """
+
+    slots: tuple[int, ...]
+    flags: tuple[int, ...]
+    height: int = 0
+    released: tuple[int, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """The requests one execution serves; immutable, owned by the instance while it executes.
 
     `rows[i]` is how many rows (leading dimension) `members[i]` brought; 1 each when the model
     does not batch, and then there is exactly one member. `batched` says whether the model's
-    config has `max_batch_size` > 0, i.e. whether dimension 0 is the batch.
+    config has `max_batch_size` > 0, i.e. whether dimension 0 is the batch. `sequences`: of a model
+    with `sequence_batching`, whose members bring one row each.
     """
 
     members: Sequence[Member]
     rows: Sequence[int]
     batched: bool
+    sequences: SequenceRows | None = None
 
     def requested_outputs(self) -> tuple[str, ...]:
         """The outputs at least one member wants; empty means all."""

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from repository.config.field_table import SECTIONS, ConfigField, FieldSupport
+from repository.config.field_rows import ConfigField, FieldSupport
+from repository.config.field_table import SECTIONS
 from repository.config.parameter_table import PARAMETERS, ParameterKey
 from repository.model import ModelConfig
 

@@ -30,7 +30,7 @@ CLOSE_PATIENCE_S = 10.0
 
 _log = logging.getLogger(__name__)
 
-_SHUT_DOWN = "the server unloaded this model before the request could be answered"
+SHUT_DOWN = "the server unloaded this model before the request could be answered"
 
 REVIVAL_PATIENCE_NS = 10_000_000_000
 """How long queued requests wait for a dead instance to come back."""
@@ -101,19 +101,19 @@ class BatchScheduler:
         self._idle.clear()
         if self._inflight:
             try:
-                async with asyncio.timeout(_seconds_until(until_ns)):
+                async with asyncio.timeout(seconds_until(until_ns)):
                     await self._idle.wait()
             except TimeoutError:
                 self._close_patience_s = 0.0  # they have had their time
 
     async def close(self) -> None:
         self._accepting = False
-        self._refuse(self._queue.take(len(self._queue)), ShutDown(_SHUT_DOWN))
+        self._refuse(self._queue.take(len(self._queue)), ShutDown(SHUT_DOWN))
         self._tokens.leave(self)
         for timer in (self._timer, self._look_timer):
             if timer is not None:
                 timer.cancel()
-        self._streams.fail(None, ShutDown(_SHUT_DOWN))
+        self._streams.fail(None, ShutDown(SHUT_DOWN))
         threads, self._threads = self._threads, []
         closing = [thread.close(self._close_patience_s, _give_up) for thread in threads]
         await asyncio.gather(*closing, *self._retiring)
@@ -152,11 +152,11 @@ class BatchScheduler:
 
     async def _retire(self, thread: InstanceThread, until_ns: int) -> None:
         try:
-            async with asyncio.timeout(_seconds_until(until_ns)):
+            async with asyncio.timeout(seconds_until(until_ns)):
                 await thread.all_streamed()
         except TimeoutError:
-            self._streams.fail_lane(thread, ShutDown(_SHUT_DOWN))
-        await thread.close(_seconds_until(until_ns), _give_up)
+            self._streams.fail_lane(thread, ShutDown(SHUT_DOWN))
+        await thread.close(seconds_until(until_ns), _give_up)
 
     def wake(self) -> None:
         """Look at the queue again, once, before the loop next waits."""
@@ -254,7 +254,9 @@ class BatchScheduler:
         if len(live) < len(tickets):
             self._left(len(tickets) - len(live), cancelled=True)
         self._counters.pending -= len(live)
-        run = Run(live, self._rules.batched, now_ns, lease)
+        self._launch(thread, Run(live, self._rules.batched, now_ns, lease))
+
+    def _launch(self, thread: InstanceThread, run: Run) -> None:
         if thread.streams:
             self._streams.open(run, thread)
         elif self._order is not None:
@@ -339,7 +341,7 @@ class BatchScheduler:
         elif run.outcome is not None:
             self._streams.fail(set(run.tickets), run.outcome)
 
-    def _stream_ended(self) -> None:
+    def _stream_ended(self, _ticket: Ticket) -> None:
         self._inflight -= 1
         if not self._inflight:
             self._idle.set()
@@ -365,8 +367,8 @@ class BatchScheduler:
 
 def _give_up(run: Run) -> None:
     for ticket in run.tickets:
-        ticket.fail(ShutDown(_SHUT_DOWN))
+        ticket.fail(ShutDown(SHUT_DOWN))
 
 
-def _seconds_until(until_ns: int) -> float:
+def seconds_until(until_ns: int) -> float:
     return max(0.0, (until_ns - time.monotonic_ns()) / 1e9)

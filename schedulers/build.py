@@ -21,6 +21,8 @@ from schedulers.policy.merge import MergeRules
 from schedulers.policy.queue import BatchQueue, QueuePolicy
 from schedulers.policy.resource_limits import ResourceLimiter
 from schedulers.rate_limited import RateLimitedScheduler
+from schedulers.sequences.batcher import SequenceBatcher
+from schedulers.sequences.rules import sequence_rules
 
 if TYPE_CHECKING:  # what they import is an extra
     from schedulers.llm.gateway.language import Language
@@ -56,6 +58,15 @@ def build(
     the schedulers of other models. `limit`: how long an execution on a thread of this process may
     take before it counts as hung.
     """
+    if config.HasField("sequence_batching"):
+        return SequenceBatcher(
+            sequence_rules(config, default_max_queue_size),
+            instances,
+            counters,
+            tokens,
+            limit,
+            keeps_state=bool(config.sequence_batching.state),
+        )
     queue, rules = _queue(config.dynamic_batching, default_max_queue_size), _rules(config)
     scheduler: BatchScheduler
     cache, limiter = shared

@@ -120,6 +120,22 @@ class TokenCounters:
 
 
 @dataclass(slots=True)
+class SequenceCounters:
+    """What a sequence model counts besides. The gauges: sequences that are `live`, those of them
+    in the `backlog`, and the `slots` of all instances. `expired` were idle for too long; `lost`
+    went with their instance; `conflicts` started with an id that another still had.
+    """
+
+    live: int = 0
+    backlog: int = 0
+    slots: int = 0
+    started: int = 0
+    expired: int = 0
+    lost: int = 0
+    conflicts: int = 0
+
+
+@dataclass(slots=True)
 class Counters:
     """What happened to one loaded version since it was loaded.
 
@@ -129,8 +145,8 @@ class Counters:
     `client_errors`: those failures of which the model said that the client is to blame.
     `cache_hits` are successes that were not executed; `cache_hit_ns` is spent on looking them up,
     `cache_miss_ns` on looking up and keeping. `responses`: of decoupled models, by position.
-    `tokens`: of language models. `samples`: durations of successes since they were last taken for
-    the time series.
+    `tokens`: of language models; `sequences`: of sequence models. `samples`: durations of successes
+    since they were last taken for the time series.
     """
 
     success: int = 0
@@ -155,6 +171,7 @@ class Counters:
     cache_misses: int = 0
     cache_miss_ns: int = 0
     tokens: TokenCounters | None = None
+    sequences: SequenceCounters | None = None
     samples: LatencySamples = field(default_factory=LatencySamples)
 
 

@@ -3,6 +3,8 @@
 SchedulingError
 ├── QueueFull          accepted nothing; try again later
 ├── Draining           the version is going away; accepted nothing
+├── BadSequence        a request that cannot be one of a sequence; accepted nothing
+│   └── UnknownSequence   it continues a sequence that nobody has started, or that is over
 ├── DeadlineExceeded   waited longer than the request allowed
 ├── Cancelled          the client has disconnected
 ├── CallsTooDeep       too many models wait for each other's answers; names the circle
@@ -23,6 +25,14 @@ class QueueFull(SchedulingError):
 
 class Draining(SchedulingError):
     """No new requests: the scheduler is ending."""
+
+
+class BadSequence(SchedulingError):
+    """The request has no sequence, or asks of one what no sequence allows."""
+
+
+class UnknownSequence(BadSequence):
+    """The request continues a sequence that does not live here."""
 
 
 class DeadlineExceeded(SchedulingError):

@@ -16,7 +16,15 @@ from typing import Any, cast
 
 from backends.errors import BackendError, ExecutionFailed, FaultyModel
 from backends.process.instance import HostedInstance
-from backends.seam import Batch, BatchResult, CancellableInstance, Instance, ResponseSender, Tensors
+from backends.seam import (
+    Batch,
+    BatchResult,
+    CancellableInstance,
+    Instance,
+    ResponseSender,
+    SequenceRows,
+    Tensors,
+)
 from schedulers.counters import BatchStatistics, Counters, count_failure, count_success
 from schedulers.policy.cores import Lease
 from schedulers.policy.queue import Ticket
@@ -50,11 +58,16 @@ class Run:
     )
 
     def __init__(
-        self, tickets: Sequence[Ticket], batched: bool, started_ns: int, lease: Lease
+        self,
+        tickets: Sequence[Ticket],
+        batched: bool,
+        started_ns: int,
+        lease: Lease,
+        sequences: SequenceRows | None = None,
     ) -> None:
         members = [ticket.request for ticket in tickets]
         rows = [member.rows for member in members]
-        self.batch = Batch(members, rows, batched)
+        self.batch = Batch(members, rows, batched, sequences)
         self.tickets = tickets
         self.rows = sum(rows)
         self.started_ns = started_ns

@@ -10,7 +10,8 @@ class Scheduler(Protocol):
     """When, and in whose company, a request runs. Every method belongs to the loop's thread."""
 
     def submit(self, request: InferRequest) -> Reply:
-        """Accept at once or raise `QueueFull` / `Draining`; never blocks.
+        """Accept at once or raise `QueueFull` / `Draining`; never blocks. A scheduler of sequences
+        raises `BadSequence` / `SequenceLost` for a request that is none of its sequences'.
 
         If it raises, the caller still owns the request. If it returns, the Reply will end.
         """

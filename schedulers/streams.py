@@ -10,6 +10,7 @@ import contextlib
 import time
 from collections.abc import Callable
 
+from backends.errors import Reschedule
 from backends.response_sender import BoundedResponseSender
 from backends.seam import ResponsePart, Tensors
 from schedulers.counters import Counters, ResponseStatistics, count_failure, count_success
@@ -23,16 +24,21 @@ MOST_POSITIONS = 1000
 
 
 class Streams:
-    """Those of one scheduler; on the loop's thread. `ended()` is called once per stream."""
+    """Those of one scheduler; on the loop's thread. `ended(ticket)` is called once per stream.
+
+    `rescheduled(ticket)` follows it where the model asks for another execution of the request,
+    whose answer goes on then; without it, asking is the answer's error.
+    """
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         counters: Counters,
-        ended: Callable[[], None],
+        ended: Callable[[Ticket], None],
     ) -> None:
         self._loop = loop
         self.counters = counters
+        self.rescheduled: Callable[[Ticket], None] | None = None
         self._ended = ended
         self._open: dict[_Stream, None] = {}
 
@@ -64,7 +70,7 @@ class Streams:
     def close(self, stream: "_Stream") -> None:
         del self._open[stream]
         stream.thread.stream_ended()
-        self._ended()
+        self._ended(stream.ticket)
 
     def count(self, position: int) -> ResponseStatistics:
         position = min(position, MOST_POSITIONS - 1)
@@ -101,6 +107,9 @@ class _Stream:
     def receive(self, part: ResponsePart, sent_ns: int) -> None:
         """On the loop: answer, count, and close when it is the last."""
         if not self._open:
+            return
+        if isinstance(part.result, Reschedule) and self._among.rescheduled is not None:
+            self._reschedule(self._among.rescheduled)
             return
         now_ns = time.monotonic_ns()
         if part.last and self.ticket.request.trace is not None:
@@ -168,6 +177,19 @@ class _Stream:
         count_failure(self._among.counters, error, now_ns - request.arrived_ns)
         self.ticket.fail(error)
         self.outlet.cancel()
+
+    def _reschedule(self, rescheduled: Callable[[Ticket], None]) -> None:
+        """This execution is over, and the answer is not, unless its reader has it already."""
+        if self._failed or self.ticket.ended:
+            self._close(time.monotonic_ns())
+            return
+        self._open = False
+        if self._timer is not None:
+            self._timer.cancel()
+        self.ticket.source = None
+        self.outlet.end()
+        self._among.close(self)
+        rescheduled(self.ticket)
 
     def _close(self, now_ns: int) -> None:
         self._open = False

@@ -85,6 +85,10 @@ class DataPlane:
         try:
             return self._find_for(inference)
         except Exception as error:
+            if isinstance(error, UnknownModel | NotReady):
+                holder = self._holder_of(inference)
+                if holder is not None:
+                    return holder
             self.history.refused(inference, 0, error)
             raise
 
@@ -108,7 +112,7 @@ class DataPlane:
 
         Raises what decoding does, NotReady, QueueFull.
         """
-        if self.tracing.on:
+        if self.tracing.on and inference.trace is None:
             inference.trace = self._begin_trace(inference, served)
         try:
             body = inference.decode(served)
@@ -123,9 +127,33 @@ class DataPlane:
                 return self._schedule_observed(served, request, target)
             return self.schedule(served, request, target)
         except Exception as error:
+            holder = self._holder_of(inference)
+            if holder is not None and holder is not served:
+                return self.submit(inference, holder)
             inference.refused(error)
             self.history.refused(inference, served.version.number, error)
             raise
+
+    def _holder_of(self, inference: Inference) -> ServedVersion | None:
+        """The version on which the request's sequence goes on, where another one does not take it:
+        after a reload, an unload or a change of a route, and while the server stops. It is looked
+        for only then, so that no other request pays for it."""
+        sequence = inference.sequence()
+        if sequence is None or sequence.start:
+            return None
+        name, version = inference.model, inference.version
+        target, route = inference.target, self.find_route(name, version)
+        if target is None and route is not None:
+            inference.target = target = self.routing.select(route, inference)
+        if target is not None:
+            return self.models.holder_of(target.model, target.version, sequence.key)
+        try:
+            number = parse_version(version) if version else None
+            if "@" in name:
+                name, number = self.resolve_alias(name, number)
+        except (InvalidRequest, UnknownModel):
+            return None
+        return self.models.holder_of(name, number, sequence.key)
 
     # from a public name (a model's, a route's or MODEL@ALIAS) to a loaded version
 

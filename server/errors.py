@@ -23,7 +23,14 @@ from typing import NamedTuple
 
 from backends.errors import BackendError, ModelError
 from repository.errors import RepositoryError
-from schedulers.errors import CallsTooDeep, Cancelled, EnsembleFailed, QueueFull, SchedulingError
+from schedulers.errors import (
+    BadSequence,
+    CallsTooDeep,
+    Cancelled,
+    EnsembleFailed,
+    QueueFull,
+    SchedulingError,
+)
 from schedulers.llm.errors import PromptTooLong, SenselessRequest
 from schedulers.reply import NotOneResponse
 
@@ -129,6 +136,7 @@ TABLE: tuple[tuple[type[Exception], StatusMapping], ...] = (
     (SenselessRequest, StatusMapping(400, "INVALID_ARGUMENT")),
     (CallsTooDeep, StatusMapping(500, "INTERNAL")),
     (EnsembleFailed, StatusMapping(400, "INVALID_ARGUMENT")),
+    (BadSequence, StatusMapping(400, "INVALID_ARGUMENT")),
     (SchedulingError, StatusMapping(503, "UNAVAILABLE")),
     (BackendError, StatusMapping(500, "INTERNAL")),
     (Internal, StatusMapping(500, "INTERNAL")),

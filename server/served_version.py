@@ -129,6 +129,10 @@ class Models(Protocol):
     def get(self, name: str, version: int | None) -> ServedVersion:
         """The version asked for, or the highest ready one. Raises UnknownModel, NotReady."""
 
+    def holder_of(self, name: str, version: int | None, key: int | str) -> ServedVersion | None:
+        """The version of a model (None: any) on which a sequence lives, one that drains included;
+        None where it lives on none."""
+
     def served(self) -> Sequence[ServedVersion]:
         """Every version that answers requests now."""
 

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from backends.process.layout import TensorBlock
+from backends.seam import SequenceRows
 
 
 class Load(Struct, frozen=True, array_like=True, tag="load"):
@@ -61,13 +62,15 @@ class RequestMetadata(Struct, frozen=True, array_like=True):
 
 class Execute(Struct, frozen=True, array_like=True, tag="execute"):
     """Run one batch; its tensors lie in the server's region, behind a byte per member that
-    becomes 1 when the member's client has gone. `streams`: a number per member, or empty."""
+    becomes 1 when the member's client has gone. `streams`: a number per member, or empty.
+    `sequences`: of a model with `sequence_batching`."""
 
     rows: tuple[int, ...]
     batched: bool
     members: tuple[RequestMetadata, ...]
     blocks: tuple[TensorBlock, ...]
     streams: tuple[int, ...]
+    sequences: SequenceRows | None = None
 
 
 class BatchExecuted(Struct, frozen=True, array_like=True, tag="executed"):

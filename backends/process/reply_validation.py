@@ -39,6 +39,7 @@ _RAISED = {
         errors.FaultyModel,
         errors.LoadFailed,
         errors.Reschedule,
+        errors.SequenceLost,
     )
 }
 

@@ -40,6 +40,7 @@ from backends.process.streaming import StreamChannel
 from backends.ragged import RaggedInstance
 from backends.registry import backend_of
 from backends.seam import Batch, BatchResult, Device, Instance, Result, StreamingInstance, Tensors
+from backends.sequences.loading import load as load_instances
 from backends.stacked import StackedInstance
 from repository.config.tensors import Array
 from repository.model import ModelConfig, ModelVersion
@@ -80,7 +81,8 @@ def _load(channel: Channel) -> Instance | None:
     if calls >= 0:
         connect_calls(calls)
     try:
-        loaded = backend_of(ModelConfig.FromString(request.config).backend).load(
+        loaded = load_instances(
+            backend_of(ModelConfig.FromString(request.config).backend),
             ModelVersion(
                 name=request.name,
                 number=request.number,
@@ -209,7 +211,7 @@ class _WorkerLoop:
             members[index].inputs = inputs
             members[index].flag = region[index : index + 1]
             members[index].cause = message.streams[index] if message.streams else first + index
-        batch = Batch(members, message.rows, message.batched)
+        batch = Batch(members, message.rows, message.batched, message.sequences)
         if self._line is None:
             return self._instance.execute(batch)
         streaming = cast(StreamingInstance, self._instance)

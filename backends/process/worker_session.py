@@ -255,7 +255,14 @@ class WorkerSession:
                 self._flags = (batch, flags)
             members = tuple(map(_facts, batch.members))
             return encode(
-                Execute(tuple(batch.rows), batch.batched, members, blocks, tuple(streams))
+                Execute(
+                    tuple(batch.rows),
+                    batch.batched,
+                    members,
+                    blocks,
+                    tuple(streams),
+                    batch.sequences,
+                )
             )
         except NONSENSE as error:
             raise ExecutionFailed(f"{self._plan.where}: cannot send this batch: {error}") from error

@@ -135,6 +135,7 @@ class PythonInstance:
             self._version.name,
             self._version.number,
             timeout=member.timeout_us,
+            flags=getattr(member, "flags", 0),
             parameters=member.parameters,
             trace=InferenceTrace(getattr(member, "cause", -1)),
             **{

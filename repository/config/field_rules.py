@@ -4,13 +4,8 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from repository.config.field_table import (
-    IGNORED_CODE,
-    REFUSED_CODE,
-    ConfigField,
-    FieldSupport,
-    row_of,
-)
+from repository.config.field_rows import IGNORED_CODE, REFUSED_CODE, ConfigField, FieldSupport
+from repository.config.field_table import row_of
 from repository.config.finding_report import FindingReport
 from repository.config.parameter_table import key_row, without_effect
 from repository.config.positions import Positions

@@ -5,55 +5,11 @@ Source of the fields: Triton's `model_config.proto`, as `tritonclient` ships it.
 table against the descriptor. Pure.
 """
 
-from enum import StrEnum
-from typing import NamedTuple
-
-
-class FieldSupport(StrEnum):
-    """What becomes of a field that a config gives."""
-
-    HONOURED = "honoured"
-    IGNORED = "ignored"
-    REFUSED = "refused"
-
-
-class ConfigField(NamedTuple):
-    """One field, by its path without indexes: "input.reshape.shape".
-
-    `text`: what it does; of one that is not honoured, why not, to follow its name. `default`: as it
-    would be written, "" for none. `backends`: those it has an effect with, none named for all.
-    `instead`: what to do about one that is not honoured. `covers`: whether it stands for what is
-    below it as well, as those that are not honoured always do. `code`: of the finding.
-    """
-
-    path: str
-    support: FieldSupport
-    text: str
-    default: str = ""
-    backends: tuple[str, ...] = ()
-    instead: str = ""
-    covers: bool = False
-    code: str = ""
-
-
-REFUSED_CODE, IGNORED_CODE = "E150", "E155"
-
-
-def _does(
-    path: str, text: str, default: str = "", backends: tuple[str, ...] = (), covers: bool = False
-) -> ConfigField:
-    return ConfigField(path, FieldSupport.HONOURED, text, default, backends, covers=covers)
-
-
-def _ignored(path: str, text: str, instead: str) -> ConfigField:
-    return ConfigField(
-        path, FieldSupport.IGNORED, text, instead=instead, covers=True, code=IGNORED_CODE
-    )
-
-
-def _refused(path: str, text: str, instead: str, code: str = REFUSED_CODE) -> ConfigField:
-    return ConfigField(path, FieldSupport.REFUSED, text, instead=instead, covers=True, code=code)
-
+from repository.config.field_rows import ConfigField
+from repository.config.field_rows import does as _does
+from repository.config.field_rows import ignored as _ignored
+from repository.config.field_rows import refused as _refused
+from repository.config.sequence_fields import SEQUENCE_FIELDS
 
 _NOT_YET = "is not offered by this server yet"
 _TENSORRT = "is for TensorRT, which this server does not have"
@@ -227,7 +183,7 @@ _SCHEDULING = (
         "`default_queue_policy`",
         covers=True,
     ),
-    _refused("sequence_batching", _NOT_YET, "leave it out to serve the model without"),
+    *SEQUENCE_FIELDS,
     _does(
         "ensemble_scheduling", "The steps of an [ensemble](ensembles.md#ensembles).", covers=True
     ),

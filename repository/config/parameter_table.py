@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from repository.config.field_table import FieldSupport
+from repository.config.field_rows import FieldSupport
 
 
 class ParameterKey(NamedTuple):

@@ -4,6 +4,7 @@ from typing import Any
 
 from repository.config.ensemble_rules import ensemble_graph
 from repository.config.finding_report import FindingReport
+from repository.config.sequence_rules import sequence_rules
 from repository.model import ModelConfig
 
 
@@ -94,4 +95,4 @@ def _ensemble(config: ModelConfig, report: FindingReport) -> None:
             report.add(field, "E140", f"{field} has no meaning for an ensemble; leave it out")
 
 
-SCHEDULING_RULES = (_batching, _response_cache, _ensemble, ensemble_graph)
+SCHEDULING_RULES = (_batching, sequence_rules, _response_cache, _ensemble, ensemble_graph)

@@ -86,6 +86,10 @@ class Fleet:
             raise unknown(name, name in self._removed)
         raise resident.absence(version)
 
+    def holder_of(self, name: str, version: int | None, key: int | str) -> ServedVersion | None:
+        resident = self._residents.get(name)
+        return None if resident is None else resident.holder_of(version, key)
+
     def served(self) -> Sequence[ServedVersion]:
         return [
             resident.serving[number].built.served

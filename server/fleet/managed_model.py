@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from repository.model import ModelFolder, PinnedVersion
 from repository.policy import no_version_reason, selected_versions
+from schedulers.sequences.batcher import SequenceBatcher
 from server.errors import ModelLoading, NotReady, ServingError, UnknownModel
 from server.fleet.loading import BuiltVersion
 from server.fleet.memory.shortage import MOST_TRIES, pause_s, shortage_of
@@ -26,7 +27,13 @@ from server.fleet.plan import (
     target_versions,
 )
 from server.routing.effective import NOT_LOADED, TargetState
-from server.served_version import RESTARTING, ServingState, VersionRow, not_ready_text
+from server.served_version import (
+    RESTARTING,
+    ServedVersion,
+    ServingState,
+    VersionRow,
+    not_ready_text,
+)
 
 
 class LoadedVersion(NamedTuple):
@@ -162,6 +169,14 @@ class ManagedModel:
         for one in (*built, *(one for _, one in self.draining)):
             yield one.served.version.folder
 
+    def holder_of(self, version: int | None, key: int | str) -> ServedVersion | None:
+        """What serves or drains and has this sequence, the newest first."""
+        every = [(number, occupant.built) for number, occupant in sorted(self.serving.items())]
+        for number, built in reversed([*self.draining, *every]):
+            if version in (None, number) and _holds(built.scheduler, key):
+                return built.served
+        return None
+
     def _leaving(self) -> set[int]:
         return {number for number, _ in self.draining}
 
@@ -252,6 +267,10 @@ class ManagedModel:
         return UnknownModel(
             f"Request for unknown model: '{self.name}' version {version} is not found"
         )
+
+
+def _holds(scheduler: object, key: int | str) -> bool:
+    return isinstance(scheduler, SequenceBatcher) and scheduler.holds(key)
 
 
 def _when(pause: float | None, tries: int) -> str:

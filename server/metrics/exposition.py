@@ -28,6 +28,7 @@ from server.metrics.memory import OF_MEMORY, of_memory
 from server.metrics.metric_family import MetricFamily, escaped, head
 from server.metrics.resources import OF_RESOURCES, of_resources
 from server.metrics.routes import OF_ROUTES, of_routes
+from server.metrics.sequences import OF_SEQUENCES, of_sequences
 from server.routing.routing import Routing
 from server.served_version import Models, ServedVersion
 from server.settings.metrics_config import MetricsConfig
@@ -219,6 +220,7 @@ METRICS: tuple[MetricFamily, ...] = (
     *(metric for metric, _ in _LOOP),
     *(metric for metric, _ in _TRACING),
     *OF_LANGUAGE,
+    *OF_SEQUENCES,
     *OF_MEMORY,
     *OF_RESOURCES,
     *OF_ROUTES,
@@ -268,6 +270,7 @@ def render(
         for label, one in counters:
             lines += histogram_lines(_FIRST_RESPONSE.name, label, _first_response(one), 1000)
     lines += of_language(counters)
+    lines += of_sequences(counters)
     for metric, of_lag in _LOOP:
         lines += (*head(metric), f"{metric.name} {of_lag(lag)}")
     tracing = tracing or Tracing()

@@ -33,10 +33,13 @@ from schedulers.policy.cores import CoreTokens
 from schedulers.policy.merge import MergeRules
 from schedulers.policy.queue import BatchQueue, QueuePolicy
 from schedulers.policy.resource_limits import InstanceLimit, Resource, ResourceLimiter
+from schedulers.policy.slots import SequenceRules
 from schedulers.rate_limited import RateLimitedScheduler
 from schedulers.reply import Reply
 from schedulers.request import InferRequest
+from schedulers.request import Sequence as Membership
 from schedulers.seam import Scheduler
+from schedulers.sequences.batcher import SequenceBatcher
 from support.ensembles import SchedulerCaller, graph_of, signature
 from support.schedulers import EngineWithoutProcess, GatedEcho, request
 
@@ -140,11 +143,20 @@ def ensemble_over(behind: Scheduler, echo: Echo) -> EnsembleScheduler:
     return EnsembleScheduler(ensemble, caller, Counters(), 1 + WAITING, EnsembleTraffic(1))
 
 
+def sequencing(instance: Echo) -> SequenceBatcher:
+    """Every request of the scene is a sequence of its own; two slots, so that one waits in each
+    place."""
+    merge = MergeRules(max_rows=1)
+    rules = SequenceRules(False, 2, 60 * 10**9, WAITING, merge)
+    return SequenceBatcher(rules, [instance], Counters(), CoreTokens(2), keeps_state=True)
+
+
 class Scene:
     """A scheduler over one instance, whose gate the test opens."""
 
     def __init__(self, kind: str) -> None:
         self.is_language = kind == "language model"
+        self.has_sequences = False
         self.asked = 0
         self.behind: Scheduler | None = None
         self.instance: Gated
@@ -159,6 +171,9 @@ class Scene:
         self.scheduler = batching(echo)
         if kind == "rate limiter":
             self.scheduler = limited(echo)
+        self.has_sequences = kind == "sequences"
+        if self.has_sequences:
+            self.scheduler = sequencing(echo)
         if kind == "ensemble":
             self.behind, self.scheduler = self.scheduler, ensemble_over(self.scheduler, echo)
         if kind == "response cache":
@@ -171,6 +186,8 @@ class Scene:
         if self.is_language:
             asked = GenerateRequest("answer", (1, 2), 1)
             return InferRequest("m", 1, {}, 1, None, parameters={GENERATE: (asked,)}, **facts)
+        if self.has_sequences:
+            facts["sequence"] = Membership(self.asked, True, True)
         return request(value=self.asked, **facts)
 
     def submit(self) -> Reply:
@@ -193,6 +210,7 @@ Play = Callable[[Act], None]
         "rate limiter",
         "response cache",
         "decoupled model",
+        "sequences",
         "language model",
         "ensemble",
     ]

@@ -16,6 +16,7 @@ from pathlib import Path
 from backends.code_formats import code_uses
 from backends.errors import BackendError, LoadFailed
 from backends.registry import ENSEMBLE, PLATFORMS, backend_of, require_packages
+from backends.sequences.loading import complete
 from repository.code_use import CodeUse
 from repository.config.normalise import normalise, validate_complete
 from repository.errors import RepositoryError
@@ -76,7 +77,7 @@ def complete_version(version: ModelVersion, rules: ConfigCompletion = LIKE_TRITO
         return _ensemble(version)
     backend = backend_name(version)
     _require_packages(version, backend)
-    completed = backend_of(backend).complete(version, rules.default_max_batch)
+    completed = complete(backend_of(backend), version, rules.default_max_batch)
     completed = normalise(completed if rules.fill else _as_written(version, backend))
     findings = [] if backend == "python" else validate_complete(completed)
     if findings:

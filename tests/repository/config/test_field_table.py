@@ -13,8 +13,9 @@ from backends.registry import RUNTIMES
 from control.rollouts.plan_keys import PREFIX as ROLLOUT
 from docs.write_config import paths, value_type
 from docs.write_settings import ROOT
+from repository.config.field_rows import FieldSupport
 from repository.config.field_rules import notes
-from repository.config.field_table import FIELDS, FieldSupport, row_of
+from repository.config.field_table import FIELDS, row_of
 from repository.config.parameter_table import PARAMETERS, ParameterKey
 from repository.config.positions import Positions
 from repository.config.read import parse

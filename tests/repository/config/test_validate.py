@@ -101,7 +101,43 @@ BROKEN = {
         "1:43 E103 version_policy.specific.versions[1] must be ≥ 1, got 0"
     ),
     'platform: "ensemble"': "1:1 E140 ensemble scheduling must be set for ensemble ''",
-    "sequence_batching {}": "1:1 E150 sequence_batching is not offered by this server yet",
+    "sequence_batching { direct { minimum_slot_utilization: 1.5 } }": (
+        "1:30 E128 sequence_batching.direct.minimum_slot_utilization must be from 0 to 1, got 1.5"
+    ),
+    "sequence_batching { oldest { max_candidate_sequences: 0 } }": (
+        "E128 sequence_batching.oldest.max_candidate_sequences must be from 1 to 1000000, got 0"
+    ),
+    "max_batch_size: 4 sequence_batching { oldest { max_candidate_sequences: 1 "
+    "preferred_batch_size: [ 5 ] } }": (
+        "preferred_batch_size[0] must be from 1 to max_batch_size 4, got 5"
+    ),
+    "sequence_batching { control_input { name: 'S' control { kind: CONTROL_SEQUENCE_START "
+    "int32_false_true: [ 0 ] } } }": (
+        "control[0].int32_false_true needs two values, for false and for true, got 1"
+    ),
+    "sequence_batching { control_input { name: 'S' control { kind: CONTROL_SEQUENCE_START } } }": (
+        "E126 sequence_batching.control_input[0].control[0] (CONTROL_SEQUENCE_START) needs one of "
+        "int32_false_true, fp32_false_true, bool_false_true, got none"
+    ),
+    "sequence_batching { control_input { name: 'C' control { kind: CONTROL_SEQUENCE_CORRID "
+    "data_type: TYPE_FP32 } } }": (
+        "data_type must be one of TYPE_UINT64, TYPE_INT64, TYPE_UINT32, TYPE_INT32, TYPE_STRING"
+    ),
+    "sequence_batching { control_input { control { kind: CONTROL_SEQUENCE_READY "
+    "bool_false_true: [ false, true ] } } }": (
+        "1:21 E126 sequence_batching.control_input[0] needs the name of an input of the model"
+    ),
+    "sequence_batching { state { input_name: 'a' output_name: 'b' dims: 1 } }": (
+        "E127 sequence_batching.state[0] needs a data_type"
+    ),
+    "sequence_batching { state { input_name: 'a' output_name: 'b' data_type: TYPE_FP32 dims: 2 "
+    "initial_state { zero_data: true dims: 3 name: 'z' } } }": (
+        "initial_state[0].dims are [3], which do not fit the state's [2]"
+    ),
+    "sequence_batching { state { input_name: 'a' output_name: 'b' data_type: TYPE_FP32 dims: 2 } } "
+    "model_transaction_policy { decoupled: true }": (
+        "E129 sequence_batching.state excludes model_transaction_policy.decoupled"
+    ),
     'platform: "ensemble" ensemble_scheduling {}': "1:22 E141 must specify 'step' for ensemble ''",
     "batch_input { source_input: ['a', 'b'] target_name: 't' data_type: TYPE_FP32 }": (
         "1:15 E124 batch_input[0]: batch input kind 'BATCH_ELEMENT_COUNT' expects 1 source input, "

@@ -12,7 +12,7 @@ from control.health import VersionHealth
 from repository.model import ModelConfig
 from schedulers.cache import ResponseCache
 from schedulers.cached_scheduler import CachedScheduler
-from schedulers.counters import BatchStatistics, TokenCounters, counters_of
+from schedulers.counters import BatchStatistics, SequenceCounters, TokenCounters, counters_of
 from schedulers.reply import Reply
 from schedulers.request import InferRequest
 from server.health.monitor import HealthRow
@@ -73,6 +73,7 @@ def count_some(served):
         counters.request_histogram.add(duration_ns)
     counters.tokens = TokenCounters(generated_tokens=5)
     counters.tokens.first_token.add(2_000_000)
+    counters.sequences = SequenceCounters(live=2, slots=4)
 
 
 def cached(served):

@@ -1,0 +1,1 @@
+"""What an instance needs to serve sequences: control inputs, and the states it keeps for them."""

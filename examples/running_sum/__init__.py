@@ -1,0 +1,1 @@
+"""The example running_sum: a sequence model with implicit state."""
