@@ -42,6 +42,7 @@ EXAMPLES = (
     Example("shout", (1,)),
     Example("repeat", (1,)),
     Example("narrator", (1,)),
+    Example("running_sum", (1,)),
     Example("ragged_embedding", (1,)),
     Example("digits", (1, 2), note=": trains two networks, some seconds"),
     Example("digits_torch", (1,), borrows=("digits",), note=": exports the better one"),

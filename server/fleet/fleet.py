@@ -91,11 +91,8 @@ class Fleet:
         return None if resident is None else resident.holder_of(version, key)
 
     def served(self) -> Sequence[ServedVersion]:
-        return [
-            resident.serving[number].built.served
-            for _, resident in sorted(self._residents.items())
-            for number in sorted(resident.serving)
-        ]
+        residents = [one for _, one in sorted(self._residents.items())]
+        return [one.serving[n].built.served for one in residents for n in sorted(one.serving)]
 
     def rows(self) -> Sequence[VersionRow]:
         return [row for _, resident in sorted(self._residents.items()) for row in resident.rows()]

@@ -60,6 +60,11 @@ def test_identity_gives_back_what_it_got_over_both_doors(server: Peer) -> None:
     assert _doors(_call(server, "identity")) == BOTH_DOORS
 
 
+def test_running_sum_keeps_a_sum_for_each_of_two_sequences(server: Peer) -> None:
+    said = _call(server, "running_sum", "4", "2", "0", "1")
+    assert re.findall(r"makes (-?\d+)", said) == ["4", "-4", "6", "-6", "6", "-6", "7", "-7"]
+
+
 def test_texts_of_different_lengths_are_embedded_at_once_over_both_doors(server: Peer) -> None:
     said = _call(server, "ragged_embedding")
     assert re.findall(r"(\w+): answered 4 texts of 7, 12, 4 and 16 tokens", said) == BOTH_DOORS
