@@ -14,8 +14,9 @@ from control.errors import DatabaseGone
 from control.sql.database import Database
 from control.tables import Counter
 
-POLL_S = 0.25
-"""Between two looks at the number; other servers' changes arrive within it, our own at once."""
+POLL_S, NET_S = 0.25, 5.0
+"""Between two looks at the number where other servers' changes are not heard of, and where all are:
+then a look is only the net below. Our own changes wake it."""
 
 RETRY_S = 1.0
 
@@ -25,8 +26,10 @@ _log = logging.getLogger(__name__)
 class DesiredStateFeed:
     """Gives each new desired state to all who `follow`; on the loop's thread, and made there."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, complete: Callable[[], bool] = lambda: False) -> None:
+        """`complete` says whether whoever changes it wakes us now."""
         self._database = database
+        self._complete = complete
         self._followers: list[Callable[[DesiredState], None]] = []
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
@@ -51,7 +54,7 @@ class DesiredStateFeed:
     async def run(self) -> None:
         """Until cancelled. A database that is gone costs nothing but news."""
         while True:
-            pause_s = POLL_S
+            pause_s = NET_S if self._complete() else POLL_S
             try:
                 found = await asyncio.to_thread(self._look)
                 if found is not None:

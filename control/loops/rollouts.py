@@ -7,7 +7,7 @@ it is; the next one goes on from the rows.
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from control.errors import ControlError, DatabaseGone, LostLease, NotFound
@@ -29,6 +29,9 @@ one rollout must come from one lease."""
 GONE_TICK_S = 2.0
 """Between two tries while the database does not answer."""
 
+IDLE_S = 5.0
+"""Between two looks while none is under way and whoever begins one rings."""
+
 RETELL_S = 5.0
 """An unchanged count is written again after so long: `counts.STALE_S` is what a silence may be."""
 
@@ -39,9 +42,16 @@ _log = logging.getLogger(__name__)
 
 
 class RolloutController:
-    """On the loop. `server` is this server's id, `boot` this control process's."""
+    """On the loop. `server` is this server's id, `boot` this control process's; `complete` says
+    whether whoever begins a rollout rings."""
 
-    def __init__(self, database: Database, server: str, boot: str) -> None:
+    def __init__(
+        self,
+        database: Database,
+        server: str,
+        boot: str,
+        complete: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._database = database
         self._server = server
         self._boot = boot
@@ -49,11 +59,20 @@ class RolloutController:
         self._reports: dict[str, tuple[str, GatewayReport]] = {}
         self._due: set[str] = set()
         self._waits: dict[str, str] = {}
+        self._complete = complete
+        self._idle = True
+        self._loop = asyncio.get_running_loop()
         self._news = WakeEvent()
 
     def ring(self) -> None:
         """Somebody has begun a rollout, or told one what to do."""
         self._news.ring()
+
+    def committed(self, _: bool = False) -> None:
+        """From any thread, after a commit of this process: a rollout may have begun. Fits
+        `Database.on_commit`."""
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._news.ring)
 
     async def on_arm_reports(self, reports: ArmReports) -> None:
         """A gateway has counted."""
@@ -61,23 +80,26 @@ class RolloutController:
         for rollout, report in latest.update(reports).items():
             self._reports[rollout] = (reports.boot, report)
             self._due.add(rollout)
+        if self._due and self._idle:
+            self._news.ring()
 
     async def run(self) -> None:
         """Until cancelled; then the lease is let go."""
         retold = asyncio.get_running_loop().time()
         try:
             while True:
-                pause_s = TICK_S
+                pause_s = GONE_TICK_S
                 now = asyncio.get_running_loop().time()
                 if now - retold > RETELL_S:
                     retold, self._due = now, set(self._reports)
                 try:
                     await self._write_counts()
-                    await self._look()
+                    self._idle = not await self._look()
+                    pause_s = IDLE_S if self._idle and self._complete() else TICK_S
                 except DatabaseGone as error:
-                    pause_s = GONE_TICK_S
                     _log.debug("rollouts are blocked: %s", error)
                 except LostLease as error:
+                    pause_s = TICK_S
                     _log.info("rollouts: %s", error)
                 await self._news.rest(pause_s)
         finally:
@@ -112,13 +134,14 @@ class RolloutController:
                     over.add(rollout)
         return over
 
-    async def _look(self) -> None:
+    async def _look(self) -> bool:
+        """Whether any is under way."""
         under_way = await asyncio.to_thread(self._under_way)
         if not under_way:
-            return
+            return False
         fence = await asyncio.to_thread(leases.take, self._database, LEASE, self._boot, LEASE_S)
         if fence is None:
-            return
+            return True
         self._waits = {rollout: self._waits.get(rollout, "") for rollout in under_way}
         for rollout in under_way:
             try:
@@ -127,6 +150,7 @@ class RolloutController:
                 raise
             except Exception as error:  # noqa: BLE001 - one rollout must not stop all others
                 self._say(rollout, error)
+        return True
 
     def _say(self, rollout: str, error: Exception) -> None:
         """Once, not twice a second, why one does not move."""

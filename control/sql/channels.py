@@ -1,21 +1,27 @@
 """What servers of one database say to each other: PostgreSQL's NOTIFY, heard without polling."""
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
-from sqlalchemy import text
+from control.sql.database import NOTIFY, Database
 
-from control.sql.database import Database
-
-_NOTIFY = text("SELECT pg_notify(:channel, :payload)")
+if TYPE_CHECKING:
+    from control.sql.listener import PostgresListener
 
 
 class ServerChannels:
     """On the loop. `hear`: who is called with what is said on each channel, see `listener`. On
     SQLite, which one server uses alone, nobody says anything."""
 
+    _listener: "PostgresListener | None" = None
+
     def __init__(self, database: Database, hear: Mapping[str, Callable[[str], None]]) -> None:
         self._database = database
         self._hear = hear
+
+    def complete(self) -> bool:
+        """Whether all that other servers commit is heard of: who looks for it can take its time."""
+        return self._database.is_sqlite or (self._listener is not None and self._listener.listening)
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -23,7 +29,8 @@ class ServerChannels:
             return
         from control.sql.listener import PostgresListener
 
-        await PostgresListener(self._database.engine, self._hear).run()
+        self._listener = PostgresListener(self._database.engine, self._hear)
+        await self._listener.run()
 
 
 def say(database: Database, channel: str, payloads: list[str]) -> None:
@@ -31,4 +38,4 @@ def say(database: Database, channel: str, payloads: list[str]) -> None:
     DatabaseGone."""
     with database.answering(), database.engine.begin() as connection:
         for payload in payloads:
-            connection.execute(_NOTIFY, {"channel": channel, "payload": payload})
+            connection.execute(NOTIFY, {"channel": channel, "payload": payload})

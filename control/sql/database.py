@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, event, select, update
+from sqlalchemy import Connection, event, select, text, update
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -37,6 +37,12 @@ class Actor:
 
 
 SYSTEM = Actor("system", "system")
+
+COMMITTED, EVENT, DESIRED = "modelyard_committed", "event", "desired"
+"""The channel of PostgreSQL on which each commit with an event is said, as one of these: the latter
+where gateways have something new to be told. See `control.sql.channels`."""
+
+NOTIFY = text("SELECT pg_notify(:channel, :payload)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +126,12 @@ class Transaction:
             self._check(self.fence)
         if self.desired:
             self._next("desired")
+        if (self.events or self.desired) and self._is_shared():
+            said = {"channel": COMMITTED, "payload": DESIRED if self.desired else EVENT}
+            self.session.execute(NOTIFY, said)
+
+    def _is_shared(self) -> bool:
+        return self.session.get_bind().dialect.name == "postgresql"
 
     def _check(self, fence: Fence) -> None:
         held = select(Lease.fence).where(Lease.name == fence.lease).with_for_update()
@@ -161,8 +173,9 @@ class Database:
         return self.file.problem if self.file is not None else ""
 
     def on_commit(self, committed: Callable[[bool], None]) -> None:
-        """Call it after each commit, on the committing thread, with whether gateways have something
-        new to be told: the way to wake pumps in this process. Others poll the counters."""
+        """Call it after each commit that made an event or desired something, on the committing
+        thread, with whether gateways have something new to be told: the way to wake pumps in this
+        process. Those of other servers hear it on the channel `COMMITTED`."""
         self._committed.append(committed)
 
     def check(self) -> None:
@@ -208,8 +221,9 @@ class Database:
             transaction.finish()
             with self._committing(connection):
                 session.commit()
-        for committed in self._committed:
-            committed(transaction.desired)
+        if transaction.events or transaction.desired:
+            for committed in self._committed:
+                committed(transaction.desired)
 
     def close(self) -> None:
         """Close all connections; one in use now, when it is given back."""

@@ -4,17 +4,23 @@ from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import func, select, update
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
 
+from control.clock import utc_now
 from control.sql.database import SYSTEM, Database, Fence, Transaction
 from control.tables import Lease
 
 
 def take(database: Database, name: str, holder: str, seconds: float) -> Fence | None:
-    """Hold the lease for `seconds` from now: anew, or longer. None while somebody else has it.
+    """Hold the lease for `seconds` from now, or for half of that at least where it is held: then
+    nothing is written. None while somebody else has it.
 
     `holder` must be new with every start of a process, so that a predecessor's lease is not taken
     for one's own. Raises DatabaseGone.
     """
+    held = _held(database, name, holder, seconds / 2)
+    if held is not None:
+        return held
     try:
         with database.change(SYSTEM) as transaction:
             return _take(transaction, name, holder, seconds)
@@ -22,9 +28,19 @@ def take(database: Database, name: str, holder: str, seconds: float) -> Fence | 
         return None  # two made the row at once; the other one has it
 
 
+def _held(database: Database, name: str, holder: str, seconds: float) -> Fence | None:
+    """The lease where this holder has it for more than `seconds` yet."""
+    with database.reading() as session:
+        row = session.get(Lease, name)
+        if row is None or row.holder != holder:
+            return None
+        left_s = (row.until - _database_now(session)).total_seconds()
+        return Fence(name, row.fence) if left_s > seconds else None
+
+
 def _take(transaction: Transaction, name: str, holder: str, seconds: float) -> Fence | None:
     session = transaction.session
-    now = _database_now(transaction)
+    now = _database_now(session)
     row = session.scalar(select(Lease).where(Lease.name == name).with_for_update())
     until = now + timedelta(seconds=seconds)
     if row is None:
@@ -43,7 +59,7 @@ def release(database: Database, name: str, holder: str) -> None:
     with database.change(SYSTEM) as transaction:
         row = transaction.session.get(Lease, name)
         if row is not None and row.holder == holder:
-            row.until = _database_now(transaction)
+            row.until = _database_now(transaction.session)
 
 
 def inherit(transaction: Transaction, dead: str) -> None:
@@ -53,10 +69,9 @@ def inherit(transaction: Transaction, dead: str) -> None:
     transaction.session.execute(update(Lease).where(Lease.holder == dead).values(until=over))
 
 
-def _database_now(transaction: Transaction) -> datetime:
-    session = transaction.session
+def _database_now(session: Session) -> datetime:
     if session.get_bind().dialect.name == "sqlite":
-        return transaction.now  # one machine, one clock
+        return utc_now()  # one machine, one clock
     found = session.scalars(select(func.clock_timestamp())).one()
     assert isinstance(found, datetime)
     return found.astimezone(UTC)

@@ -48,7 +48,7 @@ from control.notifications.sender import WebhookSender
 from control.services import ControlServices, ServerFacts
 from control.sql import store
 from control.sql.channels import ServerChannels
-from control.sql.database import SYSTEM, Database
+from control.sql.database import COMMITTED, EVENT, SYSTEM, Database
 from control.sql.migrate import migrate
 from control.views import RepositoryView, SettingView
 from repository.git import bare
@@ -100,6 +100,7 @@ class ControlServer:
         self._recorder: LoadRecorder
         self._link: LinkServer
         self._peers: PeerGateways
+        self._channels: ServerChannels
         self._revision = 0
 
     async def run(self) -> None:
@@ -162,12 +163,14 @@ class ControlServer:
         stack.push_async_callback(checker.close)
         checks = CheckerProcesses(checker)
         examiner = Examiner(self._database, self._store, checks, self._settings.model_repository)
-        self._feed = DesiredStateFeed(self._database)
+        self._feed = DesiredStateFeed(self._database, self._hears_all)
         self._recorder = LoadRecorder(self._database)
         self._deployer = self._make_deployer(examiner)
         self._importer = self._make_importer(checks)
         self._deciding = PreReceiveHook(self._database, self._store, examiner, self._follow)
-        self._rollouts = RolloutController(self._database, self._server, self._boot)
+        self._rollouts = RolloutController(
+            self._database, self._server, self._boot, self._hears_all
+        )
         trials = ExperimentRecorder(self._database, self._server, self._boot, key_of(self._secret))
         series = SeriesRecorder(self._database, self._server)
         self._webhooks = WebhookSender(self._settings.notification_allow)
@@ -184,11 +187,16 @@ class ControlServer:
         self._link = LinkServer(path, hear, counted, trials.record, series.record, drift.record)
         self._feed.follow(self._link.hand)
         self._feed.follow(self._look_again)
-        for committed in (commits.committed, self._feed.committed, notifications.committed):
+        for committed in (
+            commits.committed,
+            self._feed.committed,
+            self._rollouts.committed,
+            notifications.committed,
+        ):
             self._database.on_commit(committed)
         await self._link.open()
         stack.push_async_callback(self._link.close)
-        channels = self._open_channels(stack)
+        self._channels = self._open_channels(stack, commits)
         await self._open_hooks(stack)
         services = self._services(commits)
         await self._open_listeners(stack, services)
@@ -204,7 +212,7 @@ class ControlServer:
                 notifications.run(),
                 drift.run(),
                 self._importer.run(),
-                channels.run(),
+                self._channels.run(),
                 housekeeping.run(services, self._boot, self._keys.repositories),
             )
         )
@@ -235,12 +243,24 @@ class ControlServer:
         await hooks.start()
         stack.push_async_callback(hooks.close)
 
-    def _open_channels(self, stack: AsyncExitStack) -> ServerChannels:
+    def _open_channels(self, stack: AsyncExitStack, commits: EventNotifier) -> ServerChannels:
         """To the other servers of the database."""
         own = partial(self._link.ask, self._server)
         self._peers = PeerGateways(self._database, self._server, self._boot, own)
         stack.push_async_callback(self._peers.close)
-        return ServerChannels(self._database, {channel_of(self._boot): self._peers.heard})
+
+        def committed(said: str) -> None:
+            commits.committed()
+            self._rollouts.committed()
+            if said != EVENT:
+                self._feed.wake()
+
+        hear = {channel_of(self._boot): self._peers.heard, COMMITTED: committed}
+        return ServerChannels(self._database, hear)
+
+    def _hears_all(self) -> bool:
+        """Whether all that is committed wakes our pumps."""
+        return self._channels.complete()
 
     def _prepare_store(self) -> list[RepositoryView]:
         """Hooks, and what a crash left in the store; blocks. The repositories without a folder:

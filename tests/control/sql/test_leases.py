@@ -1,13 +1,14 @@
 """Who may act alone: one at a time, and whoever comes later has the greater fence."""
 
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 
 import pytest
 
 from control.errors import LostLease
 from control.sql.database import SYSTEM, Database, Fence
 from control.sql.leases import release, take
-from control.tables import Event, Meta
+from control.tables import Event, Lease, Meta
 from support.control import rows
 
 LONG_S = 600.0
@@ -22,6 +23,19 @@ def test_a_lease_has_one_holder_at_a_time(database: Database) -> None:
 def test_its_holder_keeps_it_under_the_same_fence(database: Database) -> None:
     for _ in range(3):
         assert take(database, "deployer", "first", LONG_S) == Fence("deployer", 1)
+
+
+def test_it_is_written_anew_only_when_less_than_half_of_it_is_left(database: Database) -> None:
+    def kept() -> datetime:
+        ((until,),) = [(row.until,) for row in rows(database, Lease)]
+        return until
+
+    take(database, "deployer", "first", LONG_S)
+    until = kept()
+    take(database, "deployer", "first", LONG_S)
+    assert kept() == until
+    take(database, "deployer", "first", 3 * LONG_S)
+    assert kept() > until
 
 
 def test_one_that_has_run_out_goes_to_the_next_with_a_greater_fence(database: Database) -> None:
