@@ -1,7 +1,7 @@
 """What was counted of one subject in one stretch of time, and how points merge. Pure."""
 
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct, field
@@ -98,13 +98,7 @@ def side_by_side(points: Sequence[SeriesPoint]) -> SeriesPoint:
 
 
 def pack_latencies(histogram: Histogram) -> Latencies:
-    packed: list[int] = []
-    following = 0
-    for bucket, count in enumerate(histogram.counts):
-        if count:
-            packed += (bucket - following, count)
-            following = bucket + 1
-    return tuple(packed)
+    return _pack((bucket, count) for bucket, count in enumerate(histogram.counts) if count)
 
 
 def histogram_of(latencies: Iterable[Latencies]) -> Histogram:
@@ -112,11 +106,7 @@ def histogram_of(latencies: Iterable[Latencies]) -> Histogram:
     merged = Histogram()
     counts = merged.counts
     for packed in latencies:
-        bucket = -1
-        for skipped, count in zip(packed[::2], packed[1::2], strict=True):
-            bucket += skipped + 1
-            if skipped < 0 or count < 0 or bucket >= BUCKETS:
-                raise ValueError(f"not a histogram of {BUCKETS} buckets: {packed!s:.80}")
+        for bucket, count in buckets_of(packed):
             counts[bucket] += count
     merged.n = sum(counts)
     return merged
@@ -142,11 +132,10 @@ def coarser(point: SeriesPoint) -> SeriesPoint:
 def _coarse(latencies: Latencies) -> Latencies:
     if not latencies:
         return ()
-    fine, coarse = histogram_of([latencies]), Histogram()
-    for bucket, count in enumerate(fine.counts):
-        if count:
-            coarse.counts[min(bucket - bucket % COARSE + COARSE // 2, BUCKETS - 1)] += count
-    return pack_latencies(coarse)
+    coarse: Tally[int] = Tally()
+    for bucket, count in buckets_of(latencies):
+        coarse[min(bucket - bucket % COARSE + COARSE // 2, BUCKETS - 1)] += count
+    return _pack(sorted(coarse.items()))
 
 
 def _merged(points: Sequence[SeriesPoint], gauge: Callable[[Iterable[Any]], Any]) -> SeriesPoint:
@@ -193,8 +182,36 @@ def _merged_language(
 
 
 def _packed(latencies: Iterable[Latencies]) -> Latencies:
+    """The same as a histogram of all, packed; of the buckets that are used alone, some ten of 852.
+    Raises ValueError."""
     used = [one for one in latencies if one]
-    return pack_latencies(histogram_of(used)) if len(used) > 1 else (used[0] if used else ())
+    if len(used) < 2:
+        return used[0] if used else ()
+    counts: Tally[int] = Tally()
+    for one in used:
+        for bucket, count in buckets_of(one):
+            counts[bucket] += count
+    return _pack(sorted(counts.items()))
+
+
+def buckets_of(latencies: Latencies) -> Iterator[tuple[int, int]]:
+    """Each bucket in which something is, in order, and its count. Raises ValueError for what
+    `pack_latencies` cannot have made."""
+    bucket = -1
+    for skipped, count in zip(latencies[::2], latencies[1::2], strict=True):
+        bucket += skipped + 1
+        if skipped < 0 or count < 0 or bucket >= BUCKETS:
+            raise ValueError(f"not a histogram of {BUCKETS} buckets: {latencies!s:.80}")
+        yield bucket, count
+
+
+def _pack(buckets: Iterable[tuple[int, int]]) -> Latencies:
+    packed: list[int] = []
+    following = 0
+    for bucket, count in buckets:
+        packed += (bucket - following, count)
+        following = bucket + 1
+    return tuple(packed)
 
 
 class SubjectPoint(Struct, frozen=True, array_like=True):

@@ -9,8 +9,8 @@ import msgspec
 from msgspec.structs import replace
 
 from control.clock import Moment
-from control.series.points import LanguagePoint, Latencies, SeriesPoint, histogram_of
-from control.statistics.histogram import Histogram
+from control.series.points import LanguagePoint, Latencies, SeriesPoint, buckets_of
+from control.statistics.histogram import quantile_of_buckets
 
 Column = list[float | None]
 """One number a point; null where nothing can be said: no server ran, or nothing was answered."""
@@ -88,7 +88,7 @@ def view_of(
     there, so that no point means no request."""
     column = [points.get(at) for at in starts]
     reasons = sorted({reason for one in points.values() for reason in one.failed})
-    latencies = [None if one is None else _histogram(one.latency) for one in column]
+    latencies = [None if one is None else _buckets(one.latency) for one in column]
     return SeriesView(
         name=name,
         requests_per_s=[
@@ -146,8 +146,8 @@ def _last_times(column: Column, factor: float) -> Column:
 def _language(column: Sequence[LanguagePoint | None], step_s: int) -> LanguageSeriesView | None:
     if not any(column):
         return None
-    first = [None if one is None else _histogram(one.first_token) for one in column]
-    between = [None if one is None else _histogram(one.between_tokens) for one in column]
+    first = [None if one is None else _buckets(one.first_token) for one in column]
+    between = [None if one is None else _buckets(one.between_tokens) for one in column]
     return LanguageSeriesView(
         prompt_tokens_per_s=_each(column, lambda one: _round(one.prompt_tokens / step_s)),
         generated_tokens_per_s=_each(column, lambda one: _round(one.generated_tokens / step_s)),
@@ -175,12 +175,15 @@ def _each(column: Sequence[_Point | None], figure: Callable[[_Point], float | No
     return [None if one is None else figure(one) for one in column]
 
 
-def _histogram(latencies: Latencies) -> Histogram | None:
-    return histogram_of([latencies]) if latencies else None
+_Buckets = Sequence[tuple[int, int]]
 
 
-def _quantiles(histograms: Sequence[Histogram | None], q: float) -> Column:
-    return [None if one is None else _round(one.quantile(q) * 1e3) for one in histograms]
+def _buckets(latencies: Latencies) -> _Buckets | None:
+    return [*buckets_of(latencies)] if latencies else None
+
+
+def _quantiles(latencies: Sequence[_Buckets | None], q: float) -> Column:
+    return [None if one is None else _round(quantile_of_buckets(one, q) * 1e3) for one in latencies]
 
 
 def _share(part: int, whole: int) -> float | None:

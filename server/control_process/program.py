@@ -5,7 +5,6 @@ import logging
 import os
 import secrets
 import sys
-from collections.abc import Iterator
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import IO
@@ -17,7 +16,6 @@ from control.access.rate_limits import LoginThrottle, RateLimiter
 from control.api.app import admin_app
 from control.api.resources.repositories import limits_of
 from control.authentication.forwarded import behind_proxies, networks
-from control.authentication.hosts import known_hosts
 from control.clock import utc_now
 from control.deployments import repositories
 from control.desired import DesiredState
@@ -45,12 +43,12 @@ from control.loops.notifications import NotificationPump
 from control.loops.rollouts import RolloutController
 from control.loops.series_recorder import SeriesRecorder
 from control.notifications.sender import WebhookSender
-from control.services import ControlServices, ServerFacts
+from control.services import ControlServices
 from control.sql import store
 from control.sql.channels import ServerChannels
 from control.sql.database import COMMITTED, EVENT, SYSTEM, Database
 from control.sql.migrate import migrate
-from control.views import RepositoryView, SettingView
+from control.views import RepositoryView
 from repository.git import bare
 from repository.git.errors import GitError
 from repository.git.hooks import hook
@@ -60,6 +58,7 @@ from server import VERSION
 from server.control_process.admin_listener import AdminListener, stop
 from server.control_process.background import running
 from server.control_process.console import console
+from server.control_process.facts import server_facts
 from server.control_process.gateway_calls import HttpGatewayClient
 from server.control_process.permissions import close_state
 from server.control_process.store_ownership import CannotControl, check_database_file, check_store
@@ -71,7 +70,7 @@ from server.listen_address import ListenAddress
 from server.logs.recent import RECENT
 from server.routing.explain import explain
 from server.settings.listeners import UNIX
-from server.settings.table import TABLE, Settings
+from server.settings.table import Settings
 
 ASK_AGAIN_S = 2.0
 """Between two tries to reach a database that does not answer at start."""
@@ -285,29 +284,16 @@ class ControlServer:
         return [view for view in views if view.name not in there]
 
     def _services(self, commits: EventNotifier) -> ControlServices:
-        settings = self._settings
         loop = asyncio.get_running_loop()
 
         def deployable() -> None:
             loop.call_soon_threadsafe(self._deployer.ring)
             loop.call_soon_threadsafe(self._importer.ring)
 
-        facts = ServerFacts(
-            server_id=self._server,
-            version=VERSION,
-            store=self._store,
-            hosts=known_hosts(settings.admin_address, settings.public_url, settings.allowed_hosts),
-            public_url=settings.public_url,
-            settings=tuple(_shown(settings)),
-            import_allow=settings.import_allow,
-            series_limit=settings.series_limit,
-            drift_limit=settings.drift_limit,
-            notification_allow=settings.notification_allow,
-        )
         return ControlServices(
             database=self._database,
             commits=commits,
-            facts=facts,
+            facts=server_facts(self._settings, self._server),
             rates=RateLimiter(),
             failures=LoginThrottle(),
             archive=self._archive,
@@ -404,9 +390,3 @@ class ControlServer:
         with suppress(OSError):  # a file on a full disk keeps no server from starting
             sys.stdout.write(text)
             sys.stdout.flush()
-
-
-def _shown(settings: Settings) -> Iterator[SettingView]:
-    for row in TABLE:
-        value = getattr(settings, row.name)
-        yield SettingView(row.name, row.shown(value), settings.source(row.name), row.text)

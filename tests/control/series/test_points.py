@@ -8,6 +8,7 @@ from control.series.points import (
     LanguagePoint,
     SeriesPoint,
     SeriesSubject,
+    buckets_of,
     coarser,
     histogram_of,
     one_after_another,
@@ -15,7 +16,7 @@ from control.series.points import (
     side_by_side,
     subject_of,
 )
-from control.statistics.histogram import Histogram
+from control.statistics.histogram import Histogram, quantile_of_buckets
 
 
 def counted(*seconds: float) -> tuple[int, ...]:
@@ -95,3 +96,19 @@ def test_a_point_of_a_chunk_has_quantiles_that_are_little_off() -> None:
         exact = histogram_of([fine.latency]).quantile(q)
         assert histogram_of([coarse.latency]).quantile(q) == pytest.approx(exact, rel=0.06)
     assert len(coarse.latency) < len(fine.latency) / 2
+
+
+def test_merged_latencies_are_those_of_one_histogram_of_all() -> None:
+    drawn = random.Random(11)
+    for _ in range(200):
+        parts = [
+            [drawn.lognormvariate(-5, 3) for _ in range(drawn.randrange(0, 30))]
+            for _ in range(drawn.randrange(1, 6))
+        ]
+        merged = one_after_another([SeriesPoint(latency=counted(*part)) for part in parts])
+        everything = [second for part in parts for second in part]
+        assert merged.latency == counted(*everything)
+        if everything:
+            histogram, buckets = histogram_of([merged.latency]), [*buckets_of(merged.latency)]
+            for q in (0.5, 0.95, 0.99, 1.0):
+                assert quantile_of_buckets(buckets, q) == histogram.quantile(q)
