@@ -87,6 +87,8 @@ def _artefact(path: Path, graph: _Graph) -> Artefact:
 def _describe(name: str, variable: Any, has_shape: bool = True) -> TensorDescription:
     kind = _types().get(variable.dtype)
     problem = "" if kind else f"has type {variable.dtype}, which this backend does not pass on"
+    if variable.dtype is None:
+        problem = "has no shape that MNN can infer from the file's inputs; the file is damaged"
     shape = None
     if has_shape and variable.shape:
         shape = (-1, *(size if size > 0 else -1 for size in variable.shape[1:]))

@@ -8,9 +8,10 @@ from ai_edge_litert import schema_py_generated as schema
 
 from backends.errors import LoadFailed
 from backends.networks.litert import LiteRt
+from examples.one_network.tflite_file import TfliteOperator, TfliteTensor, save_tflite
 from repository.model import ModelVersion
 from support.runtime import CPU, batch_of, make_version, member, with_config
-from support.tflite import TfliteOperator, TfliteTensor, save_tflite, save_tflite_pairs
+from support.tflite import save_tflite_pairs
 
 
 def completed(version: ModelVersion) -> ModelVersion:
