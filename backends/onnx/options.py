@@ -4,12 +4,10 @@ Each parameter is a string in config.pbtxt: `parameters { key: "intra_op_thread_
 { string_value: "2" } }`. What cannot be honoured is refused with LoadFailed.
 """
 
-from pathlib import Path
-
 import onnxruntime as ort
 
-from backends.artefact import inside, parameter, refuse
-from backends.process.begin import is_worker
+from backends.artefact import parameter, refuse
+from backends.operator_library import operator_library
 from backends.seam import Device
 from repository.model import ModelVersion
 
@@ -76,28 +74,11 @@ def _level(version: ModelVersion) -> ort.GraphOptimizationLevel:
 
 
 def _register_operators(version: ModelVersion, options: ort.SessionOptions, name: str) -> None:
-    path = _library(version, name)
-    if not is_worker():
-        refuse(
-            version,
-            f"model_operations.op_library_filename '{name}' is native code, which is loaded in a "
-            "worker process only, never in this one",
-        )
+    path = operator_library(version, name)
     try:
         options.register_custom_ops_library(str(path))
     except (RuntimeError, OSError) as error:
         refuse(version, f"onnxruntime cannot load the operators in {name}: {error}")
-
-
-def _library(version: ModelVersion, name: str) -> Path:
-    """The library below the version's folder, else below the model's."""
-    field = "model_operations.op_library_filename"
-    path = inside(version, name, field)
-    if not path.is_file():
-        path = version.folder / name
-        if not path.resolve().is_relative_to(version.folder.resolve()) or not path.is_file():
-            refuse(version, f"{field} '{name}' is not in its folder")
-    return path
 
 
 def _whole(version: ModelVersion, name: str, default: int, least: int, most: int) -> int:

@@ -13,6 +13,7 @@ import numpy as np
 
 from backends.artefact import artefact_path, input_names, name_file, refuse
 from backends.errors import ExecutionFailed, FaultyModel
+from backends.operator_library import operator_library
 from backends.ragged import RaggedInstance, is_ragged
 from backends.seam import Device, LoadedInstances, Tensors
 from backends.stacked import StackedInstance
@@ -59,6 +60,7 @@ class PyTorch:
                 f"{torch.cuda.device_count()} CUDA devices; use instance_group KIND_CPU",
             )
         name = "cpu" if device.kind == "cpu" else f"cuda:{device.index}"
+        _load_operators(version)
         try:
             call = (
                 _load_program(version, path, name)
@@ -75,6 +77,19 @@ class PyTorch:
 
 def _model_file(version: ModelVersion) -> Path:
     return artefact_path(version, "model.pt2", "model.pt")
+
+
+def _load_operators(version: ModelVersion) -> None:
+    """Make the operators of the config's libraries known to torch, in this process."""
+    import torch
+
+    for name in version.config.model_operations.op_library_filename:
+        path = operator_library(version, name)
+        try:
+            torch.ops.load_library(path)  # type: ignore[no-untyped-call]
+        except (OSError, RuntimeError) as error:
+            reason = _first_lines(error)
+            refuse(version, f"torch cannot load the operators in {name}: {reason}")
 
 
 def _refuse_strings(version: ModelVersion) -> None:

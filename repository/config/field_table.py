@@ -305,7 +305,7 @@ _LOADING = (
         "Libraries of custom operators in the version's or the model's folder; they run in a "
         "worker process.",
         "",
-        ("onnxruntime",),
+        ("onnxruntime", "pytorch"),
     ),
     _refused(
         "model_repository_agents", _NOT_YET, "leave it out; repositories can check signatures "
