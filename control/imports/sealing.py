@@ -77,8 +77,8 @@ class ImportSealer:
             if inspected.callees:
                 names = ", ".join(sorted(inspected.callees))
                 raise UnservableImport(
-                    f"its parameter 'calls' lets whoever may use it use {names} as well, which an "
-                    "import may not bring; take the parameter out, or push the model"
+                    f"its parameter 'calls' or its ensemble's steps let whoever may use it use "
+                    f"{names} as well, which an import may not bring; push the model instead"
                 )
             sealed = await anyio.to_thread.run_sync(draft.seal)
         return SealedImport(sealed_model(sealed, inspected), planned.brought)

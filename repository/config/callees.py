@@ -1,9 +1,12 @@
-"""Whom a model's scripts may call by the permission to use the model itself. Pure.
+"""Whom a model may call by the permission to use the model itself. Pure.
 
-`server.bls` grants it; `control.git.push` asks whether who publishes the model may use them too.
+`server.bls` and `schedulers.ensembles` grant it; `control.git.push` asks whether who publishes the
+model may use them too.
 """
 
 from typing import Any
+
+from repository.model import ModelConfig
 
 PARAMETER = "calls"
 """The parameter of a config that lists them, separated by commas."""
@@ -15,6 +18,12 @@ def callees_in(parameters: Any) -> frozenset[str]:
         return frozenset()
     names = parameters[PARAMETER].string_value.split(",")
     return frozenset(name.strip() for name in names if name.strip())
+
+
+def all_callees(config: ModelConfig) -> frozenset[str]:
+    """Those that the parameter lists, and the models of an ensemble's steps."""
+    steps = config.ensemble_scheduling.step
+    return callees_in(config.parameters) | {step.model_name for step in steps if step.model_name}
 
 
 def covers(callees: frozenset[str], name: str) -> bool:

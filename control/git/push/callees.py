@@ -1,6 +1,6 @@
-"""May who publishes a model give its users the models that its scripts call? Pure.
+"""May who publishes a model give its users the models that it calls? Pure.
 
-`repository.config.callees` has the parameter that lists them.
+`repository.config.callees` says which those are: its scripts' and its ensemble's steps.
 """
 
 from collections.abc import Mapping
@@ -16,17 +16,19 @@ from repository.folders.walk import CONFIG_NAME
 def callee_findings(
     publisher: Principal, inspected: Mapping[str, ModelInspection]
 ) -> list[Finding]:
-    """What is wrong with models that list one that their publisher may not use."""
+    """What is wrong with models that call one that their publisher may not use. Those of the same
+    push pass: who publishes them decides what they are."""
     return [
         Finding(
             Path(name) / CONFIG_NAME,
             0,
             0,
             "E455",
-            f"the parameter '{PARAMETER}' lets whoever may use '{name}' use '{callee}': "
-            + why_not(publisher, Action.INFER, callee),
+            f"the parameter '{PARAMETER}' or a step of the ensemble lets whoever may use '{name}' "
+            f"use '{callee}': " + why_not(publisher, Action.INFER, callee),
         )
         for name, inspection in sorted(inspected.items())
         for callee in sorted(inspection.callees)
-        if not allows(publisher, Action.INFER, callee.rpartition("@")[0] or callee)
+        if callee not in inspected
+        and not allows(publisher, Action.INFER, callee.rpartition("@")[0] or callee)
     ]

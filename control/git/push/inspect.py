@@ -13,7 +13,7 @@ from control.git.push.rollout_keys import rollout_findings
 from control.git.push.version_checks import CheckFailed, VersionChecks
 from control.repository_settings import RepositorySettings, Signing
 from repository.code_use import NATIVE, CodeUse
-from repository.config.callees import callees_in
+from repository.config.callees import all_callees
 from repository.config.positions import Positions
 from repository.config.read import decode
 from repository.errors import BadRepository, BadSignature, ConfigError, NoSigning
@@ -70,7 +70,7 @@ class Inspector:
         callees: set[str] = set()
         if not found:
             for version in await in_thread(_versions_in, folder):
-                callees |= callees_in(version.config.parameters)
+                callees |= all_callees(version.config)
                 complaint, backends[version.number] = await self._artefact(version)
                 found += [_moved(one, folder, shown) for one in complaint]
         if self._settings.signing == Signing.REQUIRE:

@@ -5,7 +5,7 @@ import pytest
 from control.access.scopes import Principal, Role, parse_scopes
 from control.git.push.callees import callee_findings
 from control.git.push.inspect import ModelInspection
-from repository.config.callees import callees_in, covers
+from repository.config.callees import all_callees, callees_in, covers
 from repository.model import ModelConfig
 
 
@@ -35,6 +35,23 @@ def test_push_is_refused_for_callees_that_its_pusher_may_not_use(
     assert [one.code for one in found] == ["E455"] * len(refused)
     for finding, name in zip(found, refused, strict=True):
         assert f"use '{name}'" in finding.message
+
+
+def test_models_of_the_same_push_may_call_each_other() -> None:
+    inspected = {
+        "pipeline": ModelInspection((), (), {}, {}, frozenset({"resize", "other"})),
+        "resize": ModelInspection((), (), {}, {}),
+    }
+    (found,) = callee_findings(_publisher("push:m"), inspected)
+    assert "use 'other'" in found.message
+
+
+def test_steps_of_an_ensemble_are_callees() -> None:
+    config = ModelConfig()
+    config.parameters["calls"].string_value = "a"
+    for name in ("b", "b", "c@stable", ""):
+        config.ensemble_scheduling.step.add(model_name=name)
+    assert all_callees(config) == {"a", "b", "c@stable"}
 
 
 def test_alias_of_a_callee_is_asked_for_as_its_model() -> None:
