@@ -1,6 +1,7 @@
 """Counts of values that are names: as many as are few enough to keep apart. Pure."""
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -12,19 +13,25 @@ MOST_CATEGORIES = 100
 GROUPS = 64
 _HASHED, _GROUP = "#", "group "
 HASH_DIGITS = 8
+_IS_HASH = re.compile(rf"#[0-9a-f]{{{HASH_DIGITS}}}")
+_IS_GROUP = re.compile(rf"{_GROUP}[0-9]{{1,2}}")
 
 
 def hashed(value: str) -> str:
-    """A name in place of a value that is not to be kept: "#" and eight digits of its SHA-256."""
-    if value.startswith(_HASHED) and len(value) == HASH_DIGITS + 1:
-        return value
+    """A name in place of a value that is not to be kept: "#" and eight digits of its SHA-256. What
+    is such a name stays as it is."""
+    return value if _IS_HASH.fullmatch(value) else hash_of(value)
+
+
+def hash_of(value: str) -> str:
+    """The same of what a client has sent, whatever it looks like."""
     digest = hashlib.sha256(value.encode("utf-8", "surrogateescape")).hexdigest()
     return f"{_HASHED}{digest[:HASH_DIGITS]}"
 
 
 def _group_of(value: str) -> str:
     """Of a value or of its hash: the same."""
-    if value.startswith(_GROUP):
+    if _IS_GROUP.fullmatch(value):
         return value
     return f"{_GROUP}{int(hashed(value)[1:], 16) % GROUPS}"
 

@@ -102,15 +102,22 @@ def _counts(one: ProfileFeature) -> Distribution:
             {name: count for name, count in one.categories.items() if count}, one.folded
         )
     elif one.buckets is not None:
+        steps, counts = one.buckets[::2], one.buckets[1::2]
+        if any(abs(step) > MOST_STEP for step in steps) or any(n > MOST_COUNT for n in counts):
+            raise ValueError(f"a step is above {MOST_STEP} or a count above {MOST_COUNT}")
         found = checked(NumericCounts(one.shift, tuple(one.buckets), one.not_finite))
     else:
         found = _from_edges(one.edges or [], one.counts or [], one.not_finite)
+    if observations(found) > MOST_COUNT or one.not_finite > MOST_COUNT:
+        raise ValueError(f"it counts more than {MOST_COUNT} values")
     if not observations(found):
         raise ValueError("it counts nothing")
     return found
 
 
 MOST_EDGES = 1025
+MOST_STEP, MOST_COUNT = 2**32, 2**53
+"""Between two buckets; of all values of a feature."""
 _PARTS = 16
 """Points among which the values between two edges are spread evenly."""
 

@@ -144,7 +144,7 @@ def keep_profiles(tx: Transaction, rows: Iterable[VersionDrift]) -> None:
         tx.session.execute(delete(DriftReference).where(*mine))
         try:
             _keep(tx, row.version, read_profile(row.profile, row.model, row.version))
-        except Invalid as error:
+        except (Invalid, ValueError, OverflowError) as error:
             _log.warning("model %s version %d: %s", row.model, row.version, error)
 
 
@@ -198,7 +198,8 @@ def _refer(
     tx: Transaction, row: DriftWatch, view: ReferenceView, counts: VersionDrift | None
 ) -> DriftWatchView:
     before, was_pushed = row.reference, _reference(row).kind == "pushed"
-    tx.session.execute(delete(DriftReference).where(DriftReference.model == row.model))
+    if not (was_pushed and view.kind == "pushed"):  # gateways do not send what they have sent
+        tx.session.execute(delete(DriftReference).where(DriftReference.model == row.model))
     row.reference = stored_json(view)
     if counts is not None:
         _keep(tx, EVERY_VERSION, msgspec.structs.replace(counts, model=row.model))

@@ -18,9 +18,9 @@ from control.sql.database import Transaction
 HOUR_S, DAY_S = 3600, 86_400
 KEEP_S = 30 * DAY_S
 
-LATE_S = 1200
-"""How long after its end an hour is merged: a gateway sends what it counted while the control
-process was away, 15 minutes of it at most."""
+MERGE_AFTER_S = DAY_S
+"""How long after its end an hour is merged. Windows of an hour's terms and phases of rollouts begin
+at any minute, and a merged hour counts whole or not at all."""
 
 USUAL_LIMIT_BYTES = 256 * 2**20
 """Of the database, unless a setting says otherwise."""
@@ -122,7 +122,7 @@ def merge_hour(tx: Transaction) -> bool:
 
 
 def _oldest_hour(session: Session, now: int) -> _Hour | None:
-    over = now - LATE_S - HOUR_S
+    over = now - MERGE_AFTER_S - HOUR_S
     wanted = (
         select(_Row.model, _Row.version, _Row.at)
         .where(_Row.server_id != "", _Row.at < over)
@@ -133,7 +133,7 @@ def _oldest_hour(session: Session, now: int) -> _Hour | None:
     if found is None:
         return None
     start = found[2] - found[2] % HOUR_S
-    return _Hour(found[0], found[1], start) if start + HOUR_S + LATE_S <= now else None
+    return _Hour(found[0], found[1], start) if start + HOUR_S + MERGE_AFTER_S <= now else None
 
 
 def windows_size(session: Session) -> int:

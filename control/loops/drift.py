@@ -9,6 +9,8 @@ import logging
 from collections.abc import Callable
 from datetime import datetime
 
+import msgspec
+
 from control.clock import utc_now
 from control.drift import findings, service, windows
 from control.drift.points import DriftScores, DriftStored, DriftWindow
@@ -47,9 +49,11 @@ class DriftPump:
         self._actor = Actor(f"server:{server}", "system")
         self._tell = tell
         self._told: DriftScores | None = None
+        self._packed = b""
         self._turn = asyncio.Lock()
         self._waiting = 0
         self._looked: dict[str, datetime] = {}
+        self._failures: dict[str, str] = {}
 
     async def record(self, window: DriftWindow) -> DriftStored | None:
         """Store it; None where that cannot be done now."""
@@ -86,13 +90,27 @@ class DriftPump:
             fence = await asyncio.to_thread(leases.take, self._database, LEASE, self._boot, LEASE_S)
             if fence is not None:
                 for one in due:
-                    await asyncio.to_thread(self._judge, one, fence)
+                    await self._try_to_judge(one, fence)
         if watched or self._told is None or self._told.rows:
             found = await asyncio.to_thread(self._scores)
-            if found != self._told:
-                self._told = found
+            packed = msgspec.msgpack.encode(found)  # it may hold NaN, which equals nothing
+            if packed != self._packed:
+                self._told, self._packed = found, packed
                 self._tell(found)
         return LOOK_S if watched else IDLE_S
+
+    async def _try_to_judge(self, one: WatchedModel, fence: Fence) -> None:
+        try:
+            await asyncio.to_thread(self._judge, one, fence)
+        except (LostLease, DatabaseGone):
+            raise
+        except Exception as error:  # noqa: BLE001 - one model must not stop all others
+            self._looked[one.model] = utc_now()
+            if self._failures.get(one.model) != str(error):
+                self._failures[one.model] = str(error)
+                _log.error("drift of %s is not judged. This is a bug.", one.model, exc_info=error)
+        else:
+            self._failures.pop(one.model, None)
 
     def _due(self, now: datetime) -> tuple[bool, list[WatchedModel]]:
         with self._database.reading() as session:
@@ -104,7 +122,7 @@ class DriftPump:
     def _is_due(self, one: WatchedModel, judged: datetime | None, now: datetime) -> bool:
         """At once where terms or reference are others. Also where there is nothing to judge, and
         so no row of when that was."""
-        last = judged or self._looked.get(one.model)
+        last = max(filter(None, (judged, self._looked.get(one.model))), default=None)
         pause_s = due_every_s(one.terms)
         if judged is None:
             pause_s = min(pause_s, FIRST_S)
@@ -138,6 +156,8 @@ class DriftPump:
 
     def _store(self, window: DriftWindow) -> None:
         with self._database.change(self._actor) as tx:
+            if any(row.profile for row in window.rows):
+                tx.alone()  # another server may bring the same profile now
             windows.store_window(tx, window)
             service.keep_profiles(tx, window.rows)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from control.drift.categories import MOST_CATEGORIES, category_counts, hashed
+from control.drift.categories import MOST_CATEGORIES, category_counts, hash_of
 from control.drift.numeric import fitted, numeric_counts
 from control.drift.points import (
     CategoryCounts,
@@ -162,7 +162,7 @@ class VersionCounts:
             return str(value)
         text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
         text = text[:LONGEST_TEXT]
-        return text[:64].replace("#", "_") if self._names else hashed(text)
+        return text[:64].replace("#", "_") if self._names else hash_of(text)
 
 
 def _together(requests: Iterable[list[CopiedTensor]]) -> Iterator[CopiedTensor]:

@@ -87,11 +87,16 @@ def _texts(signature: Signature) -> list[TensorSpec]:
 
 def _label_output(outputs: Mapping[str, TensorSpec], labels: str) -> str | None:
     if labels:
-        return labels if labels in outputs else None
-    named = [name for name, spec in outputs.items() if spec.labels]
+        return labels if labels in outputs and _has_labels(outputs[labels]) else None
+    named = [name for name, spec in outputs.items() if spec.labels and _has_labels(spec)]
     whole = [name for name, spec in outputs.items() if _size(spec) == 1 and not _is_float(spec)]
     scores = [name for name, spec in outputs.items() if _is_scores(spec)]
     return next(iter([*named, *whole, *scores]), None)
+
+
+def _has_labels(spec: TensorSpec) -> bool:
+    """Not of scores of each pixel, of which a copy would be large."""
+    return _is_scores(spec) if _is_float(spec) else True
 
 
 def _is_scores(spec: TensorSpec) -> bool:
@@ -170,6 +175,8 @@ def copied(plan: TensorPlan, array: Array) -> Any:
     most = MOST_IMAGES if plan.kind in ("channels", "summary") else MOST_ROWS
     if len(rows) > most:
         rows = rows[:: -(-len(rows) // most)]
+    if plan.kind == "labels" and array.dtype == np.object_:
+        return rows.reshape(len(rows), -1)[:, 0].tolist()
     if array.dtype == np.object_:
         return rows.reshape(len(rows), -1)[:, :MOST_TEXTS].tolist()
     if plan.kind == "channels":

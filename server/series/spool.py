@@ -4,6 +4,7 @@ finds them at its next start. While all is well nothing is written."""
 import logging
 import zlib
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -14,6 +15,8 @@ from repository.files import private
 NAME = "series-backlog"
 """The folder, below the state folder: a file for each window, AT-BOOT. They are not synced to the
 disk, so that they survive the process and not a power cut."""
+
+_FRESH = ".new"
 
 WindowKey = tuple[int, str]
 """Its `at` and its `boot`."""
@@ -39,11 +42,16 @@ class WindowSpool:
         except OSError:
             return []
         for path in paths:
+            if path.suffix == _FRESH:  # the process ended between writing and renaming it
+                with suppress(OSError):
+                    path.unlink()
+                continue
             try:
                 found.append(_decoder.decode(zlib.decompress(path.read_bytes())))
             except (OSError, ValueError, zlib.error) as error:
                 _log.warning("a window of time series is lost: %s: %s", path, error)
-                path.unlink(missing_ok=True)
+                with suppress(OSError):
+                    path.unlink(missing_ok=True)
         found.sort(key=lambda window: (window.at, window.boot))
         self._kept = {(window.at, window.boot) for window in found}
         return found[-most:]
@@ -67,14 +75,15 @@ class WindowSpool:
     def _write(self, key: WindowKey, window: SeriesWindow) -> None:
         private.make_folder(self._folder)
         path = self._path(key)
-        fresh = path.with_suffix(".new")
+        fresh = path.with_suffix(_FRESH)
         private.write(fresh, zlib.compress(msgspec.msgpack.encode(window), 1))
         fresh.replace(path)
         self._kept.add(key)
 
     def _remove(self, keys: Collection[WindowKey]) -> None:
         for key in keys:
-            self._path(key).unlink(missing_ok=True)
+            with suppress(OSError):
+                self._path(key).unlink(missing_ok=True)
             self._kept.discard(key)
 
     def _path(self, key: WindowKey) -> Path:

@@ -10,6 +10,7 @@ from control.drift.categories import (
     MOST_CATEGORIES,
     category_counts,
     comparable,
+    hash_of,
     hashed,
     merged_categories,
 )
@@ -56,3 +57,14 @@ def test_groups_are_compared_with_names() -> None:
 
 def test_merging_names_with_hashes_keeps_hashes() -> None:
     assert merged_categories([of(["red"]), of([hashed("red")])]).counts == {hashed("red"): 2}
+
+
+def test_what_only_looks_like_a_hash_is_hashed() -> None:
+    assert hashed(hashed("cat")) == hashed("cat")
+    assert hashed("#zzzzzzzz") != "#zzzzzzzz"
+    found = of(["#zzzzzzzz", "group x", *map(str, range(200))])
+    assert sum(found.counts.values()) == 202
+
+
+def test_what_a_client_sends_is_hashed_even_if_it_is_a_hash() -> None:
+    assert hash_of(hash_of("cat")) != hash_of("cat")

@@ -53,6 +53,8 @@ def test_a_histogram_between_edges_is_close_to_its_sample() -> None:
         (profile(categories={"a": -1}), "is no drift profile"),
         (profile(buckets=[1, 0]), "in order, or empty"),
         (profile(buckets=[1, 2], categories={"a": 1}), "not buckets and categories"),
+        (profile(buckets=[10**30, 5]), "a step is above"),
+        (profile(buckets=[0, 2**63, 1, 2**63, 1, 2**63]), "or a count above"),
         (profile(mean=3), "unknown field `mean`"),
         (" " * (LARGEST_BYTES + 1), "at most 1048576"),
     ],

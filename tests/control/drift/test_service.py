@@ -92,7 +92,7 @@ def test_windows_of_models_nobody_watches_are_left(watched: Database) -> None:
 
 
 def test_an_hour_that_is_over_becomes_one_row_with_all_that_was_counted(watched: Database) -> None:
-    hour = NOW - NOW % 3600 - 7200
+    hour = NOW - NOW % 3600 - 7200 - windows.MERGE_AFTER_S
     for minute in range(5):
         store(watched, [counts(20, seed=minute)], hour + 60 * minute, f"srv{minute % 2}")
     before = read(watched, hour, hour + 3600)
@@ -104,7 +104,7 @@ def test_an_hour_that_is_over_becomes_one_row_with_all_that_was_counted(watched:
 
 
 def test_a_late_window_is_merged_into_its_hour(watched: Database) -> None:
-    hour = NOW - NOW % 3600 - 7200
+    hour = NOW - NOW % 3600 - 7200 - windows.MERGE_AFTER_S
     for minute in (1, 2):
         store(watched, [counts(20, seed=minute)], hour + 60 * minute)
         with watched.change(SYSTEM) as tx:
@@ -156,6 +156,10 @@ def test_a_pushed_profile_is_the_reference_of_its_version_alone(watched: Databas
         assert rule.profile
         assert service.reference_of(session, "digits", 1) is not None
         assert service.reference_of(session, "digits", 2) is None
+    with watched.change(ADA) as tx:
+        service.refer_to_pushed(tx, "digits")  # gateways will not send it again
+    with watched.reading() as session:
+        assert service.reference_of(session, "digits", 1) is not None
 
 
 def test_drift_is_an_event_once_and_its_end_another(watched: Database) -> None:

@@ -148,3 +148,20 @@ def test_scores_that_are_no_numbers_have_no_label(value: float) -> None:
     bad = np.full((1, 3), value, np.float32)
     found = count(of, {"x": np.ones((1, 1), np.float32), "y": bad})
     assert not [one for one in found.features if one.role == "label"]
+
+
+def test_labels_that_are_texts_are_hashed_one_for_a_row() -> None:
+    of = signature(spec("x", "FP32", 1), outputs=(spec("answer", "BYTES", 1),))
+    texts = np.array([[b"cat"], [b"dog"], [b"cat" * 9000]], np.object_)
+    found = count(of, {"answer": texts})
+    (label,) = [one for one in found.features if one.role == "label"]
+    assert isinstance(label.counts, CategoryCounts)
+    assert {hashed("cat"), hashed("dog")} < set(label.counts.counts)
+    assert all(len(name) == len(hashed("")) for name in label.counts.counts)
+
+
+def test_scores_of_each_pixel_are_no_labels() -> None:
+    pixels = spec("mask", "FP32", 512, 512, labels=("a", "b"))
+    of = signature(spec("x", "FP32", 1), outputs=(pixels,))
+    for labels in ("", "mask"):
+        assert all(plan.role != "label" for plan in plan_of(of, labels).outputs)
