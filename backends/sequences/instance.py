@@ -53,7 +53,7 @@ class SequenceInstance:
         self._outputs = tuple(tensor.name for tensor in config.output)
         self._state_names = tuple(state.output_name for state in states)
         self._controls = Controls(config)
-        self._states = SlotStates(states, self._batched)
+        self._states = SlotStates(states, self._batched, self._where)
         self._live: set[int] = set()
 
     @property
@@ -96,6 +96,8 @@ class SequenceInstance:
 
     def stream(self, batch: Batch, outlets: Sequence[ResponseSender]) -> BatchResult:
         """Hand a batch to a decoupled model, whose config has controls and no states."""
+        if not batch.members:
+            return BatchResult([], 0, 0, 0)
         sequences, _ = self._sequences(batch)
         group = _ExecutionGroup(batch, sequences._replace(height=0), range(len(batch.members)))
         members = self._apart(group)
@@ -142,14 +144,16 @@ class SequenceInstance:
     def _execute_group(
         self, group: "_ExecutionGroup", results: list[Result | None], spent: "_Spent"
     ) -> None:
-        """Where the runtime refuses several requests together, each is tried alone, so that one
-        client's values cost nobody else an answer."""
+        """Where a stacked runtime refuses several requests together, each is tried alone, so that
+        one client's values cost nobody else an answer. Any other may keep states of its own, and
+        may have taken a step of some of them: nothing is executed again there."""
         run = self._run_stacked if self._stacks else self._run_apart
         try:
             run(group, results, spent)
         except ExecutionFailed as error:
-            if len(group.members) == 1:
-                results[group.indexes[0]] = error
+            if len(group.members) == 1 or not self._stacks:
+                for index in group.indexes:
+                    results[index] = error
                 return
             for index in group.indexes:
                 self._execute_group(group.only(index), results, spent)
@@ -178,7 +182,8 @@ class SequenceInstance:
         outputs = outcome.results[0]
         if isinstance(outputs, Exception):
             raise outputs
-        self._keep(outputs, group, at, [] if len(members) > 1 else list(members[0].inputs.values()))
+        callers = [] if len(members) > 1 else list(members[0].inputs.values())
+        self._states.keep(outputs, group.slots, at, height, callers)
         for index, result in zip(group.indexes, _apart(outputs, wanted, members, at), strict=True):
             results[index] = result
         spent.output_ns += perf_counter_ns() - began
@@ -204,16 +209,14 @@ class SequenceInstance:
                     f"{self._where} is faulty: it did not return the state {', '.join(missing)}"
                 )
                 continue
-            alone = group.only(index)
-            self._keep(result, alone, (0,), list(member.inputs.values()))
+            slots, callers = (group.slots[position],), list(member.inputs.values())
+            try:
+                self._states.keep(result, slots, (0,), 1, callers)
+            except FaultyModel as error:
+                results[index] = error
+                continue
             wanted = member.requested_outputs or self._outputs
             results[index] = {name: result[name] for name in wanted if name in result}
-
-    def _keep(
-        self, outputs: Tensors, group: "_ExecutionGroup", rows: Sequence[int], inputs: list[Array]
-    ) -> None:
-        if self._state_names:
-            self._states.keep(outputs, group.slots, rows, inputs)
 
     def _apart(self, group: "_ExecutionGroup") -> list[SequenceMember]:
         """A member per row, with its own controls and states; rows of nobody have zeros."""

@@ -1,8 +1,8 @@
 """The states that an instance keeps of its sequences, by slot: an output of one request is an input
 of the next.
 
-A batch whose rows stand as they stood in the batch before gets that batch's whole output again, so
-nothing is copied; otherwise rows are gathered. Source of the semantics: Triton's implicit state.
+A batch whose rows stand as they stood in the batch before gets a copy of that batch's whole output;
+otherwise rows are gathered. Source of the semantics: Triton's implicit state.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,6 +13,7 @@ import numpy as np
 from tritonclient.grpc import model_config_pb2 as pb
 
 from backends.artefact import refuse
+from backends.errors import FaultyModel
 from backends.seam import Tensors
 from repository.config.tensors import BY_CONFIG, Array
 from repository.files.plain_files import open_plain
@@ -24,13 +25,18 @@ _LENGTH_BYTES = 4
 
 
 class StateTensor(NamedTuple):
-    """One state: the input that it is fed to, the output that it comes from, and one row of what a
-    sequence begins with. `variable`: its shape may change from request to request."""
+    """One state: the input that it is fed to, the output that it comes from, one row of what a
+    sequence begins with, and its config's dimensions."""
 
     input_name: str
     output_name: str
     initial: Array
-    variable: bool
+    dims: tuple[int, ...]
+
+    @property
+    def variable(self) -> bool:
+        """Whether its shape may change from request to request."""
+        return -1 in self.dims
 
 
 class _Stack:
@@ -48,13 +54,16 @@ class _Stack:
 class SlotStates:
     """States of the sequences of one instance; on its thread.
 
+    What it gives out is a copy: a model may write to its inputs, and an execution may fail halfway.
     Memory is at most twice what the sequences need: where fewer than half of an execution's rows
     still count, they are copied out.
     """
 
-    def __init__(self, tensors: Sequence[StateTensor], batched: bool) -> None:
+    def __init__(self, tensors: Sequence[StateTensor], batched: bool, where: str) -> None:
+        """`where`: the model and its version, for errors."""
         self._tensors = tensors
         self._batched = batched
+        self._where = where
         self._kept: dict[int, tuple[_Stack, int]] = {}
         self.variable = any(tensor.variable for tensor in tensors)
 
@@ -63,6 +72,9 @@ class SlotStates:
 
     def row(self, slot: int, starts: bool) -> dict[str, Array]:
         """The states of one slot by input name: [1, …] when the model batches, else as they are."""
+        return {name: array.copy() for name, array in self._view(slot, starts).items()}
+
+    def _view(self, slot: int, starts: bool) -> dict[str, Array]:
         kept = None if starts else self._kept.get(slot)
         if kept is None:
             return {tensor.input_name: tensor.initial for tensor in self._tensors}
@@ -80,13 +92,13 @@ class SlotStates:
         if first is not None and len(slots) == height and not any(starts):
             stack = first[0]
             if len(stack.slots) == height and stack.order == tuple(slots):
-                return stack.arrays
+                return {name: array.copy() for name, array in stack.arrays.items()}
         member_of = {row: index for index, row in enumerate(rows)}
         parts: list[dict[str, Array]] = []
         for row in range(height):
             index = member_of.get(row)
             parts.append(
-                self.row(-1, True) if index is None else self.row(slots[index], starts[index])
+                self._view(-1, True) if index is None else self._view(slots[index], starts[index])
             )
         return {
             tensor.input_name: np.concatenate([part[tensor.input_name] for part in parts])
@@ -95,21 +107,30 @@ class SlotStates:
 
     def shapes(self, slot: int, starts: bool) -> tuple[tuple[int, ...], ...]:
         """Of the states of one slot, in the order of the config."""
-        row = self.row(slot, starts)
+        row = self._view(slot, starts)
         return tuple(row[tensor.input_name].shape for tensor in self._tensors)
 
     def keep(
-        self, outputs: Tensors, slots: Sequence[int], rows: Sequence[int], inputs: Sequence[Array]
+        self,
+        outputs: Tensors,
+        slots: Sequence[int],
+        rows: Sequence[int],
+        height: int,
+        inputs: Sequence[Array],
     ) -> None:
-        """Keep the states of `slots`, at `rows` of `outputs`. What lies in the memory of one of
-        `inputs`, which are the caller's, is copied."""
+        """Keep the states of `slots`, at `rows` of the `height` rows of `outputs`. What lies in the
+        memory of one of `inputs`, which are the caller's, is copied.
+
+        Raises FaultyModel where a state is not of its config's shape, and changes nothing then.
+        """
+        if not self._tensors:
+            return
+        for tensor in self._tensors:
+            self._check_shape(tensor, outputs[tensor.output_name].shape, height)
         arrays = {
             tensor.input_name: _own(outputs[tensor.output_name], inputs) for tensor in self._tensors
         }
         self.drop(slots)
-        height = max(rows) + 1 if self._batched else 1
-        if self._batched and arrays:
-            height = len(next(iter(arrays.values())))
         order = [-1] * height
         for slot, row in zip(slots, rows, strict=True):
             order[row] = slot
@@ -118,6 +139,16 @@ class SlotStates:
         for slot, row in zip(slots, rows, strict=True):
             self._kept[slot] = (stack, row)
         self._compact([stack])
+
+    def _check_shape(self, tensor: StateTensor, shape: tuple[int, ...], height: int) -> None:
+        wanted = (height, *tensor.dims) if self._batched else tensor.dims
+        if len(shape) != len(wanted) or any(
+            size not in (-1, got) for size, got in zip(wanted, shape, strict=True)
+        ):
+            raise FaultyModel(
+                f"{self._where} is faulty: it returned state '{tensor.output_name}' with shape "
+                f"{list(shape)}, its config says {list(wanted)}"
+            )
 
     def drop(self, slots: Sequence[int]) -> None:
         """Forget the states of these slots."""
@@ -152,7 +183,9 @@ def state_tensors(version: ModelVersion) -> list[StateTensor]:
     """Those of a version's config, with their initial states read. Raises LoadFailed."""
     config = version.config
     return [
-        StateTensor(state.input_name, state.output_name, _initial(version, state), -1 in state.dims)
+        StateTensor(
+            state.input_name, state.output_name, _initial(version, state), tuple(state.dims)
+        )
         for state in config.sequence_batching.state
     ]
 

@@ -215,7 +215,7 @@ class SequenceBatcher(BatchScheduler):
             self._turn_away(table.drop_cancelled(lane))
             pick = table.pick(lane, now_ns)
             again_ns = min(again_ns, pick.again_ns)
-            if not pick.sequences and (lane.ready or not lane.released):
+            if not pick.sequences and (lane.ready or not (lane.released and self._keeps_state)):
                 continue
             cores = thread.instance.cores
             lease = self._tokens.take(self, cores, now_ns, self._expected_ns)

@@ -5,7 +5,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from google.protobuf import text_format
 
+from backends.errors import LoadFailed
+from repository.model import ModelConfig
+from server.fleet.rate_limits import RateLimits
+from server.settings.table import Settings
+from support.schedulers import GatedEcho
 from support.server import Server, running
 
 IDENTITY = """
@@ -94,3 +100,21 @@ def test_a_change_of_the_limits_takes_effect_in_place_or_changes_nothing(
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(lambda _: ask(server, "half"), range(8))) == [200] * 8
     assert metric(server, "waits") == waits
+
+
+def test_a_sequence_model_that_names_resources_is_refused_and_none_is_registered() -> None:
+    limits = RateLimits(Settings(rate_limit="execution_count"))
+    assert limits.limiter is not None
+    config = text_format.Parse(
+        'name: "sums" sequence_batching { } instance_group { count: 1 kind: KIND_CPU '
+        'rate_limiter { resources { name: "R" count: 1 } } }',
+        ModelConfig(),
+    )
+    with pytest.raises(LoadFailed, match=r"model 'sums': .*resources \(R\); remove rate_limiter"):
+        limits.check(config)
+    config.instance_group[0].ClearField("rate_limiter")
+    limits.check(config)
+    instance = GatedEcho()
+    limits.register(config, [instance])
+    with pytest.raises(KeyError):
+        limits.limiter.turn(instance)
