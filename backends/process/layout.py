@@ -71,6 +71,7 @@ def unpack(blocks: Sequence[TensorBlock], count: int, region: Array) -> list[dic
 
     Raises `ValueError` or `TypeError` when the blocks do not fit the region, one beside the other.
     """
+    _refuse_outside(blocks, region)
     members: list[dict[str, Array]] = [{} for _ in range(count)]
     room = len(region)
     for name, datatype, start, shapes in blocks:
@@ -87,6 +88,7 @@ def unpack(blocks: Sequence[TensorBlock], count: int, region: Array) -> list[dic
 def kept_bytes(blocks: Sequence[TensorBlock], region: Array) -> int:
     """What `unpack` makes of the blocks, in memory: an element of BYTES is an object. Raises as
     `unpack` does."""
+    _refuse_outside(blocks, region)
     size = 0
     for _name, datatype, start, shapes in blocks:
         count = sum(prod(shape) for shape in shapes if shape is not None)
@@ -94,6 +96,17 @@ def kept_bytes(blocks: Sequence[TensorBlock], region: Array) -> int:
         if not BY_NAME[datatype].itemsize:
             size += int(np.ndarray((count,), "<u4", region, start).sum(dtype=np.int64))
     return size
+
+
+def _refuse_outside(blocks: Sequence[TensorBlock], region: Array) -> None:
+    """Of all blocks, before any is read: numpy reads before its buffer at a negative offset, and
+    its own sums overflow. Raises `ValueError`."""
+    for name, datatype, start, shapes in blocks:
+        if start < 0 or any(shape and min(shape) < 0 for shape in shapes):
+            raise ValueError(f"tensor '{name}' has a negative offset or dimension")
+        count = sum(prod(shape) for shape in shapes if shape is not None)
+        if start + count * (BY_NAME[datatype].itemsize or 4) > len(region):
+            raise ValueError(f"tensor '{name}' ends behind its region")
 
 
 def merged(blocks: Sequence[TensorBlock]) -> list[TensorBlock] | None:

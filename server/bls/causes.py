@@ -16,7 +16,8 @@ class CausingRequest:
     __slots__ = ("calls", "cancelled", "context", "left", "member")
 
     def __init__(self, member: Member | None, model: str) -> None:
-        """`member`: None, or one of a warm-up, has nobody behind it. Raises CallsTooDeep."""
+        """`member`: None for a call outside of every execution. A warm-up's request, and a call
+        made by nobody's permission, are members without a principal. Raises CallsTooDeep."""
         self.member = member
         self.left = False
         self.cancelled = False
@@ -28,7 +29,7 @@ class CausingRequest:
 
     @property
     def request(self) -> InferRequest | None:
-        """The client's, None for a warm-up."""
+        """The member, where it is a request; a warm-up's is one too."""
         return self.member if isinstance(self.member, InferRequest) else None
 
 
@@ -87,6 +88,11 @@ def principals_of(causes: Iterable[CausingRequest]) -> list[Principal]:
     """Whose requests they are, each once."""
     found = (cause.request.principal for cause in causes if cause.request is not None)
     return list({one.id: one for one in found if one is not None}.values())
+
+
+def has_nobody(causes: Iterable[CausingRequest]) -> bool:
+    """Whether nobody's permission stands behind one of them: an idle model's call, a warm-up's."""
+    return any(cause.request is None or cause.request.principal is None for cause in causes)
 
 
 def latest_deadline_ns(causes: Iterable[CausingRequest]) -> int:

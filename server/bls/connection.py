@@ -32,6 +32,7 @@ from backends.process.messages import encode
 from backends.process.region import message_region
 from backends.seam import Member, Tensors
 from repository.config.callees import callees_in, covers
+from repository.config.tensors import Array
 from repository.process.channel import ChannelMessage
 from repository.process.loop_channel import LoopChannel
 from schedulers.calls import ModelCall
@@ -43,11 +44,12 @@ from server.admit import MOST_STRINGS
 from server.bls.causes import (
     Causes,
     CausingRequest,
+    has_nobody,
     latest_deadline_ns,
     passed_on,
     principals_of,
 )
-from server.bls.control import control
+from server.bls.control import CONTROL_NOT_ALLOWED, control
 from server.bls.open_call import OpenCall
 from server.bls.outgoing import error_part
 from server.bls.surroundings import ScriptServices
@@ -57,6 +59,8 @@ from server.errors import InvalidRequest
 
 MOST_OPEN_CALLS = 256
 """Of one instance, without an answer yet."""
+MOST_OPEN_CONTROLS = 16
+"""Requests to control models, of one instance, without an answer yet."""
 
 
 class ScriptConnection:
@@ -137,10 +141,7 @@ class ScriptConnection:
             if tensors is not None:
                 self._call(message, tensors)
             return
-        files = unpack(blocks, 1, region)[0]
-        task = self._loop.create_task(self._control(message, files))
-        self._controls.add(task)
-        task.add_done_callback(self._controls.discard)
+        self._begin_control(message, blocks, region)
 
     def _heed(self, message: FromWorker) -> None:
         match message:
@@ -186,10 +187,10 @@ class ScriptConnection:
     # one call
 
     def _tensors(
-        self, request: CallRequest, blocks: list[TensorBlock], region: object
+        self, request: CallRequest, blocks: list[TensorBlock], region: Array
     ) -> Tensors | None:
         """The inputs, None where there are too many strings to unpack them here, and the script is
-        told."""
+        told. Raises ValueError for dimensions that would make them seem fewer."""
         strings = sum(
             prod(shape)
             for _, datatype, _, shapes in blocks
@@ -198,7 +199,7 @@ class ScriptConnection:
             if shape is not None
         )
         if strings <= MOST_STRINGS:
-            return unpack(blocks, 1, region)[0]  # type: ignore[arg-type]
+            return unpack(blocks, 1, region)[0]
         error = InvalidRequest(
             f"too many string elements for model '{request.model}': {strings}, and a request may "
             f"have {MOST_STRINGS}; split it into smaller ones"
@@ -248,7 +249,7 @@ class ScriptConnection:
         if not covered:
             if len(principals) > 1:
                 surroundings.permit(principals, request.model)
-            if all(cause.member is None for cause in causes):
+            if has_nobody(causes):
                 surroundings.permit_nobody(request.model)
         return ModelCall(
             model=request.model,
@@ -282,6 +283,29 @@ class ScriptConnection:
             self.instance.activity.calls -= 1
             self.instance.activity.progress += 1
             self._waiting.end(self, call.number)
+
+    # model control
+
+    def _begin_control(
+        self, request: ControlRequest, blocks: list[TensorBlock], region: Array
+    ) -> None:
+        """Raises ValueError for files that are no bytes."""
+        refusal = "" if self._services.allows_control else CONTROL_NOT_ALLOWED
+        if not refusal and len(self._controls) >= MOST_OPEN_CONTROLS:
+            refusal = (
+                f"model '{self._version[0]}' has {MOST_OPEN_CONTROLS} requests to control models "
+                "without an answer, the most that one instance may have"
+            )
+        if refusal:
+            self._send(encode(ControlAnswer(request.number, refusal, ready=False)), -1)
+            return
+        wrong = next((one for one in blocks if one.datatype != "UINT8"), None)
+        if wrong is not None:
+            raise ValueError(f"file '{wrong.name}' of a model is of {wrong.datatype}, not of UINT8")
+        files = unpack(blocks, 1, region)[0]
+        task = self._loop.create_task(self._control(request, files))
+        self._controls.add(task)
+        task.add_done_callback(self._controls.discard)
 
     async def _control(self, request: ControlRequest, files: Tensors) -> None:
         self.instance.activity.calls += 1

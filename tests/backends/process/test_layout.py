@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from backends.process.layout import TensorBlock, merged, pack, unpack
+from backends.process.layout import TensorBlock, kept_bytes, merged, pack, unpack
 from backends.process.messages import BatchExecuted, BatchFailed, WorkerError, decode, encode
 from backends.process.region import RegionReader, RegionWriter
 from repository.config.tensors import DATA_TYPES, DataType
@@ -62,6 +62,31 @@ def test_blocks_beyond_their_region_are_refused() -> None:
     region[:4] = 255
     with pytest.raises(ValueError, match="ends behind its region"):
         unpack([TensorBlock("X", "BYTES", 0, ((1,),))], 1, region)
+
+
+@pytest.mark.parametrize("datatype", ["UINT8", "BYTES"])
+@pytest.mark.parametrize("offset", [-64, 65, 2**63 - 1])
+def test_offset_outside_the_region_is_refused_before_numpy_reads_there(
+    datatype: str, offset: int
+) -> None:
+    region = np.zeros(256, np.uint8)[64:128]
+    blocks = [TensorBlock("X", datatype, offset, ((4,),))]
+    for read in (lambda: unpack(blocks, 1, region), lambda: kept_bytes(blocks, region)):
+        with pytest.raises(ValueError, match=r"negative offset|ends behind its region"):
+            read()
+
+
+@pytest.mark.parametrize("datatype", ["UINT8", "BYTES"])
+@pytest.mark.parametrize("shapes", [((-1, 4),), ((2**61 + 1,),), ((2**63 - 8,),), ((8,), (-8,))])
+def test_dimensions_that_no_region_has_are_refused_before_numpy_multiplies_them(
+    datatype: str, shapes: tuple[tuple[int, ...], ...]
+) -> None:
+    region = np.zeros(64, np.uint8)
+    blocks = [TensorBlock("Y", datatype, 0, ((1,),) * len(shapes))]
+    blocks.append(TensorBlock("X", datatype, 32, shapes))
+    for read in (lambda: unpack(blocks, len(shapes), region), lambda: kept_bytes(blocks, region)):
+        with pytest.raises(ValueError, match=r"'X' (has a negative|ends behind)"):
+            read()
 
 
 def test_memory_that_could_be_shrunk_is_refused() -> None:

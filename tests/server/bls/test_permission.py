@@ -9,9 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from backends.process.call_messages import CallPart, CallRequest, decode_from_server
+from backends.process.call_messages import (
+    IS_READY,
+    CallPart,
+    CallRequest,
+    ControlAnswer,
+    ControlRequest,
+    FromServer,
+    decode_from_server,
+)
 from backends.process.health.liveness import Activity
-from backends.process.layout import pack
+from backends.process.layout import TensorBlock, pack
 from backends.process.messages import encode
 from backends.process.region import MessageBuffer
 from backends.seam import Member
@@ -20,6 +28,7 @@ from repository.model import ModelConfig, ModelVersion
 from repository.process.channel import Channel
 from schedulers.request import InferRequest
 from server.access.authorizer import Authorizer
+from server.bls.connection import MOST_OPEN_CONTROLS
 from server.bls.service import ScriptService
 from server.bls.surroundings import ScriptServices
 from server.dataplane import DataPlane
@@ -61,39 +70,50 @@ def _asked(scope: str = "infer:echo") -> InferRequest:
     return InferRequest("script", 1, {}, 1, None, 0, principal=principal)
 
 
-def _call(causes: tuple[int, ...] = (), model: str = "echo") -> bytes:
+def _nobody() -> InferRequest:
+    """As a warm-up makes one."""
+    return InferRequest("script", 1, {}, 1, None, 0, id="warmup")
+
+
+def _call(
+    causes: tuple[int, ...] = (), model: str = "echo", blocks: tuple[TensorBlock, ...] = ()
+) -> bytes:
     buffer = MessageBuffer()
-    blocks = tuple(pack([{"INPUT0": np.zeros((1, 16), np.float32)}], buffer))
+    honest = tuple(pack([{"INPUT0": np.zeros((1, 16), np.float32)}], buffer))
     data, _ = buffer.contents()
-    terms: tuple[Any, ...] = (1, model, -1, "", 0, 0, 0, "", (), False, causes, blocks, data)
-    return encode(CallRequest(*terms))
+    terms: tuple[Any, ...] = (1, model, -1, "", 0, 0, 0, "", (), False, causes)
+    return encode(CallRequest(*terms, blocks or honest, data))
 
 
-def _answered(
+def _control(number: int = 1, *blocks: TensorBlock) -> bytes:
+    return encode(ControlRequest(number, IS_READY, "echo", "", "", False, blocks, bytes(64)))
+
+
+def _sent(
     members: Sequence[InferRequest],
-    payload: bytes,
+    payloads: Sequence[bytes],
     calls: str = "",
     required: bool = True,
-) -> tuple[CallPart | None, Calling]:
-    """What a worker is answered; None where it is killed instead."""
+    allows_control: bool = False,
+) -> tuple[FromServer | None, Calling]:
+    """The first answer to messages that are there at once; None where the worker is killed."""
 
-    async def main() -> tuple[CallPart | None, Calling]:
+    async def main() -> tuple[FromServer | None, Calling]:
         served = put(identity_config("echo"))
         dataplane = DataPlane(Shelf([served]), "m", "0", authorizer=Authorizer(required))
         get: Callable[[], DataPlane] = lambda: dataplane  # noqa: E731
         around = ScriptServices(
-            DataPlaneCaller(get), GatewaySurroundings(get), CustomMetrics(), False
+            DataPlaneCaller(get), GatewaySurroundings(get), CustomMetrics(), allows_control
         )
         instance = Calling(members, calls)
         ours, theirs = socket.socketpair()
-        connection = ScriptService(around).connect(instance, ours)
         channel = Channel(theirs)
+        for payload in payloads:
+            channel.send(payload)
+        connection = ScriptService(around).connect(instance, ours)
         try:
-            await asyncio.to_thread(channel.send, payload)
             received = await asyncio.to_thread(channel.receive, PATIENCE_S)
-            part = decode_from_server(received.payload)
-            assert isinstance(part, CallPart)
-            return part, instance
+            return decode_from_server(received.payload), instance
         except EOFError:
             return None, instance
         finally:
@@ -103,6 +123,15 @@ def _answered(
             await served.scheduler.close()
 
     return asyncio.run(main())
+
+
+def _answered(
+    members: Sequence[InferRequest], payload: bytes, calls: str = "", required: bool = True
+) -> tuple[CallPart | None, Calling]:
+    """What a worker is answered; None where it is killed instead."""
+    part, instance = _sent(members, [payload], calls, required)
+    assert part is None or isinstance(part, CallPart)
+    return part, instance
 
 
 def _text(part: CallPart | None) -> str:
@@ -151,6 +180,52 @@ def test_request_that_a_call_names_is_the_only_one_that_counts() -> None:
 def test_call_without_a_request_behind_it(required: bool, calls: str, allowed: bool) -> None:
     part, _ = _answered([], _call(), calls, required)
     assert ("no request is behind this call" in _text(part)) == (not allowed)
+
+
+@pytest.mark.parametrize(
+    ("required", "calls", "allowed"),
+    [(True, "", False), (True, "echo", True), (False, "", True)],
+)
+@pytest.mark.parametrize("beside", [False, True])
+def test_call_in_a_warm_up_has_nobodys_permission(
+    required: bool, calls: str, allowed: bool, beside: bool
+) -> None:
+    members = [_nobody(), _asked()] if beside else [_nobody()]
+    part, _ = _answered(members, _call(), calls, required)
+    assert ("no request is behind this call" in _text(part)) == (not allowed)
+
+
+@pytest.mark.parametrize("shapes", [((-1, 1 << 24),), ((1 << 24,), (-1, 1 << 24))])
+def test_worker_that_counts_strings_below_zero_is_killed(
+    shapes: tuple[tuple[int, ...], ...],
+) -> None:
+    blocks = tuple(TensorBlock(f"X{i}", "BYTES", 0, (one,)) for i, one in enumerate(shapes))
+    part, instance = _answered([_asked()], _call(blocks=blocks))
+    assert part is None
+    assert "negative" in instance.killed[0] or "behind its region" in instance.killed[0]
+
+
+def test_control_that_is_not_allowed_is_refused_before_its_files_are_read() -> None:
+    answer, instance = _sent([], [_control(1, TensorBlock("file:x", "BYTES", 0, ((1 << 40,),)))])
+    assert isinstance(answer, ControlAnswer)
+    assert "--allow-model-control-by-models" in answer.error
+    assert not instance.killed
+
+
+def test_worker_whose_file_is_no_bytes_is_killed() -> None:
+    block = TensorBlock("file:x", "BYTES", 0, ((1,),))
+    answer, instance = _sent([], [_control(1, block)], allows_control=True)
+    assert answer is None
+    assert "file 'file:x' of a model is of BYTES" in instance.killed[0]
+
+
+def test_control_beyond_the_most_open_requests_is_refused() -> None:
+    requests = [_control(number) for number in range(MOST_OPEN_CONTROLS + 1)]
+    answer, instance = _sent([], requests, allows_control=True)
+    assert isinstance(answer, ControlAnswer)
+    assert answer.number == MOST_OPEN_CONTROLS
+    assert f"has {MOST_OPEN_CONTROLS} requests to control models" in answer.error
+    assert not instance.killed
 
 
 def test_worker_that_sends_no_message_is_killed_with_the_reason() -> None:
