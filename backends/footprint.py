@@ -2,8 +2,8 @@
 
 A language model is computed from its config (`backends.llm.memory`). For other runtimes the figures
 below are rounded up from what was measured on Linux, x86-64: 0.1 MB beyond its weights for a small
-ONNX model, 25 MB for a python model's process. What a process really takes is measured once it has
-loaded (`measured_bytes`).
+ONNX model, 25 MB for a python model's process, 122 MB for a process that has imported XGBoost or
+LightGBM. What a process really takes is measured once it has loaded (`measured_bytes`).
 """
 
 from collections.abc import Iterable
@@ -26,6 +26,8 @@ WORKERS = {
     "onnxruntime": 48 * MIB,
     "ncnn": 48 * MIB,
     "mnn": 48 * MIB,
+    "xgboost": 128 * MIB,
+    "lightgbm": 128 * MIB,
 }
 """A worker process with its runtime imported, without the model."""
 CUDA_CONTEXT = 640 * MIB

@@ -75,7 +75,7 @@ PARAMETERS: tuple[ParameterKey, ...] = (
         "Let the worker processes of the model open connections; see [sandbox](sandbox.md).",
         "`true`",
         "none",
-        ("python", "pytorch", "onnxruntime", "ncnn", "mnn"),
+        ("python", "pytorch", "onnxruntime", "ncnn", "mnn", "xgboost", "lightgbm"),
     ),
     ParameterKey(
         "calls",

@@ -1,5 +1,6 @@
 """Boosters of XGBoost answer as the library itself does, from files that hold data only."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,8 @@ import numpy as np
 import pytest
 import xgboost
 
-from backends.errors import ExecutionFailed, LoadFailed
+from backends.errors import ExecutionFailed, InstanceDied, LoadFailed
+from backends.loading import load
 from backends.trees.xgboost import XGBoost
 from repository.config.tensors import Array
 from repository.model import ModelVersion
@@ -118,3 +120,22 @@ def test_rows_of_another_width_are_the_requests_error(tmp_path: Path) -> None:
     (instance,) = XGBoost().load(completed(version), CPU, 1).instances
     with pytest.raises(ExecutionFailed, match="model 'm' version 1"):
         instance.execute(batch_of(member(input__0=np.ones((1, 9), np.float32))))
+
+
+def test_a_file_that_names_a_feature_far_away_ends_its_worker_and_nothing_else(
+    tmp_path: Path,
+) -> None:
+    version = make_version(tmp_path)
+    path = version.path / "model.json"
+    trained("regression").save_model(path)
+    saved = json.loads(path.read_text())
+    for tree in saved["learner"]["gradient_booster"]["model"]["trees"]:
+        tree["split_indices"] = [2_000_000_000] * len(tree["split_indices"])
+    path.write_text(json.dumps(saved))
+
+    (instance,) = load(completed(version), CPU, ["m_0"]).instances
+    try:
+        with pytest.raises(InstanceDied, match="model 'm' version 1"):
+            instance.execute(batch_of(member(input__0=ROWS[:2])))
+    finally:
+        instance.close()
