@@ -55,6 +55,9 @@ def labels_fault(labels: tuple[tuple[str, str], ...]) -> str:
     wrong = next((name for name, _ in labels if not _LABEL.fullmatch(name)), None)
     if wrong is not None:
         return f"'{wrong}' is no name of a label: letters, digits and '_' are, and no '__' first"
+    twice = next((low for (low, _), (high, _) in pairwise(sorted(labels)) if low == high), None)
+    if twice is not None:
+        return f"the label '{twice}' is there twice"
     return ""
 
 

@@ -64,7 +64,9 @@ class OpenCall:
         self.cancel()
 
     def read(self, count: int) -> None:
-        """The script has read so many more responses."""
+        """The script has read so many more responses. Raises ValueError for more than were sent."""
+        if not 0 < count <= self._unread:
+            raise ValueError("more responses read than were sent")
         self._unread -= count
         self._room.set()
 

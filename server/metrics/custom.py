@@ -5,7 +5,7 @@ them; what a worker has counted stays when it dies and is restarted.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Protocol
@@ -76,7 +76,10 @@ class CustomMetrics:
         family = MetricFamily(name, request.kind, request.description)
         fault = fault or self._conflict(model, family)
         if not fault:
-            self._sources.setdefault(source, _Source(model)).families[name] = family
+            holder = self._sources.setdefault(source, _Source(model))
+            if holder.families.get(name) != family:
+                holder.values.pop(name, None)  # of a family that it has no more
+            holder.families[name] = family
         return fault
 
     def _conflict(self, model: str, family: MetricFamily) -> str:
@@ -95,7 +98,7 @@ class CustomMetrics:
         known = self._sources.get(source)
         if known is None:
             return
-        _check(message)
+        _check(message, known.families)
         for name in known.families.keys() - message.families.keys():
             del known.families[name]
         known.values = {
@@ -139,7 +142,8 @@ class CustomMetrics:
         for family, totals in self._totals().values():
             yield from head(family._replace(help=escaped_help(family.help)))
             for labels, total in sorted(totals.items()):
-                yield from _series_lines(family, labels, total)
+                if bool(total.bounds) == (family.type == HISTOGRAM):  # or of a former life's family
+                    yield from _series_lines(family, labels, total)
 
     def _totals(self) -> dict[str, tuple[MetricFamily, dict[Labels, SeriesTotal]]]:
         found: dict[str, tuple[MetricFamily, dict[Labels, SeriesTotal]]] = {}
@@ -182,16 +186,26 @@ def _in_braces(labels: Iterable[tuple[str, str]]) -> str:
     return f"{{{pairs}}}" if pairs else ""
 
 
-def _check(message: MetricValues) -> None:
+def _check(message: MetricValues, families: Mapping[str, MetricFamily]) -> None:
     """Raises ValueError."""
     if sum(map(len, message.families.values())) > MOST_SERIES:
         raise ValueError(f"more than {MOST_SERIES} series of metrics")
-    for series in message.families.values():
-        for one in series:
-            fault = labels_fault(one.labels) or (buckets_fault(one.bounds) if one.bounds else "")
-            if fault or any(name == "le" for name, _ in one.labels if one.bounds):
-                raise ValueError(f"labels or buckets of a metric that cannot be: {fault}")
-            if one.bounds and len(one.counts) != len(one.bounds) + 1:
-                raise ValueError("a histogram whose counts are not those of its buckets")
-            if not isfinite(one.value) and one.bounds:
-                raise ValueError("a histogram whose sum is no number")
+    for name, series in message.families.items():
+        if name in families:
+            for one in series:
+                _check_series(one, families[name].type == HISTOGRAM)
+
+
+def _check_series(one: SeriesValue, is_histogram: bool) -> None:
+    """Raises ValueError."""
+    fault = labels_fault(one.labels) or (buckets_fault(one.bounds) if one.bounds else "")
+    if fault or any(name == "le" for name, _ in one.labels if one.bounds):
+        raise ValueError(f"labels or buckets of a metric that cannot be: {fault}")
+    if list(one.labels) != sorted(one.labels):
+        raise ValueError("labels of a metric that are not in order")
+    if bool(one.bounds) != is_histogram:
+        raise ValueError("a histogram without buckets, or buckets of another metric")
+    if len(one.counts) != (len(one.bounds) + 1 if one.bounds else 0):
+        raise ValueError("a histogram whose counts are not those of its buckets")
+    if not isfinite(one.value) and one.bounds:
+        raise ValueError("a histogram whose sum is no number")

@@ -186,6 +186,57 @@ def test_worker_that_sends_what_no_worker_of_ours_sends_is_found_out(
         metrics.receive(worker, MetricValues({"x": values}))
 
 
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (HISTOGRAM, SeriesValue((), 1.0, 0, (), (1, 2))),
+        (HISTOGRAM, SeriesValue((), 1.0, 0, (), ())),
+        (COUNTER, SeriesValue((), 1.0, 0, (1.0,), (1, 2))),
+        (GAUGE, SeriesValue((), 1.0, 0, (), (1,))),
+        (COUNTER, SeriesValue((("a", "1"), ("a", "2")), 1.0, 0, (), ())),
+        (COUNTER, SeriesValue((("b", "1"), ("a", "2")), 1.0, 0, (), ())),
+    ],
+    ids=["no bounds", "no buckets", "counter's buckets", "gauge's counts", "twice", "order"],
+)
+def test_series_that_no_scrape_could_show_is_refused_when_it_comes(
+    kind: str, value: SeriesValue
+) -> None:
+    metrics = CustomMetrics()
+    worker = Worker(metrics, object(), answers=False)
+    worker.opens("x", kind)
+    with pytest.raises(ValueError, match=r"label|histogram"):
+        metrics.receive(worker, MetricValues({"x": (value,)}))
+    assert [line for line in shown(metrics) if not line.startswith("#")] == []
+
+
+def test_family_of_another_kind_shows_nothing_of_the_former_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("server.metrics.custom.COLLECT_S", 0.01)
+    metrics, spec = CustomMetrics(), object()
+    worker = Worker(metrics, spec)
+    worker.opens("x", COUNTER)
+    worker.values["x"] = (series(2.0),)
+    assert 'x{kind="a"} 2.0' in shown(metrics)
+    worker.opens("x", HISTOGRAM)
+    worker._answers = False
+    assert shown(metrics) == ["# HELP x what it is", "# TYPE x histogram"]
+    metrics.receive(worker, MetricValues({"x": ()}))
+    metrics.gone(worker)
+    assert shown(metrics) == []
+
+
+def test_counts_of_a_life_whose_family_was_of_another_kind_are_not_shown() -> None:
+    metrics, spec = CustomMetrics(), object()
+    for kind in (COUNTER, HISTOGRAM, HISTOGRAM):
+        worker = Worker(metrics, spec)
+        worker.opens("x", kind)
+        worker.values["x"] = (series(2.0),) if kind == COUNTER else ()
+        lines = shown(metrics)
+        metrics.gone(worker)
+    assert lines == ["# HELP x what it is", "# TYPE x histogram"]
+
+
 def test_scrape_waits_a_while_for_a_worker_and_shows_what_it_said_last(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
