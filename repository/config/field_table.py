@@ -185,7 +185,7 @@ _SCHEDULING = (
     ),
     *SEQUENCE_FIELDS,
     _does(
-        "ensemble_scheduling", "The steps of an [ensemble](ensembles.md#ensembles).", covers=True
+        "ensemble_scheduling", "The steps of an [ensemble](ensembles.md).", covers=True
     ),
     _does(
         "response_cache.enable",

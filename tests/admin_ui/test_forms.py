@@ -120,6 +120,7 @@ def test_a_viewer_changes_nothing(night: Api, act: object) -> None:
         "confirm": "iris" if "users" in path else "champion" if "aliases" in path else "vision",
         "name": "x", "alias": "x", "version": "1", "revision": "1", "role": "admin",
         "commit": "a" * 40, "password": PASSWORD, "formats": "onnx",
+            "window": "3600", "stretch": "3600",
         **dict.fromkeys(("max_pack_bytes", "max_file_bytes", "max_lfs_bytes", "max_files",
                          "max_models"), "9"),
     }  # fmt: skip

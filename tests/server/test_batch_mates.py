@@ -10,6 +10,7 @@ from server.signature import compile_signature
 
 CONFIG = """
 name: "m"
+backend: "onnxruntime"
 max_batch_size: 8
 input { name: "a" data_type: TYPE_FP32 dims: [ -1 ] }
 input { name: "b" data_type: TYPE_FP32 dims: [ -1 ] optional: true }

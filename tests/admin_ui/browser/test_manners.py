@@ -57,8 +57,8 @@ def test_what_was_refused_is_open_with_its_reason(browser: Browser, seeded: Nigh
         log_in(tab, seeded.url, "otto", PASSWORD)
         tab.goto(f"{seeded.url}/routes")
         tab.click("a[href='#make']")
-        tab.fill("#f-routes-name", "shop2")
-        tab.fill("#f-routes-target", "nothing here")
+        tab.fill("#f-routes-name", "shop")
+        tab.select_option("#f-routes-target", index=1)
         tab.click("button:has-text('Create route')")
         expect(tab.locator("dialog.drawer .wrong")).to_be_visible()
 
