@@ -61,7 +61,9 @@ class CompletionChoice:
         self.cached = output.cached_tokens or self.cached
         self.finish = output.finish
         self.stopped_by = output.stopped_by
-        if self.silent:
+        if self.silent:  # of the one token that was made for it nothing is told, nor that it ends
+            self.finish = Finish.LENGTH if output.finish is Finish.STOP else output.finish
+            self.stopped_by = None
             return
         if output.text:
             self.pieces.append(output.text)
