@@ -100,6 +100,8 @@ class EnsembleProgress:
                 for call in calls:
                     if not self._over:
                         self._call(call)
+                if not self._over:  # calls may have been answered at once, as from a cache
+                    self._answer()
             if not self._over and self._run.finished:
                 self._finish()
         except EnsembleFailed as error:
