@@ -27,9 +27,20 @@ NO_ANSWER = (
 
 class Branch:
     """Tensors that belong together. `rows`: which of the rows of `above` it has, None for all.
-    `level`: the step whose response it is, -1 for the request. `halves`: what it was split into."""
+    `level`: the step whose response it is, -1 for the request. `halves`: what it was split into.
+    `complete`: no further branch will come below."""
 
-    __slots__ = ("above", "below", "done", "halves", "level", "rows", "skipped", "tensors")
+    __slots__ = (
+        "above",
+        "below",
+        "complete",
+        "done",
+        "halves",
+        "level",
+        "rows",
+        "skipped",
+        "tensors",
+    )
 
     def __init__(
         self, tensors: dict[str, Array], level: int, above: "Branch | None" = None
@@ -40,6 +51,7 @@ class Branch:
         self.rows: Any = None
         self.halves: tuple[Branch, Branch] | None = None
         self.below: list[Branch] = []
+        self.complete = False
         self.done: set[int] = set()
         self.skipped: set[int] = set()
 
@@ -153,12 +165,14 @@ class EnsembleRun:
         self.inflight -= 1
         if call.step.step.number in self._counts:
             self._counts[call.step.step.number] -= 1
+        if call.step.decoupled:
+            self._complete(call.branch)
 
     def responses(self) -> list[dict[str, Array]]:
         """The answers that are complete now, in their order."""
         found = []
         while self._units and (answer := self._answer(self._units[0])) is not None:
-            self._units.popleft()
+            self._drop(self._units.popleft())
             found.append(answer)
         self.sent += len(found)
         return found
@@ -181,6 +195,23 @@ class EnsembleRun:
         """Why it has finished without all answers; "" if it has them."""
         return NO_ANSWER if self._units else ""
 
+    # what is kept
+
+    def _complete(self, branch: Branch) -> None:
+        """The decoupled step of a branch, of which every level has at most one, has ended."""
+        branch.complete = True
+        if not branch.below:
+            self._drop(branch)
+
+    def _drop(self, branch: Branch) -> None:
+        """Forget a branch from which nothing follows any more, and those above likewise."""
+        above = branch.above
+        while above is not None:
+            above.below.remove(branch)
+            if above.below or not above.complete:
+                return
+            branch, above = above, above.above
+
     # what follows from what
 
     def _arrived(self, branch: Branch, tensors: Mapping[str, Array]) -> None:
@@ -195,7 +226,7 @@ class EnsembleRun:
             for half in branch.halves:
                 self._look(half, one)
         elif branch.level != one.level:
-            for below in branch.below:
+            for below in tuple(branch.below):  # one whose step is skipped is dropped
                 self._look(below, one)
         elif one.step.number not in branch.done:
             self._try(branch, one)
@@ -239,6 +270,8 @@ class EnsembleRun:
     def _skip(self, branch: Branch, one: CompiledStep) -> None:
         branch.done.add(one.step.number)
         branch.skipped.add(one.step.number)
+        if one.decoupled:
+            self._complete(branch)
         for tensor in one.step.outputs.values():
             for reader in self._plan.readers.get(tensor, ()):
                 self._look(branch, reader)

@@ -13,7 +13,7 @@ from repository.config.ensemble_graph import EnsembleGraph
 from repository.config.tensors import Array
 from schedulers.ensembles.policy.compile import CompiledEnsemble, compile_ensemble
 from schedulers.ensembles.policy.request_plan import plan_for
-from schedulers.ensembles.policy.run import NO_ANSWER, EnsembleRun, StepCall
+from schedulers.ensembles.policy.run import NO_ANSWER, Branch, EnsembleRun, StepCall
 from schedulers.errors import EnsembleFailed
 from support.ensembles import SignatureTerms, graph_of, signature
 
@@ -256,3 +256,38 @@ def test_no_row_gets_what_another_rows_branch_wrote(values: list[float], seed: i
     (answer,), _, _ = play(ensemble, {"X": rows}, cheap_or_dear, random.Random(seed))
     expected = np.where(rows >= 0.5, rows, rows * 100)
     np.testing.assert_allclose(answer["Y"], expected, rtol=1e-6)
+
+
+def kept(branch: Branch) -> int:
+    return 1 + sum(map(kept, branch.below))
+
+
+def test_an_endless_stream_keeps_no_branch_that_has_been_answered() -> None:
+    ensemble = compiled(STREAM, OWN, MANY, model("side"), JOIN)
+    run = EnsembleRun(plan_for(ensemble, ()), {"X": np.zeros((1, 1), np.float32)})
+    many, side = run.take()
+    run.answered(side, add_one(side)[0])
+    run.ended(side)
+    for _ in range(1000):
+        run.answered(many, add_one(many)[0])
+        (join,) = run.take()
+        run.answered(join, add_one(join)[0])
+        run.ended(join)
+        assert len(run.responses()) == 1
+        assert kept(run.root) <= 2
+
+
+@pytest.mark.parametrize("responses", [0, 2])
+def test_a_branch_between_is_dropped_once_its_stream_has_ended(responses: int) -> None:
+    graph = graph_of(OWN, ("outer", {"i": "X"}, {"o": "t"}), ("inner", {"i": "t"}, {"o": "Y"}))
+    ensemble = compiled(graph, OWN, model("outer", decoupled=True), model("inner", decoupled=True))
+    run = EnsembleRun(plan_for(ensemble, ()), {"X": np.zeros((1, 1), np.float32)})
+    (outer,) = run.take()
+    for _ in range(1000):
+        run.answered(outer, add_one(outer)[0])
+        (inner,) = run.take()
+        for _ in range(responses):
+            run.answered(inner, add_one(inner)[0])
+            assert len(run.responses()) == 1
+        run.ended(inner)
+        assert kept(run.root) <= 2
