@@ -184,9 +184,7 @@ _SCHEDULING = (
         covers=True,
     ),
     *SEQUENCE_FIELDS,
-    _does(
-        "ensemble_scheduling", "The steps of an [ensemble](ensembles.md).", covers=True
-    ),
+    _does("ensemble_scheduling", "The steps of an [ensemble](ensembles.md).", covers=True),
     _does(
         "response_cache.enable",
         "Keep responses, and give them again to the same request; needs `--cache-config`. "
