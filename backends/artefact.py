@@ -11,6 +11,7 @@ from typing import NamedTuple, NoReturn
 from tritonclient.grpc import model_config_pb2 as pb
 
 from backends.errors import LoadFailed
+from backends.seam import Device
 from repository.config.file_rules import names_hidden
 from repository.config.type_names import NAMES
 from repository.model import ModelConfig, ModelVersion
@@ -49,6 +50,16 @@ class Artefact(NamedTuple):
 def refuse(version: ModelVersion, message: str) -> NoReturn:
     """Raise LoadFailed, naming model and version."""
     raise LoadFailed(f"model '{version.name}' version {version.number}: {message}")
+
+
+def require_cpu(version: ModelVersion, device: Device, library: str) -> None:
+    """Raise LoadFailed for any other device."""
+    if device.kind != "cpu":
+        refuse(
+            version,
+            f"{device.kind}:{device.index} was asked for, but {library} runs on the CPU here; "
+            "use instance_group KIND_CPU",
+        )
 
 
 def artefact_path(version: ModelVersion, *defaults: str) -> Path:

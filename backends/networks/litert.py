@@ -19,6 +19,7 @@ from backends.artefact import (
     complete_config,
     name_file,
     refuse,
+    require_cpu,
 )
 from backends.errors import ExecutionFailed
 from backends.seam import Device, LoadedInstances, Tensors
@@ -62,12 +63,7 @@ class LiteRt:
 
     def load(self, version: ModelVersion, device: Device, count: int) -> LoadedInstances:
         """`count` interpreters of one file. Raises LoadFailed in LiteRT's words."""
-        if device.kind != "cpu":
-            refuse(
-                version,
-                f"{device.kind}:{device.index} was asked for, but LiteRT runs on the CPU here; "
-                "use instance_group KIND_CPU",
-            )
+        require_cpu(version, device, "LiteRT")
         path = artefact_path(version, "model.tflite")
         threads = max(device.threads, 1)
         instances = [

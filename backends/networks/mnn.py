@@ -17,6 +17,7 @@ from backends.artefact import (
     complete_config,
     name_file,
     refuse,
+    require_cpu,
 )
 from backends.errors import ExecutionFailed
 from backends.seam import Device, LoadedInstances, Tensors
@@ -41,12 +42,7 @@ class Mnn:
 
     def load(self, version: ModelVersion, device: Device, count: int) -> LoadedInstances:
         """`count` modules of one file. Raises LoadFailed."""
-        if device.kind != "cpu":
-            refuse(
-                version,
-                f"{device.kind}:{device.index} was asked for, but MNN runs on the CPU here; "
-                "use instance_group KIND_CPU",
-            )
+        require_cpu(version, device, "MNN")
         path = artefact_path(version, "model.mnn")
         instances = [MnnInstance(version, device, path) for _ in range(count)]
         return LoadedInstances(instances, version.config)

@@ -20,6 +20,7 @@ from backends.artefact import (
     inside,
     name_file,
     refuse,
+    require_cpu,
 )
 from backends.errors import ExecutionFailed
 from backends.seam import Device, LoadedInstances, Tensors
@@ -57,12 +58,7 @@ class Ncnn:
 
     def load(self, version: ModelVersion, device: Device, count: int) -> LoadedInstances:
         """`count` instances of one network. Raises LoadFailed; ncnn gives its reasons on stderr."""
-        if device.kind != "cpu":
-            refuse(
-                version,
-                f"{device.kind}:{device.index} was asked for, but ncnn runs on the CPU here; "
-                "use instance_group KIND_CPU",
-            )
+        require_cpu(version, device, "ncnn")
         network = _loaded(version, *_files(version), max(device.threads, 1))
         instances = [NcnnInstance(version, device, network) for _ in range(count)]
         return LoadedInstances(instances, version.config)

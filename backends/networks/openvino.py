@@ -21,6 +21,7 @@ from backends.artefact import (
     name_file,
     parameter,
     refuse,
+    require_cpu,
 )
 from backends.errors import ExecutionFailed
 from backends.seam import Device, LoadedInstances, Tensors
@@ -68,12 +69,7 @@ class OpenVino:
 
     def load(self, version: ModelVersion, device: Device, count: int) -> LoadedInstances:
         """One compiled model shared by `count` instances. Raises LoadFailed in OpenVINO's words."""
-        if device.kind != "cpu":
-            refuse(
-                version,
-                f"{device.kind}:{device.index} was asked for, but OpenVINO runs on the CPU here; "
-                "use instance_group KIND_CPU",
-            )
+        require_cpu(version, device, "OpenVINO")
         path = _model_file(version)
         # Left to itself it takes every core, and computes in bfloat16 where the CPU can.
         options = {

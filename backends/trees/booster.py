@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from tritonclient.grpc import model_config_pb2 as pb
 
-from backends.artefact import Artefact, TensorDescription, refuse
+from backends.artefact import Artefact, TensorDescription
 from backends.errors import ExecutionFailed
 from backends.seam import Device, Tensors
 from backends.stacked import StackedInstance
@@ -32,16 +32,6 @@ def booster_artefact(
     ]
     rows = TensorDescription(names[0], pb.TYPE_FP32, (-1, features))
     return Artefact(file, (rows,), (TensorDescription(names[1], data_type, (-1, columns)),))
-
-
-def require_cpu(version: ModelVersion, device: Device, library: str) -> None:
-    """Raise LoadFailed for any other device."""
-    if device.kind != "cpu":
-        refuse(
-            version,
-            f"{device.kind}:{device.index} was asked for, but {library} runs on the CPU here; "
-            "use instance_group KIND_CPU",
-        )
 
 
 class BoosterInstance(StackedInstance):

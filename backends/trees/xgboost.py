@@ -10,9 +10,9 @@ from typing import Any
 import xgboost
 from tritonclient.grpc import model_config_pb2 as pb
 
-from backends.artefact import artefact_path, complete_config, name_file, refuse
+from backends.artefact import artefact_path, complete_config, name_file, refuse, require_cpu
 from backends.seam import Device, LoadedInstances
-from backends.trees.booster import BoosterInstance, Predict, booster_artefact, require_cpu
+from backends.trees.booster import BoosterInstance, Predict, booster_artefact
 from repository.config.tensors import Array
 from repository.model import ModelConfig, ModelVersion
 
