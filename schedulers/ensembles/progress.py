@@ -173,6 +173,7 @@ class EnsembleProgress:
                 self._fail_in(error)
             return
         self._go_on()
+        self._room.set()
 
     def _is_behind(self) -> bool:
         return self._unread >= MOST_UNREAD or self._run.waiting() >= MOST_BEHIND

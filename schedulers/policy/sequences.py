@@ -22,6 +22,11 @@ MOST_LOST = 10_000
 LOST_NS = 60_000_000_000
 """How long each is remembered."""
 _LEAST_GAP_NS = 1_000_000
+GONE = (
+    "a request of this sequence was cancelled before it ran, and its state lacks a step; start the "
+    "sequence again"
+)
+"""What the requests behind a cancelled one are told."""
 SEQUENCE_TIMEOUT = "timeout of the corresponding sequence has been expired"
 
 
@@ -151,7 +156,7 @@ class SequenceTable:
         while self.backlog and (lane := self._lane_with_slot()) is not None:
             live = self.backlog.popleft()
             if any(ticket.cancelled for ticket in live.waiting):
-                refused += self._end(live, Cancelled(""))
+                refused += self._end(live, Cancelled(GONE))
                 continue
             self._seat(live, lane)
             for ticket in live.waiting:
@@ -174,7 +179,7 @@ class SequenceTable:
     def _end(self, live: LiveSequence, error: Exception, *, is_told: bool = False) -> list[Refusal]:
         """It is over: its slot is free, and what waits of it does not run. `is_told`: its instance
         knows."""
-        live.gone = True
+        live.gone, live.error = True, error
         if self._live.get(live.key) is live:
             del self._live[live.key]
         refused = [Refusal(ticket, error) for ticket in live.waiting]
@@ -194,7 +199,7 @@ class SequenceTable:
     def drop_cancelled(self, lane: SlotLane) -> list[Refusal]:
         """End the sequences whose next request nobody waits for any more."""
         over = [live for live in lane.ready if live.waiting[0].cancelled]
-        refused = [one for live in over for one in self._end(live, Cancelled(""))]
+        refused = [one for live in over for one in self._end(live, Cancelled(GONE))]
         return refused + self.fill_slots() if over else refused
 
     def pick(self, lane: SlotLane, now_ns: int) -> SlotPick:
@@ -314,7 +319,7 @@ class SequenceTable:
         refused: list[Refusal] = []
         for live in list(self._all()):
             if any(ticket.cancelled for ticket in live.waiting):
-                refused += self._end(live, Cancelled(""))
+                refused += self._end(live, Cancelled(GONE))
         self.backlog = deque(live for live in self.backlog if not live.gone)
         return refused + self.fill_slots()
 

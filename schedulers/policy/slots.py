@@ -45,11 +45,13 @@ class LiveSequence:
     """One sequence: its requests that wait, the one that runs, and its place.
 
     `lane` None: in the backlog. `ended`: no further request is to come. `gone`: over, whatever
-    still runs. `runs`: executions of the request at the front, of an iterative sequence.
+    still runs, because of `error`. `runs`: executions of the request at the front, of an iterative
+    sequence.
     """
 
     __slots__ = (
         "ended",
+        "error",
         "gone",
         "idle_since_ns",
         "key",
@@ -67,6 +69,7 @@ class LiveSequence:
         self.waiting: deque[Ticket] = deque()
         self.running: Ticket | None = None
         self.ended = self.gone = False
+        self.error: Exception | None = None
         self.idle_since_ns = 0
         self.runs = 0
 

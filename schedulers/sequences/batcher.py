@@ -315,12 +315,18 @@ class SequenceBatcher(BatchScheduler):
         """Its model asks for another execution."""
         live = self._of_ticket.pop(ticket, None)
         if live is None or live.gone:
-            gone = Cancelled("") if ticket.cancelled else ShutDown(SHUT_DOWN)
+            error = live.error if live is not None else None
+            gone = Cancelled("") if ticket.cancelled else error or ShutDown(SHUT_DOWN)
             self._refuse((ticket,), gone)
             self._counters.pending += 1  # it was not among those that wait
             return
         self._table.again(live)
         self._counters.pending += 1
+
+    def _taken_in(self, run: Run) -> None:
+        """Its streams may all have ended before the instance was free."""
+        super()._taken_in(run)
+        self.wake()
 
     def _rescheduled(self, ticket: Ticket) -> None:
         """A decoupled model asks for another execution, which goes on with the same answer."""

@@ -1,4 +1,4 @@
-"""An ensemble whose steps are answered at once, as the response cache answers."""
+"""Ensembles whose steps are answered at once, as the response cache answers, or not at all."""
 
 import asyncio
 from itertools import pairwise
@@ -51,3 +51,42 @@ def test_steps_that_are_answered_at_once_complete_the_request(steps: int) -> Non
 
     response = asyncio.run(answered())
     assert response.outputs["Y"].tolist() == [[5 + steps, 5 + steps]]
+
+
+class SilentCaller(SchedulerCaller):
+    """`many` answers a hundred times; `silent` ends without an answer, a turn of the loop later."""
+
+    calls = 0
+
+    def call(self, call: ModelCall) -> Reply:
+        reply = Reply()
+        if call.model == "many":
+            for _ in range(100):
+                outputs = {"o": call.inputs["i"]}
+                reply.send(InferResponse(call.id, call.model, 1, outputs, last=False))
+            reply.close()
+        else:
+            self.calls += 1
+            asyncio.get_running_loop().call_soon(reply.close)
+        return reply
+
+
+def test_a_stream_is_read_on_when_the_steps_behind_it_end_without_an_answer() -> None:
+    async def answers() -> int:
+        own = signature("m", {"X": "FP32"}, {"Y": "FP32"})
+        models = [
+            signature(name, {"i": "FP32"}, {"o": "FP32"}, decoupled=True)
+            for name in ("many", "silent")
+        ]
+        steps = ("many", {"i": "X"}, {"o": "t"}), ("silent", {"i": "t"}, {"o": "Y"})
+        graph = graph_of(own, *steps, max_inflight=1)
+        caller = SilentCaller({one.model: (one, None) for one in models})  # type: ignore[misc]
+        compiled = compile_ensemble(graph, own, find_all(graph, caller.signatures))
+        assert isinstance(compiled, CompiledEnsemble)
+        ensemble = ServedEnsemble(graph, own, compiled, caller.signatures)
+        scheduler = EnsembleScheduler(ensemble, caller, Counters(), 4, EnsembleTraffic(2))
+        assert [one async for one in scheduler.submit(request())] == []
+        await scheduler.close()
+        return caller.calls
+
+    assert asyncio.run(asyncio.wait_for(answers(), 60)) == 100

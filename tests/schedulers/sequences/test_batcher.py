@@ -2,10 +2,12 @@
 
 import asyncio
 import time
+from collections.abc import Sequence
 
 import pytest
 
 from backends.errors import BackendError
+from backends.seam import Batch, BatchResult, ResponsePart, ResponseSender
 from schedulers.counters import Counters
 from schedulers.errors import Cancelled
 from schedulers.policy.cores import CoreTokens
@@ -38,5 +40,51 @@ def test_an_instance_hears_of_sequences_that_are_over_only_if_it_keeps_states(
         await batcher.submit(starting(2)).one()
         await batcher.close()
         assert ([] in echo.batches) is keeps_state
+
+    asyncio.run(asyncio.wait_for(test(), 60))
+
+
+class EarlyStream(GatedEcho):
+    """A decoupled model whose answers end before its call returns, which the gate allows."""
+
+    streams = True
+
+    def stream(self, batch: Batch, outlets: Sequence[ResponseSender]) -> BatchResult:
+        for member, outlet in zip(batch.members, outlets, strict=True):
+            outlet.send(ResponsePart(dict(member.inputs), last=True))
+        return self.execute(batch)._replace(results=())
+
+
+def test_what_waits_runs_once_the_call_of_a_decoupled_model_returns_after_its_answers() -> None:
+    async def test() -> None:
+        instance = EarlyStream()
+        rules = SequenceRules(False, 2, 60 * 10**9, 10, MergeRules(max_rows=1))
+        batcher = SequenceBatcher(rules, [instance], Counters(), CoreTokens(2))
+        first, second = batcher.submit(starting(1)), batcher.submit(starting(2))
+        await first.one()
+        await asyncio.sleep(0)  # the batcher has looked, and found its instance busy
+        instance.gate.set()
+        await second.one()
+        await batcher.close()
+
+    asyncio.run(asyncio.wait_for(test(), 60))
+
+
+def test_requests_behind_a_cancelled_one_are_told_what_became_of_their_sequence() -> None:
+    async def test() -> None:
+        echo = GatedEcho()
+        rules = SequenceRules(False, 2, 60 * 10**9, 10, MergeRules(max_rows=1))
+        batcher = SequenceBatcher(rules, [echo], Counters(), CoreTokens(2))
+        running, gone = batcher.submit(starting(1)), batcher.submit(starting(2))
+        behind = batcher.submit(
+            request(sequence=Membership(2, False, True), arrived_ns=time.monotonic_ns())
+        )
+        assert await asyncio.to_thread(echo.started.acquire, timeout=60)
+        gone.cancel()
+        echo.gate.set()
+        await running.one()
+        with pytest.raises(Cancelled, match="cancelled before it ran"):
+            await behind.one()
+        await batcher.close()
 
     asyncio.run(asyncio.wait_for(test(), 60))
