@@ -4,11 +4,11 @@ Each is a parameter: `parameters { key: "context" value { string_value: "4096" }
 understood is refused, naming the parameter, its value and what would be taken.
 """
 
-import re
 from dataclasses import dataclass
 from typing import Literal, NoReturn, get_args
 
 from backends.artefact import refuse
+from backends.limits import read_bytes
 from backends.llm.config.precision import CacheType, Precision
 from backends.llm.model.pooling import KINDS
 from backends.llm.tools.formats import AUTO, FORMATS
@@ -19,8 +19,6 @@ from repository.model import ModelVersion
 Kernels = Literal["auto", "torch"]
 ContentTokens = Literal["text", "control"]
 
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-_BYTES = re.compile(r"(\d{1,18}(?:\.\d{1,6})?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 _ELSEWHERE = ("rollout",)
 """Parameters that say something to other parts of the server, with those that have a dot."""
 
@@ -126,8 +124,7 @@ def _read(version: ModelVersion, name: str, text: str) -> str | int:
 
 
 def _bytes(version: ModelVersion, name: str, text: str) -> int:
-    found = _BYTES.fullmatch(text.strip())
-    count = int(float(found[1]) * _UNITS[found[2].upper()]) if found else 0
+    count = read_bytes(text)
     if count < 1:
         _wrong(version, name, text, "a number of bytes such as 800MiB or 4GiB")
     return count

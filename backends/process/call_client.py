@@ -1,15 +1,16 @@
 """A worker's end of its connection for calls: whatever the model asks of its server goes out here.
 
 `backends.python` asks; `server.bls` is at the other end. Any thread may ask; what comes back is
-handed over on a thread of the client's, which starts with the first question.
+handed over on a thread of the client's, which starts with the first question. That thread sends
+nothing: the server stops reading while it has many answers that nobody takes.
 """
 
 import itertools
 import os
 import socket
 import threading
-from collections import deque
 from collections.abc import Callable
+from queue import SimpleQueue
 
 from msgspec import Struct
 
@@ -37,7 +38,8 @@ class CallClient:
         self._sending = threading.Lock()
         self._numbers = itertools.count(1)
         self._open: dict[int, Deliver] = {}
-        self._later: deque[bytes] = deque()
+        self._later: SimpleQueue[bytes | None] = SimpleQueue()
+        self._metrics_due = False
         self._reading = False
         self._gone = False
         self.read_metrics: Callable[[], MetricValues] = lambda: MetricValues({})
@@ -59,39 +61,41 @@ class CallClient:
     def send(self, message: Struct, fd: int = -1) -> None:
         """Send one message; blocks while the server reads nothing. `fd` is closed. A server that is
         gone ends every question by itself."""
-        payload = encode(message)
         try:
-            with self._sending:
-                self._channel.send(payload, fd)
+            self._send(encode(message), fd)
         except OSError:
             return
         finally:
             if fd >= 0:
                 os.close(fd)
-        if self._later:
-            self._send_later()
 
     def post(self, message: Struct) -> None:
-        """As `send`, for destructors, which may run in the middle of it: whoever sends then sends
-        this as well."""
-        self._later.append(encode(message))
-        self._send_later()
+        """Send one message soon, after the first question; for destructors, which may run anywhere,
+        in the middle of `send` too."""
+        self._later.put(encode(message))
+
+    def _send(self, payload: bytes, fd: int = -1) -> None:
+        with self._sending:
+            self._channel.send(payload, fd)
 
     def _send_later(self) -> None:
-        while self._later and self._sending.acquire(blocking=False):
-            try:
-                while self._later:
-                    self._channel.send(self._later.popleft())
-            except OSError:
-                return
-            finally:
-                self._sending.release()
+        """Send what was posted, and the metrics where `None` asks for them."""
+        try:
+            while True:
+                payload = self._later.get()
+                if payload is None:
+                    self._metrics_due = False
+                    payload = encode(self.read_metrics())
+                self._send(payload)
+        except OSError:  # the server is gone, and this process ends with it
+            return
 
     def _start(self) -> None:
         with self._sending:
             if self._reading:
                 return
             self._reading = True
+            threading.Thread(target=self._send_later, name="call posts", daemon=True).start()
             threading.Thread(target=self._read, name="call answers", daemon=True).start()
 
     def _read(self) -> None:
@@ -100,7 +104,9 @@ class CallClient:
                 payload, fd = self._channel.receive()
                 message = decode_from_server(payload)
                 if isinstance(message, MetricsQuery):
-                    self.send(self.read_metrics())
+                    if not self._metrics_due:
+                        self._metrics_due = True
+                        self._later.put(None)
                 elif (deliver := self._open.get(message.number)) is not None:
                     deliver(message, fd)
                 elif fd >= 0:

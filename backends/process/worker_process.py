@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from backends.errors import ExecutionFailed, InstanceDied
-from backends.limits import ExecutionLimit
+from backends.limits import NO_MEMORY_LIMIT, ExecutionLimit, MemoryLimit
 from backends.process.call_link import CallService
 from backends.process.health.heartbeat import COUNT_BYTES, HEARTBEAT
 from backends.process.health.liveness import Activity, Liveness
-from backends.process.health.memory_usage import exceeds
+from backends.process.health.memory_usage import bytes_beyond
 from backends.process.health.readiness import Readiness
 from backends.seam import Device
 from repository.model import ModelVersion
@@ -43,6 +43,7 @@ class WorkerProgram(NamedTuple):
     title: str = "worker"
     confinement: Confinement | None = None
     calls: CallService | None = None
+    memory: MemoryLimit = NO_MEMORY_LIMIT
 
 
 WORKER = WorkerProgram("backends.process.worker")
@@ -201,7 +202,7 @@ class WorkerProcess:
         self._heartbeats.setblocking(False)
         watch().add(self._heartbeats.fileno(), self._receive_heartbeat)
         watch().every(self._liveness.interval_secs, self._look)
-        if self._memory_limit:
+        if self._plan.program.memory.size:
             watch().every(_MEMORY_LOOK_SECS, self._check_memory)
 
     def _end(self) -> None:
@@ -215,15 +216,10 @@ class WorkerProcess:
         finally:
             self.channel.shutdown()
 
-    @property
-    def _memory_limit(self) -> int:
-        confinement = self._plan.program.confinement
-        return confinement.memory_bytes if confinement is not None else 0
-
     def _check_memory(self) -> None:
-        limit = self._memory_limit
-        if exceeds(self.pid, limit):
-            self.kill(f"took more than --worker-memory-limit={limit} bytes and was killed")
+        limit = self._plan.program.memory
+        if taken := bytes_beyond(self.pid, limit.size):
+            self.kill(f"took {taken} bytes of memory, more than {limit} bytes, and was killed")
 
     def _look(self) -> None:
         """Is it alive and getting on? Then ask again."""

@@ -43,6 +43,7 @@ _SWITCH = "`0` or `1`"
 _LEAVE_OUT = "leave it out"
 _SAMPLING = "what holds where a request does not say"
 _OTHER_RUNTIMES = ("openvino", "litert", "ncnn", "mnn", "xgboost", "lightgbm")
+_HOSTED = ("python", "pytorch", "onnxruntime", "ncnn", "mnn", "xgboost", "lightgbm")
 _THREADED = ("onnxruntime", "pytorch", "identity", "python", *_OTHER_RUNTIMES)
 
 PARAMETERS: tuple[ParameterKey, ...] = (
@@ -71,11 +72,20 @@ PARAMETERS: tuple[ParameterKey, ...] = (
         _THREADED,
     ),
     ParameterKey(
+        "memory_limit",
+        "Memory that a worker process of the model may take, where that is less than the server's "
+        "setting allows; see "
+        "[instances](instances.md#when-a-model-takes-too-much-memory).",
+        "bytes, such as `800MiB`",
+        "`--worker-memory-limit`",
+        _HOSTED,
+    ),
+    ParameterKey(
         "network",
         "Let the worker processes of the model open connections; see [sandbox](sandbox.md).",
         "`true`",
         "none",
-        ("python", "pytorch", "onnxruntime", "ncnn", "mnn", "xgboost", "lightgbm"),
+        _HOSTED,
     ),
     ParameterKey(
         "calls",

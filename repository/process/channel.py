@@ -5,8 +5,10 @@ another receives.
 """
 
 import array
+import errno
 import os
 import socket
+import time
 from collections import deque
 from typing import NamedTuple
 
@@ -15,6 +17,10 @@ WITH_FD = 1 << 31
 _CHUNK_BYTES = 16 * 1024
 _LIMIT_BYTES = 256 * 1024 * 1024
 _ROOM_FOR_ONE_FD = socket.CMSG_SPACE(4)
+SHORTAGES = (errno.ENOBUFS, errno.ENOMEM, errno.ETOOMANYREFS)
+"""What the kernel says when it has no room for a message; the peer is still there."""
+SHORTAGE_SECS, SHORTAGE_RETRY_SECS = 5.0, 0.05
+"""How long it may say so of one message before the sender gives up, and how often that asks."""
 MOST_FDS = 4
 """Received and not yet asked for. Reading ends behind each descriptor: there are two at most where
 each came with the message that announces it."""
@@ -42,16 +48,27 @@ class Channel:
 
     def send(self, payload: bytes, fd: int = -1) -> None:
         """Send one message; blocks until the other side has room. Raises `OSError` when it is
-        gone. `fd` is duplicated into the other process and stays the caller's."""
+        gone, or the kernel has no memory for it. `fd` is duplicated into the other process and
+        stays the caller's."""
         header = len(payload) if fd < 0 else len(payload) | WITH_FD
-        frame = header.to_bytes(HEADER_BYTES, "little") + payload
+        rest = memoryview(header.to_bytes(HEADER_BYTES, "little") + payload)
+        short_until = 0.0
+        while rest:
+            try:
+                sent = self._send_some(rest, fd)
+            except OSError as error:
+                if error.errno not in SHORTAGES or 0 < short_until < time.monotonic():
+                    raise
+                short_until = short_until or time.monotonic() + SHORTAGE_SECS
+                time.sleep(SHORTAGE_RETRY_SECS)
+                continue
+            rest, fd, short_until = rest[sent:], -1, 0.0
+
+    def _send_some(self, frame: memoryview, fd: int) -> int:
         if fd < 0:
-            self._socket.sendall(frame)
-            return
+            return self._socket.send(frame)
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [fd]))]
-        sent = self._socket.sendmsg([frame], rights)
-        if sent < len(frame):
-            self._socket.sendall(frame[sent:])
+        return self._socket.sendmsg([frame], rights)
 
     def receive(self, timeout: float | None = None) -> ChannelMessage:
         """Wait for one message.

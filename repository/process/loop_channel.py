@@ -14,6 +14,9 @@ from collections.abc import Callable
 from repository.process.channel import (
     HEADER_BYTES,
     MOST_FDS,
+    SHORTAGE_RETRY_SECS,
+    SHORTAGE_SECS,
+    SHORTAGES,
     WITH_FD,
     ChannelMessage,
 )
@@ -25,9 +28,9 @@ _FULL_MESSAGES = 64
 
 
 class LoopChannel:
-    """Owns its socket. `receive(message)` is called once per message, in order; when it raises, or
-    what came is no message, `broken(error)` is called, and `broken(None)` when the peer has gone;
-    nothing follows either.
+    """Owns its socket. `receive(message)` is called once per message, in order; when it raises,
+    what came is no message, or the kernel has no room for one of ours for `SHORTAGE_SECS`,
+    `broken(error)` is called, and `broken(None)` when the peer has gone; nothing follows either.
     """
 
     def __init__(
@@ -48,6 +51,8 @@ class LoopChannel:
         self._fds: deque[int] = deque()
         self._unsent: deque[tuple[memoryview, int]] = deque()
         self._open = True
+        self._short_since = 0.0
+        self._retry: asyncio.TimerHandle | None = None
         loop.add_reader(sock.fileno(), self._readable)
 
     def send(self, payload: bytes, fd: int = -1) -> None:
@@ -59,7 +64,7 @@ class LoopChannel:
         self._unsent.append((memoryview(length.to_bytes(HEADER_BYTES, "little") + payload), fd))
         if len(self._unsent) == 1:
             self._writable()
-            if self._unsent and self._open:
+            if self._unsent and self._open and self._retry is None:
                 self._loop.add_writer(self._socket.fileno(), self._writable)
         elif len(self._unsent) == _FULL_MESSAGES:
             self._loop.remove_reader(self._socket.fileno())
@@ -69,6 +74,8 @@ class LoopChannel:
         if not self._open:
             return
         self._open = False
+        if self._retry is not None:
+            self._retry.cancel()
         self._loop.remove_reader(self._socket.fileno())
         self._loop.remove_writer(self._socket.fileno())
         self._socket.close()
@@ -84,6 +91,7 @@ class LoopChannel:
                 rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [fd]))]
                 sent = self._socket.sendmsg([frame], rights if fd >= 0 else [])
                 _close(fd)  # it went with the first byte
+                self._short_since = 0.0
                 if sent < len(frame):
                     self._unsent[0] = (frame[sent:], -1)
                     return
@@ -92,10 +100,27 @@ class LoopChannel:
                     self._loop.add_reader(self._socket.fileno(), self._readable)
         except BlockingIOError:
             return
-        except OSError:
-            self._end(None)
+        except OSError as error:
+            self._refused(error)
             return
         self._loop.remove_writer(self._socket.fileno())
+
+    def _refused(self, error: OSError) -> None:
+        """The kernel takes no message: try again soon, or end."""
+        if error.errno not in SHORTAGES:
+            self._end(None)
+            return
+        now = self._loop.time()
+        self._short_since = self._short_since or now
+        if now - self._short_since > SHORTAGE_SECS:
+            self._end(error)
+            return
+        self._loop.remove_writer(self._socket.fileno())  # it is writable, which says nothing
+        self._retry = self._loop.call_later(SHORTAGE_RETRY_SECS, self._try_again)
+
+    def _try_again(self) -> None:
+        self._retry = None
+        self._loop.add_writer(self._socket.fileno(), self._writable)
 
     def _readable(self) -> None:
         try:

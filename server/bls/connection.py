@@ -159,7 +159,9 @@ class ScriptConnection:
 
     def _broken(self, error: Exception | None) -> None:
         """The worker has gone, or must."""
-        if error is not None:
+        if isinstance(error, OSError):
+            self.instance.kill(f"could not be sent an answer ({error.strerror}) and was killed")
+        elif error is not None:
             self.instance.kill(f"sent an invalid message ({error}) and was killed")
         self._close()
 

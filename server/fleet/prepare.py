@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from backends.errors import LoadFailed
-from backends.limits import execution_limit
+from backends.limits import execution_limit, memory_limit
 from backends.loading import Start, load
 from backends.process.call_link import CallService
 from backends.process.instance import HostedInstance
@@ -115,7 +115,9 @@ def _start_of(
         load_timeout_secs=timeouts.load,
         limit=execution_limit(version, timeouts.execute),
         program=WORKER._replace(
-            confinement=confinement, calls=calls if version.config.backend == "python" else None
+            confinement=confinement,
+            calls=calls if version.config.backend == "python" else None,
+            memory=memory_limit(version, confinement.memory_bytes if confinement else 0),
         ),
     )
 

@@ -1,9 +1,12 @@
 """The worker sandbox, tried out from inside by models of real servers."""
 
+import json
 import os
 import pty
+import re
 import socket
 import sqlite3
+from functools import partial
 from pathlib import Path
 from shutil import which
 
@@ -13,7 +16,7 @@ from repository.sandbox.enter import kernel
 from support.hosting import alive
 from support.llm_served import GREEDY, generate, parameters, write_language_model
 from support.sandbox import answer, write_prober
-from support.server import running
+from support.server import Server, running
 from support.web_server import web_server
 
 pytestmark = pytest.mark.skipif(
@@ -275,20 +278,37 @@ def test_the_operator_allows_paths_and_variables(tmp_path: Path) -> None:
     assert said["variable"] == "ok: sunny"
 
 
-def test_a_worker_that_takes_too_much_memory_is_killed_and_says_so(tmp_path: Path) -> None:
+def is_ready(server: Server, model: str) -> bool:
+    return server.get(f"/v2/models/{model}/ready")[0] == 200
+
+
+def test_a_worker_that_takes_too_much_memory_is_killed_and_the_others_go_on(tmp_path: Path) -> None:
     probes = {
         "small": "return 1",
         "huge": "block = b'x' * (600 << 20); import time; time.sleep(30); return len(block)",
     }
+    own = 'parameters { key: "memory_limit" value { string_value: "300MiB" } }'
+    wrong = own.replace("300MiB", "a lot")
     write_prober(tmp_path, "greedy", **probes)
-    with running(tmp_path, worker_memory_limit=400 << 20) as server:
-        assert answer(server, "greedy", "small") == "ok: 1"
-        inputs = [{"name": "IN", "datatype": "BYTES", "shape": [1], "data": ["huge"]}]
-        status, body = server.post("/v2/models/greedy/infer", {"inputs": inputs})
-        assert status == 500, body
-        assert b"took more than --worker-memory-limit=419430400 bytes and was killed" in body
-        server.wait_for(lambda: server.is_ready(), "the worker to be started again")
-        assert answer(server, "greedy", "small") == "ok: 1"
+    write_prober(tmp_path, "modest", own, **probes)
+    write_prober(tmp_path, "odd", wrong, **probes)
+    with running(tmp_path, worker_memory_limit=400 << 20, strict_readiness=False) as server:
+        for model, limit in (
+            ("greedy", b"--worker-memory-limit=419430400"),
+            ("modest", b"parameter memory_limit=314572800"),
+        ):
+            assert answer(server, model, "small") == "ok: 1"
+            inputs = [{"name": "IN", "datatype": "BYTES", "shape": [1], "data": ["huge"]}]
+            status, body = server.post(f"/v2/models/{model}/infer", {"inputs": inputs})
+            assert status == 500, body
+            assert re.search(
+                rb"took \d{9} bytes of memory, more than " + limit + b" bytes, and was killed", body
+            ), body
+            server.wait_for(partial(is_ready, server, model), "the worker to be started again")
+            assert answer(server, model, "small") == "ok: 1"
+        status, body = server.post("/v2/repository/index", {})
+        reason = next(row["reason"] for row in json.loads(body) if row["name"] == "odd")
+        assert "parameter memory_limit is 'a lot'; it must be a number of bytes" in reason
 
 
 @pytest.mark.slow

@@ -17,9 +17,13 @@ def shared_out_bytes(pid: int) -> int:
     return sum(_rollup_bytes(one) for one in _tree(pid))
 
 
-def exceeds(pid: int, limit_bytes: int) -> bool:
-    """Whether a process takes more than the limit; looks closely only where it may."""
-    return own_bytes(pid) > limit_bytes and shared_out_bytes(pid) > limit_bytes
+def bytes_beyond(pid: int, limit_bytes: int) -> int:
+    """What a process takes where that is more than the limit, else 0; looks closely only where it
+    may be."""
+    if own_bytes(pid) <= limit_bytes:
+        return 0
+    taken = shared_out_bytes(pid)
+    return taken if taken > limit_bytes else 0
 
 
 def _tree(pid: int) -> Iterator[int]:

@@ -1,6 +1,7 @@
 """Frames on an event loop, against the blocking end at the other side."""
 
 import asyncio
+import errno
 import os
 import socket
 import time
@@ -26,12 +27,40 @@ class _Heard:
         self.ended: list[Exception | None] = []
 
 
+class _Refused(socket.socket):
+    """An end to which the kernel gives no memory so many times."""
+
+    refusals = 0
+
+    def sendmsg(self, *arguments: object) -> int:  # type: ignore[override]
+        return self._unless_refused(super().sendmsg, *arguments)
+
+    def send(self, *arguments: object) -> int:  # type: ignore[override]
+        return self._unless_refused(super().send, *arguments)
+
+    def _unless_refused(self, send: Callable[..., int], *arguments: object) -> int:
+        if self.refusals:
+            self.refusals -= 1
+            raise OSError(errno.ENOBUFS, os.strerror(errno.ENOBUFS))
+        return send(*arguments)
+
+
+def _refused(end: socket.socket, refusals: int) -> _Refused:
+    refused = _Refused(fileno=end.detach())
+    refused.refusals = refusals
+    return refused
+
+
 @contextmanager
-def _pair() -> Iterator[tuple[asyncio.AbstractEventLoop, LoopChannel, socket.socket, _Heard]]:
+def _pair(
+    refusals: int = 0,
+) -> Iterator[tuple[asyncio.AbstractEventLoop, LoopChannel, socket.socket, _Heard]]:
     ours, theirs = socket.socketpair()
     heard = _Heard()
     loop = asyncio.new_event_loop()
-    channel = LoopChannel(ours, loop, MOST, heard.messages.append, heard.ended.append)
+    channel = LoopChannel(
+        _refused(ours, refusals), loop, MOST, heard.messages.append, heard.ended.append
+    )
     try:
         yield loop, channel, theirs, heard
     finally:
@@ -127,3 +156,49 @@ def test_peer_that_leaves_ends_the_channel_without_a_reason() -> None:
         theirs.close()
         _run_until(loop, lambda: bool(heard.ended))
         assert heard.ended == [None]
+
+
+def test_messages_that_the_kernel_had_no_memory_for_arrive_later_with_their_descriptors() -> None:
+    with _pair(refusals=2) as (loop, channel, theirs, heard):
+        reader, writer = os.pipe()
+        channel.send(b"first", reader)
+        channel.send(b"second")
+        theirs.setblocking(False)
+        peer, came = Channel(theirs), list[ChannelMessage]()
+
+        def all_came() -> bool:
+            with suppress(BlockingIOError):
+                came.append(peer.receive(0))
+            return len(came) == 2
+
+        _run_until(loop, all_came)
+        assert [one.payload for one in came] == [b"first", b"second"]
+        os.write(writer, b"here")
+        assert os.read(came[0].fd, 9) == b"here"
+        Channel(theirs).send(b"still read")
+        _run_until(loop, lambda: bool(heard.messages))
+        assert heard.ended == []
+        os.close(writer)
+        os.close(came[0].fd)
+
+
+def test_a_channel_that_gets_no_memory_for_long_ends_with_that_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("repository.process.loop_channel.SHORTAGE_SECS", 0.06)
+    with _pair(refusals=1000) as (loop, channel, _, heard):
+        channel.send(b"never")
+        _run_until(loop, lambda: bool(heard.ended))
+        assert str(heard.ended[0]) == "[Errno 105] No buffer space available"
+
+
+def test_the_blocking_end_sends_again_what_the_kernel_had_no_memory_for() -> None:
+    with _pair() as (loop, _, theirs, heard):
+        reader, writer = os.pipe()
+        theirs = _refused(theirs, 2)
+        Channel(theirs).send(b"whole", writer)
+        _run_until(loop, lambda: bool(heard.messages))
+        assert heard.messages[0].payload == b"whole"
+        for fd in (reader, writer, heard.messages[0].fd):
+            os.close(fd)
+        theirs.close()
