@@ -89,6 +89,22 @@ RUNTIMES: dict[str, Runtime] = {
         packages=("lightgbm",),
         extra="trees",
     ),
+    "image": Runtime(
+        "backends.steps.pictures.backend:Pictures",
+        hosted=False,
+        per_core=True,
+        packages=("PIL",),
+        extra="images",
+    ),
+    "text": Runtime(
+        "backends.steps.texts:Texts",
+        hosted=False,
+        per_core=True,
+        packages=("tokenizers",),
+        extra="text",
+    ),
+    "classify": Runtime("backends.steps.classify:Classify", hosted=False, per_core=True),
+    "detect": Runtime("backends.steps.detection.backend:Detect", hosted=False, per_core=True),
     "llm": Runtime(
         "backends.llm.backend:LanguageModels",
         hosted=True,

@@ -7,6 +7,7 @@ from pathlib import Path
 from repository.config.field_rules import notes
 from repository.config.positions import Positions
 from repository.config.read import decode
+from repository.config.step_parameters import STEPS
 from repository.errors import BadRepository, ConfigError
 from repository.findings import Finding
 from repository.folders.read import FolderReader, FolderState
@@ -15,7 +16,7 @@ from repository.folders.walk import CONFIG_NAME
 from repository.model import ModelConfig
 from repository.policy import no_version_reason, select
 
-FILELESS = frozenset({"identity", "ensemble"})
+FILELESS = frozenset({"identity", "ensemble", *STEPS})
 """Backends and platforms whose models need no file: their version folders may be empty."""
 
 

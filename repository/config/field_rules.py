@@ -28,7 +28,7 @@ def _refused(config: ModelConfig, report: FindingReport) -> None:
 
 def _refused_parameters(config: ModelConfig, report: FindingReport) -> None:
     for key in config.parameters:
-        row = key_row(key)
+        row = key_row(key, config.backend)
         if row is None or row.support is not FieldSupport.REFUSED:
             continue
         if config.backend in ("", *row.backends):

@@ -10,12 +10,13 @@ from repository.config.field_rows import does as _does
 from repository.config.field_rows import ignored as _ignored
 from repository.config.field_rows import refused as _refused
 from repository.config.sequence_fields import SEQUENCE_FIELDS
+from repository.config.step_parameters import STEPS
 
 _NOT_YET = "is not offered by this server yet"
 _TENSORRT = "is for TensorRT, which this server does not have"
 _LEAVE_OUT = "leave it out"
 _OTHER_RUNTIMES = ("openvino", "litert", "ncnn", "mnn", "xgboost", "lightgbm")
-_ARRAYS = ("onnxruntime", "pytorch", "identity", "python", *_OTHER_RUNTIMES)
+_ARRAYS = ("onnxruntime", "pytorch", "identity", "python", *_OTHER_RUNTIMES, *STEPS)
 _FED = ("onnxruntime", "pytorch", "python")
 
 _MODEL = (
@@ -27,7 +28,7 @@ _MODEL = (
     ),
     _does(
         "backend",
-        "What runs the model: `onnxruntime`, `pytorch`, `python`, `llm`, `identity`.",
+        "What runs the model: [a runtime](runtimes.md), or [a built-in step](steps.md).",
         "by the files of the version",
     ),
     _ignored(

@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 from repository.config.field_rows import FieldSupport
+from repository.config.step_parameters import STEP_PARAMETERS, STEPS, StepParameter
 
 
 class ParameterKey(NamedTuple):
@@ -34,6 +35,11 @@ def _llm(key: str, text: str, allowed: str, default: str = "") -> ParameterKey:
     return ParameterKey(key, text, allowed, default, ("llm",))
 
 
+def _step(row: StepParameter) -> ParameterKey:
+    shown = row.shown or row.default
+    return ParameterKey(row.key, row.text, row.allowed, shown, (row.backend,))
+
+
 def _ignored(key: str, text: str, instead: str, *backends: str) -> ParameterKey:
     return ParameterKey(key, text, backends=backends, support=FieldSupport.IGNORED, instead=instead)
 
@@ -44,7 +50,7 @@ _LEAVE_OUT = "leave it out"
 _SAMPLING = "what holds where a request does not say"
 _OTHER_RUNTIMES = ("openvino", "litert", "ncnn", "mnn", "xgboost", "lightgbm")
 _HOSTED = ("python", "pytorch", "onnxruntime", "ncnn", "mnn", "xgboost", "lightgbm")
-_THREADED = ("onnxruntime", "pytorch", "identity", "python", *_OTHER_RUNTIMES)
+_THREADED = ("onnxruntime", "pytorch", "identity", "python", *_OTHER_RUNTIMES, *STEPS)
 
 PARAMETERS: tuple[ParameterKey, ...] = (
     ParameterKey("rollout", f"Who moves a new version on, {_ROLLOUTS}.", "a mode", "no rollout"),
@@ -129,6 +135,7 @@ PARAMETERS: tuple[ParameterKey, ...] = (
         "1",
         ("identity",),
     ),
+    *map(_step, STEP_PARAMETERS),
     _llm("precision", "How weights are held.", "`float32`, `bfloat16`, `int8`, `int4`", "`int8`"),
     _llm("cache_type", "How keys and values are held.", "`auto`, `int8`", "`auto`"),
     _llm("kernels", "`torch`: plain torch instead of our kernels.", "`auto`, `torch`", "`auto`"),
@@ -171,19 +178,21 @@ PARAMETERS: tuple[ParameterKey, ...] = (
 )
 """In the order of the docs."""
 
-_BY_KEY = {row.key: row for row in PARAMETERS}
+_BY_KEY = {row.key: row for row in reversed(PARAMETERS)}
+_BY_BACKEND = {(row.key, name): row for row in PARAMETERS for name in row.backends}
 _OPEN = ("", "python")
 """Backends whose models may have parameters of their own; "" where it is not known yet."""
 
 
-def key_row(key: str) -> ParameterKey | None:
-    """The row of a key, None where no backend reads it."""
-    return _BY_KEY.get(key) or _BY_KEY.get(f"{key.partition('.')[0]}.*")
+def key_row(key: str, backend: str = "") -> ParameterKey | None:
+    """The row of a key, of several that of the backend; None where no backend reads it."""
+    found = _BY_BACKEND.get((key, backend)) or _BY_KEY.get(key)
+    return found or _BY_KEY.get(f"{key.partition('.')[0]}.*")
 
 
 def without_effect(key: str, backend: str) -> str:
     """Why a key does nothing with a backend, "" where it is read or may be the model's own."""
-    row = key_row(key)
+    row = key_row(key, backend)
     if row is not None and row.support is FieldSupport.IGNORED:
         if not backend or backend in row.backends:
             return f"has no effect here: it {row.text}; {row.instead}"

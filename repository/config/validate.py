@@ -15,6 +15,7 @@ from repository.config.finding_report import FindingReport
 from repository.config.positions import Positions
 from repository.config.ragged_rules import RAGGED_RULES
 from repository.config.scheduling_rules import SCHEDULING_RULES
+from repository.config.step_rules import STEP_RULES
 from repository.config.tensor_rules import TENSOR_RULES, leads_out
 from repository.findings import Finding
 from repository.model import ModelConfig
@@ -42,6 +43,7 @@ def validate(
         *RAGGED_RULES,
         *SCHEDULING_RULES,
         *BOUND_RULES,
+        *STEP_RULES,
     )
     for rule in rules:
         rule(config, report)

@@ -1,0 +1,1 @@
+"""Pictures: the bytes of a file to the numbers that a model takes."""
