@@ -17,7 +17,16 @@ from benchmarks.load import NoLoadGenerator, load_generator
 from benchmarks.process import PeerFailed
 from benchmarks.report import Report, as_json, markdown
 from benchmarks.rounds import Plan
-from benchmarks.scenarios import beside_images, cnn, footprint, identity, routing
+from benchmarks.scenarios import (
+    beside_images,
+    cnn,
+    ensembles,
+    footprint,
+    identity,
+    routing,
+    scripts,
+    sequences,
+)
 from benchmarks.shots import WrongAnswer
 from benchmarks.targets import checks
 
@@ -27,6 +36,9 @@ SCENARIOS = {
     "cnn": cnn.measure,
     "footprint": footprint.measure,
     "routing": routing.measure,
+    "ensembles": ensembles.measure,
+    "scripts": scripts.measure,
+    "sequences": sequences.measure,
 }
 PEERS = ("modelyard", "mlserver", "asgi", "grpcio")
 

@@ -99,7 +99,7 @@ def main() -> None:
     _build_serving(models / "serving")
     _build_examples(models)
     for number in range(SMALL_MODELS):
-        _save(_small_graph(number), models / "many" / f"small_{number:03}")
+        save(_small_graph(number), models / "many" / f"small_{number:03}")
     (models / STAMP).touch()
 
 
@@ -111,7 +111,7 @@ def _build_serving(repository: Path) -> None:
 
     (repository / "identity" / "1").mkdir(parents=True)
     (repository / "identity" / "config.pbtxt").write_text(IDENTITY_CONFIG)
-    _save(_identity_graph(), repository / "identity_onnx")
+    save(identity_graph(), repository / "identity_onnx")
     (repository / "identity_onnx" / "config.pbtxt").write_text(IDENTITY_ONNX_CONFIG)
     (repository / "cnn" / "1").mkdir(parents=True)
     (repository / "cnn" / "config.pbtxt").write_text(CNN_CONFIG)
@@ -127,7 +127,8 @@ def _build_examples(models: Path) -> None:
         shutil.copytree(models / "examples" / "digits", models / repository / "digits")
 
 
-def _identity_graph() -> onnx.GraphProto:
+def identity_graph() -> onnx.GraphProto:
+    """Sixteen floats there and back."""
     node = helper.make_node("Identity", ["INPUT0"], ["OUTPUT0"])
     return helper.make_graph([node], "identity", [_rows("INPUT0", ROW)], [_rows("OUTPUT0", ROW)])
 
@@ -152,7 +153,8 @@ def _rows(name: str, width: int) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", width])
 
 
-def _save(graph: onnx.GraphProto, model: Path) -> None:
+def save(graph: onnx.GraphProto, model: Path) -> None:
+    """Write version 1 of a model from its graph."""
     made = helper.make_model(
         graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION
     )

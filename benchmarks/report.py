@@ -40,12 +40,29 @@ class Added(NamedTuple):
     us: Spread
 
 
+class Ratio(NamedTuple):
+    """How many times as much CPU (of all processes) and time a request of `peer` takes as one of
+    `base`, which was measured beside it in each of `pairs` bursts; `base_us` is the median of the
+    CPU-µs that that takes."""
+
+    scenario: str
+    wire: str
+    concurrency: int
+    peer: str
+    base: str
+    pairs: int
+    base_us: float
+    cpu: Spread
+    wall: Spread
+
+
 @dataclass
 class Report:
     """Everything measured so far. `notes`: who is missing and why; `failures`: what went wrong."""
 
     rows: list[Row] = field(default_factory=list)
     added: list[Added] = field(default_factory=list)
+    ratios: list[Ratio] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
@@ -57,12 +74,20 @@ class Report:
                 return row.sample
         return None
 
+    def ratio(self, scenario: str, wire: str, concurrency: int, peer: str) -> Ratio | None:
+        """What a pair found, or None when it was not measured."""
+        for one in self.ratios:
+            if one[:4] == (scenario, wire, concurrency, peer):
+                return one
+        return None
+
     def figure(self, name: str) -> float | None:
         """A figure by its name, or None when it was not taken."""
         return next((figure.value for figure in self.figures if figure.name == name), None)
 
 
 LOAD_HEAD = ("scenario", "peer", "wire", "conc.", "req/s", "p50 ms", "p99 ms", "CPU-µs/req")
+RATIO_HEAD = ("scenario", "kind", "beside", "wire", "conc.", "pairs", "its CPU-µs", "CPU", "time")
 CHECK_HEAD = ("target", "measured", "asked for", "")
 
 
@@ -71,6 +96,8 @@ def markdown(report: Report, checks: Sequence[Check]) -> str:
     parts = []
     if report.rows:
         parts.append(_table(LOAD_HEAD, (_load_cells(row) for row in report.rows)))
+    if report.ratios:
+        parts.append(_table(RATIO_HEAD, (_ratio_cells(one) for one in report.ratios)))
     if report.figures:
         cells = ((each.name, f"{each.value:.1f}", each.unit) for each in report.figures)
         parts.append(_table(("memory and start-up", "measured", "unit"), cells))
@@ -91,6 +118,13 @@ def as_json(report: Report, checks: Sequence[Check]) -> dict[str, object]:
         "added": [
             {**one._asdict(), "us": {k: _finite(v) for k, v in one.us._asdict().items()}}
             for one in report.added
+        ],
+        "ratios": [
+            {
+                **one._asdict(),
+                **{k: {n: _finite(v) for n, v in s._asdict().items()} for k, s in _spreads(one)},
+            }
+            for one in report.ratios
         ],
         "figures": [figure._asdict() for figure in report.figures],
         "checks": [check._asdict() for check in checks],
@@ -113,6 +147,18 @@ def _load_cells(row: Row) -> tuple[str, ...]:
     concurrency = str(row.concurrency) if row.concurrency else "–"
     numbers = (f"{sample.per_second:.0f}", f"{sample.p50_ms:.2f}", f"{sample.p99_ms:.2f}", cpu)
     return (row.scenario, row.peer, row.wire, concurrency, *numbers)
+
+
+def _spreads(one: Ratio) -> tuple[tuple[str, Spread], ...]:
+    return ("cpu", one.cpu), ("wall", one.wall)
+
+
+def _ratio_cells(one: Ratio) -> tuple[str, ...]:
+    cpu, wall = (
+        f"{each.middle:.2f} ({each.lower:.2f} to {each.upper:.2f})" for each in (one.cpu, one.wall)
+    )
+    who = (one.scenario, one.peer, one.base, one.wire, str(one.concurrency), str(one.pairs))
+    return (*who, f"{one.base_us:.1f}", cpu, wall)
 
 
 def _check_cells(check: Check) -> tuple[str, ...]:

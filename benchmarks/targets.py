@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 from benchmarks.load import Sample
 from benchmarks.peers import asgi_echo, mlserver
-from benchmarks.report import Added, Check, Report
-from benchmarks.scenarios import cnn, footprint, identity, routing
+from benchmarks.report import Added, Check, Ratio, Report
+from benchmarks.rounds import Spread
+from benchmarks.scenarios import cnn, ensembles, footprint, identity, routing, scripts, sequences
 
 REST_CPU_US = 60.0
 OVER_MLSERVER = 7.0
@@ -14,6 +15,10 @@ OF_BARE_LOOP = 0.90
 JSON_EXTRA_MS = 9.0
 SMALL_MODEL_MB = 4.0
 ROUTE_US = 5.0
+THREE_STEPS = 2.2
+CALL_US = 250.0
+OF_DYNAMIC_BATCHER = 0.9
+OF_SHARE_SAVED = 0.9
 NOISE = 1.2
 """How much slower still counts as no slower, on machines that are noisy by a fifth."""
 
@@ -27,6 +32,9 @@ def checks(report: Report) -> list[Check]:
         *_cnn_json(report),
         *_footprint(report),
         *_routing(report),
+        *_ensembles(report),
+        *_scripts(report),
+        *_sequences(report),
     ]
 
 
@@ -93,18 +101,76 @@ def _routing(report: Report) -> Iterator[Check]:
     for wire in ("REST JSON", "gRPC"):
         for peer, base in routing.PAIRS:
             name = f"{wire}, CPU-µs that '{peer}' adds to '{base}'"
-            yield _added(name, found.get((wire, peer)), beside)
+            yield _added(name, found.get((wire, peer)), ROUTE_US, beside)
 
 
-def _added(name: str, one: Added | None, beside: str) -> Check:
+def _ensembles(report: Report) -> Iterator[Check]:
+    for wire in ("REST JSON", "gRPC"):
+        for concurrency in ensembles.CONCURRENCIES:
+            one = report.ratio(ensembles.NAME, wire, concurrency, ensembles.THREE)
+            name = f"{wire} × {concurrency}, {ensembles.THREE}, CPU over one request's"
+            yield _times(name, one, None if one is None else one.cpu, THREE_STEPS)
+    concurrency = ensembles.CONDITION_CONCURRENCY
+    one = report.ratio(ensembles.NAME, "REST JSON", concurrency, ensembles.CONDITIONAL)
+    saved = 1 / (1 - ensembles.SHARE_SAVED)
+    name = f"throughput over the dear model alone, of the {saved:g} times that its saving allows"
+    share = None if one is None else _inverse(one.wall, saved)
+    yield _share(name, one, share, OF_SHARE_SAVED)
+
+
+def _scripts(report: Report) -> Iterator[Check]:
+    found = {(one.peer, one.base): one for one in report.added}
+    for pair in scripts.PAIRS:
+        name = f"CPU-µs, in all processes, of {pair[0]} from a python model"
+        yield _added(name, found.get(pair), CALL_US)
+
+
+def _sequences(report: Report) -> Iterator[Check]:
+    for peer in (sequences.DIRECT, sequences.OLDEST):
+        one = report.ratio(sequences.NAME, "REST JSON", sequences.LIVE, peer)
+        for what, spread in (("CPU", "cpu"), ("time", "wall")):
+            share = None if one is None else _inverse(getattr(one, spread), 1.0)
+            name = f"{peer}, {sequences.LIVE} live, requests per {what} over the dynamic batcher's"
+            yield _share(name, one, share, OF_DYNAMIC_BATCHER)
+
+
+def _added(name: str, one: Added | None, limit: float, beside: str = "") -> Check:
     """Met where the median of the pairs is; sure where its bounds are on the same side."""
     if one is None:
-        return _at_most(name, None, ROUTE_US)
+        return _at_most(name, None, limit)
     middle, lower, upper = one.us
     pairs = f"{one.pairs} pairs, 95 % sure of {lower:+.1f} to {upper:+.1f}"
     measured = f"{middle:+.2f} ({pairs}; to {one.base_us:.1f}{beside})"
-    sure = upper <= ROUTE_US or lower > ROUTE_US
-    return Check(name, measured, f"≤ {ROUTE_US:g}", middle <= ROUTE_US, sure)
+    sure = upper <= limit or lower > limit
+    return Check(name, measured, f"≤ {limit:g}", middle <= limit, sure)
+
+
+def _times(name: str, one: Ratio | None, spread: Spread | None, limit: float) -> Check:
+    if one is None or spread is None:
+        return _at_most(name, None, limit)
+    sure = spread.upper <= limit or spread.lower > limit
+    return Check(name, _paired(one, spread), f"≤ {limit:g}", spread.middle <= limit, sure)
+
+
+def _share(name: str, one: Ratio | None, spread: Spread | None, limit: float) -> Check:
+    if one is None or spread is None:
+        return _at_least(name, None, limit)
+    sure = spread.lower >= limit or spread.upper < limit
+    return Check(name, _paired(one, spread), f"≥ {limit:g}", spread.middle >= limit, sure)
+
+
+def _paired(one: Ratio, spread: Spread) -> str:
+    middle, lower, upper = spread
+    return (
+        f"{middle:.2f} ({one.pairs} pairs, 95 % sure of {lower:.2f} to {upper:.2f}; "
+        f"to {one.base_us:.1f} CPU-µs)"
+    )
+
+
+def _inverse(spread: Spread, over: float) -> Spread:
+    """Of times taken: how many requests in the same time, over `over`."""
+    middle, lower, upper = (1 / each / over for each in spread)
+    return Spread(middle, upper, lower)
 
 
 def _best_loop(report: Report) -> Sample | None:

@@ -96,9 +96,9 @@ def _added(peer: Peer, rounds: int) -> Iterator[Added]:
         for shot in shots.values():
             answer_size(shot, address)
         with asker(address, CONCURRENCY) as ask:
-            found = compare(
-                peer.process.pid, ask, shots, PAIRS, concurrency=CONCURRENCY, rounds=rounds
-            )
+            kinds = {shown: (shot,) for shown, shot in shots.items()}
+            pids = (peer.process.pid,)
+            found = compare(pids, ask, kinds, PAIRS, concurrency=CONCURRENCY, rounds=rounds)
         for (shown, base), more in found.items():
             yield Added(wire, shown, base, rounds, more.base_us, more.us)
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,14 +21,15 @@ def shot(name: str) -> Shot:
 def test_what_takes_more_is_found_out_and_every_other_round_goes_backwards() -> None:
     asked: list[str] = []
 
-    def ask(one: Shot) -> None:
+    def ask(shots: Sequence[Shot]) -> None:
+        (one,) = shots
         asked.append(one.problem.model)
         if one.problem.model == "dear":
             np.sort(np.random.default_rng(0).random(300_000))
 
-    shots = {"cheap": shot("cheap"), "dear": shot("dear")}
+    shots = {"cheap": (shot("cheap"),), "dear": (shot("dear"),)}
     pairs = (("dear", "cheap"),)
-    found = compare(os.getpid(), ask, shots, pairs, concurrency=1, rounds=6)
+    found = compare((os.getpid(),), ask, shots, pairs, concurrency=1, rounds=6)
     assert found["dear", "cheap"].us.lower > 0
     there = ["cheap"] * PASSES + ["dear"] * PASSES
     assert asked == ["cheap", "dear", *(there + there[::-1]) * 3]
@@ -48,10 +50,10 @@ def test_a_server_is_asked_on_every_connection_over_both_wires(tmp_path: Path) -
             ((json_shot, rest_asker, server.http), (grpc_shot, grpc_asker, server.grpc))
         ):
             with asker(address, 5) as ask:
-                ask(shot_of(identity_problem("one")))
+                ask([shot_of(identity_problem("one"))])
                 assert answered(server) == 5 * (wire + 1)
                 with pytest.raises(WrongAnswer, match="unknown model"):
-                    ask(shot_of(identity_problem("none")))
+                    ask([shot_of(identity_problem("none"))])
 
 
 def answered(server: Server) -> int:
