@@ -41,10 +41,10 @@ class CallRoot:
     versions: dict[tuple[str, str], VersionHold] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class CallContext:
-    """Where a call comes from. `chain`: the models that wait for its answer, the client's first
-    and the caller last."""
+    """Where a call comes from; treated as frozen. `chain`: the models that wait for its
+    answer, the client's first and the caller last."""
 
     chain: tuple[str, ...]
     root: CallRoot

@@ -237,6 +237,13 @@ class DataPlane:
             trace.arm = inference.arm
         return trace
 
+    def schedule_inside(self, served: ServedVersion, request: InferRequest) -> Reply:
+        """The last steps for a call from inside the server, which no route leads to. Raises
+        NotReady, QueueFull."""
+        if self._observes:
+            return self._schedule_observed(served, request, None)
+        return self.schedule(served, request, None)
+
     def schedule(
         self, served: ServedVersion, request: InferRequest, target: Target | None
     ) -> Reply:

@@ -97,10 +97,9 @@ def _turns(folder: Path, plan: Plan) -> Iterator[Turns]:
         }
         for concurrency in CONCURRENCIES:
             yield Turns(NAME, kinds, ((THREE, ONE),), concurrency, BURSTS * plan.rounds)
-    kinds = _saving(folder, json_shot)
-    yield Turns(
-        NAME, kinds, ((CONDITIONAL, DEAR),), CONDITION_CONCURRENCY, DEAR_BURSTS * plan.rounds
-    )
+    saving = _saving(folder, json_shot)
+    bursts = DEAR_BURSTS * plan.rounds
+    yield Turns(NAME, saving, ((CONDITIONAL, DEAR),), CONDITION_CONCURRENCY, bursts)
 
 
 def _saving(folder: Path, shot_of: Callable[[Problem], Shot]) -> Mapping[str, Sequence[Shot]]:

@@ -9,8 +9,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from schedulers.calls import ModelCaller, call_from
-from schedulers.ensembles.policy.run import EnsembleRun, StepCall
+from schedulers.calls import ModelCall, ModelCaller
+from schedulers.ensembles.policy.run import EnsembleRun
+from schedulers.ensembles.policy.static_run import StaticRun
+from schedulers.ensembles.policy.step_call import StepCall
 from schedulers.ensembles.step_errors import in_ensemble
 from schedulers.ensembles.traffic import EnsembleTraffic
 from schedulers.errors import DeadlineExceeded, EnsembleFailed
@@ -31,10 +33,29 @@ Ended = Callable[["EnsembleProgress", Exception | None], None]
 class EnsembleProgress:
     """One request: also the listener of its reply. `queue_ns`: spent in its steps' queues."""
 
+    __slots__ = (
+        "_again",
+        "_caller",
+        "_context",
+        "_ended",
+        "_going_on",
+        "_loop",
+        "_open",
+        "_over",
+        "_room",
+        "_run",
+        "_tasks",
+        "_timer",
+        "_traffic",
+        "_unread",
+        "queue_ns",
+        "ticket",
+    )
+
     def __init__(
         self,
         ticket: Ticket,
-        run: EnsembleRun,
+        run: EnsembleRun | StaticRun,
         context: CallContext,
         caller: ModelCaller,
         loop: asyncio.AbstractEventLoop,
@@ -49,11 +70,11 @@ class EnsembleProgress:
         self._loop = loop
         self._ended = ended
         self._traffic = traffic
-        self._open: dict[Reply, StepCall] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._open: dict[Reply, tuple[StepCall, int]] = {}
+        self._tasks: set[asyncio.Task[None]] | None = None
         self._unread = 0
-        self._room = asyncio.Event()
-        self._over = self._going_on = False
+        self._room: asyncio.Event | None = None
+        self._over = self._going_on = self._again = False
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
@@ -69,7 +90,7 @@ class EnsembleProgress:
 
     def taken(self) -> None:
         self._unread -= 1
-        self._room.set()
+        self._wake_readers()
 
     def cancel(self) -> None:
         """The client has gone: so have its steps."""
@@ -91,18 +112,19 @@ class EnsembleProgress:
 
     def _go_on(self) -> None:
         """Start what can start, and answer what is complete."""
+        self._again = True
         if self._going_on:  # a call was answered while this was starting others
             return
         self._going_on = True
+        run = self._run
         try:
-            self._answer()
-            while not self._over and (calls := self._run.take()):
-                for call in calls:
+            while self._again and not self._over:
+                self._again = False
+                self._answer()
+                for call in run.take():  # of a request that is over, none is made
                     if not self._over:
                         self._call(call)
-                if not self._over:  # calls may have been answered at once, as from a cache
-                    self._answer()
-            if not self._over and self._run.finished:
+            if not self._over and run.finished:
                 self._finish()
         except EnsembleFailed as error:
             self._fail_in(error)
@@ -110,33 +132,50 @@ class EnsembleProgress:
             self._going_on = False
 
     def _call(self, call: StepCall) -> None:
-        step = call.step.step
-        request = self.ticket.request
-        made = call_from(request, self._context, step.model, call.inputs)
-        made.version = step.version
-        made.requested_outputs = self._run.asked(call)
-        made.covered = made.keeps_version = True
         began_ns = time.monotonic_ns()
         try:
-            reply = self._caller.call(made)
+            reply = self._caller.call(self._model_call(call))
         except Exception as error:  # noqa: BLE001 - whatever refuses a step refuses the request
-            self._traffic.called(step.number, 0, 0, failed=True)
+            self._traffic.called(call.step.step.number, 0, 0, failed=True)
             self._fail_in(error)
             return
-        self._open[reply] = call
+        self._open[reply] = call, began_ns
         if call.step.decoupled:
-            task = self._loop.create_task(self._read(reply, call, began_ns))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-            return
-        reply.then(lambda ended: self._answered(ended, call, began_ns))
+            self._read_in_task(reply, call, began_ns)
+        else:
+            reply.then(self._answered)
 
-    def _answered(self, reply: Reply, call: StepCall, began_ns: int) -> None:
+    def _model_call(self, call: StepCall) -> ModelCall:
+        """All that belongs to the request goes along; positional, for it is made for each step."""
+        request, step = self.ticket.request, call.step.step
+        return ModelCall(
+            step.model,
+            call.inputs,
+            self._context,
+            step.version,
+            self._run.asked(call),
+            request.parameters,
+            request.priority,
+            request.timeout_us,
+            request.deadline_ns,
+            request.sequence,
+            request.id,
+            request.principal,
+            True,  # covered
+            True,  # keeps_version
+            request.trace,
+            request.number,
+            request.part,
+            request.client_id,
+        )
+
+    def _answered(self, reply: Reply) -> None:
         """The one response of a step is there, or its error."""
         now_ns = time.monotonic_ns()
-        self._open.pop(reply, None)
-        if self._over:
+        found = self._open.pop(reply, None)
+        if self._over or found is None:
             return
+        call, began_ns = found
         self._count(reply, call, began_ns, now_ns)
         try:
             response = reply.result()
@@ -146,10 +185,21 @@ class EnsembleProgress:
             self._fail_in(error)
             return
         self._go_on()
-        if not self._over and not self._going_on:
+        if self._room is not None and not self._over and not self._going_on:
             self._room.set()
 
-    async def _read(self, reply: Reply, call: StepCall, began_ns: int) -> None:
+    def _read_in_task(self, reply: Reply, call: StepCall, began_ns: int) -> None:
+        if self._room is None or self._tasks is None:
+            self._room, self._tasks = asyncio.Event(), set()
+        task = self._loop.create_task(self._read(reply, call, began_ns, self._room))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _wake_readers(self) -> None:
+        if self._room is not None:
+            self._room.set()
+
+    async def _read(self, reply: Reply, call: StepCall, began_ns: int, room: asyncio.Event) -> None:
         """The responses of a decoupled step, as fast as they are worked on and read."""
         try:
             async for response in reply:
@@ -159,8 +209,8 @@ class EnsembleProgress:
                     self._run.answered(call, response.outputs)
                     self._go_on()
                 while not self._over and self._is_behind():
-                    self._room.clear()
-                    await self._room.wait()
+                    room.clear()
+                    await room.wait()
             self._open.pop(reply, None)
             self._count(reply, call, began_ns, time.monotonic_ns())
             self._run.ended(call)
@@ -173,15 +223,19 @@ class EnsembleProgress:
                 self._fail_in(error)
             return
         self._go_on()
-        self._room.set()
+        room.set()
 
     def _is_behind(self) -> bool:
         return self._unread >= MOST_UNREAD or self._run.waiting() >= MOST_BEHIND
 
     def _count(self, reply: Reply, call: StepCall, began_ns: int, now_ns: int) -> None:
-        if reply.started_ns:
-            self.queue_ns += max(0, reply.started_ns - began_ns)
-        rows = len(next(iter(call.inputs.values()), ())) if call.items is None else 1
+        if reply.started_ns > began_ns:
+            self.queue_ns += reply.started_ns - began_ns
+        rows = 1
+        if call.items is None:
+            for array in call.inputs.values():
+                rows = len(array)
+                break
         failed = reply.error is not None
         self._traffic.called(call.step.step.number, rows, now_ns - began_ns, failed=failed)
 
@@ -216,10 +270,11 @@ class EnsembleProgress:
         self._over = True
         if self._timer is not None:
             self._timer.cancel()
-        running, self._open = list(self._open), {}
-        for reply in running:
-            reply.cancel()
-        self._room.set()
+        if self._open:
+            running, self._open = list(self._open), {}
+            for reply in running:
+                reply.cancel()
+        self._wake_readers()
         self._context.end()
         self.ticket.source = None
         if trace := self.ticket.request.trace:

@@ -16,7 +16,7 @@ from schedulers.counters import (
     count_failure,
     count_success,
 )
-from schedulers.ensembles.policy.run import EnsembleRun
+from schedulers.ensembles.policy.run import run_of
 from schedulers.ensembles.progress import EnsembleProgress
 from schedulers.ensembles.served_ensemble import ServedEnsemble
 from schedulers.ensembles.step_errors import in_ensemble
@@ -60,7 +60,7 @@ class EnsembleScheduler:
         ticket = Ticket(request)
         ticket.started_ns = time.monotonic_ns()
         try:
-            run = EnsembleRun(plan, request.inputs)
+            run = run_of(plan, request.inputs)
         except EnsembleFailed as error:
             failed = in_ensemble(request.model, error)
             count_failure(self._counters, failed, 0)

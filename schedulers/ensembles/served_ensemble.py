@@ -39,6 +39,7 @@ class ServedEnsemble:
         self.changed: Callable[[], None] = lambda: None
         self.not_ready_reason = ""
         self._graph = graph
+        self._callees = graph.callees()
         self._own = own
         self._find = find
         self._compiled = compiled
@@ -56,7 +57,7 @@ class ServedEnsemble:
             return False
         self._looking = True
         try:
-            for callee in self._graph.callees():
+            for callee in self._callees:
                 found += self._find(*callee)
         except Exception as error:  # noqa: BLE001 - whatever keeps a model from being found
             self.not_ready_reason = f"a step that cannot run: {error}"

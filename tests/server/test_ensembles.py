@@ -229,6 +229,7 @@ def test_an_ensemble_without_its_model_says_so_and_is_ready_when_the_model_is(
 
 
 def test_a_misfit_is_the_reason_with_line_and_column(server: Server) -> None:
+    server.wait_for(lambda: "reason" in row(server, "misfit"), "its load to have failed")
     reason = row(server, "misfit")["reason"]
     assert "misfit/config.pbtxt:8:3 " in reason
     assert (

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from schedulers.ensembles.policy.compile import CompiledEnsemble, CompiledStep
+from schedulers.ensembles.policy.static_run import StaticPlan, static_plan
 
 MOST_AT_A_TIME = 32
 """Elements of a list that a mapped step works on at a time, where the config sets no bound."""
@@ -16,7 +17,8 @@ class RequestPlan:
     `readers`: tensor → steps whose inputs or condition it is; `producers` → steps that write it.
     `outputs`: what is answered. `level`: of the answer, see `CompiledStep.level`. `asked`: the
     outputs of each step that anybody reads, none for all of them. `limits`: how many calls of a
-    step, by its number, may run at a time; no entry for any number.
+    step, by its number, may run at a time; no entry for any number. `static`: the same where every
+    step runs exactly once, None where not.
     """
 
     steps: tuple[CompiledStep, ...]
@@ -29,6 +31,7 @@ class RequestPlan:
     callees: tuple[tuple[str, str], ...]
     batched: bool
     limits: Mapping[int, int]
+    static: StaticPlan | None = None
 
 
 def plan_for(ensemble: CompiledEnsemble, requested: Iterable[str]) -> RequestPlan:
@@ -49,6 +52,9 @@ def plan_for(ensemble: CompiledEnsemble, requested: Iterable[str]) -> RequestPla
     for one in chosen:
         for tensor in one.step.needs():
             readers.setdefault(tensor, []).append(one)
+    limits = _limits(chosen, graph.max_inflight)
+    asked = {one.step.number: _asked(one, wanted) for one in chosen}
+    made = [tensor for tensor, by in producers.items() if any(one.number in steps for one in by)]
     return RequestPlan(
         chosen,
         {one.step.number: one for one in chosen},
@@ -59,10 +65,11 @@ def plan_for(ensemble: CompiledEnsemble, requested: Iterable[str]) -> RequestPla
         },
         outputs,
         _deepest(ensemble, outputs),
-        {one.step.number: _asked(one, wanted) for one in chosen},
+        asked,
         tuple(dict.fromkeys((one.step.model, one.step.version) for one in chosen)),
         graph.max_batch > 0,
-        _limits(chosen, graph.max_inflight),
+        limits,
+        None if limits else static_plan(chosen, made, outputs, asked),
     )
 
 

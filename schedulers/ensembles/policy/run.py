@@ -15,14 +15,12 @@ import numpy as np
 from repository.config.tensors import Array
 from schedulers.ensembles.policy.compile import CompiledStep
 from schedulers.ensembles.policy.request_plan import RequestPlan
+from schedulers.ensembles.policy.static_run import StaticRun
+from schedulers.ensembles.policy.step_call import NO_ANSWER, MappedItems, StepCall
 from schedulers.errors import EnsembleFailed
 
 MOST_ITEMS = 4096
 """Elements of a list that a step may be mapped over."""
-
-NO_ANSWER = (
-    "unexpected deadlock, at least one output is not set while no more ensemble steps can be made"
-)
 
 
 class Branch:
@@ -68,34 +66,11 @@ class Branch:
         return number in self.skipped or (self.above is not None and self.above.is_skipped(number))
 
 
-class StepCall:
-    """One call of a step. `item`: of a mapped step, which element it is for."""
-
-    __slots__ = ("branch", "inputs", "item", "items", "step")
-
-    def __init__(
-        self,
-        step: CompiledStep,
-        branch: Branch,
-        inputs: dict[str, Array],
-        items: "MappedItems | None" = None,
-        item: int = 0,
-    ) -> None:
-        self.step = step
-        self.branch = branch
-        self.inputs = inputs
-        self.items = items
-        self.item = item
-
-
-class MappedItems:
-    """The answers of one mapped step so far."""
-
-    __slots__ = ("left", "results")
-
-    def __init__(self, count: int) -> None:
-        self.left = count
-        self.results: list[Mapping[str, Array]] = [{}] * count
+def run_of(plan: RequestPlan, inputs: Mapping[str, Array]) -> "EnsembleRun | StaticRun":
+    """The cheaper one of those that can carry the plan out."""
+    if plan.static is not None:
+        return StaticRun(plan.static, plan.outputs, inputs)
+    return EnsembleRun(plan, inputs)
 
 
 class EnsembleRun:
@@ -257,7 +232,7 @@ class EnsembleRun:
         if step.mapped:
             self._map(branch, one, inputs)
         else:
-            self._ready.append(StepCall(one, branch, inputs))
+            self._ready.append(StepCall(one, inputs, branch))
 
     def _skip_if_dead(self, branch: Branch, one: CompiledStep) -> None:
         """Skip a step one of whose tensors nobody will write."""
@@ -317,7 +292,7 @@ class EnsembleRun:
             for given in lists:
                 array = inputs[given]
                 own[given] = array[number : number + 1] if one.item_batched else array[number]
-            self._ready.append(StepCall(one, branch, own, items, number))
+            self._ready.append(StepCall(one, own, branch, items, number))
 
     def _gather(self, call: StepCall, items: MappedItems) -> None:
         """The answers of all elements, in their order, along a first dimension."""

@@ -12,11 +12,14 @@ from hypothesis import strategies as st
 from repository.config.ensemble_graph import EnsembleGraph
 from repository.config.tensors import Array
 from schedulers.ensembles.policy.compile import CompiledEnsemble, compile_ensemble
-from schedulers.ensembles.policy.request_plan import plan_for
-from schedulers.ensembles.policy.run import NO_ANSWER, Branch, EnsembleRun, StepCall
+from schedulers.ensembles.policy.request_plan import RequestPlan, plan_for
+from schedulers.ensembles.policy.run import Branch, EnsembleRun, run_of
+from schedulers.ensembles.policy.static_run import StaticRun
+from schedulers.ensembles.policy.step_call import NO_ANSWER, StepCall
 from schedulers.errors import EnsembleFailed
 from support.ensembles import SignatureTerms, graph_of, signature
 
+AnyRun = EnsembleRun | StaticRun
 Compute = Callable[[StepCall], list[Mapping[str, Array]]]
 """What a step's model answers, response by response."""
 
@@ -35,11 +38,12 @@ def play(
     compute: Compute,
     order: random.Random | None = None,
     requested: tuple[str, ...] = (),
-) -> tuple[list[dict[str, Array]], EnsembleRun, list[StepCall]]:
+    start: Callable[[RequestPlan, Mapping[str, Array]], AnyRun] = EnsembleRun,
+) -> tuple[list[dict[str, Array]], AnyRun, list[StepCall]]:
     """Run to the end, calls answered in a random order; the answers, and all calls."""
     arrays = {name: np.asarray(value, np.float32) for name, value in inputs.items()}
-    run = EnsembleRun(plan_for(ensemble, requested), arrays)
-    answers, made, open_calls = run.responses(), list[StepCall](), list[StepCall]()
+    run = start(plan_for(ensemble, requested), arrays)
+    answers, made, open_calls = list(run.responses()), list[StepCall](), list[StepCall]()
     while not run.finished:
         taken = run.take()
         made += taken
@@ -230,9 +234,14 @@ def random_graphs(draw: st.DrawFn) -> tuple[EnsembleGraph, SignatureTerms, list[
     return graph_of(own, *steps), own, models
 
 
-@given(made=random_graphs(), seed=st.integers(0, 1 << 16), rows=st.integers(1, 4))
+@given(
+    made=random_graphs(),
+    seed=st.integers(0, 1 << 16),
+    rows=st.integers(1, 4),
+    start_run=st.sampled_from([EnsembleRun, run_of]),
+)
 def test_any_graph_answers_what_its_steps_compute_in_any_order(
-    made: Any, seed: int, rows: int
+    made: Any, seed: int, rows: int, start_run: Any
 ) -> None:
     graph, own, models = made
     start = np.arange(rows, dtype=np.float32).reshape(rows, 1)
@@ -240,13 +249,52 @@ def test_any_graph_answers_what_its_steps_compute_in_any_order(
     for step in graph.steps:
         expected[step.outputs["o"]] = sum(expected[t] for t in step.inputs.values()) + np.float32(1)
     (answer,), run, calls = play(
-        compiled(graph, own, *models), {"X": start}, add_one, random.Random(seed)
+        compiled(graph, own, *models), {"X": start}, add_one, random.Random(seed), (), start_run
     )
+    assert isinstance(run, StaticRun if start_run is run_of else EnsembleRun)
     assert answer.keys() == own.outputs.keys()
     for name, array in answer.items():
         np.testing.assert_array_equal(array, expected[name])
     assert sorted(call.step.step.number for call in calls) == list(range(len(graph.steps)))
     assert (run.inflight, run.missing()) == (0, "")
+
+
+@given(made=random_graphs(), seed=st.integers(0, 1 << 16), data=st.data())
+def test_the_cheap_way_calls_the_same_steps_for_the_outputs_that_are_asked_for(
+    made: Any, seed: int, data: st.DataObject
+) -> None:
+    graph, own, models = made
+    outputs = st.lists(st.sampled_from(sorted(own.outputs)), min_size=1, unique=True)
+    ensemble, requested = compiled(graph, own, *models), tuple(data.draw(outputs))
+    (here, _, calls), (there, _, called) = (
+        play(ensemble, {"X": [[1]]}, add_one, random.Random(seed), requested, start)
+        for start in (run_of, EnsembleRun)
+    )
+    assert here == there
+    numbers = [sorted(call.step.step.number for call in each) for each in (calls, called)]
+    assert numbers[0] == numbers[1]
+
+
+def test_a_model_that_leaves_out_an_output_leaves_the_answer_unset_the_cheap_way() -> None:
+    graph = graph_of(OWN, ("m", {"i": "X"}, {"o": "between"}), ("n", {"i": "between"}, {"o": "Y"}))
+    ensemble = compiled(graph, OWN, model("m"), model("n"))
+    answers, run, calls = play(ensemble, {"X": [[1]]}, lambda _: [{}], start=run_of)
+    assert isinstance(run, StaticRun)
+    assert (answers, len(calls), run.missing()) == ([], 1, NO_ANSWER)
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        CONDITIONAL,
+        graph_of(OWN, ("m", {"i": "X"}, {"o": "Y"}), max_inflight=1),
+    ],
+)
+def test_steps_that_may_not_run_or_must_wait_do_not_take_the_cheap_way(
+    graph: EnsembleGraph,
+) -> None:
+    models = (CHEAP, *map(model, ("keep", "dear", "m")))
+    assert plan_for(compiled(graph, OWN, *models), ()).static is None
 
 
 @given(values=st.lists(st.floats(0, 1, width=32), min_size=1, max_size=8), seed=st.integers(0, 99))
