@@ -86,24 +86,35 @@ class SlotStates:
     def gather(
         self, slots: Sequence[int], starts: Sequence[bool], rows: Sequence[int], height: int
     ) -> Mapping[str, Array]:
-        """The states of a batch, stacked; rows without a member get the initial state. The shapes
-        behind the first dimension must be equal."""
+        """The states of a batch, stacked; rows without a member get the initial state, or zeros
+        where that has another shape. The members' shapes behind the first dimension must be equal.
+        """
         first = self._kept.get(slots[0])
         if first is not None and len(slots) == height and not any(starts):
             stack = first[0]
             if len(stack.slots) == height and stack.order == tuple(slots):
                 return {name: array.copy() for name, array in stack.arrays.items()}
         member_of = {row: index for index, row in enumerate(rows)}
-        parts: list[dict[str, Array]] = []
-        for row in range(height):
-            index = member_of.get(row)
-            parts.append(
-                self._view(-1, True) if index is None else self._view(slots[index], starts[index])
-            )
+        views = [self._view(slot, start) for slot, start in zip(slots, starts, strict=True)]
+        nobody = self._of_nobody(views[0])
+        parts = [
+            nobody if (index := member_of.get(row)) is None else views[index]
+            for row in range(height)
+        ]
         return {
             tensor.input_name: np.concatenate([part[tensor.input_name] for part in parts])
             for tensor in self._tensors
         }
+
+    def _of_nobody(self, like: dict[str, Array]) -> dict[str, Array]:
+        """The states of a row without a member, beside members whose states are as `like`."""
+        found = {}
+        for tensor in self._tensors:
+            initial, shape = tensor.initial, like[tensor.input_name].shape
+            if initial.shape != shape:
+                initial = np.full(shape, b"" if initial.dtype == np.object_ else 0, initial.dtype)
+            found[tensor.input_name] = initial
+        return found
 
     def shapes(self, slot: int, starts: bool) -> tuple[tuple[int, ...], ...]:
         """Of the states of one slot, in the order of the config."""
@@ -242,4 +253,4 @@ def _texts(data: bytes) -> list[bytes]:
         at += _LENGTH_BYTES
         texts.append(data[at : at + length])
         at += length
-    return texts
+    return texts if at == len(data) else []

@@ -48,3 +48,9 @@ def test_a_state_of_another_shape_is_refused_and_the_one_before_stays() -> None:
     )
     assert one.shapes(0, False) == ((1, 5, 2),)
     assert (one.row(0, False)["IN"] == 3).all()
+
+
+def test_a_row_of_nobody_has_the_shape_of_its_neighbours_states() -> None:
+    two = states(-1)
+    two.keep(filled(3, 1, 4), (1,), (0,), 1, ())
+    assert two.gather((1,), (False,), (1,), 2)["IN"].tolist() == [[0] * 4, [3] * 4]
