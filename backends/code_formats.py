@@ -5,8 +5,9 @@ Judged before anything is loaded, and never by a file's name: a config may call 
 """
 
 from backends.artefact import artefact_path
+from backends.environments.declared import declared_environment
 from backends.pytorch.archive import brings_code
-from repository.code_use import NATIVE, CodeUse
+from repository.code_use import ENVIRONMENT, NATIVE, CodeUse
 from repository.model import ModelVersion
 
 
@@ -19,6 +20,9 @@ def code_uses(version: ModelVersion, backend: str) -> tuple[CodeUse, ...]:
     uses = [CodeUse(NATIVE, name) for name in libraries]
     if backend == "python":
         uses.append(CodeUse("python", version.config.default_model_filename or "model.py"))
+        declared = declared_environment(version)
+        if declared is not None:
+            uses.append(CodeUse(ENVIRONMENT, declared.named_in(version)))
     elif backend == "pytorch":
         path = artefact_path(version, "model.pt2", "model.pt")
         if needed := brings_code(path):

@@ -39,6 +39,7 @@ RISKY_FORMATS: dict[str, tuple[str, ...]] = {
     "pickle": (".pkl", ".pickle", ".joblib"),
     "python": (".py",),
     "native_library": (".so", ".dll", ".dylib"),
+    "python_environment": (".tar.gz", ".tgz", ".tar"),
 }
 """Formats that can bring code with them: only where an administrator has put them on the list."""
 

@@ -3,6 +3,8 @@
 from typing import NamedTuple
 
 NATIVE = "native_library"
+ENVIRONMENT = "python_environment"
+"""Packages, or a whole Python, that a model brings or has installed."""
 
 
 class CodeUse(NamedTuple):

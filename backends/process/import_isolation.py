@@ -6,6 +6,8 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 
+from backends.process.lent_packages import withdraw
+
 _HOUSE = frozenset(
     (
         *("modelyard", "server", "admin_ui", "schedulers", "jobs", "control", "backends"),
@@ -35,6 +37,7 @@ def hide_house() -> None:
 
     What we have imported goes on working; we cannot import anything more of ours.
     """
+    withdraw()
     for name in list(sys.modules):
         if name.partition(".")[0] in _HOUSE:
             del sys.modules[name]

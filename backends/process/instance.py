@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from backends.errors import InstanceDied, LoadFailed
 from backends.limits import NO_LIMIT, ExecutionLimit
 from backends.process.health.crash_history import CrashHistory
+from backends.process.interpreter import nothing
 from backends.process.messages import WorkerLoaded
 from backends.process.worker_process import WORKER, WorkerProcess, WorkerProgram, WorkerSpec
 from backends.process.worker_session import WorkerSession
@@ -69,10 +70,15 @@ class HostedInstance:
         self._current: WorkerSession | None = None
         self._starting: WorkerProcess | None = None
         self._reviver: threading.Thread | None = None
+        self._release = program.interpreter.hold() if program.interpreter else nothing
         try:
             started, self._loaded = self._start()
         except OSError as error:
+            self._release()
             raise LoadFailed(f"{self._plan.where}: no worker process: {error}") from error
+        except BaseException:
+            self._release()
+            raise
         self.config = ModelConfig.FromString(self._loaded.config)
         self.device = self._loaded.device
         self.cores = self._loaded.cores
@@ -80,6 +86,7 @@ class HostedInstance:
         if not self._install(started):
             ending = started.process.ending()
             started.close()
+            self._release()
             raise LoadFailed(f"{self._plan.where}: the worker process {ending} right after loading")
 
     @property
@@ -132,6 +139,7 @@ class HostedInstance:
             reviver.join(_REVIVER_SECS)
         if self._plan.program.calls is not None:
             self._plan.program.calls.forget(self._plan)
+        self._release()
 
     def _living(self) -> WorkerSession:
         current = self._current

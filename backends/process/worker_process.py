@@ -4,6 +4,7 @@ What is said to the worker is `backends.process.worker_session`'s business.
 """
 
 import contextlib
+import json
 import os
 import socket
 import threading
@@ -20,6 +21,7 @@ from backends.process.health.heartbeat import COUNT_BYTES, HEARTBEAT
 from backends.process.health.liveness import Activity, Liveness
 from backends.process.health.memory_usage import bytes_beyond
 from backends.process.health.readiness import Readiness
+from backends.process.interpreter import REFUSED_STATUS, VARIABLE, Interpreter
 from backends.seam import Device
 from repository.model import ModelVersion
 from repository.process.channel import Channel
@@ -43,10 +45,13 @@ class WorkerProgram(NamedTuple):
     title: str = "worker"
     confinement: Confinement | None = None
     calls: CallService | None = None
+    interpreter: Interpreter | None = None
     memory: MemoryLimit = NO_MEMORY_LIMIT
 
 
 WORKER = WorkerProgram("backends.process.worker")
+FOREIGN = "backends.process.foreign"
+"""What runs instead where the program names an interpreter, and becomes the worker there."""
 
 
 class WorkerSpec(NamedTuple):
@@ -119,7 +124,7 @@ class WorkerProcess:
         self._scratch: Path | None = None
         try:
             program = ChildProgram(
-                plan.program.module,
+                plan.program.module if plan.program.interpreter is None else FOREIGN,
                 f"modelyard {plan.program.title} {plan.name}",
                 plan.name,
                 self._environment(),
@@ -168,6 +173,10 @@ class WorkerProcess:
     def ending(self) -> str:
         """How it ended, as `ChildProcess.ending` has it."""
         return self._child.ending()
+
+    def refusal(self) -> str:
+        """Why it could not run on its interpreter, after the end; "" if that is not why."""
+        return self._child.last_line() if self._child.status == REFUSED_STATUS else ""
 
     def release(self) -> None:
         """Close the descriptors of this side, after `gone`; nobody may use `channel` any more."""
@@ -260,4 +269,16 @@ def _environment(plan: WorkerSpec, inherited: Mapping[str, str]) -> dict[str, st
     environment |= inherited
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
     environment["MODELYARD_INSTANCE"] = plan.name
+    if plan.program.interpreter is not None:
+        environment |= _interpreter_environment(plan.program.interpreter, environment)
     return environment | dict(plan.program.environment)
+
+
+def _interpreter_environment(
+    interpreter: Interpreter, inherited: Mapping[str, str]
+) -> dict[str, str]:
+    """For `backends.process.foreign`; what only the interpreter is to see goes along as JSON."""
+    root = Path(interpreter.python).parent.parent
+    own = {"PATH": f"{root / 'bin'}:{inherited.get('PATH', '')}", "PYTHONNOUSERSITE": "1"}
+    own |= dict.fromkeys(("VIRTUAL_ENV", "CONDA_PREFIX"), str(root))
+    return {VARIABLE: json.dumps([interpreter.python, interpreter.lends_numpy, own])}

@@ -86,9 +86,8 @@ class WorkerSession:
                 f"{plan.where} did not finish loading within {plan.load_secs:g} s"
             ) from None
         except WorkerGone:
-            raise LoadFailed(
-                f"{plan.where}: the worker process {self.process.ending()} while loading"
-            ) from None
+            ending = f"the worker process {self.process.ending()} while loading"
+            raise LoadFailed(f"{plan.where}: {self.process.refusal() or ending}") from None
         if answer.streams:
             self._relay = StreamRelay(plan, self.process, self._calls)
         self.process.loaded(self._relay)

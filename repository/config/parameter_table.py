@@ -160,10 +160,11 @@ PARAMETERS: tuple[ParameterKey, ...] = (
     _llm("max_tokens", f"Length: {_SAMPLING}.", "1 to 2147483647", "the checkpoint's"),
     ParameterKey(
         "EXECUTION_ENV_PATH",
-        "is not offered by this server yet: a python model runs on the server's own Python",
-        backends=("python",),
-        support=FieldSupport.REFUSED,
-        instead="install its packages beside the server and leave it out",
+        "A Python environment of the model's own, a folder or an archive; see "
+        "[environments](environments.md).",
+        "an absolute path, or one below `$$TRITON_MODEL_DIRECTORY/`",
+        "the server's own Python",
+        ("python",),
     ),
     _ignored(
         "FORCE_CPU_ONLY_INPUT_TENSORS", "is always so: inputs are on the CPU", _LEAVE_OUT, "python"

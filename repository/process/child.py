@@ -112,7 +112,7 @@ class ChildProcess:
             self.kill("closed its connection and was killed")
             if not self.gone.wait(REAP_SECS):
                 return f"{self._verdict}, and does not end (state {self.state})"
-        last = self._last_line()
+        last = self.last_line()
         return self.outcome + (f"; last line on stderr: {last!r}" if last else "")
 
     def release(self) -> None:
@@ -123,7 +123,8 @@ class ChildProcess:
         with contextlib.suppress(TimeoutError):
             outputs().call(self._close_pipes, REAP_SECS)
 
-    def _last_line(self) -> str:
+    def last_line(self) -> str:
+        """Its last line on stderr, after `gone`."""
         if not self._logged:
             return ""
         errors = self._logged[-1]

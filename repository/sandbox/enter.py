@@ -72,6 +72,11 @@ def enter(sandbox: Sandbox) -> None:
 _entered: list[Sandbox] = []
 
 
+def entered() -> Sandbox | None:
+    """The one that this process entered last, if any."""
+    return _entered[-1] if _entered else None
+
+
 def is_strict() -> bool:
     """Whether this process entered a sandbox of the profile "strict"."""
     return any(one.profile == "strict" for one in _entered)

@@ -101,6 +101,7 @@ class ConfinedWorker(NamedTuple):
     network: whether it may open connections.
     caches: folders that it may read and write because it is our own code (compiled kernels).
     compiles: it starts compilers, under `strict` too.
+    environment: folders of the Python that it becomes, which takes starting one program.
     """
 
     model: str
@@ -110,6 +111,7 @@ class ConfinedWorker(NamedTuple):
     network: bool = False
     caches: tuple[str, ...] = ()
     compiles: bool = False
+    environment: tuple[str, ...] = ()
 
 
 def sandbox_of(kernel: Kernel, around: SandboxEnvironment, tenant: ConfinedWorker) -> Sandbox:
@@ -124,11 +126,18 @@ def sandbox_of(kernel: Kernel, around: SandboxEnvironment, tenant: ConfinedWorke
         seccomp=kernel.seccomp,
         everywhere=not strict,
         hidden=(*around.secrets, *around.repositories),
-        readable=(*own, *tenant.linked, *around.runtime, *system, *around.allow_read),
+        readable=(
+            *own,
+            *tenant.linked,
+            *tenant.environment,
+            *around.runtime,
+            *system,
+            *around.allow_read,
+        ),
         writable=writable,
         network=tenant.network,
         unix_sockets=not strict,
-        execute=not strict or tenant.compiles,
+        execute=not strict or tenant.compiles or bool(tenant.environment),
     )
 
 

@@ -6,11 +6,12 @@ by `server.fleet.checks.check`, in a process of its own.
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
 
+from backends.environments.declared import PARAMETER, REQUIREMENTS
 from backends.errors import LoadFailed
 from backends.python.source import problems
 from repository.errors import BadRepository, ConfigError
@@ -103,7 +104,7 @@ def _source_findings(version: ModelVersion, complained_of: set[Path]) -> list[Fi
     except OSError as error:
         problem = f"cannot be read: {error.strerror}; a python model is the file {file.name}"
         return [Finding(file, 0, 0, SOURCE_CODE, problem)]
-    found = problems(file.name, source, partial(_is_module, version.path))
+    found = problems(file.name, source, _modules_of(version))
     return [Finding(file, one.line, one.column, SOURCE_CODE, one.message) for one in found]
 
 
@@ -112,6 +113,13 @@ def _backend(version: ModelVersion) -> str:
         return backend_name(version)
     except LoadFailed:
         return ""
+
+
+def _modules_of(version: ModelVersion) -> Callable[[str], bool]:
+    """Which modules are there for its file; all, where it has an environment of its own."""
+    if (version.path / REQUIREMENTS).is_file() or PARAMETER in version.config.parameters:
+        return lambda _name: True
+    return partial(_is_module, version.path)
 
 
 def _is_module(folder: Path, name: str) -> bool:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from backends.process.interpreter import Interpreter
 from repository.model import ModelVersion
 from repository.sandbox.confinement import Confinement
 from repository.sandbox.enter import kernel
@@ -65,20 +66,41 @@ class Confiner:
         """One line for the log."""
         return report(self._around.mode, self._kernel)
 
-    def confinement_of(self, version: ModelVersion) -> Confinement:
-        """What workers of `version`, whose config is complete, may do."""
+    def confinement_of(
+        self, version: ModelVersion, interpreter: Interpreter | None = None
+    ) -> Confinement:
+        """What workers of `version`, whose config is complete, may do; `interpreter`: what they run
+        on, None for the server's own Python."""
         is_engine = version.config.backend == "llm"
         roots = self._settings.model_repository
         hidden = (*self._around.repositories, *linked_models(roots))
         return Confinement(
             self._kernel,
             self._around._replace(repositories=hidden),
-            self._tenant(version, is_engine),
+            self._tenant(version, is_engine)._replace(
+                environment=interpreter.readable if interpreter is not None else ()
+            ),
             self._scratch,
             self._keep,
             0 if is_engine else self._settings.worker_memory_limit,
             self._settings.worker_output_limit,
         )
+
+    def build_sandbox(
+        self, folder: Path, readable: tuple[str, ...], network: bool
+    ) -> Sandbox | None:
+        """Of a process that makes an environment in `folder`: it parses what others wrote, and with
+        a network it is pip; None if off."""
+        around = self._around
+        if around.mode == "off":
+            return None
+        base = parser_sandbox(
+            self._kernel,
+            (*around.secrets, *around.repositories),
+            (*around.runtime, *map(os.path.realpath, readable), _real(folder)),
+            everywhere=True,
+        )
+        return base._replace(writable=(_real(folder),), network=network)
 
     def adopt_orphans(self) -> None:
         """End what workers start and leave behind, from here on; where they are confined."""
@@ -105,11 +127,11 @@ class Confiner:
         """What lies in the operator's own folders may, under `strict` where its config asks for it;
         what came from elsewhere where its config asks and its repository has the permission."""
         asks = asks_for_network(version.config.parameters)
-        if self._is_operators(version):
+        if self.is_operators(version):
             return asks or self._around.mode != "strict"
         return asks and version.network_allowed
 
-    def _is_operators(self, version: ModelVersion) -> bool:
+    def is_operators(self, version: ModelVersion) -> bool:
         """Whether it lies in a model repository folder rather than in the state or the store."""
         settings = self._settings
         roots = dict.fromkeys((settings.state_dir, settings.store_folder), False)

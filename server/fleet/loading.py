@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple, Protocol, cast
 
+from backends.environments.environments import PythonEnvironments, Tell
+from backends.environments.store import EnvironmentStore
 from backends.errors import BackendError, LoadFailed
 from backends.footprint import measured_bytes
 from backends.limits import execution_limit
@@ -50,6 +52,10 @@ from server.served_version import ServedVersion
 from server.settings.table import Settings
 
 _log = logging.getLogger(__name__)
+
+
+def _told_nobody(_doing: str) -> None:
+    """Nobody looks at what a load is doing."""
 
 
 class FleetScheduler(Scheduler, Protocol):
@@ -112,6 +118,7 @@ class VersionLoader:
             settings.model_load_timeout_secs, settings.model_execute_timeout_secs
         )
         self._confiner = confiner
+        self._environments = _environments_of(settings, confiner)
         self._gpus = visible_gpus()
         self.memory = MemoryAllocator(settings.memory_budgets)
         self._limits = RateLimits(settings)
@@ -123,14 +130,15 @@ class VersionLoader:
         """The checker's answers, for other threads."""
         return asked_of(self._checker)
 
-    async def build(self, version: ModelVersion) -> BuiltVersion:
-        """Load and warm a version, again if it fails and the settings allow for retries.
+    async def build(self, version: ModelVersion, tell: Tell = _told_nobody) -> BuiltVersion:
+        """Load and warm a version, again if it fails and the settings allow for retries. `tell`:
+        takes what it is doing where that takes long, from any thread.
 
         Nothing is left behind when it raises. Raises LoadFailed with the reason.
         """
         for left in range(self._settings.model_load_retry_count, 0, -1):
             try:
-                return await self._build(version)
+                return await self._build(version, tell)
             except (BackendError, RepositoryError) as error:
                 _log.warning(
                     "%s %d: load failed, retries left: %d: %s",
@@ -139,15 +147,15 @@ class VersionLoader:
                     left,
                     error,
                 )
-        return await self._build(version)
+        return await self._build(version, tell)
 
-    async def _build(self, version: ModelVersion) -> BuiltVersion:
+    async def _build(self, version: ModelVersion, tell: Tell) -> BuiltVersion:
         began = time.monotonic()
         config = await self._checker.complete(version)
         _log_notes(version, config.backend)
         if config.platform == ENSEMBLE:
             return await self._build_ensemble(replace(version, config=config), began)
-        prepared = await self._load(version, self._options(config))
+        prepared = await self._load(version, self._options(config), tell)
         parts = prepared.parts
         counters = counters_of(config)
         try:
@@ -226,13 +234,16 @@ class VersionLoader:
         await built.scheduler.resize(instances, time.monotonic_ns() + patience_ns)
         self.memory.resized(built.held, devices)
 
-    async def _load(self, version: ModelVersion, options: Sequence[ModelConfig]) -> LoadResult:
+    async def _load(
+        self, version: ModelVersion, options: Sequence[ModelConfig], tell: Tell
+    ) -> LoadResult:
         """By the first of the configs that works. Raises the last one's LoadFailed."""
         cores = self._settings.cores
         for config in options[:-1]:
             try:
                 self._limits.check(config)
-                return await self._prepare(replace(version, config=config), place(config, cores))
+                chosen = replace(version, config=config)
+                return await self._prepare(chosen, place(config, cores), tell)
             except LoadFailed as error:
                 _log.warning(
                     "%s version %d cannot use the GPU, falling back to the CPU: %s",
@@ -242,9 +253,11 @@ class VersionLoader:
                 )
         config = options[-1]
         self._limits.check(config)
-        return await self._prepare(replace(version, config=config), place(config, cores))
+        return await self._prepare(replace(version, config=config), place(config, cores), tell)
 
-    async def _prepare(self, version: ModelVersion, placements: Sequence[Placement]) -> LoadResult:
+    async def _prepare(
+        self, version: ModelVersion, placements: Sequence[Placement], tell: Tell = _told_nobody
+    ) -> LoadResult:
         """Memory first, then the load on a thread. Whatever way it fails, both are returned: at
         once, or when a load nobody waits for any more has come to its end."""
         limit = self._settings.model_load_timeout_secs
@@ -252,7 +265,7 @@ class VersionLoader:
             async with self._slots, asyncio.timeout(limit):
                 held = await self.memory.take(version, placements)
                 budgeted = self.memory.budgeted(version, held)
-                work = partial(self._work, budgeted, placements, held)
+                work = partial(self._work, budgeted, placements, held, tell)
                 return await work_or_undo(work, self._undo)
         except TimeoutError:
             raise LoadFailed(
@@ -261,12 +274,14 @@ class VersionLoader:
             ) from None
 
     def _work(
-        self, version: ModelVersion, placements: Sequence[Placement], held: MemoryHolding
+        self,
+        version: ModelVersion,
+        placements: Sequence[Placement],
+        held: MemoryHolding,
+        tell: Tell,
     ) -> LoadResult:
         try:
-            confiner = self._confiner
-            confined = confiner.confinement_of(version) if confiner is not None else None
-            parts = prepare(version, placements, self._timeouts, confined, self._scripts)
+            parts = self._prepared(version, placements, tell)
         except BaseException:
             self.memory.release_soon(held)
             raise
@@ -275,6 +290,23 @@ class VersionLoader:
             name = device_name(device)
             measured[name] = max(measured.get(name, 0), measured_bytes(version, instance))
         return LoadResult(parts, held, measured)
+
+    def _prepared(
+        self, version: ModelVersion, placements: Sequence[Placement], tell: Tell
+    ) -> PreparedVersion:
+        confiner, environments = self._confiner, self._environments
+        if confiner is None or environments is None:
+            return prepare(version, placements, self._timeouts, None, self._scripts)
+        leased = environments.lease(version, confiner.is_operators(version), tell)
+        interpreter = leased.interpreter if leased is not None else None
+        try:
+            confined = confiner.confinement_of(version, interpreter)
+            return prepare(
+                version, placements, self._timeouts, confined, self._scripts, interpreter
+            )
+        finally:
+            if leased is not None:
+                leased.close()
 
     def _undo(self, prepared: LoadResult) -> None:
         close_all(prepared.parts.instances)
@@ -289,6 +321,16 @@ class VersionLoader:
             return [best]
         on_cpu = resolve(config, runtime, self._settings.cores, ())
         return [best] if best == on_cpu else [best, on_cpu]
+
+
+def _environments_of(settings: Settings, confiner: Confiner | None) -> PythonEnvironments | None:
+    if confiner is None:
+        return None
+    store = EnvironmentStore(
+        settings.state_dir.absolute() / "environments", settings.environment_cache_limit
+    )
+    store.sweep()
+    return PythonEnvironments(store, confiner.build_sandbox, settings.model_load_timeout_secs)
 
 
 def _log_notes(version: ModelVersion, backend: str) -> None:

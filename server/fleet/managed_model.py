@@ -56,7 +56,7 @@ class VersionFailure(NamedTuple):
 class ManagedModel:
     """One model. `folder` is what to become (None: not wanted), `changing` what it is becoming
     just now; `problem` is why the model's folder as it stands now cannot be followed, while what
-    was loaded before keeps serving."""
+    was loaded before keeps serving. `doing`: what the loads are at, where they take long."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -66,6 +66,7 @@ class ManagedModel:
         self.on_disk: set[int] = set()
         self.serving: dict[int, LoadedVersion] = {}
         self.loading: set[int] = set()
+        self.doing: dict[int, str] = {}
         self.failed: dict[int, VersionFailure] = {}
         self.dropped: dict[int, BuildDigests] = {}
         self.tries: dict[int, tuple[BuildDigests, int]] = {}
@@ -207,7 +208,7 @@ class ManagedModel:
         if occupant is not None:
             return self._serving_row(number, occupant, failure)
         if number in self.loading:
-            return VersionRow(self.name, number, ServingState.LOADING, "")
+            return VersionRow(self.name, number, ServingState.LOADING, self.doing.get(number, ""))
         if failure is not None:
             return VersionRow(self.name, number, ServingState.FAILED, failure.reason)
         if number in self._leaving():

@@ -17,6 +17,7 @@ from backends.limits import execution_limit, memory_limit
 from backends.loading import Start, load
 from backends.process.call_link import CallService
 from backends.process.instance import HostedInstance
+from backends.process.interpreter import Interpreter
 from backends.process.worker_process import WORKER
 from backends.registry import runtime_of
 from backends.seam import Device, Instance
@@ -61,14 +62,16 @@ def prepare(
     timeouts: Timeouts,
     confinement: Confinement | None = None,
     calls: CallService | None = None,
+    interpreter: Interpreter | None = None,
 ) -> PreparedVersion:
     """Load `version`, whose instance groups are resolved, where `placements` say; blocks.
     `confinement`: of its workers. `calls`: answers what its scripts ask of the server.
+    `interpreter`: what its workers run on, None for the server's own Python.
 
     Worker processes that hang are ended at the timeouts; so this returns soon after them.
     Raises LoadFailed; nothing is left behind.
     """
-    start = _start_of(version, timeouts, confinement, calls)
+    start = _start_of(version, timeouts, confinement, calls, interpreter)
     labels = read_labels(version)
     steps = runtime_of(version.config.backend).steps
     language = _language(version) if steps else None
@@ -104,6 +107,7 @@ def _start_of(
     timeouts: Timeouts,
     confinement: Confinement | None,
     calls: CallService | None,
+    interpreter: Interpreter | None,
 ) -> Start:
     if runtime_of(version.config.backend).steps:
         from schedulers.llm.gateway.instance import start_engine  # what it reads with is an extra
@@ -118,6 +122,7 @@ def _start_of(
             confinement=confinement,
             calls=calls if version.config.backend == "python" else None,
             memory=memory_limit(version, confinement.memory_bytes if confinement else 0),
+            interpreter=interpreter,
         ),
     )
 

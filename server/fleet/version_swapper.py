@@ -8,6 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from backends.errors import BackendError
@@ -48,9 +49,11 @@ class VersionSwapper:
         """
         resident.loading.update(version.number for version in change.load)
         try:
-            made = await self._build_all(change.load)
+            made = await self._build_all(resident, change.load)
         finally:
-            resident.loading.difference_update(version.number for version in change.load)
+            for version in change.load:
+                resident.loading.discard(version.number)
+                resident.doing.pop(version.number, None)
         built = {number: one for number, one in made.items() if isinstance(one, BuiltVersion)}
         failed = {number: one for number, one in made.items() if not isinstance(one, BuiltVersion)}
         basis = {version.number: basis_of(folder, version) for version in change.load}
@@ -75,11 +78,16 @@ class VersionSwapper:
             await asyncio.wait(self._background)
 
     async def _build_all(
-        self, versions: Sequence[ModelVersion]
+        self, resident: ManagedModel, versions: Sequence[ModelVersion]
     ) -> dict[int, BuiltVersion | Exception]:
         for version in versions:
             _log.info("%s %d: LOADING", version.name, version.number)
-        tasks = [asyncio.create_task(self._loader.build(version)) for version in versions]
+        tasks = [
+            asyncio.create_task(
+                self._loader.build(version, partial(_tell, resident, version.number))
+            )
+            for version in versions
+        ]
         try:
             await asyncio.gather(*tasks, return_exceptions=True)
         except asyncio.CancelledError:
@@ -186,3 +194,9 @@ def _outcome(task: "asyncio.Task[BuiltVersion]") -> BuiltVersion | Exception:
     if error is None:
         return task.result()
     return error if isinstance(error, Exception) else RuntimeError(repr(error))
+
+
+def _tell(resident: ManagedModel, number: int, doing: str) -> None:
+    """Note what a load is doing, for the index; from any thread."""
+    _log.info("%s %d: %s", resident.name, number, doing)
+    resident.doing[number] = doing

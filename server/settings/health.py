@@ -2,15 +2,15 @@
 
 from dataclasses import dataclass
 
+from server.settings.environments import EnvironmentSettings
 from server.settings.kinds import fraction, setting, times, whole
 from server.settings.kinds import seconds as _seconds
-from server.settings.rate_limit import RateLimitSettings
 
 _HEALTH = "Health"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HealthSettings(RateLimitSettings):
+class HealthSettings(EnvironmentSettings):
     """What counts as failing, slow, crash-looping and starved; docs/health.md has it all."""
 
     health_error_rate: float = setting(

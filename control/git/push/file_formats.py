@@ -33,6 +33,7 @@ _HOLDS: dict[str, frozenset[Content]] = {
     "pickle": _ANY_WEIGHTS,
     "python": _PLAIN,
     "native_library": _INERT | {Content.NATIVE},
+    "python_environment": _INERT | {Content.COMPRESSED},
 }
 """Format → what its files may hold."""
 

@@ -12,7 +12,7 @@ from control.git.push.file_formats import allowing, file_findings
 from control.git.push.rollout_keys import rollout_findings
 from control.git.push.version_checks import CheckFailed, VersionChecks
 from control.repository_settings import RepositorySettings, Signing
-from repository.code_use import NATIVE, CodeUse
+from repository.code_use import ENVIRONMENT, NATIVE, CodeUse
 from repository.config.callees import all_callees
 from repository.config.positions import Positions
 from repository.config.read import decode
@@ -160,6 +160,9 @@ def _code_refused(version: ModelVersion, backend: str, use: CodeUse, repository:
     if use.format == NATIVE:
         place = _library_position(version, use.file)
         what = f"would load native code from '{use.file}' (model_operations.op_library_filename)"
+    elif use.format == ENVIRONMENT:
+        place = version.path, 0, 0
+        what = f"would run packages of a Python environment ('{use.file}')"
     else:
         place = version.path, 0, 0
         what = f"would run code with the backend '{backend}'"

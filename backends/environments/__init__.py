@@ -1,0 +1,1 @@
+"""Python environments of models: named by a config or made from requirements, kept and lent."""

@@ -1,0 +1,216 @@
+"""Environments on the disk, each in a folder named by its digest, kept across restarts.
+
+    <folder>/<digest>/env/               what was unpacked or installed
+    <folder>/<digest>/environment.json   written last: without it the folder is not used, and swept
+    <folder>/<digest>.lock               locked alone to build or remove, shared by who uses it
+
+Locks are flock's: they go with their process, however it ends. Any thread may call.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from repository.files.durable import create, sync_folder, write_all
+
+RECORD, ENVIRONMENT = "environment.json", "env"
+_LOCK_LOOK_SECS = 0.2
+
+
+class KeptEnvironment(NamedTuple):
+    """One environment: what it was made of and when, its bytes, when it was last taken into use
+    (seconds of the epoch), and whether a worker uses it now."""
+
+    digest: str
+    made_of: str
+    made_at: float
+    size_bytes: int
+    used_at: float
+    in_use: bool
+
+
+class Lease:
+    """Keeps one environment from being removed; `close` is idempotent."""
+
+    def __init__(self, folder: Path, descriptor: int) -> None:
+        self.folder = folder
+        self._descriptor = descriptor
+        self._lock = threading.Lock()
+
+    def again(self) -> "Lease":
+        """One more, while this one is open."""
+        descriptor = os.open(f"/proc/self/fd/{self._descriptor}", os.O_RDONLY | os.O_CLOEXEC)
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        return Lease(self.folder, descriptor)
+
+    def close(self) -> None:
+        with self._lock:
+            descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+class EnvironmentStore:
+    """What is kept in `folder`, of `most_bytes` together as far as it is not in use."""
+
+    def __init__(self, folder: Path, most_bytes: int) -> None:
+        self._folder = folder
+        self.most_bytes = most_bytes
+
+    def obtain(
+        self, digest: str, made_of: str, build: Callable[[Path], None], until: float
+    ) -> Lease:
+        """A lease of the environment `digest`, built by `build(folder)` if there is none yet; who
+        comes meanwhile waits for it, to `time.monotonic()` = `until`.
+
+        Raises what `build` raises, which leaves nothing behind; TimeoutError; OSError.
+        """
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        place = self._folder / digest
+        while True:
+            if (lease := self._leased(digest)) is not None:
+                os.utime(place)
+                return lease
+            with self._alone(digest, until):
+                if not (place / RECORD).exists():
+                    self._built(place, made_of, build)
+            self._evict(keep=digest)
+
+    def _leased(self, digest: str) -> Lease | None:
+        descriptor = self._opened(digest)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:  # somebody builds or removes it
+            os.close(descriptor)
+            return None
+        if not (self._folder / digest / RECORD).exists():
+            os.close(descriptor)
+            return None
+        return Lease(self._folder / digest / ENVIRONMENT, descriptor)
+
+    def _opened(self, digest: str) -> int:
+        return os.open(
+            self._folder / f"{digest}.lock", os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600
+        )
+
+    @contextmanager
+    def _alone(self, digest: str, until: float) -> Iterator[None]:
+        descriptor = self._opened(digest)
+        try:
+            while not _locked(descriptor):
+                if time.monotonic() > until:
+                    raise TimeoutError
+                time.sleep(_LOCK_LOOK_SECS)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _built(self, place: Path, made_of: str, build: Callable[[Path], None]) -> None:
+        shutil.rmtree(place, ignore_errors=True)  # of a build that was broken off
+        place.mkdir(mode=0o700)
+        try:
+            build(place)
+            record = {"made_of": made_of, "made_at": time.time(), "size_bytes": size_of(place)}
+            os.sync()  # files first: a record promises that they are whole
+            _write(place / RECORD, json.dumps(record).encode())
+        except BaseException:
+            shutil.rmtree(place, ignore_errors=True)
+            raise
+
+    def kept(self) -> list[KeptEnvironment]:
+        """All there are, the one that was used last first."""
+        found = []
+        for place in self._places():
+            with suppress(OSError, ValueError, KeyError, TypeError):
+                record = json.loads((place / RECORD).read_text())
+                found.append(
+                    KeptEnvironment(
+                        place.name,
+                        str(record["made_of"]),
+                        float(record["made_at"]),
+                        int(record["size_bytes"]),
+                        place.stat().st_mtime,
+                        not self._free(place.name),
+                    )
+                )
+        return sorted(found, key=lambda one: -one.used_at)
+
+    def remove(self, digest: str) -> bool:
+        """Remove one; False where it is in use."""
+        descriptor = self._opened(digest)
+        try:
+            if not _locked(descriptor):
+                return False
+            with suppress(FileNotFoundError):
+                (self._folder / digest / RECORD).unlink()
+            shutil.rmtree(self._folder / digest, ignore_errors=True)
+            return True
+        finally:
+            os.close(descriptor)
+
+    def sweep(self) -> None:
+        """Remove what was broken off, at a start, and what is beyond the bound."""
+        for place in self._places():
+            if not (place / RECORD).exists():
+                self.remove(place.name)
+        self._evict(keep="")
+
+    def _evict(self, keep: str) -> None:
+        kept = self.kept()
+        total = sum(one.size_bytes for one in kept)
+        for one in reversed(kept):
+            if total <= self.most_bytes:
+                return
+            if one.digest != keep and not one.in_use and self.remove(one.digest):
+                total -= one.size_bytes
+
+    def _free(self, digest: str) -> bool:
+        descriptor = self._opened(digest)
+        try:
+            return _locked(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _places(self) -> list[Path]:
+        try:
+            return [one for one in self._folder.iterdir() if one.is_dir()]
+        except FileNotFoundError:
+            return []
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Whole or not at all."""
+    temporary = path.with_suffix(".new")
+    descriptor = create(temporary)
+    try:
+        write_all(descriptor, content)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    temporary.rename(path)
+    sync_folder(path.parent)
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def size_of(folder: Path) -> int:
+    """Bytes of the files below a folder, as the disk holds them; links are not followed."""
+    total = 0
+    for above, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                total += os.lstat(os.path.join(above, name)).st_blocks * 512
+    return total
