@@ -49,6 +49,7 @@ CODES: dict[str, str] = {
     "E155": "a field or parameter without an effect (a note)",
     "E160": "warmup sample contradicts the model",
     "E161": "a parameter of a built-in step cannot be followed",
+    "E162": "request_body names no input that a body can be",
     "E200": "folder cannot be read",
     "E201": "no version folder",
     "E202": "the version policy selects no version",

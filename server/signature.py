@@ -1,11 +1,12 @@
 """A model's inputs and outputs, compiled once from its completed config for fast checking."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 
 import numpy as np
 
+from repository.config.body_rules import body_inputs
 from repository.config.tensors import BY_CONFIG
 from repository.model import ModelConfig
 
@@ -38,7 +39,10 @@ class TensorSpec:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a model accepts and answers. `max_batch` is 0 when it has no batch dimension."""
+    """What a model accepts and answers. `max_batch` is 0 when it has no batch dimension.
+
+    `bodies`: the input that a whole REST body is, by its kind ("image", "text").
+    """
 
     model: str
     version: int
@@ -47,6 +51,7 @@ class Signature:
     outputs: Mapping[str, TensorSpec]
     required: frozenset[str]
     decoupled: bool
+    bodies: Mapping[str, TensorSpec] = field(default_factory=dict)
 
 
 def compile_signature(
@@ -71,6 +76,7 @@ def compile_signature(
         outputs=outputs,
         required=frozenset(name for name, spec in inputs.items() if not spec.optional),
         decoupled=config.model_transaction_policy.decoupled,
+        bodies={kind: inputs[name] for kind, name in body_inputs(config) if name in inputs},
     )
 
 

@@ -70,6 +70,19 @@ PARAMETERS: tuple[ParameterKey, ...] = (
         "once",
     ),
     ParameterKey(
+        "request_body.image",
+        "The input that the body of a REST request is whose Content-Type is `image/*`; see "
+        "[steps](steps.md#a-picture-or-a-text-as-the-body).",
+        "an input of `TYPE_STRING`",
+        "none",
+    ),
+    ParameterKey(
+        "request_body.text",
+        "The same for `text/plain`.",
+        "an input of `TYPE_STRING`",
+        "none",
+    ),
+    ParameterKey(
         "execute_timeout_secs",
         "How long an execution may go on without progress; see "
         "[instances](instances.md#when-a-model-hangs).",

@@ -8,6 +8,7 @@ asks for the rest once it has been completed.
 from collections.abc import Iterator
 from typing import Any
 
+from repository.config.body_rules import BODY_RULES
 from repository.config.bound_rules import BOUND_RULES
 from repository.config.field_rules import FIELD_RULES
 from repository.config.file_rules import FILE_RULES
@@ -44,6 +45,7 @@ def validate(
         *SCHEDULING_RULES,
         *BOUND_RULES,
         *STEP_RULES,
+        *BODY_RULES,
     )
     for rule in rules:
         rule(config, report)

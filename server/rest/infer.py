@@ -17,6 +17,7 @@ from schedulers.reply import Reply
 from schedulers.request import NO_PARAMETERS, Sequence
 from server.access.sites import SitePolicy
 from server.admit import sequence_in
+from server.codec.declared_body import decode_declared, refuse_picture
 from server.codec.forwarding import HeaderForwarding
 from server.codec.json_infer import Document, EncodedResponse, decode, encode, parameters_in, parse
 from server.codec.output_format import PLAIN, InferBody
@@ -37,7 +38,7 @@ from server.rest.compression import (
     inflate_brief,
 )
 from server.rest.endpoint import BodyLimits
-from server.rest.envelope import PLAIN_ENVELOPE, check_json_length, read_envelope
+from server.rest.envelope import PLAIN_ENVELOPE, body_bytes, check_json_length, read_envelope
 from server.rest.errors import error_body, headers_of, visible
 from server.rest.head_templates import HeadTemplate, model_and_version
 from server.rest.http_inference import HttpInference
@@ -140,7 +141,16 @@ class InferExchange(HttpInference):
         if not self.more_body:
             self._start()
         elif self._protocol.expect_100_continue:
+            self._ask_for_body()
+
+    def _ask_for_body(self) -> None:
+        """Nothing of one that is too long is read: its client waits for leave to send it."""
+        announced = body_bytes(self.headers)
+        if announced <= self._protocol.limits.body_bytes:
             self._protocol.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            return
+        self.size, self.keep_alive, self.more_body = announced, False, False
+        self._start()
 
     def receive(self, chunk: bytes) -> None:
         self.size += len(chunk)
@@ -272,8 +282,16 @@ class InferExchange(HttpInference):
             return decode_raw(body, signature)
         if length is not None:
             check_json_length(length, len(body))
+        if signature.bodies and length is None:
+            whole = decode_declared(self.headers, body, signature)
+            if whole is not None:
+                return whole
         depth, shared = protocol.limits.json_depth, protocol.dataplane.shared_memory
-        return decode(body, length, signature, depth, shared, self._document)
+        try:
+            return decode(body, length, signature, depth, shared, self._document)
+        except InvalidRequest:
+            refuse_picture(self.headers, signature)
+            raise
 
     def parameter(self, name: str) -> object:
         return self._parameters().get(name)

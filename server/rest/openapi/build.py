@@ -77,6 +77,8 @@ def _bodies(body: BodyType) -> BodyContent:
     found = {"application/json": reference(body)}
     if body in ("InferRequest", "InferResponse"):
         found["application/octet-stream"] = {}
+    if body == "InferRequest":  # of models that declare it
+        found["image/*"] = found["text/plain"] = {}
     return found
 
 

@@ -13,6 +13,8 @@ from backends.registry import RUNTIMES
 from control.rollouts.plan_keys import PREFIX as ROLLOUT
 from docs.write_config import paths, value_type
 from docs.write_settings import ROOT
+from repository.config.body_rules import KINDS
+from repository.config.body_rules import PREFIX as BODY
 from repository.config.ensemble_graph import CONDITION, MAP
 from repository.config.field_rows import FieldSupport
 from repository.config.field_rules import notes
@@ -144,7 +146,8 @@ def is_read(row: ParameterKey) -> bool:
 
 def test_every_parameter_that_is_read_has_a_row() -> None:
     everywhere = {row.key for row in PARAMETERS if is_read(row) and not row.backends}
-    assert everywhere == {ROLLOUT, f"{ROLLOUT}.*", f"{CONDITION}*", f"{MAP}*"}
+    bodies = {f"{BODY}.{kind}" for kind in KINDS}
+    assert everywhere == {ROLLOUT, f"{ROLLOUT}.*", f"{CONDITION}*", f"{MAP}*", *bodies}
     assert EXECUTE_TIMEOUT in {row.key for row in PARAMETERS}
     assert keys("llm") == set(OF_LANGUAGE_MODELS)
     read = r'(?:_whole|\b_?parameter)\(version, "([\w.]+)"'
