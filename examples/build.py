@@ -27,13 +27,15 @@ class Example(NamedTuple):
 
     `examples.NAME.build` has `build(version, folder)`, which writes one version's files into an
     existing empty folder. `borrows` are other examples whose code it uses; `note` is told beside
-    its name.
+    its name. `parts` are further models, which an ensemble needs: `build_part(PART, version,
+    folder)` writes theirs, and `examples/NAME/PART.pbtxt` is their config.
     """
 
     name: str
     versions: tuple[int, ...]
     borrows: tuple[str, ...] = ()
     note: str = ""
+    parts: tuple[str, ...] = ()
 
 
 EXAMPLES = (
@@ -46,6 +48,12 @@ EXAMPLES = (
     Example("ragged_embedding", (1,)),
     Example("digits", (1, 2), note=": trains two networks, some seconds"),
     Example("digits_torch", (1,), borrows=("digits",), note=": exports the better one"),
+    Example(
+        "photo_labels",
+        (1,),
+        note=": trains a network, some seconds",
+        parts=("photo_pixels", "photo_network", "photo_names"),
+    ),
 )
 
 
@@ -88,7 +96,8 @@ def digest_of(example: Example) -> str:
 
 def _is_fresh(example: Example, repository: Path) -> bool:
     stamp = repository / ".built" / example.name
-    versions = (repository / example.name / str(number) for number in example.versions)
+    models = (example.name, *example.parts)
+    versions = (repository / name / str(one) for name in models for one in example.versions)
     if not stamp.is_file() or not all(version.is_dir() for version in versions):
         return False
     return stamp.read_text() == digest_of(example)
@@ -98,18 +107,26 @@ def _build(example: Example, repository: Path) -> None:
     desk = repository / ".built"
     desk.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f"{example.name}-", dir=desk) as temporary:
-        made = Path(temporary) / example.name
-        _make(example, made)
-        _publish(made, repository / example.name, Path(temporary) / "old")
+        _make(example, Path(temporary))
+        for name in (*example.parts, example.name):
+            made = Path(temporary) / name
+            _publish(made, repository / name, Path(temporary) / f"old-{name}")
     (desk / example.name).write_text(digest_of(example))
 
 
-def _make(example: Example, folder: Path) -> None:
-    build = import_module(f"examples.{example.name}.build").build
+def _make(example: Example, desk: Path) -> None:
+    code = import_module(f"examples.{example.name}.build")
+    folder = desk / example.name
     for number in example.versions:
         version = folder / str(number)
         version.mkdir(parents=True)
-        build(number, version)
+        code.build(number, version)
+        for part in example.parts:
+            version = desk / part / str(number)
+            version.mkdir(parents=True)
+            code.build_part(part, number, version)
+    for part in example.parts:
+        shutil.copy(HERE / example.name / f"{part}.pbtxt", desk / part / "config.pbtxt")
     for name in SIDE_FILES:
         if (HERE / example.name / name).is_file():
             shutil.copy(HERE / example.name / name, folder / name)

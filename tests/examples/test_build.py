@@ -25,6 +25,14 @@ def test_every_example_has_a_config_that_parses_and_its_versions(repository: Pat
         assert versions == {str(number) for number in example.versions}
 
 
+def test_an_ensemble_brings_its_steps_models(repository: Path) -> None:
+    for example in EXAMPLES:
+        for part in example.parts:
+            text = (repository / part / "config.pbtxt").read_text()
+            assert text_format.Parse(text, ModelConfig()).name == part
+            assert (repository / part / "1").is_dir()
+
+
 def test_version_one_of_digits_is_weak_and_version_two_is_better(repository: Path) -> None:
     weak, better = (_accuracy(repository / "digits" / version) for version in ("1", "2"))
     assert 0.80 <= weak <= 0.95

@@ -85,6 +85,27 @@ def test_narrator_calls_two_models_and_does_without_the_third(server: Peer) -> N
     assert said[0].split(": ")[1:] == said[1].split(": ")[1:]
 
 
+def test_photographs_of_12_megapixels_get_labels_by_every_way_in(server: Peer) -> None:
+    said = _call(server, "photo_labels").splitlines()
+    ways = ["REST, a body", "REST, a tensor", "gRPC, a tensor", "gRPC, a stream"]
+    best = [(name, way) for name in ("flower", "temple") for way in ways]
+    assert len(said) == len(best)
+    for line, (name, way) in zip(said, best, strict=True):
+        assert line.startswith(f"{name}.jpg, {way}: {name}, ")
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_the_curl_command_of_photo_labels_names_the_flower(server: Peer, tmp_path: Path) -> None:
+    readme = (ROOT / "examples" / "photo_labels" / "README.md").read_text()
+    (command,) = re.findall(r"```\n(curl [^`]+)\n```", readme)
+    _call(server, "photo_labels", "--write", str(tmp_path))
+    command = command.replace("127.0.0.1:8000", server.rest).replace("/tmp/", f"{tmp_path}/")
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, timeout=180, check=True
+    )
+    assert '"data":["flower",' in done.stdout
+
+
 def test_repeat_answers_number_by_number(server: Peer) -> None:
     said = _call(server, "repeat", "7", "-1", "--delay-ms", "1")
     assert said.splitlines() == ["response 0: 7", "response 1: -1"]

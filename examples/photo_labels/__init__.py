@@ -1,0 +1,1 @@
+"""An ensemble that names what a photograph shows."""
