@@ -7,7 +7,7 @@ are written layer by layer, which also shows what they are made of.
 import struct
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -19,10 +19,14 @@ from examples.one_network.network import (
     INPUT,
     OUTPUT,
     SIZE,
+    Layer,
     layers_of,
     network,
 )
 from examples.onnx_file import export
+
+if TYPE_CHECKING:
+    from examples.one_network.tflite_file import TfliteOperator, TfliteTensor
 
 
 def write_onnx(folder: Path) -> None:
@@ -78,32 +82,10 @@ def write_litert(folder: Path) -> None:
     *convolutions, classifier = layers_of(network())
     before, size = "image", SIZE
     for at, layer in enumerate(convolutions):
-        channels = len(layer.bias)
-        names = [f"{name}{at}" for name in ("weight", "bias", "sum", "pool")]
-        tensors += [
-            TfliteTensor(
-                names[0],
-                (channels, 3, 3, layer.weight.shape[1]),
-                value=layer.weight.transpose(0, 2, 3, 1),
-            ),
-            TfliteTensor(names[1], (channels,), value=layer.bias),
-            TfliteTensor(names[2], (-1, size, size, channels)),
-            TfliteTensor(names[3], (-1, size // 2, size // 2, channels)),
-        ]
-        convolve = schema.Conv2DOptionsT()
-        convolve.padding, convolve.strideW, convolve.strideH = schema.Padding.SAME, 1, 1
-        convolve.dilationWFactor = convolve.dilationHFactor = 1
-        convolve.fusedActivationFunction = schema.ActivationFunctionType.RELU
-        pool = schema.Pool2DOptionsT()
-        pool.padding, pool.strideW, pool.strideH = schema.Padding.VALID, 2, 2
-        pool.filterWidth = pool.filterHeight = 2
-        operators += [
-            TfliteOperator(
-                code.CONV_2D, (before, *names[:2]), names[2:3], convolve, kind.Conv2DOptions
-            ),
-            TfliteOperator(code.MAX_POOL_2D, names[2:3], names[3:], pool, kind.Pool2DOptions),
-        ]
-        before, size = names[3], size // 2
+        of_layer, steps = _litert_convolution(at, layer, before, size)
+        tensors += of_layer
+        operators += steps
+        before, size = of_layer[-1].name, size // 2
     tensors += [
         TfliteTensor("to_first", (4,), np.int32, np.array([0, 3, 1, 2])),
         TfliteTensor("planes", (-1, CHANNELS[-1], size, size)),
@@ -113,24 +95,52 @@ def write_litert(folder: Path) -> None:
         TfliteTensor("bias", (CLASSES,), value=classifier.bias),
         TfliteTensor(OUTPUT, (-1, CLASSES)),
     ]
+    flatten = schema.ReshapeOptionsT(), kind.ReshapeOptions
+    connect = schema.FullyConnectedOptionsT(), kind.FullyConnectedOptions
     operators += [
         TfliteOperator(code.TRANSPOSE, (before, "to_first"), ("planes",), *turn),
-        TfliteOperator(
-            code.RESHAPE,
-            ("planes", "shape"),
-            ("flat",),
-            schema.ReshapeOptionsT(),
-            kind.ReshapeOptions,
-        ),
-        TfliteOperator(
-            code.FULLY_CONNECTED,
-            ("flat", "weight", "bias"),
-            (OUTPUT,),
-            schema.FullyConnectedOptionsT(),
-            kind.FullyConnectedOptions,
-        ),
+        TfliteOperator(code.RESHAPE, ("planes", "shape"), ("flat",), *flatten),
+        TfliteOperator(code.FULLY_CONNECTED, ("flat", "weight", "bias"), (OUTPUT,), *connect),
     ]
     save_tflite(folder / "model.tflite", tensors, operators, [INPUT], [OUTPUT])
+
+
+def _litert_convolution(
+    at: int, layer: Layer, before: str, size: int
+) -> tuple[list["TfliteTensor"], list["TfliteOperator"]]:
+    """The tensors and operators of layer `at`, a convolution with ReLU and a pooling of two by two
+    over `before`, which is `size` high and wide; the last tensor is what comes out."""
+    from ai_edge_litert import schema_py_generated as schema
+
+    from examples.one_network.tflite_file import TfliteOperator, TfliteTensor
+
+    code, kind = schema.BuiltinOperator, schema.BuiltinOptions
+    channels = len(layer.bias)
+    weight, bias, total, pooled = (f"{name}{at}" for name in ("weight", "bias", "sum", "pool"))
+    tensors = [
+        TfliteTensor(
+            weight,
+            (channels, 3, 3, layer.weight.shape[1]),
+            value=layer.weight.transpose(0, 2, 3, 1),
+        ),
+        TfliteTensor(bias, (channels,), value=layer.bias),
+        TfliteTensor(total, (-1, size, size, channels)),
+        TfliteTensor(pooled, (-1, size // 2, size // 2, channels)),
+    ]
+    convolve = schema.Conv2DOptionsT()
+    convolve.padding, convolve.strideW, convolve.strideH = schema.Padding.SAME, 1, 1
+    convolve.dilationWFactor = convolve.dilationHFactor = 1
+    convolve.fusedActivationFunction = schema.ActivationFunctionType.RELU
+    pool = schema.Pool2DOptionsT()
+    pool.padding, pool.strideW, pool.strideH = schema.Padding.VALID, 2, 2
+    pool.filterWidth = pool.filterHeight = 2
+    operators = [
+        TfliteOperator(
+            code.CONV_2D, (before, weight, bias), (total,), convolve, kind.Conv2DOptions
+        ),
+        TfliteOperator(code.MAX_POOL_2D, (total,), (pooled,), pool, kind.Pool2DOptions),
+    ]
+    return tensors, operators
 
 
 def write_ncnn(folder: Path) -> None:

@@ -176,16 +176,7 @@ class ControlServer:
         notifications = NotificationPump(
             self._database, self._boot, self._webhooks, lambda: self._url(self._listener.port)
         )
-
-        async def counted(reports: ArmReports) -> None:
-            await self._rollouts.on_arm_reports(reports)
-            await trials.counted(reports)
-
         drift = DriftPump(self._database, self._server, self._boot, self._tell_scores)
-        path, hear = self._sockets / state_paths.LINK, self._hear
-        self._link = LinkServer(path, hear, counted, trials.record, series.record, drift.record)
-        self._feed.follow(self._link.hand)
-        self._feed.follow(self._look_again)
         for committed in (
             commits.committed,
             self._feed.committed,
@@ -193,8 +184,7 @@ class ControlServer:
             notifications.committed,
         ):
             self._database.on_commit(committed)
-        await self._link.open()
-        stack.push_async_callback(self._link.close)
+        await self._open_link(stack, trials, series, drift)
         self._channels = self._open_channels(stack, commits)
         await self._open_hooks(stack)
         services = self._services(commits)
@@ -217,14 +207,29 @@ class ControlServer:
         )
         await self._stopping.wait()
 
+    async def _open_link(
+        self,
+        stack: AsyncExitStack,
+        trials: ExperimentRecorder,
+        series: SeriesRecorder,
+        drift: DriftPump,
+    ) -> None:
+        """Listen to gateways: desired state goes to them, and what they count to its recorders."""
+
+        async def counted(reports: ArmReports) -> None:
+            await self._rollouts.on_arm_reports(reports)
+            await trials.counted(reports)
+
+        path, hear = self._sockets / state_paths.LINK, self._hear
+        self._link = LinkServer(path, hear, counted, trials.record, series.record, drift.record)
+        self._feed.follow(self._link.hand)
+        self._feed.follow(self._look_again)
+        await self._link.open()
+        stack.push_async_callback(self._link.close)
+
     def _make_deployer(self, examiner: Examiner) -> Deployer:
         return Deployer(
-            self._database,
-            self._store,
-            examiner,
-            self._boot,
-            self._feed.wake,
-            self._keys.underway,
+            self._database, self._store, examiner, self._boot, self._feed.wake, self._keys.underway
         )
 
     def _make_importer(self, checks: CheckerProcesses) -> Importer:
