@@ -5,13 +5,12 @@ import http.client
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlencode
 
+from support import preloaded
 from support.server import ROOT, Server
 
 PASSWORD = "correct horse battery staple"
@@ -20,12 +19,11 @@ Pages = Callable[[str], str]
 """A model's name → the text of its page in the console."""
 
 
-def modelyard(*words: str, **more: Any) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "server.cli", *words]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), **more.pop("environment", {})}
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=120, env=environment, **more
-    )
+def modelyard(
+    *words: str, cwd: Path = ROOT, environment: dict[str, str] | None = None
+) -> "subprocess.CompletedProcess[str]":
+    whole = {**os.environ, "PYTHONPATH": str(ROOT), **(environment or {})}
+    return preloaded.run(words, whole, cwd, timeout=120)
 
 
 def said_everywhere(server: Server, pages: Pages, model: str, reason: str, remedy: str) -> None:

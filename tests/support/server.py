@@ -11,7 +11,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -22,7 +21,10 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+from support import preloaded
+from support.preloaded import ROOT as ROOT
+from support.preloaded import Process
+
 START_SECS = 60.0
 STOP_SECS = 60.0
 PORTS_A_PROCESS = 200
@@ -61,7 +63,7 @@ def _own_ports() -> Iterator[int]:
 class Server:
     """A running server process. Ports are of 127.0.0.1."""
 
-    process: subprocess.Popen[bytes]
+    process: Process
     log_file: Path
     http_port: int
     grpc_port: int
@@ -164,7 +166,7 @@ def running(
     *repositories: Path,
     wait: bool = True,
     environment: dict[str, str] | None = None,
-    python: str | Path = sys.executable,
+    python: Path | None = None,
     **settings: object,
 ) -> Iterator[Server]:
     """A server over `repositories`; `settings` are flags: `exit_timeout_secs=5`.
@@ -184,16 +186,21 @@ def running(
             "state_dir": str(Path(folder) / "state"),
             **settings,
         }
-        command = [str(python), "-m", "server.cli", "serve", *_flags(flags)]
+        arguments = ["serve", *_flags(flags)]
         log_file = Path(folder) / "log"
         with log_file.open("wb") as log:
-            process = subprocess.Popen(
-                command,
-                cwd=ROOT,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, **(environment or {})},
+            whole = {**os.environ, **(environment or {})}
+            process: Process = (
+                preloaded.start(arguments, whole, ROOT, log.fileno())
+                if python is None
+                else subprocess.Popen(
+                    [str(python), "-m", "server.cli", *arguments],
+                    cwd=ROOT,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=whole,
+                )
             )
         server = Server(
             process,
@@ -201,7 +208,7 @@ def running(
             int(str(flags["http_port"])),
             int(str(flags["grpc_port"])),
             int(str(flags["metrics_port"])),
-            command,
+            arguments,
         )
         try:
             if wait:
@@ -220,7 +227,7 @@ def _flags(settings: dict[str, object]) -> list[str]:
     return flags
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: Process) -> None:
     if process.poll() is None:
         process.terminate()
         try:

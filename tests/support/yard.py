@@ -11,7 +11,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -19,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from support import preloaded
 from support.git_http import CLIENT
 from support.server import ROOT, Server, free_ports, identity_config
 
@@ -44,22 +44,16 @@ class Yard:
         return int(str(self.flags["admin_port"]))
 
     def start(self, wait: bool = True, **environment: str) -> None:
-        command = [sys.executable, "-m", "server.cli", "serve"]
+        arguments = ["serve"]
         for name, value in self.flags.items():
             values = value if isinstance(value, list) else [value]
-            command += [f"--{name.replace('_', '-')}={_text(one)}" for one in values]
+            arguments += [f"--{name.replace('_', '-')}={_text(one)}" for one in values]
         log_file = self.folder / "server.log"
         with log_file.open("ab") as log:
-            process = subprocess.Popen(
-                command,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, "PYTHONPATH": str(ROOT), **self.environment, **environment},
-                cwd=self.folder,
-                start_new_session=True,
-            )
+            whole = {**os.environ, "PYTHONPATH": str(ROOT), **self.environment, **environment}
+            process = preloaded.start(arguments, whole, self.folder, log.fileno(), new_session=True)
         ports = (int(str(self.flags[f"{door}_port"])) for door in ("http", "grpc", "metrics"))
-        self.server = Server(process, log_file, *ports, command=command)
+        self.server = Server(process, log_file, *ports, command=arguments)
         if wait:
             self.wait_ready()
 
@@ -107,16 +101,9 @@ class Yard:
 
     def cli(self, *arguments: str, ok: bool = True, stdin: str = "") -> str:
         """A command's output; `ok=False` when it is to fail: both outputs then."""
-        done = subprocess.run(
-            [sys.executable, "-m", "server.cli", *arguments, "--state-dir", str(self.state)],
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            cwd=self.folder,
-            input=stdin,
-            text=True,
-            capture_output=True,
-            timeout=180,
-            check=False,
-        )
+        whole = {**os.environ, "PYTHONPATH": str(ROOT)}
+        words = (*arguments, "--state-dir", str(self.state))
+        done = preloaded.run(words, whole, self.folder, stdin)
         assert (done.returncode == 0) is ok, (arguments, done.stdout, done.stderr)
         return done.stdout if ok else done.stdout + done.stderr
 

@@ -10,16 +10,14 @@ import pytest
 from server.cli.help import serve_help
 from server.cli.main import make_parser
 from server.settings.table import TABLE
+from support import preloaded
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
 def modelyard(*arguments: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "server.cli", *arguments]
     environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}
-    return subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=180
-    )
+    return preloaded.run(arguments, environment, folder)
 
 
 def refusal(*arguments: str, folder: Path = ROOT) -> str:
@@ -32,7 +30,8 @@ def refusal(*arguments: str, folder: Path = ROOT) -> str:
 
 
 def test_version_is_one_line() -> None:
-    ran = modelyard("version")
+    command = [sys.executable, "-m", "server.cli", "version"]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=180)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout == "modelyard 0.1.0\n"
 

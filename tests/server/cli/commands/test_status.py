@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from support import preloaded
 from support.server import ROOT, Server, running, write_identity
 
 Run = tuple[int, str, str]
@@ -41,9 +42,7 @@ def command(folder: Path, *words: str) -> list[str]:
 
 
 def modelyard(folder: Path, *words: str) -> Run:
-    ran = subprocess.run(
-        command(folder, *words), cwd=ROOT, capture_output=True, text=True, timeout=60
-    )
+    ran = preloaded.run((*words, "--state-dir", str(folder / "state")), {**os.environ}, ROOT)
     return ran.returncode, ran.stdout, ran.stderr
 
 
