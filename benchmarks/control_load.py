@@ -1,5 +1,6 @@
 """What the control process takes: `python -m benchmarks.control_load`. 600 versions, 100 requests a
-second spread over all of them, and 20 tabs with charts: overview, models, servers, a route.
+second spread over all of them, an hour of whose series is there, and 20 tabs with charts: overview,
+models, servers, a route.
 
 Windows without tabs and with them take turns; the CPU is the scheduler's (/proc), of the control
 process without its children, as a share of a core. `--profile FILE` samples its stacks while the
@@ -10,6 +11,7 @@ core.
 import argparse
 import itertools
 import json
+import sqlite3
 import statistics
 import subprocess
 import tempfile
@@ -22,6 +24,7 @@ from pathlib import Path
 
 from benchmarks.console import Window, window
 from benchmarks.console_yard import REQUESTS_PER_S, ROUTED, VERSIONS, Requests, Yard, say, serve
+from control.series.points import WINDOW_S
 
 MODELS, PUSHED, TABS = 200, 20, 20
 MOST_SHARE = 0.06
@@ -39,6 +42,7 @@ def main() -> int:
         tabs = [next(pages).format(model=next(names), route=ROUTED) for _ in range(TABS)]
         say(f"settling for {arguments.settle:g} s")
         time.sleep(arguments.settle)
+        fill_hour(yard)
         none, many = [], []
         for _ in range(arguments.rounds):
             none.append(window(yard, client, [], arguments.seconds))
@@ -73,6 +77,16 @@ def spread(yard: Yard, models: int) -> Iterator[Requests]:
     finally:
         made.over.set()
         thread.join(60)
+
+
+def fill_hour(yard: Yard) -> None:
+    """The newest complete window again for each one of the hour before it."""
+    with closing(sqlite3.connect(yard.database.removeprefix("sqlite:///"), timeout=60)) as database:
+        newest = "SELECT server_id, at, boot, payload FROM series_window ORDER BY at DESC LIMIT 1"
+        server, at, boot, payload = database.execute(newest).fetchone()
+        rows = [(server, then, boot, payload) for then in range(at - 3600, at, WINDOW_S)]
+        database.executemany("INSERT OR IGNORE INTO series_window VALUES (?, ?, ?, ?)", rows)
+        database.commit()
 
 
 def _send(made: Requests, models: int) -> None:

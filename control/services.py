@@ -21,6 +21,7 @@ from control.gateways.peers import ServerAnswers
 from control.gateways.queries import LogLines, LogQuery, Query, RequestsQuery
 from control.notifications.sender import WebhookSender
 from control.routes.explanation import ExplainRoute
+from control.series.cache import SeriesCache
 from control.series.levels import USUAL_LIMIT_BYTES
 from control.sql.database import Database
 from control.views import SettingView
@@ -86,6 +87,7 @@ class ControlServices:
     request to a route would get. `ask_gateway` asks this server's gateway
     something (`LinkServer.ask`), `ask_servers` those of all servers (`PeerGateways.ask`).
     `own_lines` gives the last lines of this process's log. `webhooks` sends test messages.
+    `series` reads what charts are drawn of.
     """
 
     database: Database
@@ -99,6 +101,7 @@ class ControlServices:
     ask_servers: AskServers = _no_gateway
     own_lines: Callable[[LogQuery], LogLines] = lambda _: LogLines(())
     webhooks: WebhookSender = field(default_factory=WebhookSender)
+    series: SeriesCache = field(default_factory=SeriesCache)
     deployable: Callable[[], object] = lambda: None
     url: Callable[[], str] = lambda: ""
     now: Callable[[], datetime] = utc_now

@@ -72,7 +72,7 @@ def read_labels(session: Session, model: str, version: int, since: float) -> Ver
 
 @lru_cache(maxsize=2048)
 def _labels_in(payload: bytes) -> VersionDrift:
-    """A rollout looks twice a second at windows that are as they were."""
+    """A rollout looks every second at windows that are as they were."""
     found = unpack_drift(payload)
     labels = tuple(one for one in found.features if one.role == "label")
     return replace(found, features=labels)

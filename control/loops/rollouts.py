@@ -1,5 +1,5 @@
 """The pump of rollouts: writes down what this server's arms have counted, and, while it holds the
-lease, looks at every rollout twice a second and makes the move it is time for.
+lease, looks at every rollout once a second and makes the move it is time for.
 
 What is to be done is `control.rollouts.policy`'s to say. A pump that dies leaves every weight as
 it is; the next one goes on from the rows.
@@ -22,7 +22,7 @@ from control.rollouts.signals import signals_of
 from control.sql import leases
 from control.sql.database import SYSTEM, Actor, Database, Fence
 
-TICK_S = 0.5
+TICK_S = 1.0
 """Between two looks. The lease is the deployer's: a deployment begins rollouts, and the fences of
 one rollout must come from one lease."""
 
@@ -153,7 +153,7 @@ class RolloutController:
         return True
 
     def _say(self, rollout: str, error: Exception) -> None:
-        """Once, not twice a second, why one does not move."""
+        """Why one does not move, once and not at every look."""
         if self._waits[rollout] == str(error):
             return
         self._waits[rollout] = str(error)

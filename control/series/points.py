@@ -1,7 +1,7 @@
 """What was counted of one subject in one stretch of time, and how points merge. Pure."""
 
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct, field
@@ -15,7 +15,7 @@ WINDOW_S = 10
 SubjectKind = Literal["version", "arm", "mirror", "server"]
 
 
-class SeriesSubject(Struct, frozen=True, array_like=True):
+class SeriesSubject(Struct, frozen=True, array_like=True, gc=False):
     """What a series is of. `name`: the model's, the route's, or "" of a server; `version` 0 but of
     a version; `arm` "" but of an arm. A mirror is what an arm made of copies of requests."""
 
@@ -41,7 +41,7 @@ Latencies = tuple[int, ...]
 between it and the one before (or the first of all), and its count."""
 
 
-class LanguagePoint(Struct, frozen=True, array_like=True):
+class LanguagePoint(Struct, frozen=True, array_like=True, gc=False):
     """Of a language model. Tokens are counts; `first_token` and `between_tokens` are seconds;
     `running` and `waiting` requests and the share of KV blocks `kv_use` (0 to 1) are as of the end,
     the largest where stretches were merged."""
@@ -56,7 +56,7 @@ class LanguagePoint(Struct, frozen=True, array_like=True):
     kv_use: float = 0.0
 
 
-class SeriesPoint(Struct, frozen=True, array_like=True):
+class SeriesPoint(Struct, frozen=True, array_like=True, gc=False):
     """What was counted in a stretch of time.
 
     `succeeded` requests, whose latencies are in `latency` and of whose time `queue_us` and
@@ -85,6 +85,10 @@ class SeriesPoint(Struct, frozen=True, array_like=True):
     @property
     def failures(self) -> int:
         return sum(self.failed.values())
+
+
+_Gauge = Callable[[Sequence[Any]], Any]
+"""What several values of a gauge are together."""
 
 
 def one_after_another(points: Sequence[SeriesPoint]) -> SeriesPoint:
@@ -138,71 +142,81 @@ def _coarse(latencies: Latencies) -> Latencies:
     return _pack(sorted(coarse.items()))
 
 
-def _merged(points: Sequence[SeriesPoint], gauge: Callable[[Iterable[Any]], Any]) -> SeriesPoint:
+def _merged(points: Sequence[SeriesPoint], gauge: _Gauge) -> SeriesPoint:
+    """One pass over them: a chart of an hour merges a hundred thousand."""
     if len(points) == 1:
         return points[0]
     if not points:
         return SeriesPoint()
-    failed: Tally[str] = Tally()
+    succeeded = queue_us = compute_us = rows = batches = busy_us = client_errors = loop_lag_us = 0
+    failed: dict[str, int] = {}
     for one in points:
-        if one.failed:
-            failed.update(one.failed)
+        succeeded += one.succeeded
+        queue_us += one.queue_us
+        compute_us += one.compute_us
+        rows += one.rows
+        batches += one.batches
+        busy_us += one.busy_us
+        client_errors += one.client_errors
+        loop_lag_us = max(loop_lag_us, one.loop_lag_us)
+        for reason, count in one.failed.items():
+            failed[reason] = failed.get(reason, 0) + count
     languages = [one.language for one in points if one.language is not None]
     return SeriesPoint(
-        sum(one.succeeded for one in points),
-        dict(sorted(failed.items())),
-        _packed(one.latency for one in points),
-        sum(one.queue_us for one in points),
-        sum(one.compute_us for one in points),
-        sum(one.rows for one in points),
-        sum(one.batches for one in points),
-        sum(one.busy_us for one in points),
-        gauge(one.pending for one in points),
-        gauge(one.instances for one in points),
-        gauge(one.memory_bytes for one in points),
+        succeeded,
+        dict(sorted(failed.items())) if failed else failed,
+        _packed([one.latency for one in points]),
+        queue_us,
+        compute_us,
+        rows,
+        batches,
+        busy_us,
+        gauge([one.pending for one in points]),
+        gauge([one.instances for one in points]),
+        gauge([one.memory_bytes for one in points]),
         _merged_language(languages, gauge) if languages else None,
-        max(one.loop_lag_us for one in points),
-        sum(one.client_errors for one in points),
+        loop_lag_us,
+        client_errors,
     )
 
 
-def _merged_language(
-    points: Sequence[LanguagePoint], gauge: Callable[[Iterable[Any]], Any]
-) -> LanguagePoint:
+def _merged_language(points: Sequence[LanguagePoint], gauge: _Gauge) -> LanguagePoint:
     return LanguagePoint(
         sum(one.prompt_tokens for one in points),
         sum(one.generated_tokens for one in points),
         sum(one.prefix_hit_tokens for one in points),
-        _packed(one.first_token for one in points),
-        _packed(one.between_tokens for one in points),
-        gauge(one.running for one in points),
-        gauge(one.waiting for one in points),
+        _packed([one.first_token for one in points]),
+        _packed([one.between_tokens for one in points]),
+        gauge([one.running for one in points]),
+        gauge([one.waiting for one in points]),
         max(one.kv_use for one in points),
     )
 
 
-def _packed(latencies: Iterable[Latencies]) -> Latencies:
+def _packed(latencies: Sequence[Latencies]) -> Latencies:
     """The same as a histogram of all, packed; of the buckets that are used alone, some ten of 852.
     Raises ValueError."""
     used = [one for one in latencies if one]
     if len(used) < 2:
         return used[0] if used else ()
-    counts: Tally[int] = Tally()
+    counts: dict[int, int] = {}
     for one in used:
         for bucket, count in buckets_of(one):
-            counts[bucket] += count
+            counts[bucket] = counts.get(bucket, 0) + count
     return _pack(sorted(counts.items()))
 
 
-def buckets_of(latencies: Latencies) -> Iterator[tuple[int, int]]:
+def buckets_of(latencies: Latencies) -> list[tuple[int, int]]:
     """Each bucket in which something is, in order, and its count. Raises ValueError for what
     `pack_latencies` cannot have made."""
     bucket = -1
+    found = []
     for skipped, count in zip(latencies[::2], latencies[1::2], strict=True):
         bucket += skipped + 1
         if skipped < 0 or count < 0 or bucket >= BUCKETS:
             raise ValueError(f"not a histogram of {BUCKETS} buckets: {latencies!s:.80}")
-        yield bucket, count
+        found.append((bucket, count))
+    return found
 
 
 def _pack(buckets: Iterable[tuple[int, int]]) -> Latencies:
@@ -214,7 +228,7 @@ def _pack(buckets: Iterable[tuple[int, int]]) -> Latencies:
     return tuple(packed)
 
 
-class SubjectPoint(Struct, frozen=True, array_like=True):
+class SubjectPoint(Struct, frozen=True, array_like=True, gc=False):
     """A row of a window."""
 
     subject: SeriesSubject

@@ -1,26 +1,18 @@
 """Series for charts: points of subjects between two moments, from whichever levels have them."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from control.series.levels import MINUTES, QUARTERS, SeriesLevel, level_for, step_for
-from control.series.packing import unpack_chunk, unpack_subjects
-from control.series.points import (
-    SeriesPoint,
-    SeriesSubject,
-    one_after_another,
-    side_by_side,
-    subject_of,
-)
+from control.series.packing import unpack_chunk, unpack_rows
+from control.series.points import SeriesPoint, one_after_another, side_by_side, subject_of
 from control.series.recording import SEALED, last_sealed
+from control.series.selection import SeriesSelection
 from control.series.tables import SeriesChunkRow, SeriesWindowRow
-
-Wanted = Callable[[SeriesSubject], str | None]
-"""The name of the series that a subject's points belong to; None for one that is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +28,10 @@ class SeriesRange:
     def starts(self) -> range:
         """Of the points."""
         return range(self.since, self.until, self.step_s)
+
+    def start_of(self, at: int) -> int:
+        """Of the point that has this moment."""
+        return at - (at - self.since) % self.step_s
 
 
 def range_of(since: int, until: int, now: int, most_points: int) -> SeriesRange:
@@ -60,25 +56,53 @@ def with_open_point(within: SeriesRange, until: int) -> tuple[SeriesRange, int]:
     return replace(within, until=within.until + within.step_s), passed
 
 
+MergedPoints = dict[str, SeriesPoint]
+"""By the name of their series, of one stretch of time."""
+
+_Source = tuple[str, int, int | str]
+"""A row that points were made from: its server, when it begins, and its level or its boot. What is
+in such a row never changes."""
+
+
+def sources_of(
+    session: Session, within: SeriesRange, server: str = ""
+) -> dict[int, tuple[_Source, ...]]:
+    """What the points of each stretch are made from, by when it begins; without those of which
+    nothing was counted. The points of a stretch are the same as long as its sources are."""
+    found: dict[int, list[_Source]] = defaultdict(list)
+    for server_id in _servers(session, within, server):
+        since = within.since
+        for level, until in _sealed(session, within, server_id):
+            for start in range(since - since % level.span_s, until, level.span_s):
+                first, end = max(start, since), min(start + level.span_s, until)
+                for at in range(within.start_of(first), end, within.step_s):
+                    found[at].append((server_id, start, level.step_s))
+            since = until
+        row = SeriesWindowRow
+        windows = select(row.at, row.boot).where(
+            row.server_id == server_id, row.at >= since, row.at < within.until
+        )
+        for at, boot in session.execute(windows.order_by(row.at, row.boot)):
+            found[within.start_of(at)].append((server_id, at, boot))
+    return {start: tuple(sources) for start, sources in found.items()}
+
+
 def read(
-    session: Session, within: SeriesRange, wanted: Wanted, server: str = ""
-) -> dict[str, dict[int, SeriesPoint]]:
-    """The points of each wanted series by the moment in which they begin; where nothing was counted
-    there is none. `server`: of that one alone; else of all together."""
-    found: dict[tuple[str, int], dict[str, list[SeriesPoint]]] = defaultdict(
-        lambda: defaultdict(list)
-    )
+    session: Session, within: SeriesRange, selection: SeriesSelection, server: str = ""
+) -> dict[int, MergedPoints]:
+    """The points of each series by the moment in which they begin; where nothing was counted there
+    is none. `server`: of that one alone; else of all together."""
+    found: dict[tuple[int, str], list[SeriesPoint]] = defaultdict(list)
     for server_id in _servers(session, within, server):
         of_one: dict[tuple[str, str, int], list[SeriesPoint]] = defaultdict(list)
-        for name, key, at, point in _points(session, within, wanted, server_id):
-            start = at - (at - within.since) % within.step_s
-            of_one[name, key, start].append(point)
+        for name, key, at, point in _points(session, within, selection, server_id):
+            of_one[name, key, within.start_of(at)].append(point)
         for (name, _, start), points in of_one.items():
-            found[name, start][server_id].append(one_after_another(points))
-    series: dict[str, dict[int, SeriesPoint]] = defaultdict(dict)
-    for (name, start), by_server in sorted(found.items()):
-        series[name][start] = side_by_side([one for many in by_server.values() for one in many])
-    return dict(series)
+            found[start, name].append(one_after_another(points))
+    merged: dict[int, MergedPoints] = defaultdict(dict)
+    for (start, name), side in found.items():
+        merged[start][name] = side_by_side(side)
+    return dict(merged)
 
 
 def _servers(session: Session, within: SeriesRange, server: str) -> list[str]:
@@ -94,40 +118,62 @@ def _servers(session: Session, within: SeriesRange, server: str) -> list[str]:
     return sorted({*session.scalars(windows.distinct()), *session.scalars(chunks.distinct())})
 
 
-_NamedPoint = tuple[str, str, int, SeriesPoint]
-"""The name of its series, the key of its subject, when it begins."""
-
-
-def _points(
-    session: Session, within: SeriesRange, wanted: Wanted, server_id: str
-) -> Iterator[_NamedPoint]:
-    """Of one server. Where a level has not been sealed yet, the level below goes on."""
+def _sealed(
+    session: Session, within: SeriesRange, server_id: str
+) -> Iterator[tuple[SeriesLevel, int]]:
+    """Which level has the points up to which moment, coarsest first. Where a level has not been
+    sealed yet, the level below goes on."""
     since = within.since
     for level in (QUARTERS, MINUTES):
         if level.step_s > within.level.step_s:
             continue
         sealed = last_sealed(session, level, server_id)
-        until = within.until if sealed is None else min(sealed + level.span_s, within.until)
-        if sealed is not None and until > since:
-            yield from _of_chunks(session, level, wanted, server_id, since, until)
+        until = since if sealed is None else min(sealed + level.span_s, within.until)
+        if until > since:
+            yield level, until
             since = until
-    yield from _of_windows(session, wanted, server_id, since, within.until)
+
+
+_NamedPoint = tuple[str, str, int, SeriesPoint]
+"""The name of its series, the key of its subject, when it begins."""
+
+
+def _points(
+    session: Session, within: SeriesRange, selection: SeriesSelection, server_id: str
+) -> Iterator[_NamedPoint]:
+    """Of one server."""
+    since = within.since
+    for level, until in _sealed(session, within, server_id):
+        for prefix in selection.prefixes:
+            yield from _of_chunks(session, level, selection, server_id, since, until, prefix)
+        since = until
+    yield from _of_windows(session, selection, server_id, since, within.until)
 
 
 def _of_chunks(
-    session: Session, level: SeriesLevel, wanted: Wanted, server_id: str, since: int, until: int
+    session: Session,
+    level: SeriesLevel,
+    selection: SeriesSelection,
+    server_id: str,
+    since: int,
+    until: int,
+    prefix: str,
 ) -> Iterator[_NamedPoint]:
+    """Each start is named, so that the index leads to the subjects of one model among hundreds."""
+    starts = range(since - since % level.span_s, until, level.span_s)
+    row = SeriesChunkRow
+    after = prefix[:-1] + chr(ord("/") + 1)
     rows = session.execute(
-        select(SeriesChunkRow.subject, SeriesChunkRow.start, SeriesChunkRow.payload).where(
-            SeriesChunkRow.level == level.step_s,
-            SeriesChunkRow.start > since - level.span_s,
-            SeriesChunkRow.start < until,
-            SeriesChunkRow.server_id == server_id,
-            SeriesChunkRow.subject != SEALED,
+        select(row.subject, row.start, row.payload).where(
+            row.level == level.step_s,
+            row.start.in_(starts),
+            row.subject >= prefix,
+            row.subject < after,
+            row.server_id == server_id,
         )
     )
     for key, start, payload in rows:
-        name = wanted(subject_of(key))
+        name = selection.name_of(subject_of(key))
         if name is None:
             continue
         for one in unpack_chunk(payload):
@@ -137,16 +183,17 @@ def _of_chunks(
 
 
 def _of_windows(
-    session: Session, wanted: Wanted, server_id: str, since: int, until: int
+    session: Session, selection: SeriesSelection, server_id: str, since: int, until: int
 ) -> Iterator[_NamedPoint]:
     at = SeriesWindowRow.at
     rows = session.execute(
         select(at, SeriesWindowRow.payload).where(
             SeriesWindowRow.server_id == server_id, at >= since, at < until
-        )
+        ),
+        execution_options={"yield_per": 50},
     )
     for when, payload in rows:
-        for row in unpack_subjects(payload):
-            name = wanted(row.subject)
+        for row in unpack_rows(payload, selection.prefixes):
+            name = selection.name_of(row.subject)
             if name is not None:
-                yield name, row.subject.key, when, row.unpacked()
+                yield name, row.subject.key, when, row.point

@@ -1,15 +1,13 @@
 """Time series of what was served, for charts and for who wants the numbers."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
 
 from control.access.scopes import Action
 from control.api.call import Access, AuthorizedCall, EndpointResult, Operation, Param
 from control.http_errors import MalformedRequest
 from control.series import views
-from control.series.points import SeriesSubject
-from control.series.reading import range_of, read, with_open_point
+from control.series.reading import range_of, with_open_point
+from control.series.selection import GROUPINGS, SERVED, SeriesSelection
 from control.series.storage import storage
 from control.series.views import SeriesPage, SeriesStorageView, view_of
 
@@ -20,54 +18,22 @@ MOST_SERIES = 50
 """In one answer: those with the most requests."""
 
 
-_SERVED = ""
-"""The series of servers, which says when one was there; no other has an empty name."""
-
-
-class _Grouping(NamedTuple):
-    """`kind` of the subjects that are looked at; `name`: of the series that one belongs to."""
-
-    kind: str
-    name: Callable[[SeriesSubject], str]
-
-
-_GROUPINGS = {
-    "model": _Grouping("version", lambda one: one.name),
-    "version": _Grouping("version", lambda one: str(one.version)),
-    "arm": _Grouping("arm", lambda one: one.arm),
-    "mirror": _Grouping("mirror", lambda one: one.arm),
-    "server": _Grouping("server", lambda _: "server"),
-}
-
-
 def list_(call: AuthorizedCall) -> EndpointResult:
     """Points of equal steps; null where nothing was counted."""
     query = call.query
     by = query.get("by") or _usual(call)
-    grouping = _GROUPINGS.get(by)
-    if grouping is None:
-        raise MalformedRequest(f"by is '{by:.40}'; it is one of {', '.join(_GROUPINGS)}", "by")
-    about = _about(call, by)
+    if by not in GROUPINGS:
+        raise MalformedRequest(f"by is '{by:.40}'; it is one of {', '.join(GROUPINGS)}", "by")
+    selection = SeriesSelection(by, _about(call, by), query.get("version"))
     since, until = _range(call)
     now = int(call.now.timestamp())
     points = min(max(query.get("points") or USUAL_POINTS, 2), MOST_POINTS)
     within = range_of(int(since.timestamp()), int(until.timestamp()), now, points)
     within, open_s = with_open_point(within, int(until.timestamp()))
-    version = query.get("version")
-
-    def wanted(subject: SeriesSubject) -> str | None:
-        if subject.kind == "server" and grouping.kind != "server":
-            return _SERVED
-        if subject.kind != grouping.kind or (about and subject.name != about):
-            return None
-        if version is not None and subject.version != version:
-            return None
-        return grouping.name(subject)
-
     with call.services.database.reading() as session:
-        found = read(session, within, wanted, query.get("server", ""))
+        found = call.services.series.read(session, within, selection, query.get("server", ""))
     starts = within.starts
-    served = found.get("server", {}) if grouping.kind == "server" else found.pop(_SERVED, {})
+    served = found.get("server", {}) if by == "server" else found.pop(SERVED, {})
     busiest = sorted(
         found, key=lambda name: -sum(one.succeeded + one.failures for one in found[name].values())
     )[:MOST_SERIES]
@@ -147,7 +113,7 @@ OPERATIONS = (
             Param("model", "Of this model's versions."),
             Param("version", "Of this version of the model alone.", int),
             Param("route", "Of this route's arms."),
-            Param("by", "A series for each of these.", schema={"enum": [*_GROUPINGS]}),
+            Param("by", "A series for each of these.", schema={"enum": [*GROUPINGS]}),
             Param("server", "Of this server alone; else of all together."),
             Param("since", "From this moment on; an hour before `until` by default.", datetime),
             Param("until", "Before this moment; now by default.", datetime),

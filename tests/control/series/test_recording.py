@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import func, select
 
 from control.series import recording
+from control.series.cache import SeriesCache
 from control.series.levels import DAY_S, HOUR_S, LATE_S, MINUTES, QUARTERS, WINDOWS
 from control.series.points import (
     WINDOW_S,
@@ -17,7 +18,8 @@ from control.series.points import (
     SeriesWindow,
     SubjectPoint,
 )
-from control.series.reading import SeriesRange, read
+from control.series.reading import SeriesRange
+from control.series.selection import SeriesSelection
 from control.series.tables import SeriesChunkRow, SeriesWindowRow
 from control.sql.database import SYSTEM, Database, Transaction
 from support.control import wait_until_one_waits_for_a_lock
@@ -56,7 +58,7 @@ def seal_all(database: Database, now: int, server: str = "a") -> None:
 def sums(database: Database, since: int, until: int, level=WINDOWS) -> dict[str, dict[int, int]]:  # type: ignore[no-untyped-def]
     within = SeriesRange(since, until, level.step_s, level)
     with database.reading() as session:
-        found = read(session, within, lambda one: str(one.version))
+        found = SeriesCache().read(session, within, SeriesSelection("version"))
     return {
         name: {at: one.succeeded for at, one in points.items()} for name, points in found.items()
     }
@@ -93,8 +95,8 @@ def test_servers_add_up_and_can_be_told_apart(database: Database) -> None:
     assert sums(database, DAY, DAY + 60) == {"2": {DAY: 9}}
     with database.reading() as session:
         within = SeriesRange(DAY, DAY + 60, 10, WINDOWS)
-        only = read(session, within, lambda one: "x", server="z")
-    assert only["x"][DAY].succeeded == 4
+        only = SeriesCache().read(session, within, SeriesSelection("version"), server="z")
+    assert only["2"][DAY].succeeded == 4
 
 
 def test_gauges_of_servers_add_up_within_a_step_and_are_the_largest_over_time(
@@ -103,8 +105,9 @@ def test_gauges_of_servers_add_up_within_a_step_and_are_the_largest_over_time(
     store(database, DAY, window(DAY, (TWO, 5)), window(DAY + 10, (TWO, 2)))
     store(database, DAY, window(DAY, (TWO, 4), server="z"))
     with database.reading() as session:
-        found = read(session, SeriesRange(DAY, DAY + 60, 60, MINUTES), lambda one: "x")
-    assert found["x"][DAY].pending == 9
+        within = SeriesRange(DAY, DAY + 60, 60, MINUTES)
+        found = SeriesCache().read(session, within, SeriesSelection("version"))
+    assert found["2"][DAY].pending == 9
 
 
 def test_every_level_tells_the_same_numbers(database: Database) -> None:
