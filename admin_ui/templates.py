@@ -14,7 +14,12 @@ from admin_ui import event_text, text
 HERE = Path(__file__).resolve().parent
 STATIC = HERE / "static"
 
-_MACROS = {"parts": "parts.html", "charts": "traffic.html", "rollback": "rollback.html"}
+_MACROS = {
+    "parts": "parts.html",
+    "charts": "traffic.html",
+    "rollback": "rollback.html",
+    "graph": "steps.html",
+}
 """What every block may use, also one that is rendered alone. In the order in which they use each
 other."""
 

@@ -4,8 +4,9 @@ Written by the scheduler on the loop's thread only; rendered by `server.metrics.
 `server.statistics` on request. Durations are nanoseconds.
 """
 
+import time
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from backends.errors import BackendError, ModelError
@@ -123,7 +124,9 @@ class TokenCounters:
 class SequenceCounters:
     """What a sequence model counts besides. The gauges: sequences that are `live`, those of them
     in the `backlog`, and the `slots` of all instances. `expired` were idle for too long; `lost`
-    went with their instance; `conflicts` started with an id that another still had.
+    went with their instance; `conflicts` started with an id that another still had. `oldest_ns`:
+    when the oldest of those that live began, 0 without any; `state_bytes`: that instances keep for
+    them. Both are looked up when somebody asks.
     """
 
     live: int = 0
@@ -133,6 +136,57 @@ class SequenceCounters:
     expired: int = 0
     lost: int = 0
     conflicts: int = 0
+    oldest_ns: Callable[[], int] = lambda: 0
+    state_bytes: Callable[[], int] = lambda: 0
+
+    @property
+    def in_slots(self) -> int:
+        """Slots in use."""
+        return self.live - self.backlog
+
+    @property
+    def oldest_s(self) -> float:
+        """Seconds since the oldest sequence that lives began; 0 where none does."""
+        began_ns = self.oldest_ns()
+        return max(0.0, (time.monotonic_ns() - began_ns) / 1e9) if began_ns else 0.0
+
+
+@dataclass(slots=True)
+class StepCounters:
+    """What an ensemble counts of one of its steps, the `number`th, which calls `model`.
+
+    Calls that were `answered`, that `failed`, and that still ran when their request ended, as
+    `cancelled`. `rows`: of those answered and failed; a mapped step's elements are a call each.
+    `skipped`: how often it was left out, for `skipped_rows`, because of a condition, its own or of
+    a step that it needs. `queue_ns` and `total_ns` are of the answered ones, as is `samples`.
+    """
+
+    number: int
+    model: str
+    answered: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    rows: int = 0
+    skipped: int = 0
+    skipped_rows: int = 0
+    queue_ns: int = 0
+    total_ns: int = 0
+    samples: LatencySamples = field(default_factory=LatencySamples)
+
+    def count(self, rows: int, queue_ns: int, total_ns: int, *, failed: bool) -> None:
+        """A call that has ended."""
+        self.rows += rows
+        if failed:
+            self.failed += 1
+            return
+        self.answered += 1
+        self.queue_ns += queue_ns
+        self.total_ns += total_ns
+        self.samples.add(total_ns)
+
+    def skip(self, rows: int) -> None:
+        self.skipped += 1
+        self.skipped_rows += rows
 
 
 @dataclass(slots=True)
@@ -145,8 +199,8 @@ class Counters:
     `client_errors`: those failures of which the model said that the client is to blame.
     `cache_hits` are successes that were not executed; `cache_hit_ns` is spent on looking them up,
     `cache_miss_ns` on looking up and keeping. `responses`: of decoupled models, by position.
-    `tokens`: of language models; `sequences`: of sequence models. `samples`: durations of successes
-    since they were last taken for the time series.
+    `tokens`: of language models; `sequences`: of sequence models; `steps`: of ensembles. `samples`:
+    durations of successes since they were last taken for the time series.
     """
 
     success: int = 0
@@ -172,6 +226,7 @@ class Counters:
     cache_miss_ns: int = 0
     tokens: TokenCounters | None = None
     sequences: SequenceCounters | None = None
+    steps: Sequence[StepCounters] = ()
     samples: LatencySamples = field(default_factory=LatencySamples)
 
 

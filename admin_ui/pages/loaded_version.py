@@ -41,6 +41,13 @@ async def loaded_here(visit: PageContext, name: str) -> list[dict[str, Any]]:
     ]
 
 
+async def sequences_here(visit: PageContext, name: str) -> list[Row]:
+    """The versions of a sequence model as they run here, the highest first; none of any other."""
+    rows = await of_gateway(visit, "/instances")
+    mine = [row for row in rows if row["model"] == name and row["sequences"] is not None]
+    return sorted(mine, key=lambda row: -int(row["version"]))
+
+
 async def running_here(visit: PageContext, name: str, number: int) -> Row | None:
     """Backend, instances and memory of one version."""
     rows = await of_gateway(visit, "/instances")
@@ -100,14 +107,16 @@ def config_facts(text: str) -> dict[str, Any]:
 
 async def of_gateway(visit: PageContext, path: str, **names: str) -> Sequence[Row]:
     """What this server's gateway tells; nothing while it does not answer."""
-    found = await maybe_here(visit, path, **names)
+    found = await maybe_here(visit, path, None, **names)
     return found["items"] if found else []
 
 
-async def maybe_here(visit: PageContext, path: str, **names: str) -> Any:
+async def maybe_here(
+    visit: PageContext, path: str, query: Mapping[str, str] | None = None, **names: str
+) -> Any:
     """None while this server's gateway does not answer."""
     try:
-        return await visit.maybe(path, None, **names)
+        return await visit.maybe(path, query, **names)
     except ControlApiError as refused:
         if refused.status != 503:
             raise

@@ -10,13 +10,16 @@ from anyio import to_thread
 
 from admin_ui.event_text import merge_events
 from admin_ui.page_context import PageContext
+from admin_ui.pages.loaded_version import sequences_here
 from admin_ui.pages.rollback import roll_back, rollback_offer
+from admin_ui.pages.steps import steps_here
 from admin_ui.screens import FormAction, Screen, ScreenContent
 from admin_ui.services import ControlApiError
 from admin_ui.snapshots import config, difference
 from admin_ui.text import link
 from admin_ui.traffic.load import model_traffic
 from control.access.scopes import Action
+from control.health import READY
 
 EVENTS, DEPLOYMENTS = 30, 200
 PATH = "/models/{model}"
@@ -27,17 +30,19 @@ Row = Mapping[str, Any]
 
 async def load(visit: PageContext) -> ScreenContent:
     name = visit.path["model"]
-    model, loads, events, served, back = await asyncio.gather(
+    model, loads, events, served, back, sequences = await asyncio.gather(
         visit.maybe(PATH, model=name),
         visit.every("/loads", {"model": name}),
         visit.get("/events", {"newest": "true", "limit": str(EVENTS), "subject": _about(name)}),
         model_traffic(visit, name),
         rollback_offer(visit, name),
+        sequences_here(visit, name),
     )
     if model is None and not loads:
         raise ControlApiError(404, "not_found", f"there is no model '{name[:150]}'")
     deployments = await _deployments(visit, model)
     compared = await _compared(visit, model, deployments)
+    answers = max((row["version"] for row in loads if row["state"] == READY), default=0)
     return ScreenContent(
         model or {"name": name, "states": loads},
         title=name,
@@ -45,6 +50,8 @@ async def load(visit: PageContext) -> ScreenContent:
         model=model,
         rows=versions_by_server(model, loads),
         traffic=served,
+        sequences=sequences,
+        steps=await steps_here(visit, name, answers) if answers else None,
         servers=sorted({row["server"] for row in loads}),
         whole=[row for row in loads if not row["version"] and row["reason"]],
         deployments=deployments,

@@ -13,6 +13,7 @@ from admin_ui.page_context import PageContext
 from admin_ui.pages import model as model_page
 from admin_ui.pages.loaded_version import version_here
 from admin_ui.pages.rollback import rolled_back_version
+from admin_ui.pages.steps import steps_here
 from admin_ui.screens import FormAction, Screen, ScreenContent
 from admin_ui.services import ControlApiError
 from admin_ui.traffic.load import version_traffic
@@ -65,6 +66,7 @@ async def load(visit: PageContext) -> ScreenContent:
         tensors=tensors,
         sampling=sampling,
         traffic=traffic,
+        steps=await steps_here(visit, name, version) if here is not None else None,
         log=[one for one in events["items"] if one["data"].get("version") == version],
         model_path=model_page.PATH,
         lost=await rolled_back_version(visit, name, version),

@@ -125,6 +125,7 @@ def _charts(
             "ms",
             _nonzero(_columns(_top(items), "loop_lag_ms")),
         ),
+        *_sequence_charts(_top(items)),
         *_language_charts(_top(items)),
     ]
     made = [_chart(page, *one, requests) for one in charts if one[3]]
@@ -160,6 +161,7 @@ def single(page: Row, requests: Row | None = None) -> list[TrafficChart]:
             {"executing": one["instances_busy"], "ready": one["instances"]},
         ),
         ("memory", "Memory of workers", "", _nonzero({"memory": one["memory_bytes"]})),
+        *_sequence_details(one.get("sequences")),
         *_language_details(one.get("language")),
     ]
     found = None if requests is None else (lambda _name: requests)
@@ -230,6 +232,28 @@ def _nonzero(columns: Mapping[str, Column]) -> dict[str, Column]:
 
 def _quantiles(one: Row, field: str, percents: Sequence[int]) -> dict[str, Column]:
     return {f"p{percent}": one[field.format(percent)] for percent in percents}
+
+
+def _sequence_charts(items: Sequence[Row]) -> list[tuple[str, str, str, Lines]]:
+    found = [{"name": one["name"], **one["sequences"]} for one in items if one.get("sequences")]
+    return [("sequences", "Sequences that live", "", _columns(found, "live"))] if found else []
+
+
+def _sequence_details(found: Row | None) -> list[tuple[str, str, str, Lines]]:
+    if not found:
+        return []
+    slots = {"live": found["live"], "backlog": found["backlog"], "slots": found["slots"]}
+    ended = {"expired idle": found["expired_per_s"], "lost": found["lost_per_s"]}
+    return [
+        ("sequences", "Sequences: live, in the backlog, and slots", "", slots),
+        ("oldest", "Age of the oldest sequence", "s", {"oldest": found["oldest_s"]}),
+        (
+            "begun",
+            "Sequences a second: started, expired and lost",
+            "",
+            {"started": found["started_per_s"], **ended},
+        ),
+    ]
 
 
 def _language_charts(items: Sequence[Row]) -> list[tuple[str, str, str, Lines]]:

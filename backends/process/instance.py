@@ -101,6 +101,12 @@ class HostedInstance:
         confinement = self._plan.program.confinement
         return confinement.words if confinement else "off"
 
+    @property
+    def state_bytes(self) -> int:
+        """That the states of sequences took in the worker after its last batch."""
+        current = self._current
+        return current.state_bytes if current else 0
+
     def execute(self, batch: Batch) -> BatchResult:
         """Run one batch in the worker; see `backends.seam.Instance`. Waits without the GIL."""
         return self._living().execute(batch)

@@ -78,7 +78,7 @@ class BatchExecuted(Struct, frozen=True, array_like=True, tag="executed"):
     only that the model has taken the batch in.
 
     `parameters`: JSON text by index, where there are any. `held`: user code still holds arrays
-    that lie in the server's region.
+    that lie in the server's region. `state_bytes`: that the states of sequences take.
     """
 
     errors: dict[int, "WorkerError"]
@@ -88,6 +88,7 @@ class BatchExecuted(Struct, frozen=True, array_like=True, tag="executed"):
     output_ns: int
     parameters: dict[int, str]
     held: bool
+    state_bytes: int = 0
 
 
 class WorkerError(Struct, frozen=True, array_like=True):

@@ -31,7 +31,7 @@ _MOST_PARAMETER_CHARACTERS = 1 << 20
 _MOST_CHARACTERS = 32 * 1024
 """Of an error's text."""
 _MOST_CORES = 1 << 16
-_LONGEST_NS = 1 << 62
+_LONGEST_NS = _MOST_BYTES = 1 << 62
 _RAISED = {
     kind.__name__: kind
     for kind in (
@@ -66,6 +66,13 @@ def nanoseconds(claimed: int) -> int:
     """A duration."""
     if not 0 <= claimed < _LONGEST_NS:
         raise ValueError(f"something took {claimed} ns")
+    return claimed
+
+
+def octets(claimed: int) -> int:
+    """A size of memory."""
+    if not 0 <= claimed < _MOST_BYTES:
+        raise ValueError(f"something takes {claimed} bytes")
     return claimed
 
 

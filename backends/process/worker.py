@@ -194,7 +194,14 @@ class _WorkerLoop:
             index: json.dumps(dict(of_member)) for index, of_member in outcome.parameters.items()
         }
         return BatchExecuted(
-            errors, blocks, input_ns, outcome.infer_ns, output_ns, parameters, held=False
+            errors,
+            blocks,
+            input_ns,
+            outcome.infer_ns,
+            output_ns,
+            parameters,
+            held=False,
+            state_bytes=getattr(self._instance, "state_bytes", 0),
         )
 
     def _run(self, message: Execute, members: list[_WorkerMember], region: Array) -> BatchResult:

@@ -36,6 +36,7 @@ from backends.process.reply_validation import (
     NONSENSE,
     loaded_as_promised,
     nanoseconds,
+    octets,
     parameters,
     raised,
 )
@@ -64,6 +65,7 @@ class WorkerSession:
         self.process = process
         self.waits = waits
         self._calls: CallConnection | None = None
+        self.state_bytes = 0
         self._executions = 0
         self._plan = plan
         self._turn = threading.Lock()
@@ -239,6 +241,7 @@ class WorkerSession:
         read_ns = perf_counter_ns() - answered
         infer_ns, output_ns = nanoseconds(answer.infer_ns), nanoseconds(answer.output_ns)
         input_ns = max(0, answered - started - infer_ns - output_ns)
+        self.state_bytes = octets(answer.state_bytes)
         of_members = {index: parameters(text) for index, text in answer.parameters.items()}
         return BatchResult(results, input_ns, infer_ns, output_ns + read_ns, of_members)
 

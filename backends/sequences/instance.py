@@ -61,6 +61,11 @@ class SequenceInstance:
         """Sequences whose states are kept now."""
         return len(self._states)
 
+    @property
+    def state_bytes(self) -> int:
+        """That the kept states take; any thread may ask."""
+        return self._states.size_bytes
+
     def close(self) -> None:
         self.ready = False
         self._inner.close()

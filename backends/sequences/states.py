@@ -43,11 +43,12 @@ class _Stack:
     """The states after one execution; `order[r]` is the slot whose rows are at `r`, and `slots`
     are those that still have their states here."""
 
-    __slots__ = ("arrays", "order", "slots")
+    __slots__ = ("arrays", "order", "size_bytes", "slots")
 
     def __init__(self, arrays: Tensors, order: tuple[int, ...]) -> None:
         self.arrays = arrays
         self.order = order
+        self.size_bytes = sum(map(_size, arrays.values()))
         self.slots = set(order)
 
 
@@ -60,11 +61,13 @@ class SlotStates:
     """
 
     def __init__(self, tensors: Sequence[StateTensor], batched: bool, where: str) -> None:
-        """`where`: the model and its version, for errors."""
+        """`where`: the model and its version, for errors. `size_bytes`: of what is kept, rows of
+        an execution that no longer count included; any thread may read it."""
         self._tensors = tensors
         self._batched = batched
         self._where = where
         self._kept: dict[int, tuple[_Stack, int]] = {}
+        self.size_bytes = 0
         self.variable = any(tensor.variable for tensor in tensors)
 
     def __len__(self) -> int:
@@ -147,6 +150,7 @@ class SlotStates:
             order[row] = slot
         stack = _Stack(arrays, tuple(order))
         stack.slots.discard(-1)
+        self.size_bytes += stack.size_bytes
         for slot, row in zip(slots, rows, strict=True):
             self._kept[slot] = (stack, row)
         self._compact([stack])
@@ -170,6 +174,7 @@ class SlotStates:
                 stack = kept[0]
                 stack.slots.discard(slot)
                 left[id(stack)] = stack
+        self.size_bytes -= sum(stack.size_bytes for stack in left.values() if not stack.slots)
         self._compact(left.values())
 
     def _compact(self, stacks: Iterable[_Stack]) -> None:
@@ -180,8 +185,16 @@ class SlotStates:
                 for slot in stack.slots:
                     at = self._kept[slot][1]
                     own = {name: array[at : at + 1].copy() for name, array in stack.arrays.items()}
-                    self._kept[slot] = (_Stack(own, (slot,)), 0)
+                    single = _Stack(own, (slot,))
+                    self._kept[slot] = (single, 0)
+                    self.size_bytes += single.size_bytes
+                self.size_bytes -= stack.size_bytes
                 stack.slots = set()
+
+
+def _size(array: Array) -> int:
+    """Bytes; of texts their own as well."""
+    return array.nbytes + (sum(map(len, array.flat)) if array.dtype == np.object_ else 0)
 
 
 def _own(array: Array, inputs: Sequence[Array]) -> Array:

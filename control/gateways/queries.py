@@ -35,12 +35,30 @@ class LimitedResource(Struct, frozen=True):
     waiting: int
 
 
+class RunningSequences(Struct, frozen=True):
+    """Of a sequence model: sequences that are `live`, those of them that wait in the `backlog`,
+    `slots` of all instances, of which some are `in_use`, the age of the oldest sequence, and what
+    the states take. Sequences that were `started`, that `expired` because they were idle, that were
+    `lost` with their instance, and `conflicts` of ids, are since the version was loaded."""
+
+    live: int
+    backlog: int
+    slots: int
+    in_use: int
+    oldest_s: float
+    state_bytes: int
+    started: int
+    expired: int
+    lost: int
+    conflicts: int
+
+
 class RunningVersion(Struct, frozen=True):
     """A version that is loaded. `deaths` of its workers since it was; `resident_bytes` of its
     workers, 0 where it runs inside the gateway; `pending` requests wait, `inflight` have not been
     answered; `sandbox` is what confines its workers, "" without any;
     `succeeded` and `failed` requests since it was loaded; `sampling`: a language model's defaults,
-    by name, where a request does not say."""
+    by name, where a request does not say; `sequences`: null where it has none."""
 
     model: str
     version: int
@@ -58,6 +76,7 @@ class RunningVersion(Struct, frozen=True):
     failed: int
     load_s: float
     sampling: dict[str, float]
+    sequences: RunningSequences | None = None
 
 
 class GatewayInstances(Struct, frozen=True):
@@ -84,10 +103,23 @@ class LoadedTensor(Struct, frozen=True):
     shape: tuple[int, ...]
 
 
+class EnsembleStepFacts(Struct, frozen=True):
+    """A step of an ensemble, as `control.series.step_views.EnsembleStepView` shows it."""
+
+    number: int
+    model: str
+    version: str
+    inputs: dict[str, str]
+    outputs: dict[str, str]
+    condition: str
+    mapped: str
+    decoupled: bool
+
+
 class LoadedVersionFacts(Struct, frozen=True):
     """A version as this server has it loaded. `config`: with everything that config.pbtxt leaves
     out, in its format; its first 256 KiB. `folder`: of the model. `language`: of a language model,
-    what it serves with, by name."""
+    what it serves with, by name. `steps`: of an ensemble."""
 
     model: str
     version: int
@@ -96,6 +128,7 @@ class LoadedVersionFacts(Struct, frozen=True):
     config: str
     folder: str = ""
     language: dict[str, str] = {}
+    steps: tuple[EnsembleStepFacts, ...] = ()
 
 
 class LoadedVersions(Struct, frozen=True):

@@ -56,6 +56,39 @@ class LanguagePoint(Struct, frozen=True, array_like=True, gc=False):
     kv_use: float = 0.0
 
 
+class SequencePoint(Struct, frozen=True, array_like=True, gc=False):
+    """Of a sequence model. As of the end, the largest where stretches were merged: sequences that
+    are `live`, those of them in the `backlog`, `slots` of all instances, the age of the oldest that
+    lives, `oldest_ms`, and `state_bytes`. Sequences that were `started`, that `expired` because
+    they were idle, and that were `lost` with their instance are counts."""
+
+    live: int = 0
+    backlog: int = 0
+    slots: int = 0
+    oldest_ms: int = 0
+    state_bytes: int = 0
+    started: int = 0
+    expired: int = 0
+    lost: int = 0
+
+
+class StepPoint(Struct, frozen=True, array_like=True, gc=False):
+    """Of a step of an ensemble: calls that were `answered`, that `failed`, and that still ran when
+    their request ended, as `cancelled`. Seconds of the answered ones are in `latency`, of which
+    `queue_us` and `compute_us` are sums. `rows`: of those answered and failed. `skipped`: how often
+    the step was left out, for `skipped_rows`."""
+
+    answered: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    latency: Latencies = ()
+    queue_us: int = 0
+    compute_us: int = 0
+    rows: int = 0
+    skipped: int = 0
+    skipped_rows: int = 0
+
+
 class SeriesPoint(Struct, frozen=True, array_like=True, gc=False):
     """What was counted in a stretch of time.
 
@@ -64,7 +97,8 @@ class SeriesPoint(Struct, frozen=True, array_like=True, gc=False):
     `rows` rows, which took `busy_us` of instances. As of the end, the largest where stretches
     were merged: requests `pending`, `instances` that are ready, `memory_bytes` of their workers
     (of a server: also its own). `loop_lag_us`: of a server, the longest delay of its event loop.
-    `client_errors`: of the failed, those that the client is to blame for.
+    `client_errors`: of the failed, those that the client is to blame for. `steps`: of an ensemble,
+    by number and model ("2:digits"), where anything was counted.
     """
 
     succeeded: int = 0
@@ -81,6 +115,8 @@ class SeriesPoint(Struct, frozen=True, array_like=True, gc=False):
     language: LanguagePoint | None = None
     loop_lag_us: int = 0
     client_errors: int = 0
+    sequences: SequencePoint | None = None
+    steps: dict[str, StepPoint] | None = None
 
     @property
     def failures(self) -> int:
@@ -130,7 +166,10 @@ def coarser(point: SeriesPoint) -> SeriesPoint:
             first_token=_coarse(language.first_token),
             between_tokens=_coarse(language.between_tokens),
         )
-    return replace(point, latency=_coarse(point.latency), language=language)
+    steps = point.steps
+    if steps is not None:
+        steps = {name: replace(one, latency=_coarse(one.latency)) for name, one in steps.items()}
+    return replace(point, latency=_coarse(point.latency), language=language, steps=steps)
 
 
 def _coarse(latencies: Latencies) -> Latencies:
@@ -162,6 +201,7 @@ def _merged(points: Sequence[SeriesPoint], gauge: _Gauge) -> SeriesPoint:
         for reason, count in one.failed.items():
             failed[reason] = failed.get(reason, 0) + count
     languages = [one.language for one in points if one.language is not None]
+    sequences = [one.sequences for one in points if one.sequences is not None]
     return SeriesPoint(
         succeeded,
         dict(sorted(failed.items())) if failed else failed,
@@ -177,6 +217,46 @@ def _merged(points: Sequence[SeriesPoint], gauge: _Gauge) -> SeriesPoint:
         _merged_language(languages, gauge) if languages else None,
         loop_lag_us,
         client_errors,
+        _merged_sequences(sequences, gauge) if sequences else None,
+        _merged_steps([one.steps for one in points if one.steps]),
+    )
+
+
+def _merged_steps(points: Sequence[dict[str, StepPoint]]) -> dict[str, StepPoint] | None:
+    """Points in which the same model has other steps are of before a reload, or of another."""
+    found: dict[str, list[StepPoint]] = {}
+    for one in points:
+        for name, step in one.items():
+            found.setdefault(name, []).append(step)
+    return {name: _merged_step(steps) for name, steps in found.items()} or None
+
+
+def _merged_step(points: Sequence[StepPoint]) -> StepPoint:
+    return StepPoint(
+        sum(one.answered for one in points),
+        sum(one.failed for one in points),
+        sum(one.cancelled for one in points),
+        _packed([one.latency for one in points]),
+        sum(one.queue_us for one in points),
+        sum(one.compute_us for one in points),
+        sum(one.rows for one in points),
+        sum(one.skipped for one in points),
+        sum(one.skipped_rows for one in points),
+    )
+
+
+def _merged_sequences(
+    points: Sequence[SequencePoint], gauge: Callable[[Sequence[Any]], Any]
+) -> SequencePoint:
+    return SequencePoint(
+        gauge([one.live for one in points]),
+        gauge([one.backlog for one in points]),
+        gauge([one.slots for one in points]),
+        max(one.oldest_ms for one in points),
+        gauge([one.state_bytes for one in points]),
+        sum(one.started for one in points),
+        sum(one.expired for one in points),
+        sum(one.lost for one in points),
     )
 
 

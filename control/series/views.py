@@ -9,7 +9,13 @@ import msgspec
 from msgspec.structs import replace
 
 from control.clock import Moment
-from control.series.points import LanguagePoint, Latencies, SeriesPoint, buckets_of
+from control.series.points import (
+    LanguagePoint,
+    Latencies,
+    SequencePoint,
+    SeriesPoint,
+    buckets_of,
+)
 from control.statistics.histogram import quantile_of_buckets
 
 Column = list[float | None]
@@ -31,6 +37,22 @@ class LanguageSeriesView(msgspec.Struct, frozen=True):
     waiting: Column
     kv_use: Column
     prefix_hit_share: Column
+
+
+class SequenceSeriesView(msgspec.Struct, frozen=True):
+    """Of a sequence model: sequences that live, those that wait for a slot, slots of all instances
+    and how many are in use, the age of the oldest, the bytes of their states; sequences a second
+    that started, expired because they were idle, and were lost with their instance."""
+
+    live: Column
+    backlog: Column
+    slots: Column
+    slots_in_use: Column
+    oldest_s: Column
+    state_bytes: Column
+    started_per_s: Column
+    expired_per_s: Column
+    lost_per_s: Column
 
 
 class SeriesView(msgspec.Struct, frozen=True):
@@ -56,6 +78,7 @@ class SeriesView(msgspec.Struct, frozen=True):
     memory_bytes: Column
     loop_lag_ms: Column
     language: LanguageSeriesView | None = None
+    sequences: SequenceSeriesView | None = None
 
 
 class SeriesPage(msgspec.Struct, frozen=True):
@@ -113,6 +136,7 @@ def view_of(
         memory_bytes=_each(column, lambda one: one.memory_bytes),
         loop_lag_ms=_each(column, lambda one: _round(one.loop_lag_us / 1e3)),
         language=_language([None if one is None else one.language for one in column], step_s),
+        sequences=_sequences([None if one is None else one.sequences for one in column], step_s),
     )
 
 
@@ -127,6 +151,14 @@ def with_open_point(view: SeriesView, step_s: int, open_s: int) -> SeriesView:
             prompt_tokens_per_s=_last_times(language.prompt_tokens_per_s, factor),
             generated_tokens_per_s=_last_times(language.generated_tokens_per_s, factor),
         )
+    sequences = view.sequences
+    if sequences is not None:
+        sequences = replace(
+            sequences,
+            started_per_s=_last_times(sequences.started_per_s, factor),
+            expired_per_s=_last_times(sequences.expired_per_s, factor),
+            lost_per_s=_last_times(sequences.lost_per_s, factor),
+        )
     return replace(
         view,
         requests_per_s=_last_times(view.requests_per_s, factor),
@@ -135,6 +167,7 @@ def with_open_point(view: SeriesView, step_s: int, open_s: int) -> SeriesView:
         },
         instances_busy=_last_times(view.instances_busy, factor),
         language=language,
+        sequences=sequences,
     )
 
 
@@ -161,6 +194,22 @@ def _language(column: Sequence[LanguagePoint | None], step_s: int) -> LanguageSe
         prefix_hit_share=_each(
             column, lambda one: _share(one.prefix_hit_tokens, one.prompt_tokens)
         ),
+    )
+
+
+def _sequences(column: Sequence[SequencePoint | None], step_s: int) -> SequenceSeriesView | None:
+    if not any(column):
+        return None
+    return SequenceSeriesView(
+        live=_each(column, lambda one: one.live),
+        backlog=_each(column, lambda one: one.backlog),
+        slots=_each(column, lambda one: one.slots),
+        slots_in_use=_each(column, lambda one: one.live - one.backlog),
+        oldest_s=_each(column, lambda one: _round(one.oldest_ms / 1e3)),
+        state_bytes=_each(column, lambda one: one.state_bytes),
+        started_per_s=_each(column, lambda one: _round(one.started / step_s)),
+        expired_per_s=_each(column, lambda one: _round(one.expired / step_s)),
+        lost_per_s=_each(column, lambda one: _round(one.lost / step_s)),
     )
 
 

@@ -6,15 +6,15 @@ decoupled step's responses take a task to be read.
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from schedulers.calls import ModelCall, ModelCaller
+from schedulers.counters import StepCounters
 from schedulers.ensembles.policy.run import EnsembleRun
 from schedulers.ensembles.policy.static_run import StaticRun
 from schedulers.ensembles.policy.step_call import StepCall
 from schedulers.ensembles.step_errors import in_ensemble
-from schedulers.ensembles.traffic import EnsembleTraffic
 from schedulers.errors import DeadlineExceeded, EnsembleFailed
 from schedulers.policy.queue import Ticket
 from schedulers.reply import Reply
@@ -37,6 +37,7 @@ class EnsembleProgress:
         "_again",
         "_caller",
         "_context",
+        "_counters",
         "_ended",
         "_going_on",
         "_loop",
@@ -46,7 +47,6 @@ class EnsembleProgress:
         "_run",
         "_tasks",
         "_timer",
-        "_traffic",
         "_unread",
         "queue_ns",
         "ticket",
@@ -60,7 +60,7 @@ class EnsembleProgress:
         caller: ModelCaller,
         loop: asyncio.AbstractEventLoop,
         ended: Ended,
-        traffic: EnsembleTraffic,
+        counters: Sequence[StepCounters],
     ) -> None:
         self.ticket = ticket
         self.queue_ns = 0
@@ -69,7 +69,7 @@ class EnsembleProgress:
         self._caller = caller
         self._loop = loop
         self._ended = ended
-        self._traffic = traffic
+        self._counters = counters
         self._open: dict[Reply, tuple[StepCall, int]] = {}
         self._tasks: set[asyncio.Task[None]] | None = None
         self._unread = 0
@@ -83,7 +83,6 @@ class EnsembleProgress:
         if deadline_ns:
             seconds = max(0.0, (deadline_ns - time.monotonic_ns()) / 1e9)
             self._timer = self._loop.call_later(seconds, self._late)
-        self._traffic.requests += 1
         self._go_on()
 
     # the reader's
@@ -130,13 +129,14 @@ class EnsembleProgress:
             self._fail_in(error)
         finally:
             self._going_on = False
+            self._count_skips()
 
     def _call(self, call: StepCall) -> None:
         began_ns = time.monotonic_ns()
         try:
             reply = self._caller.call(self._model_call(call))
         except Exception as error:  # noqa: BLE001 - whatever refuses a step refuses the request
-            self._traffic.called(call.step.step.number, 0, 0, failed=True)
+            self._counters[call.step.step.number].count(0, 0, 0, failed=True)
             self._fail_in(error)
             return
         self._open[reply] = call, began_ns
@@ -229,15 +229,23 @@ class EnsembleProgress:
         return self._unread >= MOST_UNREAD or self._run.waiting() >= MOST_BEHIND
 
     def _count(self, reply: Reply, call: StepCall, began_ns: int, now_ns: int) -> None:
-        if reply.started_ns > began_ns:
-            self.queue_ns += reply.started_ns - began_ns
+        queue_ns = max(0, reply.started_ns - began_ns)
+        self.queue_ns += queue_ns
         rows = 1
         if call.items is None:
             for array in call.inputs.values():
                 rows = len(array)
                 break
         failed = reply.error is not None
-        self._traffic.called(call.step.step.number, rows, now_ns - began_ns, failed=failed)
+        counters = self._counters[call.step.step.number]
+        counters.count(rows, queue_ns, now_ns - began_ns, failed=failed)
+
+    def _count_skips(self) -> None:
+        run = self._run
+        if isinstance(run, EnsembleRun) and run.skips:  # no other leaves any out
+            for number, rows in run.skips:
+                self._counters[number].skip(rows)
+            run.skips.clear()
 
     # the answer
 
@@ -271,9 +279,11 @@ class EnsembleProgress:
         if self._timer is not None:
             self._timer.cancel()
         if self._open:
-            running, self._open = list(self._open), {}
-            for reply in running:
+            running, self._open = self._open, {}
+            for reply, (call, _) in running.items():
+                self._counters[call.step.step.number].cancelled += 1
                 reply.cancel()
+        self._count_skips()
         self._wake_readers()
         self._context.end()
         self.ticket.source = None

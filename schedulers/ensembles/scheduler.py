@@ -13,6 +13,7 @@ from schedulers.calls import ModelCaller, context_of
 from schedulers.counters import (
     BatchStatistics,
     Counters,
+    StepCounters,
     count_failure,
     count_success,
 )
@@ -20,7 +21,6 @@ from schedulers.ensembles.policy.run import run_of
 from schedulers.ensembles.progress import EnsembleProgress
 from schedulers.ensembles.served_ensemble import ServedEnsemble
 from schedulers.ensembles.step_errors import in_ensemble
-from schedulers.ensembles.traffic import EnsembleTraffic
 from schedulers.errors import Cancelled, Draining, EnsembleFailed, QueueFull, ShutDown
 from schedulers.policy.queue import Ticket
 from schedulers.request import InferRequest
@@ -38,7 +38,6 @@ class EnsembleScheduler:
         caller: ModelCaller,
         counters: Counters,
         most_inflight: int,
-        traffic: EnsembleTraffic,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._ensemble = ensemble
@@ -48,7 +47,9 @@ class EnsembleScheduler:
         self._running: dict[EnsembleProgress, None] = {}
         self._accepting = True
         self._idle = asyncio.Event()
-        self.traffic = traffic
+        counters.steps = [
+            StepCounters(one.step.number, one.step.model) for one in ensemble.compiled_steps
+        ]
 
     def submit(self, request: InferRequest) -> Ticket:
         if not self._accepting:
@@ -68,7 +69,7 @@ class EnsembleScheduler:
             return ticket
         self._caller.keep(context, plan.callees)
         progress = EnsembleProgress(
-            ticket, run, context, self._caller, self._loop, self._ended, self.traffic
+            ticket, run, context, self._caller, self._loop, self._ended, self._counters.steps
         )
         self._running[progress] = None
         progress.start()

@@ -13,6 +13,7 @@ from repository.config.ensemble_graph import EnsembleGraph
 from schedulers.callee_signature import CalleeSignature
 from schedulers.ensembles.policy.compile import (
     CompiledEnsemble,
+    CompiledStep,
     FindSignatures,
     compile_ensemble,
 )
@@ -46,6 +47,11 @@ class ServedEnsemble:
         self._fits: tuple[CalleeSignature, ...] = ()
         self._looking = False
         self._plans: dict[tuple[str, ...], RequestPlan] = {}
+
+    @property
+    def compiled_steps(self) -> tuple[CompiledStep, ...]:
+        """In the order of the config."""
+        return self._compiled.steps
 
     @property
     def ready(self) -> bool:

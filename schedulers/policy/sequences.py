@@ -59,6 +59,10 @@ class SequenceTable:
     def slots(self) -> int:
         return self.rules.slots * len(self.lanes)
 
+    def oldest_ns(self) -> int:
+        """When the oldest sequence that lives began, 0 without any; looks at each."""
+        return min((live.began_ns for live in self._all()), default=0)
+
     @property
     def next_ns(self) -> int:
         return min(self._next_idle_ns, self._next_deadline_ns)
@@ -98,7 +102,9 @@ class SequenceTable:
             raise QueueFull("Exceeds maximum queue size")
         conflict = live is not None and member.start
         if live is None:
-            live = self._begin(member.key)
+            live = self._begin(member.key, now_ns)
+        elif conflict:
+            live.began_ns = now_ns
         self.started += member.start
         self.conflicts += conflict
         live.waiting.append(ticket)
@@ -111,8 +117,8 @@ class SequenceTable:
             live.lane.ready[live] = None
         return conflict
 
-    def _begin(self, key: Key) -> LiveSequence:
-        live = self._live[key] = LiveSequence(key)
+    def _begin(self, key: Key, now_ns: int) -> LiveSequence:
+        live = self._live[key] = LiveSequence(key, now_ns)
         self._lost.pop(key, None)
         lane = None if self.backlog else self._lane_with_slot()
         if lane is None:

@@ -44,12 +44,13 @@ class SequenceRules:
 class LiveSequence:
     """One sequence: its requests that wait, the one that runs, and its place.
 
-    `lane` None: in the backlog. `ended`: no further request is to come. `gone`: over, whatever
-    still runs, because of `error`. `runs`: executions of the request at the front, of an iterative
-    sequence.
+    `began_ns`: when its first request came. `lane` None: in the backlog. `ended`: no further
+    request is to come. `gone`: over, whatever still runs, because of `error`. `runs`: executions of
+    the request at the front, of an iterative sequence.
     """
 
     __slots__ = (
+        "began_ns",
         "ended",
         "error",
         "gone",
@@ -62,8 +63,9 @@ class LiveSequence:
         "waiting",
     )
 
-    def __init__(self, key: Key) -> None:
+    def __init__(self, key: Key, began_ns: int) -> None:
         self.key = key
+        self.began_ns = began_ns
         self.lane: SlotLane | None = None
         self.slot = -1
         self.waiting: deque[Ticket] = deque()

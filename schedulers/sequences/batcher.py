@@ -63,7 +63,9 @@ class SequenceBatcher(BatchScheduler):
         self._held = bool(rules.hold_until or rules.hold_backlog)
         self._closed = False
         self._sequences_over = asyncio.Event()
-        self.figures = counters.sequences = SequenceCounters()
+        self.figures = counters.sequences = SequenceCounters(
+            oldest_ns=self._table.oldest_ns, state_bytes=self._state_bytes
+        )
         nothing = BatchQueue(QueuePolicy(max_size=0))
         super().__init__(nothing, rules.merge, instances, counters, tokens, limit)
         if rules.iterative:
@@ -377,6 +379,9 @@ class SequenceBatcher(BatchScheduler):
         figures.lost, figures.conflicts = table.lost, table.conflicts
         if not self._sequences_over.is_set() and self._is_over():
             self._sequences_over.set()
+
+    def _state_bytes(self) -> int:
+        return sum(getattr(thread.instance, "state_bytes", 0) for thread in self._lanes)
 
     def _is_over(self) -> bool:
         retiring = [lane for lane in self._lanes.values() if not lane.usable]

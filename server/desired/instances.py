@@ -10,15 +10,19 @@ from google.protobuf.text_format import MessageToString
 from control.gateways.queries import (
     CrashReport,
     DeviceMemory,
+    EnsembleStepFacts,
     GatewayInstances,
     GrantedMemory,
     LimitedResource,
     LoadedTensor,
     LoadedVersionFacts,
     LoadedVersions,
+    RunningSequences,
     RunningVersion,
     VersionCrashes,
 )
+from schedulers.counters import SequenceCounters
+from schedulers.ensembles.policy.compile import CompiledStep
 from schedulers.policy.resource_limits import ResourceLimiter, ResourceUsage, device_text
 from server.fleet.memory.grants import MemoryAllocator
 from server.fleet.memory.ledger import DeviceAccount
@@ -88,6 +92,23 @@ def _loaded(served: ServedVersion) -> LoadedVersionFacts:
         config=MessageToString(served.version.config, as_utf8=True)[:LARGEST_CONFIG],
         folder=str(served.version.folder),
         language={} if served.language is None else dict(served.language.facts),
+        steps=tuple(map(_step, getattr(served.instances[0], "compiled_steps", ())))
+        if served.instances
+        else (),
+    )
+
+
+def _step(compiled: CompiledStep) -> EnsembleStepFacts:
+    step = compiled.step
+    return EnsembleStepFacts(
+        number=step.number,
+        model=step.model,
+        version=step.version,
+        inputs=dict(step.inputs),
+        outputs=dict(step.outputs),
+        condition="" if step.condition is None else str(step.condition),
+        mapped=step.mapped,
+        decoupled=compiled.decoupled,
     )
 
 
@@ -115,6 +136,22 @@ def _running(served: ServedVersion) -> RunningVersion:
         failed=sum(counters.failure.values()),
         load_s=served.load_seconds,
         sampling=dict(served.language.defaults) if served.language is not None else {},
+        sequences=None if counters.sequences is None else _sequences(counters.sequences),
+    )
+
+
+def _sequences(counters: SequenceCounters) -> RunningSequences:
+    return RunningSequences(
+        live=counters.live,
+        backlog=counters.backlog,
+        slots=counters.slots,
+        in_use=counters.in_slots,
+        oldest_s=counters.oldest_s,
+        state_bytes=counters.state_bytes(),
+        started=counters.started,
+        expired=counters.expired,
+        lost=counters.lost,
+        conflicts=counters.conflicts,
     )
 
 

@@ -23,7 +23,6 @@ from schedulers.counters import Counters
 from schedulers.ensembles.policy.compile import Misfit, compile_ensemble
 from schedulers.ensembles.scheduler import EnsembleScheduler
 from schedulers.ensembles.served_ensemble import ServedEnsemble
-from schedulers.ensembles.traffic import EnsembleTraffic
 from schedulers.errors import SchedulingError
 from server.errors import ServingError
 from server.fleet.prepare import read_labels
@@ -68,9 +67,7 @@ async def prepare_ensemble(
         config.model_transaction_policy.decoupled = True
     signature = compile_signature(config, version.number, {**compiled.labels, **labels})
     ensemble = ServedEnsemble(graph, own, compiled, caller.signatures)
-    scheduler = EnsembleScheduler(
-        ensemble, caller, counters, most_inflight, EnsembleTraffic(len(graph.steps))
-    )
+    scheduler = EnsembleScheduler(ensemble, caller, counters, most_inflight)
     return PreparedEnsemble(replace(version, config=config), signature, scheduler, ensemble)
 
 

@@ -19,6 +19,7 @@ from schedulers.counters import (
 )
 from server.health.monitor import HealthRow
 from server.metrics.drift import OF_DRIFT
+from server.metrics.ensembles import OF_ENSEMBLES, of_ensembles
 from server.metrics.health import OF_HEALTH, of_health
 from server.metrics.histogram_lines import histogram_lines
 from server.metrics.instances import OF_INSTANCES
@@ -221,6 +222,7 @@ METRICS: tuple[MetricFamily, ...] = (
     *(metric for metric, _ in _TRACING),
     *OF_LANGUAGE,
     *OF_SEQUENCES,
+    *OF_ENSEMBLES,
     *OF_MEMORY,
     *OF_RESOURCES,
     *OF_ROUTES,
@@ -271,6 +273,7 @@ def render(
             lines += histogram_lines(_FIRST_RESPONSE.name, label, _first_response(one), 1000)
     lines += of_language(counters)
     lines += of_sequences(counters)
+    lines += of_ensembles(counters)
     for metric, of_lag in _LOOP:
         lines += (*head(metric), f"{metric.name} {of_lag(lag)}")
     tracing = tracing or Tracing()

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from schedulers.counters import Counters, SequenceCounters
 from server.metrics.metric_family import MetricFamily, head
 
-_FIGURES: tuple[tuple[MetricFamily, Callable[[SequenceCounters], int]], ...] = (
+_FIGURES: tuple[tuple[MetricFamily, Callable[[SequenceCounters], float]], ...] = (
     (
         MetricFamily("modelyard_sequences_live", "gauge", "Sequences in slots and in the backlog"),
         lambda counted: counted.live,
@@ -17,6 +17,24 @@ _FIGURES: tuple[tuple[MetricFamily, Callable[[SequenceCounters], int]], ...] = (
     (
         MetricFamily("modelyard_sequence_slots", "gauge", "Slots for sequences, of all instances"),
         lambda counted: counted.slots,
+    ),
+    (
+        MetricFamily("modelyard_sequence_slots_in_use", "gauge", "Slots that a sequence has"),
+        lambda counted: counted.in_slots,
+    ),
+    (
+        MetricFamily(
+            "modelyard_sequence_oldest_age_seconds",
+            "gauge",
+            "Seconds since the oldest sequence that lives began",
+        ),
+        lambda counted: counted.oldest_s,
+    ),
+    (
+        MetricFamily(
+            "modelyard_sequence_state_bytes", "gauge", "Memory of the states that instances keep"
+        ),
+        lambda counted: counted.state_bytes(),
     ),
     (
         MetricFamily("modelyard_sequences_started", "counter", "Sequences started"),

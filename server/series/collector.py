@@ -8,17 +8,21 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from control.rollouts.arms import ArmTotals
 from control.series.points import (
     LanguagePoint,
     Latencies,
+    SequencePoint,
     SeriesPoint,
     SeriesSubject,
+    StepPoint,
     SubjectPoint,
     pack_latencies,
     side_by_side,
 )
-from schedulers.counters import Counters, TokenCounters
+from schedulers.counters import Counters, SequenceCounters, StepCounters, TokenCounters
 from schedulers.latency_samples import LatencySamples
 from server.routing.arm_counters import ArmCounters
 from server.routing.table import Key
@@ -40,6 +44,20 @@ class _Marks(NamedTuple):
     busy_ns: int = 0
     tokens: tuple[int, int, int] = (0, 0, 0)
     client_errors: int = 0
+    sequences: tuple[int, int, int] = (0, 0, 0)
+
+
+class _StepMarks(NamedTuple):
+    """What a step of an ensemble had counted."""
+
+    answered: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    rows: int = 0
+    skipped: int = 0
+    skipped_rows: int = 0
+    queue_ns: int = 0
+    total_ns: int = 0
 
 
 class SeriesCollector:
@@ -56,6 +74,7 @@ class SeriesCollector:
         self._arms = arms
         self._lag_us = lag_us
         self._versions: dict[ServedVersion, _Marks] = {}
+        self._steps: dict[ServedVersion, list[_StepMarks]] = {}
         self._totals: dict[ArmCounters, ArmTotals] = {}
 
     def rows(self) -> Iterator[SubjectPoint | None]:
@@ -70,6 +89,7 @@ class SeriesCollector:
                 points.append(row.point)
             yield row
         self._versions = {one: self._versions[one] for one in now}
+        self._steps = {one: self._steps[one] for one in now if one in self._steps}
         current = list(self._arms())
         for key, counters in current:
             yield self._arm(key, counters)
@@ -82,10 +102,25 @@ class SeriesCollector:
         before, after = self._versions.get(served, _Marks()), _marks(counters)
         self._versions[served] = after
         pids = [pid for one in served.instances if (pid := getattr(one, "pid", None))]
-        if before == after and not counters.pending and not pids:
+        live = counters.sequences.live if counters.sequences is not None else 0
+        if before == after and not (counters.pending or pids or live):
             return None
         subject = SeriesSubject("version", served.version.name, served.version.number)
-        return SubjectPoint(subject, _point(served, before, after, sum(map(resident_of, pids))))
+        point = _point(served, before, after, sum(map(resident_of, pids)))
+        return SubjectPoint(subject, replace(point, steps=self._steps_of(served)))
+
+    def _steps_of(self, served: ServedVersion) -> dict[str, StepPoint] | None:
+        """Those of an ensemble of which anything was counted."""
+        steps = served.counters.steps
+        if not steps:
+            return None
+        before = self._steps.get(served) or [_StepMarks()] * len(steps)
+        after = self._steps[served] = [_step_marks(one) for one in steps]
+        return {
+            f"{step.number}:{step.model}": _step_point(step, then, now)
+            for step, then, now in zip(steps, before, after, strict=True)
+            if then != now
+        } or None
 
     def _arm(self, key: Key, counters: ArmCounters) -> SubjectPoint | None:
         before = self._totals.get(counters, ArmTotals())
@@ -116,6 +151,37 @@ def _marks(counters: Counters) -> _Marks:
         if tokens is None
         else (tokens.prompt_tokens, tokens.generated_tokens, tokens.prefix_hit_tokens),
         counters.client_errors,
+        (0, 0, 0)
+        if (sequences := counters.sequences) is None
+        else (sequences.started, sequences.expired, sequences.lost),
+    )
+
+
+def _step_marks(step: StepCounters) -> _StepMarks:
+    return _StepMarks(
+        step.answered,
+        step.failed,
+        step.cancelled,
+        step.rows,
+        step.skipped,
+        step.skipped_rows,
+        step.queue_ns,
+        step.total_ns,
+    )
+
+
+def _step_point(step: StepCounters, before: _StepMarks, after: _StepMarks) -> StepPoint:
+    new = _StepMarks(*(now - then for now, then in zip(after, before, strict=True)))
+    return StepPoint(
+        new.answered,
+        new.failed,
+        new.cancelled,
+        _taken(step.samples),
+        new.queue_ns // 1000,
+        (new.total_ns - new.queue_ns) // 1000,
+        new.rows,
+        new.skipped,
+        new.skipped_rows,
     )
 
 
@@ -139,6 +205,21 @@ def _point(served: ServedVersion, before: _Marks, after: _Marks, memory: int) ->
         memory,
         None if counters.tokens is None else _language(counters.tokens, before, after),
         client_errors=after.client_errors - before.client_errors,
+        sequences=None
+        if counters.sequences is None
+        else _sequences(counters.sequences, before, after),
+    )
+
+
+def _sequences(counters: SequenceCounters, before: _Marks, after: _Marks) -> SequencePoint:
+    new = [now - then for now, then in zip(after.sequences, before.sequences, strict=True)]
+    return SequencePoint(
+        counters.live,
+        counters.backlog,
+        counters.slots,
+        round(counters.oldest_s * 1000),
+        counters.state_bytes(),
+        *new,
     )
 
 

@@ -27,7 +27,6 @@ from schedulers.counters import Counters
 from schedulers.ensembles.policy.compile import CompiledEnsemble, compile_ensemble
 from schedulers.ensembles.scheduler import EnsembleScheduler
 from schedulers.ensembles.served_ensemble import ServedEnsemble, find_all
-from schedulers.ensembles.traffic import EnsembleTraffic
 from schedulers.errors import SchedulingError
 from schedulers.policy.cores import CoreTokens
 from schedulers.policy.merge import MergeRules
@@ -201,7 +200,7 @@ class Play:
         served = ServedEnsemble(graph, own, compiled, caller.signatures)
         self.counters = Counters()
         self.all_counters.append(self.counters)
-        return EnsembleScheduler(served, caller, self.counters, MOST_WAITING, EnsembleTraffic(3))
+        return EnsembleScheduler(served, caller, self.counters, MOST_WAITING)
 
     # what happens
 

@@ -15,7 +15,6 @@ from schedulers.counters import Counters
 from schedulers.ensembles.policy.compile import CompiledEnsemble, compile_ensemble
 from schedulers.ensembles.scheduler import EnsembleScheduler
 from schedulers.ensembles.served_ensemble import ServedEnsemble, find_all
-from schedulers.ensembles.traffic import EnsembleTraffic
 from schedulers.llm.engine_messages import (
     EngineOpened,
     Message,
@@ -147,7 +146,7 @@ def ensemble_over(behind: Scheduler, echo: Echo) -> EnsembleScheduler:
     compiled = compile_ensemble(graph, own, find_all(graph, caller.signatures))
     assert isinstance(compiled, CompiledEnsemble)
     ensemble = Noting(graph, own, compiled, caller.signatures)
-    return EnsembleScheduler(ensemble, caller, Counters(), 1 + WAITING, EnsembleTraffic(1))
+    return EnsembleScheduler(ensemble, caller, Counters(), 1 + WAITING)
 
 
 def sequencing(instance: Echo) -> SequenceBatcher:

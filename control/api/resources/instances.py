@@ -52,12 +52,30 @@ class LimitedResourceView(msgspec.Struct, frozen=True):
     waiting: int
 
 
+class RunningSequencesView(msgspec.Struct, frozen=True):
+    """Of a sequence model: sequences that are `live`, those of them that wait in the `backlog`,
+    `slots` of all instances, of which some are `in_use`, the age of the oldest sequence, and what
+    the states take. Sequences that were `started`, that `expired` because they were idle, that were
+    `lost` with their instance, and `conflicts` of ids, are since the version was loaded."""
+
+    live: int
+    backlog: int
+    slots: int
+    in_use: int
+    oldest_s: float
+    state_bytes: int
+    started: int
+    expired: int
+    lost: int
+    conflicts: int
+
+
 class RunningVersionView(msgspec.Struct, frozen=True):
     """A version that is loaded. `deaths` of its workers since it was; `resident_bytes` of its
     workers, 0 where it runs inside the gateway; `pending` requests wait, `inflight` have not been
     answered; `sandbox` is what confines its workers, "" without any;
     `succeeded` and `failed` requests since it was loaded; `sampling`: a language model's defaults,
-    by name, where a request does not say."""
+    by name, where a request does not say; `sequences`: null where it has none."""
 
     model: str
     version: int
@@ -75,6 +93,7 @@ class RunningVersionView(msgspec.Struct, frozen=True):
     failed: int
     load_s: float
     sampling: dict[str, float]
+    sequences: RunningSequencesView | None
 
 
 class GatewayInstancesView(msgspec.Struct, frozen=True):

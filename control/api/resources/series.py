@@ -25,7 +25,7 @@ def list_(call: AuthorizedCall) -> EndpointResult:
     if by not in GROUPINGS:
         raise MalformedRequest(f"by is '{by:.40}'; it is one of {', '.join(GROUPINGS)}", "by")
     selection = SeriesSelection(by, _about(call, by), query.get("version"))
-    since, until = _range(call)
+    since, until = range_asked_for(call)
     now = int(call.now.timestamp())
     points = min(max(query.get("points") or USUAL_POINTS, 2), MOST_POINTS)
     within = range_of(int(since.timestamp()), int(until.timestamp()), now, points)
@@ -39,10 +39,10 @@ def list_(call: AuthorizedCall) -> EndpointResult:
     )[:MOST_SERIES]
     return EndpointResult(
         SeriesPage(
-            since=_moment(within.since),
-            until=_moment(within.until),
+            since=moment(within.since),
+            until=moment(within.until),
             step_s=within.step_s,
-            at=[_moment(at) for at in starts],
+            at=[moment(at) for at in starts],
             items=[
                 views.with_open_point(view, within.step_s, open_s) if open_s else view
                 for name in sorted(busiest)
@@ -72,7 +72,8 @@ def _about(call: AuthorizedCall, by: str) -> str:
     return str(route if of_routes else model)
 
 
-def _range(call: AuthorizedCall) -> tuple[datetime, datetime]:
+def range_asked_for(call: AuthorizedCall) -> tuple[datetime, datetime]:
+    """`since` and `until` of the query. Raises MalformedRequest."""
     until = call.query.get("until") or call.now
     since = call.query.get("since") or until - USUAL_RANGE
     if not timedelta() < until - since <= LONGEST_RANGE:
@@ -80,14 +81,15 @@ def _range(call: AuthorizedCall) -> tuple[datetime, datetime]:
     return since, until
 
 
-def _moment(at: int) -> datetime:
+def moment(at: int) -> datetime:
+    """Of seconds since the epoch."""
     return datetime.fromtimestamp(at, UTC)
 
 
 def room(call: AuthorizedCall) -> EndpointResult:
     with call.services.database.reading() as session:
         found = storage(session)
-    oldest = None if found.oldest is None else _moment(found.oldest)
+    oldest = None if found.oldest is None else moment(found.oldest)
     limit = call.services.facts.series_limit
     return EndpointResult(SeriesStorageView(found.size_bytes, limit, oldest))
 

@@ -74,9 +74,20 @@ def run_of(plan: RequestPlan, inputs: Mapping[str, Array]) -> "EnsembleRun | Sta
 
 
 class EnsembleRun:
-    """One request's state. `inflight`: calls taken and not ended."""
+    """One request's state. `inflight`: calls taken and not ended; `skips`: the number of each step
+    that was left out, and for how many rows; who counts them clears it."""
 
-    __slots__ = ("_counts", "_plan", "_ready", "_units", "inflight", "root", "sent")
+    __slots__ = (
+        "_counts",
+        "_plan",
+        "_ready",
+        "_rows",
+        "_units",
+        "inflight",
+        "root",
+        "sent",
+        "skips",
+    )
 
     def __init__(self, plan: RequestPlan, inputs: Mapping[str, Array]) -> None:
         self._plan = plan
@@ -86,6 +97,8 @@ class EnsembleRun:
         self._units: deque[Branch] = deque([self.root] if plan.level == -1 else [])
         self.inflight = 0
         self.sent = 0
+        self.skips: list[tuple[int, int]] = []
+        self._rows = len(next(iter(inputs.values()), ())) if plan.batched else 1
         for one in plan.steps:
             if one.level == -1:
                 self._look(self.root, one)
@@ -245,6 +258,9 @@ class EnsembleRun:
     def _skip(self, branch: Branch, one: CompiledStep) -> None:
         branch.done.add(one.step.number)
         branch.skipped.add(one.step.number)
+        self.skips.append(
+            (one.step.number, self._rows if branch.rows is None else len(branch.rows))
+        )
         if one.decoupled:
             self._complete(branch)
         for tensor in one.step.outputs.values():

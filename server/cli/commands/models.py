@@ -4,6 +4,7 @@ import argparse
 
 import msgspec
 
+from control.series.step_views import EnsembleStepsView, EnsembleStepView
 from control.views import AliasView, ModelView, VersionOfModel, VersionView
 from server.cli.commands.client import ApiClient, path_of
 from server.cli.commands.command import CliCommand, CommandFailed, argument, limited, whole
@@ -39,6 +40,30 @@ _ALIAS_COLUMNS: Columns = {
 }
 
 
+_STEP_COLUMNS: Columns = {
+    "step": "number",
+    "calls": "model",
+    "runs": lambda item: _when(item),
+    "calls/s": lambda item: item.figures.calls_per_s,
+    "a request": lambda item: item.figures.calls_per_request,
+    "skipped": lambda item: _percent(item.figures.skipped_share),
+    "failed": lambda item: item.figures.failed,
+    "p50 ms": lambda item: item.figures.latency_ms_p50,
+    "p95 ms": lambda item: item.figures.latency_ms_p95,
+    "queue ms": lambda item: item.figures.queue_ms,
+}
+
+
+class _LoadedVersion(msgspec.Struct):
+    version: int
+
+
+class _LoadedVersions(msgspec.Struct):
+    """The part of the API's answer that is asked for here: the highest first."""
+
+    items: list[_LoadedVersion]
+
+
 def list_models(given: argparse.Namespace, api: ApiClient) -> Shown:
     found = list(api.items("/models", ModelView, given.limit, repository=given.repo))
     return ListOutput(found, _MODEL_COLUMNS, _NONE_DEPLOYED)
@@ -50,6 +75,27 @@ def show_model(given: argparse.Namespace, api: ApiClient) -> Shown:
     aliases = api.items(path_of("models", given.MODEL, "aliases"), AliasView)
     pending = {one.name: pending_text(one) for one in aliases if one.pending}
     return RecordOutput({**msgspec.structs.asdict(found), "pending": pending})
+
+
+def list_steps(given: argparse.Namespace, api: ApiClient) -> Shown:
+    """Of the highest version that is loaded, unless one is named."""
+    number = given.version
+    if number is None:
+        loaded = api.get(path_of("instances", given.MODEL), _LoadedVersions).items
+        if not loaded:
+            raise CommandFailed(f"'{given.MODEL}' is not loaded on this server")
+        number = loaded[0].version
+    path = path_of("instances", given.MODEL, "versions", number, "steps")
+    return ListOutput(api.get(path, EnsembleStepsView, since=given.since).steps, _STEP_COLUMNS)
+
+
+def _when(step: EnsembleStepView) -> str:
+    parts = [f"if {step.condition}"] if step.condition else []
+    return ", ".join([*parts, *([f"for each of {step.mapped}"] if step.mapped else [])]) or "always"
+
+
+def _percent(share: float | None) -> str | None:
+    return None if share is None else f"{share * 100:.3g} %"
 
 
 def show_version(given: argparse.Namespace, api: ApiClient) -> Shown:
@@ -111,6 +157,18 @@ COMMANDS = (
         (argument("--repo", "Only of this repository."), limited()),
     ),
     CliCommand("model show", "show a model, its versions and their states", show_model, (_MODEL,)),
+    CliCommand(
+        "model steps",
+        "list the steps of a loaded ensemble with what each did in the last hour",
+        list_steps,
+        (
+            _MODEL,
+            argument(
+                "--version", "Its number; the highest that is loaded if not given.", type=whole
+            ),
+            argument("--since", "From this moment on, e.g. 2026-11-24T08:00:00Z."),
+        ),
+    ),
     CliCommand(
         "version show",
         "show a version's provenance, checks and states",

@@ -54,3 +54,17 @@ def test_a_row_of_nobody_has_the_shape_of_its_neighbours_states() -> None:
     two = states(-1)
     two.keep(filled(3, 1, 4), (1,), (0,), 1, ())
     assert two.gather((1,), (False,), (1,), 2)["IN"].tolist() == [[0] * 4, [3] * 4]
+
+
+def test_the_bytes_that_are_kept_are_known_until_nothing_is() -> None:
+    one = states(2)
+    one.keep(filled(3, 4, 2), (0, 1, 2, 3), (0, 1, 2, 3), 4, ())
+    assert one.size_bytes == 32
+    one.drop((0, 1))
+    assert one.size_bytes == 32  # half of the rows still count
+    one.drop((2,))
+    assert one.size_bytes == 8
+    one.keep(filled(4, 1, 2), (3,), (0,), 1, ())
+    assert one.size_bytes == 8
+    one.drop((3,))
+    assert one.size_bytes == 0

@@ -6,8 +6,10 @@ import pytest
 
 from control.series.points import (
     LanguagePoint,
+    SequencePoint,
     SeriesPoint,
     SeriesSubject,
+    StepPoint,
     buckets_of,
     coarser,
     histogram_of,
@@ -29,10 +31,14 @@ def counted(*seconds: float) -> tuple[int, ...]:
 MORNING = SeriesPoint(
     3, {"REJECTED": 1}, counted(0.001, 0.002, 0.5), 100, 200, 6, 2, 150, 4, 2, 1000,
     LanguagePoint(10, 20, 5, counted(0.1), counted(0.01, 0.02), 3, 1, 0.5),
+    sequences=SequencePoint(5, 2, 4, 1_000, 64, 7, 1, 0),
+    steps={"0:cheap": StepPoint(3, 1, 0, counted(0.001), 5, 6, 9), "1:dear": StepPoint(skipped=3)},
 )  # fmt: skip
 EVENING = SeriesPoint(
     1, {"OTHER": 2, "REJECTED": 1}, counted(0.004), 300, 100, 1, 1, 50, 1, 3, 500,
     LanguagePoint(1, 2, 0, (), counted(0.03), 1, 2, 0.7),
+    sequences=SequencePoint(1, 0, 4, 5_000, 128, 2, 3, 4),
+    steps={"1:dear": StepPoint(1, 0, 2, counted(0.2), 10, 20, 4, 1, 6)},
 )  # fmt: skip
 
 
@@ -46,12 +52,18 @@ def test_counts_add_up_and_gauges_are_the_largest_of_stretches_that_follow_one_a
     assert day.language == LanguagePoint(
         11, 22, 5, counted(0.1), counted(0.01, 0.02, 0.03), 3, 2, 0.7
     )
+    assert day.sequences == SequencePoint(5, 2, 4, 5_000, 128, 9, 4, 4)
+    assert day.steps == {
+        "0:cheap": StepPoint(3, 1, 0, counted(0.001), 5, 6, 9),
+        "1:dear": StepPoint(1, 0, 2, counted(0.2), 10, 20, 4, 4, 6),
+    }
 
 
 def test_gauges_add_up_over_servers() -> None:
     both = side_by_side([MORNING, EVENING])
     assert (both.pending, both.instances, both.memory_bytes) == (5, 5, 1500)
     assert both.language is not None
+    assert both.sequences == SequencePoint(6, 2, 8, 5_000, 192, 9, 4, 4)
     assert (both.language.running, both.language.waiting, both.language.kv_use) == (4, 3, 0.7)
 
 

@@ -1,17 +1,20 @@
 """Ensembles whose steps are answered at once, as the response cache answers, or not at all."""
 
 import asyncio
+import time
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from schedulers.calls import ModelCall
-from schedulers.counters import Counters
+from schedulers.counters import Counters, StepCounters
 from schedulers.ensembles.policy.compile import CompiledEnsemble, compile_ensemble
 from schedulers.ensembles.scheduler import EnsembleScheduler
 from schedulers.ensembles.served_ensemble import ServedEnsemble, find_all
-from schedulers.ensembles.traffic import EnsembleTraffic
+from schedulers.errors import EnsembleFailed
+from schedulers.policy.queue import Ticket
 from schedulers.reply import Reply
 from schedulers.request import InferResponse
 from support.ensembles import SchedulerCaller, graph_of, signature
@@ -42,8 +45,7 @@ def test_steps_that_are_answered_at_once_complete_the_request(steps: int) -> Non
         compiled = compile_ensemble(graph, own, find_all(graph, caller.signatures))
         assert isinstance(compiled, CompiledEnsemble)
         ensemble = ServedEnsemble(graph, own, compiled, caller.signatures)
-        traffic = EnsembleTraffic(steps)
-        scheduler = EnsembleScheduler(ensemble, caller, Counters(), 4, traffic)
+        scheduler = EnsembleScheduler(ensemble, caller, Counters(), 4)
         response = await scheduler.submit(request(value=5)).one()
         assert scheduler.inflight() == 0
         await scheduler.close()
@@ -84,9 +86,85 @@ def test_a_stream_is_read_on_when_the_steps_behind_it_end_without_an_answer() ->
         compiled = compile_ensemble(graph, own, find_all(graph, caller.signatures))
         assert isinstance(compiled, CompiledEnsemble)
         ensemble = ServedEnsemble(graph, own, compiled, caller.signatures)
-        scheduler = EnsembleScheduler(ensemble, caller, Counters(), 4, EnsembleTraffic(2))
+        scheduler = EnsembleScheduler(ensemble, caller, Counters(), 4)
         assert [one async for one in scheduler.submit(request())] == []
         await scheduler.close()
         return caller.calls
 
     assert asyncio.run(asyncio.wait_for(answers(), 60)) == 100
+
+
+class HeldCaller(SchedulerCaller):
+    """Keeps the replies of the calls, for the test to end."""
+
+    def __init__(self) -> None:
+        one = signature("inner", {"i": "FP32 2"}, {"o": "FP32 2"})
+        super().__init__({name: (one._replace(model=name), None) for name in ("a", "b")})  # type: ignore[dict-item]
+        self.replies: list[Reply] = []
+
+    def call(self, call: ModelCall) -> Reply:
+        self.replies.append(Reply())
+        return self.replies[-1]
+
+
+def counted(end: Callable[[HeldCaller, Ticket], None]) -> Sequence[StepCounters]:
+    """The counters of two steps beside each other, whose calls `end` ends; the request's own error
+    is not looked at."""
+
+    async def ended() -> Sequence[StepCounters]:
+        own, caller = signature("m", {"X": "FP32 2"}, {"Y": "FP32 2", "Z": "FP32 2"}), HeldCaller()
+        graph = graph_of(own, ("a", {"i": "X"}, {"o": "Y"}), ("b", {"i": "X"}, {"o": "Z"}))
+        compiled = compile_ensemble(graph, own, find_all(graph, caller.signatures))
+        assert isinstance(compiled, CompiledEnsemble)
+        counters = Counters()
+        ensemble = ServedEnsemble(graph, own, compiled, caller.signatures)
+        scheduler = EnsembleScheduler(ensemble, caller, counters, 4)
+        ticket = scheduler.submit(request(rows=3))
+        end(caller, ticket)
+        await asyncio.sleep(0)
+        assert scheduler.inflight() == 0
+        await scheduler.close()
+        return counters.steps
+
+    return asyncio.run(ended())
+
+
+def answer(reply: Reply) -> None:
+    reply.started_ns = time.monotonic_ns()
+    outputs = {"o": np.zeros((3, 2), np.float32)}
+    reply.send(InferResponse("", "a", 1, outputs, last=True))
+
+
+def test_each_step_counts_its_calls_rows_and_times() -> None:
+    def end(caller: HeldCaller, ticket: Ticket) -> None:
+        answer(caller.replies[0])
+        answer(caller.replies[1])
+
+    steps = counted(end)
+    assert [(one.number, one.model) for one in steps] == [(0, "a"), (1, "b")]
+    assert [(one.answered, one.failed, one.cancelled, one.rows) for one in steps] == [
+        (1, 0, 0, 3)
+    ] * 2
+    assert all(0 <= one.queue_ns <= one.total_ns for one in steps)
+    assert all(one.samples.take() is not None for one in steps)
+
+
+def test_a_step_that_fails_and_one_that_still_ran_are_told_apart() -> None:
+    def end(caller: HeldCaller, ticket: Ticket) -> None:
+        caller.replies[0].fail(EnsembleFailed("no luck"))
+
+    assert [(one.answered, one.failed, one.cancelled) for one in counted(end)] == [
+        (0, 1, 0),
+        (0, 0, 1),
+    ]
+
+
+def test_a_step_that_hangs_until_the_client_has_gone_is_counted() -> None:
+    def end(caller: HeldCaller, ticket: Ticket) -> None:
+        answer(caller.replies[0])
+        ticket.cancel()
+
+    assert [(one.answered, one.failed, one.cancelled) for one in counted(end)] == [
+        (1, 0, 0),
+        (0, 0, 1),
+    ]

@@ -347,3 +347,13 @@ def test_an_iterative_request_runs_until_its_model_has_answered() -> None:
 
 def test_nothing_is_due_while_nothing_lives() -> None:
     assert table().next_ns == NEVER
+
+
+def test_the_oldest_that_lives_is_known_and_one_that_starts_anew_is_young() -> None:
+    one = table()
+    assert one.oldest_ns() == 0
+    for at, key in enumerate((1, 2, 3), 10):
+        ask(one, key, at, start=True)
+    assert one.oldest_ns() == 10
+    ask(one, 1, 20, start=True)
+    assert one.oldest_ns() == 11

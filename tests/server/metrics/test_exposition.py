@@ -12,7 +12,13 @@ from control.health import VersionHealth
 from repository.model import ModelConfig
 from schedulers.cache import ResponseCache
 from schedulers.cached_scheduler import CachedScheduler
-from schedulers.counters import BatchStatistics, SequenceCounters, TokenCounters, counters_of
+from schedulers.counters import (
+    BatchStatistics,
+    SequenceCounters,
+    StepCounters,
+    TokenCounters,
+    counters_of,
+)
 from schedulers.reply import Reply
 from schedulers.request import InferRequest
 from server.health.monitor import HealthRow
@@ -74,6 +80,7 @@ def count_some(served):
     counters.tokens = TokenCounters(generated_tokens=5)
     counters.tokens.first_token.add(2_000_000)
     counters.sequences = SequenceCounters(live=2, slots=4)
+    counters.steps = [StepCounters(0, "cheap", 5, 1, 0, 12, 2, 3, 0, 1_500_000_000)]
 
 
 def cached(served):
@@ -102,6 +109,16 @@ def test_what_a_language_model_counts_is_rendered_and_other_models_have_no_such_
     assert f"modelyard_llm_generated_tokens{{{label}}} 5\n" in text
     assert f'modelyard_llm_time_to_first_token_seconds_bucket{{{label},le="0.0025"}} 1\n' in text
     assert "modelyard_llm_generated_tokens{" not in rendered()
+
+
+def test_what_the_steps_of_an_ensemble_did_is_rendered_by_outcome():
+    text = rendered(count_some)
+    label = 'model="identity",version="1",step="0",callee="cheap"'
+    for outcome, calls in {"answered": 5, "failed": 1, "cancelled": 0, "skipped": 2}.items():
+        assert f'modelyard_ensemble_step_calls{{{label},outcome="{outcome}"}} {calls}\n' in text
+    assert f"modelyard_ensemble_step_skipped_rows{{{label}}} 3\n" in text
+    assert f"modelyard_ensemble_step_seconds{{{label}}} 1.5\n" in text
+    assert "modelyard_ensemble_step_calls{" not in rendered()
 
 
 def test_the_state_of_each_version_is_one_with_the_code_of_its_reason():

@@ -127,7 +127,8 @@ def test_a_step_behind_one_that_is_left_out_is_left_out_too() -> None:
     )
     models = (CHEAP, model("dear"), model("after"), model("keep"))
     ensemble = compiled(graph, OWN, *models)
-    (answer,), _, made = play(ensemble, {"X": [[0.9]]}, cheap_or_dear)
+    (answer,), run, made = play(ensemble, {"X": [[0.9]]}, cheap_or_dear)
+    assert sorted(run.skips) == [(1, 1), (2, 1)]
     assert [call.step.step.model for call in made] == ["cheap", "keep"]
     assert answer["Y"].tolist() == [[np.float32(0.9)]]
 
@@ -339,3 +340,9 @@ def test_a_branch_between_is_dropped_once_its_stream_has_ended(responses: int) -
             assert len(run.responses()) == 1
         run.ended(inner)
         assert kept(run.root) <= 2
+
+
+def test_what_is_left_out_is_told_with_its_rows() -> None:
+    ensemble = compiled(CONDITIONAL, OWN, CHEAP, model("keep"), model("dear"))
+    _, run, _ = play(ensemble, {"X": [[0.9], [0.1], [0.7]]}, cheap_or_dear)
+    assert sorted(run.skips) == [(1, 1), (2, 2)]
