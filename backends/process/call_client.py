@@ -1,8 +1,9 @@
 """A worker's end of its connection for calls: whatever the model asks of its server goes out here.
 
 `backends.python` asks; `server.bls` is at the other end. Any thread may ask; what comes back is
-handed over on a thread of the client's, which starts with the first question. That thread sends
-nothing: the server stops reading while it has many answers that nobody takes.
+handed over on a thread of the client's, which starts with the first question, or on one that waits
+for its own answer. Whoever reads sends nothing: the server stops reading while it has many answers
+that nobody takes.
 """
 
 import itertools
@@ -11,9 +12,11 @@ import socket
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
+from typing import TypeVar
 
 from msgspec import Struct
 
+from backends.process.answer_reader import AnswerReader
 from backends.process.call_messages import (
     CallPart,
     ControlAnswer,
@@ -22,9 +25,10 @@ from backends.process.call_messages import (
     decode_from_server,
 )
 from backends.process.messages import encode
-from repository.process.channel import Channel
+from repository.process.channel import Channel, ChannelMessage
 
 Answer = CallPart | ControlAnswer
+AnswerT = TypeVar("AnswerT")
 Deliver = Callable[[Answer | None, int], None]
 """Takes one message and the descriptor that came with it, which it owns; None when the server has
 closed the connection. Must not block or raise."""
@@ -42,21 +46,40 @@ class CallClient:
         self._metrics_due = False
         self._reading = False
         self._gone = False
+        self._unread: set[int] = set()  # questions whose askers do not read
+        self._reader = AnswerReader(
+            self._channel, self._heed, self._lost, lambda: bool(self._unread)
+        )
         self.read_metrics: Callable[[], MetricValues] = lambda: MetricValues({})
 
-    def open(self, deliver: Deliver) -> int:
-        """The number of a new question, whose answers go to `deliver` until `close`."""
+    def open(self, deliver: Deliver, *, will_wait: bool = False) -> int:
+        """The number of a new question, whose answers go to `deliver` until `close`. `will_wait`:
+        the calling thread is about to `wait` for its answer."""
         number = next(self._numbers)
         self._open[number] = deliver
+        if not will_wait:
+            self._unread.add(number)
         if not self._reading:
             self._start()
+        if will_wait:
+            self._reader.expect()
+        else:
+            self._reader.wake()
         if self._gone and self._open.pop(number, None) is not None:
             deliver(None, -1)
         return number
 
+    def wait(self, number: int, answers: "SimpleQueue[AnswerT]") -> AnswerT:
+        """What `deliver` puts there for this question; blocks. Reads for others meanwhile."""
+        if not self._reader.read_until(answers):
+            self._unread.add(number)
+            self._reader.wake()
+        return answers.get()
+
     def close(self, number: int) -> None:
         """Whatever still comes for it is dropped."""
         self._open.pop(number, None)
+        self._unread.discard(number)
 
     def send(self, message: Struct, fd: int = -1) -> None:
         """Send one message; blocks while the server reads nothing. `fd` is closed. A server that is
@@ -96,27 +119,26 @@ class CallClient:
                 return
             self._reading = True
             threading.Thread(target=self._send_later, name="call posts", daemon=True).start()
-            threading.Thread(target=self._read, name="call answers", daemon=True).start()
+            self._reader.start()
 
-    def _read(self) -> None:
-        try:
-            while True:
-                payload, fd = self._channel.receive()
-                message = decode_from_server(payload)
-                if isinstance(message, MetricsQuery):
-                    if not self._metrics_due:
-                        self._metrics_due = True
-                        self._later.put(None)
-                elif (deliver := self._open.get(message.number)) is not None:
-                    deliver(message, fd)
-                elif fd >= 0:
-                    os.close(fd)
-        except (EOFError, OSError):
-            self._gone = True
-            for number in list(self._open):
-                gone = self._open.pop(number, None)
-                if gone is not None:
-                    gone(None, -1)
+    def _heed(self, received: ChannelMessage) -> None:
+        payload, fd = received
+        message = decode_from_server(payload)
+        if isinstance(message, MetricsQuery):
+            if not self._metrics_due:
+                self._metrics_due = True
+                self._later.put(None)
+        elif (deliver := self._open.get(message.number)) is not None:
+            deliver(message, fd)
+        elif fd >= 0:
+            os.close(fd)
+
+    def _lost(self) -> None:
+        self._gone = True
+        for number in list(self._open):
+            gone = self._open.pop(number, None)
+            if gone is not None:
+                gone(None, -1)
 
 
 _client: CallClient | None = None

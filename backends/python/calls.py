@@ -126,10 +126,10 @@ def call(terms: CallTerms) -> InferenceResponse:
     """The one response; blocks."""
     client = _require_client()
     answers: SimpleQueue[_ReceivedPart] = SimpleQueue()
-    number = client.open(lambda answer, fd: answers.put(_received(answer, fd)))
+    number = client.open(lambda answer, fd: answers.put(_received(answer, fd)), will_wait=True)
     try:
         _send(client, number, terms, stream=False)
-        received = answers.get()
+        received = client.wait(number, answers)
     finally:
         client.close(number)
     return _only(received)

@@ -70,13 +70,27 @@ class Channel:
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [fd]))]
         return self._socket.sendmsg([frame], rights)
 
+    def fileno(self) -> int:
+        """The socket's descriptor, to wait for messages with."""
+        return self._socket.fileno()
+
+    @property
+    def has_message(self) -> bool:
+        """Whether `receive` has a whole message without asking the kernel."""
+        ahead = self._ahead
+        if len(ahead) < HEADER_BYTES:
+            return False
+        length = int.from_bytes(ahead[:HEADER_BYTES], "little") & ~WITH_FD
+        return len(ahead) >= HEADER_BYTES + length
+
     def receive(self, timeout: float | None = None) -> ChannelMessage:
         """Wait for one message.
 
         Raises `EOFError` when the peer has closed it, `TimeoutError` after `timeout` seconds
         without a byte, `ValueError` when what came is not a message.
         """
-        self._socket.settimeout(timeout)
+        if self._socket.gettimeout() != timeout:  # or it would be a system call each time
+            self._socket.settimeout(timeout)
         data = self._ahead
         while len(data) < HEADER_BYTES:
             data += self._read_some(_CHUNK_BYTES)

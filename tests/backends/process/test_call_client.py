@@ -1,8 +1,10 @@
 """A worker's end of its connection for calls, against a server that does not read."""
 
+import random
 import socket
 import threading
 from collections.abc import Iterator
+from queue import SimpleQueue
 
 import pytest
 
@@ -60,3 +62,98 @@ def test_what_destructors_post_arrives_without_another_question(
     client.post(CallCancel(number))
     received = {type(decode_from_worker(server.receive(PATIENCE_S).payload)) for _ in range(2)}
     assert received == {FamilyRequest, CallCancel}
+
+
+def answer(client: CallClient, wanted: list[int]) -> "SimpleQueue[int]":
+    """Ask and wait as `exec` does, on a thread; `wanted` gets the question's number."""
+    ended: SimpleQueue[int] = SimpleQueue()
+
+    def ask() -> None:
+        answers: SimpleQueue[int] = SimpleQueue()
+        number = client.open(
+            lambda came, _fd: answers.put(-1 if came is None else came.number), will_wait=True
+        )
+        wanted.append(number)
+        client.send(FamilyRequest(number, "a", "b", "gauge"))
+        ended.put(client.wait(number, answers))
+        client.close(number)
+
+    threading.Thread(target=ask, daemon=True).start()
+    return ended
+
+
+def asked(server: Channel) -> int:
+    """The number of the next question."""
+    message = decode_from_worker(server.receive(PATIENCE_S).payload)
+    assert isinstance(message, FamilyRequest)
+    return message.number
+
+
+def reply(server: Channel, *numbers: int) -> None:
+    for number in numbers:
+        server.send(encode(ControlAnswer(number, "", ready=True)))
+
+
+def test_a_thread_that_waits_for_its_answer_keeps_no_other_from_getting_its_own(
+    ends: tuple[CallClient, socket.socket],
+) -> None:
+    client, server = ends[0], Channel(ends[1])
+    first = answer(client, [])
+    slow = asked(server)
+    second = answer(client, [])
+    quick = asked(server)
+    beside: SimpleQueue[int] = SimpleQueue()
+    number = client.open(lambda came, _fd: beside.put(-1 if came is None else came.number))
+    reply(server, quick, number)
+    assert second.get(timeout=PATIENCE_S) == quick
+    assert beside.get(timeout=PATIENCE_S) == number
+    client.close(number)
+    third = answer(client, [])
+    other = asked(server)
+    reply(server, slow, other)
+    assert first.get(timeout=PATIENCE_S) == slow
+    assert third.get(timeout=PATIENCE_S) == other
+
+
+def test_answers_of_many_threads_in_any_order_reach_who_asked(
+    ends: tuple[CallClient, socket.socket],
+) -> None:
+    client, server = ends[0], Channel(ends[1])
+    order = random.Random(0)
+    for _ in range(30):
+        asking: list[tuple[list[int], SimpleQueue[int]]] = []
+        for _ in range(order.randint(1, 5)):
+            number: list[int] = []
+            asking.append((number, answer(client, number)))
+        numbers = [asked(server) for _ in asking]
+        order.shuffle(numbers)
+        if order.random() < 0.5:
+            server.send(encode(MetricsQuery()))
+        reply(server, *numbers)
+        for number, ended in asking:
+            assert ended.get(timeout=PATIENCE_S) == number[0]
+        client.post(CallCancel(0))
+        while not isinstance(decode_from_worker(server.receive(PATIENCE_S).payload), CallCancel):
+            continue
+
+
+def test_metrics_are_sent_after_a_thread_has_read_its_own_answer(
+    ends: tuple[CallClient, socket.socket],
+) -> None:
+    client, server = ends[0], Channel(ends[1])
+    ended = answer(client, [])
+    reply(server, asked(server))
+    ended.get(timeout=PATIENCE_S)
+    server.send(encode(MetricsQuery()))
+    assert decode_from_worker(server.receive(PATIENCE_S).payload) == MetricValues({})
+
+
+def test_a_server_that_goes_ends_the_wait_of_every_thread(
+    ends: tuple[CallClient, socket.socket],
+) -> None:
+    client, server = ends[0], Channel(ends[1])
+    waiting = [answer(client, []) for _ in range(3)]
+    for _ in waiting:
+        asked(server)
+    server.shutdown()
+    assert [ended.get(timeout=PATIENCE_S) for ended in waiting] == [-1, -1, -1]
