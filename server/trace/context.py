@@ -1,7 +1,8 @@
-"""The caller's own trace: W3C `traceparent` and `tracestate`, read from headers. Pure."""
+"""The caller's own trace: W3C `traceparent` and `tracestate`, read from headers."""
 
 import re
 from collections.abc import Iterable
+from random import getrandbits
 from typing import NamedTuple
 
 _TRACEPARENT = re.compile(rb"(?!ff)([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
@@ -18,6 +19,12 @@ class ParentSpan(NamedTuple):
     span_id: int
     sampled: bool
     state: str
+
+
+def new_span(parent: ParentSpan | None) -> ParentSpan:
+    """A span inside the parent, or of a trace of its own."""
+    trace_id = getrandbits(128) or 1 if parent is None else parent.trace_id
+    return ParentSpan(trace_id, getrandbits(64) or 1, True, "" if parent is None else parent.state)
 
 
 def parent_in(headers: Iterable[tuple[bytes, bytes]]) -> ParentSpan | None:

@@ -8,7 +8,8 @@ loop anything. Span and event names are those of Triton's OpenTelemetry mode.
 import logging
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from opentelemetry import trace as api
 from opentelemetry.context import Context
@@ -16,6 +17,7 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SpanExportResult
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 
 from server.trace.context import ParentSpan
@@ -49,8 +51,12 @@ class SpanExport:
         ) / 1000
         self._exporter = OTLPSpanExporter(endpoint=url or None, timeout=EXPORT_SECS)
         self._ended = _SpanCollector()
+        self._ids = _GivenIds()
         provider = TracerProvider(
-            sampler=ALWAYS_ON, resource=Resource.create(dict(resource)), shutdown_on_exit=False
+            sampler=ALWAYS_ON,
+            resource=Resource.create(dict(resource)),
+            shutdown_on_exit=False,
+            id_generator=self._ids,
         )
         provider.add_span_processor(self._ended)
         self._tracer = provider.get_tracer("modelyard")
@@ -76,12 +82,18 @@ class SpanExport:
         self._exporter.shutdown()  # type: ignore[no-untyped-call]
 
     def _build(self, trace: Trace) -> None:
-        """Root → the model's span → queue and compute, with Triton's points as events."""
+        """Root → the model's span → queue and compute, with Triton's points as events; the root of
+        a call from inside the server lies in the span of the model that has called."""
         shift_ns = time.time_ns() - time.monotonic_ns()
         at = {name: ns + shift_ns for name, ns in trace.points}
         begin, end = min(at.values()), max(at.values())
-        root = self._open(_ROOT, _context(trace.parent), begin, api.SpanKind.SERVER)
-        model = self._open(trace.model, _inside(root), at.get("REQUEST_START", begin))
+        kind = api.SpanKind.INTERNAL if trace.parent_number else api.SpanKind.SERVER
+        context = _context(trace.parent, is_remote=not trace.parent_number)
+        own = trace.span
+        with self._ids.given(trace_id=0 if own is None else own.trace_id):
+            root = self._open(_ROOT, context, begin, kind)
+        with self._ids.given(span_id=0 if own is None else own.span_id):
+            model = self._open(trace.model, _inside(root), at.get("REQUEST_START", begin))
         for span in (root, model):
             span.set_attributes(_attributes(trace))
         if "QUEUE_START" in at:
@@ -122,14 +134,36 @@ class _SpanCollector(SpanProcessor):
     def on_start(self, span: Span, parent_context: Context | None = None) -> None: ...
 
 
-def _context(parent: ParentSpan | None) -> Context:
+class _GivenIds(RandomIdGenerator):
+    """Random ids, but for spans that calls have named as their parent before they were built."""
+
+    def __init__(self) -> None:
+        self._trace_id = self._span_id = 0
+
+    @contextmanager
+    def given(self, trace_id: int = 0, span_id: int = 0) -> Iterator[None]:
+        """Inside, a new trace and a new span get these; 0 for any."""
+        self._trace_id, self._span_id = trace_id, span_id
+        try:
+            yield
+        finally:
+            self._trace_id = self._span_id = 0
+
+    def generate_trace_id(self) -> int:
+        return self._trace_id or super().generate_trace_id()
+
+    def generate_span_id(self) -> int:
+        return self._span_id or super().generate_span_id()
+
+
+def _context(parent: ParentSpan | None, *, is_remote: bool) -> Context:
     """The caller's span as parent, or none at all: never what this thread has as its own."""
     if parent is None:
         return Context()
     caller = api.SpanContext(
         parent.trace_id,
         parent.span_id,
-        is_remote=True,
+        is_remote=is_remote,
         trace_flags=api.TraceFlags(int(parent.sampled)),
         trace_state=api.TraceState.from_header([parent.state]),
     )

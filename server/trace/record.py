@@ -14,7 +14,7 @@ import numpy as np
 from repository.config.tensors import Array
 from schedulers.request import InferRequest, InferResponse
 from server.settings.trace_settings import TENSORS
-from server.trace.context import ParentSpan
+from server.trace.context import ParentSpan, new_span
 from server.trace.sampling import Sampler
 
 
@@ -77,6 +77,7 @@ class Trace:
         "request_id",
         "sampler",
         "size_bytes",
+        "span",
         "tensors",
         "version",
         "wire",
@@ -98,6 +99,8 @@ class Trace:
         self.parent = parent
         self.parent_number = 0
         """The trace of the request that called for this one from inside the server; 0 for none."""
+        self.span: ParentSpan | None = None
+        """Its own span, where calls are made for it: theirs lie in it."""
         self.sampler = sampler
         self.request_id = ""
         self.arm = ""
@@ -116,9 +119,10 @@ class Trace:
     def child(self, number: int, who: tuple[str, int]) -> "Trace":
         """The trace of a call that this request makes; it ends by itself."""
         now_ns = time.monotonic_ns()
-        made = Trace(
-            number, who, RequestReceipt(INSIDE, now_ns, now_ns), None, self.sampler, self._keeper
-        )
+        if self.span is None:
+            self.span = new_span(self.parent)
+        received = RequestReceipt(INSIDE, now_ns, now_ns)
+        made = Trace(number, who, received, self.span, self.sampler, self._keeper)
         made.points = [TracePoint("REQUEST_START", now_ns)]
         made.parent_number = self.number
         return made

@@ -20,9 +20,24 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from server.trace.context import ParentSpan, parent_in
+from support.scripts import CALLER, write_python, write_rows
 from support.server import Server, running, write_identity
 
 TRACE_ID, SPAN_ID = "0af7651916cd43dd8448eb211c12666c", "b7ad6b7169242424"
+AROUND = """
+platform: "ensemble"
+max_batch_size: 8
+input { name: "INPUT0" data_type: TYPE_FP32 dims: -1 }
+output { name: "OUTPUT0" data_type: TYPE_FP32 dims: -1 }
+ensemble_scheduling {
+  step {
+    model_name: "echo"
+    model_version: -1
+    input_map { key: "INPUT0" value: "INPUT0" }
+    output_map { key: "OUTPUT0" value: "OUTPUT0" }
+  }
+}
+"""
 SAMPLED = {"traceparent": f"00-{TRACE_ID}-{SPAN_ID}-01", "tracestate": "vendor=1,other=2"}
 NOT_SAMPLED = {"traceparent": f"00-{TRACE_ID}-{SPAN_ID}-00"}
 
@@ -122,6 +137,10 @@ def collector() -> Iterator[Collector]:
 def server(collector: Collector, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     repository = tmp_path_factory.mktemp("models")
     write_identity(repository, "echo")
+    (repository / "around" / "1").mkdir(parents=True)
+    (repository / "around" / "config.pbtxt").write_text(AROUND)
+    write_rows(repository, "rows")
+    write_python(repository, "caller", CALLER)
     with running(
         repository,
         trace_config=[
@@ -154,6 +173,57 @@ def infer(
     tensor = triton.InferInput("INPUT0", [1, 1], "FP32")
     tensor.set_data_from_numpy(np.array([[1]], np.float32))
     client.infer(model, [tensor], request_id=request_id, headers=dict(headers or {}))
+
+
+def test_a_steps_span_lies_in_the_span_of_its_ensemble(
+    client: triton.InferenceServerClient, collector: Collector
+) -> None:
+    client.update_trace_settings(settings={"trace_rate": "1"})
+    infer(client, "around-echo", model="around")
+    assert_inside(collector, "around-echo", "around", "echo")
+
+
+def test_a_calls_span_lies_in_the_span_of_its_model_also_of_a_remote_caller(
+    client: triton.InferenceServerClient, collector: Collector
+) -> None:
+    tensor = triton.InferInput("IN", [1, 1], "FP32")
+    tensor.set_data_from_numpy(np.array([[1]], np.float32))
+    order = {"callee": "rows", "output": "IN"}
+    client.infer("caller", [tensor], request_id="calls", headers=dict(SAMPLED), parameters=order)
+    outer = assert_inside(collector, "calls", "caller", "rows", call_id="")
+    assert (outer.trace_id.hex(), outer.parent_span_id.hex()) == (TRACE_ID, SPAN_ID)
+
+
+def assert_inside(
+    collector: Collector, request_id: str, caller: str, callee: str, call_id: str | None = None
+) -> Span:
+    """The root of the callee's spans lies in the caller's span; the root of the caller's."""
+
+    def root_of(model: str, wanted: str) -> Span | None:
+        return next(
+            (
+                span
+                for span in collector.spans
+                if span.name == "InferRequest"
+                and told(span)["triton.model_name"] == model
+                and told(span).get("triton.request_id", "") == wanted
+            ),
+            None,
+        )
+
+    inner_id = request_id if call_id is None else call_id
+    eventually(lambda: root_of(caller, request_id) is not None, "the caller's spans")
+    eventually(lambda: root_of(callee, inner_id) is not None, "the callee's spans")
+    outer, inner = root_of(caller, request_id), root_of(callee, inner_id)
+    assert outer is not None
+    assert inner is not None
+    (model,) = (
+        span for span in collector.spans if span.name == caller and span.trace_id == outer.trace_id
+    )
+    assert model.parent_span_id == outer.span_id
+    assert (inner.trace_id, inner.parent_span_id) == (outer.trace_id, model.span_id)
+    assert told(inner)["triton.trace_parent_id"] == told(outer)["triton.trace_id"]
+    return outer
 
 
 def test_spans_lie_inside_each_other_with_tritons_events(
