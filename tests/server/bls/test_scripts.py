@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import re
+import shutil
 import signal
 import threading
 from collections.abc import Iterator
@@ -21,11 +22,12 @@ from support.hosting import until
 from support.scripts import CALLER, DOUBLE, write_python, write_rows
 from support.server import Server, running
 
+ROOT = Path(__file__).parents[3]
 DECOUPLED = "instance_group { kind: KIND_CPU }\nmodel_transaction_policy { decoupled: true }"
 TWO = "instance_group { kind: KIND_CPU count: 2 }"
 TIMEOUT_US = 60_000_000
 
-# Triton's examples square_int32 and repeat_int32, here of floats: N times N, and each element.
+# Triton's example square_int32, here of floats: N times N.
 SQUARE = """
 class TritonPythonModel:
     def execute(self, requests):
@@ -93,6 +95,25 @@ class TritonPythonModel:
             if response.output_tensors():
                 found += 1
         return answer(np.array([[found]], np.float32))
+
+    async def repeat(self, request, given, array):
+        numbers = array.ravel().astype(np.int32)
+        call = pb_utils.InferenceRequest(
+            model_name="repeat",
+            requested_output_names=["OUT", "IDX"],
+            inputs=[
+                pb_utils.Tensor("IN", numbers),
+                pb_utils.Tensor("DELAY", np.zeros(len(numbers) - given["short"], np.uint32)),
+                pb_utils.Tensor("WAIT", np.zeros(1, np.uint32)),
+            ],
+            trace=request.trace(),
+        )
+        found = []
+        async for response in await call.async_exec(decoupled=True):
+            if response.has_error():
+                return failure(response)
+            found += [one.as_numpy()[0] for one in response.output_tensors()]
+        return answer(np.array([found], np.float32))
 
     async def first(self, request, given, array):
         stream = asked("endless", array).exec(decoupled=True)
@@ -169,6 +190,9 @@ def server(tmp_path_factory: pytest.TempPathFactory, sign: Path) -> Iterator[Ser
         ("there", THERE, ""),
     ):
         write_python(root, name, code, more or "instance_group { kind: KIND_CPU }")
+    (root / "repeat" / "1").mkdir(parents=True)
+    for file, place in (("config.pbtxt", root / "repeat"), ("model.py", root / "repeat" / "1")):
+        shutil.copy(ROOT / "examples" / "repeat" / file, place)
     environment = {**os.environ, "SCRIPT_TEST_SIGN": str(sign)}
     with running(
         root, environment=environment, worker_sandbox_allow_write=[str(sign.parent)]
@@ -205,6 +229,12 @@ def _error(client: InferenceServerClient, model: str, **order: Any) -> str:
     return str(caught.value)
 
 
+def _error_of(client: InferenceServerClient, *values: float, **order: Any) -> str:
+    with pytest.raises(InferenceServerException) as caught:
+        _infer(client, "script", *values, **order)
+    return str(caught.value)
+
+
 def _descriptors(pid: int) -> int:
     return len(os.listdir(f"/proc/{pid}/fd"))
 
@@ -236,6 +266,14 @@ def test_callee_is_told_id_timeout_and_parameters(client: InferenceServerClient)
     assert told["id"] == "inner"
     assert response.parameters["timeout"].int64_param == 5_000_000
     assert json.loads(told["parameters"]) == {"do": "tell", "k": 7}
+
+
+def test_script_reads_what_repeat_int32_gives_back_one_by_one(
+    client: InferenceServerClient,
+) -> None:
+    found = _out(_infer(client, "script", 4.0, 2.0, 0.0, 1.0, do="repeat", short=0))
+    assert found == [4, 0, 2, 1, 0, 2, 1, 3]  # each element, and its place
+    assert "IN has 2 elements and DELAY 1" in _error_of(client, 4.0, 2.0, do="repeat", short=1)
 
 
 @pytest.mark.parametrize("do", ["square", "square_in_turn"])
