@@ -8,6 +8,7 @@ from typing import Any
 from admin_ui.page_context import PageContext
 from admin_ui.services import ControlApiError
 from control.clock import text_of
+from control.series.points import CANCELLED
 
 RECENT = timedelta(minutes=15)
 POINTS = 2
@@ -46,7 +47,11 @@ def recent_of(items: Iterable[Row]) -> dict[str, RecentTraffic]:
         rates = _numbers(one["requests_per_s"])
         if not any(rates):
             continue
-        failed = sum(sum(_numbers(column)) for column in one["failed_per_s"].values())
+        failed = sum(
+            sum(_numbers(column))
+            for reason, column in one["failed_per_s"].items()
+            if reason != CANCELLED
+        )
         quantiles = _numbers(one["latency_ms_p99"])
         found[str(one["name"])] = RecentTraffic(
             sum(rates) / len(rates),

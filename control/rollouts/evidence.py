@@ -1,7 +1,7 @@
 """What was seen of a rollout and when: its moments are kept with it, for its page after the end.
 
 A moment is kept at each move and, between them, every two seconds at first and less often the
-older the rollout is: some hundred in an hour, a thousand in a month.
+longer ago it was started or retried: some hundred in an hour, a thousand in a month.
 """
 
 import zlib
@@ -24,10 +24,10 @@ from control.rollouts.views import OutcomesOfArms, outcomes_of
 from control.sql.database import Transaction
 
 EVERY_S, OF_ITS_AGE = 2.0, 0.01
-"""Between two moments: so long, or this part of what the rollout has lasted."""
+"""Between two moments: so long, or this part of what it has lasted since its last start."""
 
 MOST_MOMENTS, MOST_SHOWN = 5_000, 120
-"""Kept of one rollout, moves aside; and shown at once."""
+"""Kept of one rollout, moves aside, then the oldest go; and shown at once."""
 
 
 class RolloutMoment(msgspec.Struct, frozen=True):
@@ -59,7 +59,7 @@ def note(tx: Transaction, row: Rollout, before: RolloutState, decision: RolloutD
     """Keep this moment, if a move is made or the last one is old. `before`: the state that was
     decided about, whose row may have changed already."""
     move = decision.transition
-    if move is None and not _due(tx, row):
+    if move is None and not _due(tx, row, before):
         return
     arms = read(tx.session, row.id, (), tx.now).arms
     verdicts = decision.verdicts
@@ -84,6 +84,8 @@ def note(tx: Transaction, row: Rollout, before: RolloutState, decision: RolloutD
     )
     tx.session.add(made)
     tx.session.flush()
+    if number >= MOST_MOMENTS:
+        _forget_oldest(tx.session, row.id)
 
 
 def evidence_of(session: Session, rollout_id: str) -> RolloutEvidence:
@@ -117,14 +119,21 @@ def forget_moments(tx: Transaction, keep_days: int = KEEP_DAYS) -> None:
     tx.session.execute(delete(RolloutMomentRow).where(RolloutMomentRow.rollout_id.in_(ended)))
 
 
-def _due(tx: Transaction, row: Rollout) -> bool:
+def _due(tx: Transaction, row: Rollout, state: RolloutState) -> bool:
     last = _last(tx.session, row.id)
     if last is None:
         return True
-    if last.number >= MOST_MOMENTS:
-        return False
-    age_s = _seconds(row.created_at, tx.now)
+    age_s = tx.now.timestamp() - (state.began_at or row.created_at.timestamp())
     return _seconds(last.at, tx.now) >= max(EVERY_S, age_s * OF_ITS_AGE)
+
+
+def _forget_oldest(session: Session, rollout_id: str) -> None:
+    """Of those between moves, as many as there are too many."""
+    mine = RolloutMomentRow.rollout_id == rollout_id, RolloutMomentRow.moved.is_(False)
+    numbers = select(RolloutMomentRow.number).where(*mine)
+    newest = numbers.order_by(RolloutMomentRow.number.desc()).offset(MOST_MOMENTS - 1).limit(1)
+    if (first := session.scalar(newest)) is not None:
+        session.execute(delete(RolloutMomentRow).where(*mine, RolloutMomentRow.number < first))
 
 
 def _seconds(since: datetime, now: datetime) -> float:

@@ -155,7 +155,7 @@ def supersede(state: RolloutState, by: str, now: float) -> RolloutDecision:
 
 def retry(state: RolloutState, now: float) -> RolloutDecision:
     """Again from the beginning."""
-    fresh = RolloutState(state.plan, state.shortcut, state.rollback, since=now)
+    fresh = RolloutState(state.plan, state.shortcut, state.rollback, since=now, began_at=now)
     return _moved(fresh, Transition.RETRY, "retried")
 
 

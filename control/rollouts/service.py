@@ -99,7 +99,7 @@ def start(
     if rollback:
         words = f"back from version {stable} to version {wish.candidate}, {rollback}"
     now = tx.now.timestamp()
-    state = RolloutState(plan, shortcut, rollback, reason=words, since=now)
+    state = RolloutState(plan, shortcut, rollback, reason=words, since=now, began_at=now)
     _apply(tx, routes, row, RolloutDecision(state, Transition.START, words))
     return view_of(row)
 

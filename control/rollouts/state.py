@@ -128,6 +128,7 @@ class RolloutState:
     for traffic; `unread` counts failed readings in a row, the last at `unread_at`.
     `undecided_at`: since when only the decision of a guardrail is missing, 0 where it is not.
     `crashes` of the candidate were there before; `accepted` are reasons that a person overruled.
+    `began_at`: when it was started, or retried last; 0 of a rollout that an older build started.
     """
 
     plan: RolloutPlan
@@ -142,6 +143,7 @@ class RolloutState:
     interrupts: Phase | None = None
     done: bool = False
     since: float = 0.0
+    began_at: float = 0.0
     paused_at: float = 0.0
     deadline: float = 0.0
     min_sample: int = 0

@@ -10,6 +10,10 @@ from msgspec.structs import replace
 from control.statistics.histogram import BUCKETS, Histogram
 
 WINDOW_S = 10
+
+CANCELLED = "CANCELED"
+"""The reason of requests whose client had gone, as in Triton's metrics."""
+
 """What one window of a gateway spans; it begins at a multiple of this."""
 
 SubjectKind = Literal["version", "arm", "mirror", "server"]
@@ -121,6 +125,11 @@ class SeriesPoint(Struct, frozen=True, array_like=True, gc=False):
     @property
     def failures(self) -> int:
         return sum(self.failed.values())
+
+    @property
+    def errors(self) -> int:
+        """Failures without those whose client had gone."""
+        return self.failures - self.failed.get(CANCELLED, 0)
 
 
 _Gauge = Callable[[Sequence[Any]], Any]

@@ -58,9 +58,9 @@ class SequenceSeriesView(msgspec.Struct, frozen=True):
 class SeriesView(msgspec.Struct, frozen=True):
     """One line of a chart for each column. `name`: "2" for a version, an arm, a model or a server,
     by what was asked for. `failed_per_s`: by reason. `error_rate`: failed requests among all, 0 to
-    1. `queue_ms` and `compute_ms` are means over successful requests, `batch_rows` over executions;
-    `instances_busy`: how many executed, on average. `loop_lag_ms`: of a server, the longest delay
-    of its event loop; 0 of others."""
+    1, without those whose client had gone. `queue_ms` and `compute_ms` are means over successful
+    requests, `batch_rows` over executions; `instances_busy`: how many executed, on average.
+    `loop_lag_ms`: of a server, the longest delay of its event loop; 0 of others."""
 
     name: str
     requests_per_s: Column
@@ -120,7 +120,7 @@ def view_of(
             else _round((one.succeeded + one.failures) / step_s)
             for at, one in zip(starts, column, strict=True)
         ],
-        error_rate=_each(column, lambda one: _share(one.failures, one.succeeded + one.failures)),
+        error_rate=_each(column, lambda one: _share(one.errors, one.succeeded + one.failures)),
         failed_per_s={
             reason: _each(column, partial(_failed_per_s, reason, step_s)) for reason in reasons
         },

@@ -198,7 +198,7 @@ def crashes_of(served: ServedVersion) -> CrashHistory:
 
 def _window(at: int, point: SeriesPoint) -> AnswerWindow:
     refused = point.failed.get("REJECTED", 0)
-    failed = point.failures - refused - point.failed.get("CANCELED", 0) - point.client_errors
+    failed = point.errors - refused - point.client_errors
     return AnswerWindow(
         at, point.succeeded, failed, refused, point.queue_us, point.compute_us, point.latency
     )

@@ -276,8 +276,9 @@ class CompletionEventStream(Response):
                     begun = True
                     yield events
             yield self._pieces.end()
-        except Cancelled:
-            return  # the client has disconnected: nobody reads on
+        except Cancelled as error:  # the client has disconnected: nobody reads on
+            if self._work.trace is not None:
+                self._work.trace.failed(error)
         except Exception as error:  # noqa: BLE001 - the boundary: refusal() logs what is our fault
             if self._work.trace is not None:
                 self._work.trace.failed(error)

@@ -199,8 +199,9 @@ async def _events(reply: Reply, trace: Trace | None) -> AsyncIterator[tuple[int,
                 trace.answered(response)
                 trace.sending()
             yield 200, b"data: %b\n\n" % encode(response)
-    except Cancelled:
-        return  # the client has disconnected: nobody reads on
+    except Cancelled as error:  # the client has disconnected: nobody reads on
+        if trace is not None:
+            trace.failed(error)
     except Exception as error:  # noqa: BLE001 - the boundary: visible() logs what is our fault
         if trace is not None:
             trace.failed(error)

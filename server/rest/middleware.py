@@ -144,7 +144,7 @@ class AccessLogMiddleware:
                     client=self._log.client(client_text(scope["client"]), scope["headers"]),
                     method=scope["method"],
                     path=scope["path"],
-                    status=counter.status if counter.ended else GONE,
+                    status=counter.status if counter.ended and not counter.gone else GONE,
                     began_ns=began_ns,
                     duration_us=(time.monotonic_ns() - began_ns) // 1000,
                     bytes_in=counter.bytes_in,
@@ -166,10 +166,14 @@ class _ByteCounter:
         self._send = send
         self.status = 0
         self.ended = False
+        self.gone = False
+        """Whether the client went before the answer's end, if anybody waited to hear of it."""
         self.bytes_in = self.bytes_out = 0
 
     async def receive(self) -> Any:
         message = await self._receive()
+        if message["type"] == "http.disconnect" and not self.ended:
+            self.gone = True
         self.bytes_in += len(message.get("body", b""))
         return message
 

@@ -4,6 +4,7 @@ Begun by `server.dataplane`, carried by the request (`InferRequest.trace`), ende
 that answers it; then it is handed to `server.trace.writer` and belongs to that thread.
 """
 
+import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from repository.config.tensors import Array
+from schedulers.errors import Cancelled
 from schedulers.request import InferRequest, InferResponse
 from server.settings.trace_settings import TENSORS
 from server.trace.context import ParentSpan, new_span
@@ -195,6 +197,10 @@ def following(trace: Trace | None) -> Iterator[None]:
     except Exception as error:
         if trace is not None:
             trace.failed(error)
+        raise
+    except asyncio.CancelledError:  # a gRPC stream's client has gone
+        if trace is not None:
+            trace.failed(Cancelled("the client has disconnected"))
         raise
     finally:
         if trace is not None:

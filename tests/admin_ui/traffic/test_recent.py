@@ -15,6 +15,11 @@ def test_rates_are_means_and_the_p99_is_the_slower_one() -> None:
     assert found["scores"].error_percent == 50.0
 
 
+def test_a_request_whose_client_had_gone_did_not_fail() -> None:
+    found = recent_of([series("digits", failed_per_s={"CANCELED": [2.0, 3.0]})])
+    assert found["digits"].error_percent == 0.0
+
+
 def test_an_idle_model_has_no_figures_and_one_that_only_fails_no_p99() -> None:
     idle = series("echo", requests_per_s=[None, 0.0])
     failing = series("scores", latency_ms_p99=[None, None], failed_per_s={"BACKEND": [4.0, 12.0]})

@@ -4,9 +4,11 @@ from datetime import timedelta
 
 import pytest
 
+from sqlalchemy import select
+
 from control.clock import utc_now
 from control.rollout_tables import Rollout, RolloutMomentRow
-from control.rollouts import queries, service
+from control.rollouts import evidence, queries, service
 from control.rollouts.evidence import (
     EVERY_S,
     MOST_SHOWN,
@@ -70,12 +72,15 @@ def test_an_ended_rollout_stands_as_it_did_when_it_was_decided(
     )
 
 
-def noted(database: Database, rollout: str, *, seconds: float) -> None:
-    """A look at the rollout so long after it was begun."""
+def noted(
+    database: Database, rollout: str, *, seconds: float, retried: float | None = None
+) -> None:
+    """A look at the rollout so long after it was begun, and so long after it was `retried`."""
     with database.change(SYSTEM) as tx:
         row = tx.session.get_one(Rollout, rollout)
         row.created_at = tx.now - timedelta(seconds=seconds)
-        state = RolloutState(FAST, phase=Phase.STEP)
+        began_at = 0.0 if retried is None else tx.now.timestamp() - retried
+        state = RolloutState(FAST, phase=Phase.STEP, began_at=began_at)
         note(tx, row, state, RolloutDecision(state, None, "waits"))
 
 
@@ -108,6 +113,39 @@ def test_the_older_a_rollout_is_the_less_often_a_moment_is_kept(database: Databa
     noted(database, rollout, seconds=2_000)
     with database.reading() as session:
         assert len(evidence_of(session, rollout).moments) == 2
+
+
+def test_a_retried_rollout_is_as_young_as_its_retry(database: Database) -> None:
+    rollout = begun(database).id
+    age_all(database, EVERY_S + 1)
+    noted(database, rollout, seconds=86_400, retried=1)
+    with database.reading() as session:
+        assert len(evidence_of(session, rollout).moments) == 2
+
+
+def test_a_start_and_a_retry_say_when_they_were(database: Database, failed: str) -> None:
+    with database.reading() as session:
+        row = session.get_one(Rollout, failed)
+        began_at = row.state["began_at"]
+        assert began_at == pytest.approx(row.created_at.timestamp(), abs=1)
+    with database.change(ADA) as tx:
+        service.command(tx, ROUTES, failed, "retry")
+    with database.reading() as session:
+        assert session.get_one(Rollout, failed).state["began_at"] > began_at
+
+
+def test_of_too_many_moments_the_oldest_go_and_the_moves_stay(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evidence, "MOST_MOMENTS", 5)
+    rollout = begun(database).id
+    for _ in range(9):
+        age_all(database, EVERY_S)
+        noted(database, rollout, seconds=1)
+    with database.reading() as session:
+        numbers = session.scalars(select(RolloutMomentRow.number)).all()
+        assert evidence_of(session, rollout).moments[0].move == "start"
+    assert sorted(numbers) == [0, 5, 6, 7, 8, 9]
 
 
 def test_no_more_moments_are_shown_than_a_chart_can_bear(database: Database) -> None:

@@ -124,3 +124,8 @@ def test_merged_latencies_are_those_of_one_histogram_of_all() -> None:
             histogram, buckets = histogram_of([merged.latency]), [*buckets_of(merged.latency)]
             for q in (0.5, 0.95, 0.99, 1.0):
                 assert quantile_of_buckets(buckets, q) == histogram.quantile(q)
+
+
+def test_a_request_whose_client_had_gone_is_no_error() -> None:
+    point = SeriesPoint(1, {"CANCELED": 2, "OTHER": 3})
+    assert (point.failures, point.errors) == (5, 3)

@@ -2,18 +2,23 @@
 
 import json
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import numpy as np
 import pytest
 import tritonclient.grpc as triton
+from tritonclient.grpc import service_pb2 as pb
 from tritonclient.utils import InferenceServerException
 
 from control.authentication.forwarded import networks
 from server.logs.access import MOST_WAITING, AccessLog, AccessLogEntry, line
 from support.http import INFER, ask, infer_body
-from support.server import Server, running, write_identity
+from support.server import Server, identity_config, running, write_identity
+
+STREAM = "/inference.GRPCInferenceService/ModelStreamInfer"
 
 
 def entry(**changes: Any) -> AccessLogEntry:
@@ -97,17 +102,63 @@ def test_each_request_has_its_line(tmp_path: Path) -> None:
     assert stats["status"] == 403
 
 
-def test_a_client_that_goes_before_its_answer_is_told_as_499(tmp_path: Path) -> None:
-    write_identity(tmp_path / "models", "echo", delay_ms=3000)
-    file = tmp_path / "access.log"
-    with running(tmp_path / "models", allow_grpc=False, access_log=file) as server:
-        body = infer_body()
-        with socket.create_connection(("127.0.0.1", server.http_port)) as gone:
-            head = f"POST {INFER} HTTP/1.1\r\nContent-Length: {len(body)}\r\n\r\n"
-            gone.sendall(head.encode() + body)
-        server.wait_for(lambda: INFER in file.read_text(), "the line")
+STREAMED = (
+    'parameters { key: "responses" value { string_value: "50" } }\n'
+    "model_transaction_policy { decoupled: true }\n"
+)
+GENERATE, EVENTS = "/v2/models/echo/generate", "/v2/models/streamed/generate_stream"
+
+
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Path]]:
+    """`echo` takes 3 s, `streamed` half of that for 50 responses; and the log of both."""
+    folder = tmp_path_factory.mktemp("slow")
+    write_identity(folder / "models", "echo", delay_ms=3000)
+    text = identity_config("streamed", 30, STREAMED)
+    write_identity(folder / "models", "streamed", config=text)
+    with running(folder / "models", access_log=folder / "access.log") as server:
+        yield server, folder / "access.log"
+
+
+def statuses(server: Server, file: Path, path: str) -> list[object]:
+    """Of the lines of this path, once there is one."""
+    server.wait_for(lambda: path in file.read_text(), f"a line of {path}")
     told = [json.loads(text) for text in file.read_text().splitlines()]
-    assert [one["status"] for one in told if one["path"] == INFER] == [499]
+    return [one["status"] for one in told if one["path"] == path]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "until"),
+    [
+        (INFER, infer_body(), b""),
+        (GENERATE, b'{"INPUT0": [1, 2]}', b""),
+        (EVENTS, b'{"INPUT0": [1, 2]}', b"data: "),
+    ],
+)
+def test_a_client_that_goes_before_its_answers_end_is_told_as_499(
+    slow: tuple[Server, Path], path: str, body: bytes, until: bytes
+) -> None:
+    server, file = slow
+    with socket.create_connection(("127.0.0.1", server.http_port), 30) as gone:
+        head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+        gone.sendall(head.encode() + body)
+        received = b""
+        while until not in received:
+            received += gone.recv(4096)
+    assert statuses(server, file, path) == [499]
+
+
+def test_a_grpc_stream_whose_client_goes_is_told_as_cancelled(slow: tuple[Server, Path]) -> None:
+    server, file = slow
+    tensor = {"name": "INPUT0", "datatype": "FP32", "shape": [1, 2]}
+    asked = pb.ModelInferRequest(
+        model_name="streamed", inputs=[tensor], raw_input_contents=[bytes(8)]
+    )
+    with grpc.insecure_channel(server.grpc) as channel:
+        call = channel.stream_stream(STREAM)(iter([asked.SerializeToString()]))
+        next(call)
+        call.cancel()
+        assert statuses(server, file, STREAM) == ["CANCELLED"]
 
 
 def test_a_log_that_cannot_be_opened_stops_the_start(tmp_path: Path) -> None:

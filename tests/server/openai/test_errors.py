@@ -331,3 +331,18 @@ def test_the_access_log_tells_of_model_and_request(
     line = next(row for row in path.read_text().splitlines() if '"told-of"' in row)
     entry = json.loads(line)
     assert (entry["path"], entry["model"], entry["status"]) == ("/v1/completions", "talker", 200)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_access_log_tells_of_a_client_that_went_before_the_end(
+    server: Server, tmp_path_factory: pytest.TempPathFactory, stream: bool
+) -> None:
+    long = {**TEXT, "model": "narrow", "max_tokens": 3000, "ignore_eos": True, "stream": stream}
+    name = f"gone-{stream}"
+    with closing(send(server, long, **{"X-Request-Id": name})) as connection:
+        if stream:
+            connection.getresponse().readline()
+    path = next(tmp_path_factory.getbasetemp().glob("access.log"))
+    server.wait_for(lambda: f'"{name}"' in path.read_text(), "the line")
+    line = next(row for row in path.read_text().splitlines() if f'"{name}"' in row)
+    assert json.loads(line)["status"] == 499
