@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from admin_ui.text import plain, who
+from admin_ui.text import plain
 from control.rollouts.state import Transition
 from control.routes.event_text import change_text
 
@@ -43,11 +43,11 @@ _PASSING = ("LOADING", "DRAINING")
 
 def is_told(event: Event) -> bool:
     """Whether a list of events is better with it: that an experiment was measured is for its chart,
-    and how a load ends says that it began."""
+    how a load ends says that it began, and a rollout's abort says how it ended."""
     kind, data = event["kind"], event.get("data") or {}
     if kind == "load.changed":
         return data.get("state") not in _PASSING
-    return kind not in ("experiment.measured", "user.password_rehashed")
+    return kind not in ("experiment.measured", "user.password_rehashed", "rollout.degrade")
 
 
 def _is_same(one: Event, other: Event) -> bool:
@@ -66,7 +66,13 @@ def _load(thing: str, data: Mapping[str, Any]) -> str:
         return f"{thing} on {_server(data)}{reason}"
     which = f"{thing} version {version}" if version else thing
     state = str(data.get("state", "?")).lower()
-    return f"{which} is {state} on {_server(data)}{reason}"
+    if state == "failed":
+        return f"{which} failed on {_server(data)}{reason}"
+    return f"{which} is {state} on {_server(data)}" + reason * (data.get("reason") != state)
+
+
+def _reloaded(thing: str, data: Mapping[str, Any]) -> str:
+    return f"{thing} version {data.get('version')} was loaded again on {_server(data)}"
 
 
 def _health(thing: str, data: Mapping[str, Any]) -> str:
@@ -109,8 +115,7 @@ def _deployed(thing: str, data: Mapping[str, Any]) -> str:
 
 def _added(thing: str, data: Mapping[str, Any]) -> str:
     model, _, number = thing.rpartition("@")
-    pusher = who(str((data.get("after") or {}).get("pusher") or ""))
-    return f"{model} version {number} is new" + (f", by {pusher}" if pusher else "")
+    return f"{model} version {number} is new"
 
 
 def _experiment(what: str) -> Callable[[str, Mapping[str, Any]], str]:
@@ -167,7 +172,7 @@ def _rollout(thing: str, data: Mapping[str, Any]) -> str:
         return f"rollout of {data.get('name') or thing}: {data.get('words') or 'changed'}"
     where = f"version {after.get('candidate')}, {after['phase']}, {after.get('weight') or 0:g} %"
     reason = f": {after['reason']}" if after.get("reason") else ""
-    return f"rollout {thing}: {where}{reason}"
+    return f"rollout of {after.get('name') or thing}: {where}{reason}"
 
 
 def _token(what: str) -> Callable[[str, Mapping[str, Any]], str]:
@@ -219,6 +224,7 @@ _SENTENCES: dict[str, Callable[[str, Mapping[str, Any]], str]] = {
     "model.drift_ended": _drift_ended,
     "load.changed": _load,
     "load.gone": _unloaded,
+    "load.reloaded": _reloaded,
     **{f"model.{what}": _health for what in ("failing", "degraded", "recovered")},
     "model.deployed": _deployed,
     "model.undeployed": lambda thing, data: f"{thing} is not deployed any more",

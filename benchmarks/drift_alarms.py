@@ -81,7 +81,7 @@ def alarms_a_day(draw: Draw, rows: int, days: int, seed: int) -> float:
     for look in range(looks):
         if look % PER_DAY == 0:
             reference = counts(draw(drawn, REFERENCE))
-        following = next_alarm(alarm, judge_drift(reference, next(windows), terms).state)
+        following = next_alarm(alarm, judge_drift(reference, next(windows), terms).state, terms)
         told += following.raised and not alarm.raised
         alarm = following
     return told / days

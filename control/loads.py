@@ -29,11 +29,16 @@ _COLUMNS = (
 )
 """As `LoadView` takes them, the last four as `HealthView` does."""
 
-Row = tuple[str, int, str, str] | tuple[str, int, str, str, VersionHealth | None]
-"""Model, version (0: the model as a whole), state, reason, and health where the gateway judges it;
-of one that does not, the load state is all there is to say."""
+Row = (
+    tuple[str, int, str, str]
+    | tuple[str, int, str, str, VersionHealth | None]
+    | tuple[str, int, str, str, VersionHealth | None, float]
+)
+"""Model, version (0: the model as a whole), state, reason, health where the gateway judges it; of
+one that does not, the load state is all there is to say. Last, when what answers was loaded, in
+seconds since the epoch, 0 where that is not said."""
 
-_Told = tuple[str, int, str, str, VersionHealth]
+_Told = tuple[str, int, str, str, VersionHealth, datetime | None]
 _Health = tuple[str, str, str, datetime]
 
 
@@ -41,6 +46,7 @@ def record(tx: Transaction, server_id: str, rows: Iterable[Row]) -> int:
     """Take what a server says as all there is on it; how many versions are in another state.
 
     Each difference is an event: "load.changed", or "load.gone" for what it no longer mentions;
+    "load.reloaded" for what is as it was, from what was loaded since;
     "model.failing", "model.degraded" or "model.recovered" once for each time that what a loaded
     version answers turned worse, or well again. That only the sentence of a reason changed is none.
     """
@@ -49,10 +55,13 @@ def record(tx: Transaction, server_id: str, rows: Iterable[Row]) -> int:
     before = {(row.model, row.version): row for row in tx.session.scalars(mine)}
     changed = [row for key, row in reported.items() if _differs(before.get(key), row)]
     judged = [row for key, row in reported.items() if _is_judged_anew(before.get(key), row)]
+    loaded = [row for key, row in reported.items() if _is_loaded_anew(before.get(key), row)]
     gone = [row for key, row in before.items() if key not in reported]
-    if not changed and not gone and not judged:
+    if not (changed or gone or judged or loaded):
         return 0
     tx.alone()
+    for row in loaded:
+        _note_load(tx, server_id, before[row[0], row[1]], row)
     for row in changed:
         key = row[0], row[1]
         before[key] = _take(tx, server_id, before.get(key), row)
@@ -85,6 +94,7 @@ def _clean(row: Row, now: datetime) -> _Told:
         state,
         stored(reason, LONGEST_REASON),
         health or of_load(state, stored(reason, LONGEST_REASON), now.timestamp()),
+        datetime.fromtimestamp(row[5], UTC) if len(row) == 6 and row[5] else None,
     )
 
 
@@ -100,12 +110,25 @@ def _is_judged_anew(known: LoadState | None, row: _Told) -> bool:
     return before != (health.state, health.code, stored(health.reason, LONGEST_REASON))
 
 
+def _is_loaded_anew(known: LoadState | None, row: _Told) -> bool:
+    """Also of one of which it was not known when it was loaded."""
+    return known is not None and row[5] is not None and row[5] != known.loaded_at
+
+
+def _note_load(tx: Transaction, server_id: str, known: LoadState, row: _Told) -> None:
+    """A reload that changes the state as well, or that ends another one's, is told by that."""
+    before, known.loaded_at = known.loaded_at, row[5]
+    if before is not None and not _differs(known, row):
+        facts = {"server": server_id, "version": row[1], "state": row[2]}
+        tx.happened("load.reloaded", _subject(row[0]), **facts)
+
+
 def _take(tx: Transaction, server_id: str, before: LoadState | None, row: _Told) -> LoadState:
-    model, version, state, reason, _ = row
+    model, version, state, reason = row[:4]
     if before is None:
         before = LoadState(
             server_id=server_id, model=model, version=version, health="", health_code="",
-            health_reason="", health_since=tx.now,
+            health_reason="", health_since=tx.now, loaded_at=row[5],
         )  # fmt: skip
         tx.session.add(before)
     before.state, before.reason, before.at = state, reason, tx.now
@@ -120,7 +143,7 @@ _JUDGED = {FAILING: "model.failing", DEGRADED: "model.degraded", READY: "model.r
 def _judge(tx: Transaction, server_id: str, known: LoadState, row: _Told) -> None:
     """A version that was FAILED or LOADING and is READY did not recover, its load tells of that;
     and one that failed before its server was restarted, as it does now, is no news."""
-    model, version, _, _, health = row
+    model, version, health = row[0], row[1], row[4]
     before, state = (known.health, known.health_code), health.state
     since = datetime.fromtimestamp(health.since, UTC)
     is_old = before[0] == LOADING and since < known.health_since

@@ -283,8 +283,8 @@ class Route(Table):
 
 
 class LoadState(Table):
-    """What a server's gateway last said of a version: the fleet's states and reasons, and its
-    health, as `control.health.VersionHealth` has it."""
+    """What a server's gateway last said of a version: the fleet's states and reasons, its health,
+    as `control.health.VersionHealth` has it, and when it was loaded, null where it is not."""
 
     __tablename__ = "load_state"
     server_id: Mapped[str] = mapped_column(primary_key=True)
@@ -297,6 +297,7 @@ class LoadState(Table):
     health_code: Mapped[str]
     health_reason: Mapped[str] = mapped_column(Text())
     health_since: Mapped[datetime]
+    loaded_at: Mapped[datetime | None]
 
 
 class PendingChange(Table):

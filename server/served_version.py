@@ -98,7 +98,7 @@ class VersionRow(NamedTuple):
     `version` is None for a model of which no version is known to the fleet (a folder that cannot
     be read, or one not loaded in explicit mode); `state` None when it was never loaded. `reason`
     is empty unless there is something to say. `backend` and `instances` ("2 × cpu") are empty
-    until known; `load_seconds` is 0 until loaded.
+    until known; `load_seconds` and `loaded_at`, seconds since the epoch, are 0 until loaded.
     """
 
     name: str
@@ -108,6 +108,7 @@ class VersionRow(NamedTuple):
     backend: str = ""
     instances: str = ""
     load_seconds: float = 0.0
+    loaded_at: float = 0.0
 
 
 class MemoryRow(NamedTuple):

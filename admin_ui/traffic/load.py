@@ -18,7 +18,7 @@ from admin_ui.traffic.charts import (
     of_servers,
     single,
 )
-from admin_ui.traffic.markers import KINDS, ChartMarker, is_about, markers_of
+from admin_ui.traffic.markers import KINDS, LOADS, ChartMarker, is_about, markers_of
 from admin_ui.traffic.ranges import RANGES, TimeRange, range_of
 from control.access.scopes import Action
 from control.clock import text_of
@@ -149,9 +149,7 @@ async def pair_traffic(
     ]
     page = {**pages[0], "items": items}
     subjects = f"model:{name},alias:{name}@*,route:{name},rollout:*"
-    wanted = {"newest": "true", "limit": str(EVENTS), "kind": KINDS, "subject": subjects}
-    events = await visit.maybe("/events", wanted)
-    changes = _of_route(events["items"] if events else [], name)
+    changes = _of_route(await _events(visit, subjects), name)
     charts = _assemble(visit, page, compared(page), changes, within, 0)
     return charts, (found[0], found[1]), page["step_s"]
 
@@ -181,14 +179,17 @@ async def _read(
 ) -> tuple[Row, Sequence[Row], TimeRange] | None:
     """The series, and the events beside them."""
     within = range_of(visit.query, visit.services.now())
-    wanted = {"newest": "true", "limit": str(EVENTS), "kind": KINDS, "subject": subjects}
-    page, events = await asyncio.gather(
-        _series(visit, within, asked),
-        visit.maybe("/events", {name: text for name, text in wanted.items() if text}),
+    page, events = await asyncio.gather(_series(visit, within, asked), _events(visit, subjects))
+    return None if page is None else (page, events, within)
+
+
+async def _events(visit: PageContext, subjects: str) -> list[Row]:
+    """What there is to mark; of all subjects where `subjects` is ""."""
+    usual = {"newest": "true", "limit": str(EVENTS)} | ({"subject": subjects} if subjects else {})
+    pages = await asyncio.gather(
+        *(visit.maybe("/events", {**usual, "kind": kinds}) for kinds in (KINDS, LOADS))
     )
-    if page is None:
-        return None
-    return page, events["items"] if events else [], within
+    return [one for page in pages if page for one in page["items"]]
 
 
 async def _series(visit: PageContext, within: TimeRange, asked: dict[str, str]) -> Row | None:

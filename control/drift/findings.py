@@ -3,7 +3,7 @@
 import zlib
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 
 import msgspec
 from sqlalchemy import delete, select
@@ -16,6 +16,7 @@ from control.drift.points import (
     VersionDriftScores,
 )
 from control.drift.tables import DriftFinding
+from control.drift.terms import DriftTerms
 from control.drift.verdict import DriftAlarm, DriftState, DriftVerdict, next_alarm
 from control.drift.views import DriftStateName, VersionDriftView, feature_views
 from control.sql.database import Transaction
@@ -25,6 +26,10 @@ _decoder = msgspec.msgpack.Decoder(VersionDriftView)
 
 MOST_VERSIONS = 8
 """Judged of one model: the newest that got requests."""
+
+
+KEEP_RAISED = timedelta(hours=1)
+"""Gateways send what they counted each minute or less often, and a model may rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +43,15 @@ class RaisedDrift:
 
 
 def record_verdict(
-    tx: Transaction, current: VersionDrift, verdict: DriftVerdict, since: float
+    tx: Transaction, current: VersionDrift, verdict: DriftVerdict, terms: DriftTerms
 ) -> None:
-    """Keep a verdict of what was counted from `since` until now; that a version has drifted, and
-    that it has ended, are events."""
+    """Keep a verdict of what was counted in the terms' window until now; that a version has
+    drifted, and that it has ended, are events."""
     row = tx.session.get(DriftFinding, (current.model, current.version))
     before = DriftAlarm() if row is None else DriftAlarm(row.raised, row.clear)
-    alarm = next_alarm(before, verdict.state)
+    alarm = next_alarm(before, verdict.state, terms)
     if row is None:
         row = DriftFinding(model=current.model, version=current.version, since=None)
-        tx.session.add(row)
     if alarm.raised != before.raised:
         tx.happened(
             "model.drifted" if alarm.raised else "model.drift_ended",
@@ -60,7 +64,7 @@ def record_verdict(
         current.version,
         verdict.state.value,
         verdict.words,
-        datetime.fromtimestamp(since, UTC),
+        tx.now - timedelta(seconds=terms.window_s),
         tx.now,
         current.requests,
         current.left_out,
@@ -68,13 +72,15 @@ def record_verdict(
     )
     row.at, row.state, row.raised, row.clear = tx.now, verdict.state, alarm.raised, alarm.clear
     row.words, row.payload = verdict.words, zlib.compress(_encoder.encode(view), 1)
+    tx.session.add(row)
     tx.session.flush()
 
 
 def forget_findings(tx: Transaction, model: str, versions: Collection[int]) -> None:
     """Of all but these versions of a model: nothing was counted of them lately. One that is raised
-    ends without a word."""
-    mine = DriftFinding.model == model, DriftFinding.version.not_in(versions)
+    ends without a word when that has been so for `KEEP_RAISED`: until then it is the same alarm."""
+    is_over = DriftFinding.raised.is_(False) | (DriftFinding.at < tx.now - KEEP_RAISED)
+    mine = DriftFinding.model == model, DriftFinding.version.not_in(versions), is_over
     tx.session.execute(delete(DriftFinding).where(*mine))
 
 

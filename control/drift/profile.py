@@ -5,6 +5,7 @@ names with their counts.
 """
 
 import math
+import re
 from collections import Counter
 from typing import Annotated, Literal
 
@@ -58,34 +59,49 @@ class DriftProfile(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _decoder = msgspec.json.Decoder(DriftProfile)
+_PATH = re.compile(r" - at `(.+)`$")
+
+
+class BadProfile(Invalid):
+    """A profile that cannot be used. `path`: of what is wrong with it ("$.features[2]"), "" where
+    that is no value of it."""
+
+    def __init__(self, message: str, path: str = "") -> None:
+        super().__init__(message, "profile")
+        self.path = path
 
 
 def read_profile(text: str | bytes, model: str = "", version: int = 0) -> VersionDrift:
-    """Raises Invalid saying what of it is wrong."""
+    """Raises BadProfile saying what of it is wrong."""
     raw = text.encode() if isinstance(text, str) else text
     if len(raw) > LARGEST_BYTES:
-        raise Invalid(f"{FILE} has {len(raw)} bytes; at most {LARGEST_BYTES}", "profile")
+        raise BadProfile(f"{FILE} is too large; at most {LARGEST_BYTES} bytes")
     try:
         profile = _decoder.decode(raw)
-    except msgspec.DecodeError as error:
-        raise Invalid(f"{FILE} is no drift profile: {error}", "profile") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        place = _PATH.search(str(error))
+        path = place[1] if place else "$" if isinstance(error, msgspec.ValidationError) else ""
+        raise BadProfile(f"{FILE} is no drift profile: {error}", path) from error
     return from_profile(profile, model, version)
 
 
 def from_profile(profile: DriftProfile, model: str = "", version: int = 0) -> VersionDrift:
-    """Raises Invalid."""
+    """Raises BadProfile."""
     if profile.format != FORMAT:
-        raise Invalid(f"{FILE} has format {profile.format}; this build reads {FORMAT}", "profile")
+        raise BadProfile(
+            f"{FILE} has format {profile.format}; this build reads {FORMAT}", "$.format"
+        )
     if not 1 <= len(profile.features) <= MOST_FEATURES:
-        raise Invalid(
-            f"{FILE} has {len(profile.features)} features; from 1 to {MOST_FEATURES}", "profile"
+        raise BadProfile(
+            f"{FILE} has {len(profile.features)} features; from 1 to {MOST_FEATURES}", "$.features"
         )
     features = []
-    for one in profile.features:
+    for number, one in enumerate(profile.features):
         try:
             features.append(FeatureCounts(one.name, one.role, _counts(one)))
         except (ValueError, OverflowError) as error:
-            raise Invalid(f"{FILE}: feature '{one.name}': {error}", "profile") from error
+            words = f"{FILE}: feature '{one.name}': {error}"
+            raise BadProfile(words, f"$.features[{number}]") from error
     return VersionDrift(model, version, 0, tuple(features))
 
 

@@ -15,20 +15,34 @@ from control.drift.findings import views_of, worst
 from control.drift.merge import observations
 from control.drift.packing import pack_drift, unpack_drift
 from control.drift.points import VersionDrift
-from control.drift.profile import read_profile
+from control.drift.profile import FILE, read_profile
 from control.drift.tables import DriftFinding, DriftReference, DriftWatch
 from control.drift.terms import MOST_MODELS, DriftTerms
+from control.drift.verdict import NOT_CHOSEN
 from control.drift.views import DriftReport, DriftWatchView, ReferenceView
 from control.drift.windows import forget_model, read_windows
 from control.errors import Conflict, Invalid, NotFound
 from control.sql.database import Transaction, expect_revision
 from control.tables import LoadState
-from control.text import stored_json
+from control.text import stored, stored_json
 
 _log = logging.getLogger(__name__)
 
 EVERY_VERSION = 0
 """The version of a reference for all that have none of their own."""
+
+
+LONGEST_PROBLEM = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class UnusableProfile:
+    """A version whose profile cannot be used, why, and when that was found."""
+
+    model: str
+    version: int
+    why: str
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +145,7 @@ def refer_to_nothing(tx: Transaction, model: str) -> DriftWatchView:
 
 def keep_profiles(tx: Transaction, rows: Iterable[VersionDrift]) -> None:
     """Take the profiles that gateways have found with versions whose models are to be compared with
-    them; one that cannot be read is told of, and compared with nothing."""
+    them; of one that cannot be used it is kept why, and nothing is compared."""
     given = [row for row in rows if row.profile]
     pushed = {
         one.model for one in (watched_models(tx.session) if given else ())
@@ -146,15 +160,35 @@ def keep_profiles(tx: Transaction, rows: Iterable[VersionDrift]) -> None:
             _keep(tx, row.version, read_profile(row.profile, row.model, row.version))
         except (Invalid, ValueError, OverflowError) as error:
             _log.warning("model %s version %d: %s", row.model, row.version, error)
+            _keep(tx, row.version, VersionDrift(row.model, row.version, 0, ()), str(error))
 
 
-def reference_of(session: Session, model: str, version: int) -> VersionDrift | None:
-    """The version's own, or the one for every version."""
-    wanted = select(DriftReference.payload).where(
-        DriftReference.model == model, DriftReference.version.in_((version, EVERY_VERSION))
+def reference_of(
+    session: Session, watched: WatchedModel, version: int
+) -> tuple[VersionDrift | None, str]:
+    """The version's own, or the one for every version; and why there is none, "" where there is."""
+    wanted = select(DriftReference).where(
+        DriftReference.model == watched.model,
+        DriftReference.version.in_((version, EVERY_VERSION)),
     )
-    payload = session.scalar(wanted.order_by(DriftReference.version.desc()).limit(1))
-    return None if payload is None else unpack_drift(payload)
+    row = session.scalar(wanted.order_by(DriftReference.version.desc()).limit(1))
+    if row is None:
+        is_pushed = watched.reference.kind == "pushed"
+        return None, f"it came without a {FILE}" if is_pushed else NOT_CHOSEN
+    return (None, row.problem) if row.problem else (unpack_drift(row.payload), "")
+
+
+def unusable_profiles(session: Session) -> list[UnusableProfile]:
+    """Of versions that are to be compared with the profile they came with."""
+    wanted = select(DriftReference).where(DriftReference.problem != "")
+    rows = session.scalars(wanted.order_by(DriftReference.model, DriftReference.version))
+    return [UnusableProfile(row.model, row.version, row.problem, row.at) for row in rows]
+
+
+def keeps_names(session: Session, model: str) -> bool:
+    """Whether the values of strings are kept, which an administrator has chosen."""
+    row = session.get(DriftWatch, model)
+    return row is not None and _terms(row).names
 
 
 def is_watched(session: Session, model: str) -> bool:
@@ -211,9 +245,13 @@ def _refer(
     return _view(tx.session, row)
 
 
-def _keep(tx: Transaction, version: int, counts: VersionDrift) -> None:
+def _keep(tx: Transaction, version: int, counts: VersionDrift, problem: str = "") -> None:
     made = DriftReference(
-        model=counts.model, version=version, at=tx.now, payload=pack_drift(counts)
+        model=counts.model,
+        version=version,
+        at=tx.now,
+        payload=pack_drift(counts),
+        problem=stored(problem, LONGEST_PROBLEM),
     )
     tx.session.add(made)
 

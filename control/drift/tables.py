@@ -24,13 +24,15 @@ class DriftWatch(Table):
 
 class DriftReference(Table):
     """What a version is compared with, as `control.drift.packing` packs it; `version` 0: every one
-    without a reference of its own."""
+    without a reference of its own. `problem`: why the profile that came with it cannot be used, ""
+    where it can; then there is nothing to compare with."""
 
     __tablename__ = "drift_reference"
     model: Mapped[str] = mapped_column(primary_key=True)
     version: Mapped[int] = mapped_column(primary_key=True)
     at: Mapped[datetime]
     payload: Mapped[bytes] = mapped_column(LargeBinary())
+    problem: Mapped[str] = mapped_column(Text(), default="")
 
 
 class DriftWindowRow(Table):

@@ -7,7 +7,7 @@ from enum import StrEnum
 from control.drift.comparison import DriftComparison, compare
 from control.drift.merge import observations
 from control.drift.points import FeatureCounts, FeatureRole, VersionDrift, by_name
-from control.drift.terms import LOOKS, DriftTerms
+from control.drift.terms import LOOKS, DriftTerms, due_every_s
 from control.statistics.holm import adjusted
 
 
@@ -43,13 +43,20 @@ class DriftVerdict:
     features: tuple[FeatureDriftVerdict, ...]
 
 
+NOT_CHOSEN = "no reference is chosen"
+
+
 def judge_drift(
-    reference: VersionDrift | None, current: VersionDrift, terms: DriftTerms
+    reference: VersionDrift | None,
+    current: VersionDrift,
+    terms: DriftTerms,
+    missing: str = NOT_CHOSEN,
 ) -> DriftVerdict:
-    """Every feature of `current` against that of the same name and role of the reference."""
+    """Every feature of `current` against that of the same name and role of the reference;
+    `missing`: why there is none."""
     if reference is None:
-        features = tuple(_without_reference(one) for one in current.features)
-        return DriftVerdict(DriftState.NO_REFERENCE, "no reference is chosen", features)
+        features = tuple(_without_reference(one, missing) for one in current.features)
+        return DriftVerdict(DriftState.NO_REFERENCE, missing, features)
     there = by_name(reference.features)
     compared = {
         key: compare(there[key].counts, one.counts)
@@ -110,10 +117,9 @@ def _verdict(
     return FeatureDriftVerdict(name, role, state, words, n, found, min(psi_p, ks_p))
 
 
-def _without_reference(feature: FeatureCounts) -> FeatureDriftVerdict:
+def _without_reference(feature: FeatureCounts, missing: str) -> FeatureDriftVerdict:
     n = observations(feature.counts)
-    state, words = DriftState.NO_REFERENCE, "no reference is chosen"
-    return FeatureDriftVerdict(feature.name, feature.role, state, words, n)
+    return FeatureDriftVerdict(feature.name, feature.role, DriftState.NO_REFERENCE, missing, n)
 
 
 _ORDER = (DriftState.DRIFTED, DriftState.STABLE, DriftState.WAITING, DriftState.NO_REFERENCE)
@@ -149,14 +155,18 @@ class DriftAlarm:
     clear: int = 0
 
 
-def next_alarm(alarm: DriftAlarm, state: DriftState) -> DriftAlarm:
-    """Raised with the first verdict that says so; over after as many that say the contrary as there
-    are in a window, so that it does not come and go. A verdict that says nothing changes nothing,
-    but for one without a reference: then nothing can have drifted."""
+CALM_S = 300.0
+"""An alarm is over no sooner, however short the window: a short one comes and goes."""
+
+
+def next_alarm(alarm: DriftAlarm, state: DriftState, terms: DriftTerms) -> DriftAlarm:
+    """Raised with the first verdict that says so; over after as many in a row that say the contrary
+    as there are in a window, and in `CALM_S`. A verdict that says nothing changes nothing, but for
+    one without a reference: then nothing can have drifted."""
     if state is DriftState.DRIFTED:
         return DriftAlarm(True)
     if not alarm.raised or state is DriftState.WAITING:
         return alarm
     clear = alarm.clear + 1
-    over = clear >= LOOKS or state is DriftState.NO_REFERENCE
+    over = clear >= max(LOOKS, CALM_S / due_every_s(terms)) or state is DriftState.NO_REFERENCE
     return DriftAlarm() if over else replace(alarm, clear=clear)

@@ -1,14 +1,13 @@
 """Windows of drift into the database, merged by the hour, read for a stretch of time, forgotten."""
 
 from collections.abc import Collection, Iterator
-from functools import lru_cache
 from typing import NamedTuple
 
-from msgspec.structs import replace
 from sqlalchemy import delete, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
+from control.drift.label_cache import LabelCache
 from control.drift.merge import merged
 from control.drift.packing import pack_drift, unpack_drift
 from control.drift.points import DriftWindow, VersionDrift
@@ -67,15 +66,10 @@ def read_labels(session: Session, model: str, version: int, since: float) -> Ver
     wanted = select(_Row.payload).where(
         _Row.model == model, _Row.version == version, middle >= since
     )
-    return merged(map(_labels_in, session.scalars(wanted.order_by(_Row.at))), model, version)
+    return merged(map(_labels.labels_in, session.scalars(wanted.order_by(_Row.at))), model, version)
 
 
-@lru_cache(maxsize=2048)
-def _labels_in(payload: bytes) -> VersionDrift:
-    """A rollout looks every second at windows that are as they were."""
-    found = unpack_drift(payload)
-    labels = tuple(one for one in found.features if one.role == "label")
-    return replace(found, features=labels)
+_labels = LabelCache()
 
 
 def versions_between(session: Session, model: str, since: float, until: float) -> list[int]:

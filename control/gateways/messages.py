@@ -38,13 +38,15 @@ class DesiredUpdate(Struct, frozen=True, tag="desired"):
 
 class LoadRow(Struct, frozen=True, array_like=True):
     """What a gateway says of one version; `version` 0 is the model as a whole. `health` is None
-    from a gateway that does not judge it."""
+    from a gateway that does not judge it. `loaded_at`: when what answers now was loaded, in seconds
+    since the epoch; 0 where nothing is, or of a gateway that does not say."""
 
     model: str
     version: int
     state: str
     reason: str
     health: VersionHealth | None = None
+    loaded_at: float = 0.0
 
 
 class LoadReport(Struct, frozen=True, tag="loads"):

@@ -142,9 +142,9 @@ class DriftPump:
             tx.alone()
             for version in judged:
                 current = windows.read_windows(tx.session, model, version, since, until)
-                reference = service.reference_of(tx.session, model, version)
-                verdict = judge_drift(reference, current, terms)
-                findings.record_verdict(tx, current, verdict, since)
+                reference, missing = service.reference_of(tx.session, watched, version)
+                verdict = judge_drift(reference, current, terms, missing)
+                findings.record_verdict(tx, current, verdict, terms)
             findings.forget_findings(tx, model, judged)
         self._merge_hours(fence)
 

@@ -41,7 +41,10 @@ class LoadRecorder:
                     del self._latest[server]
 
     def _write(self, report: LoadReport) -> None:
-        rows = [(one.model, one.version, one.state, one.reason, one.health) for one in report.rows]
+        rows = [
+            (one.model, one.version, one.state, one.reason, one.health, one.loaded_at)
+            for one in report.rows
+        ]
         with self._database.change(Actor(f"server:{report.server}", "system")) as tx:
             loads.record(tx, report.server, rows)
             pending_changes.record(tx, report.server, report.pending)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from control.drift.findings import RaisedDrift
+from control.drift.service import UnusableProfile
 from control.gateways.queries import VersionCrashes
 from control.health import CRASH_LOOP, ERRORS, FAILED, QUEUE_FULL, QUEUE_TIME, READY, SLOW, rank
 from control.problems.problem import SHORT, Problem, Verb
@@ -35,6 +36,9 @@ _NOT_IN_FORCE = Verb("is not in force", "are not in force", "aliases and routes"
 _KILLED = Verb("has its kill switch on", "have their kill switches on", "routes")
 _ROLLED_BACK = Verb("was rolled back", "were rolled back", "rollouts")
 _DRIFTED = Verb("has drifted", "have drifted")
+_BAD_PROFILE = Verb(
+    "has a drift profile that cannot be used", "have drift profiles that cannot be used"
+)
 _BAD_ENDS = {
     "failed": Verb("was not served", "were not served", "pushes"),
     "refused": Verb("was refused", "were refused", "pushes"),
@@ -79,13 +83,15 @@ class ProblemFacts:
     server: str = ""
     trouble: str = ""
     drifted: Sequence[RaisedDrift] = ()
+    profiles: Sequence[UnusableProfile] = ()
 
 
 def problems(facts: ProblemFacts, now: datetime) -> list[Problem]:
     """A database that takes no changes, dead servers (not while no heartbeat can be written),
     versions that do not answer as they should, that cannot be loaded, serve what was loaded before
     because their reload failed, or whose workers are being restarted, aliases and routes that are
-    not in force, kill switches that are on, versions that have drifted, rollouts that were rolled
+    not in force, kill switches that are on, versions that have drifted or have no profile to be
+    compared with, rollouts that were rolled
     back, and pushes that failed, both lately and followed by no better one."""
     alive = {one.id for one in facts.servers if one.alive or facts.trouble}
     loads = [one for one in facts.loads if one.server in alive]
@@ -98,6 +104,7 @@ def problems(facts: ProblemFacts, now: datetime) -> list[Problem]:
         *_not_in_force(facts.pending, alive, now),
         *_killed(facts.killed),
         *_drift(facts.drifted, facts.brought),
+        *_profiles(facts.profiles, facts.brought),
         *_rolled_back(facts.rollouts, now),
         *_pushes(facts.pushes, now),
     ]
@@ -251,6 +258,22 @@ def _drift(drifted: Iterable[RaisedDrift], brought: Mapping[str, str]) -> list[P
             same=f"{one.model} {one.version}",
         )
         for one in drifted
+    ]
+
+
+def _profiles(found: Iterable[UnusableProfile], brought: Mapping[str, str]) -> list[Problem]:
+    return [
+        Problem(
+            "drift",
+            f"{one.model} version {one.version}",
+            _BAD_PROFILE,
+            one.why,
+            link("/models/{model}/drift", model=one.model),
+            one.at,
+            name=one.model,
+            by=brought.get(one.model, ""),
+        )
+        for one in found
     ]
 
 

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 from control import loads
 from control.deployments.pushes import list_pushes
 from control.drift.findings import raised_drift
+from control.drift.service import unusable_profiles
 from control.errors import NotFound
 from control.gateways.queries import VersionCrashes
 from control.problems.policy import KilledRoute, NotInForce, ProblemFacts, problems
@@ -47,6 +48,7 @@ def list_problems(
         server=server,
         trouble=trouble,
         drifted=raised_drift(session),
+        profiles=unusable_profiles(session),
     )
     known = {
         row.key: Acknowledgement(row.note, row.by, row.at)

@@ -284,6 +284,7 @@ def _weights(row: Rollout, state: RolloutState) -> WeightRequest:
 
 def _facts(row: Rollout) -> dict[str, Any]:
     return {
+        "name": row.name,
         "candidate": row.candidate,
         "stable": row.stable,
         "phase": str(row.phase),

@@ -14,6 +14,7 @@ from pathlib import Path
 from backends.environments.declared import PARAMETER, REQUIREMENTS
 from backends.errors import LoadFailed
 from backends.python.source import problems
+from control.drift.profile_findings import profile_findings
 from repository.errors import BadRepository, ConfigError
 from repository.files.plain_files import open_plain
 from repository.findings import Finding
@@ -50,6 +51,7 @@ def find(paths: Sequence[Path]) -> list[Finding]:
     found += asyncio.run(_artefact_findings(opened))
     complained_of |= {finding.path for finding in found}
     found += [one for version in opened for one in _source_findings(version, complained_of)]
+    found += [one for state in states for one in profile_findings(state.folder)]
     return found + [note for state in states for note in notes_at(state, _backend_of(state))]
 
 

@@ -115,7 +115,7 @@ class DesiredStateClient:
     def _report(self) -> LoadReport:
         loads = self._look()
         rows = (
-            LoadRow(row.name, row.version or 0, row.state.value, row.reason, health)
+            LoadRow(row.name, row.version or 0, row.state.value, row.reason, health, row.loaded_at)
             for row, health in loads.rows
             if row.state is not None
         )

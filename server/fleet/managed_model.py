@@ -37,10 +37,12 @@ from server.served_version import (
 
 
 class LoadedVersion(NamedTuple):
-    """A version that serves, and the digests it was built from."""
+    """A version that serves, the digests it was built from, and since when, in seconds since the
+    epoch."""
 
     built: BuiltVersion
     basis: BuildDigests
+    since: float = 0.0
 
 
 class VersionFailure(NamedTuple):
@@ -229,6 +231,7 @@ class ManagedModel:
             built.served.version.config.backend or built.served.version.config.platform,
             describe(built.devices),
             built.served.load_seconds,
+            occupant.since,
         )
 
     def target_state(self, version: int, starting: bool) -> TargetState:

@@ -63,7 +63,8 @@ class VersionSwapper:
             resident.dropped.update({number: basis[number] for number in built})
             self._discard(built.values())
             built = {}
-        new = {number: LoadedVersion(one, basis[number]) for number, one in built.items()}
+        now = time.time()
+        new = {number: LoadedVersion(one, basis[number], now) for number, one in built.items()}
         self._swap(resident, new, () if failed else change.unload)
         for version in change.resize:
             await self._resize(resident, folder, version)
@@ -159,7 +160,7 @@ class VersionSwapper:
             return
         resident.failed.pop(number, None)
         if resident.serving.get(number) is occupant:
-            resident.serving[number] = LoadedVersion(occupant.built, basis)
+            resident.serving[number] = occupant._replace(basis=basis)
         _log.info("%s %d: resized to %s", resident.name, number, describe(occupant.built.devices))
 
     def _fail(

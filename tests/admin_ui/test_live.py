@@ -77,7 +77,7 @@ def test_a_load_arrives_as_the_live_part_of_the_page(night: Api) -> None:
     assert "digits" in sent["html"]
     assert "failed" in sent["html"]
     assert "<h1>" not in sent["html"]
-    assert "digits version 1 is failed on server server1" in sent["say"]
+    assert "digits version 1 failed on server server1" in sent["say"]
 
 
 @pytest.mark.parametrize("at", ["/", "/models/digits", "/models/digits/versions/1"])

@@ -108,3 +108,19 @@ def test_a_reason_that_no_database_can_keep_is_cleaned(database: Database) -> No
     assert len(event.data["reason"]) == loads.LONGEST_REASON
     assert len(event.subject) == 255
     assert _record(database, (name, 0, "FAILED", "\0a\udcff" + "x" * 5000)) == 0
+
+
+def test_a_version_that_was_loaded_again_is_told_once(database: Database) -> None:
+    ok = health("READY", "ok")
+    first: loads.Row = ("m", 1, "READY", "", ok, 100.25)
+    again: loads.Row = ("m", 1, "READY", "", ok, 170.5)
+    for row in (("m", 1, "READY", "", ok, 0.0), first, first, again, again):
+        _record(database, row)
+    assert kinds(database) == ["load.changed", "load.reloaded"]
+
+
+def test_a_restart_of_a_server_is_told_by_its_loads_alone(database: Database) -> None:
+    _record(database, ("m", 1, "READY", "", health("READY", "ok"), 100.0))
+    _record(database, ("m", 1, "LOADING", "", health("LOADING", "loading"), 0.0))
+    _record(database, ("m", 1, "READY", "", health("READY", "ok"), 200.0))
+    assert kinds(database) == ["load.changed"] * 3

@@ -118,8 +118,17 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Yard]]
         route = {"arms": arms, "mirrors": mirrors}
         made = partial(running.api, "PUT", "/routes/shop", route)
         running.wait_for(lambda: made()[0] == 200, "the route")
-        running.cli("drift", "watch", "echo")
+        running.cli("drift", "watch", "echo", "--min-sample", "50")
+        running.wait_for(lambda: has_reference(running), "a reference for drift", 60)
         yield at, running
+
+
+def has_reference(running: Yard) -> bool:
+    """Once enough was counted of the version that answers."""
+    for _ in range(10):
+        ask_everything(running)
+    body = {"kind": "window", "version": 2, "since": "2026-01-01T00:00:00Z"}
+    return running.api("PUT", "/drift/echo/reference", body)[0] == 200
 
 
 def write_models(models: Path) -> None:

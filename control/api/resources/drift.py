@@ -63,7 +63,10 @@ class DriftTermsBody(ApiBody, frozen=True):
     ] = _USUAL.labels
     names: Annotated[
         bool,
-        meaning("Keep the values of strings, rather than hashes of them. Takes the role admin."),
+        meaning(
+            "Keep the values of strings, rather than hashes of them. Takes the role admin, unless "
+            "they are kept already."
+        ),
     ] = _USUAL.names
 
 
@@ -92,9 +95,7 @@ def show(call: AuthorizedCall) -> EndpointResult:
 
 
 def watch(call: AuthorizedCall) -> EndpointResult:
-    given = call.given(DriftTermsBody)
-    if given.names:
-        call.require(Action.ADMIN)
+    given, model = call.given(DriftTermsBody), call.path["model"]
     terms = DriftTerms(
         percent=given.percent,
         per_s=given.per_second,
@@ -107,7 +108,9 @@ def watch(call: AuthorizedCall) -> EndpointResult:
         names=given.names,
     )
     with call.services.database.change(call.actor) as tx:
-        return _one(service.watch(tx, call.path["model"], terms, call.expected))
+        if given.names and not service.keeps_names(tx.session, model):
+            call.require(Action.ADMIN)
+        return _one(service.watch(tx, model, terms, call.expected))
 
 
 def unwatch(call: AuthorizedCall) -> EndpointResult:

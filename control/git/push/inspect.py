@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
 from control.deployments.sealed_model import SealedVersion
+from control.drift.profile_findings import profile_findings
 from control.git.push.file_formats import allowing, file_findings
 from control.git.push.rollout_keys import rollout_findings
 from control.git.push.version_checks import CheckFailed, VersionChecks
@@ -63,7 +64,7 @@ class Inspector:
         found = await in_thread(self._files, folder, files, Path(shown))
         lints = await in_thread(_lint, folder)
         rollout = await in_thread(rollout_findings, folder)
-        lints += rollout.wrong
+        lints += rollout.wrong + await in_thread(profile_findings, folder)
         found += [_moved(one, folder, shown) for one in lints]
         signers, unsigned = await in_thread(self._signers, folder, shown, files)
         backends: dict[int, str] = {}

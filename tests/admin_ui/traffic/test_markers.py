@@ -38,6 +38,37 @@ def test_the_newest_are_marked_when_there_are_many() -> None:
     assert found[0].at == 50
 
 
+def loaded(second: int, state: str, version: int = 1, **data: Any) -> dict[str, Any]:
+    facts = {"server": "srv", "version": version, "state": state, **data}
+    return event(second, "load.changed", "model:digits", **facts)
+
+
+def test_loads_and_reloads_of_versions_are_marked_by_how_they_ended() -> None:
+    found = markers_of(
+        [
+            loaded(60, "LOADING"),
+            loaded(61, "READY"),
+            event(120, "load.reloaded", "model:digits", server="srv", version=1, state="READY"),
+            loaded(180, "READY", reason="serving what was loaded before: E300"),
+            loaded(240, "FAILED", version=0, reason="E100"),
+        ],
+        0, 600, 10,
+    )  # fmt: skip
+    assert [(one.at, one.bad) for one in found] == [(61, False), (120, False), (180, True)]
+    assert list(found[0].words) == ["digits version 1 is ready on server srv"]
+    assert list(found[1].words) == ["digits version 1 was loaded again on server srv"]
+
+
+def test_loads_of_many_neither_fill_a_mark_nor_push_out_deployments() -> None:
+    many = [
+        loaded(10 * second, "READY", version) for second in range(60) for version in range(1, 10)
+    ]
+    deployed = event(5, "model.deployed", "model:digits")
+    found = markers_of([*many, deployed], 0, 600, 10)
+    assert (found[0].at, len(found)) == (0, MOST)
+    assert found[1].words[-1] == "and 1 more"
+
+
 def test_a_rollout_is_of_its_own_route_only() -> None:
     assert is_about(event(1, "rollout.step", "rollout:01", name="digits"), "digits")
     assert not is_about(event(1, "rollout.step", "rollout:01", name="other"), "digits")

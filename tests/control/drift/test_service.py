@@ -13,10 +13,11 @@ from control.drift import findings, service, windows
 from control.drift.numeric import counted
 from control.drift.points import DriftWindow, FeatureCounts, VersionDrift
 from control.drift.profile import to_profile, write_profile
-from control.drift.tables import DriftWindowRow
+from control.drift.tables import DriftFinding, DriftWindowRow
 from control.drift.terms import MOST_MODELS, DriftTerms
 from control.drift.verdict import judge_drift
 from control.errors import Conflict, Invalid, NotFound
+from control.problems.service import list_problems
 from control.sql.database import SYSTEM, Database
 from support.control import ADA, told
 
@@ -131,7 +132,8 @@ def test_a_reference_outlives_its_windows(watched: Database) -> None:
         windows.forget_windows(tx, 0)
     assert view.reference.kind == "window"
     with watched.reading() as session:
-        found = service.reference_of(session, "digits", 7)
+        (one,) = service.watched_models(session)
+        found, _ = service.reference_of(session, one, 7)
     assert found is not None
     assert found.features == counts(500).features
 
@@ -154,12 +156,37 @@ def test_a_pushed_profile_is_the_reference_of_its_version_alone(watched: Databas
     with watched.reading() as session:
         (rule,) = service.drift_rules(session)
         assert rule.profile
-        assert service.reference_of(session, "digits", 1) is not None
-        assert service.reference_of(session, "digits", 2) is None
+    assert reference(watched, 1)[0] is not None
+    assert reference(watched, 2) == (None, "it came without a drift_profile.json")
     with watched.change(ADA) as tx:
         service.refer_to_pushed(tx, "digits")  # gateways will not send it again
+    assert reference(watched, 1)[0] is not None
+
+
+def reference(database: Database, version: int) -> tuple[VersionDrift | None, str]:
+    with database.reading() as session:
+        (one,) = service.watched_models(session)
+        return service.reference_of(session, one, version)
+
+
+def test_a_profile_that_cannot_be_used_is_a_problem_of_its_version(watched: Database) -> None:
+    with watched.change(ADA) as tx:
+        service.refer_to_pushed(tx, "digits")
+    text = '{"format": 1, "features": [{"name": "x"}]}'
+    store(watched, [counts(10, profile=text)], NOW - 600)
+    found, why = reference(watched, 1)
+    assert (found, why) == (
+        None,
+        "drift_profile.json: feature 'x': give one of edges, buckets and categories, not none",
+    )
     with watched.reading() as session:
-        assert service.reference_of(session, "digits", 1) is not None
+        (row,) = list_problems(session, datetime.now(UTC))
+        assert judge_drift(found, counts(10), TERMS, why).words == why
+    assert row.title == "digits version 1 has a drift profile that cannot be used"
+    assert row.reason == why
+    store(watched, [counts(10, profile=write_profile(to_profile(counts(500))).decode())], NOW)
+    with watched.reading() as session:
+        assert list_problems(session, datetime.now(UTC)) == []
 
 
 def test_drift_is_an_event_once_and_its_end_another(watched: Database) -> None:
@@ -167,7 +194,7 @@ def test_drift_is_an_event_once_and_its_end_another(watched: Database) -> None:
         with watched.change(SYSTEM) as tx:
             current = counts(500, mean, seed)
             verdict = judge_drift(counts(500), current, TERMS)
-            findings.record_verdict(tx, current, verdict, NOW - 3600)
+            findings.record_verdict(tx, current, verdict, TERMS)
 
     for seed, mean in enumerate((0, 2, 2, 0, 0, 0), 2):
         judged(mean, seed)
@@ -178,6 +205,31 @@ def test_drift_is_an_event_once_and_its_end_another(watched: Database) -> None:
     judged(0, 8)
     drifts = [kind for kind, _ in told(watched) if kind.startswith("model.drift")]
     assert drifts == ["model.drifted", "model.drift_ended"]
+
+
+def test_drift_of_which_nothing_was_counted_for_a_while_is_not_told_again(
+    watched: Database,
+) -> None:
+    def judged() -> None:
+        with watched.change(SYSTEM) as tx:
+            current = counts(500, 2, 3)
+            verdict = judge_drift(counts(500), current, TERMS)
+            findings.record_verdict(tx, current, verdict, TERMS)
+
+    def nothing_counted() -> None:
+        with watched.change(SYSTEM) as tx:
+            findings.forget_findings(tx, "digits", ())
+
+    judged()
+    nothing_counted()
+    judged()
+    assert [kind for kind, _ in told(watched)].count("model.drifted") == 1
+    with watched.change(SYSTEM) as tx:
+        (row,) = tx.session.scalars(select(DriftFinding))
+        row.at -= findings.KEEP_RAISED + timedelta(seconds=1)
+    nothing_counted()
+    with watched.reading() as session:
+        assert findings.raised_drift(session) == []
 
 
 def test_unwatching_forgets_all_but_the_audit(watched: Database) -> None:

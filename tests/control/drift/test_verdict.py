@@ -6,8 +6,8 @@ from control.drift.categories import category_counts
 from control.drift.labels import compare_labels
 from control.drift.numeric import counted
 from control.drift.points import FeatureCounts, VersionDrift
-from control.drift.terms import LOOKS, DriftTerms
-from control.drift.verdict import DriftAlarm, DriftState, judge_drift, next_alarm
+from control.drift.terms import LOOKS, DriftTerms, due_every_s
+from control.drift.verdict import CALM_S, DriftAlarm, DriftState, judge_drift, next_alarm
 
 TERMS = DriftTerms(min_sample=200)
 
@@ -56,23 +56,36 @@ def test_a_large_sample_with_a_small_shift_is_no_drift() -> None:
 
 
 def test_an_alarm_is_raised_at_once_and_ends_after_a_whole_window() -> None:
-    alarm = next_alarm(DriftAlarm(), DriftState.DRIFTED)
+    alarm = next_alarm(DriftAlarm(), DriftState.DRIFTED, TERMS)
     assert alarm.raised
     for _ in range(LOOKS - 1):
-        alarm = next_alarm(alarm, DriftState.STABLE)
+        alarm = next_alarm(alarm, DriftState.STABLE, TERMS)
         assert alarm.raised
-    assert not next_alarm(alarm, DriftState.STABLE).raised
+    assert not next_alarm(alarm, DriftState.STABLE, TERMS).raised
+
+
+def test_an_alarm_of_a_short_window_outlasts_its_windows() -> None:
+    terms = DriftTerms(window_s=10)
+    alarm, raised = DriftAlarm(), 0
+    for look in range(int(CALM_S / due_every_s(terms))):
+        before, state = alarm, DriftState.DRIFTED if look % 20 == 0 else DriftState.STABLE
+        alarm = next_alarm(alarm, state, terms)
+        raised += alarm.raised and not before.raised
+    assert (alarm.raised, raised) == (True, 1)
+    for _ in range(int(CALM_S / due_every_s(terms))):
+        alarm = next_alarm(alarm, DriftState.STABLE, terms)
+    assert not alarm.raised
 
 
 def test_an_alarm_stays_while_nothing_can_be_said() -> None:
     alarm = DriftAlarm(True)
     for _ in range(20):
-        alarm = next_alarm(alarm, DriftState.WAITING)
+        alarm = next_alarm(alarm, DriftState.WAITING, TERMS)
     assert alarm.raised
 
 
 def test_an_alarm_ends_with_its_reference() -> None:
-    assert not next_alarm(DriftAlarm(True), DriftState.NO_REFERENCE).raised
+    assert not next_alarm(DriftAlarm(True), DriftState.NO_REFERENCE, TERMS).raised
 
 
 def labels(number: int, **counts: int) -> VersionDrift:

@@ -3,7 +3,6 @@
 from datetime import timedelta
 
 import pytest
-
 from sqlalchemy import select
 
 from control.clock import utc_now
