@@ -13,8 +13,11 @@ FIELDS = ("to", "steps", "why")
 
 async def rollback_offer(visit: PageContext, model: str) -> dict[str, Any] | None:
     """Where a rollback may lead, what was rolled back itself last; None where there is nothing
-    else, no version answers now, or the route is of a form that has no rollback."""
+    else, or no version answers now. No `choices` where the route cannot be rolled back, which
+    `blocked` says."""
     found = await _offer(visit, model)
+    if found.get("blocked"):
+        return {**found, "choices": []}
     targets = in_order(found["targets"], found["serving"]) if found else []
     if not targets or targets[0]["rolled_back"] or found["serving"] is None:
         return None
@@ -32,12 +35,7 @@ def in_order(targets: Iterable[Mapping[str, Any]], serving: int | None) -> list[
 
 
 async def _offer(visit: PageContext, model: str) -> dict[str, Any]:
-    try:
-        return dict(await visit.maybe(PATH, model=model) or {})
-    except ControlApiError as refused:
-        if refused.status == 409:
-            return {}
-        raise
+    return dict(await visit.maybe(PATH, model=model) or {})
 
 
 def _words(offer: Mapping[str, Any], one: Mapping[str, Any]) -> str:

@@ -16,11 +16,12 @@ from control.rollouts import queries, service
 from control.rollouts.facts import READY
 from control.rollouts.history import RolledBackVersion, history_of, rolled_back
 from control.rollouts.plan import Mode, RolloutPlan
-from control.rollouts.route_weights import RolloutRoutes
+from control.rollouts.route_weights import RolloutRoutes, why_not_moved
 from control.rollouts.service import CandidateRequest
 from control.rollouts.state import Phase
 from control.rollouts.views import RolloutView, view_of
 from control.routes import service as routes
+from control.routes.service import RouteView
 from control.sql.database import Transaction
 from control.tables import Version
 
@@ -40,7 +41,8 @@ class RollbackTarget(msgspec.Struct, frozen=True):
 class RollbackView(msgspec.Struct, frozen=True):
     """`serving`: the version that answers who names none, None where that is not known. `to`: the
     last healthy version before it, None where there is none. `under_way`: the rollout that a
-    rollback ends, "" for none. `targets` and `rolled_back`: the highest version first."""
+    rollback ends, "" for none. `targets` and `rolled_back`: the highest version first. `blocked`:
+    why the name's route cannot be rolled back, "" where it can."""
 
     model: str
     serving: int | None
@@ -48,6 +50,7 @@ class RollbackView(msgspec.Struct, frozen=True):
     under_way: str
     targets: tuple[RollbackTarget, ...]
     rolled_back: tuple[RolledBackVersion, ...]
+    blocked: str = ""
 
 
 def rollback_of(session: Session, model: str) -> RollbackView:
@@ -57,7 +60,8 @@ def rollback_of(session: Session, model: str) -> RollbackView:
         raise NotFound(f"there is no model '{model:.150}'")
     history = history_of(session, model)
     under_way = next((row for row in history if row.finished_at is None), None)
-    serving = _serving(session, model, under_way, ready)
+    route = routes.find_route(session, model)
+    serving = _serving(route, under_way, ready)
     lost = {one.version: one for one in rolled_back(session, model)}
     until = _stable_until(history)
     found = tuple(
@@ -72,6 +76,7 @@ def rollback_of(session: Session, model: str) -> RollbackView:
         under_way=under_way.id if under_way is not None else "",
         targets=found,
         rolled_back=tuple(sorted(lost.values(), key=lambda one: -one.version)),
+        blocked="" if route is None else _why_not(route),
     )
 
 
@@ -86,6 +91,8 @@ def roll_back(
     """
     tx.alone()
     found = rollback_of(tx.session, model)
+    if found.blocked:
+        raise Conflict(found.blocked)
     if found.under_way and (same := _under_way_to(tx.session, found.under_way, to)):
         return same
     version = _target(found, to)
@@ -124,21 +131,25 @@ def _ready(session: Session, model: str) -> dict[int, int]:
 
 
 def _serving(
-    session: Session, model: str, under_way: Rollout | None, ready: dict[int, int]
+    route: RouteView | None, under_way: Rollout | None, ready: dict[int, int]
 ) -> int | None:
     """The stable version; without a route the highest that is loaded."""
     if under_way is not None:
         return under_way.stable
-    route = routes.find_route(session, model)
     if route is None:
         return max((version for version, servers in ready.items() if servers), default=None)
+    return route.spec.arms[0].version or None
+
+
+def _why_not(route: RouteView) -> str:
+    """Why no rollback can move this route, "" where one can."""
     arm = route.spec.arms[0]
-    if not arm.version:
-        raise Conflict(
-            f"the route '{model}' leads to the alias '{arm.alias}'; move that instead "
-            f"(modelyard alias set {model} {arm.alias} VERSION)"
+    if len(route.spec.arms) == 1 and arm.alias:
+        return (
+            f"the route '{route.name}' leads to the alias '{arm.alias}'; move that instead "
+            f"(modelyard alias set {arm.model} {arm.alias} VERSION)"
         )
-    return arm.version
+    return why_not_moved(route, route.name)
 
 
 def _stable_until(history: list[Rollout]) -> dict[int, Moment]:

@@ -63,15 +63,22 @@ def _arms(weights: WeightRequest) -> tuple[DesiredArm, ...]:
 
 
 def _check_arms(route: routes.RouteView, weights: WeightRequest) -> None:
-    """A route with one arm is taken over, whatever the arm is called."""
+    if why := why_not_moved(route, weights.model):
+        raise Conflict(why)
+
+
+def why_not_moved(route: routes.RouteView, model: str) -> str:
+    """Why a rollout of `model` cannot move this route, "" where it can. A route with one arm is
+    taken over, whatever the arm is called."""
     arms = route.spec.arms
     ours = len(arms) == 1 or {arm.name for arm in arms} == {STABLE, CANDIDATE}
-    if not ours or any(arm.model != weights.model for arm in arms):
-        raise Conflict(
-            f"the route '{route.name}' has the arms {', '.join(arm.name for arm in arms)}; a "
-            f"rollout of '{weights.model}' needs one with that model alone, and no arms but "
-            f"'{STABLE}' and '{CANDIDATE}'"
-        )
+    if ours and all(arm.model == model for arm in arms):
+        return ""
+    return (
+        f"the route '{route.name}' has the arms {', '.join(arm.name for arm in arms)}; a "
+        f"rollout of '{model}' needs one with that model alone, and no arms but "
+        f"'{STABLE}' and '{CANDIDATE}'"
+    )
 
 
 def _check_not_killed(route: routes.RouteView, arms: tuple[DesiredArm, ...]) -> None:

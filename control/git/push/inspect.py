@@ -64,7 +64,7 @@ class Inspector:
         found = await in_thread(self._files, folder, files, Path(shown))
         lints = await in_thread(_lint, folder)
         rollout = await in_thread(rollout_findings, folder)
-        lints += rollout.wrong + await in_thread(profile_findings, folder)
+        lints += [*rollout.wrong, *await in_thread(profile_findings, folder)]
         found += [_moved(one, folder, shown) for one in lints]
         signers, unsigned = await in_thread(self._signers, folder, shown, files)
         backends: dict[int, str] = {}

@@ -3,6 +3,7 @@
 import pytest
 
 from control import loads, servers
+from control.desired import DesiredArm
 from control.errors import Conflict, Invalid, NotFound
 from control.rollouts import counts, queries, service
 from control.rollouts.arms import RolloutTotals
@@ -16,7 +17,9 @@ from control.rollouts.route_weights import RolloutRoutes
 from control.rollouts.service import CandidateRequest
 from control.rollouts.state import Phase
 from control.rollouts.views import RolloutView
+from control.routes import service as routes
 from control.routes.service import find_route
+from control.routes.spec import RouteSpec
 from control.sql.database import SYSTEM, Database
 from support.control import ADA
 from support.control_deploy import deployed, repository, sealed
@@ -242,3 +245,27 @@ def test_the_event_says_who_and_why(yard: Database) -> None:
     view = back(yard, why="too slow")
     assert view.reason == "back from version 4 to version 3, requested by user:ada: too slow"
     assert view.rollback == "requested by user:ada: too slow"
+
+
+@pytest.mark.parametrize(
+    ("arms", "why"),
+    [
+        ((("a", "m", 3, "", 5_000), ("b", "m", 4, "", 5_000)), "has the arms a, b; a rollout of"),
+        ((("only", "other", 1, "", 10_000),), "needs one with that model alone"),
+        ((("only", "m", 0, "best", 10_000),), "leads to the alias 'best'; move that instead"),
+    ],
+)
+def test_a_route_that_no_rollback_can_move_says_why(
+    yard: Database, arms: tuple[tuple[str, str, int, str, int], ...], why: str
+) -> None:
+    with yard.change(ADA) as tx:
+        routes.own(tx, "m", RouteSpec(arms=tuple(DesiredArm(*one) for one in arms)), "")
+    with yard.reading() as session:
+        assert why in rollback_of(session, "m").blocked
+    with yard.change(ADA) as tx, pytest.raises(Conflict, match=why):
+        roll_back(tx, "m", 3)
+
+
+def test_a_name_whose_traffic_a_rollback_can_move_is_not_blocked(yard: Database) -> None:
+    with yard.reading() as session:
+        assert rollback_of(session, "m").blocked == ""

@@ -73,6 +73,14 @@ def test_a_broken_config_is_shown_by_line_and_column(
     refused(y, work, says=f"models/config-{name}/config.pbtxt{says}")
 
 
+def test_a_broken_drift_profile_is_shown_by_line_and_column(y: Yard) -> None:
+    work = started(y, "profile", "profile")
+    profile = config_of(work, "profile").parent / "1" / "drift_profile.json"
+    profile.write_text('{"format": 1,\n "features": [{"name": 7}]}\n')
+    y.commit(work, "broken")
+    refused(y, work, says="models/profile/1/drift_profile.json:2:24 E302 ")
+
+
 def test_a_number_out_of_range_reads_as_the_manual_has_it(y: Yard) -> None:
     work = started(y, "number", "number")
     config = config_of(work, "number")
