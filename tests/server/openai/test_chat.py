@@ -4,6 +4,7 @@ import asyncio
 import json
 from typing import Any
 
+import openai
 import pytest
 from openai import OpenAI
 from openai.types.chat import ChatCompletion
@@ -342,3 +343,14 @@ def test_what_a_template_is_given_beside_the_content_is_bounded_too(
     error = json.loads(answer)["error"]
     assert (status, error["code"]) == (400, "context_length_exceeded")
     assert "have more than 32768 characters and values together" in error["message"]
+
+
+def test_a_template_without_tools_says_what_would_work(ai: OpenAI) -> None:
+    now: Any = {"type": "function", "function": {"name": "now"}}
+    given = {**GREEDY, "tools": [now]}
+    for choice in ("auto", "required", now):
+        with pytest.raises(openai.BadRequestError, match="template of 'talker'") as caught:
+            ai.chat.completions.create(**given, tool_choice=choice)
+        assert (caught.value.param, caught.value.code) == ("tools", "unsupported")
+    answer = ai.chat.completions.create(**given, tool_choice="none")
+    assert answer.choices[0].finish_reason == "length"

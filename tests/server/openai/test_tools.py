@@ -67,7 +67,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     write(repository, "mistral", MISTRAL, [AddedToken("[TOOL_CALLS]", special=True)], "")
     named = 'parameters { key: "tool_format" value { string_value: "llama3_json" } }\n'
     write(repository, "plain", QWEN, [], named)
-    write_language(repository, "toolless", max_position_embeddings=CONTEXT)
     with serving(repository) as one:
         yield one
 
@@ -342,12 +341,3 @@ def test_parameters_that_cannot_be_followed_name_their_tool(ai: OpenAI) -> None:
     with pytest.raises(openai.BadRequestError, match="the tool 'f' cannot be followed") as caught:
         ai.chat.completions.create(**asked("hermes", 1, tool_choice="required", **broken))
     assert caught.value.code == "invalid_grammar"
-
-
-def test_a_template_without_tools_says_what_would_work(ai: OpenAI) -> None:
-    for choice in ("auto", "required", NAMED):
-        with pytest.raises(openai.BadRequestError, match="template of 'toolless'") as caught:
-            ai.chat.completions.create(**asked("toolless", 1, tool_choice=choice))
-        assert (caught.value.param, caught.value.code) == ("tools", "unsupported")
-    answer = ai.chat.completions.create(**asked("toolless", 1, tool_choice="none", max_tokens=4))
-    assert answer.choices[0].finish_reason == "length"
