@@ -48,6 +48,7 @@ EXAMPLES = (
     Example("ragged_embedding", (1,)),
     Example("digits", (1, 2), note=": trains two networks, some seconds"),
     Example("digits_torch", (1,), borrows=("digits",), note=": exports the better one"),
+    Example("sure_digits", (1,), parts=("digits_certainty",)),
     Example(
         "photo_labels",
         (1,),

@@ -15,7 +15,15 @@ from benchmarks.peers import modelyard
 from benchmarks.peers.seam import Peer
 
 ROOT = Path(__file__).parents[2]
-CURLED = ["digits", "digits_torch", "simple", "shout", "identity", "ragged_embedding"]
+CURLED = [
+    "digits",
+    "digits_torch",
+    "simple",
+    "shout",
+    "identity",
+    "ragged_embedding",
+    "sure_digits",
+]
 BOTH_DOORS = ["REST", "gRPC"]
 
 
@@ -83,6 +91,18 @@ def test_narrator_calls_two_models_and_does_without_the_third(server: Peer) -> N
     assert len(found) == 4
     assert all(found)
     assert said[0].split(": ")[1:] == said[1].split(": ")[1:]
+
+
+def test_the_dear_network_is_asked_for_few_digits_and_most_are_right(server: Peer) -> None:
+    said = _call(server, "sure_digits")
+    alone = {
+        name: float(share) for name, share in re.findall(r"(\w+) network alone: ([\d.]+)%", said)
+    }
+    found = re.findall(r"(\w+): answered ([\d.]+)% right, dear for ([\d.]+)%", said)
+    assert [door for door, _, _ in found] == [*BOTH_DOORS, "stream"]
+    for _, right, dear in found:
+        assert alone["cheap"] + 5 < float(right) <= alone["dear"] + 0.5
+        assert 20 < float(dear) < 60
 
 
 def test_photographs_of_12_megapixels_get_labels_by_every_way_in(server: Peer) -> None:
