@@ -139,6 +139,8 @@ class SequenceTable:
     def _set_expiry(self, live: LiveSequence, ticket: Ticket, now_ns: int) -> None:
         """A request's own deadline holds everywhere, its timeout while its sequence has no slot."""
         request = ticket.request
+        if not request.deadline_ns and (live.lane is not None or not request.timeout_us):
+            return  # nearly always; a new ticket expires never
         ticket.expires_ns = request.deadline_ns or NEVER
         if live.lane is None and request.timeout_us:
             ticket.expires_ns = min(ticket.expires_ns, now_ns + request.timeout_us * 1000)

@@ -284,13 +284,14 @@ class SequenceBatcher(BatchScheduler):
         iterative = self._table.rules.iterative
         if iterative and any(isinstance(error, Reschedule) for error in errors):
             self._set_aside(run, errors)
-        run.answer(self._counters, time.monotonic_ns())
+        now_ns = time.monotonic_ns()
+        run.answer(self._counters, now_ns)
         self._inflight -= len(run.tickets)
         for ticket, error in zip(tickets, errors, strict=True):
             if iterative and isinstance(error, Reschedule):
                 self._again(ticket)
             else:
-                self._finish(ticket, error)
+                self._finish(ticket, error, now_ns)
         self.wake()
 
     def _set_aside(self, run: Run, errors: list[Exception | None]) -> None:
@@ -308,10 +309,10 @@ class SequenceBatcher(BatchScheduler):
             },
         )
 
-    def _finish(self, ticket: Ticket, error: Exception | None) -> None:
+    def _finish(self, ticket: Ticket, error: Exception | None, now_ns: int) -> None:
         live = self._of_ticket.pop(ticket, None)
-        if live is not None:
-            self._turn_away(self._table.finish(live, error, time.monotonic_ns()))
+        if live is not None and (refused := self._table.finish(live, error, now_ns)):
+            self._turn_away(refused)
 
     def _again(self, ticket: Ticket) -> None:
         """Its model asks for another execution."""
@@ -339,7 +340,7 @@ class SequenceBatcher(BatchScheduler):
     def _stream_ended(self, ticket: Ticket) -> None:
         self._inflight -= 1
         if ticket.ended:
-            self._finish(ticket, ticket.error)
+            self._finish(ticket, ticket.error, time.monotonic_ns())
         self.wake()
 
     def _abandon(self, run: Run, now_ns: int) -> None:
