@@ -301,4 +301,46 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             ),
         ),
     ),
+    (
+        "Drift",
+        (
+            Panel(
+                "PSI by feature",
+                "Population stability index of a watched feature against its reference, less what "
+                "chance makes of it; the ten highest. The console's page Drift of the model has "
+                "the charts.",
+                "short",
+                (
+                    (
+                        "topk(10, max by (model, version, feature) (modelyard_drift_psi{<m>}))",
+                        f"{_VERSION} {{{{feature}}}}",
+                    ),
+                ),
+            ),
+            Panel(
+                "KS distance by feature",
+                "Kolmogorov-Smirnov distance of a watched numeric feature from its reference, 0 "
+                "to 1; the ten highest.",
+                "short",
+                (
+                    (
+                        "topk(10, max by (model, version, feature) (modelyard_drift_ks{<m>}))",
+                        f"{_VERSION} {{{{feature}}}}",
+                    ),
+                ),
+            ),
+            Panel(
+                "Features that have drifted",
+                "By their limits and corrected p-values; ModelyardModelDrifted is the alert.",
+                "short",
+                (
+                    (
+                        "sum by (model, version) (max by (model, version, feature) "
+                        "(modelyard_drift_detected{<m>}))",
+                        _VERSION,
+                    ),
+                ),
+            ),
+        ),
+    ),
 )  # fmt: skip
