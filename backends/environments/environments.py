@@ -13,7 +13,7 @@ from backends.environments.declared import (
     DeclaredEnvironment,
     declared_environment,
 )
-from backends.environments.store import ENVIRONMENT, EnvironmentStore, Lease
+from backends.environments.store import ENVIRONMENT, EnvironmentLease, EnvironmentStore
 from backends.environments.unpack import root_of
 from backends.process.interpreter import Interpreter
 from repository.files.plain_files import open_plain
@@ -102,7 +102,7 @@ class PythonEnvironments:
         digest: str,
         build: Callable[[Path], None],
         until: float,
-    ) -> Lease:
+    ) -> EnvironmentLease:
         try:
             return self._store.obtain(digest, name, build, until)
         except BuildFailed as error:
@@ -116,7 +116,7 @@ class PythonEnvironments:
 class Leased:
     """An interpreter, and what keeps its environment until the instances do."""
 
-    def __init__(self, interpreter: Interpreter, lease: Lease | None) -> None:
+    def __init__(self, interpreter: Interpreter, lease: EnvironmentLease | None) -> None:
         self._lease = lease
         if lease is not None:
             interpreter = interpreter._replace(hold=lambda: lease.again().close)

@@ -36,7 +36,7 @@ class KeptEnvironment(NamedTuple):
     in_use: bool
 
 
-class Lease:
+class EnvironmentLease:
     """Keeps one environment from being removed; `close` is idempotent."""
 
     def __init__(self, folder: Path, descriptor: int) -> None:
@@ -44,11 +44,11 @@ class Lease:
         self._descriptor = descriptor
         self._lock = threading.Lock()
 
-    def again(self) -> "Lease":
+    def again(self) -> "EnvironmentLease":
         """One more, while this one is open."""
         descriptor = os.open(f"/proc/self/fd/{self._descriptor}", os.O_RDONLY | os.O_CLOEXEC)
         fcntl.flock(descriptor, fcntl.LOCK_SH)
-        return Lease(self.folder, descriptor)
+        return EnvironmentLease(self.folder, descriptor)
 
     def close(self) -> None:
         with self._lock:
@@ -66,7 +66,7 @@ class EnvironmentStore:
 
     def obtain(
         self, digest: str, made_of: str, build: Callable[[Path], None], until: float
-    ) -> Lease:
+    ) -> EnvironmentLease:
         """A lease of the environment `digest`, built by `build(folder)` if there is none yet; who
         comes meanwhile waits for it, to `time.monotonic()` = `until`.
 
@@ -83,7 +83,7 @@ class EnvironmentStore:
                     self._built(place, made_of, build)
             self._evict(keep=digest)
 
-    def _leased(self, digest: str) -> Lease | None:
+    def _leased(self, digest: str) -> EnvironmentLease | None:
         descriptor = self._opened(digest)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -93,7 +93,7 @@ class EnvironmentStore:
         if not (self._folder / digest / RECORD).exists():
             os.close(descriptor)
             return None
-        return Lease(self._folder / digest / ENVIRONMENT, descriptor)
+        return EnvironmentLease(self._folder / digest / ENVIRONMENT, descriptor)
 
     def _opened(self, digest: str) -> int:
         return os.open(

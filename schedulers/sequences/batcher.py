@@ -78,8 +78,7 @@ class SequenceBatcher(BatchScheduler):
 
         Raises BadSequence for a request that no sequence can have, UnknownSequence, SequenceLost.
         """
-        table = self._table
-        member = request.sequence
+        table, member = self._table, request.sequence
         if table.rules.iterative:
             member = SequenceMembership(next(self._keys), True, False)
             request = replace(request, sequence=member)
