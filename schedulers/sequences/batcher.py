@@ -310,7 +310,11 @@ class SequenceBatcher(BatchScheduler):
 
     def _finish(self, ticket: Ticket, error: Exception | None, now_ns: int) -> None:
         live = self._of_ticket.pop(ticket, None)
-        if live is not None and (refused := self._table.finish(live, error, now_ns)):
+        if live is None:
+            return
+        if error is not None:  # an instance that has died has no slots for the backlog
+            self._look_after_instances(now_ns)
+        if refused := self._table.finish(live, error, now_ns):
             self._turn_away(refused)
 
     def _again(self, ticket: Ticket) -> None:

@@ -10,7 +10,7 @@ from tritonclient.grpc import service_pb2 as pb
 from schedulers.reply import Reply
 from schedulers.request import InferResponse
 from server.codec.forwarding import HeaderForwarding
-from server.codec.grpc_infer import decode, encode
+from server.codec.grpc_infer import decode, encode, sequence_of
 from server.codec.output_format import PLAIN, InferBody, OutputFormat
 from server.dataplane import DataPlane
 from server.errors import Unsupported
@@ -45,6 +45,7 @@ class UnaryInfer:
         except Exception as error:  # noqa: BLE001 - the boundary: refuse() logs what is our fault
             inference.refuse(error)
         else:
+            inference.message = None
             if inference.target is not None:
                 name_arm(call, inference.target)
             call.on_cancel = reply.cancel
@@ -103,7 +104,9 @@ class _UnaryInference(GrpcInference):
         self._signature = signature = served.signature
         head = None if self._head is None else self._head.of(signature)
         body = self._parsed(signature) if head is None else head.body(self._data)
-        self._data, self.message = b"", None  # they must not wait beside their copy
+        self._data = b""  # it must not wait beside its copy
+        if self.message is not None and sequence_of(self.message) is None:
+            self.message = None
         self._form, self._id = body.form, body.id
         if self.call.logged:
             note(self.call, body.id, signature, self.arm)

@@ -2,7 +2,7 @@
 
 `first`, `second` and `third` each add one; a request's parameters `at` and `do` say which of them
 does what. `chain` is an ensemble of the three, `script` a python model that calls them in turn, and
-`outer` one that calls `chain`.
+`outer` one that calls `chain`. `summing` has two slots for sequences and runs one at a time.
 """
 
 import threading
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import tritonclient.grpc as grpc_client
 
-from support.scripts import write_python, write_rows
+from support.scripts import ROW, write_python, write_rows
 from support.server import Server
 
 STEPS = ("first", "second", "third")
@@ -77,6 +77,30 @@ class TritonPythonModel:
         return answer(array)
 """
 
+SUMMING = """
+class TritonPythonModel:
+    def initialize(self, args):
+        self.signs, self.sums = os.environ["FAULT_SIGNS"], {}
+
+    def execute(self, requests):
+        return [self.one(request) for request in requests]
+
+    def one(self, request):
+        key, value = request.correlation_id(), request.inputs()[0].as_numpy()
+        do = order(request).get("do")
+        if do == "wait":
+            open(f"{self.signs}/summing.waits", "w").close()
+            while not os.path.exists(f"{self.signs}/summing.go"):
+                time.sleep(0.005)
+        if do == "fail":
+            return pb_utils.InferenceResponse(error=pb_utils.TritonError("no luck"))
+        if request.flags() & pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START:
+            self.sums[key] = 0
+        self.sums[key] = self.sums[key] + value
+        return answer(self.sums[key])
+"""
+"""Sums up the rows of each sequence."""
+
 CHAIN = """
 platform: "ensemble"
 max_batch_size: 8
@@ -103,6 +127,10 @@ def write_faulty(root: Path) -> None:
     write_python(root, "outer", SCRIPT.replace("CALLEES", "('chain',)"), one)
     (root / "chain" / "1").mkdir(parents=True)
     (root / "chain" / "config.pbtxt").write_text(CHAIN)
+    slots = "sequence_batching { oldest { max_candidate_sequences: 2 } %s }"
+    idle = "max_sequence_idle_microseconds: 600000000"
+    alone = ROW.replace("max_batch_size: 8", "max_batch_size: 1")
+    write_python(root, "summing", SUMMING, f"{one}\n{limit}\n{slots % idle}", alone)
     write_rows(root, "healthy")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from backends.errors import BackendError
+from backends.errors import BackendError, InstanceDied, SequenceLost
 from backends.seam import Batch, BatchResult, ResponsePart, ResponseSender
 from schedulers.counters import Counters
 from schedulers.errors import Cancelled
@@ -85,6 +85,36 @@ def test_requests_behind_a_cancelled_one_are_told_what_became_of_their_sequence(
         await running.one()
         with pytest.raises(Cancelled, match="cancelled before it ran"):
             await behind.one()
+        await batcher.close()
+
+    asyncio.run(asyncio.wait_for(test(), 60))
+
+
+class Mortal(GatedEcho):
+    """Dies once, of the first execution, which the gate lets end."""
+
+    deaths = 0
+
+    def execute(self, batch: Batch) -> BatchResult:
+        outcome = super().execute(batch)
+        if self.deaths:
+            return outcome
+        self.deaths, self.ready = 1, False
+        raise InstanceDied("it died")
+
+
+def test_sequences_of_the_backlog_are_not_lost_with_an_instance_that_never_had_them() -> None:
+    async def test() -> None:
+        instance = Mortal()
+        rules = SequenceRules(False, 1, 60 * 10**9, 10, MergeRules(max_rows=1))
+        batcher = SequenceBatcher(rules, [instance], Counters(), CoreTokens(2))
+        running, behind = batcher.submit(starting(1)), batcher.submit(starting(2))
+        instance.gate.set()
+        with pytest.raises((InstanceDied, SequenceLost)):
+            await running.one()
+        instance.ready = True
+        instance.changed()
+        await behind.one()
         await batcher.close()
 
     asyncio.run(asyncio.wait_for(test(), 60))

@@ -11,6 +11,7 @@ from support.server import Server, running
 
 EXIT_TIMEOUT_SECS = 300
 """So long that whatever an unload waits for is seen."""
+MOST_WAITING = 6
 
 
 @pytest.fixture(scope="package")
@@ -33,6 +34,7 @@ def server(folder: Path, signs: Signs) -> Iterator[Server]:
         repository,
         model_control_mode="explicit",
         load_model="*",
+        default_max_queue_size=MOST_WAITING,
         exit_timeout_secs=EXIT_TIMEOUT_SECS,
         worker_sandbox_allow_write=[str(signs.folder)],
         environment={"FAULT_SIGNS": str(signs.folder), "TMPDIR": str(scratch)},
@@ -51,6 +53,7 @@ def most_regions(server: Server, client: InferenceServerClient, folder: Path) ->
     """Regions of shared memory once every model has answered."""
     for caller in CALLERS:
         client.infer(caller, rows(1.0))
+    client.infer("summing", rows(1.0), sequence_id=1, sequence_start=True, sequence_end=True)
     return Holdings(server, folder / "scratch").regions()
 
 
@@ -64,11 +67,11 @@ def nothing_is_left(
     before = holdings.now()
     with under_load(server):
         yield
-        for name in (*STEPS, "script", "outer"):
+        for name in (*STEPS, "script", "outer", "summing"):
             signs.unset(f"{name}.loads-slowly")
             signs.set(f"{name}.go")
         server.wait_for(
-            lambda: all(client.is_model_ready(name) for name in (*STEPS, *CALLERS)),
+            lambda: all(client.is_model_ready(name) for name in (*STEPS, *CALLERS, "summing")),
             "every model to serve again",
         )
         server.wait_for(lambda: holdings.now() == before, f"what was there before: {before}")
