@@ -11,9 +11,9 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from backends.errors import BackendError, InstanceDied, Reschedule, SequenceLost
+from backends.errors import InstanceDied, Reschedule, SequenceLost
 from backends.limits import NO_LIMIT, ExecutionLimit
-from backends.seam import BatchResult, Instance, SequenceRows
+from backends.seam import Instance, SequenceRows
 from schedulers.batching import (
     REVIVAL_PATIENCE_NS,
     SHUT_DOWN,
@@ -35,6 +35,7 @@ from schedulers.policy.sequences import Refusal, SequenceTable
 from schedulers.policy.slots import Key, LiveSequence, SequenceRules, SlotLane
 from schedulers.request import InferRequest
 from schedulers.request import Sequence as SequenceMembership
+from schedulers.sequences.outcomes import errors_of, set_aside
 
 _log = logging.getLogger(__name__)
 
@@ -279,10 +280,10 @@ class SequenceBatcher(BatchScheduler):
         if not run.tickets:
             self.wake()
             return
-        tickets, errors = list(run.tickets), _errors_of(run)
+        tickets, errors = list(run.tickets), errors_of(run)
         iterative = self._table.rules.iterative
         if iterative and any(isinstance(error, Reschedule) for error in errors):
-            self._set_aside(run, errors)
+            set_aside(run, errors)
         now_ns = time.monotonic_ns()
         run.answer(self._counters, now_ns)
         self._inflight -= len(run.tickets)
@@ -292,21 +293,6 @@ class SequenceBatcher(BatchScheduler):
             else:
                 self._finish(ticket, error, now_ns)
         self.wake()
-
-    def _set_aside(self, run: Run, errors: list[Exception | None]) -> None:
-        """Leave in the run what is to be answered: not the requests that run once more."""
-        outcome = run.outcome
-        assert isinstance(outcome, BatchResult)
-        kept = [i for i, error in enumerate(errors) if not isinstance(error, Reschedule)]
-        run.tickets = [run.tickets[i] for i in kept]
-        run.outcome = outcome._replace(
-            results=[outcome.results[i] for i in kept],
-            parameters={
-                place: outcome.parameters[i]
-                for place, i in enumerate(kept)
-                if i in outcome.parameters
-            },
-        )
 
     def _finish(self, ticket: Ticket, error: Exception | None, now_ns: int) -> None:
         live = self._of_ticket.pop(ticket, None)
@@ -392,14 +378,3 @@ class SequenceBatcher(BatchScheduler):
         if not self._accepting:
             return not (self._inflight or len(self._table))
         return any(not lane.sequences for lane in retiring)
-
-
-def _errors_of(run: Run) -> list[Exception | None]:
-    """How each request of the run ended."""
-    outcome = run.outcome
-    if isinstance(outcome, BatchResult) and len(outcome.results) == len(run.tickets):
-        return [one if isinstance(one, Exception) else None for one in outcome.results]
-    if isinstance(outcome, BackendError) and not isinstance(outcome, InstanceDied):
-        return [outcome] * len(run.tickets)
-    lost = SequenceLost(f"the instance of this sequence died ({outcome}); start the sequence again")
-    return [lost] * len(run.tickets)

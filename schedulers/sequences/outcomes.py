@@ -1,0 +1,30 @@
+"""What came of the requests of one execution, as their sequences need to know it."""
+
+from backends.errors import BackendError, InstanceDied, Reschedule, SequenceLost
+from backends.seam import BatchResult
+from schedulers.instance_thread import Run
+
+
+def set_aside(run: Run, errors: list[Exception | None]) -> None:
+    """Leave in the run what is to be answered: not the requests that run once more."""
+    outcome = run.outcome
+    assert isinstance(outcome, BatchResult)
+    kept = [i for i, error in enumerate(errors) if not isinstance(error, Reschedule)]
+    run.tickets = [run.tickets[i] for i in kept]
+    run.outcome = outcome._replace(
+        results=[outcome.results[i] for i in kept],
+        parameters={
+            place: outcome.parameters[i] for place, i in enumerate(kept) if i in outcome.parameters
+        },
+    )
+
+
+def errors_of(run: Run) -> list[Exception | None]:
+    """How each request of the run ended."""
+    outcome = run.outcome
+    if isinstance(outcome, BatchResult) and len(outcome.results) == len(run.tickets):
+        return [one if isinstance(one, Exception) else None for one in outcome.results]
+    if isinstance(outcome, BackendError) and not isinstance(outcome, InstanceDied):
+        return [outcome] * len(run.tickets)
+    lost = SequenceLost(f"the instance of this sequence died ({outcome}); start the sequence again")
+    return [lost] * len(run.tickets)
