@@ -65,6 +65,7 @@ CODES: dict[str, str] = {
     "E300": "the artefact cannot be read, or contradicts its config",
     "E301": "a python model that cannot be imported",
     "E302": "a drift profile that cannot be used",
+    "E303": "requirements that are not taken",
     "E400": "symbolic link in a push",
     "E401": "submodule in a push",
     "E402": "path leads out of its folder",

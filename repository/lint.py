@@ -9,12 +9,14 @@ from repository.config.positions import Positions
 from repository.config.read import decode
 from repository.config.step_parameters import STEPS
 from repository.errors import BadRepository, ConfigError
+from repository.files.plain_files import open_plain
 from repository.findings import Finding
 from repository.folders.read import FolderReader, FolderState
 from repository.folders.snapshot import IGNORED, read_config
 from repository.folders.walk import CONFIG_NAME
 from repository.model import ModelConfig
 from repository.policy import no_version_reason, select
+from repository.requirements import FILE, MOST_BYTES, BadRequirements, read_requirements
 
 FILELESS = frozenset({"identity", "ensemble", *STEPS})
 """Backends and platforms whose models need no file: their version folders may be empty."""
@@ -83,6 +85,7 @@ def _lint_model(state: FolderState) -> Iterator[Finding]:
 def _lint_versions(state: FolderState, config: ModelConfig | None) -> Iterator[Finding]:
     numbers = [version.number for version in state.versions]
     for version in state.versions:
+        yield from _bad_requirements(state.folder / str(version.number))
         if not version.file_count and not (config and {config.backend, config.platform} & FILELESS):
             folder = state.folder / str(version.number)
             yield Finding(folder, 0, 0, "E209", "has no file in it; put the model there")
@@ -93,6 +96,20 @@ def _lint_versions(state: FolderState, config: ModelConfig | None) -> Iterator[F
         existing = ", ".join(map(str, numbers))
         problem = f"{no_version_reason(config)}; it has {existing}"
         yield _at(state, "version_policy", "E202", problem)
+
+
+def _bad_requirements(folder: Path) -> Iterator[Finding]:
+    """Of a python model; what another one calls by that name is its own."""
+    path = folder / FILE
+    if not (folder / "model.py").is_file() or not path.is_file():
+        return
+    try:
+        with open(open_plain(path), "rb") as file:
+            read_requirements(file.read(MOST_BYTES + 1))
+    except BadRequirements as error:
+        yield Finding(path, error.line, 1 if error.line else 0, "E303", error.text)
+    except OSError as error:
+        yield Finding(path, 0, 0, "E303", f"cannot be read: {error.strerror}")
 
 
 def _missing_files(state: FolderState, config: ModelConfig) -> Iterator[Finding]:

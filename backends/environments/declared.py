@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from backends.artefact import refuse
 from repository.model import ModelVersion
+from repository.requirements import FILE
 
 PARAMETER = "EXECUTION_ENV_PATH"
 MODEL_DIRECTORY = "$$TRITON_MODEL_DIRECTORY"
 """Stands for the model's folder in the parameter's value."""
-REQUIREMENTS = "requirements.txt"
 
 
 class DeclaredEnvironment(NamedTuple):
@@ -36,7 +36,7 @@ def declared_environment(version: ModelVersion) -> DeclaredEnvironment | None:
     """
     if PARAMETER in version.config.parameters:
         return DeclaredEnvironment(_named(version), None)
-    requirements = version.path / REQUIREMENTS
+    requirements = version.path / FILE
     return DeclaredEnvironment(None, requirements) if requirements.is_file() else None
 
 

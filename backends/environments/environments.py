@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,26 +14,42 @@ from backends.environments.declared import (
     DeclaredEnvironment,
     declared_environment,
 )
+from backends.environments.install import LOCK, platform
+from backends.environments.sources import TEMPORARY, PackageSources
 from backends.environments.store import ENVIRONMENT, EnvironmentLease, EnvironmentStore
 from backends.environments.unpack import root_of
 from backends.process.interpreter import Interpreter
 from repository.files.plain_files import open_plain
 from repository.model import ModelVersion
+from repository.requirements import (
+    FILE,
+    MOST_BYTES,
+    BadRequirements,
+    read_requirements,
+    requirements_digest,
+)
 from repository.sandbox.policy import Sandbox
 
 Tell = Callable[[str], None]
 """Takes what a load is doing just now, for people; from any thread."""
 
-SandboxOf = Callable[[Path, tuple[str, ...], bool], Sandbox | None]
-"""What confines a step that writes below a folder, reads some paths besides, and may use the
-network or not; None for nothing."""
+SandboxOf = Callable[[Path, tuple[str, ...], bool, bool], Sandbox | None]
+"""What confines a step that writes below a folder and reads some paths besides; whether it starts
+programs, and whether it may use the network. None for nothing."""
 
 
 class PythonEnvironments:
     """The environments of one server's models."""
 
-    def __init__(self, store: EnvironmentStore, sandbox_of: SandboxOf, load_secs: float) -> None:
+    def __init__(
+        self,
+        store: EnvironmentStore,
+        sandbox_of: SandboxOf,
+        load_secs: float,
+        sources: PackageSources,
+    ) -> None:
         self._store = store
+        self._sources = sources
         self._sandbox_of = sandbox_of
         self._load_secs = load_secs
 
@@ -46,7 +63,11 @@ class PythonEnvironments:
         if version.config.backend != "python":
             return None
         declared = declared_environment(version)
-        if declared is None or declared.path is None:
+        if declared is None:
+            return None
+        if declared.path is None:
+            if self._sources.builds:
+                return self._installed(version, declared, is_operators, tell)
             return None
         path = declared.path
         real = Path(os.path.realpath(path))
@@ -76,7 +97,7 @@ class PythonEnvironments:
                 "backends.environments.unpack",
                 arguments,
                 place,
-                self._sandbox_of(place, (str(archive),), False),
+                self._sandbox_of(place, (str(archive),), False, False),
                 {},
                 until,
                 self._store.most_bytes,
@@ -94,6 +115,47 @@ class PythonEnvironments:
         except BaseException:
             lease.close()
             raise
+
+    def _installed(
+        self, version: ModelVersion, declared: DeclaredEnvironment, is_operators: bool, tell: Tell
+    ) -> "Leased":
+        sources = self._sources
+        if not is_operators and not sources.are_named:
+            refuse(
+                version,
+                f"it has a {FILE}, and packages of models that were pushed, imported or loaded by "
+                "a request come only from where the server's operator says: start the server with "
+                "--environment-index or --environment-wheel-dir",
+            )
+        requirements = _requirements(version, declared)
+        digest = requirements_digest(requirements, platform(), sources.key)
+        name = declared.named_in(version)
+        until = time.monotonic() + self._load_secs
+
+        def build(place: Path) -> None:
+            tell(f"building environment for {len(requirements)} requirements")
+            versions = self._store.versions_file(digest)
+            (place / "requirements.txt").write_text("".join(f"{one}\n" for one in requirements))
+            if versions.exists():
+                shutil.copyfile(versions, place / LOCK)
+            step = BuildStep(
+                "backends.environments.install",
+                (str(place),),
+                place,
+                self._sandbox_of(place, sources.readable, True, sources.uses_network),
+                sources.environment(os.environ, place),
+                until,
+                self._store.most_bytes,
+            )
+            run_step(step, tell)
+            shutil.rmtree(place / TEMPORARY, ignore_errors=True)
+            if not versions.exists():
+                shutil.copyfile(place / LOCK, versions)
+
+        lease = self._obtained(version, name, digest, build, until)
+        python = lease.folder / "bin" / "python"
+        interpreter = Interpreter(str(python), (os.path.realpath(lease.folder),), lends_numpy=True)
+        return Leased(interpreter, lease)
 
     def _obtained(
         self,
@@ -144,6 +206,17 @@ def _interpreter(
     if is_operators and base != "/":
         readable.append(base)
     return Interpreter(str(python), tuple(readable))
+
+
+def _requirements(version: ModelVersion, declared: DeclaredEnvironment) -> tuple[str, ...]:
+    assert declared.requirements is not None
+    try:
+        with open(open_plain(declared.requirements), "rb") as file:
+            return read_requirements(file.read(MOST_BYTES + 1))
+    except BadRequirements as error:
+        refuse(version, f"{declared.named_in(version)}: {error}")
+    except OSError as error:
+        refuse(version, f"{declared.named_in(version)} cannot be read: {error.strerror}")
 
 
 def _digest(version: ModelVersion, archive: Path) -> str:

@@ -2,6 +2,7 @@
 
     <folder>/<digest>/env/               what was unpacked or installed
     <folder>/<digest>/environment.json   written last: without it the folder is not used, and swept
+    <folder>/<digest>.versions           what was installed, kept when the environment is evicted
     <folder>/<digest>.lock               locked alone to build or remove, shared by who uses it
 
 Locks are flock's: they go with their process, however it ends. Any thread may call.
@@ -74,14 +75,18 @@ class EnvironmentStore:
         """
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         place = self._folder / digest
-        while True:
-            if (lease := self._leased(digest)) is not None:
-                os.utime(place)
-                return lease
-            with self._alone(digest, until):
-                if not (place / RECORD).exists():
+        while (lease := self._leased(digest)) is None:
+            with self._alone(digest) as is_alone:
+                if is_alone and not (place / RECORD).exists():
                     self._built(place, made_of, build)
-            self._evict(keep=digest)
+            if is_alone:
+                self._evict(keep=digest)
+            elif time.monotonic() > until:
+                raise TimeoutError
+            else:  # somebody builds it, or uses it by now
+                time.sleep(_LOCK_LOOK_SECS)
+        os.utime(place)
+        return lease
 
     def _leased(self, digest: str) -> EnvironmentLease | None:
         descriptor = self._opened(digest)
@@ -101,14 +106,11 @@ class EnvironmentStore:
         )
 
     @contextmanager
-    def _alone(self, digest: str, until: float) -> Iterator[None]:
+    def _alone(self, digest: str) -> Iterator[bool]:
+        """Whether nobody else uses, builds or removes it inside."""
         descriptor = self._opened(digest)
         try:
-            while not _locked(descriptor):
-                if time.monotonic() > until:
-                    raise TimeoutError
-                time.sleep(_LOCK_LOOK_SECS)
-            yield
+            yield _locked(descriptor)
         finally:
             os.close(descriptor)
 
@@ -123,6 +125,10 @@ class EnvironmentStore:
         except BaseException:
             shutil.rmtree(place, ignore_errors=True)
             raise
+
+    def versions_file(self, digest: str) -> Path:
+        """Where the lock of its packages is kept: an environment that is made again is the same."""
+        return self._folder / f"{digest}.versions"
 
     def kept(self) -> list[KeptEnvironment]:
         """All there are, the one that was used last first."""
@@ -142,18 +148,21 @@ class EnvironmentStore:
                 )
         return sorted(found, key=lambda one: -one.used_at)
 
+    def forget(self, digest: str) -> bool:
+        """Remove one with the versions that were chosen for it; False where it is in use."""
+        removed = self.remove(digest)
+        if removed:
+            self.versions_file(digest).unlink(missing_ok=True)
+            (self._folder / f"{digest}.lock").unlink(missing_ok=True)
+        return removed
+
     def remove(self, digest: str) -> bool:
         """Remove one; False where it is in use."""
-        descriptor = self._opened(digest)
-        try:
-            if not _locked(descriptor):
-                return False
-            with suppress(FileNotFoundError):
-                (self._folder / digest / RECORD).unlink()
-            shutil.rmtree(self._folder / digest, ignore_errors=True)
-            return True
-        finally:
-            os.close(descriptor)
+        with self._alone(digest) as is_alone:
+            if is_alone:
+                (self._folder / digest / RECORD).unlink(missing_ok=True)
+                shutil.rmtree(self._folder / digest, ignore_errors=True)
+            return is_alone
 
     def sweep(self) -> None:
         """Remove what was broken off, at a start, and what is beyond the bound."""
@@ -172,11 +181,8 @@ class EnvironmentStore:
                 total -= one.size_bytes
 
     def _free(self, digest: str) -> bool:
-        descriptor = self._opened(digest)
-        try:
-            return _locked(descriptor)
-        finally:
-            os.close(descriptor)
+        with self._alone(digest) as is_alone:
+            return is_alone
 
     def _places(self) -> list[Path]:
         try:

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from backends.environments.declared import PARAMETER, REQUIREMENTS
+from backends.environments.declared import PARAMETER
 from backends.errors import LoadFailed
 from backends.python.source import problems
 from control.drift.profile_findings import profile_findings
@@ -23,6 +23,7 @@ from repository.folders.snapshot import model_folder
 from repository.formats import installed
 from repository.lint import lint, notes_at
 from repository.model import ModelVersion
+from repository.requirements import FILE as REQUIREMENTS_FILE
 from repository.sandbox.enter import kernel
 from repository.sandbox.policy import parser_sandbox
 from server.cli.progress import ProgressLine
@@ -119,7 +120,7 @@ def _backend(version: ModelVersion) -> str:
 
 def _modules_of(version: ModelVersion) -> Callable[[str], bool]:
     """Which modules are there for its file; all, where it has an environment of its own."""
-    if (version.path / REQUIREMENTS).is_file() or PARAMETER in version.config.parameters:
+    if (version.path / REQUIREMENTS_FILE).is_file() or PARAMETER in version.config.parameters:
         return lambda _name: True
     return partial(_is_module, version.path)
 

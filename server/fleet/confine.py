@@ -87,10 +87,10 @@ class Confiner:
         )
 
     def build_sandbox(
-        self, folder: Path, readable: tuple[str, ...], network: bool
+        self, folder: Path, readable: tuple[str, ...], programs: bool, network: bool
     ) -> Sandbox | None:
-        """Of a process that makes an environment in `folder`: it parses what others wrote, and with
-        a network it is pip; None if off."""
+        """Of a process that makes an environment in `folder` of what others wrote; `programs`:
+        whether it starts some, as pip does. None if off."""
         around = self._around
         if around.mode == "off":
             return None
@@ -100,7 +100,9 @@ class Confiner:
             (*around.runtime, *map(os.path.realpath, readable), _real(folder)),
             everywhere=True,
         )
-        return base._replace(writable=(_real(folder),), network=network)
+        return base._replace(
+            writable=(_real(folder),), network=network, execute=programs, fork=programs
+        )
 
     def adopt_orphans(self) -> None:
         """End what workers start and leave behind, from here on; where they are confined."""

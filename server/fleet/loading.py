@@ -10,9 +10,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple, Protocol, cast
 
 from backends.environments.environments import PythonEnvironments, Tell
+from backends.environments.sources import PackageSources
 from backends.environments.store import EnvironmentStore
 from backends.errors import BackendError, LoadFailed
 from backends.footprint import measured_bytes
@@ -330,7 +332,14 @@ def _environments_of(settings: Settings, confiner: Confiner | None) -> PythonEnv
         settings.state_dir.absolute() / "environments", settings.environment_cache_limit
     )
     store.sweep()
-    return PythonEnvironments(store, confiner.build_sandbox, settings.model_load_timeout_secs)
+    sources = PackageSources(
+        settings.environment_index,
+        settings.environment_wheel_dir,
+        settings.environment_builds == "on",
+        Path.home(),
+    )
+    secs = settings.model_load_timeout_secs
+    return PythonEnvironments(store, confiner.build_sandbox, secs, sources)
 
 
 def _log_notes(version: ModelVersion, backend: str) -> None:

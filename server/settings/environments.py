@@ -1,15 +1,58 @@
 """The settings of Python environments of models. Part of `Settings`."""
 
 from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
 
-from server.settings.kinds import setting, whole
+from server.settings.kinds import FILE, ValueKind, choice, setting, whole
 from server.settings.rate_limit import RateLimitSettings
+
+
+def _read(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname or text.split() != [text]:
+        raise ValueError
+    return text
+
+
+def _shown(url: str) -> str:
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+INDEX = ValueKind(
+    "URL", "of the form https://HOST/PATH", _read, (str,), separator=" ", shown=_shown
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentSettings(RateLimitSettings):
     """What environments may take and bring; docs/environments.md has it all."""
 
+    environment_builds: str = setting(
+        "Models",
+        choice("on", "off"),
+        "on",
+        "Whether a requirements.txt beside a python model is installed into an environment of its "
+        "own; off: the file is not read, and the model runs on the server's own Python.",
+    )
+    environment_index: tuple[str, ...] = setting(
+        "Models",
+        INDEX,
+        (),
+        "A package index that environments are installed from, instead of those that pip is "
+        "configured with; repeat it for several, the first one comes first.",
+        note="pip's own configuration",
+        repeat=True,
+    )
+    environment_wheel_dir: Path | None = setting(  # noqa: RUF009 (a frozen default)
+        "Models",
+        FILE,
+        None,
+        "A folder with wheels that environments are installed from; without --environment-index "
+        "nothing else is asked.",
+        note="none",
+    )
     environment_cache_limit: int = setting(
         "Limits",
         whole(0, 2**50, "BYTES"),

@@ -3,6 +3,7 @@
 import sys
 import tarfile
 import venv
+import zipfile
 from pathlib import Path
 from sysconfig import get_paths
 
@@ -75,3 +76,22 @@ def packed(environment: Path, archive: Path) -> Path:
         for entry in sorted(environment.iterdir()):
             opened.add(entry, entry.name)
     return archive
+
+
+def write_wheel(folder: Path, name: str, version: str, code: str, *requires: str) -> Path:
+    """A wheel of one module, as pip takes it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}-{version}-py3-none-any.whl"
+    info = f"{name}-{version}.dist-info"
+    lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
+    files = {
+        f"{name}.py": code,
+        f"{info}/METADATA": "\n".join([*lines, *(f"Requires-Dist: {one}" for one in requires), ""]),
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\n"
+        "Tag: py3-none-any\n",
+    }
+    record = "".join(f"{one},,\n" for one in (*files, f"{info}/RECORD"))
+    with zipfile.ZipFile(path, "w") as wheel:
+        for file, text in (*files.items(), (f"{info}/RECORD", record)):
+            wheel.writestr(file, text)
+    return path

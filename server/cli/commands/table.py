@@ -12,6 +12,7 @@ from typing import Any
 from server.cli.commands import (
     backups,
     drift,
+    environments,
     events,
     experiments,
     imports,
@@ -54,6 +55,7 @@ COMMANDS: tuple[CliCommand, ...] = (
     *drift.COMMANDS,
     *experiments.COMMANDS,
     *imports.COMMANDS,
+    *environments.COMMANDS,
     *events.COMMANDS,
     *notifications.COMMANDS,
     *backups.COMMANDS,
@@ -67,6 +69,7 @@ GROUPS = {
     "problem": "what is wrong now",
     "model": "models deployed from git",
     "imports": "models fetched from URLs",
+    "environment": "Python environments of models",
     "alias": "names for versions, which can be moved",
     "route": "public names whose requests are split between versions",
     "rollout": "new versions promoted step by step",

