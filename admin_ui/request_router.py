@@ -14,14 +14,14 @@ from starlette.types import Scope
 
 from admin_ui.headers import PRIVATE, form_token, is_form_token
 from admin_ui.page_context import PageContext
-from admin_ui.screens import FormAction, Screen, ScreenContent
+from admin_ui.screens import LARGEST_FORM_BYTES, FormAction, Screen, ScreenContent
 from admin_ui.services import ConsoleServices, ControlApiError
 from admin_ui.templates import render, render_block
 from admin_ui.text import link
 from admin_ui.theme import theme_of
 from control.access.scopes import Principal, allows
 
-LARGEST_FORM_BYTES, MOST_FIELDS = 2**20, 1000
+MOST_FIELDS = 1000
 TWIN = ".json"
 HOME = "/"
 LOGIN = "/login"
@@ -169,7 +169,9 @@ class RequestRouter:
 
     def _act(self, act: FormAction) -> Endpoint:
         async def acted(request: Request) -> Response:
-            pairs = await read_form(request)
+            if act.most_bytes > LARGEST_FORM_BYTES:
+                await self.visit(request)  # only who is logged in may send so much
+            pairs = await read_form(request, act.most_bytes)
             visit = await self.visit(request, pairs=pairs, act=raw_path(request))
             cookie = request.cookies.get(self.services.cookie, "")
             if not is_form_token(visit.form.get("token", ""), cookie):
@@ -285,7 +287,9 @@ def at_of(request: Request) -> str:
     return raw_path(request) + (f"?{query}" if query else "")
 
 
-async def read_form(request: Request) -> tuple[tuple[str, str], ...]:
+async def read_form(
+    request: Request, most_bytes: int = LARGEST_FORM_BYTES
+) -> tuple[tuple[str, str], ...]:
     """The fields of a form in order. Raises ControlApiError for what is no form of ours."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != _FORM:
@@ -300,10 +304,8 @@ async def read_form(request: Request) -> tuple[tuple[str, str], ...]:
     try:
         async for chunk in request.stream():
             body += chunk
-            if len(body) > LARGEST_FORM_BYTES:
-                raise ControlApiError(
-                    413, "too_large", f"a form has {LARGEST_FORM_BYTES} bytes at most"
-                )
+            if len(body) > most_bytes:
+                raise ControlApiError(413, "too_large", f"a form has {most_bytes} bytes at most")
         pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS)
     except (ClientDisconnect, ValueError) as error:
         raise ControlApiError(400, "malformed", "the form cannot be read") from error

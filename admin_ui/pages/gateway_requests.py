@@ -14,11 +14,17 @@ _passes = PlaygroundTokenCache()
 
 
 async def send_request(
-    visit: PageContext, label: str, verb: str, path: str, body: bytes = b""
+    visit: PageContext,
+    label: str,
+    verb: str,
+    path: str,
+    body: bytes = b"",
+    content_type: str = "application/json",
 ) -> GatewayResponse:
     """As whoever looks: with their token, or with a pass where the gateway wants one. Raises
     ControlApiError for who may not infer with the model that is asked."""
     gateway, headers = _gateway(visit, label), await _credentials(visit, label)
+    headers["Content-Type"] = content_type
     for _ in range(TRIES):  # a pass that was just made reaches the gateway in some ms
         answer = await gateway.ask(verb, path, body, headers)
         if answer.status != 401 or not _by_pass(visit, gateway):

@@ -34,6 +34,7 @@ PATH = "/playground/{model}"
 MOST_TEXT = 20_000
 ROUTED = "x-modelyard-route"
 EVENTS = "text/event-stream"
+_FORMS = ("call", "call-json", "chat", "picture")
 
 Row = Mapping[str, Any]
 
@@ -116,10 +117,14 @@ async def try_page(visit: PageContext, target: str, body: Row | None) -> ScreenC
         body=laid_out(sent)[:MOST_TEXT],
         wants_token=token,
         labelled=has_labels(config),
+        picture=takes_picture(config),
         chat=await _language(visit, verb, url, label, token),
         answer=None,
         **programs(url, label, tail, verb, sent, token),
-        acts={one: link(f"{PATH}/{one}", model=name) for one in ("call", "call-json", "chat")},
+        acts={
+            one: link(f"{PATH}/{one}", model=name)
+            for one in ("call", "call-json", "chat", "picture")
+        },
     )
 
 
@@ -180,6 +185,11 @@ async def config_of(visit: PageContext, target: str) -> Row:
 def has_labels(config: Row) -> bool:
     """Whether it names labels for classes. Pure."""
     return any(one.get("label_filename") for one in config.get("output") or ())
+
+
+def takes_picture(config: Row) -> bool:
+    """Whether a picture may be the body of a request. Pure."""
+    return "request_body.image" in (config.get("parameters") or {})
 
 
 async def targets_of(visit: PageContext) -> list[tuple[str, str]]:
