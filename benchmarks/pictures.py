@@ -31,7 +31,7 @@ Prepare = Callable[[bytes], Array]
 """A JPEG file → FP32 [3, 224, 224], normalised."""
 
 
-class Row(NamedTuple):
+class PictureTiming(NamedTuple):
     """`cpu_ms`: the least of the rounds. `apart`: mean difference of the values, of 255."""
 
     name: str
@@ -51,7 +51,7 @@ def main() -> None:
             print(f"| {row.name} | {row.cpu_ms:.1f} | {row.apart:.1f} |")
 
 
-def measure(ways: dict[str, Prepare], data: bytes, rounds: int) -> list[Row]:
+def measure(ways: dict[str, Prepare], data: bytes, rounds: int) -> list[PictureTiming]:
     """All ways in turn, so that a busy machine is busy for all of them."""
     whole = _pillow_whole(data)
     best = dict.fromkeys(ways, float("inf"))
@@ -64,7 +64,7 @@ def measure(ways: dict[str, Prepare], data: bytes, rounds: int) -> list[Row]:
             began = time.thread_time()
             way(data)
             best[name] = min(best[name], time.thread_time() - began)
-    return [Row(name, best[name] * 1000, apart[name]) for name in ways]
+    return [PictureTiming(name, best[name] * 1000, apart[name]) for name in ways]
 
 
 def jpeg(width: int, height: int) -> bytes:
