@@ -20,7 +20,7 @@ MOST_POINTS = 100_000
 _LOCKS = 16
 
 
-class _Key(NamedTuple):
+class _WindowKey(NamedTuple):
     selection: SeriesSelection
     server: str
     level_s: int
@@ -41,7 +41,7 @@ class SeriesCache:
         self._most = most_points
         self.points = 0
         """And stretches that are kept; at most `most_points`."""
-        self._kept: OrderedDict[_Key, _Kept] = OrderedDict()
+        self._kept: OrderedDict[_WindowKey, _Kept] = OrderedDict()
         self._guard = threading.Lock()
         self._readers = tuple(threading.Lock() for _ in range(_LOCKS))
 
@@ -67,21 +67,21 @@ class SeriesCache:
         missing = []
         with self._guard:
             for start, made_from in sources.items():
-                kept = self._kept.get(_Key(*common, start))
+                kept = self._kept.get(_WindowKey(*common, start))
                 if kept is None or kept.sources != made_from:
                     missing.append(start)
                     continue
-                self._kept.move_to_end(_Key(*common, start))
+                self._kept.move_to_end(_WindowKey(*common, start))
                 merged[start] = kept.points
         for since, until in _stretches(sorted(missing), within.step_s):
             part = replace(within, since=since, until=until)
             found = reading.read(session, part, selection, server)
             for start in part.starts:
                 merged[start] = found.get(start, {})
-                self._keep(_Key(*common, start), _Kept(sources[start], merged[start]))
+                self._keep(_WindowKey(*common, start), _Kept(sources[start], merged[start]))
         return merged
 
-    def _keep(self, key: _Key, new: _Kept) -> None:
+    def _keep(self, key: _WindowKey, new: _Kept) -> None:
         with self._guard:
             self._forget(self._kept.pop(key, None))
             self._kept[key] = new

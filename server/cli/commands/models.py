@@ -54,14 +54,14 @@ _STEP_COLUMNS: Columns = {
 }
 
 
-class _LoadedVersion(msgspec.Struct):
+class _VersionInstances(msgspec.Struct):
     version: int
 
 
-class _LoadedVersions(msgspec.Struct):
+class _ModelInstances(msgspec.Struct):
     """The part of the API's answer that is asked for here: the highest first."""
 
-    items: list[_LoadedVersion]
+    items: list[_VersionInstances]
 
 
 def list_models(given: argparse.Namespace, api: ApiClient) -> Shown:
@@ -81,7 +81,7 @@ def list_steps(given: argparse.Namespace, api: ApiClient) -> Shown:
     """Of the highest version that is loaded, unless one is named."""
     number = given.version
     if number is None:
-        loaded = api.get(path_of("instances", given.MODEL), _LoadedVersions).items
+        loaded = api.get(path_of("instances", given.MODEL), _ModelInstances).items
         if not loaded:
             raise CommandFailed(f"'{given.MODEL}' is not loaded on this server")
         number = loaded[0].version
