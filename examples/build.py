@@ -46,6 +46,7 @@ EXAMPLES = (
     Example("narrator", (1,)),
     Example("running_sum", (1,)),
     Example("ragged_embedding", (1,)),
+    Example("gru_text", (1,), note=": trains a small network, some seconds"),
     Example("digits", (1, 2), note=": trains two networks, some seconds"),
     Example("digits_torch", (1,), borrows=("digits",), note=": exports the better one"),
     Example("sure_digits", (1,), parts=("digits_certainty",)),

@@ -18,7 +18,7 @@ def export(network: nn.Module, sample: torch.Tensor, path: Path, names: tuple[st
     first dimension becomes the batch.
     """
     input_name, output_name = names
-    with _silence():
+    with silenced():
         torch.onnx.export(
             network.eval(),
             (sample,),
@@ -33,7 +33,7 @@ def export(network: nn.Module, sample: torch.Tensor, path: Path, names: tuple[st
 
 
 @contextlib.contextmanager
-def _silence() -> Iterator[None]:
+def silenced() -> Iterator[None]:
     """The exporter reports its progress and what is not installed; none of it is the reader's."""
     logging.disable(logging.WARNING)
     try:

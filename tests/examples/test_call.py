@@ -13,6 +13,7 @@ import pytest
 
 from benchmarks.peers import modelyard
 from benchmarks.peers.seam import Peer
+from examples.gru_text.text import TEXT
 
 ROOT = Path(__file__).parents[2]
 CURLED = [
@@ -71,6 +72,18 @@ def test_identity_gives_back_what_it_got_over_both_doors(server: Peer) -> None:
 def test_running_sum_keeps_a_sum_for_each_of_two_sequences(server: Peer) -> None:
     said = _call(server, "running_sum", "4", "2", "0", "1")
     assert re.findall(r"makes (-?\d+)", said) == ["4", "-4", "6", "-6", "6", "-6", "7", "-7"]
+
+
+def test_the_network_goes_on_from_two_texts_side_by_side_over_every_door(server: Peer) -> None:
+    said = _call(server, "gru_text", "the owl", "the bear", "--characters", "40")
+    found = re.findall(r"^(\w+): (the \w+)\|(.*)$", said, re.M)
+    doors = [*BOTH_DOORS, "stream"]
+    assert [(door, text) for door, text, _ in found] == [
+        (door, text) for door in doors for text in ("the owl", "the bear")
+    ]
+    for _, text, more in found:
+        assert len(more) == 40
+        assert text + more in TEXT
 
 
 def test_texts_of_different_lengths_are_embedded_at_once_over_both_doors(server: Peer) -> None:
