@@ -87,7 +87,7 @@ def states(session: Session, models: Collection[str] | None = None) -> list[Load
 
 def _clean(row: Row, now: datetime) -> _Told:
     model, version, state, reason = row[:4]
-    health = row[4] if len(row) == 5 else None
+    health = row[4] if len(row) >= 5 else None
     return (
         stored(model, LONGEST_NAME),
         version,

@@ -124,3 +124,11 @@ def test_a_restart_of_a_server_is_told_by_its_loads_alone(database: Database) ->
     _record(database, ("m", 1, "LOADING", "", health("LOADING", "loading"), 0.0))
     _record(database, ("m", 1, "READY", "", health("READY", "ok"), 200.0))
     assert kinds(database) == ["load.changed"] * 3
+
+
+def test_what_a_version_answers_is_told_also_of_one_that_says_when_it_was_loaded(
+    database: Database,
+) -> None:
+    for one in (health("READY", "ok"), health("FAILING", "errors", "61 of 61 failed", 130.0)):
+        _record(database, ("m", 1, "READY", "", one, 100.123456789))
+    assert kinds(database) == ["load.changed", "model.failing"]
