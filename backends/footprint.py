@@ -3,7 +3,8 @@
 A language model is computed from its config (`backends.llm.memory`). For other runtimes the figures
 below are rounded up from what was measured on Linux, x86-64: 0.1 MB beyond its weights for a small
 ONNX model, 25 MB for a python model's process, 122 MB for a process that has imported XGBoost or
-LightGBM. What a process really takes is measured once it has loaded (`measured_bytes`).
+LightGBM. What a process really takes is measured once it has loaded (`measured_bytes`); what a
+session in the server's own process takes by `server.fleet.memory.meter`.
 """
 
 from collections.abc import Iterable
@@ -17,6 +18,9 @@ from repository.model import ModelConfig, ModelVersion
 MIB = 1 << 20
 OVER_FILES = 1.2
 """Weights in memory over weights in files: packed copies, the graph."""
+LOADING_OVER_GRAPH = 2
+"""What onnxruntime takes while it loads a file with its weights inside, beside what stays: the
+parsed file and the weights before they are packed. 58 to 84 MB were measured for 42 MB."""
 SESSION, THREAD = 1 * MIB, 1 * MIB
 """An ONNX session with its arena, and each instance that shares it."""
 WORKERS = {
@@ -36,10 +40,12 @@ workspaces, our kernels. An estimate that was not measured."""
 
 
 class MemoryRequirement(NamedTuple):
-    """Bytes of one device: what a load cannot do without, and what it would use if it may."""
+    """Bytes of one device: what a loaded version cannot do without, what it would use if it may,
+    and what its load takes beside that until it is done."""
 
     least: int
     wanted: int
+    loading: int = 0
 
 
 def need_of(version: ModelVersion, instances: int, device: str = "cpu") -> MemoryRequirement:
@@ -53,9 +59,15 @@ def need_of(version: ModelVersion, instances: int, device: str = "cpu") -> Memor
     files = int(_file_bytes(version.path) * OVER_FILES)
     if runtime_for(version.config).hosted:
         estimate = instances * (WORKERS[backend] + files)
-    else:
-        estimate = SESSION + files + instances * THREAD
-    return MemoryRequirement(estimate, estimate)
+        return MemoryRequirement(estimate, estimate)
+    estimate = SESSION + files + instances * THREAD
+    graph = _file_bytes(version.path, ".onnx") if backend == "onnxruntime" else 0
+    return MemoryRequirement(estimate, estimate, LOADING_OVER_GRAPH * graph)
+
+
+def is_inside(version: ModelVersion) -> bool:
+    """Whether its instances live in the process that loads them."""
+    return version.config.backend != "llm" and not runtime_for(version.config).hosted
 
 
 def handed_down(version: ModelVersion, each: Iterable[tuple[str, int]]) -> ModelVersion:
@@ -105,10 +117,11 @@ def _language_need(version: ModelVersion, instances: int, device: str) -> Memory
     return MemoryRequirement(instances * (least + process), instances * (plan.budget + process))
 
 
-def _file_bytes(path: Path) -> int:
-    """All regular files of a version's folder; one that vanishes meanwhile counts nothing."""
+def _file_bytes(path: Path, suffix: str = "") -> int:
+    """All regular files of a version's folder whose names end so; one that vanishes meanwhile
+    counts nothing."""
     total = 0
-    for each in path.rglob("*"):
+    for each in path.rglob(f"*{suffix}"):
         try:
             total += each.stat().st_size if each.is_file() else 0
         except OSError:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from backends.seam import Instance
 from repository.model import ModelVersion
-from schedulers.counters import Counters
+from schedulers.counters import BucketCounts, Counters
 from schedulers.policy.resource_limits import ResourceLimiter
 from schedulers.seam import Scheduler
 from server.overrides import Override
@@ -75,6 +75,16 @@ class ServedVersion:
             async with asyncio.timeout(max(0.0, (until_ns - time.monotonic_ns()) / 1e9)):
                 await self.unheld.wait()
 
+    async def loaded(self) -> bool:
+        """Return when it is loaded, where it loads on demand; whether it had to be.
+
+        Raises NotReady, as a request that waits for the load is refused."""
+        wait = getattr(self.scheduler, "loaded", None)
+        if wait is None:
+            return False
+        await wait()
+        return True
+
     @property
     def ready(self) -> bool:
         """Whether at least one instance can execute now."""
@@ -120,12 +130,46 @@ class MemoryRow(NamedTuple):
     bytes: int
 
 
+class ResidencyRow(NamedTuple):
+    """A version that is loaded on demand. `idle_s`: since its last request, None before its
+    first. `bytes`: granted now. `hold`: why it would not be evicted now, "" if it would."""
+
+    name: str
+    version: int
+    resident: bool
+    loading: bool
+    pinned: bool
+    bytes: int
+    idle_s: float | None
+    waiting: int
+    evictions: int
+    hold: str
+
+
+class ResidencyState(Protocol):
+    """What is loaded on demand now. `cold_starts`: how long those loads took; `evictions`: of each
+    version, by model and number."""
+
+    cold_starts: BucketCounts
+    evictions: dict[tuple[str, int], int]
+
+    def rows(self) -> Sequence[ResidencyRow]:
+        """Every version that is loaded on demand, by name and number."""
+
+    def pin(self, model: str, pinned: bool) -> None:
+        """Load it, and never evict it; or no longer. Kept across restarts."""
+
+
 class Models(Protocol):
     """What the data plane needs of the fleet."""
 
     @property
     def limiter(self) -> ResourceLimiter | None:
         """The rate limiter; None where executions are not limited."""
+
+    @property
+    def residency(self) -> ResidencyState:
+        """Of the versions that are loaded on demand."""
 
     def get(self, name: str, version: int | None) -> ServedVersion:
         """The version asked for, or the highest ready one. Raises UnknownModel, NotReady."""

@@ -124,6 +124,10 @@ class LiteRtInstance(StackedInstance):
         self._outputs = {name: int(one["index"]) for name, one in ports.outputs.items()}
         self._shapes = {name: tuple(one["shape"]) for name, one in ports.inputs.items()}
 
+    def close(self) -> None:
+        super().close()
+        del self._interpreter  # frees the weights
+
     def run(self, inputs: Tensors, outputs: tuple[str, ...]) -> Mapping[str, Array]:
         interpreter = self._interpreter
         try:

@@ -165,6 +165,10 @@ class OpenVinoInstance(StackedInstance):
             name_of(one, f"output_{at}"): one for at, one in enumerate(compiled.outputs)
         }
 
+    def close(self) -> None:
+        super().close()
+        del self._request, self._inputs, self._outputs  # frees the weights
+
     def run(self, inputs: Tensors, outputs: tuple[str, ...]) -> Mapping[str, Array]:
         # Measured for two inputs of [3,2]: 26 µs by tensors, 58 µs by a dict of arrays. The
         # request's outputs are overwritten by its next run, so they are copied.

@@ -130,6 +130,10 @@ class OnnxInstance(StackedInstance):
             if tensor.shape == [] and "tensor" in tensor.type
         )
 
+    def close(self) -> None:
+        super().close()
+        del self._session  # the last instance to let go of it frees the weights
+
     def run(self, inputs: Tensors, names: tuple[str, ...]) -> Mapping[str, Array]:
         if self._strings or self._scalars:
             inputs = self._adapted(inputs)

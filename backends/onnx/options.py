@@ -38,6 +38,9 @@ def session_options(version: ModelVersion, device: Device) -> ort.SessionOptions
     options.add_session_config_entry("session.load_model_format", "ONNX")
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.add_session_config_entry("session.inter_op.allow_spinning", "0")
+    if _whole(version, "mapped_weights", 0, 0, 1):
+        # Packed copies would take what mapping saves.
+        options.add_session_config_entry("session.disable_prepacking", "1")
     for name in version.config.model_operations.op_library_filename:
         _register_operators(version, options, name)
     return options

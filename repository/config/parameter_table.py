@@ -40,6 +40,10 @@ def _step(row: StepParameter) -> ParameterKey:
     return ParameterKey(row.key, row.text, row.allowed, shown, (row.backend,))
 
 
+def _residency(key: str, text: str, allowed: str, default: str) -> ParameterKey:
+    return ParameterKey(key, text, allowed, default)
+
+
 def _ignored(key: str, text: str, instead: str, *backends: str) -> ParameterKey:
     return ParameterKey(key, text, backends=backends, support=FieldSupport.IGNORED, instead=instead)
 
@@ -90,6 +94,27 @@ PARAMETERS: tuple[ParameterKey, ...] = (
         "`--model-execute-timeout-secs`",
         _THREADED,
     ),
+    _residency(
+        "load_on_demand",
+        "Load it by its first request; see [memory](memory.md).",
+        "`true`, `false`",
+        "`--load-on-demand`",
+    ),
+    _residency("pinned", "Load it at once, and never evict it.", "`true`, `false`", "`false`"),
+    _residency(
+        "min_residency_secs",
+        "Not evicted so soon after a load.",
+        "seconds",
+        "`--min-residency-secs`",
+    ),
+    _residency("keep_warm_secs", "Not evicted so soon after a request.", "seconds", "0"),
+    _residency("idle_unload_secs", "Unload it when idle for so long.", "seconds", "never"),
+    _residency(
+        "warm_hours",
+        "Hours in which it stays loaded, in the server's time zone.",
+        "such as `08:00-18:00`, `Mon-Fri 08:00-18:00`",
+        "none",
+    ),
     ParameterKey(
         "memory_limit",
         "Memory that a worker process of the model may take, where that is less than the server's "
@@ -118,6 +143,13 @@ PARAMETERS: tuple[ParameterKey, ...] = (
     _onnx("execution_mode", "0: one operator after the other, 1: several at a time.", _SWITCH, "0"),
     _onnx("enable_mem_arena", "Keep an arena of memory.", _SWITCH, "1"),
     _onnx("enable_mem_pattern", "Plan the memory of a shape that came before.", _SWITCH, "1"),
+    _onnx(
+        "mapped_weights",
+        "Use weights in external data files where they are mapped, without packed copies; see "
+        "[memory](memory.md#onnx-weights).",
+        _SWITCH,
+        "0",
+    ),
     _onnx(
         "memory.enable_memory_arena_shrinkage",
         "Give memory of the arena back after each execution.",

@@ -51,9 +51,9 @@ class Fleet:
         settings: Settings,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
-        """`changed` is called when other versions serve, or one could not be loaded; in the turn
-        of the loop in which that is so."""
-        self.memory, self.limiter, self._code_of = loader.memory, loader.limiter, loader.code_of
+        """`changed`: called in the turn in which other versions serve, or one was not loaded."""
+        self.memory, self.residency = loader.memory, loader.residency
+        self.limiter, self._code_of = loader.limiter, loader.code_of
         self._shown = client_paths(settings)
         self._changed = changed
         drain_s, self._settings = settings.exit_timeout_secs, settings

@@ -7,25 +7,22 @@ only waits.
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, cast
 
-from backends.environments.environments import PythonEnvironments, Tell
-from backends.environments.sources import PackageSources
-from backends.environments.store import EnvironmentStore
+from backends.environments.environments import Tell
 from backends.errors import BackendError, LoadFailed
-from backends.footprint import measured_bytes
+from backends.footprint import is_inside, measured_bytes
 from backends.limits import execution_limit
 from backends.process.call_link import CallService
 from backends.registry import ENSEMBLE, runtime_for
-from backends.seam import Device, Instance
-from repository.config.field_rules import notes
-from repository.config.positions import Positions
+from backends.seam import Instance
+from repository.config.normalise import validate_complete
 from repository.errors import RepositoryError
-from repository.folders.walk import CONFIG_NAME
 from repository.model import ModelConfig, ModelVersion
 from schedulers.build import SharedState, build_language
 from schedulers.build import build as build_scheduler
@@ -33,16 +30,22 @@ from schedulers.cache import ResponseCache
 from schedulers.calls import ModelCaller, NoCaller
 from schedulers.counters import Counters, counters_of
 from schedulers.policy.cores import CoreTokens
-from schedulers.seam import Scheduler
 from server.fleet.abandon import work_or_undo
+from server.fleet.built_version import BuiltVersion, FleetScheduler
 from server.fleet.checks.check import Checker
+from server.fleet.client_paths import client_paths
+from server.fleet.config_notes import log_notes
 from server.fleet.confine import Confiner
 from server.fleet.ensemble_loading import prepare_ensemble
 from server.fleet.memory.grants import MemoryAllocator, MemoryHolding, device_name
+from server.fleet.memory.measurements import MemoryMeasurements
+from server.fleet.memory.meter import MEASURABLE_BYTES, LoadMeter, MeasuredBytes
 from server.fleet.override_code import CodeOf, asked_of
+from server.fleet.package_environments import environments_of
 from server.fleet.placement import (
     Placement,
     asks_for_gpu,
+    difference,
     place,
     resolve,
     visible_gpus,
@@ -50,8 +53,15 @@ from server.fleet.placement import (
 )
 from server.fleet.prepare import PreparedVersion, Timeouts, close_all, prepare
 from server.fleet.rate_limits import RateLimits
+from server.fleet.residency.on_demand import OnDemandVersion
+from server.fleet.residency.residency import Residency
+from server.fleet.residency.standby import stand_by, terms_of
+from server.fleet.residency.terms import ResidencyTerms
 from server.served_version import ServedVersion
 from server.settings.table import Settings
+
+LEAST_MEASURED = 1 << 20
+"""A difference below this is noise: other threads have freed more than the load took."""
 
 _log = logging.getLogger(__name__)
 
@@ -60,37 +70,9 @@ def _told_nobody(_doing: str) -> None:
     """Nobody looks at what a load is doing."""
 
 
-class FleetScheduler(Scheduler, Protocol):
-    """A scheduler whose instances may change in place."""
-
-    async def resize(self, instances: Sequence[Instance], until_ns: int) -> None:
-        """Run on exactly these from now on; return when the others are closed: when they are done,
-        or `time.monotonic_ns` passes `until_ns`."""
-
-
-@dataclass(slots=True, eq=False)
-class BuiltVersion:
-    """A version ready to serve, its scheduler, device and name of each of its instances, and the
-    memory it `held` of what the server's `memory` has."""
-
-    served: ServedVersion
-    scheduler: FleetScheduler
-    devices: tuple[Device, ...]
-    names: tuple[str, ...]
-    held: MemoryHolding
-    memory: MemoryAllocator
-
-    async def close(self) -> None:
-        """Close the scheduler and what it runs on, and return the memory."""
-        try:
-            await self.scheduler.close()
-        finally:
-            self.memory.release(self.held)
-
-
 class LoadResult(NamedTuple):
-    """What a load brought, what it holds, and what the largest of its processes on each device
-    measures, 0 where there is none."""
+    """What a load brought, what it holds, and what each of its instances on a device measures, 0
+    where that is not known."""
 
     parts: PreparedVersion
     held: MemoryHolding
@@ -120,9 +102,21 @@ class VersionLoader:
             settings.model_load_timeout_secs, settings.model_execute_timeout_secs
         )
         self._confiner = confiner
-        self._environments = _environments_of(settings, confiner)
+        self._environments = environments_of(settings, confiner)
         self._gpus = visible_gpus()
-        self.memory = MemoryAllocator(settings.memory_budgets)
+        self.residency = Residency(
+            settings.state_dir,
+            settings.on_demand_max_waiting,
+            settings.on_demand_timeout_secs,
+            client_paths(settings),
+        )
+        measurements = MemoryMeasurements(settings.state_dir)
+        self.memory = MemoryAllocator(
+            settings.memory_budgets, measurements, self.residency.make_room
+        )
+        self._meter = LoadMeter()
+        self._begun: set[str] = set()
+        self._alone = asyncio.Lock()  # what a load takes while it loads is granted to one at a time
         self._limits = RateLimits(settings)
         self.limiter = self._limits.limiter
         self._cache = ResponseCache(settings.cache_bytes) if settings.cache_bytes else None
@@ -154,12 +148,55 @@ class VersionLoader:
     async def _build(self, version: ModelVersion, tell: Tell) -> BuiltVersion:
         began = time.monotonic()
         config = await self._checker.complete(version)
-        _log_notes(version, config.backend)
+        log_notes(version, config.backend)
         if config.platform == ENSEMBLE:
             return await self._build_ensemble(replace(version, config=config), began)
-        prepared = await self._load(version, self._options(config), tell)
+        version = replace(version, config=config)
+        terms = terms_of(version, self._settings)
+        if not terms.on_demand:
+            return await self._build_loaded(version, counters_of(config), began, tell)
+        return await self._build_on_demand(version, terms, began, tell)
+
+    async def _build_on_demand(
+        self, version: ModelVersion, terms: ResidencyTerms, began: float, tell: Tell
+    ) -> BuiltVersion:
+        """One that its first request loads. It is loaded at once where it is pinned, or takes the
+        place of one that is in use. One whose inputs and outputs only a load tells is loaded for
+        that alone."""
+        counters, name = counters_of(version.config), version.name
+        resident = None
+        if terms.pinned or self.residency.pinned(name) or self.residency.is_warm(name):
+            resident = await self._build_loaded(version, counters, began, tell)
+            version = resident.served.version
+        elif validate_complete(version.config):
+            async with self._alone:
+                loaded = await self._build_loaded(version, counters, began, tell)
+                version = loaded.served.version
+                await loaded.close()
+        shown = replace(version, config=self._options(version.config)[0])
+        served = await stand_by(shown, counters, time.monotonic() - began)
+
+        async def load(groups: ModelConfig | None) -> BuiltVersion:
+            wanted = version
+            if groups is not None:
+                wanted = replace(version, config=with_groups(version.config, groups))
+            async with self._alone if is_inside(wanted) else nullcontext():
+                return await self._build_loaded(wanted, counters, time.monotonic())
+
+        on_demand = OnDemandVersion(served, terms, load, self.residency)
+        built = BuiltVersion(served, on_demand, (), (), MemoryHolding(), self.memory)
+        on_demand.built = built
+        on_demand.stand_by()
+        if resident is not None:
+            on_demand.use(resident)
+        self.residency.add(on_demand)
+        return built
+
+    async def _build_loaded(
+        self, version: ModelVersion, counters: Counters, began: float, tell: Tell = _told_nobody
+    ) -> BuiltVersion:
+        prepared = await self._load(version, self._options(version.config), tell)
         parts = prepared.parts
-        counters = counters_of(config)
         try:
             self._limits.register(parts.version.config, parts.instances)
         except LoadFailed:
@@ -212,6 +249,9 @@ class VersionLoader:
         Only the difference is loaded and closed; queue and counters stay. Raises LoadFailed and
         changes nothing then.
         """
+        if isinstance(built.scheduler, OnDemandVersion):
+            await built.scheduler.reshape(written, self.resize)
+            return
         served = built.served
         config = self._options(with_groups(served.version.config, written.config))[0]
         self._limits.check(config, served.instances)
@@ -267,6 +307,7 @@ class VersionLoader:
             async with self._slots, asyncio.timeout(limit):
                 held = await self.memory.take(version, placements)
                 budgeted = self.memory.budgeted(version, held)
+                held.inside = is_inside(version) and held.on("cpu") > 0
                 work = partial(self._work, budgeted, placements, held, tell)
                 return await work_or_undo(work, self._undo)
         except TimeoutError:
@@ -282,16 +323,39 @@ class VersionLoader:
         held: MemoryHolding,
         tell: Tell,
     ) -> LoadResult:
+        measurable = held.inside and held.on("cpu") >= MEASURABLE_BYTES
+        reading = self._meter.begin() if measurable else None
+        found = None
         try:
             parts = self._prepared(version, placements, tell)
         except BaseException:
             self.memory.release_soon(held)
             raise
+        finally:
+            found = None if reading is None else self._meter.end(reading)
+        return LoadResult(parts, held, self._measured(version, parts, found))
+
+    def _measured(
+        self, version: ModelVersion, parts: PreparedVersion, found: MeasuredBytes | None
+    ) -> dict[str, int]:
+        """Bytes of each instance by device, which are remembered; `found`: of a load in this
+        process."""
+        counts = Counter(map(device_name, parts.devices))
         measured: dict[str, int] = {}
         for instance, device in zip(parts.instances, parts.devices, strict=True):
             name = device_name(device)
             measured[name] = max(measured.get(name, 0), measured_bytes(version, instance))
-        return LoadResult(parts, held, measured)
+        backend = version.config.backend
+        if found is not None and backend not in self._begun:
+            self._begun.add(backend)  # what the runtime itself takes for good is in it
+        elif found is not None and set(counts) == {"cpu"} and found.resident >= LEAST_MEASURED:
+            measured["cpu"] = -(-found.resident // counts["cpu"])
+        for name, each in measured.items():
+            if count := counts[name] if each else 0:
+                peak = found.peak if found is not None else each * count
+                most = self.memory.measurements.record(version, count, name, each * count, peak)
+                measured[name] = -(-most // count)
+        return measured
 
     def _prepared(
         self, version: ModelVersion, placements: Sequence[Placement], tell: Tell
@@ -323,66 +387,3 @@ class VersionLoader:
             return [best]
         on_cpu = resolve(config, runtime, self._settings.cores, ())
         return [best] if best == on_cpu else [best, on_cpu]
-
-
-def _environments_of(settings: Settings, confiner: Confiner | None) -> PythonEnvironments | None:
-    if confiner is None:
-        return None
-    store = EnvironmentStore(
-        settings.state_dir.absolute() / "environments", settings.environment_cache_limit
-    )
-    store.sweep()
-    sources = PackageSources(
-        settings.environment_index,
-        settings.environment_wheel_dir,
-        settings.environment_builds == "on",
-        Path.home(),
-    )
-    secs = settings.model_load_timeout_secs
-    return PythonEnvironments(store, confiner.build_sandbox, secs, sources)
-
-
-def _log_notes(version: ModelVersion, backend: str) -> None:
-    """Name in the log what the config gives without an effect."""
-    found = notes(version.config, Positions(version.folder / CONFIG_NAME), backend)
-    if found:
-        text = "; ".join(note.message for note in found)
-        _log.info("%s %d: %s: %s", version.name, version.number, CONFIG_NAME, text)
-
-
-def difference(
-    placements: Sequence[Placement],
-    present: Sequence[Device],
-    names: Sequence[str],
-    ready: Sequence[bool] = (),
-) -> tuple[list[int], list[Placement]]:
-    """Indexes of `present` that stay, and what is missing from `placements` beside them.
-
-    Those that are `ready` stay before those that are being restarted; all are where it is empty.
-    They keep their `names`; what is missing gets wanted names that none of them has.
-
-    An instance that is where one is wanted stays with the threads it has: their number depends on
-    how many share the cores, and to change it is to load the model anew.
-    """
-    keep: list[int] = []
-    lacking: list[tuple[Placement, int]] = []
-    for placement in placements:
-        place = (placement.device.kind, placement.device.index)
-        there = [i for i, one in enumerate(present) if (one.kind, one.index) == place]
-        there.sort(key=lambda i: bool(ready) and not ready[i])
-        here = [i for i in there if i not in keep][: len(placement.names)]
-        keep += here
-        if len(here) < len(placement.names):
-            lacking.append((placement, len(placement.names) - len(here)))
-    kept = {names[index] for index in keep}
-    return keep, _with_names(lacking, [n for one in placements for n in one.names if n not in kept])
-
-
-def _with_names(lacking: Sequence[tuple[Placement, int]], free: list[str]) -> list[Placement]:
-    """So many instances of each placement, with names that are free, its own first."""
-    missing: list[Placement] = []
-    for (device, own), count in lacking:
-        free = [name for name in free if name in own] + [name for name in free if name not in own]
-        missing.append(Placement(device, tuple(free[:count])))
-        free = free[count:]
-    return missing

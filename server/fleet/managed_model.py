@@ -15,7 +15,7 @@ from repository.model import ModelFolder, PinnedVersion
 from repository.policy import no_version_reason, selected_versions
 from schedulers.sequences.batcher import SequenceBatcher
 from server.errors import ModelLoading, NotReady, ServingError, UnknownModel
-from server.fleet.loading import BuiltVersion
+from server.fleet.built_version import BuiltVersion
 from server.fleet.memory.shortage import MOST_TRIES, pause_s, shortage_of
 from server.fleet.placement import describe
 from server.fleet.plan import (
@@ -222,7 +222,9 @@ class ManagedModel:
     ) -> VersionRow:
         built = occupant.built
         alive = built.served.ready
-        reason = "" if failure is None else f"serving what was loaded before: {failure.reason}"
+        reason = (
+            built.state if failure is None else f"serving what was loaded before: {failure.reason}"
+        )
         return VersionRow(
             self.name,
             number,

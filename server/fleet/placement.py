@@ -156,3 +156,41 @@ def _name(device: Device) -> str:
     if device.kind != "cpu":
         return f"{device.kind}:{device.index}"
     return f"cpu ({device.threads} threads)" if device.threads > 1 else "cpu"
+
+
+def difference(
+    placements: Sequence[Placement],
+    present: Sequence[Device],
+    names: Sequence[str],
+    ready: Sequence[bool] = (),
+) -> tuple[list[int], list[Placement]]:
+    """Indexes of `present` that stay, and what is missing from `placements` beside them.
+
+    Those that are `ready` stay before those that are being restarted; all are where it is empty.
+    They keep their `names`; what is missing gets wanted names that none of them has.
+
+    An instance that is where one is wanted stays with the threads it has: their number depends on
+    how many share the cores, and to change it is to load the model anew.
+    """
+    keep: list[int] = []
+    lacking: list[tuple[Placement, int]] = []
+    for placement in placements:
+        place = (placement.device.kind, placement.device.index)
+        there = [i for i, one in enumerate(present) if (one.kind, one.index) == place]
+        there.sort(key=lambda i: bool(ready) and not ready[i])
+        here = [i for i in there if i not in keep][: len(placement.names)]
+        keep += here
+        if len(here) < len(placement.names):
+            lacking.append((placement, len(placement.names) - len(here)))
+    kept = {names[index] for index in keep}
+    return keep, _with_names(lacking, [n for one in placements for n in one.names if n not in kept])
+
+
+def _with_names(lacking: Sequence[tuple[Placement, int]], free: list[str]) -> list[Placement]:
+    """So many instances of each placement, with names that are free, its own first."""
+    missing: list[Placement] = []
+    for (device, own), count in lacking:
+        free = [name for name in free if name in own] + [name for name in free if name not in own]
+        missing.append(Placement(device, tuple(free[:count])))
+        free = free[count:]
+    return missing

@@ -74,7 +74,7 @@ def prepare(
     start = _start_of(version, timeouts, confinement, calls, interpreter)
     labels = read_labels(version)
     steps = runtime_of(version.config.backend).steps
-    language = _language(version) if steps else None
+    language = read_text_side(version) if steps else None
     instances: list[Instance] = []
     devices: list[Device] = []
     try:
@@ -96,7 +96,7 @@ def prepare(
     return PreparedVersion(version, signature, instances, devices, every, language)
 
 
-def _language(version: ModelVersion) -> "Language":
+def read_text_side(version: ModelVersion) -> "Language":
     from schedulers.llm.gateway.language import read_language  # its tokeniser is an extra
 
     return read_language(version)

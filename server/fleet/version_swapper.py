@@ -14,7 +14,8 @@ from typing import Any
 from backends.errors import BackendError
 from repository.errors import RepositoryError
 from repository.model import ModelFolder, ModelVersion
-from server.fleet.loading import BuiltVersion, VersionLoader
+from server.fleet.built_version import BuiltVersion
+from server.fleet.loading import VersionLoader
 from server.fleet.managed_model import LoadedVersion, ManagedModel
 from server.fleet.memory.shortage import shortage_of
 from server.fleet.placement import describe

@@ -27,6 +27,7 @@ from server.metrics.language import OF_LANGUAGE, of_language
 from server.metrics.machine_usage import OF_MACHINE, MachineUsage, of_machine
 from server.metrics.memory import OF_MEMORY, of_memory
 from server.metrics.metric_family import MetricFamily, escaped, head
+from server.metrics.residency import OF_RESIDENCY, of_residency
 from server.metrics.resources import OF_RESOURCES, of_resources
 from server.metrics.routes import OF_ROUTES, of_routes
 from server.metrics.sequences import OF_SEQUENCES, of_sequences
@@ -224,6 +225,7 @@ METRICS: tuple[MetricFamily, ...] = (
     *OF_SEQUENCES,
     *OF_ENSEMBLES,
     *OF_MEMORY,
+    *OF_RESIDENCY,
     *OF_RESOURCES,
     *OF_ROUTES,
     *OF_HEALTH,
@@ -280,6 +282,7 @@ def render(
     for metric, of_tracing in _TRACING:
         lines += (*head(metric), f"{metric.name} {of_tracing(tracing)}")
     lines += of_memory(models.memory_rows())
+    lines += of_residency(models.residency)
     lines += of_resources(models.limiter)
     lines += of_routes(routing)
     lines += of_health(health)

@@ -208,7 +208,10 @@ class OpenAIEndpoints:
         """Who asks whom; raises ServingError for a model that is not there before it looks at what
         is asked."""
         caller = await received(request, self._limits, self._forwarding)
-        return caller, find(self._dataplane, caller)
+        found = find(self._dataplane, caller)
+        if await caller.in_time(found.served.loaded()):
+            found = find(self._dataplane, caller)
+        return caller, found
 
     def _tokens(
         self, prompts: Sequence[Prompt], special: bool, name: str
@@ -225,10 +228,13 @@ class OpenAIEndpoints:
         between the last look and the return. Raises what `find` and `make` do."""
         for _ in range(_TRIES):
             gone: ShutDown | None = None
+            found.served.keep()  # what makes the tokens is not evicted meanwhile
             try:
                 made = await caller.in_time(make(found.language))
             except ShutDown as error:  # which may well be because another has taken over
                 gone = error
+            finally:
+                found.served.release()
             again = find(self._dataplane, caller)
             if again.language is not found.language:
                 found = again

@@ -27,9 +27,17 @@ from schedulers.policy.resource_limits import (
 )
 from server.dataplane import DataPlane
 from server.errors import NotReady, UnknownModel, Unsupported
+from server.fleet.residency.residency import Residency
 from server.grpc.service import GrpcPort, start
 from server.overrides import Override
-from server.served_version import MemoryRow, ServedVersion, ServingState, VersionRow, not_ready_text
+from server.served_version import (
+    MemoryRow,
+    ResidencyRow,
+    ServedVersion,
+    ServingState,
+    VersionRow,
+    not_ready_text,
+)
 from server.settings.table import Settings
 from server.signature import compile_signature
 
@@ -77,6 +85,13 @@ def put(text: str, number: int = 1) -> ServedVersion:
     )
 
 
+class OneOnDemand(Residency):
+    """That of a server with one version that waits for its first request."""
+
+    def rows(self) -> list[ResidencyRow]:
+        return [ResidencyRow("m", 1, False, False, False, 0, None, 0, 0, "")]
+
+
 class Shelf:
     """Models that are there from the start and stay until `remove`: a fleet without files."""
 
@@ -104,6 +119,10 @@ class Shelf:
         found = ResourceLimiter()
         found.register({self: InstanceLimit({Resource("R", GLOBAL): 2})})
         return found
+
+    @property
+    def residency(self) -> Residency:
+        return OneOnDemand(None, 1, 1.0)
 
     def served(self) -> Sequence[ServedVersion]:
         return self._served

@@ -15,7 +15,15 @@ from backends.errors import LoadFailed
 from backends.footprint import MemoryRequirement, handed_down, need_of
 from backends.seam import Device
 from repository.model import ModelVersion
-from server.fleet.memory.ledger import DeviceAccount, MemoryGrant, MemoryLedger, OverBudget
+from server.fleet.memory.ledger import (
+    DeviceAccount,
+    Eviction,
+    MemoryGrant,
+    MemoryLedger,
+    OverBudget,
+)
+from server.fleet.memory.measurements import MemoryMeasurements
+from server.fleet.memory.meter import return_free_memory
 from server.fleet.placement import Placement
 from server.served_version import MemoryRow
 
@@ -28,7 +36,22 @@ LEAST_ASKED = 4 << 20
 Resize = Callable[[int], Awaitable[int]]
 """Give back, or take, about so many bytes; how many they were."""
 
+MakeRoom = Callable[[str, int, str], Awaitable[Eviction]]
+"""Evict idle versions from a device, so many bytes, for whom; who stays and why where it cannot."""
+
+NOBODY = Eviction((), (), False)
+
 _log = logging.getLogger(__name__)
+
+
+async def evict_nobody(device: str, lacking: int, whom: str) -> Eviction:
+    return NOBODY
+
+
+class MemoryShortage(LoadFailed):
+    """A load for which there is no memory. `may_pass`: those who hold it are only busy now."""
+
+    may_pass = False
 
 
 class MemoryRequest(NamedTuple):
@@ -41,26 +64,42 @@ class MemoryRequest(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class InstanceGrant:
-    """A grant and the instances it is for."""
+    """A grant and the instances it is for. `loading`: of its bytes, those that only the load
+    takes."""
 
     grant: MemoryGrant
     instances: int
+    loading: int = 0
 
 
 @dataclass(slots=True, eq=False)
 class MemoryHolding:
-    """What one loaded version holds. `shrink`, `grow`: how it gives back what it merely caches and
-    takes it again, where it can."""
+    """What one loaded version holds. `inside`: in this process, whose allocator keeps what is
+    freed. `shrink`, `grow`: how it gives back what it merely caches and takes it again, where it
+    can."""
 
     shares: list[InstanceGrant] = field(default_factory=list)
+    inside: bool = False
     shrink: Resize | None = None
     grow: Resize | None = None
+
+    def on(self, device: str) -> int:
+        """Bytes of a device; of all devices where it is ""."""
+        shares = (one.grant for one in self.shares)
+        return sum(grant.bytes for grant in shares if device in ("", grant.device))
 
 
 class MemoryAllocator:
     """The ledger of one server, and who is behind its grants."""
 
-    def __init__(self, budgets: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        budgets: Mapping[str, int],
+        measurements: MemoryMeasurements | None = None,
+        make_room: MakeRoom = evict_nobody,
+    ) -> None:
+        self.measurements = measurements or MemoryMeasurements(None)
+        self._make_room_by_eviction = make_room
         self._ledger = MemoryLedger(budgets)
         self._held: set[MemoryHolding] = set()
         self._turns = asyncio.Lock()
@@ -86,12 +125,20 @@ class MemoryAllocator:
         wants = []
         for device, names in placements:
             name, count = device_name(device), len(names)
-            need = await asyncio.to_thread(need_of, version, count, name)
+            need = await asyncio.to_thread(self._need_of, version, count, name)
             wants.append(MemoryRequest(name, count, need))
         try:
             return await self.grant(f"{version.name} version {version.number}", wants)
         except OverBudget as error:
-            raise LoadFailed(f"model '{version.name}' is not loaded: {error}") from None
+            refused = MemoryShortage(f"model '{version.name}' is not loaded: {error}")
+            refused.may_pass = error.may_pass
+            raise refused from None
+
+    def _need_of(self, version: ModelVersion, instances: int, device: str) -> MemoryRequirement:
+        """As measured before; else as estimated. A language model has its plan."""
+        with suppress(KeyError):
+            return self.measurements.need_of(version, instances, device)
+        return need_of(version, instances, device)
 
     async def grant(self, holder: str, wants: Sequence[MemoryRequest]) -> MemoryHolding:
         """All that is wanted, or nothing. Where it lacks, models that cache give back first.
@@ -103,15 +150,30 @@ class MemoryAllocator:
         async with self._turns:
             try:
                 for device, instances, need in wants:
-                    await self._make_room(device, self._ledger.lacking(device, need))
-                    held.shares.append(
-                        InstanceGrant(self._ledger.ask(device, holder, need), instances)
-                    )
+                    held.shares.append(await self._share(device, holder, instances, need))
             except BaseException:
                 self.release(held)
                 raise
         self._held.add(held)
         return held
+
+    async def _share(
+        self, device: str, holder: str, instances: int, need: MemoryRequirement
+    ) -> InstanceGrant:
+        """Raises OverBudget."""
+        least, wanted, loading = need
+        need = MemoryRequirement(least + loading, wanted + loading)
+        await self._make_room(device, self._ledger.lacking(device, need))
+        eviction = NOBODY
+        if lacking := self._ledger.lacking(device, need):
+            eviction = await self._make_room_by_eviction(device, lacking, holder)
+        try:
+            return InstanceGrant(self._ledger.ask(device, holder, need), instances, loading)
+        except OverBudget as error:
+            held = f"; of those that load on demand {', '.join(eviction.held)}"
+            explained = OverBudget(f"{error}{held if eviction.held else ''}")
+            explained.may_pass = eviction.may_pass
+            raise explained from None
 
     def budgeted(self, version: ModelVersion, held: MemoryHolding) -> ModelVersion:
         """The version as it is to be loaded: told how much memory each of its instances has."""
@@ -133,11 +195,16 @@ class MemoryAllocator:
         measured: Mapping[str, int],
         scheduler: Any,
     ) -> None:
-        """The instances are there. `measured`: bytes of the process of each, by device, or 0."""
+        """The instances are there. `measured`: bytes of each, by device; 0 or none where that is
+        not known."""
         self.resized(held, devices)
         for share in held.shares:
             if each := measured.get(share.grant.device):
                 share.grant = self._ledger.correct(share.grant, each * share.instances)
+            elif share.loading:
+                bytes = max(0, share.grant.bytes - share.loading)
+                share.grant = self._ledger.correct(share.grant, bytes)
+            share.loading = 0
         held.shrink = getattr(scheduler, "shrink", None)
         held.grow = getattr(scheduler, "grow", None)
 
@@ -150,6 +217,12 @@ class MemoryAllocator:
             if kept < share.instances:
                 bytes = share.grant.bytes * kept // share.instances
                 share.grant, share.instances = self._ledger.correct(share.grant, bytes), kept
+
+    async def closed(self, held: MemoryHolding) -> None:
+        """What held it is closed: return it once the process has returned it to the system."""
+        if held.inside:
+            await asyncio.to_thread(return_free_memory)
+        self.release(held)
 
     def release(self, held: MemoryHolding) -> None:
         """Return everything; a second time changes nothing."""

@@ -48,8 +48,20 @@ class DeviceAccount(NamedTuple):
         return sum(grant.bytes for grant in self.grants)
 
 
+class Eviction(NamedTuple):
+    """Whom to evict for so many bytes. Nobody where that would not be enough: then `held` says who
+    stays and why, and `may_pass` whether waiting can help."""
+
+    victims: tuple[str, ...]
+    held: tuple[str, ...]
+    may_pass: bool
+
+
 class OverBudget(Exception):
-    """A need that its device's budget has no room for; the message says who holds what."""
+    """A need that its device's budget has no room for; the message says who holds what.
+    `may_pass`: those who hold it are only busy now."""
+
+    may_pass = False
 
 
 class MemoryLedger:

@@ -147,7 +147,10 @@ def is_read(row: ParameterKey) -> bool:
 def test_every_parameter_that_is_read_has_a_row() -> None:
     everywhere = {row.key for row in PARAMETERS if is_read(row) and not row.backends}
     bodies = {f"{BODY}.{kind}" for kind in KINDS}
-    assert everywhere == {ROLLOUT, f"{ROLLOUT}.*", f"{CONDITION}*", f"{MAP}*", *bodies}
+    residency = {"load_on_demand", "pinned", "warm_hours", "idle_unload_secs"}
+    residency |= {"min_residency_secs", "keep_warm_secs"}
+    rollouts = {ROLLOUT, f"{ROLLOUT}.*", f"{CONDITION}*", f"{MAP}*"}
+    assert everywhere == rollouts | residency | bodies
     assert EXECUTE_TIMEOUT in {row.key for row in PARAMETERS}
     assert keys("llm") == set(OF_LANGUAGE_MODELS)
     read = r'(?:_whole|\b_?parameter)\(version, "([\w.]+)"'

@@ -9,8 +9,7 @@ from backends.errors import LoadFailed
 from backends.registry import RUNTIMES
 from backends.seam import Device
 from repository.model import ModelConfig
-from server.fleet.loading import difference
-from server.fleet.placement import Placement, describe, place, resolve, visible_gpus
+from server.fleet.placement import Placement, describe, difference, place, resolve, visible_gpus
 
 
 def placed(

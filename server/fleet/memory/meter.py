@@ -1,0 +1,81 @@
+"""Measures what a load inside this process takes: the difference that it makes to the process's
+resident memory, where nothing else is loaded or closed meanwhile.
+
+Called on loading threads. Requests under way add noise of a few MiB; what is small is not measured.
+"""
+
+import ctypes
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+MEASURABLE_BYTES = 8 << 20
+"""Less than this disappears in what requests take and return meanwhile."""
+
+_STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+_RESET_PEAK = "5"  # proc(5): the peak of resident memory begins anew
+
+
+class MeasuredBytes(NamedTuple):
+    """By how much resident memory differs afterwards, and at most did meanwhile."""
+
+    resident: int
+    peak: int
+
+
+class MeterReading(NamedTuple):
+    """Resident bytes before; `number` is 0 where something else was under way."""
+
+    number: int
+    resident: int
+
+
+class LoadMeter:
+    """The one of this process; from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._number = 0
+        self._active = 0
+
+    def begin(self) -> MeterReading:
+        with self._lock:
+            self._number += 1
+            self._active += 1
+            if self._active > 1:
+                return MeterReading(0, 0)
+            return_free_memory()
+            with suppress(OSError):
+                _CLEAR.write_text(_RESET_PEAK)
+            return MeterReading(self._number, resident_and_peak()[0])
+
+    def end(self, reading: MeterReading) -> MeasuredBytes | None:
+        """None where it was not alone, or nothing can be measured here."""
+        with self._lock:
+            self._active -= 1
+            alone = reading.number == self._number and bool(reading.resident)
+            peak = resident_and_peak()[1]
+            return_free_memory()
+            resident = resident_and_peak()[0]
+        if not alone or not resident:
+            return None
+        return MeasuredBytes(resident - reading.resident, max(peak, resident) - reading.resident)
+
+
+def resident_and_peak() -> tuple[int, int]:
+    """Bytes of this process now, and at most since the peak was reset; zeros where unknown."""
+    found = {"VmRSS:": 0, "VmHWM:": 0}
+    with suppress(OSError):
+        for line in _STATUS.read_text().splitlines():
+            name, _, rest = line.partition("\t")
+            if name in found:
+                found[name] = int(rest.split()[0]) * 1024
+    return found["VmRSS:"], found["VmHWM:"]
+
+
+def return_free_memory() -> None:
+    """Have the C allocator return what is free to the kernel; only with glibc. Runtimes free
+    weights in pieces that it would keep."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)

@@ -1,0 +1,1 @@
+"""Which versions are loaded while requests come: loaded on demand, evicted when memory is short."""

@@ -1,0 +1,390 @@
+"""One version that is loaded by its first request, and may be evicted while nobody uses it.
+
+It is the version's scheduler while the version is not resident: requests wait here for the one load
+that the first of them began. While it is resident, `ServedVersion.scheduler` is the real one, so
+that requests to it pay nothing. `server.fleet.residency.residency` decides when it leaves.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Protocol, cast
+
+from backends.errors import BackendError
+from backends.seam import Instance
+from repository.errors import RepositoryError
+from repository.model import ModelConfig, ModelVersion
+from schedulers.counters import count_failure
+from schedulers.errors import DeadlineExceeded, Draining, ShutDown
+from schedulers.policy.queue import Ticket
+from schedulers.request import InferRequest
+from server.errors import NotReady
+from server.fleet.built_version import BuiltVersion
+from server.fleet.memory.grants import MemoryHolding, MemoryShortage
+from server.fleet.memory.shortage import pause_s
+from server.fleet.placement import with_groups
+from server.fleet.residency.policy import ResidencyFacts
+from server.fleet.residency.relay import Relay
+from server.fleet.residency.standby import StandbyInstance
+from server.fleet.residency.terms import ResidencyTerms
+from server.served_version import ServedVersion, not_ready_text
+
+_log = logging.getLogger(__name__)
+
+STANDBY = "unloaded, loads on demand"
+ROOM_PAUSE_S = 0.1
+"""How soon a load that waits for others to become idle looks again."""
+SHUT_DOWN = "the server unloaded this model before the request could be answered"
+
+LoadVersion = Callable[[ModelConfig | None], Awaitable[BuiltVersion]]
+"""Load the version, with the instance groups of another config where one is given. Raises
+LoadFailed."""
+
+
+class ResidencyOwner(Protocol):
+    """What it tells of: see `server.fleet.residency.residency`."""
+
+    most_waiting: int
+    timeout_s: float
+    shown: Callable[[str], str]
+
+    def loaded(self, version: "OnDemandVersion", seconds: float) -> None:
+        """A request, or a pin, has had it loaded."""
+
+    def forget(self, version: "OnDemandVersion") -> None:
+        """It is closed."""
+
+
+class _LoadTicket(Ticket):
+    """Of somebody who waits for the load alone."""
+
+    __slots__ = ()
+
+
+class OnDemandVersion:
+    """A `FleetScheduler`; on the loop's thread.
+
+    `built`: as the fleet holds it, for good. `resident`: what is loaded now, None for nothing.
+    `pinned`: by an operator; by its terms it is anyway.
+    """
+
+    def __init__(
+        self,
+        served: ServedVersion,
+        terms: ResidencyTerms,
+        load: LoadVersion,
+        owner: ResidencyOwner,
+    ) -> None:
+        self.terms = terms
+        self.name = f"{served.version.name} version {served.version.number}"
+        self.served = served
+        self.built: BuiltVersion
+        self.resident: BuiltVersion | None = None
+        self.loaded_at = self.last_used = 0.0
+        self._load_version = load
+        self._groups: ModelConfig | None = None
+        self._owner = owner
+        self._standby = StandbyInstance()
+        self._waiting: deque[Ticket] = deque()
+        self._relays: set[asyncio.Task[None]] = set()
+        self._loading: asyncio.Task[None] | None = None
+        self._leaving: asyncio.Task[None] | None = None
+        self._failures = 0
+        self._retry_at = 0.0
+        self._accepting = True
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def loading(self) -> bool:
+        return self._loading is not None
+
+    @property
+    def state(self) -> str:
+        """For the index; "" while it is loaded."""
+        if self.loading:
+            return "unloaded, is loading on demand"
+        return "" if self.resident is not None else STANDBY
+
+    # the seam
+
+    def submit(self, request: InferRequest) -> Ticket:
+        """As the seam says, while the version is not resident. Raises NotReady where too many wait,
+        and while a load that has failed is not tried again yet."""
+        if not self._accepting:
+            raise Draining(f"{request.model} version {request.version} is being unloaded")
+        self._refuse_early()
+        ticket = Ticket(request)
+        self._waiting.append(ticket)
+        self._give_up_in_time(ticket)
+        self.begin_loading()
+        return ticket
+
+    def inflight(self) -> int:
+        resident = self.resident
+        inside = 0 if resident is None else resident.scheduler.inflight()
+        return inside + len(self._waiting)
+
+    def hung(self) -> int:
+        return 0
+
+    async def drain(self, until_ns: int) -> None:
+        self._accepting = False
+        while self._waiting and time.monotonic_ns() < until_ns:
+            await self._within(until_ns, self._loading)
+        if self.resident is not None:
+            await self.resident.scheduler.drain(until_ns)
+        while self._relays and time.monotonic_ns() < until_ns:
+            await self._within(until_ns, *self._relays)
+
+    async def close(self) -> None:
+        self._accepting = False
+        self._owner.forget(self)
+        if self._loading is not None:
+            self._loading.cancel()
+            await asyncio.wait([self._loading])
+        self._fail_waiting(ShutDown(SHUT_DOWN))
+        if self._leaving is not None:
+            await asyncio.wait([self._leaving])
+        resident, self.resident = self.resident, None
+        if resident is not None:
+            self.served.scheduler, self.served.instances = self, (self._stand_in(),)
+            await resident.close()
+        if self._relays:
+            await asyncio.wait(self._relays)
+
+    async def resize(self, instances: Sequence[Instance], until_ns: int) -> None:
+        if self.resident is not None:
+            await self.resident.scheduler.resize(instances, until_ns)
+
+    # in and out
+
+    async def loaded(self) -> None:
+        """Return when it is resident. Raises as a request that waits for it is refused."""
+        while self.resident is None or self._leaving is not None:
+            self._refuse_early()
+            ticket = _LoadTicket(cast(InferRequest, None))
+            self._waiting.append(ticket)
+            self._give_up_in_time(ticket)
+            self.begin_loading()
+            async for _ in ticket:
+                pass
+
+    def begin_loading(self) -> None:
+        if self.resident is None and self._loading is None and self._accepting:
+            self._loading = asyncio.create_task(self._load())
+
+    def evict(self) -> "asyncio.Task[None] | None":
+        """Begin to give back what it holds; None where it holds nothing. Call it in the turn in
+        which nobody uses it."""
+        resident = self.resident
+        if resident is None or self._leaving is not None:
+            return None
+        self.stand_by()
+        self._leaving = asyncio.create_task(self._close(resident))
+        return self._leaving
+
+    async def reshape(
+        self, written: ModelVersion, resize: Callable[[BuiltVersion, ModelVersion], Awaitable[None]]
+    ) -> None:
+        """Have the instances that `written` asks for, now or from the next load on."""
+        if self.resident is not None:
+            await resize(self.resident, written)
+            self._show(self.resident)
+        self._groups = written.config
+        if self.resident is not None:
+            return
+        config = with_groups(self.served.version.config, written.config)
+        self.served.version = replace(self.served.version, config=config)
+
+    def facts(self, device: str, now: float, pinned: bool) -> ResidencyFacts:
+        """`now` on time.monotonic."""
+        resident, counters = self.resident, self.served.counters
+        used = counters.last_inference_ms / 1000 - time.time() + now
+        self.last_used = max(self.last_used, used if counters.last_inference_ms else 0.0)
+        return ResidencyFacts(
+            name=self.name,
+            resident=resident is not None and self._leaving is None,
+            bytes=0 if resident is None else resident.held.on(device),
+            loaded_at=self.loaded_at,
+            last_used=self.last_used,
+            terms=self.terms,
+            inflight=self.inflight() + len(self._relays),
+            kept=self.served.holds,
+            sequences=0 if counters.sequences is None else counters.sequences.live,
+            pinned=pinned or self.terms.pinned,
+            moving=self.loading or self._leaving is not None,
+        )
+
+    def stand_by(self) -> None:
+        """Requests come here from now on."""
+        self.resident = None
+        self.served.scheduler, self.served.instances = self, (self._stand_in(),)
+        self.built.devices = self.built.names = ()
+        self.built.held = MemoryHolding()
+
+    def use(self, resident: BuiltVersion) -> None:
+        """It is loaded: requests go to it from now on."""
+        self.resident = resident
+        self.loaded_at = time.monotonic()
+        self._failures = 0
+        self._standby.ready, self._standby.not_ready_reason = True, ""
+        self._show(resident)
+
+    def _show(self, resident: BuiltVersion) -> None:
+        served, now = self.served, resident.served
+        served.version, served.signature = now.version, now.signature
+        served.language, served.load_seconds = now.language, now.load_seconds
+        served.instances, served.scheduler = now.instances, resident.scheduler
+        self.built.devices, self.built.names = resident.devices, resident.names
+        self.built.held = resident.held
+
+    def _stand_in(self) -> Instance:
+        return cast(Instance, self._standby)
+
+    async def _close(self, resident: BuiltVersion) -> None:
+        try:
+            await resident.scheduler.drain(time.monotonic_ns())
+            await resident.close()
+        finally:
+            self._leaving = None
+
+    async def _load(self) -> None:
+        """The one load that all who wait share."""
+        began = time.monotonic()
+        try:
+            if self._leaving is not None:
+                await asyncio.wait([self._leaving])
+            self.use(await self._loaded_when_there_is_room())
+        except (BackendError, RepositoryError) as error:
+            self._loading = None
+            self._failed(error)
+            return
+        finally:
+            self._loading = None
+        seconds = time.monotonic() - began
+        _log.info("%s: loaded on demand in %.3f s", self.name, seconds)
+        self._owner.loaded(self, seconds)
+        while self._waiting:
+            self._hand_over(self._waiting.popleft())
+
+    async def _loaded_when_there_is_room(self) -> BuiltVersion:
+        """Others may only be busy: look again while somebody waits. Raises LoadFailed."""
+        while True:
+            try:
+                return await self._load_version(self._groups)
+            except MemoryShortage as error:
+                self._drop_ended()
+                if not error.may_pass or not self._waiting:
+                    raise
+                await asyncio.sleep(ROOM_PAUSE_S)
+
+    def _hand_over(self, ticket: Ticket) -> None:
+        resident = self.resident
+        if ticket.ended or resident is None:
+            return
+        if isinstance(ticket, _LoadTicket):
+            ticket.close()
+            return
+        try:
+            reply = resident.scheduler.submit(ticket.request)
+        except Exception as error:  # noqa: BLE001 (carried to whoever asked)
+            ticket.fail(error)
+            return
+        task = asyncio.create_task(Relay(ticket, reply).run())
+        self._relays.add(task)
+        task.add_done_callback(self._relays.discard)
+
+    # refusals
+
+    def _refuse_early(self) -> None:
+        number = self.served.version.number
+        text = not_ready_text(self.served.version.name, number)
+        if time.monotonic() < self._retry_at and self._standby.not_ready_reason:
+            raise NotReady(text, f"version {number} has {self._standby.not_ready_reason}")
+        self._drop_ended()
+        if len(self._waiting) >= self._owner.most_waiting:
+            raise NotReady(
+                text,
+                f"version {number} is loading on demand, and {len(self._waiting)} requests wait "
+                f"for it, as many as --on-demand-max-waiting={self._owner.most_waiting} allows",
+            )
+
+    def _drop_ended(self) -> None:
+        """Those whose clients have gone."""
+        if any(one.ended for one in self._waiting):
+            self._waiting = deque(one for one in self._waiting if not one.ended)
+
+    def _give_up_in_time(self, ticket: Ticket) -> None:
+        limit_s = wait_s = self._owner.timeout_s
+        if not isinstance(ticket, _LoadTicket) and ticket.request.deadline_ns:
+            wait_s = min(wait_s, (ticket.request.deadline_ns - time.monotonic_ns()) / 1e9)
+        own = wait_s < limit_s
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(max(0.0, wait_s), self._expire, ticket, own)
+        ticket.watch(lambda _: timer.cancel())
+
+    def _expire(self, ticket: Ticket, own: bool) -> None:
+        """`own`: it is the client's deadline that has passed."""
+        if ticket.ended or ticket not in self._waiting:
+            return
+        self._waiting.remove(ticket)
+        name, number = self.served.version.name, self.served.version.number
+        error: Exception
+        if own:
+            error = DeadlineExceeded(
+                f"the deadline passed while model '{name}' version {number} was loading on demand"
+            )
+        else:
+            error = NotReady(
+                not_ready_text(name, number),
+                f"version {number} is loading on demand, and has not been loaded within "
+                f"--on-demand-timeout-secs={self._owner.timeout_s:g}",
+            )
+        self._fail_one(ticket, error)
+
+    def _failed(self, error: Exception) -> None:
+        """Refuse who waits, and, unless it is memory that lacks, those who come until it is tried
+        again."""
+        number, name = self.served.version.number, self.served.version.name
+        _log.error("%s could not be loaded on demand: %s", self.name, error)
+        reason = f"not been loaded on demand: {self._owner.shown(str(error))}"
+        if not isinstance(error, MemoryShortage):
+            self._failures += 1
+            pause = pause_s(min(self._failures, 8)) or 60.0
+            self._retry_at = time.monotonic() + pause
+            self._standby.ready, self._standby.not_ready_reason = False, reason
+            loop = asyncio.get_running_loop()
+            loop.call_later(pause, self._allow_again, self._retry_at)
+        self._fail_waiting(NotReady(not_ready_text(name, number), f"version {number} has {reason}"))
+
+    def _allow_again(self, retry_at: float) -> None:
+        if self._retry_at == retry_at:
+            self._standby.ready = True
+
+    def _fail_waiting(self, error: Exception) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        for ticket in waiting:
+            self._fail_one(ticket, error)
+
+    def _fail_one(self, ticket: Ticket, error: Exception) -> None:
+        if ticket.ended:
+            return
+        if not isinstance(ticket, _LoadTicket):
+            duration_ns = time.monotonic_ns() - ticket.request.arrived_ns
+            count_failure(self.served.counters, error, duration_ns)
+        ticket.fail(error)
+
+    @staticmethod
+    async def _within(until_ns: int, *tasks: "asyncio.Task[None] | None") -> None:
+        left = max(0.0, (until_ns - time.monotonic_ns()) / 1e9)
+        waiting = [task for task in tasks if task is not None]
+        if waiting:
+            await asyncio.wait(waiting, timeout=left)
+        else:
+            await asyncio.sleep(min(left, ROOM_PAUSE_S))
