@@ -181,13 +181,21 @@ async def loaded(call: AuthorizedCall) -> EndpointResult:
 
 async def files(call: AuthorizedCall) -> EndpointResult:
     """Raises NotFound for a version that is not loaded here."""
-    model, version = call.path["model"], int(call.path["version"])
+    model, version = call.path["model"], version_asked_for(call)
     found = await call.services.ask_gateway(LoadedQuery(model))
     folders = [Path(one.folder) for one in found.items if one.version == version and one.folder]
     if not folders:
         raise NotFound(f"version {version} of '{model}' is not loaded on this server")
     view = await to_thread.run_sync(_files, folders[0], version, limiter=call.services.threads)
     return EndpointResult(view)
+
+
+def version_asked_for(call: AuthorizedCall) -> int:
+    """Raises NotFound for what is no number of a version."""
+    text = call.path["version"]
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise NotFound(f"'{text[:40]}' is no version: they are whole numbers")
+    return int(text)
 
 
 _digests = FileDigests()

@@ -8,6 +8,7 @@ from msgspec import structs
 
 from control.access.scopes import Action
 from control.api.call import Access, AuthorizedCall, EndpointResult, Operation, Param
+from control.api.resources.instances import version_asked_for
 from control.api.resources.series import moment, range_asked_for
 from control.errors import NotFound
 from control.gateways.queries import EnsembleStepFacts, LoadedQuery, LoadedVersions
@@ -23,7 +24,7 @@ _POINTS = 200
 
 async def show(call: AuthorizedCall) -> EndpointResult:
     """Raises NotFound for what is not loaded here, or no ensemble."""
-    model, version = call.path["model"], int(call.path["version"])
+    model, version = call.path["model"], version_asked_for(call)
     found: LoadedVersions = await call.services.ask_gateway(LoadedQuery(model))
     facts = next((one for one in found.items if one.version == version), None)
     if facts is None:
