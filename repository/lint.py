@@ -85,7 +85,7 @@ def _lint_model(state: FolderState) -> Iterator[Finding]:
 def _lint_versions(state: FolderState, config: ModelConfig | None) -> Iterator[Finding]:
     numbers = [version.number for version in state.versions]
     for version in state.versions:
-        yield from _bad_requirements(state.folder / str(version.number))
+        yield from _bad_requirements(state.folder / str(version.number), config)
         if not version.file_count and not (config and {config.backend, config.platform} & FILELESS):
             folder = state.folder / str(version.number)
             yield Finding(folder, 0, 0, "E209", "has no file in it; put the model there")
@@ -98,10 +98,10 @@ def _lint_versions(state: FolderState, config: ModelConfig | None) -> Iterator[F
         yield _at(state, "version_policy", "E202", problem)
 
 
-def _bad_requirements(folder: Path) -> Iterator[Finding]:
+def _bad_requirements(folder: Path, config: ModelConfig | None) -> Iterator[Finding]:
     """Of a python model; what another one calls by that name is its own."""
     path = folder / FILE
-    if not (folder / "model.py").is_file() or not path.is_file():
+    if not path.is_file() or not _is_python(folder, config):
         return
     try:
         with open(open_plain(path), "rb") as file:
@@ -110,6 +110,15 @@ def _bad_requirements(folder: Path) -> Iterator[Finding]:
         yield Finding(path, error.line, 1 if error.line else 0, "E303", error.text)
     except OSError as error:
         yield Finding(path, 0, 0, "E303", f"cannot be read: {error.strerror}")
+
+
+def _is_python(folder: Path, config: ModelConfig | None) -> bool:
+    """Whether python serves the version, as far as its config and the names of files tell."""
+    if config is not None and config.backend:
+        return config.backend == "python"
+    named = config.default_model_filename if config is not None else ""
+    names = {"model.py", named if named.endswith(".py") else "model.py"}
+    return any((folder / name).is_file() for name in names)
 
 
 def _missing_files(state: FolderState, config: ModelConfig) -> Iterator[Finding]:

@@ -85,3 +85,20 @@ def test_the_current_folder_may_be_a_model(tmp_path: Path, monkeypatch):
 def test_a_model_that_needs_no_file_may_have_an_empty_version_as_it_may_to_serve(tmp_path: Path):
     (put_model(tmp_path, "m", 1) / "2").mkdir()
     assert codes(tmp_path) == []
+
+
+def test_requirements_of_a_python_model_are_read_whatever_its_file_is_called(tmp_path: Path):
+    other = "backend: 'python' default_model_filename: 'serve.py'"
+    by_name = "default_model_filename: 'serve.py' max_batch_size: 1"
+    for name, config, file in (
+        ("other", other, "serve.py"),
+        ("by_name", by_name, "serve.py"),
+        ("usual", None, "model.py"),
+        ("onnx", "backend: 'onnxruntime'", "model.onnx"),
+    ):
+        version = put_model(tmp_path, name, 1, config=config) / "1"
+        (version / file).write_text("x")
+        (version / "requirements.txt").write_text("six\n-r /etc/passwd\n")
+    assert [(f.code, f.path.parent.parent.name, f.line) for f in lint(tmp_path)] == [
+        ("E303", name, 2) for name in ("by_name", "other", "usual")
+    ]

@@ -16,13 +16,26 @@ six==1.17.0 \\
     {HASH} \\
     {HASH}
 plain
+nested (>1, <2);(os_name != 'nt' or "linux" in sys_platform)and python_version not in '3.1'
 """
     assert read_requirements(text.encode()) == (
         "numpy==2.3.1",
         'Pillow[xmp, jpeg] >=11,<13 ; python_version >= "3.11"',
         f"six==1.17.0 {HASH} {HASH}",
         "plain",
+        "nested (>1, <2);(os_name != 'nt' or \"linux\" in sys_platform)and "
+        "python_version not in '3.1'",
     )
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "line",
+    ["a" + " " * 200_000 + "!", "a" + " " * 30_000 + "!", "a[b" + " ,b" * 5_000 + "!", "x" * 2000],
+)
+def test_a_long_line_is_refused_in_no_time(line: str) -> None:
+    with pytest.raises(BadRequirements, match="line 1"):
+        read_requirements(line.encode())
 
 
 @pytest.mark.parametrize(
@@ -38,7 +51,18 @@ plain
         ("--find-links /tmp", "options are not taken"),
         ("--trusted-host evil.example", "options are not taken"),
         ("--no-binary :all:", "options are not taken"),
-        ("six==1.17.0 --config-settings=x=y", "that is no requirement"),
+        ("six==1.17.0 --config-settings=x=y", "options are not taken"),
+        ('six ; python_version > "3" --no-binary=six', "options are not taken"),
+        ('six ; python_version > "3 --no-binary=six"', "options are not taken"),
+        (f"six --no-binary=six {HASH}", "options are not taken"),
+        ("six ; python_version", "that is no requirement"),
+        ("six ; os_name == 'nt' and", "that is no requirement"),
+        ("six ; os_name == 'nt')", "that is no requirement"),
+        ("six ; os_name == 'nt' evil", "that is no requirement"),
+        ("six ; os.system('x') == 'y'", "that is no requirement"),
+        (f"six ; {'(' * 300}os_name == 'nt'{')' * 300}", "that is no requirement"),
+        ("six.zip[x]", "that is no requirement"),
+        ("six==1.tlz", "files and folders are not taken"),
         ("six==1.17.0 --index-url https://evil.example", "addresses are not taken"),
         ("git+https://evil.example/x.git", "addresses are not taken"),
         ("six @ https://evil.example/six.whl", "addresses are not taken"),
