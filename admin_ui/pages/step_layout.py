@@ -8,6 +8,7 @@ are put in an order in which lines cross little, and moved towards what they are
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -25,6 +26,10 @@ _SWEEPS = 8
 _CHARACTER = 6.6
 """Pixels of one of a label, on average."""
 LONGEST_LABEL = 28
+
+MOST_PLACES = 1_000
+"""Lines, and layers that they pass, of a graph that is laid out, which takes half a second at most.
+Nobody could follow more."""
 
 Vertex = int | tuple[int, int]
 """A box by its number, or the place of a line (its index) in a layer that it passes."""
@@ -105,16 +110,25 @@ def links_of(steps: Sequence[Row], inputs: Iterable[str], outputs: Iterable[str]
     ]
 
 
-def lay_out(lines: Mapping[int, int], links: Sequence[StepLink]) -> StepLayout:
-    """`lines`: of text in each box, by number; REQUEST and ANSWER are among them."""
+def lay_out(lines: Mapping[int, int], links: Sequence[StepLink]) -> StepLayout | None:
+    """`lines`: of text in each box, by number; REQUEST and ANSWER are among them. None where more
+    lines would have to be drawn than `MOST_PLACES`. Those that were asked for last are kept."""
+    return _lay_out(tuple(lines.items()), tuple(links)) if len(links) <= MOST_PLACES else None
+
+
+@lru_cache(maxsize=32)
+def _lay_out(counts: tuple[tuple[int, int], ...], links: tuple[StepLink, ...]) -> StepLayout | None:
+    lines = dict(counts)
     layers = _layers(lines, links)
+    if sum(layers[link.target] - layers[link.source] for link in links) > MOST_PLACES:
+        return None
     chains = [_chain(index, link, layers) for index, link in enumerate(links)]
     rows: list[list[Vertex]] = [[] for _ in range(max(layers.values()) + 1)]
     for number, layer in layers.items():
         rows[layer].append(number)
     for chain in chains:
-        for vertex in chain[1:-1]:
-            rows[layers[chain[0]] + chain.index(vertex)].append(vertex)
+        for layer, vertex in enumerate(chain[1:-1], layers[chain[0]] + 1):
+            rows[layer].append(vertex)
     joined = _joined(chains)
     _order(rows, joined)
     return _Drawing(rows, _middles(rows, joined), chains, lines).layout(links)
@@ -153,13 +167,14 @@ def _order(rows: list[list[Vertex]], joined: _Joined) -> None:
     """Sort each row by where what it is joined to stands: downwards, upwards, and again."""
     for sweep in range(_SWEEPS):
         is_down = sweep % 2 == 0
+        place: dict[Vertex, int] = {}  # in the neighbouring row, all that a vertex is joined to
         for row in rows if is_down else reversed(rows):
-            place = {vertex: at for other in rows for at, vertex in enumerate(other)}
             wanted = {}
-            for vertex in row:
+            for at, vertex in enumerate(row):
                 others = joined[vertex][0 if is_down else 1]
-                wanted[vertex] = _mean([place[one] for one in others], place[vertex])
+                wanted[vertex] = _mean([place[one] for one in others], at)
             row.sort(key=wanted.__getitem__)
+            place = {vertex: at for at, vertex in enumerate(row)}
 
 
 def _middles(rows: Sequence[Sequence[Vertex]], joined: _Joined) -> dict[Vertex, float]:
@@ -206,20 +221,26 @@ class _Drawing:
             number: 2 * BOX_PADDING + LINE_HEIGHT * count for number, count in lines.items()
         }
         self._heights = [max(self._height(vertex) for vertex in row) for row in rows]
-        self._leaves = {index: self._port(index, 0) for index in range(len(chains))}
-        self._enters = {index: self._port(index, -1) for index in range(len(chains))}
+        self._leaves = self._ports(0)
+        self._enters = self._ports(-1)
 
     def _height(self, vertex: Vertex) -> float:
         return self._box[vertex] if isinstance(vertex, int) else 0.0
 
-    def _port(self, index: int, end: int) -> float:
-        """The x where a line leaves its box (`end` 0) or enters it (-1): beside the others, in the
-        order of where they go."""
-        box, step = self._chains[index][end], 1 if end == 0 else -2
-        beside = [one for one, chain in enumerate(self._chains) if chain[end] == box]
-        beside.sort(key=lambda one: (self._middles[self._chains[one][step]], one))
-        between = min(_PORT, (BOX_WIDTH - 2 * _PORT) / max(1, len(beside) - 1))
-        return self._middles[box] + (beside.index(index) - (len(beside) - 1) / 2) * between
+    def _ports(self, end: int) -> dict[int, float]:
+        """The x where each line leaves its box (`end` 0) or enters it (-1): beside the others, in
+        the order of where they go."""
+        step = 1 if end == 0 else -2
+        beside: dict[Vertex, list[int]] = defaultdict(list)
+        for index, chain in enumerate(self._chains):
+            beside[chain[end]].append(index)
+        ports = {}
+        for box, lines in beside.items():
+            lines.sort(key=lambda one: (self._middles[self._chains[one][step]], one))
+            between = min(_PORT, (BOX_WIDTH - 2 * _PORT) / max(1, len(lines) - 1))
+            for at, index in enumerate(lines):
+                ports[index] = self._middles[box] + (at - (len(lines) - 1) / 2) * between
+        return ports
 
     def layout(self, links: Sequence[StepLink]) -> StepLayout:
         texts = [_cut(link.words) for link in links]
@@ -264,7 +285,9 @@ class _Drawing:
     ) -> tuple[dict[int, tuple[int, float]], int]:
         """The row and x of the label of each line that ends below a gap, and how many rows the gap
         needs so that none lies on another."""
-        for rows in range(1, len(ending) + 1):
+        rows = 0
+        while rows < len(ending):
+            rows = min(len(ending), rows + 1 + rows // 8)  # of many, not each is tried
             found: dict[int, tuple[int, float]] = {}
             taken: list[list[tuple[float, float]]] = [[] for _ in range(rows)]
             for index in sorted(ending, key=lambda one: (self._enters[one], one)):
@@ -275,6 +298,8 @@ class _Drawing:
                         taken[row].append((x - half, x + half))
                         found[index] = (row, x)
                         break
+                else:
+                    break  # one more row, then
             if len(found) == len(ending):
                 return found, rows
         return {

@@ -1,5 +1,6 @@
 """The graph of an ensemble with what each step did in the page's range of time."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -48,11 +49,12 @@ class BoxText:
 @dataclass(frozen=True, slots=True)
 class DrawnSteps:
     """`found`: as the API tells it; `rows`: its steps, each with the page of what it calls and
-    when it runs, in words. `layout` is None of a graph that is not drawn."""
+    when it runs, in words. `layout` is None of a graph that is not drawn: `undrawn` says why."""
 
     found: Row
     rows: Sequence[Row]
     layout: StepLayout | None
+    undrawn: str
     texts: Mapping[int, BoxText]
 
     def lines(self, box: PlacedBox) -> list[tuple[float, str, str]]:
@@ -72,11 +74,11 @@ async def steps_here(visit: PageContext, name: str, version: int) -> DrawnSteps 
     if found is None:
         return None
     routes = {one["name"] for one in await visit.every("/routes")}
-    return drawn(found, routes)
+    return await asyncio.to_thread(drawn, found, routes)
 
 
 def drawn(found: Row, routes: set[str]) -> DrawnSteps:
-    """Pure. `routes`: names of routes, which steps may call as well."""
+    """Pure; takes up to half a second. `routes`: names of routes, which steps may call as well."""
     rows = [
         {**step, "to": page_of(step["model"], routes), "runs": when(step)}
         for step in found["steps"]
@@ -84,11 +86,16 @@ def drawn(found: Row, routes: set[str]) -> DrawnSteps:
     texts = {step["number"]: text_of_step(step, found["requests"]) for step in rows}
     texts[REQUEST] = BoxText("request", [("soft", _cut(", ".join(found["inputs"])))])
     texts[ANSWER] = BoxText("answer", [("soft", _cut(", ".join(found["outputs"])))])
-    layout = None
-    if len(rows) <= MOST_DRAWN:
-        lines = {place: 1 + len(text.lines) for place, text in texts.items()}
-        layout = lay_out(lines, links_of(found["steps"], found["inputs"], found["outputs"]))
-    return DrawnSteps(found, rows, layout, texts)
+    if len(rows) > MOST_DRAWN:
+        return DrawnSteps(found, rows, None, f"A graph of {len(rows)} steps is not drawn.", texts)
+    lines = {place: 1 + len(text.lines) for place, text in texts.items()}
+    links = links_of(found["steps"], found["inputs"], found["outputs"])
+    layout = lay_out(lines, links)
+    undrawn = ""
+    if layout is None:
+        joined = f"{count(len(links), 'line')} between them"
+        undrawn = f"A graph of {count(len(rows), 'step')} with {joined} is too dense to be drawn."
+    return DrawnSteps(found, rows, layout, undrawn, texts)
 
 
 def page_of(callee: str, routes: set[str]) -> str:

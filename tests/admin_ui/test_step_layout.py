@@ -29,7 +29,9 @@ def step(number: int, reads: list[str], writes: list[str], condition: str = "") 
 
 def drawn(steps: list[dict[str, Any]], lines: int = 2) -> StepLayout:
     links = links_of(steps, ["X"], ["Y"])
-    return lay_out({**{one["number"]: lines for one in steps}, REQUEST: 2, ANSWER: 2}, links)
+    layout = lay_out({**{one["number"]: lines for one in steps}, REQUEST: 2, ANSWER: 2}, links)
+    assert layout is not None
+    return layout
 
 
 def boxes(layout: StepLayout) -> dict[int, PlacedBox]:
@@ -57,6 +59,14 @@ def test_a_step_stands_below_what_it_needs() -> None:
     order = [found[number].y for number in (REQUEST, 0, 1, 2, ANSWER)]
     assert order == sorted(set(order))
     assert found[2].y == found[3].y
+
+
+def test_a_graph_whose_few_lines_pass_many_layers_is_not_laid_out() -> None:
+    """60 steps in a row, each of which reads the request as well."""
+    steps = [step(at, ["X", f"t{at - 1}"] if at else ["X"], [f"t{at}"]) for at in range(60)]
+    links = links_of(steps, ["X"], ["t59"])
+    assert len(links) == 120
+    assert lay_out({REQUEST: 2, ANSWER: 2, **dict.fromkeys(range(60), 2)}, links) is None
 
 
 @st.composite

@@ -59,4 +59,23 @@ def test_of_a_huge_graph_there_is_the_table_alone() -> None:
     steps = [{**STEP, "number": number} for number in range(MOST_DRAWN + 1)]
     found = drawn({"steps": steps, "inputs": ["X"], "outputs": ["Y"], "requests": 1}, set())
     assert found.layout is None
+    assert found.undrawn == f"A graph of {MOST_DRAWN + 1} steps is not drawn."
     assert len(found.rows) == MOST_DRAWN + 1
+
+
+def test_a_graph_in_which_each_step_reads_all_before_it_is_a_table() -> None:
+    steps = [
+        {
+            **STEP,
+            "number": number,
+            "inputs": {"I": "X", **{f"I{at}": f"t{at}" for at in range(number)}},
+            "outputs": {"O": f"t{number}" if number < MOST_DRAWN - 1 else "Y"},
+        }
+        for number in range(MOST_DRAWN)
+    ]
+    found = drawn({"steps": steps, "inputs": ["X"], "outputs": ["Y"], "requests": 1}, set())
+    assert found.layout is None
+    assert found.undrawn == (
+        "A graph of 100 steps with 5,051 lines between them is too dense to be drawn."
+    )
+    assert len(found.rows) == MOST_DRAWN
