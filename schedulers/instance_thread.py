@@ -246,21 +246,18 @@ class InstanceThread:
     async def close(self, patience_s: float, give_up: Callable[[Run], None]) -> None:
         """Close the instance once its batch has ended, or after `patience_s` in any case: then
         `give_up(run)` comes first, and its process is killed, if it has one."""
-        ended = await asyncio.to_thread(self._join, patience_s)
-        running = self.running
-        if not ended and running is not None:
+        await asyncio.to_thread(self._join, patience_s)
+        if (running := self.running) is not None:  # the end of a batch is told before the thread's
             _log.warning(
                 "%s: the execution has not ended and is abandoned; closing anyway", whose(running)
             )
             give_up(running)
         await asyncio.to_thread(self.instance.close)
 
-    def _join(self, patience_s: float) -> bool:
-        if self._thread is None:
-            return True
-        self._inbox.put(None)
-        self._thread.join(patience_s)
-        return not self._thread.is_alive()
+    def _join(self, patience_s: float) -> None:
+        if self._thread is not None:
+            self._inbox.put(None)
+            self._thread.join(patience_s)
 
     def _work(self) -> None:
         with contextlib.suppress(OSError, AttributeError):
@@ -274,7 +271,7 @@ class InstanceThread:
                     run.outcome = instance.execute(run.batch)
             except BackendError as error:
                 run.outcome = error
-            except Exception as error:  # noqa: BLE001 - a runtime's bug is its batch's
+            except BaseException as error:  # noqa: BLE001 - a runtime's bug, or its panic
                 _log.exception("%s: its backend broke its contract. This is a bug.", whose(run))
                 run.outcome = ExecutionFailed(f"{type(error).__name__}: {error}. This is a bug.")
             try:

@@ -4,6 +4,7 @@ A step's requests are independent of each other, and what it makes of them may d
 nothing is stacked: a batch is executed member by member, and each has its own result.
 """
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from time import perf_counter_ns
@@ -16,6 +17,8 @@ from repository.config.step_parameters import read_settings
 from repository.model import ModelConfig, ModelVersion
 
 MOST_LABEL_BYTES = 1 << 24
+
+_log = logging.getLogger(__name__)
 
 
 def settings_of(version: ModelVersion, backend: str) -> dict[str, Any]:
@@ -92,10 +95,13 @@ class StepInstance(ABC):
             wanted = member.requested_outputs or self._outputs
             try:
                 found = self.run(member.inputs, wanted)
+                results.append({name: found[name] for name in wanted})
             except ExecutionFailed as error:
                 results.append(error)
-            else:
-                results.append({name: found[name] for name in wanted})
+            except Exception as error:  # noqa: BLE001 - our bug, and this member's alone
+                _log.exception("%s: a step failed. This is a bug.", self._where)
+                failed = f"{self._where}: {type(error).__name__}: {error}. This is a bug."
+                results.append(ExecutionFailed(failed))
         return BatchResult(results, 0, perf_counter_ns() - started, 0)
 
     def close(self) -> None:

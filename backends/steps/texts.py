@@ -12,6 +12,7 @@ from tokenizers import Tokenizer
 from tritonclient.grpc import model_config_pb2 as pb
 
 from backends.artefact import Artefact, TensorDescription, inside, refuse, require_cpu
+from backends.errors import ExecutionFailed
 from backends.seam import Device, LoadedInstances, Tensors
 from backends.steps.step import StepInstance, complete_step, settings_of
 from repository.config.tensors import BY_CONFIG, Array
@@ -80,9 +81,13 @@ def _opened(version: ModelVersion) -> tuple[TextSettings, Any]:
         refuse(version, f"{path.name} is larger than {MOST_FILE_BYTES >> 20} MiB")
     try:
         tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:  # noqa: BLE001 (the binding raises plain Exception)
+        stored = (tokenizer.padding or {}).get("pad_token")
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        around = tokenizer.num_special_tokens_to_add(True)
+    except BaseException as error:  # noqa: BLE001 (the binding raises Exception, or panics)
         refuse(version, f"{path.name} is not a tokenizer: {error}")
-    token, pad = _pad(version, found["pad_token"], tokenizer)
+    token, pad = _pad(version, found["pad_token"], stored, tokenizer)
     settings = TextSettings(
         max_length=found["max_length"],
         padding=found["padding"],
@@ -93,10 +98,8 @@ def _opened(version: ModelVersion) -> tuple[TextSettings, Any]:
         special_tokens=found["special_tokens"],
         max_bytes=found["max_bytes"],
     )
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
     if settings.truncation:
-        added = tokenizer.num_special_tokens_to_add(True) if settings.special_tokens else 0
+        added = around if settings.special_tokens else 0
         if settings.max_length <= added:
             refuse(
                 version,
@@ -107,8 +110,9 @@ def _opened(version: ModelVersion) -> tuple[TextSettings, Any]:
     return settings, tokenizer
 
 
-def _pad(version: ModelVersion, named: str | None, tokenizer: Any) -> tuple[str, int]:
-    stored = (tokenizer.padding or {}).get("pad_token")
+def _pad(
+    version: ModelVersion, named: str | None, stored: str | None, tokenizer: Any
+) -> tuple[str, int]:
     names = (named,) if named else (stored, *_PADS)
     for name in names:
         if name and (number := tokenizer.token_to_id(name)) is not None:
@@ -136,10 +140,7 @@ class TextInstance(StepInstance):
         rows: list[Any] = self._texts(inputs[TEXT], TEXT)
         if (pairs := inputs.get(PAIR)) is not None:
             rows = list(zip(rows, self._texts(pairs, PAIR), strict=True))
-        # Only the calls for batches let other threads run.
-        encodings = self._tokenizer.encode_batch_fast(
-            rows, add_special_tokens=self._settings.special_tokens
-        )
+        encodings = self._encoded(rows)
         lengths = [len(encoding.ids) for encoding in encodings]
         self._check_lengths(lengths)
         most = self._settings.max_length
@@ -154,6 +155,16 @@ class TextInstance(StepInstance):
                 values = [getattr(encoding, attribute) for encoding in encodings]
                 found[name] = self._filled(values, width, filler, self._types[name])
         return found
+
+    def _encoded(self, rows: list[Any]) -> Any:
+        # Only the calls for batches let other threads run.
+        special = self._settings.special_tokens
+        try:
+            return self._tokenizer.encode_batch_fast(rows, add_special_tokens=special)
+        except Exception as error:  # noqa: BLE001 (the binding raises plain Exception)
+            raise self.refused(f"its tokenizer cannot read {TEXT}: {error}") from None
+        except BaseException as error:  # noqa: BLE001 (a panic is no Exception)
+            raise ExecutionFailed(f"{self._where}: its tokenizer panicked: {error}") from None
 
     def _filled(
         self, rows: list[list[int]], width: int, filler: int, dtype: np.dtype[Any]

@@ -151,6 +151,23 @@ def test_a_failed_batch_fails_its_requests_only() -> None:
     run(test)
 
 
+def test_what_is_no_exception_fails_its_batch_and_the_thread_goes_on() -> None:
+    class Panic(BaseException):
+        """As a panic of a library in Rust is."""
+
+    async def test() -> None:
+        echo = GatedEcho(error=Panic("no entry found for key"))
+        echo.gate.set()
+        pump = scheduler(echo)
+        with pytest.raises(ExecutionFailed, match="Panic: no entry found for key"):
+            await pump.submit(request(arrived_ns=NOW())).one()
+        echo.error = None
+        await pump.submit(request(arrived_ns=NOW())).one()
+        await pump.close()
+
+    run(test)
+
+
 def test_two_models_share_the_cores_in_turn() -> None:
     async def test() -> None:
         tokens = CoreTokens(1)

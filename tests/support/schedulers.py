@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from backends.errors import BackendError
 from backends.seam import Batch, BatchResult
 from schedulers.llm.engine_messages import Message
 from schedulers.llm.gateway.instance import EngineInstance
@@ -29,7 +28,7 @@ class GatedEcho:
 
     device = "cpu"
 
-    def __init__(self, cores: int = 1, error: BackendError | None = None) -> None:
+    def __init__(self, cores: int = 1, error: BaseException | None = None) -> None:
         self.cores = cores
         self.ready = True
         self.changed: Callable[[], None] = lambda: None

@@ -106,7 +106,7 @@ def read_tokeniser(folder: Path) -> Tokeniser:
         raise BadCheckpoint(f"{FILE} is larger than {MAX_BYTES >> 20} MiB")
     try:
         tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:  # noqa: BLE001 (the binding raises plain Exception)
+    except BaseException as error:  # noqa: BLE001 (the binding raises Exception, or panics)
         raise BadCheckpoint(f"{FILE} cannot be read: {error}") from None
     if reads_lowercase(folder):
         before = [normalizers.Lowercase()]

@@ -1,15 +1,16 @@
 """The step `text`, against the tokenizer's own padding and truncation."""
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from backends.errors import LoadFailed, ModelError
+from backends.errors import ExecutionFailed, LoadFailed, ModelError
 from backends.registry import backend_of
 from support.pictures import answered, ask, column, step, step_config
-from support.runtime import make_version
+from support.runtime import batch_of, make_version, member
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "cat", "sleeps", "on", "stove"]
 
@@ -110,3 +111,24 @@ def test_a_tokenizer_that_cannot_be_used_is_refused(
         (version.path / name).write_bytes(content)
     with pytest.raises(LoadFailed, match=text):
         backend_of("text").complete(version, 4)
+
+
+def test_a_text_the_tokenizer_has_no_token_for_is_refused_alone(tmp_path: Path) -> None:
+    made = Tokenizer(models.WordLevel({"[PAD]": 0, "cat": 1}, unk_token="[UNK]"))
+    instance = step(tmp_path, "text", files={"tokenizer.json": made.to_str().encode()})
+    batch = batch_of(*(member((), TEXT=column(text)) for text in (b"dog", b"cat")))
+    refused, taken = instance.execute(batch).results
+    assert isinstance(refused, ModelError)
+    assert refused.code == "INVALID_ARG"
+    assert "its tokenizer cannot read TEXT: " in str(refused)
+    assert not isinstance(taken, Exception)
+    assert taken["input_ids"].tolist() == [[1]]
+
+
+def test_a_panic_of_the_tokenizer_is_the_error_of_its_request(tmp_path: Path) -> None:
+    panicking = json.loads(tokenizer().to_str())
+    panicking["post_processor"]["special_tokens"] = {}
+    files = {"tokenizer.json": json.dumps(panicking).encode()}
+    error = ask(step(tmp_path, "text", files=files), TEXT=column(b"the cat"))
+    assert isinstance(error, ExecutionFailed)
+    assert "model 'm' version 1: its tokenizer panicked: " in str(error)
