@@ -22,7 +22,7 @@ def body_inputs(config: ModelConfig) -> Iterator[tuple[str, str]]:
 def _known_kinds(config: ModelConfig, report: FindingReport) -> None:
     keys = [f"{PREFIX}.{kind}" for kind in KINDS]
     for key in config.parameters:
-        if key.startswith(PREFIX) and key not in keys:
+        if key.startswith(f"{PREFIX}.") and key not in keys:  # `request_body_limit` is a script's
             near = (get_close_matches(key, keys, n=1, cutoff=0.6) or keys)[0]
             where = report.positions.keyed("parameters", key)
             report.add(where, _CODE, f"parameter {key[:80]} is unknown; did you mean {near}?")
