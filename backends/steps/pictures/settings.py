@@ -61,10 +61,11 @@ def picture_settings(version: ModelVersion) -> PictureSettings:
         )
     layout = found["layout"] or _layout(dims, channels)
     factor, shift = _arithmetic(version, found, channels, data_type == pb.TYPE_UINT8)
+    size = found["size"] or _size(version, dims, layout)
     return PictureSettings(
-        size=found["size"] or _size(version, dims, layout),
+        size=size,
         resize=found["resize"],
-        shortest_side=_shortest_side(version, found),
+        shortest_side=_shortest_side(version, found, size),
         fill=_by_channel(tuple(map(int, found["fill"])), channels),
         filter=found["filter"],
         color_order=found["color_order"],
@@ -95,14 +96,16 @@ def _size(version: ModelVersion, dims: tuple[int, ...], layout: str) -> tuple[in
     return width, height
 
 
-def _shortest_side(version: ModelVersion, found: dict[str, Any]) -> int | None:
+def _shortest_side(
+    version: ModelVersion, found: dict[str, Any], size: tuple[int, int]
+) -> int | None:
     side: int | None = found["shortest_side"]
     if side is None:
         return None
     if found["resize"] != "crop":
         refuse(version, f"parameter shortest_side goes with resize crop, not {found['resize']}")
-    if found["size"] is not None and side < max(found["size"]):
-        width, height = found["size"]
+    if side < max(size):
+        width, height = size
         refuse(
             version,
             f"parameter shortest_side is {side}, but {width} × {height} pixels are to be cut out; "

@@ -187,6 +187,7 @@ def test_a_damaged_file_never_raises_anything_else(format: str, tmp_path: Path) 
         ({}, "", "needs the parameter size, such as 224 or 640x480"),
         ({"size": "224"}, OUTPUT % ("TYPE_INT8", "3"), "TYPE_INT8; it must be one of TYPE_FP32"),
         ({"size": "224", "shortest_side": "200"}, "", "it must be at least 224"),
+        ({"shortest_side": "8"}, OUTPUT % ("TYPE_FP32", "3,9,9"), "it must be at least 9"),
         ({"size": "9", "shortest_side": "9", "resize": "stretch"}, "", "goes with resize crop"),
         ({"size": "9", "mean": "1"}, OUTPUT % ("TYPE_UINT8", "3,9,9"), "leave scale, mean and std"),
         ({"size": "9", "mean": "1,1,1", "color_order": "GRAY"}, "", "GRAY has one channel"),
