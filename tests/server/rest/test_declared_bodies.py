@@ -87,6 +87,17 @@ def test_json_stays_json_for_models_that_declare_a_body_and_for_others(server: S
     assert echo.status == 200
 
 
+def test_a_charset_counts_only_where_a_text_is_a_body(server: Server) -> None:
+    latin = "text/plain; charset=latin-1"
+    entry = {"name": "PICTURE", "datatype": "BYTES", "shape": [1, 1], "data": ["none"]}
+    body = json.dumps({"inputs": [entry]}).encode()
+    answer = ask(server, "POST", COLORS, body, content_type=latin)
+    assert "is not a JPEG, PNG or WebP file" in answer.error
+    broken = ask(server, "POST", "/v2/models/echo/infer", b"{", content_type=latin)
+    assert broken.status == 400
+    assert "charset" not in broken.error
+
+
 def test_a_model_that_declares_nothing_says_what_is_missing(server: Server) -> None:
     path = "/v2/models/echo/infer"
     answer = ask(server, "POST", path, picture("red"), content_type="image/jpeg")
