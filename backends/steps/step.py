@@ -94,6 +94,7 @@ class StepInstance(ABC):
         for member in batch.members:
             wanted = member.requested_outputs or self._outputs
             try:
+                self._check_rows(member.inputs)
                 found = self.run(member.inputs, wanted)
                 results.append({name: found[name] for name in wanted})
             except ExecutionFailed as error:
@@ -103,6 +104,13 @@ class StepInstance(ABC):
                 failed = f"{self._where}: {type(error).__name__}: {error}. This is a bug."
                 results.append(ExecutionFailed(failed))
         return BatchResult(results, 0, perf_counter_ns() - started, 0)
+
+    def _check_rows(self, inputs: Tensors) -> None:
+        """Where the model does not batch, nothing before has compared them."""
+        rows = {name: len(array) for name, array in inputs.items()}
+        if len(set(rows.values())) > 1:
+            listed = ", ".join(f"{name} has {count}" for name, count in rows.items())
+            raise self.refused(f"its inputs must have as many rows as each other, but {listed}")
 
     def close(self) -> None:
         self.ready = False

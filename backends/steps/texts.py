@@ -181,14 +181,15 @@ class TextInstance(StepInstance):
         found = []
         for number, element in enumerate(elements.reshape(-1)):
             place = f"row {number} of {name}" if len(elements) > 1 else name
-            if len(element) > self._settings.max_bytes:
-                raise self.refused(
-                    f"{place} has {len(element)} bytes, more than the {self._settings.max_bytes} "
-                    "allowed"
-                )
             try:
-                found.append(element if isinstance(element, str) else element.decode())
-            except UnicodeDecodeError as error:
+                data = element.encode() if isinstance(element, str) else element
+                if len(data) > self._settings.max_bytes:
+                    raise self.refused(
+                        f"{place} has {len(data)} bytes, more than the {self._settings.max_bytes} "
+                        "allowed"
+                    )
+                found.append(data.decode())
+            except UnicodeError as error:
                 raise self.refused(f"{place} is not UTF-8: {error}") from None
         return found
 

@@ -60,7 +60,8 @@ class PictureInstance(StepInstance):
         files = inputs[IMAGE].reshape(-1)
         pixels = np.empty((len(files), *self._settings.shape()), self._settings.dtype)
         mappings = np.empty((len(files), 6), np.float32)
-        for number, data in enumerate(files):
+        for number, found in enumerate(files):
+            data = found.encode(errors="replace") if isinstance(found, str) else found
             try:
                 mappings[number] = decode_into(pixels[number], data, self._settings).mapping()
             except BadPicture as error:

@@ -132,3 +132,10 @@ def test_a_panic_of_the_tokenizer_is_the_error_of_its_request(tmp_path: Path) ->
     error = ask(step(tmp_path, "text", files=files), TEXT=column(b"the cat"))
     assert isinstance(error, ExecutionFailed)
     assert "model 'm' version 1: its tokenizer panicked: " in str(error)
+
+
+def test_rows_that_have_no_partner_are_refused(tmp_path: Path) -> None:
+    instance = step(tmp_path, "text", files=FILES)
+    error = ask(instance, TEXT=TEXTS, TEXT_PAIR=column(b"cat"))
+    assert isinstance(error, ModelError)
+    assert "but TEXT has 2, TEXT_PAIR has 1" in str(error)

@@ -16,6 +16,7 @@ from support.runtime import make_version
 BOXES = np.array([[[10, 20, 30, 60], [11, 21, 31, 61], [100, 100, 140, 120]]], np.float32)
 SCORES = np.array([[[0.9, 0.1], [0.8, 0.7], [0.2, 0.6]]], np.float32)
 LABELS = {"labels.txt": b"cat\ndog\n"}
+PLAIN = np.array([[1, 1, 0, 0, 200, 200]], np.float32)
 
 
 def centred(corners: Array) -> Array:
@@ -112,6 +113,12 @@ def test_numbers_that_are_none_make_no_detection(tmp_path: Path) -> None:
             {},
             {"BOXES": BOXES, "SCORES": SCORES, "GEOMETRY": np.zeros((1, 6), np.float32)},
             "GEOMETRY has factors of 0",
+        ),
+        ({}, {"BOXES": BOXES, "SCORES": SCORES.repeat(2, 0)}, "but BOXES has 1, SCORES has 2"),
+        (
+            {},
+            {"BOXES": BOXES.repeat(2, 0), "SCORES": SCORES.repeat(2, 0), "GEOMETRY": PLAIN},
+            "but BOXES has 2, SCORES has 2, GEOMETRY has 1",
         ),
     ],
 )
