@@ -179,8 +179,11 @@ def reference_of(
 
 
 def unusable_profiles(session: Session) -> list[UnusableProfile]:
-    """Of versions that are to be compared with the profile they came with."""
-    wanted = select(DriftReference).where(DriftReference.problem != "")
+    """Of versions that some server has, to be compared with the profile they came with."""
+    is_there = select(LoadState.model).where(
+        LoadState.model == DriftReference.model, LoadState.version == DriftReference.version
+    )
+    wanted = select(DriftReference).where(DriftReference.problem != "", is_there.exists())
     rows = session.scalars(wanted.order_by(DriftReference.model, DriftReference.version))
     return [UnusableProfile(row.model, row.version, row.problem, row.at) for row in rows]
 

@@ -189,6 +189,22 @@ def test_a_profile_that_cannot_be_used_is_a_problem_of_its_version(watched: Data
         assert list_problems(session, datetime.now(UTC)) == []
 
 
+def test_a_profile_that_cannot_be_used_is_no_problem_once_its_version_is_gone(
+    watched: Database,
+) -> None:
+    with watched.change(ADA) as tx:
+        service.refer_to_pushed(tx, "digits")
+    store(watched, [counts(10, profile="{}")], NOW - 600)
+    with watched.reading() as session:
+        (found,) = service.unusable_profiles(session)
+        assert (found.model, found.version) == ("digits", 1)
+    with watched.change(SYSTEM) as tx:
+        loads.record(tx, "srv", [("digits", 2, "READY", "")])
+    with watched.reading() as session:
+        assert service.unusable_profiles(session) == []
+        assert list_problems(session, datetime.now(UTC)) == []
+
+
 def test_drift_is_an_event_once_and_its_end_another(watched: Database) -> None:
     def judged(mean: float, seed: int) -> None:
         with watched.change(SYSTEM) as tx:
