@@ -23,8 +23,9 @@ from repository.sandbox.policy import Sandbox
 _ROOT = Path(__file__).resolve().parents[2]
 _START = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
+    "from backends.environments.step_bounds import bound; bound(int(sys.argv[2])); "
     "from repository.sandbox.enter import enter_from_environment; enter_from_environment(); "
-    "from {module} import main; sys.exit(main(*sys.argv[2:]))"
+    "from {module} import main; sys.exit(main(*sys.argv[3:]))"
 )
 _LOOK_SECS = 1.0
 _LINE_BYTES = 64 * 1024
@@ -51,11 +52,12 @@ class BuildStep(NamedTuple):
 
 
 def run_step(step: BuildStep, tell: Callable[[str], None]) -> None:
-    """Run it to its end; blocks. Raises BuildFailed with its reason, and leaves no process."""
+    """Run it to its end; blocks. Raises BuildFailed with its reason, and leaves no process, also
+    where this one is killed meanwhile."""
     process = subprocess.Popen(
         [
             *(sys.executable, "-P", "-B", "-c", _START.format(module=step.module)),
-            *(str(_ROOT), *step.arguments),
+            *(str(_ROOT), str(os.getpid()), *step.arguments),
         ],
         env=step.environment | variables(step.sandbox),
         stdin=subprocess.DEVNULL,

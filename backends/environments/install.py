@@ -13,6 +13,7 @@ import subprocess
 import sys
 import sysconfig
 import venv
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from backends.environments.build import say
 from backends.environments.pip_errors import translated
 from backends.environments.sources import TEMPORARY
 from backends.environments.store import ENVIRONMENT
+from repository.process.parent import die_with
 
 LOCK = "lock.txt"
 _MOST_LINES = 2000
@@ -72,6 +74,7 @@ class _Pip:
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
+            preexec_fn=partial(die_with, os.getpid()),
         ) as process:
             assert process.stdout is not None
             for line in process.stdout:

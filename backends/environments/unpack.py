@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from backends.environments.build import say
+from backends.environments.step_bounds import MEMORY_BYTES
 
 MOST_ENTRIES = 1_000_000
 
@@ -18,6 +19,9 @@ def main(archive: str, target: str, most_bytes: str) -> int:
             opened.extractall(target, _bounded(opened, int(most_bytes)), filter=_filtered)
     except (tarfile.TarError, OSError, EOFError, ValueError) as error:
         say(error=f"it cannot be unpacked: {type(error).__name__}: {error}".replace(target, "…"))
+        return 1
+    except MemoryError:
+        say(error=f"it cannot be unpacked: it takes more than {MEMORY_BYTES} bytes of memory")
         return 1
     return 0
 
@@ -46,8 +50,13 @@ def _filtered(member: tarfile.TarInfo, target: str) -> tarfile.TarInfo | None:
 
 
 def root_of(target: Path) -> Path | None:
-    """Where the environment's `bin/python` is: in the archive itself or its only folder."""
+    """Where the environment's `bin/python` is: in the archive itself or its only folder. A folder,
+    and no link to one: what is called the environment may be read by its workers."""
+    real = os.path.realpath(target)
     for folder in (target, *sorted(target.iterdir())):
+        inside = os.path.realpath(folder)
+        if folder.is_symlink() or os.path.commonpath((real, inside)) != real:
+            continue
         if os.path.lexists(folder / "bin" / "python"):
             return folder
     return None
