@@ -55,8 +55,9 @@ class DataPlaneCaller:
     def call(self, call: ModelCall) -> Reply:
         dataplane = self._dataplane()
         if call.keeps_version and call.trace is None and call.sequence is None:
-            kept = call.context.root.versions.get((call.model, call.version))
-            if isinstance(kept, ServedVersion):
+            root = call.context.root
+            kept = root.versions.get((call.model, call.version))
+            if isinstance(kept, ServedVersion) and (call.version or call.model not in root.arms):
                 return _submit_kept(dataplane, kept, call)
         inference = CallInference(call)
         served = self._find(dataplane, inference, call)
@@ -93,9 +94,9 @@ def _keep(context: CallContext, callee: Callee, served: ServedVersion) -> None:
 
 
 def _submit_kept(dataplane: DataPlane, served: ServedVersion, call: ModelCall) -> Reply:
-    """What `DataPlane.submit` does with a call whose version is settled, without an `Inference`: a
-    third of what a step of an ensemble costs the loop (`python -m benchmarks --only ensembles`).
-    Only a call that is refused needs one."""
+    """What `DataPlane.submit` does with a call whose version is settled, and which no route led to,
+    without an `Inference`: a third of what a step of an ensemble costs the loop (`python -m
+    benchmarks --only ensembles`). Only a call that is refused needs one."""
     signature = served.signature
     try:
         rows, key = check_call(signature, call)

@@ -13,6 +13,10 @@ from control.access.scopes import Principal, Role, parse_scopes
 from control.desired import DesiredArm, DesiredRoute, DesiredState
 from control.gateways.queries import RequestsQuery
 from schedulers.calls import call_from, context_of
+from schedulers.counters import Counters
+from schedulers.ensembles.policy.compile import CompiledEnsemble, compile_ensemble
+from schedulers.ensembles.scheduler import EnsembleScheduler
+from schedulers.ensembles.served_ensemble import ServedEnsemble
 from schedulers.errors import Cancelled, DeadlineExceeded, QueueFull
 from schedulers.request import CallContext, InferRequest, Sequence
 from server.dataplane import DataPlane
@@ -22,6 +26,7 @@ from server.process.lifecycle import Lifecycle
 from server.settings.trace_config import TraceConfig
 from server.trace.record import INSIDE, RequestReceipt, Trace
 from server.trace.tracing import Tracing
+from support.ensembles import graph_of, signature
 from support.grpc import IDENTITY, PAIR, SLOW, Shelf, put
 from support.server import identity_config
 
@@ -45,7 +50,8 @@ class Scene:
 
     def outer(self, **terms: Any) -> InferRequest:
         terms = {"arrived_ns": time.monotonic_ns(), "id": "r1", **terms}
-        return InferRequest("caller", 1, {}, 1, None, **terms)
+        model, inputs = terms.pop("model", "caller"), terms.pop("inputs", {})
+        return InferRequest(model, 1, inputs, 1, None, **terms)
 
     def call(self, model: str = "identity", shape: tuple[int, ...] = (1, 16), **terms: Any) -> Any:
         """The reply to one call of an identity model's input."""
@@ -170,6 +176,34 @@ def test_calls_of_one_request_get_one_arm_of_a_route_and_another_request_may_get
             (model,) = {answer.model for answer in answers}
             met.add(model)
         assert met == {"one", "two"}
+
+    play(act)
+
+
+def test_a_mapped_step_and_two_steps_on_one_route_count_each_call_for_the_arm() -> None:
+    arms = (DesiredArm("stable", "one", 1, "", 10_000),)
+    own = signature("e", {"IN": "FP32 -1 4"}, {"OUT": "FP32 -1 4"}, max_batch=0)
+    pairs = {"INPUT0": "IN"}, {"OUTPUT0": "OUT"}
+    twice = {"INPUT0": "IN"}, {"OUTPUT0": "between"}
+    last = {"INPUT0": "between"}, {"OUTPUT0": "OUT"}
+    mapped = graph_of(own, ("public", *pairs), maps={0: "IN"})
+    chained = graph_of(own, ("public", *twice), ("public", *last))
+
+    async def act(scene: Scene) -> None:
+        routing = scene.dataplane.routing
+        routing.use(DesiredState(routes=(DesiredRoute("public", arms, salt="s"),)))
+        callees = {("public", ""): scene.caller.signatures("public", "")}
+        for graph in (mapped, chained):
+            plan = compile_ensemble(graph, own, callees)
+            assert isinstance(plan, CompiledEnsemble), plan
+            ensemble = ServedEnsemble(graph, own, plan, scene.caller.signatures)
+            scheduler = EnsembleScheduler(ensemble, scene.caller, Counters(), 100)
+            inputs = {"IN": np.zeros((3, 4), np.float32)}
+            await scheduler.submit(scene.outer(model="e", inputs=inputs)).one()
+        ((_, window),) = routing.windows.rows()
+        assert window.requests == 3 + 2
+        rows = scene.dataplane.history.answer(RequestsQuery()).items
+        assert [row.arm for row in rows] == ["one@1;stable"] * (3 + 2)
 
     play(act)
 
