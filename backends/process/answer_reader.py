@@ -28,14 +28,16 @@ class AnswerReader:
         channel: Channel,
         heed: Callable[[ChannelMessage], None],
         gone: Callable[[], None],
+        broken: Callable[[Exception], None],
         others_wait: Callable[[], bool],
     ) -> None:
         """`heed` is called with each message, in order, on whichever thread has read it, and must
-        not block; `gone`, once or more, when the server has closed the connection. `others_wait`:
-        whether anybody waits who does not read."""
+        not block; `gone`, once or more, when the server has closed the connection; `broken` when
+        what comes cannot be read. `others_wait`: whether anybody waits who does not read."""
         self._channel = channel
         self._heed = heed
         self._gone = gone
+        self._broken = broken
         self._others_wait = others_wait
         self._receiving = threading.Lock()
         self._turn = threading.Condition()
@@ -68,6 +70,8 @@ class AnswerReader:
                 self._heed(self._channel.receive())
         except (EOFError, OSError):
             self._gone()
+        except Exception as error:  # noqa: BLE001 (nobody may wait for what is never read)
+            self._broken(error)
         finally:
             self._receiving.release()
         if self._others_wait():
@@ -92,6 +96,8 @@ class AnswerReader:
                         self._heed(self._channel.receive())
         except (EOFError, OSError):
             self._gone()
+        except Exception as error:  # noqa: BLE001 (nobody may wait for what is never read)
+            self._broken(error)
         finally:
             self._polling = False
             os.close(self._bell)

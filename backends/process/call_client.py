@@ -48,7 +48,7 @@ class CallClient:
         self._gone = False
         self._unread: set[int] = set()  # questions whose askers do not read
         self._reader = AnswerReader(
-            self._channel, self._heed, self._lost, lambda: bool(self._unread)
+            self._channel, self._heed, self._lost, _end_worker, lambda: bool(self._unread)
         )
         self.read_metrics: Callable[[], MetricValues] = lambda: MetricValues({})
 
@@ -139,6 +139,14 @@ class CallClient:
             gone = self._open.pop(number, None)
             if gone is not None:
                 gone(None, -1)
+
+
+def _end_worker(error: Exception) -> None:
+    """What came on the connection cannot be read, a descriptor for want of room among the open
+    files for one: no answer would find its question any more. The server starts a new worker."""
+    text = "the worker ends, because it cannot read the answer to a call of its model: "
+    os.write(2, f"{text}{type(error).__name__}: {error}\n".encode())
+    os._exit(1)
 
 
 _client: CallClient | None = None

@@ -2,6 +2,8 @@
 
 import random
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from queue import SimpleQueue
@@ -157,3 +159,41 @@ def test_a_server_that_goes_ends_the_wait_of_every_thread(
         asked(server)
     server.shutdown()
     assert [ended.get(timeout=PATIENCE_S) for ended in waiting] == [-1, -1, -1]
+
+
+WORKER = """
+import os, resource, socket, sys
+from queue import SimpleQueue
+from backends.process.call_client import CallClient
+
+client = CallClient(socket.socket(fileno=int(sys.argv[1])))
+answers = SimpleQueue()
+wait = sys.argv[2] == "wait"
+number = client.open(lambda came, fd: answers.put(came), will_wait=wait)
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+os.write(1, b"open")
+client.wait(number, answers) if wait else answers.get()
+"""
+
+
+@pytest.mark.parametrize("how", ["wait", "leave"])
+def test_a_worker_that_has_no_room_for_a_descriptor_ends_and_says_so(how: str) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        worker = subprocess.Popen(
+            [sys.executable, "-c", WORKER, str(theirs.fileno()), how],
+            pass_fds=[theirs.fileno()],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        with worker:
+            try:
+                assert worker.stdout is not None
+                assert worker.stdout.read(4) == b"open"
+                Channel(ours).send(encode(ControlAnswer(1, "", ready=True)), fd=ours.fileno())
+                _, errors = worker.communicate(timeout=PATIENCE_S)
+            finally:
+                worker.kill()
+    assert worker.returncode == 1
+    assert b"the worker ends, because it cannot read the answer to a call of its model" in errors
+    assert b"a message without the descriptor it announces" in errors
