@@ -67,9 +67,11 @@ class Branch:
 
 
 def run_of(plan: RequestPlan, inputs: Mapping[str, Array]) -> "EnsembleRun | StaticRun":
-    """The cheaper one of those that can carry the plan out."""
-    if plan.static is not None:
-        return StaticRun(plan.static, plan.outputs, inputs)
+    """The cheaper one of those that can carry the plan out. An optional input that a step needs
+    may be missing."""
+    static = plan.static
+    if static is not None and static.given.issubset(inputs):
+        return StaticRun(static, plan.outputs, inputs)
     return EnsembleRun(plan, inputs)
 
 

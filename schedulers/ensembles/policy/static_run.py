@@ -15,12 +15,13 @@ from schedulers.ensembles.policy.step_call import NO_ANSWER, StepCall
 
 class StaticPlan(NamedTuple):
     """The steps by their place here. `awaited`: how many tensors of other steps each waits for;
-    `readers`: tensor → places of the steps that wait for it; `unmade`: outputs that steps write.
-    `asked`: as of `RequestPlan`."""
+    `readers`: tensor → places of the steps that wait for it; `given`: tensors of the request that
+    steps read; `unmade`: outputs that steps write. `asked`: as of `RequestPlan`."""
 
     steps: tuple[CompiledStep, ...]
     awaited: tuple[int, ...]
     readers: Mapping[str, tuple[int, ...]]
+    given: frozenset[str]
     unmade: frozenset[str]
     asked: Mapping[int, tuple[str, ...]]
 
@@ -49,6 +50,7 @@ def static_plan(
         tuple(steps),
         tuple(awaited),
         {tensor: tuple(places) for tensor, places in readers.items()},
+        frozenset(tensor for one in steps for tensor in one.step.inputs.values()) - made,
         made.intersection(outputs),
         asked,
     )

@@ -276,6 +276,18 @@ def test_the_cheap_way_calls_the_same_steps_for_the_outputs_that_are_asked_for(
     assert numbers[0] == numbers[1]
 
 
+def test_a_request_without_the_optional_input_that_a_step_needs_is_told_so() -> None:
+    own = signature("e", {"X": "FP32", "Z": "FP32 optional"}, {"Y": "FP32"})
+    two = signature("two", {"i": "FP32", "j": "FP32"}, {"o": "FP32"})
+    ensemble = compiled(graph_of(own, ("two", {"i": "X", "j": "Z"}, {"o": "Y"})), own, two)
+    answers, run, calls = play(ensemble, {"X": [[1]]}, add_one, start=run_of)
+    assert (answers, calls) == ([], [])
+    assert run.missing()
+    answers, run, calls = play(ensemble, {"X": [[1]], "Z": [[2]]}, add_one, start=run_of)
+    assert isinstance(run, StaticRun)
+    assert (len(answers), len(calls)) == (1, 1)
+
+
 def test_a_model_that_leaves_out_an_output_leaves_the_answer_unset_the_cheap_way() -> None:
     graph = graph_of(OWN, ("m", {"i": "X"}, {"o": "between"}), ("n", {"i": "between"}, {"o": "Y"}))
     ensemble = compiled(graph, OWN, model("m"), model("n"))
