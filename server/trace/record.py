@@ -102,7 +102,8 @@ class Trace:
         self.parent_number = 0
         """The trace of the request that called for this one from inside the server; 0 for none."""
         self.span: ParentSpan | None = None
-        """Its own span, where calls are made for it: theirs lie in it."""
+        """Its own span, once a call was made for it or it has ended: calls' spans lie in it, also
+        those of calls that are made later."""
         self.sampler = sampler
         self.request_id = ""
         self.arm = ""
@@ -166,6 +167,8 @@ class Trace:
         if self._keep is not None:
             keep, self._keep = self._keep, None
             self._place_request_end()
+            if self.span is None:
+                self.span = new_span(self.parent)
             keep(self)
 
     def _place_request_end(self) -> None:

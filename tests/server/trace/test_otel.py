@@ -19,7 +19,12 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
+from server.settings.trace_config import OPENTELEMETRY, TraceConfig
+from server.settings.trace_settings import TraceSettings
 from server.trace.context import ParentSpan, parent_in
+from server.trace.otel import SpanExport
+from server.trace.record import HTTP, RequestReceipt
+from server.trace.tracing import Tracing
 from support.scripts import CALLER, write_python, write_rows
 from support.server import Server, running, write_identity
 
@@ -192,6 +197,23 @@ def test_a_calls_span_lies_in_the_span_of_its_model_also_of_a_remote_caller(
     client.infer("caller", [tensor], request_id="calls", headers=dict(SAMPLED), parameters=order)
     outer = assert_inside(collector, "calls", "caller", "rows", call_id="")
     assert (outer.trace_id.hex(), outer.parent_span_id.hex()) == (TRACE_ID, SPAN_ID)
+
+
+def test_a_call_made_after_its_callers_trace_was_exported_lies_in_the_callers_span(
+    collector: Collector,
+) -> None:
+    config = TraceConfig(mode=OPENTELEMETRY, settings=TraceSettings(level=("TIMESTAMPS",), rate=1))
+    tracing = Tracing(config, SpanExport(collector.url, {}, {"bsp_schedule_delay": 1}))
+    caller = tracing.begin("leaver", 1, RequestReceipt(HTTP, 1, 2))
+    assert caller is not None
+    caller.request_id = "left"
+    caller.end()
+    eventually(lambda: tracing.written == 1, "the caller's spans")
+    call = tracing.begin_child(caller, "echo", 1)
+    call.request_id = "left"
+    call.end()
+    assert tracing.close()
+    assert_inside(collector, "left", "leaver", "echo")
 
 
 def assert_inside(
