@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from backends.errors import BackendError, ModelError
 from repository.model import ModelConfig
-from schedulers.errors import Cancelled, QueueFull, SchedulingError
+from schedulers.errors import BadSequence, Cancelled, QueueFull, SchedulingError
 from schedulers.latency_samples import LatencySamples
 from schedulers.policy.queue import Ticket
 
@@ -196,7 +196,8 @@ class Counters:
     `success`/`failure`: requests, `request_ns` from arrival to answer. `inferences`: rows
     executed; `executions`: batches executed. A batched execution credits its full compute time to
     every request, as Triton's does. `pending`: requests queued and not yet executing.
-    `client_errors`: those failures of which the model said that the client is to blame.
+    `client_errors`: those failures for which the client is to blame: the model said so, or the
+    request was none of a sequence.
     `cache_hits` are successes that were not executed; `cache_hit_ns` is spent on looking them up,
     `cache_miss_ns` on looking up and keeping. `responses`: of decoupled models, by position.
     `tokens`: of language models; `sequences`: of sequence models; `steps`: of ensembles. `samples`:
@@ -247,7 +248,9 @@ def count_failure(counters: Counters, error: Exception, duration_ns: int) -> Non
     """Count one failed request under Triton's reasons."""
     counters.failure[_reason(error)] += 1
     counters.failure_ns += duration_ns
-    if isinstance(error, ModelError) and error.code in CLIENT_CODES:
+    if isinstance(error, BadSequence) or (
+        isinstance(error, ModelError) and error.code in CLIENT_CODES
+    ):
         counters.client_errors += 1
 
 
@@ -258,6 +261,8 @@ def _reason(error: Exception) -> str:
         return "REJECTED"
     if isinstance(error, BackendError):
         return "BACKEND"
+    if isinstance(error, BadSequence):
+        return "OTHER"
     return "REJECTED" if isinstance(error, SchedulingError) else "OTHER"
 
 

@@ -6,9 +6,11 @@ Reply back and encodes. What it can ask for besides inference: `server.model_que
 
 from collections.abc import Sequence
 
+from backends.errors import SequenceLost
 from backends.seam import Instance
 from control.access.scopes import Action
-from schedulers.errors import Draining, QueueFull
+from schedulers.counters import count_failure
+from schedulers.errors import Draining, QueueFull, UnknownSequence
 from schedulers.reply import Reply
 from schedulers.request import InferRequest
 from server.access.authorizer import Authorizer, public_name
@@ -104,7 +106,7 @@ class DataPlane:
             if route is None:
                 return require_ready(self.find_model(name, version), name)
             inference.target = target = self.routing.select(route, inference)
-        return self._find_arm(target)
+        return self._find_arm(target, inference)
 
     def submit(self, inference: Inference, served: ServedVersion) -> Reply:
         """The steps behind `find_for`. Call it in the same turn of the loop: the fleet swaps
@@ -130,6 +132,8 @@ class DataPlane:
             holder = self._holder_of(inference)
             if holder is not None and holder is not served:
                 return self.submit(inference, holder)
+            if isinstance(error, UnknownSequence | SequenceLost):
+                count_failure(served.counters, error, 0)
             inference.refused(error)
             self.history.refused(inference, served.version.number, error)
             raise
@@ -215,16 +219,16 @@ class DataPlane:
         """Authorise by a request's head, before its body is read; it counts against the rate."""
         return self.authorizer.judge(authorization, action, public_name(name, self.routing.aliases))
 
-    def _find_arm(self, target: Target) -> ServedVersion:
+    def _find_arm(self, target: Target, inference: Inference) -> ServedVersion:
         """The version that a route has picked; that it cannot answer counts against its arm, unless
-        the server as a whole is starting.
+        the server as a whole is starting, or the request's sequence goes on elsewhere.
 
         Raises UnknownModel, NotReady.
         """
         try:
             return require_ready(self.find_target(target), target.model)
         except (UnknownModel, NotReady):
-            if not self.lifecycle.starting:
+            if not self.lifecycle.starting and self._holder_of(inference) is None:
                 target.window.refused()
             raise
 

@@ -27,6 +27,7 @@ from schedulers.errors import (
     Draining,
     QueueFull,
     ShutDown,
+    UnknownSequence,
 )
 from schedulers.instance_thread import InstanceThread, Run
 from schedulers.policy.cores import CoreTokens, Lease
@@ -78,6 +79,7 @@ class SequenceBatcher(BatchScheduler):
         """As the seam says. Of a version that drains, only sequences that live here go on.
 
         Raises BadSequence for a request that no sequence can have, UnknownSequence, SequenceLost.
+        The last two are not counted: another version may know the sequence.
         """
         table, member = self._table, request.sequence
         if table.rules.iterative:
@@ -90,7 +92,9 @@ class SequenceBatcher(BatchScheduler):
             ticket = Ticket(request)
         try:
             conflict = self._admit(ticket, request)
-        except (BadSequence, SequenceLost) as error:
+        except UnknownSequence:
+            raise
+        except BadSequence as error:
             count_failure(self._counters, error, 0)
             raise
         if conflict and member is not None:

@@ -13,12 +13,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Protocol, cast
 
-from backends.errors import BackendError
+from backends.errors import BackendError, SequenceLost
 from backends.seam import Instance
 from repository.errors import RepositoryError
 from repository.model import ModelConfig, ModelVersion
 from schedulers.counters import count_failure
-from schedulers.errors import DeadlineExceeded, Draining, ShutDown
+from schedulers.errors import DeadlineExceeded, Draining, ShutDown, UnknownSequence
 from schedulers.policy.queue import Ticket
 from schedulers.request import InferRequest
 from server.errors import NotReady
@@ -293,6 +293,9 @@ class OnDemandVersion:
             return
         try:
             reply = resident.scheduler.submit(ticket.request)
+        except (UnknownSequence, SequenceLost) as error:  # of a version that was just loaded
+            self._fail_one(ticket, error)
+            return
         except Exception as error:  # noqa: BLE001 (carried to whoever asked)
             ticket.fail(error)
             return
