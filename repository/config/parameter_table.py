@@ -145,8 +145,8 @@ PARAMETERS: tuple[ParameterKey, ...] = (
     _onnx("enable_mem_pattern", "Plan the memory of a shape that came before.", _SWITCH, "1"),
     _onnx(
         "mapped_weights",
-        "Use weights in external data files where they are mapped, without packed copies; see "
-        "[memory](memory.md#onnx-weights).",
+        "Use weights in external data files where they are mapped, without packed copies; only of "
+        "versions in the server's store. See [memory](memory.md#onnx-weights).",
         _SWITCH,
         "0",
     ),

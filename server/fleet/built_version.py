@@ -1,6 +1,7 @@
 """A version ready to serve, with all that has to be closed and returned when it leaves."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,7 +22,7 @@ class FleetScheduler(Scheduler, Protocol):
 @dataclass(slots=True, eq=False)
 class BuiltVersion:
     """A version ready to serve, its scheduler, device and name of each of its instances, and the
-    memory it `held` of what the server's `memory` has."""
+    memory it `held` of what the server's `memory` has. `closed`: or is being closed."""
 
     served: ServedVersion
     scheduler: FleetScheduler
@@ -29,6 +30,7 @@ class BuiltVersion:
     names: tuple[str, ...]
     held: MemoryHolding
     memory: MemoryAllocator
+    closed: bool = False
 
     @property
     def state(self) -> str:
@@ -37,7 +39,9 @@ class BuiltVersion:
 
     async def close(self) -> None:
         """Close the scheduler and what it runs on, and return the memory."""
-        try:
-            await self.scheduler.close()
-        finally:
-            await self.memory.closed(self.held)
+        self.closed = True
+        with self.memory.meter.disturbed() if self.held.inside else nullcontext():
+            try:
+                await self.scheduler.close()
+            finally:
+                await self.memory.closed(self.held)

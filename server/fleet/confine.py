@@ -25,6 +25,7 @@ from repository.sandbox.policy import (
 )
 from repository.sandbox.scratch import ScratchFolders
 from server.fleet.checks.check import Checker, ConfigCompletion
+from server.fleet.version_origin import is_operators
 from server.settings.table import Settings
 
 _SYSTEM = (
@@ -135,13 +136,7 @@ class Confiner:
 
     def is_operators(self, version: ModelVersion) -> bool:
         """Whether it lies in a model repository folder rather than in the state or the store."""
-        settings = self._settings
-        roots = dict.fromkeys((settings.state_dir, settings.store_folder), False)
-        roots |= dict.fromkeys(settings.model_repository, True)
-        folder = version.folder.absolute()
-        around = {root.absolute(): own for root, own in roots.items()}
-        inside = [root for root in around if folder.is_relative_to(root)]
-        return not inside or around[max(inside, key=lambda root: len(root.parts))]
+        return is_operators(version, self._settings)
 
 
 def checker_sandbox(settings: Settings, sockets: Path) -> Sandbox | None:

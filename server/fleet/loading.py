@@ -16,7 +16,7 @@ from typing import NamedTuple, cast
 
 from backends.environments.environments import Tell
 from backends.errors import BackendError, LoadFailed
-from backends.footprint import is_inside, measured_bytes
+from backends.footprint import is_inside, measured_bytes, need_of
 from backends.limits import execution_limit
 from backends.process.call_link import CallService
 from backends.registry import ENSEMBLE, runtime_for
@@ -39,7 +39,7 @@ from server.fleet.confine import Confiner
 from server.fleet.ensemble_loading import prepare_ensemble
 from server.fleet.memory.grants import MemoryAllocator, MemoryHolding, device_name
 from server.fleet.memory.measurements import MemoryMeasurements
-from server.fleet.memory.meter import MEASURABLE_BYTES, LoadMeter, MeasuredBytes
+from server.fleet.memory.meter import MEASURABLE_BYTES, MeasuredBytes, plausible
 from server.fleet.override_code import CodeOf, asked_of
 from server.fleet.package_environments import environments_of
 from server.fleet.placement import (
@@ -57,6 +57,7 @@ from server.fleet.residency.on_demand import OnDemandVersion
 from server.fleet.residency.residency import Residency
 from server.fleet.residency.standby import stand_by, terms_of
 from server.fleet.residency.terms import ResidencyTerms
+from server.fleet.version_origin import refuse_mapped_weights
 from server.served_version import ServedVersion
 from server.settings.table import Settings
 
@@ -114,7 +115,6 @@ class VersionLoader:
         self.memory = MemoryAllocator(
             settings.memory_budgets, measurements, self.residency.make_room
         )
-        self._meter = LoadMeter()
         self._begun: set[str] = set()
         self._alone = asyncio.Lock()  # what a load takes while it loads is granted to one at a time
         self._limits = RateLimits(settings)
@@ -149,6 +149,7 @@ class VersionLoader:
         began = time.monotonic()
         config = await self._checker.complete(version)
         log_notes(version, config.backend)
+        refuse_mapped_weights(version, self._settings)
         if config.platform == ENSEMBLE:
             return await self._build_ensemble(replace(version, config=config), began)
         version = replace(version, config=config)
@@ -324,7 +325,7 @@ class VersionLoader:
         tell: Tell,
     ) -> LoadResult:
         measurable = held.inside and held.on("cpu") >= MEASURABLE_BYTES
-        reading = self._meter.begin() if measurable else None
+        reading = self.memory.meter.begin() if measurable else None
         found = None
         try:
             parts = self._prepared(version, placements, tell)
@@ -332,7 +333,7 @@ class VersionLoader:
             self.memory.release_soon(held)
             raise
         finally:
-            found = None if reading is None else self._meter.end(reading)
+            found = None if reading is None else self.memory.meter.end(reading)
         return LoadResult(parts, held, self._measured(version, parts, found))
 
     def _measured(
@@ -349,12 +350,15 @@ class VersionLoader:
         if found is not None and backend not in self._begun:
             self._begun.add(backend)  # what the runtime itself takes for good is in it
         elif found is not None and set(counts) == {"cpu"} and found.resident >= LEAST_MEASURED:
+            need = need_of(version, counts["cpu"])
+            found = plausible(found, need.least + need.loading)
             measured["cpu"] = -(-found.resident // counts["cpu"])
         for name, each in measured.items():
             if count := counts[name] if each else 0:
                 peak = found.peak if found is not None else each * count
-                most = self.memory.measurements.record(version, count, name, each * count, peak)
-                measured[name] = -(-most // count)
+                typical = self.memory.measurements.record(version, count, name, each * count, peak)
+                if found is not None:  # by the process's own difference, which is not exact
+                    measured[name] = -(-typical // count)
         return measured
 
     def _prepared(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from backends.errors import LoadFailed
-from backends.footprint import MemoryRequirement, handed_down, need_of
+from backends.footprint import MemoryRequirement, handed_down, is_inside, need_of
 from backends.seam import Device
 from repository.model import ModelVersion
 from server.fleet.memory.ledger import (
@@ -23,7 +23,7 @@ from server.fleet.memory.ledger import (
     OverBudget,
 )
 from server.fleet.memory.measurements import MemoryMeasurements
-from server.fleet.memory.meter import return_free_memory
+from server.fleet.memory.meter import LoadMeter, return_free_memory
 from server.fleet.placement import Placement
 from server.served_version import MemoryRow
 
@@ -99,6 +99,7 @@ class MemoryAllocator:
         make_room: MakeRoom = evict_nobody,
     ) -> None:
         self.measurements = measurements or MemoryMeasurements(None)
+        self.meter = LoadMeter()
         self._make_room_by_eviction = make_room
         self._ledger = MemoryLedger(budgets)
         self._held: set[MemoryHolding] = set()
@@ -135,9 +136,14 @@ class MemoryAllocator:
             raise refused from None
 
     def _need_of(self, version: ModelVersion, instances: int, device: str) -> MemoryRequirement:
-        """As measured before; else as estimated. A language model has its plan."""
+        """As measured before; else as estimated. A language model has its plan.
+
+        What is measured inside this process is not exact: by that alone no version is beyond the
+        whole budget."""
         with suppress(KeyError):
-            return self.measurements.need_of(version, instances, device)
+            measured = self.measurements.need_of(version, instances, device)
+            if self._ledger.could_hold(device, measured) or not is_inside(version):
+                return measured
         return need_of(version, instances, device)
 
     async def grant(self, holder: str, wants: Sequence[MemoryRequest]) -> MemoryHolding:

@@ -78,6 +78,11 @@ class MemoryLedger:
         budget = self._budgets.get(device)
         return None if budget is None else budget - self._granted(device)
 
+    def could_hold(self, device: str, need: MemoryRequirement) -> bool:
+        """Whether the whole budget is enough for it, its load included."""
+        budget = self._budgets.get(device)
+        return budget is None or need.least + need.loading <= budget
+
     def lacking(self, device: str, need: MemoryRequirement) -> int:
         """How many bytes would have to be given back before `ask` grants `need`; 0 for none."""
         free = self.free(device)

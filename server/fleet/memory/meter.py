@@ -6,7 +6,8 @@ Called on loading threads. Requests under way add noise of a few MiB; what is sm
 
 import ctypes
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,8 +32,16 @@ class MeterReading(NamedTuple):
     resident: int
 
 
+def plausible(found: MeasuredBytes, estimate: int) -> MeasuredBytes:
+    """What counts of a reading: requests that come and go meanwhile are in it as well, so that it
+    is believed up to twice the estimate and down to a quarter of it."""
+    least, most = estimate // 4, estimate * 2
+    resident = min(max(found.resident, least), most)
+    return MeasuredBytes(resident, min(max(found.peak, resident), most))
+
+
 class LoadMeter:
-    """The one of this process; from any thread."""
+    """From any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -49,6 +58,19 @@ class LoadMeter:
             with suppress(OSError):
                 _CLEAR.write_text(_RESET_PEAK)
             return MeterReading(self._number, resident_and_peak()[0])
+
+    @contextmanager
+    def disturbed(self) -> Iterator[None]:
+        """Inside, a load or a close of this process is under way that is not measured: what is
+        measured meanwhile does not count."""
+        with self._lock:
+            self._number += 1
+            self._active += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._active -= 1
 
     def end(self, reading: MeterReading) -> MeasuredBytes | None:
         """None where it was not alone, or nothing can be measured here."""
