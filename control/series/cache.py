@@ -14,8 +14,13 @@ from control.series.points import SeriesPoint
 from control.series.reading import MergedPoints, SeriesRange
 from control.series.selection import SeriesSelection
 
-MOST_POINTS = 100_000
-"""Of all that is kept: some 60 MB, reached by charts of hundreds of models."""
+LIMIT_BYTES = 60 * 2**20
+"""Of memory, as `_size_of` works it out, which is a tenth to a quarter too much: some 40,000 points
+of models, or 5,000 of ensembles of ten steps. Charts of hundreds of models reach it."""
+
+_STRETCH_BYTES, _SOURCE_BYTES, _NAME_BYTES = 700, 200, 150
+_POINT_BYTES, _REASON_BYTES, _LATENCY_BYTES = 700, 100, 24
+_LANGUAGE_BYTES, _SEQUENCE_BYTES, _STEP_BYTES = 250, 450, 500
 
 _LOCKS = 16
 
@@ -31,16 +36,17 @@ class _WindowKey(NamedTuple):
 class _Kept(NamedTuple):
     sources: tuple[object, ...]
     points: MergedPoints
+    size_bytes: int
 
 
 class SeriesCache:
     """Reads series, and what it has read before only if other rows are there now. From any thread;
     those that ask the same at the same time wait for one."""
 
-    def __init__(self, most_points: int = MOST_POINTS) -> None:
-        self._most = most_points
-        self.points = 0
-        """And stretches that are kept; at most `most_points`."""
+    def __init__(self, limit_bytes: int = LIMIT_BYTES) -> None:
+        self._limit_bytes = limit_bytes
+        self.size_bytes = 0
+        """Of what is kept; at most `limit_bytes`."""
         self._kept: OrderedDict[_WindowKey, _Kept] = OrderedDict()
         self._guard = threading.Lock()
         self._readers = tuple(threading.Lock() for _ in range(_LOCKS))
@@ -78,20 +84,36 @@ class SeriesCache:
             found = reading.read(session, part, selection, server)
             for start in part.starts:
                 merged[start] = found.get(start, {})
-                self._keep(_WindowKey(*common, start), _Kept(sources[start], merged[start]))
+                self._keep(_WindowKey(*common, start), sources[start], merged[start])
         return merged
 
-    def _keep(self, key: _WindowKey, new: _Kept) -> None:
+    def _keep(self, key: _WindowKey, sources: tuple[object, ...], points: MergedPoints) -> None:
+        size = _STRETCH_BYTES + _SOURCE_BYTES * len(sources)
+        size += sum(_NAME_BYTES + len(name) + _size_of(one) for name, one in points.items())
         with self._guard:
             self._forget(self._kept.pop(key, None))
-            self._kept[key] = new
-            self.points += 1 + len(new.points)
-            while self.points > self._most and self._kept:
+            self._kept[key] = _Kept(sources, points, size)
+            self.size_bytes += size
+            while self.size_bytes > self._limit_bytes:
                 self._forget(self._kept.popitem(last=False)[1])
 
     def _forget(self, old: _Kept | None) -> None:
         if old is not None:
-            self.points -= 1 + len(old.points)
+            self.size_bytes -= old.size_bytes
+
+
+def _size_of(point: SeriesPoint) -> int:
+    size = _POINT_BYTES + _REASON_BYTES * len(point.failed)
+    latencies = len(point.latency)
+    if point.language is not None:
+        size += _LANGUAGE_BYTES
+        latencies += len(point.language.first_token) + len(point.language.between_tokens)
+    if point.sequences is not None:
+        size += _SEQUENCE_BYTES
+    for step in (point.steps or {}).values():
+        size += _STEP_BYTES
+        latencies += len(step.latency)
+    return size + _LATENCY_BYTES * latencies
 
 
 def _stretches(starts: Iterable[int], step_s: int) -> Iterator[tuple[int, int]]:

@@ -1,6 +1,8 @@
 """What is kept is what would be read: whatever came, was sealed or was forgotten since."""
 
+import gc
 import random
+import tracemalloc
 from datetime import UTC, datetime
 
 import pytest
@@ -8,7 +10,14 @@ import pytest
 from control.series import reading, recording
 from control.series.cache import SeriesCache
 from control.series.levels import DAY_S, HOUR_S, MINUTES, QUARTERS, WINDOWS, SeriesLevel
-from control.series.points import SeriesPoint, SeriesSubject, SeriesWindow, SubjectPoint
+from control.series.points import (
+    LanguagePoint,
+    SeriesPoint,
+    SeriesSubject,
+    SeriesWindow,
+    StepPoint,
+    SubjectPoint,
+)
 from control.series.reading import SeriesRange
 from control.series.selection import SeriesSelection
 from control.sql.database import SYSTEM, Database
@@ -64,11 +73,11 @@ def read_afresh(
         return SeriesCache().read(session, within, selection, server)
 
 
-@pytest.mark.parametrize("most_points", [40, 100_000])
-def test_kept_points_are_those_that_are_read_afresh(database: Database, most_points: int) -> None:
+@pytest.mark.parametrize("limit_bytes", [50_000, 100_000_000])
+def test_kept_points_are_those_that_are_read_afresh(database: Database, limit_bytes: int) -> None:
     """More than a day passes in steps of four hours, with windows that come late."""
-    rng = random.Random(most_points)
-    cache = SeriesCache(most_points)
+    rng = random.Random(limit_bytes)
+    cache = SeriesCache(limit_bytes)
     for hour in range(0, 32, 4):
         now = DAY + (hour + 1) * HOUR_S
         for _ in range(4):
@@ -118,10 +127,46 @@ def test_only_what_is_new_is_read_again(
 
 
 def test_what_is_kept_is_bounded(database: Database) -> None:
-    cache = SeriesCache(50)
+    cache = SeriesCache(50_000)
     for at in range(DAY, DAY + 600, 10):
         store(database, at, random_window(random.Random(at), at))
     for selection in SELECTIONS:
         with database.reading() as session:
             cache.read(session, SeriesRange(DAY, DAY + 600, 10, WINDOWS), selection)
-    assert cache.points <= 50
+    assert 25_000 < cache.size_bytes <= 50_000
+
+
+def test_points_of_ensembles_and_language_models_are_kept_within_the_same_memory(
+    database: Database,
+) -> None:
+    rng = random.Random(1)
+
+    def latency() -> tuple[int, ...]:
+        return tuple(number for _ in range(20) for number in (rng.randrange(5), rng.randrange(999)))
+
+    for at in range(DAY, DAY + 400, 10):
+        steps = {f"{number}:m": StepPoint(answered=at, latency=latency()) for number in range(10)}
+        points = (
+            SeriesPoint(at, latency=latency(), steps=steps),
+            SeriesPoint(at, latency=latency(), language=LanguagePoint(at, first_token=latency())),
+        )
+        rows = (SubjectPoint(SUBJECTS[at], point) for at, point in enumerate(points, 1))
+        store(database, at, SeriesWindow("a", "x", at, tuple(rows)))
+    limit_bytes = 200_000
+    cache, warm = SeriesCache(limit_bytes), SeriesCache(0)
+
+    def look(into: SeriesCache) -> None:
+        with database.reading() as session:
+            into.read(session, SeriesRange(DAY, DAY + 400, 10, WINDOWS), SELECTIONS[0])
+
+    look(warm)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        look(cache)
+        gc.collect()
+        kept_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert limit_bytes / 2 < kept_bytes < limit_bytes * 1.1
+    assert warm.size_bytes == 0
