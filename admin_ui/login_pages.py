@@ -7,7 +7,14 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from admin_ui.headers import PRIVATE, is_form_token
-from admin_ui.request_router import HOME, LOGIN, RequestRouter, html, read_form
+from admin_ui.request_router import (
+    HOME,
+    LOGIN,
+    SMALL_FORM_BYTES,
+    RequestRouter,
+    html,
+    read_form,
+)
 from admin_ui.screens import ScreenContent
 from admin_ui.services import ConsoleServices, ControlApiError, SessionCookie
 from admin_ui.templates import render
@@ -26,7 +33,7 @@ def login_routes(frame: RequestRouter) -> list[BaseRoute]:
         return _page(frame, request, "login.html", "Log in", **context)
 
     async def log_in(request: Request) -> Response:
-        form = dict(await read_form(request))
+        form = dict(await read_form(request, SMALL_FORM_BYTES))
         following = local(form.get("next", ""))
         try:
             opened = await control.open(request, form.get("name", ""), form.get("password", ""))
@@ -36,7 +43,7 @@ def login_routes(frame: RequestRouter) -> list[BaseRoute]:
         return _entered(frame.services, opened, following)
 
     async def log_out(request: Request) -> Response:
-        form = dict(await read_form(request))
+        form = dict(await read_form(request, SMALL_FORM_BYTES))
         cookie = request.cookies.get(frame.services.cookie, "")
         if is_form_token(form.get("token", ""), cookie):
             await control.close(request)
@@ -48,7 +55,7 @@ def login_routes(frame: RequestRouter) -> list[BaseRoute]:
         return _page(frame, request, "welcome.html", "Welcome to Modelyard")
 
     async def accept(request: Request) -> Response:
-        form = dict(await read_form(request))
+        form = dict(await read_form(request, SMALL_FORM_BYTES))
         name, code = form.get("name", ""), form.get("code", "")
         try:
             opened = await control.accept(request, code, name, form.get("password", ""))

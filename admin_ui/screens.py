@@ -20,10 +20,6 @@ class ScreenContent:
         self.context = context
 
 
-LARGEST_FORM_BYTES = 2**20
-"""Of forms in general."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Screen:
     """A page. `menu`: its name in the navigation, "" for a page below another one, which
@@ -51,11 +47,12 @@ class Screen:
 class FormAction:
     """A form's target (POST). `screen` is the path of the screen shown again when it is refused;
     its path parameters are among the act's. `run` returns the path to go to, or what to show in
-    that screen's place with `template`, or a response of its own. `most_bytes`: of the form."""
+    that screen's place with `template`, or a response of its own. `file`: the body is a file, which
+    `run` reads when it has made sure of who asks; the form's fields are in a header."""
 
     path: str
     screen: str
     run: Callable[[PageContext], Awaitable[str | ScreenContent | Response]]
     typed_name: str = ""
     template: str = ""
-    most_bytes: int = LARGEST_FORM_BYTES
+    file: bool = False

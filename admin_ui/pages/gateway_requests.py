@@ -23,7 +23,7 @@ async def send_request(
 ) -> GatewayResponse:
     """As whoever looks: with their token, or with a pass where the gateway wants one. Raises
     ControlApiError for who may not infer with the model that is asked."""
-    gateway, headers = _gateway(visit, label), await _credentials(visit, label)
+    gateway, headers = gateway_for(visit, label), await _credentials(visit, label)
     headers["Content-Type"] = content_type
     for _ in range(TRIES):  # a pass that was just made reaches the gateway in some ms
         answer = await gateway.ask(verb, path, body, headers)
@@ -39,7 +39,7 @@ async def streamed(
 ) -> AsyncIterator[bytes]:
     """As `asked`, the answer as it comes. Raises ControlApiError with what the gateway refuses,
     beside `field`."""
-    gateway, headers = _gateway(visit, label), await _credentials(visit, label)
+    gateway, headers = gateway_for(visit, label), await _credentials(visit, label)
     for _ in range(TRIES):
         status, pieces = await gateway.stream(path, body, headers)
         if status == 200:
@@ -53,7 +53,7 @@ async def streamed(
 
 async def _credentials(visit: PageContext, label: str) -> dict[str, str]:
     headers = _headers(visit)
-    if not _by_pass(visit, _gateway(visit, label)):
+    if not _by_pass(visit, gateway_for(visit, label)):
         return headers
     text = await _passes.find(visit, label.partition("@")[0])
     return {**headers, "Authorization": f"Bearer {text}"} if text else headers
@@ -86,7 +86,7 @@ async def resolve_target(visit: PageContext, target: str) -> tuple[str, str]:
     return name, ""
 
 
-def _gateway(visit: PageContext, label: str) -> GatewayClient:
+def gateway_for(visit: PageContext, label: str) -> GatewayClient:
     """Raises ControlApiError for who may not infer, and where there is no way to the gateway."""
     name = label.partition("@")[0]  # an arm may be another model
     if not visit.may(Action.INFER, name):

@@ -3,56 +3,96 @@
 Only `static/photo.js` asks this: it keeps the picture, and draws labels as bars and boxes in it.
 """
 
-import base64
-import binascii
+import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from math import isfinite
 from typing import Any
 
+from anyio import to_thread
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from admin_ui.headers import PRIVATE
 from admin_ui.page_context import PageContext
 from admin_ui.pages import playground
-from admin_ui.pages.gateway_requests import resolve_target, send_request
+from admin_ui.pages.gateway_requests import gateway_for, resolve_target, send_request
 from admin_ui.pages.snippets import infer_path
 from admin_ui.pages.verbs import INFER, documents_in
 from admin_ui.screens import FormAction
-from admin_ui.services import ControlApiError
+from admin_ui.services import ControlApiError, GatewayResponse
 
 MOST_PICTURE_BYTES = 16 * 2**20
-MOST_FORM_BYTES = MOST_PICTURE_BYTES * 4 // 3 + 2**16
-MOST_SEEN = 1000
+AT_ONCE, UPLOAD_S = 2, 60.0
+"""Pictures that this process has in memory at a time, each from another user."""
+MOST_SEEN, MOST_LABEL = 1000, 500
+LARGEST = 2**53
+"""Of whole numbers, which a page takes for others above."""
 _KINDS = ("image/jpeg", "image/png", "image/webp")
 
 Row = Mapping[str, Any]
 
+_senders: set[str] = set()
+
 
 async def send_picture(visit: PageContext) -> Response:
     """The answer, and what it sees: `labels` and `detections`, each with a score."""
-    data = picture_in(visit.form.get("picture", ""))
     kind = visit.form.get("kind", "")
     label, tail = await resolve_target(visit, visit.form.get("target", ""))
     kind = kind if kind in _KINDS else _KINDS[0]  # the server looks at the bytes
     path = infer_path(label, tail, INFER)
-    answer = await send_request(visit, label, "POST", path, data, kind)
+    gateway_for(visit, label)  # before anything of the picture is read
+    with slot(visit.principal.id):
+        data = await _read_picture(visit.request)
+        answer = await send_request(visit, label, "POST", path, data, kind)
+        del data
+        return await to_thread.run_sync(_response, answer)
+
+
+def _response(answer: GatewayResponse) -> Response:
     outputs = documents_in(answer.body)[-1].get("outputs") or ()
-    found = {**playground.answer_of(answer, ()), **seen_in(outputs)}
-    return JSONResponse(found, 200, PRIVATE)
+    return JSONResponse({**playground.answer_of(answer, ()), **seen_in(outputs)}, 200, PRIVATE)
 
 
-def picture_in(text: str) -> bytes:
-    """The file in a field of the form, in URL-safe base64. Raises ControlApiError beside it."""
+@contextmanager
+def slot(user: str) -> Iterator[None]:
+    """A place for a picture in memory. Raises ControlApiError where none is free."""
+    if user in _senders:
+        raise ControlApiError(429, "busy", "a picture of yours is on its way; wait for its answer")
+    if len(_senders) >= AT_ONCE:
+        raise ControlApiError(503, "busy", "others are sending pictures; try again")
+    _senders.add(user)
     try:
-        data = base64.b64decode(text, altchars=b"-_", validate=True)
-    except (ValueError, binascii.Error):
-        raise ControlApiError(422, "invalid", "this picture cannot be read", "picture") from None
+        yield
+    finally:
+        _senders.remove(user)
+
+
+async def _read_picture(request: Request) -> bytes:
+    """The body. Raises ControlApiError."""
+    too_large = ControlApiError(
+        413, "too_large", f"a picture has {MOST_PICTURE_BYTES >> 20} MiB at most here"
+    )
+    length = request.headers.get("content-length", "")
+    if length.isdigit() and int(length) > MOST_PICTURE_BYTES:
+        raise too_large
+    data = bytearray()
+    try:
+        async with asyncio.timeout(UPLOAD_S):
+            async for piece in request.stream():
+                data += piece
+                if len(data) > MOST_PICTURE_BYTES:
+                    raise too_large
+    except TimeoutError:
+        wrong = f"the picture did not arrive within {UPLOAD_S:g} s"
+        raise ControlApiError(408, "too_slow", wrong) from None
+    except ClientDisconnect as error:
+        raise ControlApiError(400, "malformed", "the picture did not arrive") from error
     if not data:
-        raise ControlApiError(422, "invalid", "choose a picture", "picture")
-    if len(data) > MOST_PICTURE_BYTES:
-        wrong = f"a picture has {MOST_PICTURE_BYTES >> 20} MiB at most here"
-        raise ControlApiError(422, "invalid", wrong, "picture")
-    return data
+        raise ControlApiError(422, "invalid", "choose a picture")
+    return bytes(data)
 
 
 def seen_in(outputs: Sequence[Any]) -> dict[str, list[Row]]:
@@ -65,12 +105,18 @@ def seen_in(outputs: Sequence[Any]) -> dict[str, list[Row]]:
         for name, seen in found.items():
             listed = document.get(name)
             if isinstance(listed, list):
-                seen += [row for row in listed[:MOST_SEEN] if _is_drawn(row, name)]
+                drawn = [_drawn(row, name) for row in listed[:MOST_SEEN]]
+                seen += [row for row in drawn if row]
+        if sum(map(len, found.values())) >= MOST_SEEN:
+            break
     if not any(found.values()):
         data = {one.get("name"): one["data"] for one in rows}
         pairs = zip(data.get("LABELS", ()), data.get("SCORES", ()), strict=False)
-        listed = [{"label": label, "score": score} for label, score in pairs]
-        found["labels"] = [row for row in listed if _is_drawn(row, "labels")]
+        drawn = [
+            _drawn({"label": label, "score": score}, "labels")
+            for label, score in islice(pairs, MOST_SEEN)
+        ]
+        found["labels"] = [row for row in drawn if row]
     return found
 
 
@@ -82,16 +128,30 @@ def _document(text: object) -> Row:
     return found if isinstance(found, dict) else {}
 
 
-def _is_drawn(row: object, name: str) -> bool:
+def _drawn(row: object, name: str) -> Row:
+    """What the page takes of it; nothing where it cannot be drawn."""
     if not isinstance(row, Mapping) or not isinstance(row.get("label"), str):
-        return False
+        return {}
     numbers = [row.get("score")]
+    taken = ["label", "score"]
     if name == "detections":
         box = row.get("box")
         if not isinstance(box, list) or len(box) != 4:
-            return False
+            return {}
         numbers += box
-    return all(isinstance(one, int | float) and not isinstance(one, bool) for one in numbers)
+        taken.append("box")
+        if _is_number(row.get("class")):
+            taken.append("class")
+    if not all(map(_is_number, numbers)):
+        return {}
+    label = row["label"][:MOST_LABEL].encode(errors="replace").decode()
+    return {**{key: row[key] for key in taken}, "label": label}
+
+
+def _is_number(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) < LARGEST if isinstance(value, int) else isfinite(value)
 
 
 SCREENS = ()
@@ -101,6 +161,6 @@ ACTS = (
         screen=playground.PATH,
         run=send_picture,
         template="try.html",
-        most_bytes=MOST_FORM_BYTES,
+        file=True,
     ),
 )

@@ -99,7 +99,9 @@ def test_another_sites_form_is_refused_everywhere(night: Api, act: object) -> No
     for headers in ({"Origin": evil}, {"Origin": ""}, {"Sec-Fetch-Site": "cross-site"}):
         assert ada.post(path, {"confirm": "x"}, **headers).status == 403, headers
     for token in ("", "0" * 64):
-        found = ada.post(path, {"token": token})
+        kind = {"Content-Type": "application/octet-stream", "X-Form-Fields": f"token={token}"}
+        file = kind if act.file else {}  # type: ignore[attr-defined]
+        found = ada.post(path, {"token": token}, **file)
         assert found.status == 403
         assert "was not sent by this console" in found.text
     assert ada.post(path, {}, **{"Content-Type": "text/plain"}).status == 415

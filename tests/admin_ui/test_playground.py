@@ -4,9 +4,11 @@ import base64
 import json
 import struct
 from collections.abc import Iterator
+from urllib.parse import urlencode
 
 import pytest
 
+from admin_ui.pages.picture_answers import MOST_PICTURE_BYTES
 from admin_ui.pages.snippets import curl, python_client
 from admin_ui.pages.tensors import (
     body_of,
@@ -18,7 +20,7 @@ from admin_ui.pages.tensors import (
 )
 from admin_ui.services import ControlApiError
 from support.admin import PASSWORD, Api
-from support.console import Person, person
+from support.console import COOKIE, Person, person
 from support.yard import Yard, write_identity, yard
 
 FP32 = {"name": "X", "datatype": "FP32", "shape": [-1, 2]}
@@ -196,3 +198,22 @@ def test_a_model_is_tried_with_json_and_what_the_gateway_refuses_is_shown(otto: 
     broken = otto.post("/playground/digits/call-json", {"body": "{", "target": ""})
     assert broken.status == 422
     assert "this is no JSON" in broken.text
+
+
+@pytest.mark.slow
+def test_a_picture_goes_to_the_gateway_as_it_is(otto: Person) -> None:
+    otto.get("/playground/digits")
+    headers = {
+        "Accept": "application/json",
+        "Content-Type": "application/octet-stream",
+        "X-Form-Fields": urlencode({"token": otto.token, "target": "", "kind": "image/png"}),
+        "Origin": otto.api.url,
+        "Cookie": f"{COOKIE}={otto.cookie}",
+    }
+    path = "//playground/digits/picture"
+    found = otto.api.ask("POST", path, b"\x89PNG%41", headers=headers)
+    assert (found.status, found.json["status"]) == (200, 400), found.text
+    assert "takes no picture as its body" in found.json["error"]
+    assert otto.api.ask("POST", path, b"", headers=headers).status == 422
+    too_large = {**headers, "Content-Length": str(MOST_PICTURE_BYTES + 1)}
+    assert otto.api.ask("POST", path, b"", headers=too_large).status == 413
