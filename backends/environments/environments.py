@@ -1,6 +1,7 @@
 """Find, unpack or make the Python environment that a model declares. Blocks; on loading threads."""
 
 import hashlib
+import logging
 import os
 import shutil
 import time
@@ -29,6 +30,13 @@ from repository.requirements import (
     requirements_digest,
 )
 from repository.sandbox.policy import Sandbox
+
+_log = logging.getLogger(__name__)
+_NO_SOURCE = (
+    "%s %d: its %s is not installed, and it runs on the server's own Python: packages of models "
+    "that were pushed, imported or loaded by a request come only from where the server's operator "
+    "says; see --environment-index and --environment-wheel-dir"
+)
 
 Tell = Callable[[str], None]
 """Takes what a load is doing just now, for people; from any thread."""
@@ -66,8 +74,11 @@ class PythonEnvironments:
         if declared is None:
             return None
         if declared.path is None:
-            if self._sources.builds:
-                return self._installed(version, declared, is_operators, tell)
+            if not self._sources.builds:
+                return None
+            if is_operators or self._sources.are_named:
+                return self._installed(version, declared, tell)
+            _log.warning(_NO_SOURCE, version.name, version.number, FILE)
             return None
         path = declared.path
         real = Path(os.path.realpath(path))
@@ -117,16 +128,9 @@ class PythonEnvironments:
             raise
 
     def _installed(
-        self, version: ModelVersion, declared: DeclaredEnvironment, is_operators: bool, tell: Tell
+        self, version: ModelVersion, declared: DeclaredEnvironment, tell: Tell
     ) -> "Leased":
         sources = self._sources
-        if not is_operators and not sources.are_named:
-            refuse(
-                version,
-                f"it has a {FILE}, and packages of models that were pushed, imported or loaded by "
-                "a request come only from where the server's operator says: start the server with "
-                "--environment-index or --environment-wheel-dir",
-            )
         requirements = _requirements(version, declared)
         digest = requirements_digest(requirements, platform(), sources.key)
         name = declared.named_in(version)
@@ -134,10 +138,10 @@ class PythonEnvironments:
 
         def build(place: Path) -> None:
             tell(f"building environment for {len(requirements)} requirements")
-            versions = self._store.versions_file(digest)
+            kept = self._store.kept_versions(digest)
             (place / "requirements.txt").write_text("".join(f"{one}\n" for one in requirements))
-            if versions.exists():
-                shutil.copyfile(versions, place / LOCK)
+            if kept:
+                (place / LOCK).write_bytes(kept)
             step = BuildStep(
                 "backends.environments.install",
                 (str(place),),
@@ -149,13 +153,21 @@ class PythonEnvironments:
             )
             run_step(step, tell)
             shutil.rmtree(place / TEMPORARY, ignore_errors=True)
-            if not versions.exists():
-                shutil.copyfile(place / LOCK, versions)
+            lock = (place / LOCK).read_bytes()
+            if lock and not kept:
+                self._store.keep_versions(digest, lock)
 
         lease = self._obtained(version, name, digest, build, until)
-        python = lease.folder / "bin" / "python"
-        interpreter = Interpreter(str(python), (os.path.realpath(lease.folder),), lends_numpy=True)
-        return Leased(interpreter, lease)
+        if not _runs(lease):  # the Python that it was made with has gone; the versions stay
+            lease.close()
+            self._store.remove(digest)
+            lease = self._obtained(version, name, digest, build, until)
+        if not _runs(lease):
+            lease.close()
+            refuse(version, f"the environment {name} has lost its Python, and others use it")
+        readable = (os.path.realpath(lease.folder),)
+        python = str(lease.folder / "bin" / "python")
+        return Leased(Interpreter(python, readable, lends_numpy=True), lease)
 
     def _obtained(
         self,
@@ -173,6 +185,10 @@ class PythonEnvironments:
             refuse(version, f"the environment {name} was still being made by another load")
         except OSError as error:
             refuse(version, f"the environment {name} cannot be kept: {error.strerror}")
+
+
+def _runs(lease: EnvironmentLease) -> bool:
+    return os.access(lease.folder / "bin" / "python", os.X_OK)
 
 
 class Leased:

@@ -106,10 +106,14 @@ def _locked(folder: Path, pip: _Pip) -> bool:
         return True
     say(progress="building environment: choosing versions")
     report = folder / "report.json"
-    wanted = ["--dry-run", "--ignore-installed", "--report", str(report)]
-    if not pip.run(*wanted, "--requirement", str(folder / "requirements.txt")):
+    resolve = ["--dry-run", "--ignore-installed", "--report", str(report)]
+    if not pip.run(*resolve, "--requirement", str(folder / "requirements.txt")):
         return False
     lines = [_lock_line(one) for one in json.loads(report.read_text())["install"]]
+    wanted = (folder / "requirements.txt").read_text().splitlines()
+    if not lines and any(";" not in one for one in wanted):
+        say(error="pip chose no package at all, and some are required")
+        return False
     lock.write_text("".join(f"{line}\n" for line in sorted(lines)))
     return True
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import urlsplit, urlunsplit
 
 TEMPORARY = "tmp"
 """In an environment's folder while it is made."""
@@ -31,9 +32,9 @@ class PackageSources(NamedTuple):
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What tells environments of other sources apart."""
+        """What tells environments of other sources apart: no names and passwords, which change."""
         folder = () if self.wheel_dir is None else (self.wheel_dir.absolute().as_uri(),)
-        return (*self.indexes, *folder) if self.are_named else ("pip",)
+        return (*map(without_user, self.indexes), *folder) if self.are_named else ("pip",)
 
     @property
     def readable(self) -> tuple[str, ...]:
@@ -65,3 +66,9 @@ class PackageSources(NamedTuple):
         if self.wheel_dir is not None:
             own["PIP_FIND_LINKS"] = self.wheel_dir.absolute().as_uri()
         return {name: text for name, text in own.items() if text}
+
+
+def without_user(url: str) -> str:
+    """An index' address without the name and password in it."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))

@@ -22,6 +22,7 @@ from typing import NamedTuple
 from repository.files.durable import create, sync_folder, write_all
 
 RECORD, ENVIRONMENT = "environment.json", "env"
+_VERSIONS = ".versions"
 _LOCK_LOOK_SECS = 0.2
 
 
@@ -128,7 +129,20 @@ class EnvironmentStore:
 
     def versions_file(self, digest: str) -> Path:
         """Where the lock of its packages is kept: an environment that is made again is the same."""
-        return self._folder / f"{digest}.versions"
+        return self._folder / f"{digest}{_VERSIONS}"
+
+    def kept_versions(self, digest: str) -> bytes:
+        """The lock of its packages; b"" where none is kept, or what is there was not written to its
+        end. OSError."""
+        try:
+            content = self.versions_file(digest).read_bytes()
+        except FileNotFoundError:
+            return b""
+        return content if content.endswith(b"\n") else b""
+
+    def keep_versions(self, digest: str, lock: bytes) -> None:
+        """Whole or not at all. OSError."""
+        _write(self.versions_file(digest), lock)
 
     def kept(self) -> list[KeptEnvironment]:
         """All there are, the one that was used last first."""
@@ -148,21 +162,32 @@ class EnvironmentStore:
                 )
         return sorted(found, key=lambda one: -one.used_at)
 
+    def digests(self) -> list[str]:
+        """Of all that `forget` takes: environments, and versions kept of one that was evicted."""
+        found = {one.digest for one in self.kept()}
+        with suppress(FileNotFoundError):
+            found |= {one.stem for one in self._folder.iterdir() if one.suffix == _VERSIONS}
+        return sorted(found)
+
     def forget(self, digest: str) -> bool:
-        """Remove one with the versions that were chosen for it; False where it is in use."""
-        removed = self.remove(digest)
-        if removed:
-            self.versions_file(digest).unlink(missing_ok=True)
-            (self._folder / f"{digest}.lock").unlink(missing_ok=True)
-        return removed
+        """Remove one with the versions that were chosen for it; False where it is in use. Its lock
+        stays: who has opened it would lock a file that nobody else finds."""
+        with self._alone(digest) as is_alone:
+            if is_alone:
+                self._unlink(digest)
+                self.versions_file(digest).unlink(missing_ok=True)
+            return is_alone
 
     def remove(self, digest: str) -> bool:
         """Remove one; False where it is in use."""
         with self._alone(digest) as is_alone:
             if is_alone:
-                (self._folder / digest / RECORD).unlink(missing_ok=True)
-                shutil.rmtree(self._folder / digest, ignore_errors=True)
+                self._unlink(digest)
             return is_alone
+
+    def _unlink(self, digest: str) -> None:
+        (self._folder / digest / RECORD).unlink(missing_ok=True)
+        shutil.rmtree(self._folder / digest, ignore_errors=True)
 
     def sweep(self) -> None:
         """Remove what was broken off, at a start, and what is beyond the bound."""
@@ -194,6 +219,7 @@ class EnvironmentStore:
 def _write(path: Path, content: bytes) -> None:
     """Whole or not at all."""
     temporary = path.with_suffix(".new")
+    temporary.unlink(missing_ok=True)  # of a process that was killed
     descriptor = create(temporary)
     try:
         write_all(descriptor, content)

@@ -104,6 +104,7 @@ def test_what_was_installed_is_locked_made_once_told_and_used_by_the_next_server
     }
     locked = [f"{name} --hash=sha256:{one}" for name, one in hashes.items()]
     assert versions.read_text().replace("only-here", "only_here").splitlines() == locked
+    kept = versions.read_text().splitlines()
     assert len(re.findall("fetching 2 of 2", server.log())) == 1
     shown = environments(place, "list")
     assert len(shown) == 1
@@ -114,6 +115,14 @@ def test_what_was_installed_is_locked_made_once_told_and_used_by_the_next_server
     with running(place / "models", **started(place)) as other:
         other.wait_for(lambda: index(other)["builds"][0] == "READY", "the model", 120)
         assert "fetching 2 of 2" not in other.log()
+    python = place / "state" / "environments" / str(shown[0]["digest"]) / "env" / "bin" / "python"
+    python.unlink()
+    python.symlink_to("/nowhere/python")
+    (place / "wheels and more" / "deeper-2.6-py3-none-any.whl").write_bytes(b"newer")
+    with running(place / "models", **started(place)) as other:
+        other.wait_for(lambda: index(other)["builds"][0] == "READY", "the model", 120)
+        assert "fetching 2 of 2" in other.log()
+    assert versions.read_text().splitlines() == kept
     environments(place, "remove", shown[0]["digest"])
     assert environments(place, "list") == []
     assert not versions.exists()

@@ -42,18 +42,18 @@ def list_environments(given: argparse.Namespace, _: ApiClient) -> Shown:
 
 def remove(given: argparse.Namespace, _: ApiClient) -> Shown:
     store = _store(given)
-    found = [one for one in store.kept() if given.DIGEST and one.digest.startswith(given.DIGEST)]
+    found = [one for one in store.digests() if given.DIGEST and one.startswith(given.DIGEST)]
     if len(found) != 1:
         count = "no environment has" if not found else f"{len(found)} environments have"
         raise EnvironmentNotRemoved(
             f"{count} a digest that begins with '{given.DIGEST}'; `modelyard environment list` "
             "shows them"
         )
-    if not store.forget(found[0].digest):
+    if not store.forget(found[0]):
         raise EnvironmentNotRemoved(
-            f"environment {found[0].digest[:12]} is used by a loaded model; unload that first"
+            f"environment {found[0][:12]} is used by a loaded model; unload that first"
         )
-    return MessageOutput(f"environment {found[0].digest[:12]} removed")
+    return MessageOutput(f"environment {found[0][:12]} removed")
 
 
 def _store(given: argparse.Namespace) -> EnvironmentStore:

@@ -98,3 +98,34 @@ def test_who_waits_for_another_build_waits_until_its_deadline(tmp_path: Path) ->
 
     with pytest.raises(ValueError, match="done"):
         store.obtain("a", "a", build, UNTIL)
+
+
+def test_versions_are_kept_whole_when_an_environment_goes_and_forgotten_with_it(
+    tmp_path: Path,
+) -> None:
+    store = EnvironmentStore(tmp_path, 100 * SIZE)
+    obtain(store, "a").close()
+    (tmp_path / "a.new").write_text("of a process that was killed")
+    store.keep_versions("a", b"six==1\n")
+    assert store.remove("a")
+    assert store.kept_versions("a") == b"six==1\n"
+    assert store.digests() == ["a"]
+    assert store.forget("a")
+    assert (store.digests(), store.kept_versions("a")) == ([], b"")
+    store.versions_file("a").write_bytes(b"")
+    assert store.kept_versions("a") == b""
+    store.versions_file("a").write_bytes(b"six==1 --hash=sha2")
+    assert store.kept_versions("a") == b""
+
+
+def test_who_opened_a_lock_before_an_environment_is_forgotten_still_locks_the_same(
+    tmp_path: Path,
+) -> None:
+    store = EnvironmentStore(tmp_path, 100 * SIZE)
+    lease = obtain(store, "a")
+    lock = (tmp_path / "a.lock").stat().st_ino
+    assert not store.forget("a")
+    lease.close()
+    assert store.forget("a")
+    obtain(store, "a").close()
+    assert (tmp_path / "a.lock").stat().st_ino == lock

@@ -68,8 +68,9 @@ def test_requirements_take_a_permission_of_their_own_and_name_packages_alone(y: 
     refused(y, work, says=f"{model}/requirements.txt:2:1 E303 is '--index-url https://evil.example")
     write(work, {f"{model}/requirements.txt": "six\n"})
     y.commit(work, "packages from nowhere")
-    said = y.push(work)
-    assert "--environment-index or --environment-wheel-dir" in said
+    y.push(work)
+    warning = "packaged 1: its requirements.txt is not installed, and it runs on the server's own"
+    y.wait_for(lambda: warning in y.server.log(), "the load, on the server's own Python")
 
 
 @pytest.mark.parametrize(
