@@ -11,13 +11,18 @@ _UNREACHABLE = (
     *("NewConnectionError", "Max retries exceeded", "Connection refused", "ConnectTimeoutError"),
     *("Temporary failure in name resolution", "Network is unreachable", "service not known"),
     *("ReadTimeoutError", "ProxyError", "SSLError", "CERTIFICATE_VERIFY_FAILED"),
+    "Connection aborted",
 )
+_ADDRESS = re.compile(r"(https?://)(?:[^\s/@'\"]*@)?([^\s/?#'\",;)]+)[^\s'\",;)]*")
+_PATH = re.compile(r"(': |with url: )/\S*")
 _MOST_VERSIONS = 10
 _LAST_LINES = 3
 
 
 def translated(lines: Sequence[str], platform: str) -> str:
-    """Why pip failed, from what it printed; `platform`: "Python 3.11 on linux_x86_64"."""
+    """Why pip failed, from what it printed; `platform`: "Python 3.11 on linux_x86_64". Of an index'
+    address it has the host alone: names, passwords and tokens stand elsewhere in it."""
+    lines = [_PATH.sub(r"\1/…", _ADDRESS.sub(r"\1\2/…", line)) for line in lines]
     text = "\n".join(lines)
     unreachable = next((line for line in lines if any(one in line for one in _UNREACHABLE)), "")
     if unreachable:

@@ -1,6 +1,7 @@
 """Where packages of environments come from, and how pip is told. Pure."""
 
 from collections.abc import Mapping
+from ipaddress import ip_address
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit, urlunsplit
@@ -72,3 +73,13 @@ def without_user(url: str) -> str:
     """An index' address without the name and password in it."""
     parts = urlsplit(url)
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, to which nothing has to be encrypted; pip says so as well."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
+from backends.environments.sources import is_loopback, without_user
 from server.settings.kinds import FILE, ValueKind, choice, setting, whole
 from server.settings.rate_limit import RateLimitSettings
 
@@ -12,16 +13,18 @@ def _read(text: str) -> str:
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname or text.split() != [text]:
         raise ValueError
+    if parts.scheme == "http" and not is_loopback(parts.hostname):
+        raise ValueError
     return text
 
 
-def _shown(url: str) -> str:
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
-
-
 INDEX = ValueKind(
-    "URL", "of the form https://HOST/PATH", _read, (str,), separator=" ", shown=_shown
+    "URL",
+    "of the form https://HOST/PATH (http of this machine alone)",
+    _read,
+    (str,),
+    separator=" ",
+    shown=without_user,
 )
 
 
@@ -41,7 +44,8 @@ class EnvironmentSettings(RateLimitSettings):
         INDEX,
         (),
         "A package index that environments are installed from, instead of those that pip is "
-        "configured with; repeat it for several, the first one comes first.",
+        "configured with; repeat it for several. pip takes the highest version of all of them: "
+        "name none that others may write to beside one of your own.",
         note="pip's own configuration",
         repeat=True,
     )

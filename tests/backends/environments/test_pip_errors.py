@@ -60,3 +60,17 @@ ON = "Python 3.11 on linux-x86_64"
 )
 def test_why_pip_failed_is_told(lines: tuple[str, ...], told: str) -> None:
     assert translated(lines, ON).startswith(told)
+
+
+def test_nothing_of_an_address_but_its_host_is_told() -> None:
+    lines = (
+        "WARNING: Retrying (Retry(total=0)) after connection broken by 'ProtocolError('Connection "
+        "aborted.')': /t0ken/simple/six/",
+        "ERROR: HTTPSConnectionPool(host='packages', port=443): Max retries exceeded with url: "
+        "/t0ken/simple/six/ (Caused by SSLError(1))",
+        "ERROR: 404 for https://me:t0ken@packages:8443/t0ken/simple/six/?key=t0ken, said "
+        "https://t0ken@packages",
+    )
+    for line in lines:
+        assert "t0ken" not in translated((line,), ON)
+    assert "https://packages:8443/…, said https://packages" in translated(lines[2:], ON)
