@@ -196,9 +196,14 @@ class Leased:
 
     def __init__(self, interpreter: Interpreter, lease: EnvironmentLease | None) -> None:
         self._lease = lease
+        self._given = interpreter
         if lease is not None:
             interpreter = interpreter._replace(hold=lambda: lease.again().close)
         self.interpreter = interpreter
+
+    def again(self) -> "Leased":
+        """One more, while this one is open."""
+        return Leased(self._given, None if self._lease is None else self._lease.again())
 
     def close(self) -> None:
         if self._lease is not None:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, cast
 
-from backends.environments.environments import Tell
+from backends.environments.environments import Leased, Tell
 from backends.errors import BackendError, LoadFailed
 from backends.footprint import is_inside, measured_bytes, need_of
 from backends.limits import execution_limit
@@ -41,7 +41,7 @@ from server.fleet.memory.grants import MemoryAllocator, MemoryHolding, device_na
 from server.fleet.memory.measurements import MemoryMeasurements
 from server.fleet.memory.meter import MEASURABLE_BYTES, MeasuredBytes, plausible
 from server.fleet.override_code import CodeOf, asked_of
-from server.fleet.package_environments import environments_of
+from server.fleet.package_environments import LoadEnvironments
 from server.fleet.placement import (
     Placement,
     asks_for_gpu,
@@ -103,7 +103,7 @@ class VersionLoader:
             settings.model_load_timeout_secs, settings.model_execute_timeout_secs
         )
         self._confiner = confiner
-        self._environments = environments_of(settings, confiner)
+        self._environments = LoadEnvironments(settings, confiner)
         self._gpus = visible_gpus()
         self.residency = Residency(
             settings.state_dir,
@@ -301,34 +301,38 @@ class VersionLoader:
     async def _prepare(
         self, version: ModelVersion, placements: Sequence[Placement], tell: Tell = _told_nobody
     ) -> LoadResult:
-        """Memory first, then the load on a thread. Whatever way it fails, both are returned: at
-        once, or when a load nobody waits for any more has come to its end."""
+        """Its environment first, then memory, then the load on a thread. Whatever way it fails, all
+        are returned: at once, or when a load nobody waits for any more has come to its end."""
         limit = self._settings.model_load_timeout_secs
+        leased = await self._environments.lease(version, tell)
         try:
             async with self._slots, asyncio.timeout(limit):
                 held = await self.memory.take(version, placements)
                 budgeted = self.memory.budgeted(version, held)
                 held.inside = is_inside(version) and held.on("cpu") > 0
-                work = partial(self._work, budgeted, placements, held, tell)
+                work = partial(self._work, budgeted, placements, held, leased and leased.again())
                 return await work_or_undo(work, self._undo)
         except TimeoutError:
             raise LoadFailed(
                 f"model '{version.name}' version {version.number} took longer to load than "
                 f"--model-load-timeout-secs={limit:g} allows"
             ) from None
+        finally:
+            if leased is not None:
+                leased.close()
 
     def _work(
         self,
         version: ModelVersion,
         placements: Sequence[Placement],
         held: MemoryHolding,
-        tell: Tell,
+        leased: Leased | None,
     ) -> LoadResult:
         measurable = held.inside and held.on("cpu") >= MEASURABLE_BYTES
         reading = self.memory.meter.begin() if measurable else None
         found = None
         try:
-            parts = self._prepared(version, placements, tell)
+            parts = self._prepared(version, placements, leased)
         except BaseException:
             self.memory.release_soon(held)
             raise
@@ -362,15 +366,12 @@ class VersionLoader:
         return measured
 
     def _prepared(
-        self, version: ModelVersion, placements: Sequence[Placement], tell: Tell
+        self, version: ModelVersion, placements: Sequence[Placement], leased: Leased | None
     ) -> PreparedVersion:
-        confiner, environments = self._confiner, self._environments
-        if confiner is None or environments is None:
-            return prepare(version, placements, self._timeouts, None, self._scripts)
-        leased = environments.lease(version, confiner.is_operators(version), tell)
         interpreter = leased.interpreter if leased is not None else None
+        confiner = self._confiner
         try:
-            confined = confiner.confinement_of(version, interpreter)
+            confined = None if confiner is None else confiner.confinement_of(version, interpreter)
             return prepare(
                 version, placements, self._timeouts, confined, self._scripts, interpreter
             )

@@ -3,15 +3,17 @@
 import hashlib
 import json
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from support.environments import INFER, write_model, write_wheel
-from support.server import Server, running
+from support.server import Server, running, write_identity
 
 BUILT = ("builds", "again")
 
@@ -138,6 +140,26 @@ def test_an_index_that_cannot_be_reached_is_the_reason_of_the_load(place: Path) 
         reason = index(one)["m"][1]
         assert "the package index cannot be reached" in reason
         assert "secret" not in one.log() + reason
+
+
+@pytest.mark.slow
+def test_a_build_that_waits_for_an_index_holds_up_no_load(place: Path) -> None:
+    models = place / "slow"
+    (write_model(models, "m") / "1" / "requirements.txt").write_text("deeper")
+    write_identity(models, "other", 1)
+    with socket.create_server(("127.0.0.1", 0)) as index_server:
+        index_server.settimeout(60)
+        index_url = f"http://127.0.0.1:{index_server.getsockname()[1]}/simple"
+        options: dict[str, object] = {"environment_index": index_url, "model_load_thread_count": 1}
+        options["model_control_mode"] = "explicit"
+        with running(models, **options) as one, ThreadPoolExecutor() as pool:
+            loading = pool.submit(one.post, "/v2/repository/models/m/load")
+            connection, _ = index_server.accept()
+            assert one.post("/v2/repository/models/other/load")[0] == 200
+            assert not loading.done()
+            connection.close()
+            index_server.close()
+            assert b"the environment 1/requirements.txt: " in loading.result(60)[1]
 
 
 def command(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
