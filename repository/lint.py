@@ -115,7 +115,7 @@ def _bad_requirements(folder: Path, config: ModelConfig | None) -> Iterator[Find
 def _is_python(folder: Path, config: ModelConfig | None) -> bool:
     """Whether python serves the version, as far as its config and the names of files tell."""
     if config is not None and config.backend:
-        return config.backend == "python"
+        return bool(config.backend == "python")
     named = config.default_model_filename if config is not None else ""
     names = {"model.py", named if named.endswith(".py") else "model.py"}
     return any((folder / name).is_file() for name in names)
