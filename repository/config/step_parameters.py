@@ -215,7 +215,8 @@ STEP_PARAMETERS: tuple[StepParameter, ...] = (
         _whole(1, _COUNT),
         f"1 to {_COUNT}",
         "64000000",
-        "Most pixels of a picture; a larger one is refused before it is decoded.",
+        "Most pixels of a picture; a larger one is refused before it is decoded. Those of a "
+        "progressive JPEG count twice, those of a WebP four times.",
     ),
     _image("max_bytes", _whole(1, _COUNT), f"1 to {_COUNT}", "33554432", "Most bytes of a file."),
     _tokens(

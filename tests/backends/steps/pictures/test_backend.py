@@ -1,5 +1,7 @@
 """The step `image`, against Pillow's own resize of the whole picture."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -211,3 +213,37 @@ def test_a_whole_size_may_come_from_the_output(tmp_path: Path) -> None:
     config = backend_of("image").complete(version, 4)
     assert list(config.output[0].dims) == [20, 30, 3]
     assert not config.HasField("dynamic_batching")
+
+
+@pytest.mark.parametrize("mode", ["I;16", "RGBA", "LA", "L", "RGB"])
+def test_a_picture_takes_5_bytes_a_pixel_at_most(mode: str) -> None:
+    side = 3000
+    if mode == "I;16":
+        whole = Image.fromarray(np.zeros((side, side), np.uint16))
+    else:
+        whole = Image.new(mode, (side, side))
+    data = file_of(whole)
+    code = (
+        "import sys, resource as r\n"
+        "import numpy as np\n"
+        "from backends.steps.pictures import decode, settings\n"
+        "data = sys.stdin.buffer.read()\n"
+        "ask = settings.PictureSettings((32, 32), 'crop', None, (0, 0, 0), 'bilinear', 'RGB',"
+        " (1, 1, 1), (0, 0, 0), 'NCHW', np.dtype('uint8'), 'exif', True, 1 << 30, 1 << 30)\n"
+        "row = np.empty(ask.shape(), np.uint8)\n"
+        "peak = lambda: r.getrusage(r.RUSAGE_SELF).ru_maxrss\n"
+        "before = peak()\n"
+        "decode.decode_into(row, data, ask)\n"
+        "print((peak() - before) * 1024)\n"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code], input=data, capture_output=True, check=True, timeout=60
+    )
+    assert int(found.stdout) < side * side * 5.5
+
+
+def test_a_pixel_of_a_webp_counts_four_times(tmp_path: Path) -> None:
+    instance = step(tmp_path, "image", size="8", max_pixels="1000")
+    error = ask(instance, IMAGE=column(file_of(gradient(20, 20), "WEBP")))
+    assert "of 20 × 20 pixels, each of which counts 4 times" in str(error)
+    assert not isinstance(ask(instance, IMAGE=column(file_of(gradient(20, 20)))), Exception)

@@ -10,7 +10,9 @@ FORMATS = ("JPEG", "PNG", "WEBP")
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_format_and_size_are_read_from_the_head(format: str) -> None:
-    assert read_header(file_of(gradient(37, 23), format)) == PictureHeader(format, 37, 23)
+    assert read_header(file_of(gradient(37, 23), format)) == PictureHeader(
+        format, 37, 23, 4 if format == "WEBP" else 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -23,7 +25,10 @@ def test_every_kind_of_webp_says_its_size(options: dict[str, object]) -> None:
 def test_a_progressive_jpeg_with_a_preview_is_read() -> None:
     preview = file_of(gradient(8, 8), "JPEG")
     whole = file_of(gradient(64, 48), "JPEG", progressive=True, comment=preview)
-    assert read_header(whole) == PictureHeader("JPEG", 64, 48)
+    assert read_header(whole) == PictureHeader("JPEG", 64, 48, 2)
+    four = file_of(gradient(64, 48).convert("CMYK"), "JPEG", progressive=True)
+    assert read_header(four).weight == 3
+    assert read_header(file_of(gradient(64, 48).convert("CMYK"), "JPEG")).weight == 1
 
 
 @pytest.mark.parametrize("format", FORMATS)
