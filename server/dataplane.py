@@ -260,6 +260,10 @@ class DataPlane:
             if target is not None:
                 target.window.refused()
             raise _refusal(served, request, error) from error
+        except NotReady:  # of one that is to be loaded on demand, which has counted it
+            if target is not None:
+                target.window.refused()
+            raise
         if reply.ended:
             self._ended(reply)
         else:

@@ -41,6 +41,10 @@ from schedulers.sequences.outcomes import errors_of, set_aside
 _log = logging.getLogger(__name__)
 
 
+def _zero() -> int:
+    return 0
+
+
 class SequenceBatcher(BatchScheduler):
     """Direct, oldest and iterative sequences over the instances of one version.
 
@@ -65,9 +69,10 @@ class SequenceBatcher(BatchScheduler):
         self._held = bool(rules.hold_until or rules.hold_backlog)
         self._closed = False
         self._sequences_over = asyncio.Event()
-        self.figures = counters.sequences = SequenceCounters(
-            oldest_ns=self._table.oldest_ns, state_bytes=self._state_bytes
-        )
+        # A version that is loaded on demand goes on counting with each load.
+        self.figures = figures = counters.sequences = counters.sequences or SequenceCounters()
+        self._before = (figures.started, figures.expired, figures.lost, figures.conflicts)
+        figures.oldest_ns, figures.state_bytes = self._table.oldest_ns, self._state_bytes
         nothing = BatchQueue(QueuePolicy(max_size=0))
         super().__init__(nothing, rules.merge, instances, counters, tokens, limit)
         if rules.iterative:
@@ -139,6 +144,9 @@ class SequenceBatcher(BatchScheduler):
         self._turn_away(self._table.clear(ShutDown(SHUT_DOWN)))
         self._sequences_over.set()
         await super().close()
+        figures = self.figures
+        figures.live = figures.backlog = figures.slots = 0
+        figures.oldest_ns = figures.state_bytes = _zero  # which keep nothing of it alive
 
     # instances
 
@@ -369,8 +377,9 @@ class SequenceBatcher(BatchScheduler):
         figures.backlog = len(table.backlog)
         figures.slots = table.slots
         figures.live = len(table)
-        figures.started, figures.expired = table.started, table.expired
-        figures.lost, figures.conflicts = table.lost, table.conflicts
+        started, expired, lost, conflicts = self._before
+        figures.started, figures.expired = started + table.started, expired + table.expired
+        figures.lost, figures.conflicts = lost + table.lost, conflicts + table.conflicts
         if not self._sequences_over.is_set() and self._is_over():
             self._sequences_over.set()
 

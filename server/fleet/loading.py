@@ -63,7 +63,6 @@ from server.settings.table import Settings
 
 LEAST_MEASURED = 1 << 20
 """A difference below this is noise: other threads have freed more than the load took."""
-
 _log = logging.getLogger(__name__)
 
 
@@ -117,6 +116,7 @@ class VersionLoader:
         )
         self._begun: set[str] = set()
         self._alone = asyncio.Lock()  # what a load takes while it loads is granted to one at a time
+        self._learning = asyncio.Lock()  # of those in processes, where a load is to tell tensors
         self._limits = RateLimits(settings)
         self.limiter = self._limits.limiter
         self._cache = ResponseCache(settings.cache_bytes) if settings.cache_bytes else None
@@ -170,12 +170,17 @@ class VersionLoader:
             resident = await self._build_loaded(version, counters, began, tell)
             version = resident.served.version
         elif validate_complete(version.config):
-            async with self._alone:
+            async with self._alone if is_inside(version) else self._learning:
                 loaded = await self._build_loaded(version, counters, began, tell)
                 version = loaded.served.version
                 await loaded.close()
         shown = replace(version, config=self._options(version.config)[0])
-        served = await stand_by(shown, counters, time.monotonic() - began)
+        try:
+            served = await stand_by(shown, counters, time.monotonic() - began)
+        except BaseException:
+            if resident is not None:
+                await resident.close()
+            raise
 
         async def load(groups: ModelConfig | None) -> BuiltVersion:
             wanted = version
@@ -265,6 +270,9 @@ class VersionLoader:
         names = [built.names[index] for index in keep]
         if missing:
             prepared = await self._prepare(version, missing)
+            if built.closed:
+                self._undo(prepared)
+                raise LoadFailed(f"model '{version.name}' version {version.number} was unloaded")
             self.memory.add(built.held, prepared.held)
             instances += prepared.parts.instances
             devices += prepared.parts.devices
@@ -330,7 +338,6 @@ class VersionLoader:
     ) -> LoadResult:
         measurable = held.inside and held.on("cpu") >= MEASURABLE_BYTES
         reading = self.memory.meter.begin() if measurable else None
-        found = None
         try:
             parts = self._prepared(version, placements, leased)
         except BaseException:

@@ -26,6 +26,7 @@ from server.fleet.plan import (
     next_change,
     target_versions,
 )
+from server.fleet.residency.on_demand import OnDemandVersion
 from server.routing.effective import NOT_LOADED, TargetState
 from server.served_version import (
     RESTARTING,
@@ -190,7 +191,7 @@ class ManagedModel:
         healthy.
         """
         if self.serving:
-            return all(occupant.built.served.ready for occupant in self.serving.values())
+            return all(_can_answer(occupant.built) for occupant in self.serving.values())
         return not (self.failed or self.problem)
 
     def rows(self) -> Iterator[VersionRow]:
@@ -276,7 +277,15 @@ class ManagedModel:
 
 
 def _holds(scheduler: object, key: int | str) -> bool:
-    return isinstance(scheduler, SequenceBatcher) and scheduler.holds(key)
+    return isinstance(scheduler, SequenceBatcher | OnDemandVersion) and scheduler.holds(key)
+
+
+def _can_answer(built: BuiltVersion) -> bool:
+    """One that nobody has used since it was unloaded keeps no server from being ready, though its
+    last load failed."""
+    scheduler = built.scheduler
+    cold = isinstance(scheduler, OnDemandVersion) and scheduler.resident is None
+    return cold or built.served.ready
 
 
 def _when(pause: float | None, tries: int) -> str:

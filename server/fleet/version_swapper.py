@@ -156,7 +156,7 @@ class VersionSwapper:
             return
         try:
             await self._loader.resize(occupant.built, version)
-        except (BackendError, RepositoryError) as error:
+        except Exception as error:  # noqa: BLE001 (noted and logged; the model's task goes on)
             self._fail(resident, number, basis, error)
             return
         resident.failed.pop(number, None)

@@ -209,8 +209,13 @@ class OpenAIEndpoints:
         is asked."""
         caller = await received(request, self._limits, self._forwarding)
         found = find(self._dataplane, caller)
-        if await caller.in_time(found.served.loaded()):
-            found = find(self._dataplane, caller)
+        try:
+            if await caller.in_time(found.served.loaded()):
+                found = find(self._dataplane, caller)
+        except NotReady:  # its version has counted it
+            if caller.target is not None:
+                caller.target.window.refused()
+            raise
         return caller, found
 
     def _tokens(

@@ -212,7 +212,7 @@ def _point(served: ServedVersion, before: _Marks, after: _Marks, memory: int) ->
 
 
 def _sequences(counters: SequenceCounters, before: _Marks, after: _Marks) -> SequencePoint:
-    new = [now - then for now, then in zip(after.sequences, before.sequences, strict=True)]
+    new = [max(0, now - then) for now, then in zip(after.sequences, before.sequences, strict=True)]
     return SequencePoint(
         counters.live,
         counters.backlog,
@@ -225,7 +225,7 @@ def _sequences(counters: SequenceCounters, before: _Marks, after: _Marks) -> Seq
 
 def _language(tokens: TokenCounters, before: _Marks, after: _Marks) -> LanguagePoint:
     prompt, generated, hits = (
-        now - then for now, then in zip(after.tokens, before.tokens, strict=True)
+        max(0, now - then) for now, then in zip(after.tokens, before.tokens, strict=True)
     )
     blocks = tokens.blocks_in_use + tokens.blocks_cached + tokens.blocks_empty
     return LanguagePoint(

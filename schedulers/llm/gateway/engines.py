@@ -263,6 +263,7 @@ class Engines:
         handles, self._handles = self._handles, []
         closing = [asyncio.to_thread(handle.instance.close) for handle in handles]
         await asyncio.gather(*closing, *self._retiring)
+        self._gauge()
 
     def _receiver(self, handle: EngineHandle) -> Callable[[Message], None]:
         """What the engine's thread calls: the message goes on to the loop."""

@@ -12,7 +12,8 @@ class TokenTimes:
     """Writes one version's counters; on the loop's thread."""
 
     def __init__(self, counters: Counters) -> None:
-        self.counters = counters.tokens = TokenCounters()
+        # A version that is loaded on demand goes on counting with each load.
+        self.counters = counters.tokens = counters.tokens or TokenCounters()
         self._responses = counters.responses
 
     def start(self, ticket: LLMReply) -> None:

@@ -110,6 +110,11 @@ class MemoryAllocator:
     def accounts(self) -> Sequence[DeviceAccount]:
         return self._ledger.accounts()
 
+    def has_granted(self, holder: str) -> bool:
+        """Whether it has any memory now, for a load under way too."""
+        accounts = self._ledger.accounts()
+        return any(grant.holder == holder for one in accounts for grant in one.grants)
+
     def rows(self) -> Sequence[MemoryRow]:
         """Each device's budget, then its grants by holder."""
         rows = []
@@ -206,10 +211,10 @@ class MemoryAllocator:
         self.resized(held, devices)
         for share in held.shares:
             if each := measured.get(share.grant.device):
-                share.grant = self._ledger.correct(share.grant, each * share.instances)
+                share.grant = self._ledger.settle(share.grant, each * share.instances)
             elif share.loading:
                 bytes = max(0, share.grant.bytes - share.loading)
-                share.grant = self._ledger.correct(share.grant, bytes)
+                share.grant = self._ledger.settle(share.grant, bytes)
             share.loading = 0
         held.shrink = getattr(scheduler, "shrink", None)
         held.grow = getattr(scheduler, "grow", None)
@@ -265,7 +270,7 @@ class MemoryAllocator:
         """What was taken back returns to who had it, while there is room."""
         try:
             async with self._turns:
-                for offer in self._ledger.offers():
+                for offer in self._ledger.offers(self._can_grow):
                     found = self._behind(offer.grant)
                     if found is not None and found[0].grow is not None:
                         held, share = found
@@ -273,6 +278,10 @@ class MemoryAllocator:
                         share.grant = self._ledger.correct(share.grant, share.grant.bytes + taken)
         finally:
             self._growing = None
+
+    def _can_grow(self, grant: MemoryGrant) -> bool:
+        found = self._behind(grant)
+        return found is not None and found[0].grow is not None
 
     def _behind(self, grant: MemoryGrant) -> tuple[MemoryHolding, InstanceGrant] | None:
         for held in self._held:

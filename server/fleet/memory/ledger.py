@@ -5,7 +5,7 @@ returned when the version is closed or its load fails. It knows budgets and gran
 memory happens to be free. `server.fleet.memory.grants` asks it and acts on its answers.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -64,6 +64,10 @@ class OverBudget(Exception):
     may_pass = False
 
 
+def _any(_grant: MemoryGrant) -> bool:
+    return True
+
+
 class MemoryLedger:
     """`budgets`: bytes by device, such as "cpu" or "cuda:0"; a device not in it is unbounded."""
 
@@ -115,6 +119,13 @@ class MemoryLedger:
             self._grants[grant.number] = corrected
         return corrected
 
+    def settle(self, grant: MemoryGrant, bytes: int) -> MemoryGrant:
+        """As `correct`, for good: the holder is not offered what it has asked for beyond that."""
+        settled = replace(self.correct(grant, bytes), full=bytes)
+        if grant.number in self._grants:
+            self._grants[grant.number] = settled
+        return settled
+
     def release(self, grant: MemoryGrant) -> None:
         """Take a grant back; a second time changes nothing."""
         self._grants.pop(grant.number, None)
@@ -124,10 +135,11 @@ class MemoryLedger:
         held = (grant for grant in self._of(device) if grant.bytes > grant.least)
         return sorted(held, key=lambda grant: (grant.least - grant.bytes, grant.number))
 
-    def offers(self) -> Sequence[GrowthOffer]:
-        """What may return to those who gave back for others, while half of what is free stays so;
-        those who lack most first."""
-        poorest = sorted(self._grants.values(), key=lambda one: (one.bytes - one.full, one.number))
+    def offers(self, may_grow: Callable[[MemoryGrant], bool] = _any) -> Sequence[GrowthOffer]:
+        """What may return to those who gave back for others and can take it again, while half of
+        what is free stays so; those who lack most first."""
+        able = filter(may_grow, self._grants.values())
+        poorest = sorted(able, key=lambda one: (one.bytes - one.full, one.number))
         left = {device: self.free(device) for device in {one.device for one in poorest}}
         offers = []
         for grant in poorest:

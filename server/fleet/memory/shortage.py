@@ -30,9 +30,10 @@ _BY_WORDS = {
 
 
 def shortage_of(error: BaseException) -> str:
-    """What the load lacked, in words; "" for every other failure."""
+    """What the load lacked, in words; "" for every other failure, and for memory of the budget that
+    nobody will give back by himself."""
     for one in _causes(error):
-        if isinstance(one, MemoryError):
+        if isinstance(one, MemoryError) or getattr(one, "may_pass", False):
             return "memory"
         if isinstance(one, OSError) and one.errno in _BY_NUMBER:
             return _BY_NUMBER[one.errno]

@@ -8,7 +8,6 @@ that requests to it pay nothing. `server.fleet.residency.residency` decides when
 import asyncio
 import logging
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Protocol, cast
@@ -17,19 +16,20 @@ from backends.errors import BackendError, SequenceLost
 from backends.seam import Instance
 from repository.errors import RepositoryError
 from repository.model import ModelConfig, ModelVersion
-from schedulers.counters import count_failure
-from schedulers.errors import DeadlineExceeded, Draining, ShutDown, UnknownSequence
+from schedulers.errors import Draining, ShutDown, UnknownSequence
 from schedulers.policy.queue import Ticket
 from schedulers.request import InferRequest
+from schedulers.sequences.batcher import SequenceBatcher
 from server.errors import NotReady
 from server.fleet.built_version import BuiltVersion
 from server.fleet.memory.grants import MemoryHolding, MemoryShortage
-from server.fleet.memory.shortage import pause_s
+from server.fleet.memory.shortage import pause_s, shortage_of
 from server.fleet.placement import with_groups
 from server.fleet.residency.policy import ResidencyFacts
-from server.fleet.residency.relay import Relay
+from server.fleet.residency.relay import SHUT_DOWN, Relay
 from server.fleet.residency.standby import StandbyInstance
 from server.fleet.residency.terms import ResidencyTerms
+from server.fleet.residency.waiting_requests import LoadTicket, WaitingLimits, WaitingRequests
 from server.served_version import ServedVersion, not_ready_text
 
 _log = logging.getLogger(__name__)
@@ -37,31 +37,24 @@ _log = logging.getLogger(__name__)
 STANDBY = "unloaded, loads on demand"
 ROOM_PAUSE_S = 0.1
 """How soon a load that waits for others to become idle looks again."""
-SHUT_DOWN = "the server unloaded this model before the request could be answered"
+CLOSE_S = 1.0
+"""How long answers that have come may still be carried to a reader who is slower than its model."""
+SHORTAGE_LOG_S = 60.0
+"""How often it is logged that memory lacks for one version."""
 
 LoadVersion = Callable[[ModelConfig | None], Awaitable[BuiltVersion]]
 """Load the version, with the instance groups of another config where one is given. Raises
 LoadFailed."""
 
 
-class ResidencyOwner(Protocol):
+class ResidencyOwner(WaitingLimits, Protocol):
     """What it tells of: see `server.fleet.residency.residency`."""
-
-    most_waiting: int
-    timeout_s: float
-    shown: Callable[[str], str]
 
     def loaded(self, version: "OnDemandVersion", seconds: float) -> None:
         """A request, or a pin, has had it loaded."""
 
     def forget(self, version: "OnDemandVersion") -> None:
         """It is closed."""
-
-
-class _LoadTicket(Ticket):
-    """Of somebody who waits for the load alone."""
-
-    __slots__ = ()
 
 
 class OnDemandVersion:
@@ -88,13 +81,13 @@ class OnDemandVersion:
         self._groups: ModelConfig | None = None
         self._owner = owner
         self._standby = StandbyInstance()
-        self._waiting: deque[Ticket] = deque()
+        self._waiting = WaitingRequests(served, owner)
         self._relays: set[asyncio.Task[None]] = set()
         self._loading: asyncio.Task[None] | None = None
         self._leaving: asyncio.Task[None] | None = None
         self._failures = 0
-        self._retry_at = 0.0
-        self._accepting = True
+        self._retry_at = self._log_at = 0.0
+        self.accepting = True
 
     @property
     def waiting(self) -> int:
@@ -116,12 +109,11 @@ class OnDemandVersion:
     def submit(self, request: InferRequest) -> Ticket:
         """As the seam says, while the version is not resident. Raises NotReady where too many wait,
         and while a load that has failed is not tried again yet."""
-        if not self._accepting:
+        if not self.accepting:
             raise Draining(f"{request.model} version {request.version} is being unloaded")
         self._refuse_early()
         ticket = Ticket(request)
-        self._waiting.append(ticket)
-        self._give_up_in_time(ticket)
+        self._waiting.add(ticket)
         self.begin_loading()
         return ticket
 
@@ -133,8 +125,15 @@ class OnDemandVersion:
     def hung(self) -> int:
         return 0
 
+    def holds(self, key: int | str) -> bool:
+        """Whether the sequence lives here, or waits here to begin."""
+        if self._waiting.holds(key):
+            return True
+        inside = None if self.resident is None else self.resident.scheduler
+        return isinstance(inside, SequenceBatcher) and inside.holds(key)
+
     async def drain(self, until_ns: int) -> None:
-        self._accepting = False
+        self.accepting = False
         while self._waiting and time.monotonic_ns() < until_ns:
             await self._within(until_ns, self._loading)
         if self.resident is not None:
@@ -143,12 +142,12 @@ class OnDemandVersion:
             await self._within(until_ns, *self._relays)
 
     async def close(self) -> None:
-        self._accepting = False
+        self.accepting = False
         self._owner.forget(self)
         if self._loading is not None:
             self._loading.cancel()
             await asyncio.wait([self._loading])
-        self._fail_waiting(ShutDown(SHUT_DOWN))
+        self._waiting.fail(ShutDown(SHUT_DOWN))
         if self._leaving is not None:
             await asyncio.wait([self._leaving])
         resident, self.resident = self.resident, None
@@ -156,7 +155,9 @@ class OnDemandVersion:
             self.served.scheduler, self.served.instances = self, (self._stand_in(),)
             await resident.close()
         if self._relays:
-            await asyncio.wait(self._relays)
+            _, slow = await asyncio.wait(self._relays, timeout=CLOSE_S)
+            for relay in slow:
+                relay.cancel()
 
     async def resize(self, instances: Sequence[Instance], until_ns: int) -> None:
         if self.resident is not None:
@@ -168,15 +169,14 @@ class OnDemandVersion:
         """Return when it is resident. Raises as a request that waits for it is refused."""
         while self.resident is None or self._leaving is not None:
             self._refuse_early()
-            ticket = _LoadTicket(cast(InferRequest, None))
-            self._waiting.append(ticket)
-            self._give_up_in_time(ticket)
+            ticket = LoadTicket()
+            self._waiting.add(ticket)
             self.begin_loading()
             async for _ in ticket:
                 pass
 
     def begin_loading(self) -> None:
-        if self.resident is None and self._loading is None and self._accepting:
+        if self.resident is None and self._loading is None and self.accepting:
             self._loading = asyncio.create_task(self._load())
 
     def evict(self) -> "asyncio.Task[None] | None":
@@ -192,15 +192,24 @@ class OnDemandVersion:
     async def reshape(
         self, written: ModelVersion, resize: Callable[[BuiltVersion, ModelVersion], Awaitable[None]]
     ) -> None:
-        """Have the instances that `written` asks for, now or from the next load on."""
-        if self.resident is not None:
-            await resize(self.resident, written)
-            self._show(self.resident)
-        self._groups = written.config
-        if self.resident is not None:
+        """Have the instances that `written` asks for, now or from the next load on. Raises
+        LoadFailed and changes nothing then."""
+        before, self._groups = self._groups, written.config
+        resident = self.resident
+        if resident is None:  # a load under way sees that it was for others
+            config = with_groups(self.served.version.config, written.config)
+            self.served.version = replace(self.served.version, config=config)
             return
-        config = with_groups(self.served.version.config, written.config)
-        self.served.version = replace(self.served.version, config=config)
+        self.served.keep()
+        try:
+            await resize(resident, written)
+        except BaseException:
+            self._groups = before
+            raise
+        finally:
+            self.served.release()
+        if self.resident is resident:
+            self._show(resident)
 
     def facts(self, device: str, now: float, pinned: bool) -> ResidencyFacts:
         """`now` on time.monotonic."""
@@ -218,7 +227,8 @@ class OnDemandVersion:
             kept=self.served.holds,
             sequences=0 if counters.sequences is None else counters.sequences.live,
             pinned=pinned or self.terms.pinned,
-            moving=self.loading or self._leaving is not None,
+            moving=self._leaving is not None
+            or (self.loading and self.built.memory.has_granted(self.name)),
         )
 
     def stand_by(self) -> None:
@@ -261,7 +271,7 @@ class OnDemandVersion:
             if self._leaving is not None:
                 await asyncio.wait([self._leaving])
             self.use(await self._loaded_when_there_is_room())
-        except (BackendError, RepositoryError) as error:
+        except Exception as error:  # noqa: BLE001 (carried to whoever asked)
             self._loading = None
             self._failed(error)
             return
@@ -271,30 +281,37 @@ class OnDemandVersion:
         _log.info("%s: loaded on demand in %.3f s", self.name, seconds)
         self._owner.loaded(self, seconds)
         while self._waiting:
-            self._hand_over(self._waiting.popleft())
+            self._hand_over(self._waiting.pop())
 
     async def _loaded_when_there_is_room(self) -> BuiltVersion:
         """Others may only be busy: look again while somebody waits. Raises LoadFailed."""
+        self._waiting.shortage = ""
         while True:
+            groups = self._groups
             try:
-                return await self._load_version(self._groups)
+                built = await self._load_version(groups)
             except MemoryShortage as error:
-                self._drop_ended()
+                self._waiting.drop_ended()
                 if not error.may_pass or not self._waiting:
                     raise
+                self._waiting.shortage = str(error)
                 await asyncio.sleep(ROOM_PAUSE_S)
+                continue
+            if self._groups is groups:
+                return built
+            await built.close()  # other instances are asked for by now
 
     def _hand_over(self, ticket: Ticket) -> None:
         resident = self.resident
         if ticket.ended or resident is None:
             return
-        if isinstance(ticket, _LoadTicket):
+        if isinstance(ticket, LoadTicket):
             ticket.close()
             return
         try:
             reply = resident.scheduler.submit(ticket.request)
         except (UnknownSequence, SequenceLost) as error:  # of a version that was just loaded
-            self._fail_one(ticket, error)
+            self._waiting.fail_one(ticket, error)
             return
         except Exception as error:  # noqa: BLE001 (carried to whoever asked)
             ticket.fail(error)
@@ -306,57 +323,25 @@ class OnDemandVersion:
     # refusals
 
     def _refuse_early(self) -> None:
-        number = self.served.version.number
-        text = not_ready_text(self.served.version.name, number)
+        if awaited := self._early_refusal():
+            version = self.served.version
+            refused = NotReady(not_ready_text(version.name, version.number), awaited)
+            self._waiting.count(refused)
+            raise refused
+
+    def _early_refusal(self) -> str:
         if time.monotonic() < self._retry_at and self._standby.not_ready_reason:
-            raise NotReady(text, f"version {number} has {self._standby.not_ready_reason}")
-        self._drop_ended()
-        if len(self._waiting) >= self._owner.most_waiting:
-            raise NotReady(
-                text,
-                f"version {number} is loading on demand, and {len(self._waiting)} requests wait "
-                f"for it, as many as --on-demand-max-waiting={self._owner.most_waiting} allows",
-            )
-
-    def _drop_ended(self) -> None:
-        """Those whose clients have gone."""
-        if any(one.ended for one in self._waiting):
-            self._waiting = deque(one for one in self._waiting if not one.ended)
-
-    def _give_up_in_time(self, ticket: Ticket) -> None:
-        limit_s = wait_s = self._owner.timeout_s
-        if not isinstance(ticket, _LoadTicket) and ticket.request.deadline_ns:
-            wait_s = min(wait_s, (ticket.request.deadline_ns - time.monotonic_ns()) / 1e9)
-        own = wait_s < limit_s
-        loop = asyncio.get_running_loop()
-        timer = loop.call_later(max(0.0, wait_s), self._expire, ticket, own)
-        ticket.watch(lambda _: timer.cancel())
-
-    def _expire(self, ticket: Ticket, own: bool) -> None:
-        """`own`: it is the client's deadline that has passed."""
-        if ticket.ended or ticket not in self._waiting:
-            return
-        self._waiting.remove(ticket)
-        name, number = self.served.version.name, self.served.version.number
-        error: Exception
-        if own:
-            error = DeadlineExceeded(
-                f"the deadline passed while model '{name}' version {number} was loading on demand"
-            )
-        else:
-            error = NotReady(
-                not_ready_text(name, number),
-                f"version {number} is loading on demand, and has not been loaded within "
-                f"--on-demand-timeout-secs={self._owner.timeout_s:g}",
-            )
-        self._fail_one(ticket, error)
+            return f"version {self.served.version.number} has {self._standby.not_ready_reason}"
+        return self._waiting.excess()
 
     def _failed(self, error: Exception) -> None:
         """Refuse who waits, and, unless it is memory that lacks, those who come until it is tried
         again."""
         number, name = self.served.version.number, self.served.version.name
-        _log.error("%s could not be loaded on demand: %s", self.name, error)
-        reason = f"not been loaded on demand: {self._owner.shown(str(error))}"
+        ours = isinstance(error, BackendError | RepositoryError)
+        text = str(error) if ours else f"{type(error).__name__}: {error}"
+        self._log_failure(text, error, ours or bool(shortage_of(error)))
+        reason = f"not been loaded on demand: {self._owner.shown(text)}"
         if not isinstance(error, MemoryShortage):
             self._failures += 1
             pause = pause_s(min(self._failures, 8)) or 60.0
@@ -364,24 +349,21 @@ class OnDemandVersion:
             self._standby.ready, self._standby.not_ready_reason = False, reason
             loop = asyncio.get_running_loop()
             loop.call_later(pause, self._allow_again, self._retry_at)
-        self._fail_waiting(NotReady(not_ready_text(name, number), f"version {number} has {reason}"))
+        self._waiting.fail(NotReady(not_ready_text(name, number), f"version {number} has {reason}"))
+
+    def _log_failure(self, text: str, error: Exception, expected: bool) -> None:
+        """Memory that lacks lets every request try; that is told now and then."""
+        now = time.monotonic()
+        if isinstance(error, MemoryShortage):
+            if now < self._log_at:
+                return
+            self._log_at = now + SHORTAGE_LOG_S
+        trace = None if expected else error
+        _log.error("%s could not be loaded on demand: %s", self.name, text, exc_info=trace)
 
     def _allow_again(self, retry_at: float) -> None:
         if self._retry_at == retry_at:
             self._standby.ready = True
-
-    def _fail_waiting(self, error: Exception) -> None:
-        waiting, self._waiting = self._waiting, deque()
-        for ticket in waiting:
-            self._fail_one(ticket, error)
-
-    def _fail_one(self, ticket: Ticket, error: Exception) -> None:
-        if ticket.ended:
-            return
-        if not isinstance(ticket, _LoadTicket):
-            duration_ns = time.monotonic_ns() - ticket.request.arrived_ns
-            count_failure(self.served.counters, error, duration_ns)
-        ticket.fail(error)
 
     @staticmethod
     async def _within(until_ns: int, *tasks: "asyncio.Task[None] | None") -> None:

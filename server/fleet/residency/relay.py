@@ -3,9 +3,11 @@
 import asyncio
 from contextlib import suppress
 
+from schedulers.errors import ShutDown
 from schedulers.policy.queue import Ticket
 from schedulers.reply import Reply
 
+SHUT_DOWN = "the server unloaded this model before the request could be answered"
 MOST_UNREAD = 8
 """Responses of a stream that may lie here while its reader is slower."""
 
@@ -44,6 +46,7 @@ class Relay:
             outer.close()
         except asyncio.CancelledError:
             inner.cancel()
+            outer.fail(ShutDown(SHUT_DOWN))
             raise
         except Exception as error:  # noqa: BLE001 (carried to whoever asked)
             self._note()

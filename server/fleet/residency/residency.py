@@ -52,21 +52,21 @@ class Residency:
         self.evictions: dict[tuple[str, int], int] = {}
         self._path = None if state_dir is None else state_dir / PINS
         self._pins = _read(self._path)
-        self._versions: dict[str, OnDemandVersion] = {}
-        self._next_try: dict[str, float] = {}
+        self._versions: dict[OnDemandVersion, None] = {}
+        self._next_try: dict[OnDemandVersion, float] = {}
         self._looking: asyncio.Task[None] | None = None
 
     # who there is
 
     def add(self, version: OnDemandVersion) -> None:
-        self._versions[version.name] = version
+        """Another of the same name, which this one may replace, is there until `forget`."""
+        self._versions[version] = None
         if self._looking is None:
             self._looking = asyncio.create_task(self._look())
 
     def forget(self, version: OnDemandVersion) -> None:
-        if self._versions.get(version.name) is version:
-            del self._versions[version.name]
-            self._next_try.pop(version.name, None)
+        self._versions.pop(version, None)
+        self._next_try.pop(version, None)
         if not self._versions and self._looking is not None:
             self._looking.cancel()
             self._looking = None
@@ -76,7 +76,7 @@ class Residency:
 
     def is_warm(self, model: str) -> bool:
         """Whether a version of the model is loaded now: a new one is loaded before it answers."""
-        mine = (one for one in self._versions.values() if one.served.version.name == model)
+        mine = (one for one in self._versions if one.served.version.name == model)
         return any(one.resident is not None for one in mine)
 
     def pinned(self, model: str) -> bool:
@@ -98,38 +98,33 @@ class Residency:
             os.replace(beside, self._path)
         self._move()
 
-    def versions_of(self, model: str) -> list[OnDemandVersion]:
-        return [one for one in self._versions.values() if one.served.version.name == model]
-
     def rows(self) -> list[ResidencyRow]:
         now, clock = time.monotonic(), _clock()
-        rows = []
-        for one in self._versions.values():
+        rows = {}
+        for one in sorted(self._versions, key=lambda one: one.accepting):  # it counts once
             facts = self._facts(one, "", now)
             version, hold = one.served.version, hold_on(facts, now, clock)
             idle = None if not one.last_used else max(0.0, now - one.last_used)
-            rows.append(
-                ResidencyRow(
-                    version.name,
-                    version.number,
-                    facts.resident,
-                    one.loading,
-                    facts.pinned,
-                    facts.bytes,
-                    idle,
-                    one.waiting,
-                    self.evictions.get((version.name, version.number), 0),
-                    "" if hold is None else hold.reason,
-                )
+            rows[one.name] = ResidencyRow(
+                version.name,
+                version.number,
+                facts.resident,
+                one.loading,
+                facts.pinned,
+                facts.bytes,
+                idle,
+                one.waiting,
+                self.evictions.get((version.name, version.number), 0),
+                "" if hold is None else hold.reason,
             )
-        return sorted(rows)
+        return sorted(rows.values())
 
     # making room
 
     async def make_room(self, device: str, lacking: int, whom: str) -> Eviction:
         """Evict the least recently used for `whom`, and return when their memory is free."""
         now = time.monotonic()
-        others = (one for one in self._versions.values() if one.name != whom)
+        others = (one for one in self._versions if one.name != whom)
         facts = [self._facts(one, device, now) for one in others]
         eviction = choose_victims(facts, lacking, now, _clock())
         await self._evict(eviction.victims, f"to make room for {whom}")
@@ -137,16 +132,21 @@ class Residency:
 
     async def _evict(self, names: Iterable[str], why: str) -> None:
         leaving = []
-        for name in names:
-            version = self._versions[name]
+        for version in self._idle(names):
             task = version.evict()
             if task is not None:
-                _log.info("%s: evicted %s", name, why)
+                _log.info("%s: evicted %s", version.name, why)
                 key = (version.served.version.name, version.served.version.number)
                 self.evictions[key] = self.evictions.get(key, 0) + 1
                 leaving.append(task)
         if leaving:
             await asyncio.wait(leaving)
+
+    def _idle(self, names: Iterable[str]) -> list[OnDemandVersion]:
+        """Those so named that nothing holds: of two of one name only one may be idle."""
+        chosen, now, clock = set(names), time.monotonic(), _clock()
+        named = [one for one in self._versions if one.name in chosen]
+        return [one for one in named if hold_on(self._facts(one, "", now), now, clock) is None]
 
     async def _look(self) -> None:
         while True:
@@ -155,15 +155,15 @@ class Residency:
 
     def _move(self) -> None:
         now = time.monotonic()
-        facts = [self._facts(one, "", now) for one in self._versions.values()]
+        facts = [self._facts(one, "", now) for one in self._versions]
         moves = next_moves(facts, now, _clock())
-        for name in moves.load:
-            if now >= self._next_try.get(name, 0.0):
-                self._next_try[name] = now + RETRY_S
-                self._versions[name].begin_loading()
-        for name in moves.unload:
-            if self._versions[name].evict() is not None:
-                _log.info("%s: unloaded, nobody has used it", name)
+        for version in [one for one in self._versions if one.name in moves.load]:
+            if version.resident is None and now >= self._next_try.get(version, 0.0):
+                self._next_try[version] = now + RETRY_S
+                version.begin_loading()
+        for version in self._idle(moves.unload):
+            if version.evict() is not None:
+                _log.info("%s: unloaded, nobody has used it", version.name)
 
     def _facts(self, one: OnDemandVersion, device: str, now: float) -> ResidencyFacts:
         return one.facts(device, now, one.served.version.name in self._pins)

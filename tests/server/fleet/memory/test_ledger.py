@@ -72,6 +72,17 @@ def test_what_was_given_back_is_offered_again_once_there_is_room() -> None:
     assert [(offer.grant, offer.bytes) for offer in ledger.offers()] == [(elastic, 400)]
 
 
+def test_what_only_a_load_took_is_offered_to_nobody_and_the_rest_to_who_can_use_it() -> None:
+    ledger = MemoryLedger({"cpu": 10_000})
+    cache = ledger.correct(ledger.ask("cpu", "cache", MemoryRequirement(1000, 3000)), 1000)
+    for number in range(20):
+        ledger.settle(ledger.ask("cpu", f"session {number}", MemoryRequirement(134, 134)), 50)
+    assert [(offer.grant, offer.bytes) for offer in ledger.offers()] == [(cache, 2000)]
+    fewer = ledger.correct(ledger.ask("cpu", "fewer", MemoryRequirement(5000, 5000)), 100)
+    offers = ledger.offers(lambda grant: grant.number != fewer.number)
+    assert [offer.grant for offer in offers] == [cache]
+
+
 def test_a_correction_after_the_release_changes_nothing() -> None:
     ledger = MemoryLedger({"cpu": 10})
     grant = ledger.ask("cpu", "a", MemoryRequirement(4, 4))

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from backends.errors import LoadFailed
+from server.fleet.memory.grants import MemoryShortage
 from server.fleet.memory.shortage import LONGEST_PAUSE_S, MOST_TRIES, pause_s, shortage_of
 from support.server import identity_config, running
 
@@ -38,6 +39,13 @@ def test_a_shortage_is_told_from_other_failures(error: Exception, what: str) -> 
     outer = LoadFailed("it failed")
     outer.__cause__ = error
     assert shortage_of(outer) == what
+
+
+def test_memory_that_others_only_use_for_a_moment_may_be_there_again() -> None:
+    error = MemoryShortage("the budget has no room")
+    assert shortage_of(error) == ""
+    error.may_pass = True
+    assert shortage_of(error) == "memory"
 
 
 def test_pauses_grow_up_to_a_bound_and_end() -> None:
