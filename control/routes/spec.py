@@ -254,7 +254,7 @@ def _refused(document: Mapping[str, Any], fault: Fault) -> Invalid:
     if not isinstance(row, Mapping):
         return Invalid(f"{field} must be a list of objects", field)
     who = _name_of(field, row)
-    if fault.unknown:
+    if fault.unknown or len(inside) < 2:  # a key may be empty
         fields = ", ".join(_ROWS[field].__struct_fields__)
         return Invalid(f"{who} has no '{fault.unknown:.80}'; there are {fields}", field)
     name = inside[1]

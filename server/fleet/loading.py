@@ -129,7 +129,6 @@ class VersionLoader:
     async def build(self, version: ModelVersion, tell: Tell = _told_nobody) -> BuiltVersion:
         """Load and warm a version, again if it fails and the settings allow for retries. `tell`:
         takes what it is doing where that takes long, from any thread.
-
         Nothing is left behind when it raises. Raises LoadFailed with the reason.
         """
         for left in range(self._settings.model_load_retry_count, 0, -1):

@@ -51,6 +51,7 @@ EXPECTED: dict[tuple[str, str], set[str]] = {
     ("GET", "/instances"): READERS,
     ("GET", "/instances/{model}"): READERS | {"infer:digits"},
     ("GET", "/instances/{model}/versions/{version}/files"): READERS | {"infer:digits"},
+    ("GET", "/instances/{model}/versions/{version}/steps"): READERS | {"infer:digits"},
     ("GET", "/deaths"): READERS,
     ("GET", "/samples"): OPERATORS,
     ("GET", "/sampling"): OPERATORS,
