@@ -85,7 +85,7 @@ def unpack_rows(payload: bytes, prefixes: Sequence[str] = ("",)) -> Iterator[Sub
 
 
 def pack_chunk(points: Sequence[ChunkPoint]) -> bytes:
-    """By columns: what changes little from minute to minute takes a sixth less room so."""
+    """By columns: what changes little from minute to minute takes a seventh less room so."""
     columns = (
         [one.number for one in points],
         *([getattr(one.point, name) for one in points] for name in SeriesPoint.__struct_fields__),

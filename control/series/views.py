@@ -227,7 +227,7 @@ def _each(column: Sequence[_Point | None], figure: Callable[[_Point], float | No
 _NOTHING: tuple[None, ...] = (None, None, None)
 
 
-@lru_cache(maxsize=32_768)
+@lru_cache(maxsize=16_384)
 def _percentiles(latencies: Latencies) -> tuple[float | None, ...]:
     """Milliseconds: p50, p95, p99. Kept, for a chart is drawn again with one point more."""
     buckets = buckets_of(latencies)

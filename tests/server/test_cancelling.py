@@ -17,7 +17,7 @@ from support.server import identity_config
 
 CLIENTS = [300, pytest.param(1000, marks=pytest.mark.slow)]
 AT_ONCE = 100
-DELAY_MS = 5
+DELAY_MS = 10
 NUMBERS = 500
 SLOW = identity_config("slow", DELAY_MS)
 STREAMED = identity_config(
