@@ -1,1 +1,1 @@
-"""Offline jobs. Empty until they land."""
+"""Offline jobs: Celery tasks, their processes, tool environments and tools."""

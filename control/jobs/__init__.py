@@ -1,0 +1,1 @@
+"""Offline jobs: rows, their life, what they are asked to do and what they report."""

@@ -1,0 +1,11 @@
+"""The union of all job types, tagged by the field `type`."""
+
+from control.jobs.specs.convert import ConvertSpec
+from control.jobs.specs.distil import DistilSpec
+from control.jobs.specs.optimise import OptimiseSpec
+from control.jobs.specs.profile import ProfileSpec
+from control.jobs.specs.prune import PruneSpec
+from control.jobs.specs.quantise import QuantiseSpec
+
+JobSpec = ConvertSpec | OptimiseSpec | QuantiseSpec | PruneSpec | DistilSpec | ProfileSpec
+"""A job's type and what it is asked; the fields of a type belong to its tool in `jobs/tools`."""

@@ -1,0 +1,1 @@
+"""What a job is asked to do: one Struct per job type, each in a file of its own."""
