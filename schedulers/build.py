@@ -20,7 +20,7 @@ from schedulers.policy.cores import CoreTokens
 from schedulers.policy.merge import MergeRules
 from schedulers.policy.queue import BatchQueue, QueuePolicy
 from schedulers.policy.resource_limits import ResourceLimiter
-from schedulers.rate_limited import RateLimitedScheduler
+from schedulers.rate_limited import RateLimitedScheduler, RateLimitedSequenceBatcher
 from schedulers.sequences.batcher import SequenceBatcher
 from schedulers.sequences.rules import sequence_rules
 
@@ -58,18 +58,17 @@ def build(
     the schedulers of other models. `limit`: how long an execution on a thread of this process may
     take before it counts as hung.
     """
+    cache, limiter = shared
     if config.HasField("sequence_batching"):
-        return SequenceBatcher(
-            sequence_rules(config, default_max_queue_size),
-            instances,
-            counters,
-            tokens,
-            limit,
-            keeps_state=bool(config.sequence_batching.state),
+        sequences = sequence_rules(config, default_max_queue_size)
+        keeps_state = bool(config.sequence_batching.state)
+        if limiter is None:
+            return SequenceBatcher(sequences, instances, counters, tokens, limit, keeps_state)
+        return RateLimitedSequenceBatcher(
+            sequences, instances, counters, tokens, limiter, limit, keeps_state
         )
     queue, rules = _queue(config.dynamic_batching, default_max_queue_size), _rules(config)
     scheduler: BatchScheduler
-    cache, limiter = shared
     if limiter is None:
         scheduler = BatchScheduler(queue, rules, instances, counters, tokens, limit)
     else:

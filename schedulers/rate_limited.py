@@ -1,8 +1,8 @@
-"""A batch scheduler whose instances execute only while they hold the resources of their config.
+"""Schedulers whose instances execute only while they hold the resources of their config.
 
-`schedulers.build` chooses it under `--rate-limit=execution_count`; without, nothing of it is on the
-path. An execution takes its resources and its core tokens in one turn of the loop and holds none
-while it waits for the other, so that no two schedulers wait for each other.
+`schedulers.build` chooses them under `--rate-limit=execution_count`; without, nothing of them is on
+the path. An execution takes its resources and its core tokens in one turn of the loop and holds
+none while it waits for the other, so that no two schedulers wait for each other.
 """
 
 import asyncio
@@ -17,6 +17,8 @@ from schedulers.policy.cores import CoreTokens
 from schedulers.policy.merge import MergeRules
 from schedulers.policy.queue import BatchQueue
 from schedulers.policy.resource_limits import ResourceLimiter
+from schedulers.policy.slots import SequenceRules
+from schedulers.sequences.batcher import SequenceBatcher
 
 
 class LimitedInstanceThread(InstanceThread):
@@ -49,7 +51,24 @@ class LimitedInstanceThread(InstanceThread):
         super()._ended(run)
 
 
-class RateLimitedScheduler(BatchScheduler):
+class LimitedExecutions(BatchScheduler):
+    """What every scheduler under the rate limiter does; `_limiter` is there before `__init__`."""
+
+    _limiter: ResourceLimiter
+
+    async def close(self) -> None:
+        self._limiter.leave(self)
+        await super().close()
+
+    def _make_thread(self, instance: Instance, number: int) -> InstanceThread:
+        return LimitedInstanceThread(instance, self._loop, self._done, number, self._limiter)
+
+    def _done(self, run: Run) -> None:
+        super()._done(run)
+        wake_ready(self._limiter)
+
+
+class RateLimitedScheduler(LimitedExecutions):
     """Dynamic batching on instances that wait for resources and for each other."""
 
     def __init__(
@@ -66,13 +85,6 @@ class RateLimitedScheduler(BatchScheduler):
         self._limiter = limiter
         self._lacks = False
         super().__init__(queue, rules, instances, counters, tokens, limit)
-
-    async def close(self) -> None:
-        self._limiter.leave(self)
-        await super().close()
-
-    def _make_thread(self, instance: Instance, number: int) -> InstanceThread:
-        return LimitedInstanceThread(instance, self._loop, self._done, number, self._limiter)
 
     def _pump(self) -> None:
         super()._pump()
@@ -98,8 +110,38 @@ class RateLimitedScheduler(BatchScheduler):
         self._limiter.leave(self)
         wake_ready(self._limiter)
 
-    def _done(self, run: Run) -> None:
-        super()._done(run)
+
+class RateLimitedSequenceBatcher(LimitedExecutions, SequenceBatcher):
+    """Sequences whose executions wait for resources, each on the instance that has its state."""
+
+    def __init__(
+        self,
+        rules: SequenceRules,
+        instances: Sequence[Instance],
+        counters: Counters,
+        tokens: CoreTokens,
+        limiter: ResourceLimiter,
+        limit: ExecutionLimit = NO_LIMIT,
+        keeps_state: bool = False,
+    ) -> None:
+        """`instances` are registered with `limiter`, as are those of a later `resize`."""
+        self._limiter = limiter
+        self._lacking: set[Instance] = set()
+        super().__init__(rules, instances, counters, tokens, limit, keeps_state)
+
+    def _start_what_can(self, now_ns: int) -> int:
+        self._lacking.clear()
+        return super()._start_what_can(now_ns)
+
+    def _may_start(self, thread: InstanceThread) -> bool:
+        if self._limiter.may_start(thread.instance, self):
+            return True
+        self._lacking.add(thread.instance)
+        return False
+
+    def _leave_line(self) -> None:
+        super()._leave_line()
+        self._limiter.leave(self, self._lacking)
         wake_ready(self._limiter)
 
 

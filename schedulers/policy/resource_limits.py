@@ -8,7 +8,7 @@ executed: it would keep the others waiting until it had caught up. And an instan
 those before it that need what it needs.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -165,10 +165,10 @@ class ResourceLimiter:
             entry.holds = False
             self._count(entry, -1)
 
-    def leave(self, who: Waiter) -> None:
-        """`who` waits with none of its instances any more."""
-        for entry in self._entries.values():
-            if entry.who is who:
+    def leave(self, who: Waiter, keep: Collection[object] = ()) -> None:
+        """`who` waits with none of its instances any more but those in `keep`."""
+        for key, entry in self._entries.items():
+            if entry.who is who and key not in keep:
                 entry.since, entry.who = 0, None
 
     def ready(self) -> list[Waiter]:

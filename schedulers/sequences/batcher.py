@@ -231,6 +231,8 @@ class SequenceBatcher(BatchScheduler):
             again_ns = min(again_ns, pick.again_ns)
             if not pick.sequences and (lane.ready or not (lane.released and self._keeps_state)):
                 continue
+            if not self._may_start(thread):
+                continue
             cores = thread.instance.cores
             lease = self._tokens.take(self, cores, now_ns, self._expected_ns)
             if lease is None:
@@ -240,6 +242,10 @@ class SequenceBatcher(BatchScheduler):
         if table.waiting:
             again_ns = min(again_ns, self._revival_ns(now_ns))
         return again_ns
+
+    def _may_start(self, _thread: InstanceThread) -> bool:
+        """Whether an instance that has something to run may do so now."""
+        return True
 
     def _holds_back(self) -> bool:
         """Triton's test hooks: nothing runs until so many requests wait, in slots and backlog."""

@@ -36,9 +36,6 @@ class RateLimits:
         `beside`: instances that it has already."""
         if self.limiter is None or config.backend == "llm":
             return
-        if config.HasField("sequence_batching"):
-            _refuse_resources(config)
-            return
         try:
             self.limiter.check((limit for _, limit in limits_of(config)), beside)
         except ResourceError as error:
@@ -48,8 +45,6 @@ class RateLimits:
         """Tell the limiter of all instances of a version, unless their executions take nothing.
         Raises LoadFailed, as `check`."""
         if self.limiter is None or config.backend == "llm":
-            return
-        if config.HasField("sequence_batching"):
             return
         waiting: dict[str, list[InstanceLimit]] = {}
         for device, limit in limits_of(config):
@@ -64,16 +59,6 @@ class RateLimits:
         if self.limiter is not None:
             for one in instances:
                 self.limiter.unregister(one)
-
-
-def _refuse_resources(config: ModelConfig) -> None:
-    named = {one.name for _, limit in limits_of(config) for one in limit.needs}
-    if named:
-        raise LoadFailed(
-            f"model '{config.name}': executions of a model with sequence_batching do not wait for "
-            f"rate_limiter resources ({', '.join(sorted(named))}); remove rate_limiter from its "
-            "instance_group, or serve it without --rate-limit=execution_count"
-        )
 
 
 def limits_of(config: ModelConfig) -> Iterator[tuple[str, InstanceLimit]]:

@@ -17,7 +17,9 @@ from schedulers.policy.cores import CoreTokens
 from schedulers.policy.merge import MergeRules
 from schedulers.policy.queue import BatchQueue, QueuePolicy
 from schedulers.policy.resource_limits import EVERY_DEVICE, InstanceLimit, Resource, ResourceLimiter
-from schedulers.rate_limited import RateLimitedScheduler
+from schedulers.policy.slots import SequenceRules
+from schedulers.rate_limited import RateLimitedScheduler, RateLimitedSequenceBatcher
+from schedulers.request import Sequence as Membership
 from support.schedulers import GatedEcho, request
 
 R, S = Resource("R", 0), Resource("S", 0)
@@ -185,6 +187,68 @@ def test_many_models_on_few_cores_all_end_and_never_hold_more_than_there_is() ->
         assert all(Executing.most[one] <= copies[one] for one in copies)
         for pump in pumps:
             await pump.close()
+        assert limiter.usage() == []
+        assert tokens.free == 2
+
+    run(test)
+
+
+def test_a_sequence_that_gives_up_waiting_leaves_the_resource_to_those_behind_it() -> None:
+    async def test() -> None:
+        limiter = ResourceLimiter({R: 3})
+        holder, large, small = GatedEcho(), GatedEcho(), GatedEcho()
+        held_by = scheduler(limiter, holder, limit=InstanceLimit({R: 1}))
+        held = held_by.submit(request(arrived_ns=NOW()))
+        await started(holder)
+        limiter.register({large: InstanceLimit({R: 3})})
+        rules = SequenceRules(False, 2, 60 * 10**9, 10, MergeRules(max_rows=1))
+        tokens = CoreTokens(8)
+        sums = RateLimitedSequenceBatcher(rules, [large], Counters(), tokens, limiter)
+        member = Membership(1, True, True)
+        leaving = sums.submit(request(arrived_ns=NOW(), sequence=member))
+        await asyncio.sleep(0)
+        assert limiter.usage()[0].waiting == 1
+        small.gate.set()
+        pump = scheduler(limiter, small, limit=InstanceLimit({R: 1}))
+        behind = pump.submit(request(arrived_ns=NOW()))
+        await asyncio.sleep(0)
+        assert small.batches == []
+        leaving.cancel()
+        sums.submit(request(arrived_ns=NOW(), sequence=Membership(2, True, True))).cancel()
+        await behind.one()
+        holder.gate.set()
+        await held.one()
+        for one in (held_by, sums, pump):
+            await one.close()
+        assert limiter.usage() == []
+
+    run(test)
+
+
+def test_sequences_of_several_models_all_end_and_never_hold_more_than_there_is() -> None:
+    async def test() -> None:
+        chance = random.Random(3)
+        limiter, tokens, log = ResourceLimiter({R: 2}), CoreTokens(2), list[str]()
+        Executing.held.clear()
+        Executing.most.clear()
+        rules = SequenceRules(False, 2, 60 * 10**9, 1000, MergeRules(max_rows=1))
+        pumps = []
+        for name in ("a", "b", "c"):
+            limit = InstanceLimit({R: chance.randint(1, 2)})
+            echoes = [Executing(limit, log, name) for _ in range(2)]
+            limiter.register(dict.fromkeys(echoes, limit))
+            pumps.append(RateLimitedSequenceBatcher(rules, echoes, Counters(), tokens, limiter))
+        replies = []
+        for key in range(60):
+            pump = chance.choice(pumps)
+            for step in range(4):
+                member = Membership(key, step == 0, step == 3)
+                replies.append(pump.submit(request(arrived_ns=NOW(), sequence=member)))
+        for reply in replies:
+            await reply.one()
+        assert 0 < Executing.most[R] <= 2
+        for one in pumps:
+            await one.close()
         assert limiter.usage() == []
         assert tokens.free == 2
 

@@ -30,7 +30,7 @@ from schedulers.policy.merge import MergeRules
 from schedulers.policy.queue import BatchQueue, QueuePolicy
 from schedulers.policy.resource_limits import InstanceLimit, Resource, ResourceLimiter
 from schedulers.policy.slots import SequenceRules
-from schedulers.rate_limited import RateLimitedScheduler
+from schedulers.rate_limited import RateLimitedScheduler, RateLimitedSequenceBatcher
 from schedulers.reply import Reply
 from schedulers.request import InferRequest
 from schedulers.request import Sequence as Membership
@@ -49,6 +49,7 @@ KINDS = (
     "response cache",
     "decoupled model",
     "sequences",
+    "sequences under the rate limiter",
     "language model",
     "ensemble",
 )
@@ -149,12 +150,16 @@ def ensemble_over(behind: Scheduler, echo: Echo) -> EnsembleScheduler:
     return EnsembleScheduler(ensemble, caller, Counters(), 1 + WAITING)
 
 
-def sequencing(instance: Echo) -> SequenceBatcher:
+def sequencing(instance: Echo, limiter: ResourceLimiter | None = None) -> SequenceBatcher:
     """Every request of the scene is a sequence of its own; two slots, so that one waits in each
     place."""
     merge = MergeRules(max_rows=1)
     rules = SequenceRules(False, 2, 60 * 10**9, WAITING, merge)
-    return SequenceBatcher(rules, [instance], Counters(), CoreTokens(2), keeps_state=True)
+    shared = rules, [instance], Counters(), CoreTokens(2)
+    if limiter is None:
+        return SequenceBatcher(*shared, keeps_state=True)
+    limiter.register({instance: InstanceLimit({Resource("R", 0): 1})})
+    return RateLimitedSequenceBatcher(*shared, limiter, keeps_state=True)
 
 
 class Scene:
@@ -177,9 +182,9 @@ class Scene:
         self.scheduler = batching(echo)
         if kind == "rate limiter":
             self.scheduler = limited(echo)
-        self.has_sequences = kind == "sequences"
+        self.has_sequences = kind.startswith("sequences")
         if self.has_sequences:
-            self.scheduler = sequencing(echo)
+            self.scheduler = sequencing(echo, None if kind == "sequences" else ResourceLimiter())
         if kind == "ensemble":
             self.behind, self.scheduler = self.scheduler, ensemble_over(self.scheduler, echo)
         if kind == "response cache":

@@ -11,7 +11,6 @@ from backends.errors import LoadFailed
 from repository.model import ModelConfig
 from server.fleet.rate_limits import RateLimits
 from server.settings.table import Settings
-from support.schedulers import GatedEcho
 from support.server import Server, running
 
 IDENTITY = """
@@ -102,19 +101,50 @@ def test_a_change_of_the_limits_takes_effect_in_place_or_changes_nothing(
     assert metric(server, "waits") == waits
 
 
-def test_a_sequence_model_that_names_resources_is_refused_and_none_is_registered() -> None:
-    limits = RateLimits(Settings(rate_limit="execution_count"))
-    assert limits.limiter is not None
-    config = text_format.Parse(
-        'name: "sums" sequence_batching { } instance_group { count: 1 kind: KIND_CPU '
-        'rate_limiter { resources { name: "R" count: 1 } } }',
-        ModelConfig(),
-    )
-    with pytest.raises(LoadFailed, match=r"model 'sums': .*resources \(R\); remove rate_limiter"):
+SUMS = """
+backend: "identity"
+max_batch_size: 1
+input { name: "x" data_type: TYPE_FP32 dims: 1 }
+output { name: "y" data_type: TYPE_FP32 dims: 1 }
+sequence_batching { }
+instance_group { count: 2 kind: KIND_CPU rate_limiter { resources { name: "R" count: 1 } } }
+parameters { key: "execute_delay_ms" value { string_value: "20" } }
+"""
+
+
+def test_sequences_wait_for_resources_as_other_models_do(server: Server, models: Path) -> None:
+    (models / "sums" / "1").mkdir(parents=True)
+    (models / "sums" / "config.pbtxt").write_text(SUMS)
+    server.wait_for(lambda: server.get("/v2/models/sums/ready")[0] == 200, "the model sums")
+    waits = metric(server, "waits")
+
+    def sequence(key: int) -> list[int]:
+        x = {"name": "x", "datatype": "FP32", "shape": [1, 1], "data": [key]}
+        return [
+            server.post(
+                "/v2/models/sums/infer",
+                {
+                    "inputs": [x],
+                    "parameters": {
+                        "sequence_id": key,
+                        "sequence_start": step == 0,
+                        "sequence_end": step == 2,
+                    },
+                },
+            )[0]
+            for step in range(3)
+        ]
+
+    with ThreadPoolExecutor(4) as pool:
+        others = [pool.submit(ask, server, "one") for _ in range(4)]
+        assert list(pool.map(sequence, (1, 2))) == [[200] * 3] * 2
+        assert [other.result() for other in others] == [200] * 4
+    assert metric(server, "waits") > waits
+    assert metric(server, "resource_in_use") == 0
+
+
+def test_a_sequence_model_that_could_never_execute_is_refused() -> None:
+    limits = RateLimits(Settings(rate_limit="execution_count", rate_limit_resource=["R:1"]))
+    config = text_format.Parse(SUMS.replace("count: 1 } }", "count: 2 } }"), ModelConfig())
+    with pytest.raises(LoadFailed, match="the minimum required count is 2"):
         limits.check(config)
-    config.instance_group[0].ClearField("rate_limiter")
-    limits.check(config)
-    instance = GatedEcho()
-    limits.register(config, [instance])
-    with pytest.raises(KeyError):
-        limits.limiter.turn(instance)
