@@ -6,6 +6,15 @@ from control.jobs.specs.optimise import OptimiseSpec
 from control.jobs.specs.profile import ProfileSpec
 from control.jobs.specs.prune import PruneSpec
 from control.jobs.specs.quantise import QuantiseSpec
+from control.jobs.specs.quantise_llm import QuantiseLlmSpec
 
-JobSpec = ConvertSpec | OptimiseSpec | QuantiseSpec | PruneSpec | DistilSpec | ProfileSpec
+JobSpec = (
+    ConvertSpec
+    | OptimiseSpec
+    | QuantiseSpec
+    | QuantiseLlmSpec
+    | PruneSpec
+    | DistilSpec
+    | ProfileSpec
+)
 """A job's type and what it is asked; the fields of a type belong to its tool in `jobs/tools`."""

@@ -15,6 +15,7 @@ TOOLS = {
     "convert": "jobs.tools.convert.run",
     "optimise": "jobs.tools.optimise.run",
     "quantise": "jobs.tools.quantise.run",
+    "quantise_llm": "jobs.tools.quantise_llm.run",
     "prune": "jobs.tools.prune.run",
     "distil": "jobs.tools.distil.run",
     "profile": "jobs.tools.profile.run",

@@ -1,10 +1,18 @@
 """The version that a job works on."""
 
+from typing import ClassVar
+
 import msgspec
 
 
 class JobSource(msgspec.Struct, frozen=True, kw_only=True):
-    """The source of a job; `version` 0 is the highest that is ready when the job is made."""
+    """The source of a job; `version` 0 is the highest that is ready when the job is made.
+
+    NEEDS_TRUST: whether jobs of the type run code out of the model's repository whatever their
+        fields say, so that only a publisher whom an administrator trusts may have them run.
+    """
+
+    NEEDS_TRUST: ClassVar[bool] = False
 
     model: str
     version: int = 0
