@@ -1,7 +1,8 @@
 """What the C allocator keeps for itself: much where requests are answered, little elsewhere.
 
 A request with an image needs a few buffers of 600 KB. glibc takes such sizes from fresh pages and
-returns them on every free; faulting the pages in again cost 3 % of the CPU time of a CNN request.
+returns them on every free; faulting the pages in again cost 3 % of the CPU time of a CNN request,
+and two thirds of that of a request with 16 MB.
 The control process needs large buffers now and then, from many threads: of what they leave, more
 and more is kept between what lives on, 20 KiB for each push.
 """
@@ -14,8 +15,9 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # malloc.h
 KEEP_BYTES = 64 << 20
 """Free memory at the heap's end that is kept for the next request."""
 
-MAPPED_BYTES = 8 << 20
-"""Blocks from this size on (weights, mostly) have pages of their own and go when freed."""
+MAPPED_BYTES = 32 << 20
+"""Blocks from this size on (weights, mostly) have pages of their own and go when freed. It is the
+most that glibc takes; smaller weights go when `malloc_trim` follows a load or an unload."""
 
 SMALL_BYTES = 128 << 10
 """glibc's own first threshold, which it raises with each larger block that is freed unless set."""

@@ -21,13 +21,14 @@ class Info(ctypes.Structure):
 libc.mallinfo2.restype = Info
 libc.free(libc.malloc(1 << 20))
 before = libc.mallinfo2().hblks
-libc.malloc(512 << 10)
+libc.malloc({kib} << 10)
 print(libc.mallinfo2().hblks - before)
 """
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="about glibc")
+@pytest.mark.parametrize("kib", [512, 16 << 10])
 @pytest.mark.parametrize(("name", "mapped"), [("return_buffers", 1), ("keep_buffers", 0)])
-def test_half_a_megabyte_is_mapped_by_itself_or_kept(name: str, mapped: int) -> None:
-    run = [sys.executable, "-c", PROGRAM.format(name=name)]
+def test_a_large_block_is_mapped_by_itself_or_kept(name: str, mapped: int, kib: int) -> None:
+    run = [sys.executable, "-c", PROGRAM.format(name=name, kib=kib)]
     assert int(subprocess.run(run, capture_output=True, check=True, timeout=60).stdout) == mapped
