@@ -106,6 +106,10 @@ _FORK: dict[str, tuple[int | None, int | None]] = {
     "fork": (57, None),
     "vfork": (58, None),
 }
+_LEAVE_GROUP: dict[str, tuple[int | None, int | None]] = {
+    "setpgid": (109, 154),
+    "setsid": (112, 157),
+}
 _ATTRIBUTES: dict[str, tuple[int | None, int | None]] = {
     # By path, and Landlock does not look at them.
     "chmod": (90, None),
@@ -155,6 +159,7 @@ def filter_program(
     execute: bool,
     own_pid: int,
     fork: bool = True,
+    leave_group: bool = True,
 ) -> bytes:
     """The filter, an array of `struct sock_filter`, for the process `own_pid` and its children."""
     column = machine.column
@@ -169,6 +174,8 @@ def filter_program(
     if not execute:
         refused = {**_EXECUTE, **_ATTRIBUTES}
         code += _refuse(_numbers(refused, column), EPERM)
+    if not leave_group:
+        code += _refuse(_numbers(_LEAVE_GROUP, column), EPERM)
     if not fork:
         code += _refuse(_numbers(_FORK, column), EPERM)
         code += _on_first_argument(_CLONE[column], [(_ANY_BIT, 1, 0, _THREAD), _deny(EPERM)])

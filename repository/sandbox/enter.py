@@ -66,7 +66,7 @@ def enter(sandbox: Sandbox) -> None:
         _confine_files(sandbox)
     if sandbox.seccomp:
         may = (sandbox.network, sandbox.unix_sockets, sandbox.execute, sandbox.fork)
-        privileges.filter_calls(*may)
+        privileges.filter_calls(*may, leave_group=sandbox.leave_group)
 
 
 _entered: list[Sandbox] = []
@@ -97,7 +97,8 @@ def _confine_files(sandbox: Sandbox) -> None:
     rules.allow(visible(sandbox.writable, hidden, _entries), landlock.WRITE)
     rules.allow(("/proc",), landlock.READ)
     rules.allow((*_STREAMS, *_devices()), landlock.DEVICE)
-    rules.allow((_SHARED_MEMORY,), landlock.WRITE)
+    if sandbox.shared_memory:
+        rules.allow((_SHARED_MEMORY,), landlock.WRITE)
     rules.restrict_self()
 
 

@@ -57,6 +57,8 @@ class Sandbox(NamedTuple):
     unix_sockets: whether Unix sockets may be opened; pairs always may.
     execute: whether other programs may be started.
     fork: whether it may start processes at all.
+    leave_group: whether it may leave its process group, and so survive the group's end.
+    shared_memory: whether it may write to /dev/shm, where files stay when it has ended.
     """
 
     profile: str
@@ -70,6 +72,8 @@ class Sandbox(NamedTuple):
     unix_sockets: bool
     execute: bool
     fork: bool = True
+    leave_group: bool = True
+    shared_memory: bool = True
 
 
 class SandboxEnvironment(NamedTuple):

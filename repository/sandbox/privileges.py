@@ -63,6 +63,7 @@ def filter_calls(
     unix_sockets: bool,
     execute: bool,
     fork: bool = True,
+    leave_group: bool = True,
     all_threads: bool = False,
 ) -> None:
     """Install the filter of `repository.sandbox.calls`; `no_new_privs` must be set.
@@ -71,7 +72,8 @@ def filter_calls(
     Raises OSError.
     """
     machine = MACHINES[os.uname().machine]
-    code = filter_program(machine, network, unix_sockets, execute, os.getpid(), fork)
+    may = (network, unix_sockets, execute, os.getpid(), fork, leave_group)
+    code = filter_program(machine, *may)
     program = _FilterProgram(len(code) // 8, code)
     flags = _ALL_THREADS if all_threads else 0
     call = machine.seccomp_call

@@ -1,6 +1,6 @@
 """How much memory a worker takes, with the processes it has started; Linux."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 _KIB = 1024
@@ -9,12 +9,22 @@ _KIB = 1024
 def own_bytes(pid: int) -> int:
     """Memory that is not of files, of a process and all below it; pages that several of them share
     after a fork count for each. 0 for one that has gone."""
-    return sum(_status_bytes(one) for one in _tree(pid))
+    return own_bytes_of(process_tree(pid))
+
+
+def own_bytes_of(pids: Iterable[int]) -> int:
+    """The same of these processes alone."""
+    return sum(_status_bytes(one) for one in pids)
 
 
 def shared_out_bytes(pid: int) -> int:
     """The same with shared pages by share; costs milliseconds per GiB."""
-    return sum(_rollup_bytes(one) for one in _tree(pid))
+    return shared_out_bytes_of(process_tree(pid))
+
+
+def shared_out_bytes_of(pids: Iterable[int]) -> int:
+    """The same of these processes alone."""
+    return sum(_rollup_bytes(one) for one in pids)
 
 
 def bytes_beyond(pid: int, limit_bytes: int) -> int:
@@ -26,8 +36,8 @@ def bytes_beyond(pid: int, limit_bytes: int) -> int:
     return taken if taken > limit_bytes else 0
 
 
-def _tree(pid: int) -> Iterator[int]:
-    """A process that is orphaned meanwhile is not found."""
+def process_tree(pid: int) -> Iterator[int]:
+    """A process and all below it; one that is orphaned meanwhile is not found."""
     waiting = [pid]
     while waiting:
         one = waiting.pop()
