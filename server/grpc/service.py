@@ -36,7 +36,7 @@ from server.overrides import of_message
 from server.served_version import ServedVersion
 from server.settings.listeners import UNIX
 from server.settings.table import Settings
-from server.statistics import statistics
+from server.statistics import StatisticsMessages
 from server.tls import grpc_context
 
 
@@ -105,6 +105,7 @@ class _InferenceService:
     def __init__(self, dataplane: DataPlane, forwarding: HeaderForwarding | None = None) -> None:
         self._dataplane = dataplane
         self._queries = ModelQueries(dataplane)
+        self._statistics = StatisticsMessages()
         self._forwarding = forwarding
         self._closing = asyncio.Event()
         self._streams: set[InferStream] = set()
@@ -192,7 +193,7 @@ class _InferenceService:
     async def model_statistics(
         self, message: pb.ModelStatisticsRequest, call: StreamingCall
     ) -> pb.ModelStatisticsResponse:
-        return statistics(self._queries.statistics(message.name, message.version))
+        return self._statistics.of(self._queries.statistics(message.name, message.version))
 
     async def index(
         self, message: pb.RepositoryIndexRequest, call: StreamingCall

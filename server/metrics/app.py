@@ -9,6 +9,7 @@ from server.metrics.custom import CustomMetrics
 from server.metrics.drift import Scores, drift_text, unscored
 from server.metrics.exposition import LoopLagSource, render
 from server.metrics.machine_usage import MachineUsage
+from server.metrics.version_families import VersionTexts
 from server.routing.routing import Routing
 from server.served_version import Models
 from server.settings.metrics_config import MetricsConfig
@@ -45,10 +46,10 @@ class MetricsApp:
         self._custom = custom or CustomMetrics()
         self._routing = routing
         self._health = health
-        self._shown = shown
         self._tracing = tracing
         self._lag = lag
         self._machine = MachineUsage()
+        self._texts = VersionTexts(shown)
 
     async def __call__(
         self,
@@ -67,7 +68,7 @@ class MetricsApp:
             health = self._health(time.time())
             await self._custom.collect()
             body = render(
-                self._models, self._lag, self._machine, self._tracing, self._shown, self._routing,
+                self._models, self._lag, self._machine, self._tracing, self._texts, self._routing,
                 health,
             ) + drift_text(self._scores())  # fmt: skip
             body += "".join(f"{line}\n" for line in self._custom.lines()).encode()

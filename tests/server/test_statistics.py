@@ -2,8 +2,9 @@
 
 import asyncio
 
-from schedulers.counters import BatchStatistics
-from server.statistics import statistics, statistics_json
+from schedulers.counters import BatchStatistics, ResponseStatistics
+from server.describe import to_json
+from server.statistics import StatisticsMessages, statistics_json
 from support.grpc import IDENTITY, put
 
 
@@ -27,7 +28,7 @@ def counted():
 
 
 def test_each_figure_means_what_tritons_means():
-    found = statistics([counted()]).model_stats[0]
+    found = StatisticsMessages().of([counted()]).model_stats[0]
     assert (found.name, found.version) == ("identity", "4")
     assert (found.inference_count, found.execution_count) == (25, 4)
     assert found.last_inference == 1_700_000_000_123
@@ -41,7 +42,7 @@ def test_each_figure_means_what_tritons_means():
 
 
 def test_batches_are_listed_by_size():
-    batches = statistics([counted()]).model_stats[0].batch_stats
+    batches = StatisticsMessages().of([counted()]).model_stats[0].batch_stats
     assert [(one.batch_size, one.compute_infer.count) for one in batches] == [(1, 1), (8, 3)]
     assert batches[1].compute_input.ns == 7
 
@@ -61,3 +62,13 @@ def test_json_spells_everything_out_with_numbers_as_numbers():
 
 def test_no_models_is_an_empty_list():
     assert statistics_json([]) == {"model_stats": []}
+
+
+def test_messages_and_json_say_the_same_also_after_a_change():
+    messages, served = StatisticsMessages(), counted()
+    served.counters.responses[0] = ResponseStatistics(5, 6, 7, 8, success=5, cancel=1, cancel_ns=3)
+    for success in (10, 11, 11):
+        served.counters.success = success
+        found = to_json(messages.of([served]))
+        assert found == statistics_json([served])
+        assert found["model_stats"][0]["inference_stats"]["success"]["count"] == success

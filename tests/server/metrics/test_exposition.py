@@ -26,6 +26,7 @@ from server.metrics.app import MetricsApp
 from server.metrics.drift import OF_DRIFT
 from server.metrics.exposition import METRICS, render
 from server.metrics.machine_usage import MachineUsage
+from server.metrics.version_families import VersionTexts
 from server.routing.mirror import RUNNING, WAITING
 from server.routing.routing import Routing
 from server.served_version import ServingState, VersionRow
@@ -58,11 +59,11 @@ def rendered(prepare=lambda served: None, text=IDENTITY):
         served = put(text)
         prepare(served)
         try:
-            shown, routing = MetricsConfig(histograms=True), await routed()
+            texts, routing = VersionTexts(MetricsConfig(histograms=True)), await routed()
             row = VersionRow("identity", 1, ServingState.READY, "")
             health = [HealthRow(row, VersionHealth("FAILING", "errors", "61 of 61", 1.0))]
             return render(
-                Shelf([served]), LAG, shown=shown, routing=routing, health=health
+                Shelf([served]), LAG, texts=texts, routing=routing, health=health
             ).decode()
         finally:
             await served.scheduler.close()
