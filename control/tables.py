@@ -220,7 +220,8 @@ class SnapshotRow(Table):
 
 
 class Version(Table):
-    """One version of one model for ever: its bytes never change. `source`: a commit or a URL."""
+    """One version of one model for ever: its bytes never change. `source`: a commit, a URL or a
+    job. `lineage`: a `control.views.Lineage` of one that a job has made."""
 
     __tablename__ = "version"
     model: Mapped[str] = mapped_column(primary_key=True)
@@ -236,6 +237,7 @@ class Version(Table):
     checks: Mapped[Json]
     signer: Mapped[str]
     created_at: Mapped[datetime]
+    lineage: Mapped[Json | None]
 
 
 class Model(Table):

@@ -1,5 +1,7 @@
 """The union of all job types, tagged by the field `type`."""
 
+from typing import get_args
+
 from control.jobs.specs.convert import ConvertSpec
 from control.jobs.specs.distil import DistilSpec
 from control.jobs.specs.optimise import OptimiseSpec
@@ -18,3 +20,6 @@ JobSpec = (
     | ProfileSpec
 )
 """A job's type and what it is asked; the fields of a type belong to its tool in `jobs/tools`."""
+
+JOB_TYPES: tuple[str, ...] = tuple(str(kind.__struct_config__.tag) for kind in get_args(JobSpec))
+"""The tags."""

@@ -34,13 +34,13 @@ def _held(database: Database, name: str, holder: str, seconds: float) -> Fence |
         row = session.get(Lease, name)
         if row is None or row.holder != holder:
             return None
-        left_s = (row.until - _database_now(session)).total_seconds()
+        left_s = (row.until - database_now(session)).total_seconds()
         return Fence(name, row.fence) if left_s > seconds else None
 
 
 def _take(transaction: Transaction, name: str, holder: str, seconds: float) -> Fence | None:
     session = transaction.session
-    now = _database_now(session)
+    now = database_now(session)
     row = session.scalar(select(Lease).where(Lease.name == name).with_for_update())
     until = now + timedelta(seconds=seconds)
     if row is None:
@@ -59,7 +59,7 @@ def release(database: Database, name: str, holder: str) -> None:
     with database.change(SYSTEM) as transaction:
         row = transaction.session.get(Lease, name)
         if row is not None and row.holder == holder:
-            row.until = _database_now(transaction.session)
+            row.until = database_now(transaction.session)
 
 
 def inherit(transaction: Transaction, dead: str) -> None:
@@ -69,7 +69,8 @@ def inherit(transaction: Transaction, dead: str) -> None:
     transaction.session.execute(update(Lease).where(Lease.holder == dead).values(until=over))
 
 
-def _database_now(session: Session) -> datetime:
+def database_now(session: Session) -> datetime:
+    """The moment by the clock that all servers of the database share."""
     if session.get_bind().dialect.name == "sqlite":
         return utc_now()  # one machine, one clock
     found = session.scalars(select(func.clock_timestamp())).one()

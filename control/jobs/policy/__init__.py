@@ -1,0 +1,1 @@
+"""Decisions about jobs, from plain data and `now`."""
