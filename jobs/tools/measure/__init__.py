@@ -1,0 +1,1 @@
+"""What is measured: differences between two networks, their latency, and the machine's CPU."""

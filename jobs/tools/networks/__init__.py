@@ -1,0 +1,1 @@
+"""ONNX networks as files, as sessions of onnxruntime, and as drawings."""

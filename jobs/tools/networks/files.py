@@ -1,0 +1,70 @@
+"""ONNX files: read with a reason where they are damaged, written with a check."""
+
+from pathlib import Path
+
+import onnx
+from google.protobuf.message import DecodeError
+from tritonclient.grpc import model_config_pb2 as pb
+
+from control.jobs.specs.source import JobSource
+from jobs.tools.work import refuse
+
+FILE = "model.onnx"
+MOST_BYTES = 1_900_000_000
+"""Largest file, weights beside it included: a protobuf of 2 GiB cannot be written."""
+
+
+def version_name(spec: JobSource) -> str:
+    """The version in messages."""
+    return f"model '{spec.model}' version {spec.version}" if spec.version else f"'{spec.model}'"
+
+
+def source_file(source: Path, config: pb.ModelConfig, spec: JobSource) -> Path:
+    """The ONNX file of the version. Refuses a version that has none."""
+    name = config.default_model_filename or FILE
+    path = source / name
+    if not path.is_file() or path.suffix != ".onnx":
+        there = ", ".join(
+            sorted(one.name for one in source.iterdir() if one.name != "config.pbtxt")
+        )
+        refuse(
+            f"{version_name(spec)} has no ONNX file (it has {there or 'no file'}); "
+            "convert it to ONNX first, by a job of type convert"
+        )
+    return path
+
+
+def load_network(path: Path, whose: str) -> onnx.ModelProto:
+    """Read an ONNX file with its external weights, and check it. Refuses what is damaged."""
+    size = sum(one.stat().st_size for one in path.parent.glob(f"{path.name}*"))
+    if size > MOST_BYTES:
+        refuse(
+            f"{path.name} of {whose} has {size:,} bytes with its weights; "
+            f"at most {MOST_BYTES:,} can be rewritten"
+        )
+    try:
+        network = onnx.load(path)
+        onnx.checker.check_model(path)
+    except (DecodeError, onnx.checker.ValidationError, ValueError, OSError, UnicodeError) as error:
+        refuse(f"{path.name} of {whose} is no valid ONNX file: {first_line(error)}")
+    return network
+
+
+def save_network(network: onnx.ModelProto, path: Path) -> None:
+    """Write one file, weights inside."""
+    onnx.save(network, path)
+
+
+def node_counts(network: onnx.ModelProto) -> dict[str, int]:
+    """Number of nodes by operator, the most frequent first."""
+    counts: dict[str, int] = {}
+    for node in network.graph.node:
+        counts[node.op_type] = counts.get(node.op_type, 0) + 1
+    return dict(sorted(counts.items(), key=lambda one: (-one[1], one[0])))
+
+
+def first_line(error: BaseException, longest: int = 300) -> str:
+    """The first line of an exception's text that says something, shortened."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = lines[0] if lines else type(error).__name__
+    return text if len(text) <= longest else text[: longest - 1] + "…"

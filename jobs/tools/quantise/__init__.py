@@ -1,0 +1,1 @@
+"""Quantisation to int8 by onnxruntime, judged on rows that it has not seen."""
