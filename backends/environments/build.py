@@ -39,7 +39,7 @@ class BuildStep(NamedTuple):
     """`main(*arguments)` of `module`, which may write below `folder` and nowhere else.
 
     `sandbox`: what confines it, None for nothing. `until`: of `time.monotonic`. `environment`: all
-    of it.
+    of it. `setting`: what sets `until`. `stopped`: whether nobody waits for it any more.
     """
 
     module: str
@@ -49,6 +49,8 @@ class BuildStep(NamedTuple):
     environment: dict[str, str]
     until: float
     most_bytes: int
+    setting: str = "--model-load-timeout-secs"
+    stopped: Callable[[], bool] = lambda: False
 
 
 def run_step(step: BuildStep, tell: Callable[[str], None]) -> None:
@@ -103,7 +105,9 @@ def _followed(
                         tell(told["progress"])
             now = time.monotonic()
             if now > step.until:
-                raise BuildFailed("it took longer than --model-load-timeout-secs allows")
+                raise BuildFailed(f"it took longer than {step.setting} allows")
+            if step.stopped():
+                raise BuildFailed("it was stopped")
             if now - looked > _LOOK_SECS:
                 looked = now
                 _check_size(step)

@@ -3,7 +3,6 @@
 import hashlib
 import logging
 import os
-import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,8 +14,9 @@ from backends.environments.declared import (
     DeclaredEnvironment,
     declared_environment,
 )
-from backends.environments.install import LOCK, platform
-from backends.environments.sources import TEMPORARY, PackageSources
+from backends.environments.install import platform
+from backends.environments.packages import PackageBuild, SandboxOf, Tell, build_packages
+from backends.environments.sources import PackageSources
 from backends.environments.store import ENVIRONMENT, EnvironmentLease, EnvironmentStore
 from backends.environments.unpack import root_of
 from backends.process.interpreter import Interpreter
@@ -29,7 +29,6 @@ from repository.requirements import (
     read_requirements,
     requirements_digest,
 )
-from repository.sandbox.policy import Sandbox
 
 _log = logging.getLogger(__name__)
 _NO_SOURCE = (
@@ -37,13 +36,6 @@ _NO_SOURCE = (
     "that were pushed, imported or loaded by a request come only from where the server's operator "
     "says; see --environment-index and --environment-wheel-dir"
 )
-
-Tell = Callable[[str], None]
-"""Takes what a load is doing just now, for people; from any thread."""
-
-SandboxOf = Callable[[Path, tuple[str, ...], bool, bool], Sandbox | None]
-"""What confines a step that writes below a folder and reads some paths besides; whether it starts
-programs, and whether it may use the network. None for nothing."""
 
 
 class PythonEnvironments:
@@ -136,26 +128,10 @@ class PythonEnvironments:
         name = declared.named_in(version)
         until = time.monotonic() + self._load_secs
 
+        packages = PackageBuild(self._store, sources, self._sandbox_of, requirements, digest, until)
+
         def build(place: Path) -> None:
-            tell(f"building environment for {len(requirements)} requirements")
-            kept = self._store.kept_versions(digest)
-            (place / "requirements.txt").write_text("".join(f"{one}\n" for one in requirements))
-            if kept:
-                (place / LOCK).write_bytes(kept)
-            step = BuildStep(
-                "backends.environments.install",
-                (str(place),),
-                place,
-                self._sandbox_of(place, sources.readable, True, sources.uses_network),
-                sources.environment(os.environ, place),
-                until,
-                self._store.most_bytes,
-            )
-            run_step(step, tell)
-            shutil.rmtree(place / TEMPORARY, ignore_errors=True)
-            lock = (place / LOCK).read_bytes()
-            if lock and not kept:
-                self._store.keep_versions(digest, lock)
+            build_packages(packages, place, tell)
 
         lease = self._obtained(version, name, digest, build, until)
         if not _runs(lease):  # the Python that it was made with has gone; the versions stay

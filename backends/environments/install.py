@@ -129,8 +129,9 @@ def _installed(folder: Path, pip: _Pip) -> bool:
     pip.total = len((folder / LOCK).read_text().splitlines())
     if not pip.total:
         return True
-    arguments = ["--no-deps", "--require-hashes", "--requirement", str(folder / LOCK)]
-    done = pip.run(*arguments)
+    # pip sees the server's packages too, since it is the server's, and would install none of them
+    arguments = ["--ignore-installed", "--no-deps", "--require-hashes"]
+    done = pip.run(*arguments, "--requirement", str(folder / LOCK))
     with contextlib.suppress(FileNotFoundError):
         (folder / "report.json").unlink()
     return done

@@ -5,7 +5,8 @@ from functools import partial
 from pathlib import Path
 
 from backends.environments.declared import declared_environment
-from backends.environments.environments import Leased, PythonEnvironments, Tell
+from backends.environments.environments import Leased, PythonEnvironments
+from backends.environments.packages import Tell
 from backends.environments.sources import PackageSources
 from backends.environments.store import EnvironmentStore
 from repository.model import ModelVersion

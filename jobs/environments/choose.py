@@ -1,0 +1,23 @@
+"""Which environment a job's tool runs in. Pure."""
+
+from control.jobs.spec import JobSpec
+
+_BY_TYPE = {
+    "convert": "convert",
+    "optimise": "onnx",
+    "quantise": "onnx",
+    "quantise_llm": "torch",
+    "prune": "torch",
+    "distil": "torch",
+    "profile": "profile",
+}
+"""By the type of a job: the name of a lock in `jobs/environments/locks`."""
+
+_BY_TARGET = {"openvino": "openvino"}
+"""Conversions to such a format need what would be dead weight for all others."""
+
+
+def environment_of(spec: JobSpec) -> str:
+    """The name of the environment's lock."""
+    name = _BY_TYPE[str(spec.__struct_config__.tag)]
+    return _BY_TARGET.get(str(getattr(spec, "target", "")), name) if name == "convert" else name
