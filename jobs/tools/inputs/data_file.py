@@ -3,15 +3,12 @@
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from jobs.tools.networks.sessions import NetworkTensor
+from jobs.tools.networks.tensors import Array, NetworkTensor
 from jobs.tools.work import refuse
-
-Array = NDArray[Any]
 
 MOST_BYTES = 2 << 30
 DEFAULT_LABELS = "labels"

@@ -36,7 +36,7 @@ def source_file(source: Path, config: pb.ModelConfig, spec: JobSource) -> Path:
 
 def load_network(path: Path, whose: str) -> onnx.ModelProto:
     """Read an ONNX file with its external weights, and check it. Refuses what is damaged."""
-    size = sum(one.stat().st_size for one in path.parent.glob(f"{path.name}*"))
+    size = file_size(path)
     if size > MOST_BYTES:
         refuse(
             f"{path.name} of {whose} has {size:,} bytes with its weights; "
@@ -48,6 +48,11 @@ def load_network(path: Path, whose: str) -> onnx.ModelProto:
     except (DecodeError, onnx.checker.ValidationError, ValueError, OSError, UnicodeError) as error:
         refuse(f"{path.name} of {whose} is no valid ONNX file: {first_line(error)}")
     return network
+
+
+def file_size(path: Path) -> int:
+    """Bytes of a network's file and of the weights beside it."""
+    return sum(one.stat().st_size for one in path.parent.glob(f"{path.name}*"))
 
 
 def save_network(network: onnx.ModelProto, path: Path) -> None:

@@ -4,7 +4,8 @@ import numpy as np
 import onnxruntime
 
 from jobs.tools.measure.latency import LatencyPair, measure_in_turns
-from jobs.tools.networks.sessions import Rows, fixed_rows
+from jobs.tools.networks.sessions import fixed_rows
+from jobs.tools.networks.tensors import Rows
 
 
 def measure_sessions(

@@ -1,20 +1,15 @@
 """Sessions of onnxruntime on one thread, and the shapes that they take."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import onnxruntime
 from ml_dtypes import bfloat16
-from numpy.typing import NDArray
 
 from jobs.tools.networks.files import first_line
+from jobs.tools.networks.tensors import Array, NetworkTensor, Rows
 from jobs.tools.work import refuse
-
-Array = NDArray[Any]
-Rows = Mapping[str, Array]
-"""Arrays by the name of the input or output, all with the same number of rows."""
 
 _DTYPES: dict[str, Any] = {
     "tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16,
@@ -23,14 +18,6 @@ _DTYPES: dict[str, Any] = {
     "tensor(uint32)": np.uint32, "tensor(int64)": np.int64, "tensor(uint64)": np.uint64,
     "tensor(bool)": np.bool_, "tensor(string)": np.object_,
 }  # fmt: skip
-
-
-class NetworkTensor(NamedTuple):
-    """A tensor of a network; a dimension is None where it is open."""
-
-    name: str
-    dtype: Any
-    shape: tuple[int | None, ...]
 
 
 def open_session(path: Path | bytes, whose: str, threads: int = 1) -> onnxruntime.InferenceSession:

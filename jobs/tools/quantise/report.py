@@ -11,7 +11,8 @@ from control.jobs.specs.quantise import QuantiseSpec
 from jobs.tools.inputs.split import DataSplit
 from jobs.tools.measure.latency import LatencyPair
 from jobs.tools.measure.machine import cpu_name
-from jobs.tools.networks.files import node_counts, version_name
+from jobs.tools.networks.files import file_size, version_name
+from jobs.tools.networks.tables import latency_figures, latency_plot, operator_table
 from jobs.tools.quantise.quality import RemainingQuality
 from jobs.tools.quantise.quantisers import Quantiser
 from jobs.tools.quantise.search import QuantisedNetwork
@@ -92,23 +93,11 @@ def _warnings(found: Measurements) -> list[str]:
 def _figures(found: Measurements) -> list[Figure]:
     quality = found.quality
     figures = [
-        Figure("size", "bytes", _size(found.source), _size(found.result.path), "lower"),
+        Figure("size", "bytes", file_size(found.source), file_size(found.result.path), "lower"),
         Figure(quality.name, "", quality.before, quality.after, "higher"),
         Figure("largest difference", "", None, found.largest, "lower"),
     ]
-    for one in found.latencies:
-        figures += [
-            Figure(f"latency, batch {one.batch}", "ms", one.before_ms, one.after_ms, "lower"),
-            Figure(
-                f"throughput, batch {one.batch}", "rows/s",
-                one.batch / one.before_ms * 1e3, one.batch / one.after_ms * 1e3, "higher",
-            ),
-        ]  # fmt: skip
-    return figures
-
-
-def _size(path: Path) -> int:
-    return sum(one.stat().st_size for one in path.parent.glob(f"{path.name}*"))
+    return [*figures, *latency_figures(found.latencies)]
 
 
 def _tables(found: Measurements) -> list[Table]:
@@ -122,7 +111,7 @@ def _tables(found: Measurements) -> list[Table]:
         ("rows held out", split.held_out.length),
     ]
     tables = [Table("How it was quantised", ("what", "value"), tuple(rows))]
-    tables.append(_operators(found))
+    tables.append(operator_table(found.network, onnx.load(found.result.path)))
     if found.result.sensitivities:
         listed = found.result.sensitivities[:MOST_LISTED]
         tables.append(
@@ -135,21 +124,8 @@ def _tables(found: Measurements) -> list[Table]:
     return tables
 
 
-def _operators(found: Measurements) -> Table:
-    before, after = node_counts(found.network), node_counts(onnx.load(found.result.path))
-    names = sorted(before.keys() | after.keys())
-    rows = tuple((name, before.get(name, 0), after.get(name, 0)) for name in names)
-    return Table("Nodes by operator", ("operator", "before", "after"), rows)
-
-
 def _plots(found: Measurements) -> list[Plot]:
-    series = (
-        PlotSeries("before", tuple((one.batch, one.before_ms) for one in found.latencies)),
-        PlotSeries("after", tuple((one.batch, one.after_ms) for one in found.latencies)),
-    )
-    plots = []
-    if found.latencies:
-        plots.append(Plot("Latency on one thread", "batch size", "ms", series, "bar"))
+    plots = list(latency_plot(found.latencies))
     if found.result.sensitivities:
         points = tuple(
             (float(index), one.noise)

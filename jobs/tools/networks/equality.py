@@ -1,0 +1,101 @@
+"""Two networks on the same rows, at several shapes."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from control.jobs.report import Table
+from jobs.tools.inputs.data_file import DataRows
+from jobs.tools.inputs.made_up import made_up_rows
+from jobs.tools.measure.comparison import Difference, differences
+from jobs.tools.networks.tensors import NetworkTensor, RowRunner, Rows
+from jobs.tools.work import WorkRefused, refuse
+
+OPEN_SIZES = (24, 40, 64, 96, 160, 224)
+"""Sizes tried for open dimensions behind the first."""
+
+
+class CheckedShape(NamedTuple):
+    """How far the outputs are apart for inputs of these shapes; `origin` says whose rows."""
+
+    origin: str
+    shapes: str
+    differences: tuple[Difference, ...]
+
+
+def compare_networks(
+    before: RowRunner, after: RowRunner, inputs: Sequence[tuple[str, Rows]], tolerance: float
+) -> list[CheckedShape]:
+    """Run both on each of the inputs, which come with their origin."""
+    return [
+        CheckedShape(
+            origin, shapes_of(rows), tuple(differences(before(rows), after(rows), tolerance))
+        )
+        for origin, rows in inputs
+    ]
+
+
+def inputs_to_compare(
+    tensors: Sequence[NetworkTensor],
+    rows: Sequence[int],
+    data: DataRows | None,
+    run: RowRunner,
+    seed: int,
+) -> list[tuple[str, Rows]]:
+    """Rows of the data at each of the numbers of rows, or made-up ones, at changing sizes where
+    dimensions are open; a network with a fixed number of rows is compared at that one.
+
+    run: the source, which tells what sizes it takes. Refuses where it takes none.
+    """
+    fixed = max((one.shape[0] or 0 for one in tensors if one.shape), default=0)
+    counts = [fixed] if fixed else sorted(set(rows))
+    if data is not None:
+        return [("data", _first(data, count)) for count in counts]
+    return [("made up", _made_up(tensors, at, count, run, seed)) for at, count in enumerate(counts)]
+
+
+def largest_relative(checked: Sequence[CheckedShape]) -> float:
+    """The largest relative difference of all."""
+    return max((one.relative for shape in checked for one in shape.differences), default=0.0)
+
+
+def equality_table(checked: Sequence[CheckedShape]) -> Table:
+    """The comparison as a table of the report."""
+    columns = (
+        "inputs", "shapes", "output", "rows", "largest difference", "relative",
+        "rows beyond the tolerance", "label flips",
+    )  # fmt: skip
+    rows = tuple(
+        (
+            shape.origin, shape.shapes, one.output, one.rows, one.largest, one.relative,
+            one.outliers, one.flips,
+        )
+        for shape in checked
+        for one in shape.differences
+    )  # fmt: skip
+    return Table("Source and result on the same rows", columns, rows)
+
+
+def shapes_of(rows: Rows) -> str:
+    """Names and shapes in words."""
+    return ", ".join(f"{name} {list(array.shape)}" for name, array in rows.items())
+
+
+def _first(data: DataRows, count: int) -> Rows:
+    return {name: array[:count] for name, array in data.inputs.items()}
+
+
+def _made_up(
+    tensors: Sequence[NetworkTensor], at: int, count: int, run: RowRunner, seed: int
+) -> Rows:
+    reasons = []
+    for size in OPEN_SIZES[at % 2 :]:
+        rows = made_up_rows(tensors, count, size, seed + at)
+        try:
+            run(rows)
+        except WorkRefused as error:
+            reasons.append(str(error))
+        else:
+            return rows
+    return refuse(
+        f"the source does not run on rows that are made up ({reasons[0]}); give a data file"
+    )

@@ -1,0 +1,1 @@
+"""Simpler graphs by onnxslim, and weights in half of the bytes."""
