@@ -37,7 +37,7 @@ class TermsDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     alpha: Annotated[float, Meta(ge=1e-4, le=0.2)] = 0.05
     horizon: Annotated[int, Meta(ge=100, le=MOST_HORIZON)] = HORIZON
     namespace: str = ""
-    share_percent: Annotated[float, Meta(ge=0.01, le=100)] = 100.0
+    share_percent: Annotated[float, Meta(ge=0.01, le=100.0)] = 100.0
     window_s: Annotated[float, Meta(ge=1, le=LONGEST_WINDOW_S)] = WINDOW_S
 
 

@@ -31,7 +31,7 @@ class DriftTermsBody(ApiBody, frozen=True):
     """What is left out is as usual."""
 
     percent: Annotated[
-        float, meaning("Of the model's requests that are counted.", ge=0.001, le=100)
+        float, meaning("Of the model's requests that are counted.", ge=0.001, le=100.0)
     ] = _USUAL.percent
     per_second: Annotated[
         float, meaning("No more are counted a second, on each server.", ge=0.1, le=1000)
@@ -41,7 +41,7 @@ class DriftTermsBody(ApiBody, frozen=True):
         meaning("Seconds: the last ones are compared, four times in each.", ge=10, le=7 * 86_400),
     ] = _USUAL.window_s
     psi: Annotated[
-        float, meaning("A feature whose PSI is above may have drifted.", ge=0.01, le=100)
+        float, meaning("A feature whose PSI is above may have drifted.", ge=0.01, le=100.0)
     ] = _USUAL.psi
     ks: Annotated[
         float, meaning("Or whose Kolmogorov-Smirnov distance is above.", ge=0.01, le=1)
