@@ -8,6 +8,7 @@ import threading
 
 import uvloop
 
+from repository.process.collector import no_collection
 from server.banner import StartHint, no_hint
 from server.listen_address import grpc_address
 from server.logs.lines import LOG, log_settings
@@ -72,7 +73,8 @@ def _addresses(settings: Settings) -> dict[str, str]:
 
 
 async def _serve(settings: Settings, hint: StartHint) -> int:
-    from server import gateway
+    with no_collection():
+        from server import gateway
 
     return await gateway.serve(settings, _stop_on_signals(), hint)
 

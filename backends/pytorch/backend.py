@@ -19,6 +19,7 @@ from backends.seam import Device, LoadedInstances, Tensors
 from backends.stacked import StackedInstance
 from repository.config.tensors import BY_NAME, Array
 from repository.model import ModelConfig, ModelVersion
+from repository.process.collector import no_collection
 
 BF16 = BY_NAME["BF16"].dtype
 STRING = BY_NAME["BYTES"].config
@@ -43,6 +44,10 @@ class PyTorch:
 
     def load(self, version: ModelVersion, device: Device, count: int) -> LoadedInstances:
         """`count` instances sharing one model. Raises LoadFailed in torch's own words."""
+        with no_collection():
+            return self._load(version, device, count)
+
+    def _load(self, version: ModelVersion, device: Device, count: int) -> LoadedInstances:
         import torch
 
         path = _model_file(version)

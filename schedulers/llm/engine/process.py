@@ -3,7 +3,6 @@
 Started by `backends.process.worker_process` as `main(channel fd, heartbeat fd, parent's pid)`.
 """
 
-import gc
 import logging
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +17,7 @@ from backends.llm.tokens.tokeniser import read_tokeniser
 from backends.process.begin import begin
 from backends.process.messages import Load, WorkerLoaded, WorkerLoadFailed, decode, encode
 from repository.model import ModelConfig, ModelVersion
+from repository.process.collector import no_collection
 from repository.process.output import LEVEL_MARK
 from repository.sandbox.enter import forbid_programs, is_strict
 from schedulers.llm.engine.embedding_work import EmbeddingWork
@@ -39,12 +39,11 @@ def main(channel_fd: int, heartbeat_fd: int, parent_pid: int) -> None:
     inbox = Inbox()
     loop = EngineLoop(channel, inbox)
     try:
-        work = _load(request, loop, inbox)
+        with no_collection():
+            work = _load(request, loop, inbox)
     except LoadFailed as error:
         channel.send(encode(WorkerLoadFailed(_named(request, error))))
         return
-    gc.collect()
-    gc.freeze()
     channel.send(encode(WorkerLoaded(request.config, _device(request), 0, streams=False)))
     loop.run(work)
 
