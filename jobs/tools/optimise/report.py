@@ -8,10 +8,10 @@ import onnx
 from control.jobs.messages import Task
 from control.jobs.report import Figure, Report, Table
 from control.jobs.specs.optimise import OptimiseSpec
+from jobs.tools.equality import CheckedShape, equality_table, largest_relative
 from jobs.tools.measure.latency import LatencyPair
 from jobs.tools.measure.machine import cpu_name
 from jobs.tools.networks.drawing import drawing
-from jobs.tools.networks.equality import CheckedShape, equality_table, largest_relative
 from jobs.tools.networks.files import file_size, version_name
 from jobs.tools.networks.tables import latency_figures, latency_plot, operator_table
 from jobs.tools.optimise.half_weights import HalvedWeights

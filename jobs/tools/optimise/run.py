@@ -9,14 +9,14 @@ from onnxruntime import InferenceSession
 
 from control.jobs.report import Report
 from control.jobs.specs.optimise import OptimiseSpec
-from jobs.tools.inputs.data_file import DataRows, read_rows
-from jobs.tools.measure.latency import LatencyPair
-from jobs.tools.networks.equality import (
+from jobs.tools.equality import (
     CheckedShape,
     compare_networks,
     inputs_to_compare,
     largest_relative,
 )
+from jobs.tools.inputs.data_file import DataRows, read_rows
+from jobs.tools.measure.latency import LatencyPair
 from jobs.tools.networks.files import (
     FILE,
     load_network,
