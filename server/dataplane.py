@@ -13,6 +13,7 @@ from schedulers.counters import count_failure
 from schedulers.errors import Draining, QueueFull, UnknownSequence
 from schedulers.reply import Reply
 from schedulers.request import InferRequest
+from schedulers.request import Sequence as SequenceKey
 from server.access.authorizer import Authorizer, public_name
 from server.access.token_holder import AuthorizationResult, PermissionHolder
 from server.admit import NO_TERMS, read_terms
@@ -26,6 +27,7 @@ from server.routing.mirror_requests import copy_for
 from server.routing.routing import Routing
 from server.routing.table import CompiledRoute, Target
 from server.samples.samples import Samples
+from server.sequence_copies import first, supersede_copies
 from server.served_version import Models, ServedVersion, not_ready_text
 from server.shared_memory.regions import DISALLOWED, SharedMemory
 from server.trace.record import Trace
@@ -122,12 +124,9 @@ class DataPlane:
             request = _request(inference, served, body)
             if inference.trace is not None:
                 inference.trace.admitted(request)
-            target = inference.target
-            if target is not None and request.sequence is not None:
-                self.routing.keep(target, request.sequence)
-            if self._observes:
-                return self._schedule_observed(served, request, target)
-            return self.schedule(served, request, target)
+            if request.sequence is not None:
+                return self._submit_of_sequence(inference, served, request, request.sequence)
+            return self._schedule_seen(served, request, inference.target)
         except Exception as error:
             holder = self._holder_of(inference)
             if holder is not None and holder is not served:
@@ -137,6 +136,26 @@ class DataPlane:
             inference.refused(error)
             self.history.refused(inference, served.version.number, error)
             raise
+
+    def _submit_of_sequence(
+        self,
+        inference: Inference,
+        served: ServedVersion,
+        request: InferRequest,
+        member: SequenceKey,
+    ) -> Reply:
+        """A request of a sequence, which its route remembers. A copy that an earlier start of the
+        same id has left on another arm, or on a version that drains, is over with this start."""
+        target = inference.target
+        before = None if target is None else self.routing.keep(target, member)
+        reply = self._schedule_seen(served, request, target)
+        if member.start:
+            named = bool(inference.version) or "@" in inference.model or target is not None
+            number = request.version if named else None
+            supersede_copies(self.models, served, request.model, number, member.key)
+            if before is not None:
+                supersede_copies(self.models, served, before.model, before.version, member.key)
+        return reply
 
     def _holder_of(self, inference: Inference) -> ServedVersion | None:
         """The version on which the request's sequence goes on, where another one does not take it:
@@ -150,14 +169,14 @@ class DataPlane:
         if target is None and route is not None:
             inference.target = target = self.routing.select(route, inference)
         if target is not None:
-            return self.models.holder_of(target.model, target.version, sequence.key)
+            return first(self.models.holders_of(target.model, target.version, sequence.key))
         try:
             number = parse_version(version) if version else None
             if "@" in name:
                 name, number = self.resolve_alias(name, number)
         except (InvalidRequest, UnknownModel):
             return None
-        return self.models.holder_of(name, number, sequence.key)
+        return first(self.models.holders_of(name, number, sequence.key))
 
     # from a public name (a model's, a route's or MODEL@ALIAS) to a loaded version
 
@@ -244,9 +263,14 @@ class DataPlane:
     def schedule_inside(self, served: ServedVersion, request: InferRequest) -> Reply:
         """The last steps for a call from inside the server, which no route leads to. Raises
         NotReady, QueueFull."""
+        return self._schedule_seen(served, request, None)
+
+    def _schedule_seen(
+        self, served: ServedVersion, request: InferRequest, target: Target | None
+    ) -> Reply:
         if self._observes:
-            return self._schedule_observed(served, request, None)
-        return self.schedule(served, request, None)
+            return self._schedule_observed(served, request, target)
+        return self.schedule(served, request, target)
 
     def schedule(
         self, served: ServedVersion, request: InferRequest, target: Target | None

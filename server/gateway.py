@@ -335,8 +335,9 @@ class Gateway:
         self._repository.close()
         if self._following is not None:
             await asyncio.wait([self._following])
+        await self._fleet.drain_sequences(until_ns)  # whose next requests have yet to come in
         answering = asyncio.create_task(self._listeners.stop(until_ns + ANSWER_NS))
-        await asyncio.wait([answering], timeout=draining)
+        await asyncio.wait([answering], timeout=max(0.0, (until_ns - time.monotonic_ns()) / 1e9))
         await self._fleet.close(until_ns)  # ends what still executes; its clients are told so
         await answering
         if not await asyncio.to_thread(self._tracing.close):

@@ -174,9 +174,9 @@ class Models(Protocol):
     def get(self, name: str, version: int | None) -> ServedVersion:
         """The version asked for, or the highest ready one. Raises UnknownModel, NotReady."""
 
-    def holder_of(self, name: str, version: int | None, key: int | str) -> ServedVersion | None:
-        """The version of a model (None: any) on which a sequence lives, one that drains included;
-        None where it lives on none."""
+    def holders_of(self, name: str, version: int | None, key: int | str) -> Sequence[ServedVersion]:
+        """The versions of a model (None: any) on which a sequence lives, those that drain included;
+        the newest first."""
 
     def served(self) -> Sequence[ServedVersion]:
         """Every version that answers requests now."""

@@ -267,6 +267,18 @@ class SequenceTable:
 
     # what ends without an execution
 
+    def supersede(self, key: Key) -> list[Refusal]:
+        """Another version has begun this sequence anew: what waits here still runs, and nothing
+        follows it. What a free slot means for those that wait."""
+        live = self._live.pop(key, None)
+        if live is None:
+            return []
+        self.conflicts += 1
+        live.ended = True
+        if live.running is not None or live.waiting:
+            return []
+        return self._end(live, UnknownSequence("")) + self.fill_slots()
+
     def lose(self, lane: SlotLane, error: BackendError, now_ns: int) -> list[Refusal]:
         """The lane's instance knows nothing of its sequences any more."""
         refused = []

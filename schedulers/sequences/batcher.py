@@ -36,7 +36,7 @@ from schedulers.policy.sequences import Refusal, SequenceTable
 from schedulers.policy.slots import Key, LiveSequence, SequenceRules, SlotLane
 from schedulers.request import InferRequest
 from schedulers.request import Sequence as SequenceMembership
-from schedulers.sequences.outcomes import errors_of, set_aside
+from schedulers.sequences.outcomes import errors_of, set_aside, warn_of_conflict
 
 _log = logging.getLogger(__name__)
 
@@ -103,12 +103,7 @@ class SequenceBatcher(BatchScheduler):
             count_failure(self._counters, error, 0)
             raise
         if conflict and member is not None:
-            _log.warning(
-                "sequence %s for model '%s' has a conflict. The previous sequence did not end "
-                "before this sequence start. Previous sequence will be terminated early.",
-                member.key,
-                request.model,
-            )
+            warn_of_conflict(member.key, request.model)
         self._inflight += 1
         self._counters.pending += 1
         self.wake()
@@ -124,6 +119,19 @@ class SequenceBatcher(BatchScheduler):
     def holds(self, key: Key) -> bool:
         """Whether requests that continue this sequence belong to this version."""
         return not self._closed and self._table.knows(key)
+
+    @property
+    def accepting(self) -> bool:
+        """Whether sequences may begin here."""
+        return self._accepting
+
+    def supersede(self, key: Key, model: str) -> None:
+        """The sequence was begun anew elsewhere: here it ends with what waits of it."""
+        before = self._table.conflicts
+        self._turn_away(self._table.supersede(key))
+        if self._table.conflicts != before:
+            warn_of_conflict(key, model)
+            self.wake()
 
     async def drain(self, until_ns: int) -> None:
         """As the seam says; sequences that live go on until they end, are idle for too long, or

@@ -1,8 +1,23 @@
 """What came of the requests of one execution, as their sequences need to know it."""
 
+import logging
+
 from backends.errors import BackendError, InstanceDied, Reschedule, SequenceLost
 from backends.seam import BatchResult
 from schedulers.instance_thread import Run
+from schedulers.policy.slots import Key
+
+_log = logging.getLogger(__name__)
+
+
+def warn_of_conflict(key: Key, model: str) -> None:
+    """A sequence has begun whose id another one still has; in Triton's words."""
+    _log.warning(
+        "sequence %s for model '%s' has a conflict. The previous sequence did not end "
+        "before this sequence start. Previous sequence will be terminated early.",
+        key,
+        model,
+    )
 
 
 def set_aside(run: Run, errors: list[Exception | None]) -> None:

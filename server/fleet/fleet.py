@@ -18,13 +18,7 @@ from server.errors import Internal, InvalidRequest, ModelLoadFailed, NotReady
 from server.fleet.abandon import work_or_undo
 from server.fleet.client_paths import client_paths
 from server.fleet.dependencies import awaited_by, callees_of
-from server.fleet.load_errors import (
-    NOWHERE,
-    check_name,
-    load_failed_text,
-    poll_failed,
-    unknown,
-)
+from server.fleet.load_errors import NOWHERE, check_name, load_failed_text, poll_failed, unknown
 from server.fleet.loading import VersionLoader
 from server.fleet.managed_model import ManagedModel
 from server.fleet.model_source import ModelSource, configs_in, longest_load_s
@@ -86,9 +80,9 @@ class Fleet:
             raise unknown(name, name in self._removed)
         raise resident.absence(version)
 
-    def holder_of(self, name: str, version: int | None, key: int | str) -> ServedVersion | None:
+    def holders_of(self, name: str, version: int | None, key: int | str) -> list[ServedVersion]:
         resident = self._residents.get(name)
-        return None if resident is None else resident.holder_of(version, key)
+        return [] if resident is None else resident.holders_of(version, key)
 
     def served(self) -> Sequence[ServedVersion]:
         residents = [one for _, one in sorted(self._residents.items())]
@@ -279,6 +273,11 @@ class Fleet:
         """Return when no model is being changed."""
         while tasks := self._tasks():
             await asyncio.wait(tasks)
+
+    async def drain_sequences(self, until_ns: int) -> None:
+        """Begin none any more; return when none lives, or `time.monotonic_ns` is `until_ns`."""
+        every = [one.drain_sequences(until_ns) for one in self._residents.values()]
+        await asyncio.gather(*every)
 
     async def close(self, until_ns: int) -> None:
         """Drain every version until `time.monotonic_ns` is `until_ns`, then close it."""

@@ -173,13 +173,21 @@ class ManagedModel:
         for one in (*built, *(one for _, one in self.draining)):
             yield one.served.version.folder
 
-    def holder_of(self, version: int | None, key: int | str) -> ServedVersion | None:
+    def holders_of(self, version: int | None, key: int | str) -> list[ServedVersion]:
         """What serves or drains and has this sequence, the newest first."""
         every = [(number, occupant.built) for number, occupant in sorted(self.serving.items())]
-        for number, built in reversed([*self.draining, *every]):
-            if version in (None, number) and _holds(built.scheduler, key):
-                return built.served
-        return None
+        return [
+            built.served
+            for number, built in reversed([*self.draining, *every])
+            if version in (None, number) and _holds(built.scheduler, key)
+        ]
+
+    async def drain_sequences(self, until_ns: int) -> None:
+        """Let the sequences that live end, and begin none; of versions that have any."""
+        built = [occupant.built for occupant in self.serving.values()]
+        every = [one.served for one in (*built, *(one for _, one in self.draining))]
+        batchers = [one.scheduler for one in every if isinstance(one.scheduler, SequenceBatcher)]
+        await asyncio.gather(*(one.drain(until_ns) for one in batchers))
 
     def _leaving(self) -> set[int]:
         return {number for number, _ in self.draining}

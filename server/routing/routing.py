@@ -92,9 +92,10 @@ class Routing:
             return self._stay(target, sequence)
         return target
 
-    def keep(self, target: Target, sequence: Sequence) -> None:
-        """Note that a request of the sequence goes to `target`: the rest of it will."""
-        self._sequences.keep(target, sequence, time.monotonic())
+    def keep(self, target: Target, sequence: Sequence) -> Target | None:
+        """Note that a request of the sequence goes to `target`: the rest of it will. The other arm
+        on which it was until now, None where it was on none."""
+        return self._sequences.keep(target, sequence, time.monotonic())
 
     def pick(
         self, route: CompiledRoute, unit: str = "", labels: Mapping[str, str] = NO_LABELS

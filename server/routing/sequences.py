@@ -39,13 +39,15 @@ class Sequences:
             target.assignment = None
         return target
 
-    def keep(self, target: Target, sequence: Sequence, now: float) -> None:
-        """Remember that a request of it went to `target`; forget it with its end."""
+    def keep(self, target: Target, sequence: Sequence, now: float) -> Target | None:
+        """Remember that a request of it went to `target`; forget it with its end. The other target
+        of which the same was remembered, None where there is none."""
         key = (target.route, sequence.key)
-        self.targets.pop(key, None)
+        before = self.targets.pop(key, None)
         if not sequence.end:
             stays = target.again()
             stays.mirrors, stays.assignment = (), None
             self.targets[key] = _SequenceTarget(stays, now)
             if len(self.targets) > self._most:
                 self.targets.popitem(last=False)
+        return None if before is None or before.target.key == target.key else before.target

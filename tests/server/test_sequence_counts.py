@@ -33,8 +33,8 @@ class Holding(Shelf):
         super().__init__(served)
         self.all = served
 
-    def holder_of(self, name: str, version: int | None, key: int | str) -> ServedVersion | None:
-        return next((one for one in self.all if one.scheduler.holds(key)), None)  # type: ignore[attr-defined]
+    def holders_of(self, name: str, version: int | None, key: int | str) -> list[ServedVersion]:
+        return [one for one in self.all if one.scheduler.holds(key)]  # type: ignore[attr-defined]
 
 
 class SequenceInference(Inference):

@@ -134,8 +134,8 @@ class Shelf:
         ]
         return [*known, VersionRow("broken", 1, ServingState.FAILED, "weights missing")]
 
-    def holder_of(self, name: str, version: int | None, key: int | str) -> ServedVersion | None:
-        return None
+    def holders_of(self, name: str, version: int | None, key: int | str) -> list[ServedVersion]:
+        return []
 
     def memory_rows(self) -> Sequence[MemoryRow]:
         return [MemoryRow("cpu", "", 1000), MemoryRow("cpu", "m version 1", 10)]

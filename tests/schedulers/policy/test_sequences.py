@@ -139,6 +139,38 @@ def test_a_start_on_a_live_id_is_a_conflict_and_takes_over_its_slot() -> None:
 # direct
 
 
+def test_sequence_that_begins_anew_elsewhere_is_over_here_and_frees_its_slot() -> None:
+    t = table(slots=1)
+    ask(t, 1, start=True)
+    picked, _ = run(t)
+    t.finish(picked[0], None, 0)
+    behind = ask(t, 2, start=True)
+    assert t.supersede(1) == []
+    assert (len(t), t.conflicts, t.knows(1)) == (1, 1, False)
+    assert run(t)[1] == [behind]
+
+
+def test_what_waits_of_a_sequence_that_begins_anew_elsewhere_still_runs() -> None:
+    t = table()
+    ask(t, 1, start=True)
+    picked, _ = run(t)
+    waits = ask(t, 1)
+    t.supersede(1)
+    assert not t.knows(1)
+    t.finish(picked[0], None, 0)
+    picked, tickets = run(t)
+    assert tickets == [waits]
+    t.finish(picked[0], None, 0)
+    assert len(t) == 0
+
+
+def test_sequence_that_does_not_live_here_is_superseded_without_effect() -> None:
+    t = table()
+    ask(t, 1, start=True)
+    assert t.supersede(2) == []
+    assert (len(t), t.conflicts) == (1, 0)
+
+
 def test_direct_gives_each_sequence_its_row_and_leaves_absent_rows_empty() -> None:
     sequences = table(slots=4)
     for key in (1, 2, 3):

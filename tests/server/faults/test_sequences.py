@@ -262,8 +262,27 @@ def test_sequence_ends_on_its_version_after_a_reload_beside_those_of_the_new_one
     assert infer(client, new, 2, "e") == 24
 
 
+def test_start_after_a_reload_ends_the_copy_on_the_old_version_at_once(
+    client: InferenceServerClient, server: Server
+) -> None:
+    """Which would else drain until the copy has been idle for ten minutes."""
+    key, other = next(KEYS), next(KEYS)
+    assert infer(client, key, 1, "s") == 1
+    assert infer(client, other, 1, "s") == 1
+    client.load_model("summing", config=changed(client))
+    assert infer(client, key, 20, "s") == 20
+    assert f"sequence {key} for model 'summing' has a conflict" in server.log()
+    assert infer(client, other, 2, "e") == 3, "the old version answers whom it still has"
+    server.wait_for(
+        lambda: len(server.children("worker summing")) == 1, "the old version to be closed"
+    )
+    assert infer(client, key, 2, "e") == 22
+
+
 def changed(client: InferenceServerClient) -> str:
-    """The config with another batch size, so that a load is a new one."""
+    """The config with another priority of its requests' queue, so that a load is a new one."""
     config = client.get_model_config("summing", as_json=True)["config"]
-    config["max_batch_size"] = 2
+    config["version_policy"] = {"latest": {"num_versions": 1}}
+    size = int(config["max_batch_size"])
+    config["max_batch_size"] = 3 - size
     return json.dumps(config)

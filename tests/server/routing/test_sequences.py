@@ -37,6 +37,15 @@ def test_a_new_start_or_a_long_silence_begins_anew() -> None:
     assert stay(seen, STABLE, Sequence(7, False, False), 2.0 + IDLE_S) is STABLE
 
 
+def test_the_arm_that_a_sequence_leaves_is_told_of() -> None:
+    seen = Sequences()
+    assert seen.keep(STABLE, Sequence(7, True, False), 0.0) is None
+    assert seen.keep(STABLE, Sequence(7, False, False), 1.0) is None
+    left = seen.keep(CANDIDATE, Sequence(7, True, False), 2.0)
+    assert left is not None
+    assert left.key == STABLE.key
+
+
 def test_the_one_that_was_silent_longest_is_forgotten() -> None:
     seen = Sequences(most=2)
     for key in (1, 2, 1, 3):

@@ -134,7 +134,7 @@ async def test_a_sequence_goes_on_with_the_version_that_a_reload_replaces(tmp_pa
         write(tmp_path, "a", DIRECT + parameter("keep_warm_secs", "0"))
         fleet.follow(scan((tmp_path,)))
         await eventually(lambda: fleet.get("a", None) is not former)
-        holder = fleet.holder_of("a", None, 7)
+        (holder,) = fleet.holders_of("a", None, 7)
         assert holder is former
         assert (await send(holder, sequence=SequenceMembership(7, False, True)).one()).last
 
