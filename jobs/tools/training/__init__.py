@@ -1,0 +1,1 @@
+"""What pruning and distillation share: the recipe, the training loop, export and measuring."""
