@@ -19,6 +19,7 @@ from backends.llm.config.decoder import (
 from backends.llm.config.encoder import ENCODERS
 from backends.llm.config.fields import ConfigFields, read_fields
 from backends.llm.config.rope import read_rope
+from backends.llm.config.stored_bits import check_stored_bits
 from backends.llm.errors import BadCheckpoint, UnknownFamily
 
 ACTIVATIONS: dict[str, Activation] = {
@@ -47,11 +48,7 @@ def read_config(folder: Path) -> DecoderConfig:
             f"config.json: model_type '{family}' is not supported; supported are "
             f"{', '.join(sorted(FAMILIES))}; and to embed, {', '.join(sorted(ENCODERS))}"
         )
-    if fields.within("quantization_config") is not None:
-        raise BadCheckpoint(
-            "config.json: 'quantization_config' says the weights are quantised already; give the "
-            "original bfloat16 checkpoint, and it is quantised while it loads"
-        )
+    check_stored_bits(fields)
     text = fields.within("text_config") if family == "gemma3" else fields
     config = FAMILIES[family](fields if text is None else text)
     end_ids = tuple(end for end in _end_ids(folder, fields) if 0 <= end < config.vocabulary)

@@ -11,7 +11,7 @@ from backends.llm.errors import NoKernels
 from backends.llm.kernels.library import at, kernels, new_rows
 from backends.llm.ops.compiled_linears import CompiledBf16, CompiledInt4, CompiledInt8
 from backends.llm.ops.linears import make_linear
-from backends.llm.ops.quantise import GROUP
+from backends.llm.ops.quantise import GROUP, Weight
 from backends.llm.ops.reference import TorchOps
 from backends.llm.ops.seam import AttentionSpec, CacheType, Linear, Precision, QueryKeySpec
 from backends.llm.rows import ForwardBatch
@@ -50,7 +50,7 @@ class SpanPlan:
 
 
 def pack_linear(
-    weight: Tensor, bias: Tensor | None, precision: Precision, wide: bool = False
+    weight: Weight, bias: Tensor | None, precision: Precision, wide: bool = False
 ) -> Linear:
     """See `Ops.pack`; bfloat16 rows in and, unless `wide`, out."""
     if precision not in _LINEARS or weight.shape[1] % GROUP:
@@ -74,7 +74,7 @@ class CompiledOps(TorchOps):
         self._plain_attention = cache_type == "int8" or not _covers_heads(config)
 
     def pack(
-        self, weight: Tensor, bias: Tensor | None, precision: Precision, wide: bool = False
+        self, weight: Weight, bias: Tensor | None, precision: Precision, wide: bool = False
     ) -> Linear:
         return pack_linear(weight, bias, precision, wide)
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from backends.llm.kernels.library import at, kernels, new_rows
-from backends.llm.ops.quantise import GROUP, quantise_int4, quantise_int8
+from backends.llm.ops.quantise import GROUP, Weight, plain, quantise_int4, quantise_int8
 
 OUTPUTS = 32
 """Weights are padded to a multiple of so many outputs; inputs must be one of GROUP."""
@@ -18,7 +18,7 @@ OUTPUTS = 32
 class _PaddedLinear:
     """What the three precisions share: the padding of outputs and the type of results."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None, wide: bool) -> None:
+    def __init__(self, weight: Weight, bias: Tensor | None, wide: bool) -> None:
         self.outputs, self.inputs = weight.shape
         self._padded = -(-self.outputs // OUTPUTS) * OUTPUTS
         self._bias = None if bias is None else _pad(bias.float(), self._padded)
@@ -37,10 +37,10 @@ class _PaddedLinear:
 class CompiledBf16(_PaddedLinear):
     """bfloat16 weights and rows."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None, wide: bool) -> None:
+    def __init__(self, weight: Weight, bias: Tensor | None, wide: bool) -> None:
         super().__init__(weight, bias, wide)
-        plain = _pad(weight.to(torch.bfloat16), self._padded)
-        self._weight = _blocked(plain, 2)
+        exact = _pad(plain(weight).to(torch.bfloat16), self._padded)
+        self._weight = _blocked(exact, 2)
         self.bytes = self._weight.nbytes
 
     def __call__(self, rows: Tensor) -> Tensor:
@@ -55,7 +55,7 @@ class CompiledBf16(_PaddedLinear):
 class CompiledInt8(_PaddedLinear):
     """int8 weights; rows are quantised to int8 with a scale each."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None, wide: bool) -> None:
+    def __init__(self, weight: Weight, bias: Tensor | None, wide: bool) -> None:
         super().__init__(weight, bias, wide)
         values, scales = quantise_int8(weight)
         shifted = (values.to(torch.int16) + 128).to(torch.uint8)
@@ -76,7 +76,7 @@ class CompiledInt8(_PaddedLinear):
 class CompiledInt4(_PaddedLinear):
     """int4 weights with a scale per 32 inputs; rows are quantised to int8 with a scale each."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None, wide: bool) -> None:
+    def __init__(self, weight: Weight, bias: Tensor | None, wide: bool) -> None:
         super().__init__(weight, bias, wide)
         values, scales = quantise_int4(weight)
         shifted = _pad((values + 8).to(torch.uint8), self._padded, 8)

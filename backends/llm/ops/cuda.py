@@ -14,6 +14,7 @@ from torch import Tensor
 from backends.llm.config.decoder import DecoderConfig
 from backends.llm.errors import NoKernels
 from backends.llm.ops.cuda_linears import Multiply, make_linear
+from backends.llm.ops.quantise import Weight
 from backends.llm.ops.reference import TorchOps
 from backends.llm.ops.seam import AttentionSpec, Linear, Precision
 from backends.llm.ops.torch_attention import AttentionPlan
@@ -68,7 +69,7 @@ class CudaOps(TorchOps):
         self.replays = kernels is not None and device.type == "cuda" and not routed
 
     def pack(
-        self, weight: Tensor, bias: Tensor | None, precision: Precision, wide: bool = False
+        self, weight: Weight, bias: Tensor | None, precision: Precision, wide: bool = False
     ) -> Linear:
         multiply = None if self._kernels is None else self._kernels.multiply
         return make_linear(

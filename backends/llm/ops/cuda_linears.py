@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from backends.llm.ops.linears import PlainLinear, finite_scales
-from backends.llm.ops.quantise import GROUP, quantise_int4, quantise_int8
+from backends.llm.ops.quantise import GROUP, Weight, plain, quantise_int4, quantise_int8
 from backends.llm.ops.seam import Linear, Precision
 
 Multiply = Callable[[Tensor, Tensor, Tensor, Tensor | None, torch.dtype], Tensor]
@@ -25,7 +25,7 @@ class _CudaInt8Weights:
     """int8 weights with a scale per output, and the bias, on a device."""
 
     def __init__(
-        self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype, device: torch.device
+        self, weight: Weight, bias: Tensor | None, dtype: torch.dtype, device: torch.device
     ) -> None:
         values, scales = quantise_int8(weight)
         self._weight = values.to(device)
@@ -69,7 +69,7 @@ class CudaInt4Linear:
 
     def __init__(
         self,
-        weight: Tensor,
+        weight: Weight,
         bias: Tensor | None,
         dtype: torch.dtype,
         device: torch.device,
@@ -100,7 +100,7 @@ class CudaInt4Linear:
 
 
 def make_linear(
-    weight: Tensor,
+    weight: Weight,
     bias: Tensor | None,
     precision: Precision,
     dtype: torch.dtype,
@@ -120,4 +120,4 @@ def make_linear(
         aligned = outputs % _ALIGNED == 0 and inputs % _ALIGNED == 0
         return (CudaInt8Linear if aligned else Int8WeightLinear)(weight, bias, given, device)
     moved = None if bias is None else bias.to(device)
-    return PlainLinear(weight.to(device), moved, dtype)
+    return PlainLinear(plain(weight).to(device), moved, dtype)

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from backends.llm.kernels.compile import cpu_flags
-from backends.llm.ops.quantise import GROUP, quantise_int4, quantise_int8
+from backends.llm.ops.quantise import GROUP, Weight, plain, quantise_int4, quantise_int8
 from backends.llm.ops.seam import Linear, Precision
 
 RESTORED_BYTES = 2**21
@@ -17,8 +17,8 @@ RESTORED_BYTES = 2**21
 class PlainLinear:
     """float32 or bfloat16, as torch's linear takes it."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
-        self._weight = weight.to(dtype).contiguous()
+    def __init__(self, weight: Weight, bias: Tensor | None, dtype: torch.dtype) -> None:
+        self._weight = plain(weight).to(dtype).contiguous()
         self._bias = None if bias is None else bias.to(dtype)
         self.bytes = self._weight.nbytes
 
@@ -29,11 +29,11 @@ class PlainLinear:
 class ReorderedLinear:
     """bfloat16 in oneDNN's blocked layout: 1.4 times the speed of the plain one at 32 rows."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        plain = weight.to(torch.bfloat16).contiguous()
-        self._weight = torch.ops.mkldnn._reorder_linear_weight(plain, None)
+    def __init__(self, weight: Weight, bias: Tensor | None) -> None:
+        exact = plain(weight).to(torch.bfloat16).contiguous()
+        self._weight = torch.ops.mkldnn._reorder_linear_weight(exact, None)
         self._bias = None if bias is None else bias.to(torch.bfloat16)
-        self.bytes = plain.nbytes
+        self.bytes = exact.nbytes
 
     def __call__(self, rows: Tensor) -> Tensor:
         pointwise = torch.ops.mkldnn._linear_pointwise
@@ -45,8 +45,8 @@ class RestoredLinear:
     """bfloat16 weights, restored to float32 some outputs at a time while they are multiplied: for
     CPUs on which torch multiplies bfloat16 number by number, several times as slowly."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        self._weight = weight.to(torch.bfloat16).contiguous()
+    def __init__(self, weight: Weight, bias: Tensor | None) -> None:
+        self._weight = plain(weight).to(torch.bfloat16).contiguous()
         self._bias = None if bias is None else bias.float()
         self._step = max(1, RESTORED_BYTES // (4 * weight.shape[1]))
         self.bytes = self._weight.nbytes
@@ -70,7 +70,7 @@ class Int8Linear:
     not fit is cut off.
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
+    def __init__(self, weight: Weight, bias: Tensor | None, dtype: torch.dtype) -> None:
         values, scales = quantise_int8(weight)
         self._weight = torch.ops.onednn.qlinear_prepack(values.contiguous(), None)
         self._scales = scales.squeeze(1).contiguous()
@@ -98,7 +98,7 @@ class Int8Linear:
 class Int4Linear:
     """int4 weights, two to a byte, restored to bfloat16 while they are multiplied."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
+    def __init__(self, weight: Weight, bias: Tensor | None, dtype: torch.dtype) -> None:
         values, scales = quantise_int4(weight)
         self._outputs = len(values)
         padding = -len(values) % 16
@@ -126,7 +126,7 @@ def finite_scales(largest: Tensor, most: int) -> Tensor:
 
 
 def make_linear(
-    weight: Tensor, bias: Tensor | None, precision: Precision, dtype: torch.dtype, wide: bool
+    weight: Weight, bias: Tensor | None, precision: Precision, dtype: torch.dtype, wide: bool
 ) -> Linear:
     """The layout for a precision; int4 falls back to int8 where inputs do not fill its groups."""
     if precision == "int4" and weight.shape[1] % GROUP == 0:

@@ -13,9 +13,10 @@ from torch import Tensor
 
 from backends.llm.config.decoder import Activation, DecoderConfig, HeadNorm
 from backends.llm.config.precision import CacheType, Precision
+from backends.llm.ops.quantise import Weight
 from backends.llm.rows import ForwardBatch
 
-__all__ = ["AttentionSpec", "CacheType", "Linear", "Ops", "Precision", "QueryKeySpec"]
+__all__ = ["AttentionSpec", "CacheType", "Linear", "Ops", "Precision", "QueryKeySpec", "Weight"]
 
 
 class Linear(Protocol):
@@ -64,9 +65,10 @@ class Ops(Protocol):
         """A batch with its tensors on the device."""
 
     def pack(
-        self, weight: Tensor, bias: Tensor | None, precision: Precision, wide: bool = False
+        self, weight: Weight, bias: Tensor | None, precision: Precision, wide: bool = False
     ) -> Linear:
-        """Take a weight [outputs, inputs] into the device's layout; the caller may drop it.
+        """Take a weight [outputs, inputs] into the device's layout; the caller may drop it. One
+        that is stored in the bits of `precision` is taken as it is.
 
         `wide`: results are wanted in float32 where the device has them so (logits: in bfloat16
         the likeliest tokens are often equal).

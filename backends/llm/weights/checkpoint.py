@@ -15,7 +15,16 @@ from torch import Tensor
 
 from backends.llm.config.fields import read_fields
 from backends.llm.errors import BadCheckpoint
+from backends.llm.ops.quantise import QuantisedTensor, Weight
 from backends.llm.weights.headers import INDEX, SINGLE, plain_name
+from backends.llm.weights.stored_weights import (
+    PACKED,
+    SCALE,
+    WORD_BITS,
+    bits_of,
+    groups_of,
+    words_of,
+)
 
 
 class Checkpoint:
@@ -45,7 +54,10 @@ class Checkpoint:
         return name in self._file_of
 
     def tensor(self, name: str, *shape: int) -> Tensor:
-        """A copy of the tensor, which must have `shape`, in the type it is stored in."""
+        """A copy of the tensor, which must have `shape`, in the floating type it is stored in."""
+        return self._stored(name, shape, None)
+
+    def _stored(self, name: str, shape: tuple[int, ...], dtype: torch.dtype | None) -> Tensor:
         file = self._file_of.get(name)
         if file is None:
             raise BadCheckpoint(f"the checkpoint lacks the tensor '{name}'{self._has()}")
@@ -58,14 +70,30 @@ class Checkpoint:
                 f"{file}: '{name}' has shape {list(tensor.shape)}, but config.json makes it "
                 f"{list(shape)}"
             )
-        if not torch.is_floating_point(tensor):
-            raise BadCheckpoint(f"{file}: '{name}' is {tensor.dtype}; expected floating point")
+        if tensor.dtype != dtype and not (dtype is None and torch.is_floating_point(tensor)):
+            wanted = "floating point" if dtype is None else f"{dtype}"
+            raise BadCheckpoint(f"{file}: '{name}' is {tensor.dtype}; expected {wanted}")
         # The file is mapped, and its owner may overwrite it while the model runs.
         return tensor.clone()
+
+    def weight(self, name: str, outputs: int, inputs: int) -> Weight:
+        """A linear's weight [outputs, inputs]: whole numbers with scales where it is stored so."""
+        if name + SCALE not in self:
+            return self.tensor(name, outputs, inputs)
+        if name + PACKED not in self:
+            values = self._stored(name, (outputs, inputs), torch.int8)
+            return QuantisedTensor(values, self.tensor(name + SCALE, outputs, 1).float())
+        bits = bits_of(self._shape(name + PACKED), inputs)
+        words = self._stored(name + PACKED, (outputs, words_of(inputs, bits)), torch.int32)
+        scales = self.tensor(name + SCALE, outputs, groups_of(inputs, bits)).float()
+        return QuantisedTensor(_unpacked(words, bits)[:, :inputs].contiguous(), scales)
 
     def first(self, names: Iterable[str]) -> str | None:
         """The first of `names` that is there."""
         return next((name for name in names if name in self._file_of), None)
+
+    def _shape(self, name: str) -> tuple[int, ...]:
+        return tuple(self._open(self._file_of[name]).get_slice(name).get_shape())
 
     def _open(self, file: str) -> Any:
         if file not in self._files:
@@ -76,6 +104,13 @@ class Checkpoint:
     def _has(self) -> str:
         examples = ", ".join(f"'{name}'" for name in list(self._file_of)[:3])
         return f"; it has {len(self._file_of)} others, such as {examples}"
+
+
+def _unpacked(words: Tensor, bits: int) -> Tensor:
+    """int32 [outputs, words] → int8 [outputs, words * 32 / bits]."""
+    shifts = torch.arange(0, WORD_BITS, bits, dtype=torch.int32)
+    whole = (words[..., None] >> shifts) & ((1 << bits) - 1)
+    return (whole - (1 << (bits - 1))).to(torch.int8).flatten(1)
 
 
 def _file_of(folder: Path) -> dict[str, str]:

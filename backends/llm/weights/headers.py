@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from backends.llm.config.fields import read_fields
 from backends.llm.errors import BadCheckpoint
+from backends.llm.weights.stored_weights import as_stored
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
@@ -24,7 +25,6 @@ _ITEM_BYTES = {
     "F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "F8_E5M2": 1,
     "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U64": 8, "U32": 4, "U16": 2, "U8": 1, "BOOL": 1,
 }  # fmt: skip
-FLOATS = ("F64", "F32", "F16", "BF16")
 
 
 class TensorHeader(NamedTuple):
@@ -53,7 +53,9 @@ def hold_against(
     headers: Mapping[str, TensorHeader], wanted: Iterable[tuple[str, tuple[int, ...]]]
 ) -> None:
     """Raises BadCheckpoint naming a tensor that is missing, or of another shape or kind."""
-    for name, shape in wanted:
+    shapes = {name: header.shape for name, header in headers.items()}
+    stored = (one for name, shape in wanted for one in as_stored(name, shape, shapes))
+    for name, shape, dtypes in stored:
         found = headers.get(name)
         if found is None:
             examples = ", ".join(f"'{one}'" for one in list(headers)[:3])
@@ -66,9 +68,9 @@ def hold_against(
                 f"{found.file}: '{name}' has shape {list(found.shape)}, but config.json makes it "
                 f"{list(shape)}"
             )
-        if found.dtype not in FLOATS:
+        if found.dtype not in dtypes:
             raise BadCheckpoint(
-                f"{found.file}: '{name}' is {found.dtype}; it must be one of {', '.join(FLOATS)}"
+                f"{found.file}: '{name}' is {found.dtype}; it must be one of {', '.join(dtypes)}"
             )
 
 

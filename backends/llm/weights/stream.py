@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from backends.llm.config.decoder import DecoderConfig, ExpertsConfig, LayerConfig
+from backends.llm.ops.quantise import Weight, joined
 from backends.llm.ops.seam import Linear, Ops, Precision
 from backends.llm.weights.checkpoint import Checkpoint
 from backends.llm.weights.expected_tensors import HEADS, NORMS, find_prefix
@@ -96,9 +97,9 @@ class _DecoderReader:
             head = self._pack(table if config.tied else self._head(), None, wide=True)
         return DecoderWeights(embedding, layers, norm, head, self._bytes)
 
-    def _head(self) -> Tensor:
+    def _head(self) -> Weight:
         name = self._checkpoint.first(HEADS) or HEADS[0]
-        return self._checkpoint.tensor(name, self._config.vocabulary, self._config.hidden)
+        return self._checkpoint.weight(name, self._config.vocabulary, self._config.hidden)
 
     def _layer(self, index: int, layer: LayerConfig) -> Layer:
         at = f"layers.{index}."
@@ -179,11 +180,11 @@ class _DecoderReader:
 
     def _joined(self, outputs: dict[str, int], inputs: int, biased: bool) -> Linear:
         """Several linears of one input as one, by name and number of outputs."""
-        weights = [self._tensor(f"{one}.weight", count, inputs) for one, count in outputs.items()]
+        weights = [self._weight(f"{one}.weight", count, inputs) for one, count in outputs.items()]
         biases = [self._tensor(f"{one}.bias", count) for one, count in outputs.items() if biased]
-        return self._pack(torch.cat(weights), torch.cat(biases) if biased else None)
+        return self._pack(joined(weights), torch.cat(biases) if biased else None)
 
-    def _pack(self, weight: Tensor, bias: Tensor | None, wide: bool = False) -> Linear:
+    def _pack(self, weight: Weight, bias: Tensor | None, wide: bool = False) -> Linear:
         packed = self._ops.pack(weight, bias, self._precision, wide)
         self._bytes += packed.bytes
         return packed
@@ -196,6 +197,9 @@ class _DecoderReader:
         tensor = self._tensor(name, *shape).to(self._ops.device, torch.float32).contiguous()
         self._bytes += tensor.nbytes
         return tensor
+
+    def _weight(self, name: str, outputs: int, inputs: int) -> Weight:
+        return self._checkpoint.weight(self._prefix + name, outputs, inputs)
 
     def _tensor(self, name: str, *shape: int) -> Tensor:
         return self._checkpoint.tensor(self._prefix + name, *shape)
