@@ -1,0 +1,1 @@
+"""Experiments on the offline jobs, slow; each is one command."""
