@@ -37,7 +37,7 @@ def batches(split: str, data: Path, seed: int) -> Iterator[tuple[Tensor, Tensor]
     draw = torch.Generator().manual_seed(10**6 if held_out else seed)
     for _ in range(COPIES if held_out else 1):
         order = torch.randperm(len(images), generator=draw)
-        for rows in order.split(BATCH):
+        for rows in order.split(BATCH):  # type: ignore[no-untyped-call]
             yield drawn(images[rows], draw), targets[rows]
 
 
