@@ -63,6 +63,11 @@ class LimitedExecutions(BatchScheduler):
     def _make_thread(self, instance: Instance, number: int) -> InstanceThread:
         return LimitedInstanceThread(instance, self._loop, self._done, number, self._limiter)
 
+    def _calling(self, thread: InstanceThread) -> None:
+        super()._calling(thread)
+        self._limiter.waits_for_call(thread.instance)
+        wake_ready(self._limiter)
+
     def _done(self, run: Run) -> None:
         super()._done(run)
         wake_ready(self._limiter)

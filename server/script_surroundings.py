@@ -3,10 +3,12 @@
 Implements `server.bls.surroundings.ScriptSurroundings`; `loader_of` gives it to the models.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
+from backends.seam import Instance
 from control.access.scopes import Action, Principal
 from schedulers.policy.cores import CoreTokens
+from schedulers.policy.resource_limits import ResourceLimiter
 from schedulers.request import CallContext
 from server.access.token_holder import PrincipalPermission
 from server.bls.service import ScriptService
@@ -52,11 +54,15 @@ class GatewaySurroundings:
             return dataplane.find_target(target)
         return dataplane.find_model(model, version)
 
-    def instance_count(self, model: str, version: int) -> int:
+    @property
+    def limiter(self) -> ResourceLimiter | None:
+        return self._dataplane().models.limiter
+
+    def instances(self, model: str, version: int) -> Sequence[Instance]:
         try:
-            return len(self._dataplane().models.get(model, version).instances)
+            return self._dataplane().models.get(model, version).instances
         except (UnknownModel, NotReady):
-            return 0
+            return ()
 
     async def load(self, model: str, override: Override | None) -> None:
         await self._dataplane().models.load(model, override)

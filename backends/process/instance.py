@@ -96,6 +96,11 @@ class HostedInstance:
         return current.process.pid if current else None
 
     @property
+    def spec(self) -> WorkerSpec:
+        """The same for every life of its worker."""
+        return self._plan
+
+    @property
     def sandbox(self) -> str:
         """What confines the worker, for people: "default, no network", or "off"."""
         confinement = self._plan.program.confinement

@@ -46,6 +46,15 @@ class ResourceUsage(NamedTuple):
     waits: int
 
 
+class Shortage(NamedTuple):
+    """Copies of a resource: that an execution needs, that are held, and that there are."""
+
+    resource: Resource
+    needed: int
+    held: int
+    copies: int
+
+
 class ResourceError(Exception):
     """Resources that can never be had, in Triton's words and with what there is."""
 
@@ -53,11 +62,13 @@ class ResourceError(Exception):
 @dataclass(slots=True, eq=False)
 class _Entry:
     """One registered instance. `turn`: executions so far, times its priority, as far as they
-    count; `since`: the place in the queue, 0 while it does not wait."""
+    count; `since`: the place in the queue, 0 while it does not wait. `calls`: it holds what it
+    needs while its model waits for another one."""
 
     limit: InstanceLimit
     turn: int = 0
     holds: bool = False
+    calls: bool = False
     since: int = 0
     who: Waiter | None = None
 
@@ -162,8 +173,30 @@ class ResourceLimiter:
         """The execution has ended; the caller wakes `ready`."""
         entry = self._entries.get(key)
         if entry is not None and entry.holds:
-            entry.holds = False
+            entry.holds = entry.calls = False
             self._count(entry, -1)
+
+    def waits_for_call(self, key: object) -> None:
+        """Its model has called another one: until its execution ends, nothing is kept for those who
+        need what it holds; the caller wakes `ready`."""
+        if (entry := self._entries.get(key)) is not None:
+            entry.calls = entry.holds
+
+    def registered(self) -> Collection[object]:
+        """Every registered instance."""
+        return self._entries.keys()
+
+    def shortage(self, key: object, holders: Collection[object]) -> Shortage | None:
+        """What an execution of `key` can never have while `holders` keep what they hold."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        held = [e.limit for one in holders if (e := self._entries.get(one)) is not None and e.holds]
+        for resource, needed in entry.limit.needs.items():
+            in_use = sum(limit.needs.get(resource, 0) for limit in held)
+            if in_use and needed > self._copies(resource) - in_use:
+                return Shortage(resource, needed, in_use, self._copies(resource))
+        return None
 
     def leave(self, who: Waiter, keep: Collection[object] = ()) -> None:
         """`who` waits with none of its instances any more but those in `keep`."""
@@ -223,11 +256,27 @@ class ResourceLimiter:
             kept = sum(
                 other.limit.needs[resource]
                 for other in count.entries.values()
-                if other.who is not None and other is not entry and other.place < entry.place
+                if other.who is not None
+                and other is not entry
+                and other.place < entry.place
+                and not self._waits_for_callers(other)
             )
             if count.in_use + kept + needed > self._copies(resource):
                 return False
         return True
+
+    def _waits_for_callers(self, entry: _Entry) -> bool:
+        """Whether it cannot have what it needs before a model that calls others has its answers,
+        which may need what would be kept."""
+        for resource, needed in entry.limit.needs.items():
+            held = sum(
+                other.limit.needs[resource]
+                for other in self._counts[resource].entries.values()
+                if other.calls
+            )
+            if held and needed > self._copies(resource) - held:
+                return True
+        return False
 
     def _join(self, entry: _Entry) -> None:
         """Give it a place among those that execute or wait now for what it needs: not so far

@@ -4,10 +4,14 @@ An instance that executes waits for every model it has called. A model is stuck 
 of it waits for a model that is stuck; a call that makes one is refused instead (`server.bls`).
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TypeVar
 
 Version = tuple[str, int]
 """A model's name and version."""
+
+Caller = TypeVar("Caller")
+"""An instance that executes and waits for models it has called."""
 
 Waits = Mapping[Version, Sequence[Collection[Version]]]
 """Of each version, what those of its instances wait for that do wait."""
@@ -40,3 +44,15 @@ def _is_stuck(waits: Waits, stuck: Collection[Version], version: Version) -> boo
 
 def _awaited(waits: Waits, stuck: Collection[Version], version: Version) -> Version:
     return next(one for waiting in waits[version] for one in waiting if one in stuck)
+
+
+def stuck_callers(
+    calls: Mapping[Caller, Collection[Version]],
+    can_run: Callable[[Version, Collection[Caller]], bool],
+) -> frozenset[Caller]:
+    """Who can never be answered. `calls`: what each waits for; `can_run(version, callers)`: whether
+    an execution of the version can start while these callers keep what they hold."""
+    stuck = set(calls)
+    while freed := {one for one in stuck if all(can_run(each, stuck) for each in calls[one])}:
+        stuck -= freed
+    return frozenset(stuck)

@@ -1,10 +1,12 @@
 """What scripts need of the server around them; `server.script_surroundings` has it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
+from backends.seam import Instance
 from control.access.scopes import Principal
 from schedulers.calls import ModelCaller
+from schedulers.policy.resource_limits import ResourceLimiter
 from schedulers.request import CallContext
 from server.metrics.custom import CustomMetrics
 from server.overrides import Override
@@ -23,8 +25,12 @@ class ScriptSurroundings(Protocol):
     def answering(self, model: str, version: str, context: CallContext) -> ServedVersion:
         """The version that a call of this context leads to. Raises UnknownModel, NotReady."""
 
-    def instance_count(self, model: str, version: int) -> int:
-        """How many instances a version has."""
+    @property
+    def limiter(self) -> ResourceLimiter | None:
+        """The rate limiter; None where executions are not limited."""
+
+    def instances(self, model: str, version: int) -> Sequence[Instance]:
+        """Of a version; none where it does not serve."""
 
     async def load(self, model: str, override: Override | None) -> None:
         """Load by request. Raises what a client would be told."""

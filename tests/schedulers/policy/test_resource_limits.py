@@ -14,6 +14,7 @@ from schedulers.policy.resource_limits import (
     Resource,
     ResourceError,
     ResourceLimiter,
+    Shortage,
 )
 
 
@@ -272,3 +273,32 @@ class AnyUse(RuleBasedStateMachine):
 
 AnyUse.TestCase.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
 test_any_use = AnyUse.TestCase
+
+
+def test_nothing_is_kept_for_who_needs_what_a_caller_holds_until_it_is_answered() -> None:
+    limiter = limiter_of(
+        {"caller": needs(), "wide": needs(count=2), "callee": needs()}, {Resource("R", 0): 2}
+    )
+    assert limiter.may_start("caller", Model())
+    limiter.take("caller")
+    assert not limiter.may_start("wide", Model())
+    assert not limiter.may_start("callee", Model()), "it is kept for the first in line"
+    limiter.waits_for_call("caller")
+    assert limiter.may_start("callee", Model())
+    limiter.take("callee")
+    limiter.give("callee")
+    limiter.give("caller")
+    assert limiter.may_start("wide", Model())
+
+
+def test_shortage_is_what_holders_leave_too_little_of() -> None:
+    limiter = limiter_of(
+        {"caller": needs(), "callee": needs(count=2), "other": needs("Q")},
+        {Resource("R", 0): 2, Resource("Q", 0): 1},
+    )
+    assert limiter.may_start("caller", Model())
+    limiter.take("caller")
+    lack = limiter.shortage("callee", ["caller"])
+    assert lack == Shortage(Resource("R", 0), 2, 1, 2)
+    assert limiter.shortage("other", ["caller"]) is None
+    assert limiter.shortage("callee", []) is None

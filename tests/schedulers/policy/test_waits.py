@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedulers.policy.waits import Version, find_circle
+from schedulers.policy.waits import Version, find_circle, stuck_callers
 
 A, B, C = ("a", 1), ("b", 1), ("c", 2)
 
@@ -82,3 +82,31 @@ def test_circle_is_found_exactly_where_no_order_of_answers_frees_the_caller(
     for waiting, awaited in pairwise(circle):
         assert any(awaited in one for one in waits[waiting])
     assert not circle or (circle[0] == caller and circle[-1] in circle[:-1])
+
+
+@pytest.mark.parametrize(
+    ("calls", "blocked", "stuck"),
+    [
+        ({"p": {A}}, {}, set()),
+        ({"p": {A}}, {A: {"p"}}, {"p"}),
+        ({"p": {A, B}}, {A: {"p"}}, {"p"}),
+        ({"p": {A}, "q": {B}}, {A: {"q"}, B: {"p"}}, {"p", "q"}),
+        ({"p": {A}, "q": {B}}, {A: {"q"}}, set()),
+        ({"p": {A}, "q": {B}, "r": {C}}, {A: {"q"}, B: {"p"}}, {"p", "q"}),
+    ],
+    ids=[
+        "nobody holds what the callee needs",
+        "the caller does",
+        "one of two callees",
+        "two that hold what the other's callee needs",
+        "one waits for another that will be answered",
+        "and a third that has nothing to do with it",
+    ],
+)
+def test_callers_are_stuck_whose_callees_need_what_stuck_callers_hold(
+    calls: dict[str, set[Version]], blocked: dict[Version, set[str]], stuck: set[str]
+) -> None:
+    def can_run(version: Version, holders: Collection[str]) -> bool:
+        return blocked.get(version, set()).isdisjoint(holders)
+
+    assert stuck_callers(calls, can_run) == stuck

@@ -11,6 +11,7 @@ from backends.errors import LoadFailed
 from repository.model import ModelConfig
 from server.fleet.rate_limits import RateLimits
 from server.settings.table import Settings
+from support.scripts import write_python
 from support.server import Server, running
 
 IDENTITY = """
@@ -21,6 +22,26 @@ output { name: "y" data_type: TYPE_FP32 dims: 1 }
 instance_group { count: 2 kind: KIND_CPU %s }
 parameters { key: "execute_delay_ms" value { string_value: "20" } }
 """
+
+
+CALLING = """
+class TritonPythonModel:
+    def execute(self, requests):
+        return [self.one(request) for request in requests]
+
+    def one(self, request):
+        array = request.inputs()[0].as_numpy().reshape(-1)[:1]
+        call = pb_utils.InferenceRequest(
+            model_name=order(request)["model"],
+            requested_output_names=["y"],
+            inputs=[pb_utils.Tensor("x", array)],
+        )
+        response = call.exec()
+        if response.has_error():
+            return failure(response)
+        return answer(response.output_tensors()[0].as_numpy().reshape(1, 1))
+"""
+"""Calls the model that the request's parameter `model` names."""
 
 
 def write(folder: Path, name: str, limits: str) -> None:
@@ -38,6 +59,9 @@ def server(models: Path) -> Iterator[Server]:
     write(models, "one", 'resources { name: "R" count: 1 }')
     write(models, "half", 'resources { name: "R" count: 1 } priority: 2')
     write(models, "greedy", 'resources { name: "R" count: 2 }')
+    for name, limits in (("holds", 'resources { name: "R" count: 1 }'), ("free", "")):
+        group = f"instance_group {{ kind: KIND_CPU rate_limiter {{ {limits} }} }}"
+        write_python(models, name, CALLING, group)
     with running(
         models,
         rate_limit="execution_count",
@@ -148,3 +172,33 @@ def test_a_sequence_model_that_could_never_execute_is_refused() -> None:
     config = text_format.Parse(SUMS.replace("count: 1 } }", "count: 2 } }"), ModelConfig())
     with pytest.raises(LoadFailed, match="the minimum required count is 2"):
         limits.check(config)
+
+
+def call(server: Server, script: str, model: str) -> tuple[int, str]:
+    body = {
+        "parameters": {"model": model},
+        "inputs": [{"name": "IN", "datatype": "FP32", "shape": [1, 1], "data": [1]}],
+    }
+    status, text = server.post(f"/v2/models/{script}/infer", body)
+    return status, text.decode()
+
+
+def test_call_of_a_model_that_needs_what_the_caller_holds_is_refused_at_once(
+    server: Server,
+) -> None:
+    status, text = call(server, "holds", "one")
+    assert status == 500
+    assert (
+        "this call can never be answered: 'one' version 1 needs 1 of the resource 'R' to execute, "
+        "and of 1 there are 1 held by 'holds' version 1 until their calls are answered; let there "
+        "be 2 (--rate-limit-resource=R:2)"
+    ) in text
+    assert ask(server, "one") == 200, "the resource was given back"
+
+
+def test_callers_that_hold_nothing_wait_for_the_resources_of_their_callees(server: Server) -> None:
+    with ThreadPoolExecutor(12) as pool:
+        calls = [pool.submit(call, server, "free", "one") for _ in range(6)]
+        asked = [pool.submit(ask, server, "half") for _ in range(6)]
+        assert [one.result()[0] for one in calls] == [200] * 6
+        assert [one.result() for one in asked] == [200] * 6
