@@ -50,7 +50,7 @@ class ServerFacts:
     `import_allow`: prefixes of URLs that models may be imported from; see
     `repository.sources.urls.url`. `notification_allow`: of URLs that notifications are sent to; see
     `control.notifications.targets`. `series_limit` and `drift_limit`: bytes that time
-    series and windows of drift may take.
+    series and windows of drift may take. `model_folders`: model repositories that are folders.
     """
 
     server_id: str
@@ -63,6 +63,7 @@ class ServerFacts:
     series_limit: int = USUAL_LIMIT_BYTES
     notification_allow: tuple[str, ...] = ()
     drift_limit: int = DRIFT_LIMIT_BYTES
+    model_folders: tuple[Path, ...] = ()
 
 
 AskGateway = Callable[[Query], Awaitable[Any]]
@@ -81,7 +82,8 @@ async def _no_gateway(_query: Query) -> Any:
 class ControlServices:
     """Bundled by the composition root.
 
-    `deployable` is called, on any thread, when a push or an import waits: the pumps' bell.
+    `deployable` is called, on any thread, when a push or an import waits: the pumps' bell;
+    `jobs_due` when a job waits, or is to end.
     `url` is where people and git reach us, once we listen: for links and the URLs to push to.
     `archive` writes a backup to a file; it blocks. `explain` says what a
     request to a route would get. `ask_gateway` asks this server's gateway
@@ -103,6 +105,7 @@ class ControlServices:
     webhooks: WebhookSender = field(default_factory=WebhookSender)
     series: SeriesCache = field(default_factory=SeriesCache)
     deployable: Callable[[], object] = lambda: None
+    jobs_due: Callable[[], object] = lambda: None
     url: Callable[[], str] = lambda: ""
     now: Callable[[], datetime] = utc_now
     monotonic: Callable[[], float] = time.monotonic

@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from control.errors import LostLease
 from control.jobs import rows
-from control.jobs.messages import Point, Progress
+from control.jobs.messages import CurvePoint, JobProgress
 from control.jobs.policy import admission, leases
 from control.jobs.policy.admission import AdmissionRules, QueuedJob, RunningJob, WorkerIdentity
 from control.jobs.policy.limits import JobCost, JobLimits
@@ -48,14 +48,14 @@ class Continue(msgspec.Struct, frozen=True):
     cancel: bool
 
 
-class Done(msgspec.Struct, frozen=True, tag="done"):
+class AttemptDone(msgspec.Struct, frozen=True, tag="done"):
     """The work has ended with a report. By its verdict: "accepted": the claim's output folder holds
     the result, which is published next; "advice": it is done; "refused": it has failed."""
 
     report: Report
 
 
-class Failed(msgspec.Struct, frozen=True, tag="failed"):
+class AttemptFailed(msgspec.Struct, frozen=True, tag="failed"):
     """The attempt has failed; `again`: another one may go better (a worker that was lost, memory
     that somebody else took), so that it waits for one if it has any left."""
 
@@ -63,22 +63,22 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     again: bool = False
 
 
-class Refused(msgspec.Struct, frozen=True, tag="refused"):
+class AttemptRefused(msgspec.Struct, frozen=True, tag="refused"):
     """The tool says that the work cannot be done; nothing is tried again."""
 
     reason: str
 
 
-class Cancelled(msgspec.Struct, frozen=True, tag="cancelled"):
+class AttemptCancelled(msgspec.Struct, frozen=True, tag="cancelled"):
     """The worker has ended it because somebody wanted that."""
 
 
-class Interrupted(msgspec.Struct, frozen=True, tag="interrupted"):
+class AttemptInterrupted(msgspec.Struct, frozen=True, tag="interrupted"):
     """The worker stops, through no fault of the job: it waits at once, and the attempt does not
     count."""
 
 
-Outcome = Done | Failed | Refused | Cancelled | Interrupted
+Outcome = AttemptDone | AttemptFailed | AttemptRefused | AttemptCancelled | AttemptInterrupted
 
 
 def claim(
@@ -105,8 +105,8 @@ def claim(
 def renew(
     database: Database,
     claim: ClaimedJob,
-    progress: Progress | None = None,
-    points: Sequence[Point] = (),
+    progress: JobProgress | None = None,
+    points: Sequence[CurvePoint] = (),
     log_lines: Sequence[str] = (),
     *,
     now: datetime | None = None,
@@ -209,28 +209,28 @@ def _may_tell(row: Job, now: datetime) -> bool:
 
 
 def _write_output(
-    tx: Transaction, row: Job, points: Sequence[Point], log_lines: Sequence[str]
+    tx: Transaction, row: Job, points: Sequence[CurvePoint], log_lines: Sequence[str]
 ) -> None:
     if not points and not log_lines:
         return
     output = tx.session.get_one(JobOutput, row.id)
     output.log = log_tail(output.log, log_lines)
     if points:
-        before = msgspec.json.decode(output.points, type=list[Point])
+        before = msgspec.json.decode(output.points, type=list[CurvePoint])
         output.points = msgspec.json.encode(kept_points(before, points))
 
 
 def _end(tx: Transaction, row: Job, outcome: Outcome, now: datetime) -> None:
     match outcome:
-        case Done(report):
+        case AttemptDone(report):
             _end_with_report(tx, row, report)
-        case Failed(reason, True):
+        case AttemptFailed(reason, True):
             fail_attempt(tx, row, reason, now)
-        case Failed(reason) | Refused(reason):
+        case AttemptFailed(reason) | AttemptRefused(reason):
             rows.step(tx, row, JobState.FAILED, reason)
-        case Cancelled():
+        case AttemptCancelled():
             rows.step(tx, row, JobState.CANCELLED)
-        case Interrupted():
+        case AttemptInterrupted():
             row.attempt, row.not_before, row.sent_at = row.attempt - 1, now, None
             rows.step(tx, row, JobState.CANCELLED if row.cancel else JobState.QUEUED)
 
@@ -244,3 +244,10 @@ def _end_with_report(tx: Transaction, row: Job, report: Report) -> None:
     row.fraction = 1.0
     accepted = report.verdict == "accepted"
     rows.step(tx, row, JobState.PUBLISHING if accepted else JobState.DONE)
+
+
+Done = AttemptDone
+Failed = AttemptFailed
+Refused = AttemptRefused
+Cancelled = AttemptCancelled
+Interrupted = AttemptInterrupted

@@ -3,7 +3,8 @@
 The process runs in a tool environment, so this module imports msgspec and nothing else of ours but
 `control.jobs.report` and the specs. The worker writes one `Task` as JSON to the file that
 the process is given; the process writes `Message`s as JSON lines to the descriptor that the task
-names, any number of `Progress`, `Point` and `Note`, then exactly one of `Finished` or `Refused`. A
+names, any number of `JobProgress`, `CurvePoint` and
+`Note`, then exactly one of `Finished` or `Refused`. A
 process that ends without one of these has failed, and the worker says how it ended.
 """
 
@@ -39,14 +40,14 @@ class Task(msgspec.Struct, frozen=True):
     seed: int
 
 
-class Progress(msgspec.Struct, frozen=True, tag="progress"):
+class JobProgress(msgspec.Struct, frozen=True, tag="progress"):
     """How far the job is: `fraction` from 0 to 1, never smaller than before, and what it does."""
 
     fraction: float
     text: str
 
 
-class Point(msgspec.Struct, frozen=True, tag="point"):
+class CurvePoint(msgspec.Struct, frozen=True, tag="point"):
     """One value of a live curve, such as a loss by step."""
 
     curve: str
@@ -72,4 +73,8 @@ class Refused(msgspec.Struct, frozen=True, tag="refused"):
     reason: str
 
 
-Message = Progress | Point | Note | Finished | Refused
+Message = JobProgress | CurvePoint | Note | Finished | Refused
+
+
+Progress = JobProgress
+Point = CurvePoint

@@ -1,6 +1,6 @@
 """What a finished job found: a document that the console, the CLI and a file show alike."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -15,7 +15,7 @@ class Figure(msgspec.Struct, frozen=True):
     better: Literal["lower", "higher", ""] = ""
 
 
-class Table(msgspec.Struct, frozen=True):
+class ReportTable(msgspec.Struct, frozen=True):
     """Rows of texts and numbers below named columns."""
 
     title: str
@@ -49,7 +49,7 @@ class GraphNode(msgspec.Struct, frozen=True):
     reads: tuple[int, ...]
 
 
-class Graph(msgspec.Struct, frozen=True):
+class NetworkGraph(msgspec.Struct, frozen=True):
     """A network as nodes in topological order, at most 2,000; `omitted` more are not listed."""
 
     title: str
@@ -74,12 +74,16 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     reasons: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     figures: tuple[Figure, ...] = ()
-    tables: tuple[Table, ...] = ()
+    tables: tuple[ReportTable, ...] = ()
     plots: tuple[Plot, ...] = ()
-    graphs: tuple[Graph, ...] = ()
-    spec: dict[str, object] = {}
+    graphs: tuple[NetworkGraph, ...] = ()
+    spec: dict[str, Any] = {}
     versions: dict[str, str] = {}
     digests: dict[str, str] = {}
     cpu: str = ""
     seconds: float = 0.0
     config: str = ""
+
+
+Table = ReportTable
+Graph = NetworkGraph

@@ -11,7 +11,7 @@ from control import paging
 from control.clock import new_id
 from control.errors import Conflict, Invalid, NotFound, TooMany
 from control.jobs import rows
-from control.jobs.messages import Point
+from control.jobs.messages import CurvePoint
 from control.jobs.policy.admission import HEAVY_TYPES, USUAL_QUEUE, AdmissionRules
 from control.jobs.policy.leases import MOST_ATTEMPTS
 from control.jobs.policy.limits import JobCost, JobLimits, usual_limits
@@ -164,7 +164,7 @@ def get_log(session: Session, job_id: str) -> JobLog:
     """Raises NotFound."""
     row = session.get(JobOutput, rows.found(session, job_id).id)
     assert row is not None
-    return JobLog(row.log, msgspec.json.decode(row.points, type=tuple[Point, ...]))
+    return JobLog(row.log, msgspec.json.decode(row.points, type=tuple[CurvePoint, ...]))
 
 
 def get_report(session: Session, job_id: str) -> Report:

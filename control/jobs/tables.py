@@ -60,7 +60,7 @@ class Job(Table):
 
 class JobOutput(Table):
     """What a job's last attempt printed and drew, bounded by `control.jobs.policy.output`.
-    `points`: JSON of `Point`s."""
+    `points`: JSON of `CurvePoint`s."""
 
     __tablename__ = "job_output"
     job_id: Mapped[str] = mapped_column(ForeignKey("job.id"), primary_key=True)

@@ -1,12 +1,12 @@
 """Jobs as the control API and the workers see them. Pure."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
 from control.clock import Moment
-from control.jobs.messages import Point
+from control.jobs.messages import CurvePoint
 from control.jobs.policy.limits import JobCost, JobLimits
 from control.jobs.policy.states import JobState
 
@@ -60,7 +60,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     type: str
     state: JobState
-    spec: dict[str, object]
+    spec: dict[str, Any]
     sources: tuple[JobSourceView, ...]
     result: JobResultView
     reason: str
@@ -85,4 +85,4 @@ class JobLog(msgspec.Struct, frozen=True):
     """What a job's last attempt printed, at most 64 KiB of its end, and its curves so far."""
 
     text: Annotated[str, Meta(description="Lines, each with its end.")]
-    points: tuple[Point, ...]
+    points: tuple[CurvePoint, ...]

@@ -22,6 +22,7 @@ from control.events import history
 from control.experiments.records.feedback import forget_waiting
 from control.experiments.records.retention import forget_units
 from control.git.garbage_collection import LOOK_S, GitGarbageCollector
+from control.jobs.retention import forget_jobs
 from control.notifications.deliveries import forget_deliveries
 from control.notifications.mutes import forget_mutes
 from control.rollouts import counts
@@ -125,6 +126,7 @@ def sweep(
         forget_windows(tx, drift_limit)
         forget_deliveries(tx)
         forget_mutes(tx)
+        forget_jobs(tx)
         pushes.forget(tx)
         deployment.forget_snapshots(tx)
     while _forget_units(database):

@@ -33,6 +33,7 @@ class NotificationKind(StrEnum):
     PUSH_FAILED = "push.failed"
     PUSH_REFUSED = "push.refused"
     IMPORT_FAILED = "import.failed"
+    JOB_FAILED = "job.failed"
 
 
 MEANINGS: Mapping[NotificationKind, str] = {
@@ -49,6 +50,7 @@ MEANINGS: Mapping[NotificationKind, str] = {
     NotificationKind.PUSH_FAILED: "a push was accepted and could not be served",
     NotificationKind.PUSH_REFUSED: "a push was refused; its pusher has seen why",
     NotificationKind.IMPORT_FAILED: "an import from a URL failed",
+    NotificationKind.JOB_FAILED: "an offline job failed, or its result was refused",
 }
 
 
@@ -212,6 +214,13 @@ def _import(event: EventView, _: int) -> Notice:
     return _notice(event, NotificationKind.IMPORT_FAILED, (model,), 0, title, reason, "/models")
 
 
+def _job(event: EventView, _: int) -> Notice:
+    model, after = _text(event, "model"), event.data.get("after") or {}
+    title = f"{_text(event, 'type')} of {model} failed"
+    reason, version = str(after.get("reason") or ""), int(event.data.get("version") or 0)
+    return _notice(event, NotificationKind.JOB_FAILED, (model,), version, title, reason, "/models")
+
+
 def _notice(
     event: EventView,
     kind: NotificationKind,
@@ -257,6 +266,7 @@ _MAKERS: Mapping[str, Callable[[EventView, int], Notice | None]] = {
     "push.failed": _push(NotificationKind.PUSH_FAILED, "was not served"),
     "push.refused": _push(NotificationKind.PUSH_REFUSED, "was refused"),
     "import.failed": _import,
+    "job.failed": _job,
 }
 KINDS_OF_EVENTS = tuple(_MAKERS)
 """The events that may give a notice."""

@@ -21,6 +21,7 @@ def server_facts(settings: Settings, server: str) -> ServerFacts:
         series_limit=settings.series_limit,
         drift_limit=settings.drift_limit,
         notification_allow=settings.notification_allow,
+        model_folders=tuple(settings.model_repository),
     )
 
 

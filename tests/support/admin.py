@@ -230,6 +230,7 @@ def facts(folder: Path, **changes: Any) -> ServerFacts:
         "server_id": "server1",
         "version": VERSION,
         "store": folder / "store",
+        "model_folders": (folder / "models",),
         "public_url": "",
         "hosts": known_hosts("127.0.0.1", ""),
         "settings": (SettingView("http_port", "8000", "default", "Port of the REST listener."),),

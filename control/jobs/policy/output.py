@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from control.jobs.messages import Point
+from control.jobs.messages import CurvePoint
 from control.text import stored
 
 LOG_CHARACTERS = 64 * 1024
@@ -23,22 +23,22 @@ def log_tail(log: str, lines: Sequence[str]) -> str:
     return OMITTED + tail[tail.index("\n") + 1 :]
 
 
-def kept_points(points: Sequence[Point], added: Sequence[Point]) -> list[Point]:
+def kept_points(points: Sequence[CurvePoint], added: Sequence[CurvePoint]) -> list[CurvePoint]:
     """Both, by curve, in order: of a curve that gets too long every second point goes, and of
     curves beyond the 16th all. A value that is no finite number is not kept."""
-    curves: dict[str, list[Point]] = {}
+    curves: dict[str, list[CurvePoint]] = {}
     for point in (*points, *filter(_is_finite, added)):
         name = stored(point.curve, CURVE_NAME_CHARACTERS)
         if name in curves or len(curves) < CURVES:
-            curves.setdefault(name, []).append(Point(name, point.step, point.value))
+            curves.setdefault(name, []).append(CurvePoint(name, point.step, point.value))
     return [point for curve in curves.values() for point in _thinned(curve)]
 
 
-def _is_finite(point: Point) -> bool:
+def _is_finite(point: CurvePoint) -> bool:
     return math.isfinite(point.step) and math.isfinite(point.value)
 
 
-def _thinned(curve: list[Point]) -> list[Point]:
+def _thinned(curve: list[CurvePoint]) -> list[CurvePoint]:
     """The last point always stays."""
     while len(curve) > CURVE_POINTS:
         curve = curve[:-1:2] + curve[-1:]

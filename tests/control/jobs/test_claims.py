@@ -5,18 +5,18 @@ import pytest
 from control.errors import LostLease
 from control.jobs import service
 from control.jobs.claims import (
-    Cancelled,
+    AttemptCancelled,
+    AttemptDone,
+    AttemptFailed,
+    AttemptInterrupted,
+    AttemptRefused,
     ClaimedJob,
-    Done,
-    Failed,
-    Interrupted,
     Outcome,
-    Refused,
     claim,
     finish,
     renew,
 )
-from control.jobs.messages import Point, Progress
+from control.jobs.messages import CurvePoint, JobProgress
 from control.jobs.policy.admission import USUAL_QUEUE, WorkerIdentity
 from control.jobs.policy.limits import JobCost
 from control.jobs.service import JobTerms
@@ -84,8 +84,8 @@ def test_progress_points_and_lines_are_kept_and_told_once_a_second(database: Dat
     job = enqueued(database)
     held = claimed(database)
     for tenth in range(20):
-        progress = Progress(tenth / 20, f"batch {tenth}")
-        point = Point("loss", tenth, 1 / (tenth + 1))
+        progress = JobProgress(tenth / 20, f"batch {tenth}")
+        point = CurvePoint("loss", tenth, 1 / (tenth + 1))
         answer = renew(database, held, progress, [point], [f"line {tenth}"], now=after(tenth / 10))
         assert not answer.cancel
     view = shown(database, job.id)
@@ -101,22 +101,22 @@ def test_progress_points_and_lines_are_kept_and_told_once_a_second(database: Dat
 def test_progress_never_goes_back(database: Database) -> None:
     job = enqueued(database)
     held = claimed(database)
-    renew(database, held, Progress(0.5, "half"), now=after(1))
-    renew(database, held, Progress(0.2, "again"), now=after(2))
+    renew(database, held, JobProgress(0.5, "half"), now=after(1))
+    renew(database, held, JobProgress(0.2, "again"), now=after(2))
     assert shown(database, job.id).fraction == 0.5
 
 
 @pytest.mark.parametrize(
     ("outcome", "state", "reason"),
     [
-        (Done(ACCEPTED), "publishing", ""),
-        (Done(ADVICE), "done", ""),
-        (Done(REFUSED), "failed", "accuracy 61 % is below 90 %"),
-        (Failed("it ran out of memory"), "failed", "it ran out of memory"),
-        (Failed("the worker stopped", again=True), "queued", "the worker stopped"),
-        (Refused("'digits' has no weights"), "failed", "'digits' has no weights"),
-        (Cancelled(), "cancelled", ""),
-        (Interrupted(), "queued", ""),
+        (AttemptDone(ACCEPTED), "publishing", ""),
+        (AttemptDone(ADVICE), "done", ""),
+        (AttemptDone(REFUSED), "failed", "accuracy 61 % is below 90 %"),
+        (AttemptFailed("it ran out of memory"), "failed", "it ran out of memory"),
+        (AttemptFailed("the worker stopped", again=True), "queued", "the worker stopped"),
+        (AttemptRefused("'digits' has no weights"), "failed", "'digits' has no weights"),
+        (AttemptCancelled(), "cancelled", ""),
+        (AttemptInterrupted(), "queued", ""),
     ],
 )
 def test_a_job_ends_as_its_worker_says(
@@ -134,7 +134,7 @@ def test_a_job_ends_as_its_worker_says(
 
 def test_a_report_is_kept_also_where_it_refuses_the_result(database: Database) -> None:
     job = enqueued(database)
-    finish(database, claimed(database), Done(REFUSED), now=START)
+    finish(database, claimed(database), AttemptDone(REFUSED), now=START)
     with database.reading() as session:
         assert service.get_report(session, job.id) == REFUSED
 
@@ -144,7 +144,7 @@ def test_an_attempt_that_was_interrupted_does_not_count(database: Database) -> N
     for fence in range(1, 6):
         held = claimed(database)
         assert (held.attempt, held.fence) == (1, fence)
-        finish(database, held, Interrupted(), now=START)
+        finish(database, held, AttemptInterrupted(), now=START)
 
 
 def test_a_worker_hears_that_its_job_is_to_end(database: Database) -> None:
@@ -154,7 +154,7 @@ def test_a_worker_hears_that_its_job_is_to_end(database: Database) -> None:
         service.cancel(tx, job.id)
     assert renew(database, held, now=after(1)).cancel
     assert shown(database, job.id).state == "running"
-    finish(database, held, Cancelled(), now=after(2))
+    finish(database, held, AttemptCancelled(), now=after(2))
     assert shown(database, job.id).state == "cancelled"
 
 
@@ -167,9 +167,16 @@ def test_a_worker_that_lost_its_job_can_write_nothing(database: Database) -> Non
             claimed(database, OTHER, at=60)
         before = shown(database, job.id)
         with pytest.raises(LostLease, match=job.id):
-            renew(database, lost, Progress(1, "all"), [Point("loss", 0, 0)], ["x"], now=after(60))
+            renew(
+                database,
+                lost,
+                JobProgress(1, "all"),
+                [CurvePoint("loss", 0, 0)],
+                ["x"],
+                now=after(60),
+            )
         with pytest.raises(LostLease):
-            finish(database, lost, Done(ACCEPTED), now=after(60))
+            finish(database, lost, AttemptDone(ACCEPTED), now=after(60))
         assert shown(database, job.id) == before
     with database.reading() as session:
         assert service.get_log(session, job.id).text == ""

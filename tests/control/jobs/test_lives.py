@@ -21,18 +21,18 @@ from hypothesis.stateful import (
 from control.errors import Conflict, LostLease
 from control.jobs import service
 from control.jobs.claims import (
-    Cancelled,
+    AttemptCancelled,
+    AttemptDone,
+    AttemptFailed,
+    AttemptInterrupted,
+    AttemptRefused,
     ClaimedJob,
-    Done,
-    Failed,
-    Interrupted,
     Outcome,
-    Refused,
     claim,
     finish,
     renew,
 )
-from control.jobs.messages import Point, Progress
+from control.jobs.messages import CurvePoint, JobProgress
 from control.jobs.policy.admission import WorkerIdentity
 from control.jobs.policy.states import ENDS
 from control.jobs.service import JobTerms
@@ -50,13 +50,13 @@ WORKERS = [
     WorkerIdentity("three", "machine-2"),
 ]
 OUTCOMES: list[Outcome] = [
-    Done(ADVICE),
-    Done(REFUSED),
-    Failed("broken"),
-    Failed("the memory was full", again=True),
-    Refused("no"),
-    Cancelled(),
-    Interrupted(),
+    AttemptDone(ADVICE),
+    AttemptDone(REFUSED),
+    AttemptFailed("broken"),
+    AttemptFailed("the memory was full", again=True),
+    AttemptRefused("no"),
+    AttemptCancelled(),
+    AttemptInterrupted(),
 ]
 
 
@@ -109,7 +109,7 @@ class JobLives(RuleBasedStateMachine):
     @rule(held=claims, fraction=st.floats(0, 1))
     def go_on(self, held: ClaimedJob, fraction: float) -> None:
         before = shown(self.database, held.id)
-        news = (Progress(fraction, "working"), [Point("loss", 1, 2)], ["line"])
+        news = (JobProgress(fraction, "working"), [CurvePoint("loss", 1, 2)], ["line"])
         if self.holders.get(held.id) == held.fence:
             renew(self.database, held, *news, now=self.now)
             return
@@ -167,7 +167,7 @@ class JobLives(RuleBasedStateMachine):
             self.now += timedelta(seconds=301)
             due(self.database, now=self.now)
             while found := claim(self.database, WORKERS[0], now=self.now):
-                finish(self.database, found, Done(ADVICE), now=self.now)
+                finish(self.database, found, AttemptDone(ADVICE), now=self.now)
             if all(view.state in ENDS for view in self._shown()):
                 break
         ends = Counter(

@@ -4,7 +4,7 @@ import pytest
 
 from control.errors import Conflict, Invalid, NotFound, TooMany
 from control.jobs import service
-from control.jobs.claims import Done, Failed, claim, finish
+from control.jobs.claims import AttemptDone, AttemptFailed, claim, finish
 from control.jobs.policy.admission import AdmissionRules
 from control.jobs.policy.limits import JobLimits
 from control.jobs.service import JobTerms
@@ -73,7 +73,7 @@ def test_a_failed_job_that_is_tried_again_has_all_its_attempts(database: Databas
     assert held is not None
     with pytest.raises(Conflict, match="only one that has failed or was cancelled"):
         retried(database, job.id)
-    finish(database, held, Failed("it ran out of memory"))
+    finish(database, held, AttemptFailed("it ran out of memory"))
     again = retried(database, job.id)
     assert (again.state, again.attempt, again.reason, again.finished_at) == ("queued", 0, "", None)
     held = claim(database, WORKER)
@@ -85,7 +85,7 @@ def test_a_job_that_is_being_published_is_left_to_the_publisher(database: Databa
     job = enqueued(database)
     held = claim(database, WORKER)
     assert held is not None
-    finish(database, held, Done(ACCEPTED))
+    finish(database, held, AttemptDone(ACCEPTED))
     view = cancelled(database, job.id)
     assert (view.state, view.cancel) == ("publishing", True)
 

@@ -1,7 +1,7 @@
 """The sweeper sends what waits and takes back what nobody runs any more."""
 
 from control.jobs import service
-from control.jobs.claims import Failed, claim, finish, renew
+from control.jobs.claims import AttemptFailed, claim, finish, renew
 from control.jobs.service import JobTerms
 from control.jobs.sweeper import due
 from control.sql.database import Database
@@ -54,7 +54,7 @@ def test_a_worker_that_renews_its_claim_keeps_its_job(database: Database) -> Non
     for at in range(20, 200, 20):
         renew(database, held, now=after(at))
         assert ids(database, at + 1) == []
-    finish(database, held, Failed("no"), now=after(200))
+    finish(database, held, AttemptFailed("no"), now=after(200))
 
 
 def test_a_job_that_loses_its_worker_every_time_fails_in_the_end(database: Database) -> None:

@@ -165,6 +165,17 @@ def test_an_import_that_failed_is_told() -> None:
     )
 
 
+def test_a_job_that_failed_is_told_with_its_reason() -> None:
+    after = {"reason": "it took more than 4 GiB"}
+    notice = given("job.failed", "job:j1", type="quantise", model="digits", version=2, after=after)
+    assert (notice.kind, notice.title, notice.version, notice.reason) == (
+        NotificationKind.JOB_FAILED,
+        "quantise of digits failed",
+        2,
+        "it took more than 4 GiB",
+    )
+
+
 def test_the_same_failure_on_another_server_or_with_another_number_has_the_same_key() -> None:
     first, second = (
         load("FAILED", "worker 4711 died"),

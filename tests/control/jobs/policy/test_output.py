@@ -5,7 +5,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control.jobs.messages import Point
+from control.jobs.messages import CurvePoint
 from control.jobs.policy.output import (
     CURVE_POINTS,
     CURVES,
@@ -38,9 +38,9 @@ def test_a_log_that_was_cut_says_so_once() -> None:
 
 
 def test_a_long_curve_is_thinned_and_keeps_its_last_point() -> None:
-    points: list[Point] = []
+    points: list[CurvePoint] = []
     for first in range(0, 5 * CURVE_POINTS, 50):
-        points = kept_points(points, [Point("loss", first + n, n) for n in range(50)])
+        points = kept_points(points, [CurvePoint("loss", first + n, n) for n in range(50)])
         assert len(points) <= CURVE_POINTS
     assert points[0].step == 0
     assert points[-1].step == 5 * CURVE_POINTS - 1
@@ -48,6 +48,6 @@ def test_a_long_curve_is_thinned_and_keeps_its_last_point() -> None:
 
 
 def test_curves_beyond_the_bound_and_values_that_are_no_numbers_are_not_kept() -> None:
-    many = [Point(f"curve {number}", 0, 0) for number in range(2 * CURVES)]
+    many = [CurvePoint(f"curve {number}", 0, 0) for number in range(2 * CURVES)]
     assert len(kept_points([], many)) == CURVES
-    assert kept_points([], [Point("loss", 0, math.nan), Point("loss", math.inf, 0)]) == []
+    assert kept_points([], [CurvePoint("loss", 0, math.nan), CurvePoint("loss", math.inf, 0)]) == []
