@@ -15,7 +15,8 @@ from backends.environments.declared import (
     declared_environment,
 )
 from backends.environments.install import platform
-from backends.environments.packages import PackageBuild, SandboxOf, Tell, build_packages
+from backends.environments.packages import PackageBuild, SandboxOf, build_packages
+from backends.environments.packages import Tell as Tell
 from backends.environments.sources import PackageSources
 from backends.environments.store import ENVIRONMENT, EnvironmentLease, EnvironmentStore
 from backends.environments.unpack import root_of

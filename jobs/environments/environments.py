@@ -15,7 +15,7 @@ from backends.environments.install import platform
 from backends.environments.packages import PackageBuild, SandboxOf, Tell, build_packages
 from backends.environments.sources import PackageSources
 from backends.environments.store import EnvironmentLease, EnvironmentStore
-from jobs.environments.locks import Pin, missing, pins
+from jobs.environments.locks import LockedPackage, missing, pins
 from repository.requirements import requirements_digest
 
 SETTING = "--job-environment-timeout-secs"
@@ -52,7 +52,7 @@ class ToolEnvironments:
         sandbox_of: SandboxOf,
         sources: PackageSources,
         build_secs: float,
-        lock_of: Callable[[str], tuple[Pin, ...]] = pins,
+        lock_of: Callable[[str], tuple[LockedPackage, ...]] = pins,
     ) -> None:
         self._store = store
         self._sandbox_of = sandbox_of
@@ -91,7 +91,7 @@ class ToolEnvironments:
         return ToolEnvironment(str(folder / "bin" / "python"), (str(folder),), lease)
 
     def _built(
-        self, name: str, wanted: tuple[Pin, ...], tell: Tell, stopped: Callable[[], bool]
+        self, name: str, wanted: tuple[LockedPackage, ...], tell: Tell, stopped: Callable[[], bool]
     ) -> EnvironmentLease:
         requirements = tuple(map(str, wanted))
         digest = requirements_digest(requirements, platform(), (*self._sources.key, "tool"))
@@ -143,7 +143,7 @@ def installed_version(name: str) -> str:
     return ""
 
 
-def _listed(lacking: list[Pin]) -> str:
+def _listed(lacking: list[LockedPackage]) -> str:
     shown = ", ".join(map(str, lacking[:5]))
     return shown if len(lacking) <= 5 else f"{shown} and {len(lacking) - 5} more"
 

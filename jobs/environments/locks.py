@@ -18,7 +18,7 @@ InstalledVersion = Callable[[str], str]
 """The version of a package that an interpreter has; "" for none."""
 
 
-class Pin(NamedTuple):
+class LockedPackage(NamedTuple):
     """One package. `version` may end in "+cpu": a build without CUDA."""
 
     name: str
@@ -29,7 +29,7 @@ class Pin(NamedTuple):
 
 
 @cache
-def pins(environment: str) -> tuple[Pin, ...]:
+def pins(environment: str) -> tuple[LockedPackage, ...]:
     """Of the lock with this name. Raises FileNotFoundError for one that is not there."""
     lines = (FOLDER / f"{environment}.txt").read_text().splitlines()
     return tuple(_pin(line) for line in lines if line and not line.startswith("#"))
@@ -40,7 +40,7 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in FOLDER.glob("*.txt")))
 
 
-def missing(wanted: tuple[Pin, ...], installed: InstalledVersion) -> list[Pin]:
+def missing(wanted: tuple[LockedPackage, ...], installed: InstalledVersion) -> list[LockedPackage]:
     """Those that an interpreter lacks or has in another version; a build of the same version, such
     as one for a GPU, is as good."""
     return [pin for pin in wanted if not _is_there(pin, installed)]
@@ -51,7 +51,7 @@ def canonical(name: str) -> str:
     return _NAME.sub("-", name).lower()
 
 
-def _is_there(pin: Pin, installed: InstalledVersion) -> bool:
+def _is_there(pin: LockedPackage, installed: InstalledVersion) -> bool:
     names = (pin.name, *_INSTEAD.get(pin.name, ()))
     return any(_release(installed(name)) == _release(pin.version) for name in names)
 
@@ -60,9 +60,9 @@ def _release(version: str) -> str:
     return version.partition("+")[0]
 
 
-def _pin(line: str) -> Pin:
+def _pin(line: str) -> LockedPackage:
     found = _PIN.fullmatch(line)
     if found is None:
         raise ValueError(f"a lock has the line {line!r}, which is no NAME==VERSION")
     version = found[2] if sys.platform == "linux" else _release(found[2])
-    return Pin(canonical(found[1]), version)
+    return LockedPackage(canonical(found[1]), version)

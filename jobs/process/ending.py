@@ -21,6 +21,7 @@ _OUT_OF_MEMORY = (
     "Cannot allocate memory",
 )
 _FILE_TOO_LARGE, _DISK_FULL = "[Errno 27]", "[Errno 28]"
+_FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT)
 _FATAL = "Fatal Python error"
 _SHOWN_LINES = 3
 _MOST_REASON = 2000
@@ -45,11 +46,13 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 class JobEnd(msgspec.Struct, frozen=True):
-    """What became of a job's process. `report` comes with "finished"; `reason` with all others."""
+    """What became of a job's process. `report` comes with "finished"; `reason` with all others.
+    `again`: another attempt may go better, since somebody from outside ended this one."""
 
     outcome: Outcome
     reason: str = ""
     report: Report | None = None
+    again: bool = False
 
 
 def job_end(ended: Ended, verdict: Verdict | None, limits: ProcessLimits) -> JobEnd:
@@ -66,7 +69,7 @@ def job_end(ended: Ended, verdict: Verdict | None, limits: ProcessLimits) -> Job
     words = _words(ended, limits)
     if ended.half_message:
         words += "; it broke off within a message"
-    return JobEnd("failed", _sentence(words))
+    return JobEnd("failed", _sentence(words), again=ended.status in _FROM_OUTSIDE)
 
 
 def _words(ended: Ended, limits: ProcessLimits) -> str:

@@ -36,13 +36,22 @@ class ScratchFolders:
         if self._own is not None:
             shutil.rmtree(self._own, ignore_errors=True)
 
-    def _open(self) -> Path:
+    def sweep(self) -> None:
+        """Remove what servers that were killed have left. Raises OSError."""
+        os.close(self._swept())
+
+    def _swept(self) -> int:
+        """A descriptor that holds the shelf's lock: nobody else sweeps until it is closed."""
         self._shelf.mkdir(parents=True, exist_ok=True, mode=0o700)
         shelf = os.open(self._shelf, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fcntl.flock(shelf, fcntl.LOCK_EX)
+        for folder in self._shelf.iterdir():
+            _remove_if_abandoned(folder)
+        return shelf
+
+    def _open(self) -> Path:
+        shelf = self._swept()
         try:
-            fcntl.flock(shelf, fcntl.LOCK_EX)  # nobody sweeps between the next two steps
-            for folder in self._shelf.iterdir():
-                _remove_if_abandoned(folder)
             own = Path(tempfile.mkdtemp(dir=self._shelf))
             lock = os.open(own, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             fcntl.flock(lock, fcntl.LOCK_EX)

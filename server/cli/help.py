@@ -21,6 +21,12 @@ _DEMO = (
     "in two versions that come trained with Modelyard. What is there already stays. The state is "
     "kept in the same folder. Takes the flags of `modelyard serve` as well."
 )
+_WORKER = (
+    "Run offline jobs (convert, quantise, prune and their like) until SIGTERM. Give it the "
+    "--database, the --store-dir and the --job-broker of the servers whose jobs it is to run, and, "
+    "on another machine, a --state-dir of its own. Takes the flags of `modelyard serve` as well; "
+    "docs/jobs.md tells which of them matter."
+)
 _EXAMPLES = (
     ("serve ./models and follow what changes in it", "modelyard serve"),
     (
@@ -62,6 +68,17 @@ def demo_help(width: int | None = None) -> str:
     lines = ["usage: modelyard demo [--into DIR] [--flag value]", ""]
     lines += textwrap.wrap(_DEMO, columns)
     lines += ["", *_entry("--into DIR", "Folder to write into. [modelyard-demo]", columns)]
+    lines += _entry("--help", "Show this text.", columns)
+    return "\n".join(lines) + "\n"
+
+
+def worker_help(width: int | None = None) -> str:
+    """The help text of `modelyard worker`."""
+    columns = max(30, min(width or shutil.get_terminal_size((80, 24)).columns, _WIDEST))
+    lines = ["usage: modelyard worker [--queues NAME,NAME] [--flag value]", ""]
+    lines += textwrap.wrap(_WORKER, columns)
+    text = "Queues whose jobs it runs. [those of --job-queue]"
+    lines += ["", *_entry("--queues NAME,NAME", text, columns)]
     lines += _entry("--help", "Show this text.", columns)
     return "\n".join(lines) + "\n"
 

@@ -19,7 +19,7 @@ from server import VERSION
 from server.cli.commands.table import add_commands
 from server.cli.completion import SHELLS, script
 from server.cli.demo import DEMO_FOLDER, Demo
-from server.cli.help import demo_help, serve_help
+from server.cli.help import demo_help, serve_help, worker_help
 from server.cli.repository_folders import folders_problem
 from server.process.signals import end_on_signals
 from server.settings.row import Setting
@@ -71,6 +71,7 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Parser)
     _add_serve(commands)
     _add_demo(commands)
+    _add_worker(commands)
     check = commands.add_parser(
         "check",
         help="check repositories or single models for mistakes",
@@ -162,6 +163,18 @@ def _add_demo(commands: Any) -> None:
     parser.set_defaults(run=_demo)
 
 
+def _add_worker(commands: Any) -> None:
+    parser = commands.add_parser(
+        "worker",
+        help="run offline jobs of a server",
+        argument_default=argparse.SUPPRESS,
+        whole_help=worker_help,
+    )
+    parser.add_argument("--queues")
+    _add_settings(parser)
+    parser.set_defaults(run=_worker)
+
+
 def _add_settings(parser: argparse.ArgumentParser) -> None:
     for row in TABLE:
         _add_flag(parser, row)
@@ -203,6 +216,16 @@ def _serve(given: argparse.Namespace) -> int:
     from server.app import serve
 
     return serve(settings)
+
+
+def _worker(given: argparse.Namespace) -> int:
+    end_on_signals()
+    flags = {name: text for name, text in vars(given).items() if name not in ("run", "queues")}
+    settings = read_settings(flags, os.environ, Path.cwd())
+    named = tuple(filter(None, getattr(given, "queues", "").split(",")))
+    from server.job_worker.command import work
+
+    return work(settings, named or settings.job_queue)
 
 
 def _demo(given: argparse.Namespace) -> int:

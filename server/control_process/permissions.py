@@ -16,8 +16,8 @@ UMASK = 0o077
 """Of the control process, which makes nothing that others are to read, and of the git it runs."""
 
 DATABASE_ENDINGS = ("", "-wal", "-shm", "-journal", ".migrating")
-IN_STATE = ("server.json", "desired.msgpack", "run", "backing-up", "overrides")
-IN_STORE = ("store.json", "git", "hooks", "lfs", "snapshots", "imports")
+IN_STATE = ("server.json", "desired.msgpack", "run", "backing-up", "overrides", "jobs")
+IN_STORE = ("store.json", "git", "hooks", "lfs", "snapshots", "imports", "jobs")
 _SHOWN = 3
 
 _log = logging.getLogger(__name__)

@@ -60,6 +60,7 @@ from server.control_process.background import running
 from server.control_process.console import console
 from server.control_process.facts import server_facts
 from server.control_process.gateway_calls import HttpGatewayClient
+from server.control_process.job_pumps import JobPumps
 from server.control_process.permissions import close_state
 from server.control_process.store_ownership import CannotControl, check_database_file, check_store
 from server.control_process.version_checks import CheckerProcesses
@@ -167,18 +168,19 @@ class ControlServer:
         self._deployer = self._make_deployer(examiner)
         self._importer = self._make_importer(checks)
         self._deciding = PreReceiveHook(self._database, self._store, examiner, self._follow)
-        self._rollouts = RolloutController(
-            self._database, self._server, self._boot, self._hears_all
-        )
-        trials = ExperimentRecorder(self._database, self._server, self._boot, key_of(self._secret))
+        own = (self._database, self._server, self._boot)
+        self._rollouts = RolloutController(*own, self._hears_all)
+        trials = ExperimentRecorder(*own, key_of(self._secret))
         series = SeriesRecorder(self._database, self._server)
         self._webhooks = WebhookSender(self._settings.notification_allow)
         notifications = NotificationPump(
             self._database, self._boot, self._webhooks, lambda: self._url(self._listener.port)
         )
-        drift = DriftPump(self._database, self._server, self._boot, self._tell_scores)
+        drift = DriftPump(*own, self._tell_scores)
+        jobs = JobPumps(self._settings, self._server, self._database)
         for committed in (
             commits.committed,
+            jobs.committed,
             self._feed.committed,
             self._rollouts.committed,
             notifications.committed,
@@ -200,6 +202,7 @@ class ControlServer:
                 series.run(),
                 notifications.run(),
                 drift.run(),
+                jobs.run(),
                 self._importer.run(),
                 self._channels.run(),
                 housekeeping.run(services, self._boot, self._keys.repositories),

@@ -11,12 +11,12 @@ from pathlib import Path
 from control.series.levels import USUAL_LIMIT_BYTES
 from server.process.machine import usable_cores, usable_memory
 from server.settings import trace_config
+from server.settings.jobs import JobSettings
 from server.settings.kinds import BOOLEAN, CACHE, FOLDER, NAME, TEXT, choice, seconds, whole
 from server.settings.kinds import setting as _setting
 from server.settings.listeners import UNIX, check_listeners
 from server.settings.memory import BUDGET, budgets
 from server.settings.metrics_config import METRICS_CONFIG
-from server.settings.residency import ResidencySettings
 from server.settings.row import Setting
 from server.settings.trace_config import TRACE_CONFIG
 from server.settings.urls import DATABASE, SOURCE, WEBHOOK_PREFIX
@@ -36,7 +36,7 @@ class SettingsError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings(ResidencySettings):
+class Settings(JobSettings):
     """What the server was told. `sources` maps a field's name to where its value came from.
 
     Durations are seconds, sizes bytes. `cores` and `metrics_address` are resolved on creation.
@@ -381,7 +381,7 @@ class Settings(ResidencySettings):
             )
 
 
-SECTIONS = ("Models", "Listening", "TLS", "Access", "Limits", "Health", "Server")
+SECTIONS = ("Models", "Listening", "TLS", "Access", "Limits", "Health", "Jobs", "Server")
 TABLE: tuple[Setting, ...] = tuple(
     sorted(
         (

@@ -11,10 +11,10 @@ from packaging.requirements import Requirement
 
 from control.jobs.spec import JobSpec
 from jobs.environments.choose import environment_of
-from jobs.environments.locks import Pin, canonical, missing, names, pins
+from jobs.environments.locks import LockedPackage, canonical, missing, names, pins
 
 ROOT = Path(__file__).resolve().parents[3]
-LOCK = (Pin("onnxruntime", "1.31.1"), Pin("torch", "2.13.0+cpu"))
+LOCK = (LockedPackage("onnxruntime", "1.31.1"), LockedPackage("torch", "2.13.0+cpu"))
 
 
 @pytest.mark.parametrize("name", names())

@@ -12,10 +12,10 @@ import pytest
 from backends.environments.sources import PackageSources
 from backends.environments.store import EnvironmentStore
 from jobs.environments.environments import EnvironmentFailed, ToolEnvironments
-from jobs.environments.locks import Pin
+from jobs.environments.locks import LockedPackage
 from support.environments import write_wheel
 
-LOCK = (Pin("onlyhere", "1.0"), Pin("msgspec", metadata.version("msgspec")))
+LOCK = (LockedPackage("onlyhere", "1.0"), LockedPackage("msgspec", metadata.version("msgspec")))
 
 
 def _environments(

@@ -96,6 +96,8 @@ def _example(name: str) -> tuple[str, str]:
         "rate_limit_resource": "R:10:0",
         "metrics_config": "histogram_latencies=true",
         "environment_builds": "off",
+        "job_worker": "off",
+        "job_broker": "redis://:secret@queue.example/1",
         "environment_index": "https://index.example/simple",
         "http_restricted_api": "inference,health:key=value",
         "grpc_restricted_protocol": "inference,health:key=value",

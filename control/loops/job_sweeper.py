@@ -1,0 +1,66 @@
+"""The pump of jobs: has workers told of those that wait, and takes back those whose worker is gone.
+
+Any number of servers may run one; `control.jobs.sweeper` sees to it that they do not repeat each
+other.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from control.errors import ControlError, DatabaseGone
+from control.jobs.sweeper import due
+from control.jobs.unfinished import work_left
+from control.jobs.views import DueJob
+from control.loops.wake_event import WakeEvent
+from control.sql.database import Database
+
+BUSY_S, IDLE_S = 1.0, 10.0
+"""Between two looks while jobs are unfinished, and while there is none."""
+
+_log = logging.getLogger(__name__)
+
+
+class JobSweeper:
+    """On the loop. `send` tells workers, on a thread. `hear_work` is told, at each look, how many
+    jobs of `queues` wait for a worker or have one."""
+
+    def __init__(
+        self,
+        database: Database,
+        queues: Sequence[str],
+        send: Callable[[Sequence[DueJob]], None],
+        hear_work: Callable[[int], None],
+    ) -> None:
+        self._database = database
+        self._queues = queues
+        self._send = send
+        self._hear_work = hear_work
+        self._loop = asyncio.get_running_loop()
+        self._wake = WakeEvent()
+
+    def committed(self, _: bool = False) -> None:
+        """Something was committed here; from any thread. Fits `Database.on_commit`."""
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._wake.ring)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            left = 0
+            try:
+                left = await asyncio.to_thread(self._look)
+                self._hear_work(left)
+            except DatabaseGone as error:
+                _log.debug("jobs are blocked: %s", error)
+            except ControlError as error:
+                _log.error("jobs cannot be looked after: %s", error)
+            await self._wake.rest(BUSY_S if left else IDLE_S)
+
+    def _look(self) -> int:
+        with self._database.reading() as session:
+            left = work_left(session, self._queues)
+        if jobs := due(self._database):
+            self._send(jobs)
+        return left

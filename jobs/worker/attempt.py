@@ -1,0 +1,244 @@
+"""One attempt at a job that is claimed: its environment, its sources, its process, its result."""
+
+import logging
+import sys
+import time
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from control.errors import DatabaseGone, LostLease
+from control.jobs import folders as job_folders
+from control.jobs.claims import (
+    Cancelled,
+    ClaimedJob,
+    Done,
+    Failed,
+    Interrupted,
+    Outcome,
+    Refused,
+    finish,
+)
+from control.jobs.messages import Task
+from control.jobs.policy.leases import LEASE
+from control.jobs.policy.limits import JobCost
+from control.jobs.report import Report
+from control.sql.database import Database
+from jobs.environments.choose import environment_of
+from jobs.environments.environments import EnvironmentFailed, ToolEnvironment, ToolEnvironments
+from jobs.process.ending import JobEnd
+from jobs.process.job_process import JobProcess
+from jobs.process.limits import ProcessLimits
+from jobs.process.program import ROOT, TOOLS, JobProgram
+from jobs.worker.folders import (
+    AttemptFolders,
+    CannotRead,
+    CompleteConfig,
+    data_path,
+    model_folder,
+    read_version,
+)
+from jobs.worker.keeper import LeaseKeeper
+from jobs.worker.results import BadResult, keep_result
+from repository.sandbox.policy import Sandbox
+from repository.sandbox.scratch import ScratchFolders
+
+SOURCE = "source"
+SandboxOf = Callable[[tuple[str, ...], tuple[str, ...]], Sandbox | None]
+"""What confines a job's process that reads some paths and writes below others; None for nothing."""
+
+_AGAIN_SECS = 1.0
+_log = logging.getLogger(__name__)
+
+
+class Workshop(NamedTuple):
+    """What all attempts of one worker share.
+
+    store: the folder of snapshots and results. data_roots: folders whose files a spec may name.
+    module, roots: what a job's process runs, and from where. grace_secs: see `ProcessLimits`.
+    """
+
+    database: Database
+    store: Path
+    scratch: ScratchFolders
+    environments: ToolEnvironments
+    sandbox_of: SandboxOf
+    complete: CompleteConfig
+    data_roots: tuple[Path, ...] = ()
+    module: str = TOOLS
+    roots: tuple[str, ...] = (str(ROOT),)
+    grace_secs: float = 10.0
+
+
+class Attempt:
+    """One attempt; `run` blocks until the claim is given up, one way or another."""
+
+    def __init__(self, workshop: Workshop, claim: ClaimedJob) -> None:
+        self._workshop = workshop
+        self._claim = claim
+        self._keeper = LeaseKeeper(workshop.database, claim)
+        self._process: JobProcess | None = None
+        self._began = time.monotonic()
+
+    def interrupt(self) -> None:
+        """The worker stops: the process is killed and the job waits for another worker."""
+        self._keeper.interrupt()
+
+    def run(self) -> None:
+        """Never raises for what goes wrong with the job. Nothing remains but the result."""
+        with self._keeper:
+            try:
+                outcome = self._in_scratch()
+            except Exception as error:  # noqa: BLE001 - the job must not hang in "running" for a bug of ours
+                _log.exception("job %s: the worker failed. This is a bug.", self._claim.id)
+                outcome = Failed(f"the worker failed: {type(error).__name__}: {error}", again=True)
+            if self._keeper.cause != "lost":
+                self._finish(self._settled(outcome))
+
+    def _in_scratch(self) -> Outcome:
+        scratch = self._workshop.scratch
+        try:
+            root = scratch.make()
+            try:
+                return self._in_folders(AttemptFolders(root))
+            finally:
+                scratch.remove(root)
+        except OSError as error:
+            where = f": {error.filename}" if error.filename else ""
+            return Failed(f"the worker met {error.strerror or error}{where}", again=True)
+
+    def _in_folders(self, folders: AttemptFolders) -> Outcome:
+        folders.make()
+        claim, keeper = self._claim, self._keeper
+        try:
+            task = self._task(folders)
+            with self._environment() as environment:
+                if keeper.stopped():
+                    return Interrupted()
+                end = self._run_process(folders, task, environment)
+        except CannotRead as error:
+            return Refused(str(error))
+        except EnvironmentFailed as error:
+            return Failed(str(error))
+        outcome = _outcome(end)
+        if isinstance(outcome, Done) and outcome.report.verdict == "accepted":
+            keeper.tell("keeping the result")
+            store = self._workshop.store
+            try:
+                keep_result(folders.output, job_folders.output_folder(store, claim.id, claim.fence))
+            except BadResult as error:
+                return Failed(str(error))
+        return outcome
+
+    def _environment(self) -> ToolEnvironment:
+        name = environment_of(self._claim.spec)
+        keeper = self._keeper
+        return self._workshop.environments.obtain(name, keeper.tell, keeper.stopped)
+
+    def _task(self, folders: AttemptFolders) -> Task:
+        """Raises CannotRead, OSError."""
+        workshop, claim = self._workshop, self._claim
+        paths = {}
+        for role, source in claim.sources.items():
+            self._keeper.tell(f"reading model '{source.model}' version {source.version}")
+            target = folders.sources / role
+            read_version(workshop.store, source, workshop.complete, target)
+            paths[role] = str(target)
+        named, data = str(getattr(claim.spec, "data", "")), ""
+        if named:
+            source = claim.sources[SOURCE]
+            model = model_folder(workshop.store, source)
+            version = model / str(source.version)
+            data = str(data_path(version, model, workshop.data_roots, named))
+        task = Task(
+            job=claim.id,
+            spec=claim.spec,
+            source=paths.pop(SOURCE),
+            sources=paths,
+            data=data,
+            output=str(folders.output),
+            scratch=str(folders.scratch),
+            threads=claim.limits.threads,
+            seed=zlib.crc32(claim.id.encode()),
+        )
+        folders.task_file.write_bytes(msgspec.json.encode(task))
+        return task
+
+    def _run_process(
+        self, folders: AttemptFolders, task: Task, environment: ToolEnvironment
+    ) -> JobEnd:
+        workshop, limits = self._workshop, self._claim.limits
+        root = str(folders.root)
+        readable = (root, *environment.readable, *([task.data] if task.data else []))
+        writable = (str(folders.output), str(folders.scratch))
+        program = JobProgram(
+            python=environment.python or sys.executable,
+            task_file=folders.task_file,
+            output=folders.output,
+            scratch=folders.scratch,
+            sandbox=workshop.sandbox_of(readable, writable),
+            title=f"modelyard job {task.job}",
+            module=workshop.module,
+            roots=workshop.roots,
+        )
+        bounds = ProcessLimits(
+            memory_bytes=limits.memory_bytes,
+            cpu_secs=limits.cpu_s,
+            wall_secs=limits.wall_s,
+            disk_bytes=limits.disk_bytes,
+            output_bytes=limits.output_bytes,
+            threads=limits.threads,
+            grace_secs=workshop.grace_secs,
+        )
+        process = self._process = JobProcess(program, bounds)
+        self._keeper.watch(process)
+        return process.run()
+
+    def _settled(self, outcome: Outcome) -> Outcome:
+        """Where the work was ended from outside, that counts, unless it was done by then."""
+        if isinstance(outcome, Done):
+            return outcome
+        if self._keeper.cause == "interrupted":
+            return Interrupted()
+        return Cancelled() if self._keeper.cause == "cancelled" else outcome
+
+    def _finish(self, outcome: Outcome) -> None:
+        """Until the database has it, or the claim is over."""
+        news = self._process.take_news() if self._process is not None else None
+        lines = news.lines if news is not None else []
+        cost = JobCost(
+            time.monotonic() - self._began,
+            news.cpu_secs if news is not None else 0.0,
+            news.peak_bytes if news is not None else 0,
+        )
+        until = time.monotonic() + LEASE.total_seconds()
+        while True:
+            try:
+                state = finish(self._workshop.database, self._claim, outcome, cost, lines)
+            except LostLease as error:
+                _log.warning("job %s: %s; its result is dropped", self._claim.id, error)
+            except DatabaseGone as error:
+                _log.debug("job %s: %s", self._claim.id, error)
+                if time.monotonic() < until:
+                    time.sleep(_AGAIN_SECS)
+                    continue
+                _log.error("job %s: %s; its result is dropped", self._claim.id, error)
+            else:
+                _log.info("job %s is %s", self._claim.id, state)
+            return
+
+
+def _outcome(end: JobEnd) -> Outcome:
+    if end.outcome == "finished":
+        assert isinstance(end.report, Report)
+        return Done(end.report)
+    if end.outcome == "refused":
+        return Refused(end.reason)
+    if end.outcome == "cancelled":
+        return Cancelled()
+    if end.outcome == "abandoned":
+        return Interrupted()
+    return Failed(end.reason, again=end.again)

@@ -1,0 +1,138 @@
+"""Keep a claim while its work goes on: renew it, write what is new, and hear of its end."""
+
+import logging
+import threading
+import time
+from types import TracebackType
+from typing import Literal, Self
+
+from sqlalchemy import select
+
+from control.errors import ControlError, DatabaseGone, LostLease
+from control.jobs.claims import ClaimedJob, renew
+from control.jobs.messages import Progress
+from control.jobs.policy.leases import LEASE
+from control.jobs.tables import Job
+from control.sql.database import Database
+from jobs.process.job_process import JobNews, JobProcess
+
+LOOK_SECS = 1.0
+"""Between two looks at whether somebody wants the end, and two writes of progress, at least."""
+RENEW_SECS = 8.0
+"""Between two renewals where nothing is new."""
+SPARE_SECS = 5.0
+"""Before a claim that cannot be renewed is over, its process is killed."""
+
+StopCause = Literal["", "cancelled", "interrupted", "lost"]
+
+_log = logging.getLogger(__name__)
+
+
+class LeaseKeeper:
+    """A context in which one claim is kept, by a thread of its own. Any thread may call.
+
+    `cause`: why the work is to end at once; "" while it is not.
+    """
+
+    def __init__(self, database: Database, claim: ClaimedJob) -> None:
+        self._database = database
+        self._claim = claim
+        self._lock = threading.Lock()
+        self._progress = Progress(0.0, "starting")
+        self._written = Progress(-1.0, "")
+        self._process: JobProcess | None = None
+        self._renewed = time.monotonic()
+        self._over = threading.Event()
+        self.cause: StopCause = ""
+        self._thread = threading.Thread(target=self._run, name=f"lease-{claim.id}", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def tell(self, text: str) -> None:
+        """What goes on before and after the process."""
+        with self._lock:
+            self._progress = Progress(self._progress.fraction, text[:200])
+
+    def stopped(self) -> bool:
+        """Whether the work is to end at once."""
+        return bool(self.cause)
+
+    def watch(self, process: JobProcess) -> None:
+        """From now on tell what this process says, and end it with the claim."""
+        with self._lock:
+            self._process = process
+        if self.cause:
+            self._end(self.cause)
+
+    def interrupt(self) -> None:
+        """The worker stops."""
+        self._end("interrupted")
+
+    def _run(self) -> None:
+        while not self._over.wait(LOOK_SECS):
+            if self.cause in ("", "cancelled"):
+                self._look()
+
+    def _look(self) -> None:
+        try:
+            if self._wants_end():
+                self._end("cancelled")
+            self._renew()
+        except LostLease as error:
+            _log.warning("job %s: %s; its process is killed", self._claim.id, error)
+            self._end("lost")
+        except (DatabaseGone, ControlError) as error:
+            _log.debug("job %s: %s", self._claim.id, error)
+        if time.monotonic() - self._renewed > LEASE.total_seconds() - SPARE_SECS:
+            _log.warning(
+                "job %s: the database has not answered for %.0f s and somebody else may have the "
+                "job next; its process is killed",
+                self._claim.id,
+                time.monotonic() - self._renewed,
+            )
+            self._end("lost")
+
+    def _wants_end(self) -> bool:
+        with self._database.reading() as session:
+            return bool(session.scalar(select(Job.cancel).where(Job.id == self._claim.id)))
+
+    def _renew(self) -> None:
+        began = time.monotonic()
+        news = self._news()
+        is_new = news.progress != self._written or news.points or news.lines
+        if not is_new and began - self._renewed < RENEW_SECS:
+            return
+        given = (news.progress, news.points, news.lines) if is_new else (None, [], [])
+        renew(self._database, self._claim, *given)
+        self._renewed, self._written = began, news.progress
+
+    def _news(self) -> JobNews:
+        with self._lock:
+            process, progress = self._process, self._progress
+        if process is None:
+            return JobNews(progress, [], [], 0.0, 0, 0)
+        news = process.take_news()
+        return news if news.progress.text else news._replace(progress=progress)
+
+    def _end(self, cause: StopCause) -> None:
+        with self._lock:
+            if self.cause in ("", "cancelled"):
+                self.cause = cause
+            process, cause = self._process, self.cause
+        if process is None:
+            return
+        if cause == "cancelled":
+            process.cancel()
+        else:
+            process.abandon(f"the claim was {cause}")

@@ -1,0 +1,51 @@
+"""Celery's worker around ours: it hears from the broker, and ends on SIGTERM."""
+
+import logging
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from celery import signals
+from celery.exceptions import SecurityWarning
+
+from jobs.worker.broker import TASK, Broker, celery_app
+from jobs.worker.worker import JobWorker
+
+_log = logging.getLogger(__name__)
+
+
+def listen(broker: Broker, queues: Sequence[str], worker: JobWorker, slots: int, name: str) -> None:
+    """Run jobs that the broker tells of, up to `slots` at the same time, each on a thread of its
+    own, until SIGTERM; then what runs is given back. On the main thread."""
+    # It warns root of messages that run code when they are read; ours are JSON, and nothing else
+    # is accepted.
+    warnings.filterwarnings("ignore", category=SecurityWarning)
+    app = celery_app(broker, queues)
+
+    @app.task(name=TASK)  # type: ignore[untyped-decorator]
+    def work(_job_id: str) -> None:
+        worker.work()
+
+    def keep_logging(**_: Any) -> None:
+        """Logging is set up already."""
+
+    def stop(**_: Any) -> None:
+        worker.stop()
+
+    signals.setup_logging.connect(keep_logging)
+    signals.worker_shutting_down.connect(stop)
+    listening = app.Worker(
+        pool="threads",
+        concurrency=slots,
+        hostname=name,
+        quiet=True,
+        without_gossip=True,
+        without_mingle=True,
+        without_heartbeat=not broker.url.startswith("amqp"),
+        task_events=False,
+    )
+    for chatty in ("celery", "kombu"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
+    _log.info("waiting for jobs of %s at %s", ", ".join(queues), broker.shown)
+    listening.start()
+    worker.stop()
