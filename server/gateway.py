@@ -67,8 +67,8 @@ ANSWER_NS = 2_000_000_000
 """How long connections live on after the models are ended, to be told of it."""
 
 HEAD_START_S = 5.0
-"""How long the first loads have the cores to themselves before the control process is started: two
-seconds of its imports made a start of six seconds out of one of three."""
+"""How long the first loads have the cores to themselves before the control process is started where
+nobody waits for it: its imports take most of a second."""
 
 _log = logging.getLogger(__name__)
 
@@ -300,7 +300,8 @@ class Gateway:
         self._followed(snapshot)
         stopping = asyncio.create_task(self._stopping.wait())
         either = [loading, stopping]
-        await asyncio.wait(either, timeout=HEAD_START_S, return_when=asyncio.FIRST_COMPLETED)
+        alone_s = 0.0 if self._lifecycle.fetching else HEAD_START_S
+        await asyncio.wait(either, timeout=alone_s, return_when=asyncio.FIRST_COMPLETED)
         if self._control is not None and not self._stopping.is_set():
             self._control.start()
         self._recording = asyncio.create_task(self._series.run())

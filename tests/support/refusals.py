@@ -96,17 +96,17 @@ def tree_of(work: Path, *entries: tuple[str, str, str]) -> str:
     return git(work, "mktree", "-z", "--missing", stdin=lines.encode(errors="surrogateescape"))
 
 
-def commit_with(work: Path, name: str, mode: str = "100644", content: bytes = b"content") -> str:
-    """A commit of one model `odd` whose version has a file of that name, were it impossible."""
+def commit_with(work: Path, *entries: tuple[str, str], content: bytes = b"content") -> str:
+    """A commit of one model `odd` whose version has entries of those modes and names, were they
+    impossible."""
     config = (
         'backend: "identity" input { name: "A" data_type: TYPE_FP32 dims: 1 } '
         'output { name: "A" data_type: TYPE_FP32 dims: 1 }'
     )
     empty = blob(work, b"plain")
-    odd = empty if mode != "160000" else "1" * 40
-    if mode in ("100644", "120000"):
-        odd = blob(work, content)
-    version = tree_of(work, (mode, odd, name), ("100644", empty, "plain.txt"))
+    filled = blob(work, content)
+    odd = [(mode, "1" * 40 if mode == "160000" else filled, name) for mode, name in entries]
+    version = tree_of(work, *odd, ("100644", empty, "plain.txt"))
     model = tree_of(
         work, ("040000", version, "1"), ("100644", blob(work, config.encode()), "config.pbtxt")
     )

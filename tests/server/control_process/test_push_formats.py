@@ -30,22 +30,62 @@ def y(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
         yield made
 
 
-@pytest.mark.parametrize(
-    ("file", "says"),
-    [
-        ("model.pkl", "is of format pickle, which can carry code"),
-        ("model.pt", "is of format torch or torchscript, which can carry code"),
-        ("model.py", "is of format python, which can carry code"),
-        ("model.so", "is of format native_library, which can carry code"),
-        ("model.weights", "is of no format this repository takes; it takes .csv"),
-    ],
-)
-def test_a_file_that_can_carry_code_is_refused(y: Yard, file: str, says: str) -> None:
-    model = file.replace(".", "-")
-    work = started(y, f"code-{model}", model)
-    write(work, {f"models/{model}/1/{file}": b"\x80\x04N."})
-    y.commit(work, "code")
-    refused(y, work, says=(f"models/{model}/1/{file} E440 {says}",))
+CODE = {
+    "model.pkl": "is of format pickle, which can carry code",
+    "model.pt": "is of format torch or torchscript, which can carry code",
+    "model.py": "is of format python, which can carry code",
+    "model.so": "is of format native_library, which can carry code",
+    "model.weights": "is of no format this repository takes; it takes .csv",
+}
+"""What is said of a file of that name."""
+
+HELD = {
+    "1/ops.txt": (
+        b"\x7fELF\2\1\1" + bytes(60),
+        "E440 holds a native library or program, whatever",
+    ),
+    "1/model.onnx": (
+        pickle.dumps({"a": 1}, 4),
+        "E440 holds a pickle, whatever it is called, which",
+    ),
+    "labels.csv": (
+        gzip.compress(b"x", mtime=0),
+        "E440 holds compressed data, whatever it is called; files",
+    ),
+    "1/model.safetensors": (b"text", "E440 holds text, whatever it is called; files of its name"),
+    "1/model.pt2": (b"\x89HDF\r\n\x1a\n", "E440 holds an HDF5 file, whatever it is called; files"),
+    "1/notes.txt~": (b"x", "E440 is of no format this repository takes"),
+    "1/.hidden": (b"x", "E409 is hidden, and a model's hidden files are never read; remove it"),
+    ".cache/model.onnx": (b"x", "E409 is hidden, and a model's hidden files are never read"),
+    "1/.gitkeep/x.txt": (b"x", "E409 is hidden, and a model's hidden files are never read"),
+}
+"""By file of a model: what it holds, and what is said of it."""
+
+
+@pytest.fixture(scope="module")
+def complaints(y: Yard) -> list[str]:
+    """What the pusher of all these files, each in a model of its own, reads, by line."""
+    models = [f"m{number}" for number in range(len(CODE) + len(HELD))]
+    work = started(y, "files", *models)
+    files = [(f"1/{file}", b"\x80\x04N.") for file in CODE]
+    files += [(file, content) for file, (content, _) in HELD.items()]
+    for model, (file, content) in zip(models, files, strict=True):
+        write(work, {f"models/{model}/{file}": content})
+    y.git(work, "add", "-f", ".")
+    y.commit(work, "files")
+    return remote_lines(refused(y, work, says="nothing was changed in"))
+
+
+@pytest.mark.parametrize("file", CODE)
+def test_a_file_that_can_carry_code_is_refused(complaints: list[str], file: str) -> None:
+    model = f"m{list(CODE).index(file)}"
+    assert any(f"models/{model}/1/{file} E440 {CODE[file]}" in line for line in complaints)
+
+
+@pytest.mark.parametrize("file", HELD)
+def test_a_file_is_judged_by_what_it_holds(complaints: list[str], file: str) -> None:
+    model = f"m{len(CODE) + list(HELD).index(file)}"
+    assert any(f"models/{model}/{file} {HELD[file][1]}" in line for line in complaints)
 
 
 def test_requirements_take_a_permission_of_their_own_and_name_packages_alone(y: Yard) -> None:
@@ -71,62 +111,6 @@ def test_requirements_take_a_permission_of_their_own_and_name_packages_alone(y: 
     y.push(work)
     warning = "packaged 1: its requirements.txt is not installed, and it runs on the server's own"
     y.wait_for(lambda: warning in y.server.log(), "the load, on the server's own Python")
-
-
-@pytest.mark.parametrize(
-    ("file", "content", "says"),
-    [
-        ("1/ops.txt", b"\x7fELF\2\1\1" + bytes(60), "holds a native library or program, whatever"),
-        ("1/model.onnx", pickle.dumps({"a": 1}, 4), "holds a pickle, whatever it is called, which"),
-        (
-            "labels.csv",
-            gzip.compress(b"x", mtime=0),
-            "holds compressed data, whatever it is called; files",
-        ),
-        pytest.param(
-            "1/model.safetensors",
-            b"text",
-            "holds text, whatever it is called; files of its name",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            "1/model.pt2",
-            b"\x89HDF\r\n\x1a\n",
-            "holds an HDF5 file, whatever it is called; files",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            "1/notes.txt~", b"x", "is of no format this repository takes", marks=pytest.mark.slow
-        ),
-        pytest.param(
-            "1/.hidden",
-            b"x",
-            "is hidden, and a model's hidden files are never read; remove it",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            ".cache/model.onnx",
-            b"x",
-            "is hidden, and a model's hidden files are never read",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            "1/.gitkeep/x.txt",
-            b"x",
-            "is hidden, and a model's hidden files are never read",
-            marks=pytest.mark.slow,
-        ),
-    ],
-    ids=lambda value: repr(value[:20]),
-)
-def test_a_file_is_judged_by_what_it_holds(y: Yard, file: str, content: bytes, says: str) -> None:
-    model = f"held-{abs(hash(file)) % 10**9}"
-    work = started(y, model, model)
-    write(work, {f"models/{model}/{file}": content})
-    y.git(work, "add", "-f", ".")
-    y.commit(work, "not what it is called")
-    code = "E409" if "hidden" in says else "E440"
-    refused(y, work, says=f"models/{model}/{file} {code} {says}")
 
 
 def test_hidden_files_that_git_reads_pass_with_a_model(y: Yard) -> None:

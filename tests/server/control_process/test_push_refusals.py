@@ -33,112 +33,100 @@ def y(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
         yield made
 
 
-# the config
+# configs, folders and artefacts: one push of many models, each wrong in its own way
+
+CONFIGS = {
+    "syntax": ("parameters { key: }", ":9:19 E101 "),
+    "field": ("max_bach_size: 8", ":9:1 E102 "),
+    "value": (
+        "instance_group { count: -1 }",
+        ":9:18 E130 instance_group[0].count must be ≥ 1",
+    ),
+    "enum": ("input { name: 'B' data_type: TYPE_FP23 dims: 1 }", ":9:"),
+    "twice": ("max_batch_size: 4", ":9:1 E106 "),
+    "selects": ("version_policy { specific { versions: 7 } }", ":9:1 E202 "),
+}
+"""By name: the ninth line of a config, and what is said of it."""
+
+CONTRADICTIONS = {
+    "dims": ("TYPE_FP32", "5", "but dims is [5]"),
+    "dtype": ("TYPE_FP64", "4", "data_type is TYPE_FP64"),
+}
+"""By name: data type and dims of a config, and what of it contradicts the artefact."""
 
 
-@pytest.mark.parametrize(
-    ("name", "line", "says"),
-    [
-        ("syntax", "parameters { key: }", ":9:19 E101 "),
-        ("field", "max_bach_size: 8", ":9:1 E102 "),
-        pytest.param(
-            "value",
-            "instance_group { count: -1 }",
-            ":9:18 E130 instance_group[0].count must be ≥ 1",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            "enum",
-            "input { name: 'B' data_type: TYPE_FP23 dims: 1 }",
-            ":9:",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param("twice", "max_batch_size: 4", ":9:1 E106 ", marks=pytest.mark.slow),
-        pytest.param(
-            "selects",
-            "version_policy { specific { versions: 7 } }",
-            ":9:1 E202 ",
-            marks=pytest.mark.slow,
-        ),
-    ],
-)
-def test_a_broken_config_is_shown_by_line_and_column(
-    y: Yard, name: str, line: str, says: str
-) -> None:
-    work = started(y, f"config-{name}", f"config-{name}")
-    config = config_of(work, f"config-{name}")
-    kept = [one for one in config.read_text().splitlines() if one]
-    config.write_text("\n".join([*kept, *[""] * (8 - len(kept)), line, ""]))
-    y.commit(work, "broken")
-    refused(y, work, says=f"models/config-{name}/config.pbtxt{says}")
-
-
-def test_a_broken_drift_profile_is_shown_by_line_and_column(y: Yard) -> None:
-    work = started(y, "profile", "profile")
-    profile = config_of(work, "profile").parent / "1" / "drift_profile.json"
-    profile.write_text('{"format": 1,\n "features": [{"name": 7}]}\n')
-    y.commit(work, "broken")
-    refused(y, work, says="models/profile/1/drift_profile.json:2:24 E302 ")
-
-
-def test_a_number_out_of_range_reads_as_the_manual_has_it(y: Yard) -> None:
-    work = started(y, "number", "number")
+@pytest.fixture(scope="module")
+def complaints(y: Yard) -> list[str]:
+    """What the pusher of all of them reads, by line."""
+    work = started(y, "broken", "profile", "number", "ismodel", "ignored")
+    for name, (line, _) in CONFIGS.items():
+        write_identity(work, name, 1)
+        config = config_of(work, name)
+        kept = [one for one in config.read_text().splitlines() if one]
+        config.write_text("\n".join([*kept, *[""] * (8 - len(kept)), line, ""]))
+    for name, (data_type, dims, _) in CONTRADICTIONS.items():
+        write(
+            work,
+            {
+                f"models/{name}/config.pbtxt": ONNX % (data_type, dims),
+                f"models/{name}/1/model.onnx": onnx_model(),
+            },
+        )
+    whole = onnx_model(padding_bytes=5000)
     config = config_of(work, "number")
     config.write_text(config.read_text().replace("size: 8", "size: -4"))
-    y.commit(work, "negative")
-    refused(
-        y,
-        work,
-        says=("models/number/config.pbtxt:3:1 E103 max_batch_size must be ≥ 0, got -4",),
-    )
-
-
-def test_a_folder_that_is_no_model_is_refused(y: Yard) -> None:
-    work = started(y, "nomodel", "ismodel")
-    write(work, {"models/notes/a.txt": "x", "models/nested/m/1/a.txt": "x"})
-    y.commit(work, "no models")
-    refused(y, work, says=("models/notes E204 is no model", "models/nested E204 is no model"))
-
-
-def test_a_version_folder_that_is_ignored_is_refused(y: Yard) -> None:
-    work = started(y, "ignored", "ignored")
-    write(work, {"models/ignored/v2/a.txt": "x"})
-    y.commit(work, "v2")
-    refused(y, work, says="models/ignored/v2 E208 is ignored")
-
-
-# the artefact
-
-
-@pytest.mark.parametrize(
-    ("name", "data_type", "dims", "says"),
-    [
-        ("dims", "TYPE_FP32", "5", "but dims is [5]"),
-        ("dtype", "TYPE_FP64", "4", "data_type is TYPE_FP64"),
-    ],
-)
-def test_an_artefact_that_contradicts_its_config_is_refused(
-    y: Yard, name: str, data_type: str, dims: str, says: str
-) -> None:
-    work = y.repository(f"onnx-{name}")
-    model = f"onnx-{name}"
     write(
         work,
         {
-            f"models/{model}/config.pbtxt": ONNX % (data_type, dims),
-            f"models/{model}/1/model.onnx": onnx_model(),
+            "models/profile/1/drift_profile.json": '{"format": 1,\n "features": [{"name": 7}]}\n',
+            "models/notes/a.txt": "x",
+            "models/nested/m/1/a.txt": "x",
+            "models/ignored/v2/a.txt": "x",
+            "models/torn/1/model.onnx": whole[: len(whole) - 60],
         },
     )
-    y.commit(work, "contradicts")
-    refused(y, work, says=(f"models/{model}/1 E300 model '{model}' version 1: ", says))
+    y.commit(work, "broken")
+    return remote_lines(refused(y, work, says="nothing was changed in"))
 
 
-def test_a_torn_artefact_is_refused(y: Yard) -> None:
-    work = y.repository("torn")
-    whole = onnx_model(padding_bytes=5000)
-    write(work, {"models/torn/1/model.onnx": whole[: len(whole) - 60]})
-    y.commit(work, "torn")
-    refused(y, work, says="models/torn/1 E300 model 'torn' version 1: ")
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_broken_config_is_shown_by_line_and_column(complaints: list[str], name: str) -> None:
+    told(complaints, f"models/{name}/config.pbtxt{CONFIGS[name][1]}")
+
+
+def test_a_broken_drift_profile_is_shown_by_line_and_column(complaints: list[str]) -> None:
+    told(complaints, "models/profile/1/drift_profile.json:2:24 E302 ")
+
+
+def test_a_number_out_of_range_reads_as_the_manual_has_it(complaints: list[str]) -> None:
+    told(complaints, "models/number/config.pbtxt:3:1 E103 max_batch_size must be ≥ 0, got -4")
+
+
+def test_a_folder_that_is_no_model_is_refused(complaints: list[str]) -> None:
+    told(complaints, "models/notes E204 is no model")
+    told(complaints, "models/nested E204 is no model")
+
+
+def test_a_version_folder_that_is_ignored_is_refused(complaints: list[str]) -> None:
+    told(complaints, "models/ignored/v2 E208 is ignored")
+
+
+@pytest.mark.parametrize("name", CONTRADICTIONS)
+def test_an_artefact_that_contradicts_its_config_is_refused(
+    complaints: list[str], name: str
+) -> None:
+    start = f"models/{name}/1 E300 model '{name}' version 1: "
+    assert CONTRADICTIONS[name][2] in told(complaints, start)
+
+
+def test_a_torn_artefact_is_refused(complaints: list[str]) -> None:
+    told(complaints, "models/torn/1 E300 model 'torn' version 1: ")
+
+
+def told(complaints: list[str], text: str) -> str:
+    """The one line that says it."""
+    (line,) = [one for one in complaints if text in one]
+    return line
 
 
 # Git LFS
@@ -167,47 +155,26 @@ def test_a_damaged_pointer_is_refused(y: Yard) -> None:
 # the tree
 
 
-@pytest.mark.parametrize(
-    ("mode", "name", "says"),
-    [
-        ("120000", "link", "models/odd/1/link E400 is a symbolic link; replace it by the file"),
-        ("160000", "module", "models/odd/1/module E401 is a submodule, which is not fetched"),
-        pytest.param(
-            "100644", "a\\b", "E402 leads out of its folder on some systems", marks=pytest.mark.slow
-        ),
-        pytest.param(
-            "100644",
-            "PLAIN.TXT",
-            "E406 differs from 'models/odd/1/PLAIN.TXT' only in case",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            "100644", "a\nb", "E404 has characters that cannot be shown", marks=pytest.mark.slow
-        ),
-        pytest.param(
-            "100644",
-            "a\N{RIGHT-TO-LEFT OVERRIDE}b",
-            "E404 has characters that cannot be shown",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            "100644", "a\udcffb", "E404 has characters that cannot be shown", marks=pytest.mark.slow
-        ),
-        pytest.param(
-            "100644", "a.", "E407 has a name that ends in a dot or space", marks=pytest.mark.slow
-        ),
-        pytest.param(
-            "100644",
-            "n" * 256,
-            "E405 is too long; keep to 255 bytes a name",
-            marks=pytest.mark.slow,
-        ),
-    ],
-)
-def test_what_no_tree_may_have_is_refused(y: Yard, mode: str, name: str, says: str) -> None:
-    work = y.repository(f"tree-{abs(hash((mode, name))) % 10**9}")
-    commit = commit_with(work, name, mode, b"plain.txt")
-    refused(y, work, f"{commit}:refs/heads/main", says=says)
+ODD = [
+    ("120000", "link", "models/odd/1/link E400 is a symbolic link; replace it by the file"),
+    ("160000", "module", "models/odd/1/module E401 is a submodule, which is not fetched"),
+    ("100644", "a\\b", "E402 leads out of its folder on some systems"),
+    ("100644", "PLAIN.TXT", "E406 differs from 'models/odd/1/PLAIN.TXT' only in case"),
+    ("100644", "a\nb", "E404 has characters that cannot be shown"),
+    ("100644", "c\N{RIGHT-TO-LEFT OVERRIDE}d", "E404 has characters that cannot be shown"),
+    ("100644", "e\udcfff", "E404 has characters that cannot be shown"),
+    ("100644", "a.", "E407 has a name that ends in a dot or space"),
+    ("100644", "n" * 256, "E405 is too long; keep to 255 bytes a name"),
+]
+
+
+def test_what_no_tree_may_have_is_refused(y: Yard) -> None:
+    work = y.repository("trees")
+    commit = commit_with(work, *[(mode, name) for mode, name, _ in ODD], content=b"plain.txt")
+    said = refused(y, work, f"{commit}:refs/heads/main", says=tuple(says for *_, says in ODD))
+    lines = remote_lines(said)
+    for _, _, says in ODD:
+        assert sum(says in line for line in lines) == sum(says == one for *_, one in ODD), said
 
 
 @pytest.mark.parametrize(
@@ -221,7 +188,7 @@ def test_a_path_that_git_itself_refuses_is_told_in_our_words_too(
     y: Yard, name: str, says: str
 ) -> None:
     work = y.repository(f"fsck-{len(name)}")
-    commit = commit_with(work, name)
+    commit = commit_with(work, ("100644", name))
     said = refused(y, work, f"{commit}:refs/heads/main", says=(says, "nothing was changed in"))
     assert_kept_as_told(y, work, said)
     tree = re.search(r"grep ([0-9a-f]{12})", said)
@@ -238,7 +205,7 @@ def assert_kept_as_told(y: Yard, work: Path, said: str) -> None:
 
 def test_any_branch_and_tag_is_held_to_what_trees_may_have(y: Yard) -> None:
     work = y.repository("anyref")
-    commit = commit_with(work, "link", "120000", b"/etc/passwd")
+    commit = commit_with(work, ("120000", "link"), content=b"/etc/passwd")
     refused(y, work, f"{commit}:refs/heads/try", says="E400 is a symbolic link")
     refused(y, work, f"{commit}:refs/tags/v1", says="E400 is a symbolic link")
 

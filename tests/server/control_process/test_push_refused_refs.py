@@ -91,7 +91,7 @@ def test_a_ref_to_what_is_no_commit_is_refused(y: Yard, deployed: Path) -> None:
 def test_one_bad_ref_of_two_keeps_both_where_they_are(y: Yard, deployed: Path) -> None:
     write(deployed, {"docs/more.txt": "x"})
     y.commit(deployed, "harmless")
-    bad = commit_with(deployed, "link", "120000", b"/etc/passwd")
+    bad = commit_with(deployed, ("120000", "link"), content=b"/etc/passwd")
     refs = ("main", f"{bad}:refs/heads/try", "main:refs/tags/fine")
     said = refused(y, deployed, *refs, says="E400 is a symbolic link", rows=3)
     assert said.count("[remote rejected]") == 3
