@@ -1,14 +1,18 @@
 """Forms: logging in and out, what is refused whoever asks, what each act does, what is kept."""
 
 import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from admin_ui.console import ACTS
 from control.access.invitations import first_link_code
-from control.sql.database import SYSTEM
+from control.sql.database import SYSTEM, Database
 from support.admin import PASSWORD, Api
-from support.console import Person, person
+from support.console import Person, console_over, person
+from support.deployed import deploy
 
 NAMES = {
     "model": "digits", "alias": "champion", "repository": "vision", "user": "iris", "token": "t",
@@ -21,6 +25,39 @@ def filled(path: str) -> str:
     for name, value in NAMES.items():
         path = path.replace(f"{{{name}}}", value)
     return path
+
+
+@pytest.fixture(scope="module")
+def kept(
+    tmp_path_factory: pytest.TempPathFactory, migrated_sqlite: Path, cheap_passwords: None
+) -> Iterator[Api]:
+    """A console for all tests that change nothing: with `digits`, its alias `champion`, and the
+    administrator `iris`."""
+    folder = tmp_path_factory.mktemp("kept")
+    shutil.copy(migrated_sqlite, folder / "modelyard.db")
+    database = Database(f"sqlite:///{folder}/modelyard.db")
+    with console_over(database, folder) as one:
+        deploy(database)
+        one.user("iris", "admin")
+        one.local("PUT", "/models/digits/aliases/champion", {"version": 1})
+        yield one
+    database.close()
+
+
+@pytest.fixture(scope="module")
+def ada(kept: Api) -> Person:
+    return person(kept, "admin", "ada")
+
+
+@pytest.fixture(scope="module")
+def vera(kept: Api) -> Person:
+    return person(kept, "viewer", "vera")
+
+
+def changed_nothing(kept: Api, user: str) -> bool:
+    """That the user has done nothing but log in."""
+    audit = kept.local("GET", "/audit?limit=200").json["items"]
+    return {row["action"] for row in audit if row["actor"] == f"user:{user}"} == {"session.opened"}
 
 
 def test_a_login_opens_a_session_that_scripts_cannot_read(running: Api) -> None:
@@ -92,8 +129,7 @@ def test_the_one_time_link_makes_the_account_and_logs_in(running: Api) -> None:
 
 
 @pytest.mark.parametrize("act", ACTS, ids=lambda act: act.path)
-def test_another_sites_form_is_refused_everywhere(night: Api, act: object) -> None:
-    ada = person(night, "admin", "ada")
+def test_another_sites_form_is_refused_everywhere(kept: Api, ada: Person, act: object) -> None:
     path = filled(act.path)  # type: ignore[attr-defined]
     evil = "http://evil.example"
     for headers in ({"Origin": evil}, {"Origin": ""}, {"Sec-Fetch-Site": "cross-site"}):
@@ -106,15 +142,11 @@ def test_another_sites_form_is_refused_everywhere(night: Api, act: object) -> No
         assert "was not sent by this console" in found.text
     assert ada.post(path, {}, **{"Content-Type": "text/plain"}).status == 415
     assert ada.post(path, {}, Origin="null").status == 403
-    audit = night.local("GET", "/audit").json["items"]
-    assert {row["action"] for row in audit if row["actor"] == "user:ada"} == {"session.opened"}
+    assert changed_nothing(kept, "ada")
 
 
 @pytest.mark.parametrize("act", OURS, ids=lambda act: act.path)
-def test_a_viewer_changes_nothing(night: Api, act: object) -> None:
-    night.user("iris", "admin")
-    night.local("PUT", "/models/digits/aliases/champion", {"version": 1})
-    vera = person(night, "viewer", "vera")
+def test_a_viewer_changes_nothing(kept: Api, vera: Person, act: object) -> None:
     path = filled(act.path)  # type: ignore[attr-defined]
     if path == "/access/tokens":
         pytest.skip("everybody makes tokens of their own")
@@ -128,8 +160,7 @@ def test_a_viewer_changes_nothing(night: Api, act: object) -> None:
     }  # fmt: skip
     found = vera.post(path, form)
     assert found.status in (403, 404), found.text[-800:]
-    audit = night.local("GET", "/audit").json["items"]
-    assert {row["action"] for row in audit if row["actor"] == "user:vera"} == {"session.opened"}
+    assert changed_nothing(kept, "vera")
 
 
 def test_an_alias_is_made_moved_and_deleted(night: Api) -> None:
