@@ -31,7 +31,8 @@ _HEADERS = {**PRIVATE, "X-Accel-Buffering": "no"}
 
 
 def live_route(frame: RequestRouter) -> BaseRoute:
-    """/live?at=PATH&after=EVENT; Last-Event-ID counts before `after`."""
+    """/live?at=PATH&after=EVENT; Last-Event-ID counts before `after`. With look=1 the live part is
+    looked up at once: the page was not followed for a while."""
     open_streams: set[LiveUpdateStream] = set()
     watches = ScreenWatches(frame)
 
@@ -46,7 +47,7 @@ def live_route(frame: RequestRouter) -> BaseRoute:
             )
         screen, facts = found
         visit = await frame.visit(request, **facts)
-        stream = LiveUpdateStream(watches, screen, visit, after)
+        stream = LiveUpdateStream(watches, screen, visit, after, "look" in request.query_params)
         open_streams.add(stream)
 
         def ended() -> None:
@@ -59,16 +60,18 @@ def live_route(frame: RequestRouter) -> BaseRoute:
 
 
 class LiveUpdateStream:
-    """The pieces that one tab is sent, beginning with what came later than the event `after`."""
+    """The pieces that one tab is sent, beginning with what came later than the event `after`, or
+    with how things are now where it is to `look`."""
 
     def __init__(
-        self, watches: ScreenWatches, screen: Screen, visit: PageContext, after: int
+        self, watches: ScreenWatches, screen: Screen, visit: PageContext, after: int, look: bool
     ) -> None:
         self._watches = watches
         self._services = watches.frame.services
         self._screen = screen
         self._visit = visit
         self._reached = after
+        self._is_old = look
         self._watch: ScreenWatch | None = None
         self._look = 0
         self._number = 0
@@ -103,7 +106,7 @@ class LiveUpdateStream:
         newest = await self._services.newest()
         self._missed = await news(self._visit, self._screen, self._reached, newest)
         watch = self._join(newest)
-        if self._missed:
+        if self._missed or self._is_old:
             watch.ask()
         return watch
 

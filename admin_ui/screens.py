@@ -11,12 +11,22 @@ from control.access.scopes import Action
 
 
 class ScreenContent:
-    """What a screen shows: its JSON twin, and what else its template is to see."""
+    """What a screen shows: its JSON twin, and what else its template is to see. `next_look_s`: when
+    there is more to show although nothing happens; None: after the screen's `live_every_s`."""
 
-    def __init__(self, twin: Any, *, title: str = "", status: int = 200, **context: Any) -> None:
+    def __init__(
+        self,
+        twin: Any,
+        *,
+        title: str = "",
+        status: int = 200,
+        next_look_s: float | None = None,
+        **context: Any,
+    ) -> None:
         self.twin = twin
         self.title = title
         self.status = status
+        self.next_look_s = next_look_s
         self.context = context
 
 

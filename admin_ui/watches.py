@@ -26,6 +26,9 @@ finding out that there is news, and for sending it."""
 ALL_SHARES = 0.1
 """Of a core, at most, for all watches together, as long as none would rest MOST_PAUSE_S."""
 
+SPREAD_S = 5.0
+"""Over which looks are spread that charts want at the same moment."""
+
 SAY_EVERY_S = 5.0
 """Between two announcements to who listens instead of looking."""
 
@@ -72,6 +75,7 @@ class ScreenWatch:
         self._failure: Exception | None = None
         self._unsaid: list[Any] = []
         self._said_at = 0.0
+        self._next_look_s: float | None = None
 
     def ask(self) -> None:
         """Look, even if nothing happens from now on: a tab has missed something."""
@@ -110,14 +114,20 @@ class ScreenWatch:
             newest = max(self._services.seen(), self.part.event)
             events = await news(self._visit, self._screen, self.part.event, newest)
             if events or self._asked.is_set() or (every_s and began >= due):
-                due = began + every_s
                 self._asked.clear()
                 await self._look(events, newest)
+                due = began + self._pause_s(every_s)
             else:
                 self.part = replace(self.part, event=newest)
             # both count what others did meanwhile, too
             cost_s = min(monotonic() - began, process_time() - spent)
             await self._services.rest(pause_s(cost_s, self._watches.number))
+
+    def _pause_s(self, every_s: float) -> float:
+        """Until the next look that no event asks for."""
+        if self._next_look_s is None:
+            return every_s
+        return self._next_look_s + hash(self.key) % 1000 / 1000 * SPREAD_S
 
     async def _until_moved(self, seconds: float) -> None:
         """Until there is a later event, somebody asks, or `seconds` are over."""
@@ -136,6 +146,7 @@ class ScreenWatch:
         try:
             shown = await self._screen.load(self._visit)
             html = self._watches.frame.live(self._visit, self._screen, shown)
+            self._next_look_s = shown.next_look_s
         except ControlApiError as refused:
             if refused.status != 404:
                 raise

@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
@@ -157,12 +157,21 @@ def many_tabs(
         say(f"| {what} | {' | '.join(told)} |")
 
 
-def window(yard: Yard, client: Requests, tabs: Sequence[str], seconds: float) -> Window:
+def window(
+    yard: Yard,
+    client: Requests,
+    tabs: Sequence[str],
+    seconds: float,
+    profiled: AbstractContextManager[None] | None = None,
+) -> Window:
+    """`profiled`: entered when the tabs are open."""
     pieces = Count()
     with ExitStack() as stack:
         for at in tabs:
             stack.enter_context(tab(yard, at, pieces))
         time.sleep(SETTLES_S)
+        if profiled is not None:
+            stack.enter_context(profiled)
         control, gateway = own_cpu_ns(yard.control), own_cpu_ns(yard.gateway)
         client.taken()
         began, seen = time.monotonic(), pieces.number

@@ -46,8 +46,8 @@ def main() -> int:
         none, many = [], []
         for _ in range(arguments.rounds):
             none.append(window(yard, client, [], arguments.seconds))
-            with _profiled(yard, arguments):
-                many.append(window(yard, client, tabs, arguments.seconds))
+            profiled = _profiled(yard, arguments)
+            many.append(window(yard, client, tabs, arguments.seconds, profiled))
         return _told(none, many)
 
 

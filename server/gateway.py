@@ -234,7 +234,8 @@ class Gateway:
         """What the control process asks for: what runs here, of sampled requests, of the log."""
         match query:
             case RunningQuery():
-                return running(self._fleet.served(), self._fleet.memory, self._fleet.limiter)
+                fleet = self._fleet
+                return running(fleet.served(), fleet.memory, fleet.limiter, query.model)
             case CrashQuery():
                 return crashes(self._fleet.served())
             case LoadedQuery():

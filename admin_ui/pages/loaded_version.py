@@ -43,16 +43,20 @@ async def loaded_here(visit: PageContext, name: str) -> list[dict[str, Any]]:
 
 async def sequences_here(visit: PageContext, name: str) -> list[Row]:
     """The versions of a sequence model as they run here, the highest first; none of any other."""
-    rows = await of_gateway(visit, "/instances")
-    mine = [row for row in rows if row["model"] == name and row["sequences"] is not None]
+    rows = await _running(visit, name)
+    mine = [row for row in rows if row["sequences"] is not None]
     return sorted(mine, key=lambda row: -int(row["version"]))
 
 
 async def running_here(visit: PageContext, name: str, number: int) -> Row | None:
     """Backend, instances and memory of one version."""
-    rows = await of_gateway(visit, "/instances")
-    mine = (row for row in rows if row["model"] == name and row["version"] == number)
-    return next(mine, None)
+    rows = await _running(visit, name)
+    return next((row for row in rows if row["version"] == number), None)
+
+
+async def _running(visit: PageContext, name: str) -> Sequence[Row]:
+    found = await maybe_here(visit, "/instances", {"model": name})
+    return found["items"] if found else []
 
 
 async def version_here(visit: PageContext, name: str, number: int) -> dict[str, Any] | None:

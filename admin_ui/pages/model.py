@@ -50,6 +50,7 @@ async def load(visit: PageContext) -> ScreenContent:
         model=model,
         rows=versions_by_server(model, loads),
         traffic=served,
+        next_look_s=served.next_look_s if served else None,
         sequences=sequences,
         steps=await steps_here(visit, name, answers) if answers else None,
         servers=sorted({row["server"] for row in loads}),

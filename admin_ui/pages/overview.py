@@ -23,6 +23,7 @@ async def load(visit: PageContext) -> ScreenContent:
         _latest(visit, "/pushes", {"limit": str(_PUSHES)}),
         _latest(visit, "/events", {"newest": "true", "limit": str(LATEST), "kind": _TOLD}),
     )
+    traffic = await yard_traffic(visit)
     trouble = visit.services.problem()
     counts = _counts(loads, servers, models, repositories)
     twin = {"problems": wrong, "counts": counts}
@@ -37,7 +38,8 @@ async def load(visit: PageContext) -> ScreenContent:
         pushes=pushes,
         events=happened,
         trouble="",
-        traffic=await yard_traffic(visit),
+        traffic=traffic,
+        next_look_s=traffic.next_look_s if traffic else None,
     )
 
 

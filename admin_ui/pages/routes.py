@@ -59,6 +59,7 @@ async def load(visit: PageContext) -> ScreenContent:
     acts = {one: link(f"{PATH}/{one}", route=name) for one in ACTS_OF_ONE}
     typed = visit.form if visit.act == acts["change"] else None
     explained, problem = await _explained(visit, name)
+    traffic = await route_traffic(visit, route)
     return ScreenContent(
         route,
         title=name,
@@ -71,7 +72,8 @@ async def load(visit: PageContext) -> ScreenContent:
         rules=rules_text(route),
         mirrors=mirrors_text(route),
         explained=explained,
-        traffic=await route_traffic(visit, route),
+        traffic=traffic,
+        next_look_s=traffic.next_look_s if traffic else None,
         problem=problem,
         back=await rollback_offer(visit, name) if _of_its_name(route) else None,
     )

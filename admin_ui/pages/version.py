@@ -66,6 +66,7 @@ async def load(visit: PageContext) -> ScreenContent:
         tensors=tensors,
         sampling=sampling,
         traffic=traffic,
+        next_look_s=traffic.next_look_s if traffic else None,
         steps=await steps_here(visit, name, version) if here is not None else None,
         log=[one for one in events["items"] if one["data"].get("version") == version],
         model_path=model_page.PATH,

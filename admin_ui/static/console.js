@@ -128,9 +128,10 @@ function remember(event) {
   if (event.lastEventId) live.after = event.lastEventId;
 }
 
-function follow() {
+function follow(look = false) {  // look: what is shown is old, whatever happened meanwhile
   live.source?.close();
   const asked = new URLSearchParams({ at: live.at, after: live.after });
+  if (look) asked.set("look", "1");
   const source = new EventSource(`/live?${asked}`);
   live.source = source;
   source.onopen = () => {
@@ -159,7 +160,7 @@ if (place) {
   live.at = place.dataset.at;  // not the address: a refused form stands at its own
   live.after = place.dataset.after;
   follow();
-  document.addEventListener("visibilitychange", () => (document.hidden ? unfollow() : follow()));
+  document.addEventListener("visibilitychange", () => (document.hidden ? unfollow() : follow(true)));
   document.addEventListener("htmx:after:history:replace", () => {
     live.at = location.pathname + location.search;
     follow();

@@ -29,6 +29,10 @@ MOST_SERVERS = 6
 VERSION = "version "
 KEPT_S = 900
 """How long a gateway keeps its requests."""
+ARRIVES_S = 2.0
+"""After its end a window is in the database, unless much is going on."""
+LONGEST_LOOK_S = 60
+"""Between two looks: ages are told in minutes."""
 
 Row = Mapping[str, Any]
 Finder = Callable[[str], Row]
@@ -57,6 +61,14 @@ class TrafficCharts:
     @property
     def marks(self) -> list[tuple[int, str, bool]]:
         return [(one.at, one.letter, one.bad) for one in self.markers]
+
+    @property
+    def next_look_s(self) -> float:
+        """From when they were asked for until there is a point more."""
+        if not self.within.name:
+            return LONGEST_LOOK_S
+        period_s = min(self.step_s, LONGEST_LOOK_S)
+        return period_s - (self.within.until.timestamp() - ARRIVES_S) % period_s
 
     def chart(self, name: str) -> TrafficChart | None:
         return next((one for one in self.charts if one.id == name), None)

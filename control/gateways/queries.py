@@ -92,6 +92,9 @@ class GatewayInstances(Struct, frozen=True):
 
 
 class RunningQuery(Struct, frozen=True, tag="running"):
+    """`model`: of its versions alone, "" for all."""
+
+    model: str = ""
     Answer: ClassVar = GatewayInstances
 
 

@@ -40,15 +40,17 @@ def running(
     served: Iterable[ServedVersion],
     memory: MemoryAllocator,
     limiter: ResourceLimiter | None,
+    model: str = "",
 ) -> GatewayInstances:
-    """An item a version, each device's budget with its largest holders, and the resources that
-    executions hold."""
+    """An item a version, of `model` alone where one is given, each device's budget with its largest
+    holders, and the resources that executions hold."""
+    wanted = [one for one in served if model in ("", one.version.name)]
     return GatewayInstances(
         pid=os.getpid(),
         resident_bytes=resident_of(os.getpid()),
         machine_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         accounts=tuple(map(_account, memory.accounts())),
-        items=tuple(map(_running, served)),
+        items=tuple(map(_running, wanted)),
         resources=tuple(map(_resource, limiter.usage())) if limiter is not None else (),
     )
 

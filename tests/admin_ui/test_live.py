@@ -44,10 +44,12 @@ class Stream:
 
 
 @contextmanager
-def stream(one: Person, at: str, after: int | str, **headers: str) -> Iterator[Stream]:
+def stream(
+    one: Person, at: str, after: int | str, look: bool = False, **headers: str
+) -> Iterator[Stream]:
     connection = http.client.HTTPConnection("127.0.0.1", one.api.port, timeout=PATIENCE_S)
     try:
-        asked = urlencode({"at": at, "after": after})
+        asked = urlencode({"at": at, "after": after, **({"look": "1"} if look else {})})
         said = {"Cookie": f"{COOKIE}={one.cookie}", **headers}
         connection.request("GET", f"/live?{asked}", headers=said)
         response = connection.getresponse()
@@ -96,6 +98,12 @@ def test_what_was_missed_is_made_up_for(night: Api) -> None:
         told = tab.message()
     assert "later" in json.loads(told["data"])["html"]
     assert int(told["id"]) > before
+
+
+def test_a_page_that_was_hidden_is_brought_up_to_date_at_once(night: Api) -> None:
+    vera = person(night, "viewer", "vera")
+    with stream(vera, "/repositories", newest(night), look=True) as tab:
+        assert tab.message()["event"] == "live"
 
 
 def test_only_what_the_page_shows_is_news_to_it(night: Api) -> None:

@@ -48,7 +48,8 @@ def page_of(
     async def ask(query: Query) -> GatewayInstances | LoadedVersions:
         if isinstance(query, RunningQuery):
             rows = [RUNNING, {**RUNNING, "model": "other", "sampling": {"top_p": 0.125}}]
-            return GatewayInstances(1, 1, 1, (), convert(rows, tuple[RunningVersion, ...]))
+            wanted = [one for one in rows if query.model in ("", one["model"])]
+            return GatewayInstances(1, 1, 1, (), convert(wanted, tuple[RunningVersion, ...]))
         if query == LoadedQuery("talker"):
             one = {**LOADED, "folder": str(folder) if folder else ""}
             return convert({"items": [one]}, LoadedVersions)

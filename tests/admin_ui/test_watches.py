@@ -50,6 +50,7 @@ class Night:
     looks: list[PageContext] = field(default_factory=list)
     asked: list[ControlApiRequest] = field(default_factory=list)
     shown: Callable[[], Any] = lambda: "as ever"
+    next_look_s: float | None = None
 
     async def ask(
         self, request: Request, principal: Principal, asked: ControlApiRequest
@@ -62,7 +63,7 @@ class Night:
 
     async def load(self, visit: PageContext) -> ScreenContent:
         self.looks.append(visit)
-        return ScreenContent(self.shown())
+        return ScreenContent(self.shown(), next_look_s=self.next_look_s)
 
     def live(self, visit: PageContext, screen: Screen, shown: ScreenContent) -> str:
         return str(shown.twin)
@@ -185,6 +186,20 @@ async def test_nothing_is_looked_up_while_nothing_happens() -> None:
         assert await watch.after(0, 0.0) is None
         assert night.looks == []
         assert night.asked == []
+
+
+async def test_a_screen_that_says_when_there_is_more_to_show_is_looked_up_then() -> None:
+    night = Night(next_look_s=3600.0)
+    screen = night.screen(live_every_s=0.001)
+    async with console(night) as one:
+        watch = one.watches.join(screen, one.visit("vera"), 0)
+        assert await watch.after(0, SOON_S) is not None
+        assert await watch.after(1, 0.05) is None
+        one.happens()
+        assert await watch.after(1, SOON_S) is not None
+        night.next_look_s = None
+        watch.ask()
+        assert await watch.after(3, SOON_S) is not None
 
 
 async def test_the_last_tab_to_leave_ends_the_watch() -> None:

@@ -181,7 +181,7 @@ async def _serve(
     async def ask_gateway(query: Query) -> QueryAnswer:
         match query:
             case RunningQuery():
-                return running((), MemoryAllocator({}), None)
+                return running((), MemoryAllocator({}), None, query.model)
             case CrashQuery():
                 return crashes(())
             case LoadedQuery():

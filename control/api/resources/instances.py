@@ -10,7 +10,7 @@ from anyio import to_thread
 from msgspec import to_builtins
 
 from control.access.scopes import Action
-from control.api.call import Access, AuthorizedCall, EndpointResult, Operation
+from control.api.call import Access, AuthorizedCall, EndpointResult, Operation, Param
 from control.clock import Moment
 from control.deployments.loaded_files import FileDigests, written_config
 from control.errors import NotFound
@@ -170,7 +170,7 @@ class CrashingVersionsView(msgspec.Struct, frozen=True):
 
 
 async def show(call: AuthorizedCall) -> EndpointResult:
-    found = await call.services.ask_gateway(RunningQuery())
+    found = await call.services.ask_gateway(RunningQuery(call.query.get("model", "")))
     return EndpointResult(msgspec.convert(found, GatewayInstancesView, from_attributes=True))
 
 
@@ -229,6 +229,7 @@ OPERATIONS = (
         tag="Server",
         summary="What is loaded on this server: instances, their workers, the memory granted",
         act=show,
+        query=(Param("model", "Only versions of this model."),),
         gives=GatewayInstancesView,
     ),
     Operation(
