@@ -65,12 +65,34 @@ def deploy_commit(
     ref: str = "",
     facts: PushFacts | None = None,
 ) -> PushView:
-    """An operator wants `commit` deployed, wherever the deploy ref stands. Raises NotFound, and
-    Invalid when it is not a whole commit id."""
+    """An operator wants `commit` deployed, wherever the deploy ref stands. Its report is what was
+    found when the commit was pushed. Raises NotFound, and Invalid when it is not a whole commit id.
+
+    The operator answers for what it lists as callees: who may operate may use every model.
+    """
     if not is_oid(commit) or is_null(commit):
         raise Invalid(f"'{commit:.80}' is not a whole commit id in hex", "commit")
     update = RefUpdate(NO_COMMIT, commit, ref)
-    return _begin(tx, repository_name, "deploy", update, facts or PushFacts(), PushState.ACCEPTED)
+    report = _told_before(tx.session, repositories.find(tx.session, repository_name).id, commit)
+    facts = facts or PushFacts()
+    return _begin(tx, repository_name, "deploy", update, facts, PushState.ACCEPTED, report)
+
+
+def _told_before(session: Session, repository_id: str, commit: str) -> str:
+    """What the last who pushed the commit was told, "" where nobody was told anything."""
+    told = (
+        select(Push.pusher, Push.report)
+        .where(
+            Push.repository_id == repository_id,
+            Push.new_commit == commit,
+            Push.kind == "push",
+            Push.report != "",
+        )
+        .order_by(Push.sequence.desc())
+        .limit(1)
+    )
+    found = session.execute(told).one_or_none()
+    return f"What {found[0]} was told who pushed it:\n{found[1]}" if found else ""
 
 
 def accept(tx: Transaction, push_id: str) -> PushView:

@@ -93,9 +93,10 @@ def deploy(given: argparse.Namespace, api: ApiClient) -> Shown:
     kind = "ref" if given.REVISION.startswith("refs/") else "commit"
     path = path_of("repositories", given.NAME, "deploy")
     made = api.call("POST", path, PushView, {kind: given.REVISION})
+    told = f"\n{made.report}" if made.report else ""
     return MessageOutput(
         f"commit {made.new_commit[:_SHORT]} is being deployed; "
-        f"follow it with `modelyard push show {made.id}`",
+        f"follow it with `modelyard push show {made.id}`{told}",
         made,
     )
 

@@ -239,3 +239,13 @@ def test_only_operators_can_give_a_priority() -> None:
     with pytest.raises(Invalid, match="priority:-5 is more than the role viewer"):
         within_role(Role.VIEWER, parse_scopes(["priority:-5"]))
     within_role(Role.OPERATOR, parse_scopes(["priority:-5"]))
+
+
+@pytest.mark.parametrize("role", Role)
+@pytest.mark.parametrize("texts", SCOPE_SETS, ids=str)
+def test_who_may_operate_may_use_every_model(role: Role, texts: tuple[str, ...] | None) -> None:
+    """What a deployed model calls needs no check against the operator who deploys it."""
+    scopes = None if texts is None else tuple(map(parse_scope, texts))
+    who = Principal("user:ada", role, scopes)
+    if allows(who, Action.OPERATE):
+        assert all(allows(who, Action.INFER, name) for name in NAMES)

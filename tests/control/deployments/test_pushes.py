@@ -167,6 +167,17 @@ def test_an_operator_deploys_an_older_commit(database: Database) -> None:
     assert view.models == {"digits": sealed("digits", {1: "a"}).digest}
 
 
+def test_an_operator_is_told_what_the_commits_pusher_was_told(database: Database) -> None:
+    with database.change(ADA) as tx:
+        for report in ("an older report", "warning: E455"):
+            update = RefUpdate(ZEROS, commit(1), "refs/heads/try")
+            pushes.receive(tx, "vision", update, PushFacts(pusher="user:bob", report=report))
+        told_bob = pushes.deploy_commit(tx, "vision", commit(1), MAIN).report
+        nothing = pushes.deploy_commit(tx, "vision", commit(2), MAIN).report
+    assert told_bob == "What user:bob was told who pushed it:\nwarning: E455"
+    assert nothing == ""
+
+
 @pytest.mark.parametrize("wrong", ["", "main", "abc", ZEROS, "--upload-pack=x"])
 def test_only_a_whole_commit_id_is_deployed(database: Database, wrong: str) -> None:
     with pytest.raises(Invalid, match="not a whole commit id"), database.change(ADA) as tx:

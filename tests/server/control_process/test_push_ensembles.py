@@ -68,3 +68,18 @@ def test_an_ensemble_of_a_model_that_its_publisher_may_not_use_is_refused(y: Yar
     assert "E455" in said
     assert "'hidden'" in said
     assert y.versions("way_round") == []
+
+
+def test_who_deploys_a_stored_commit_answers_for_its_callees_and_is_told_of_them(y: Yard) -> None:
+    work = y.repository("drafts")
+    y.log_in("push:drafts:*")
+    write_ensemble(work, "by_hand", "hidden")
+    y.git(work, "checkout", "-q", "-b", "draft")
+    commit = y.commit(work, "a way to a model of others, on another branch")
+    said = y.push(work, "draft")
+    assert "warning" in said
+    assert "E455" in said
+    deployed = y.cli_json("repo", "deploy", "drafts", commit)
+    y.wait_versions("by_hand", 1)
+    assert "E455" in deployed["report"]
+    assert "'hidden'" in deployed["report"]
