@@ -106,6 +106,9 @@ async def load(visit: PageContext) -> ScreenContent:
         visit.get(PATH + "/evidence", rollout=identity),
         visit.get("/events", asked),
     )
+    told = None
+    if not rollout["finished_at"]:
+        told = await visit.get(PATH + "/outlook", rollout=identity)
     moments, plan = seen["moments"], rollout["plan"]
     history = history_of(moments, events["items"], rollout["reason"])
     return ScreenContent(
@@ -113,6 +116,7 @@ async def load(visit: PageContext) -> ScreenContent:
         title=f"{'Rollback' if rollout['rollback'] else 'Rollout'} of {rollout['name']}: "
         f"version {rollout['candidate']}",
         rollout=rollout,
+        outlook=told,
         standing=standing,
         verdicts=[
             {

@@ -16,6 +16,7 @@ from control.experiments.totals import read_sums
 from control.rollouts import queries
 from control.rollouts.facts import Signals
 from control.rollouts.guardrails import Harm
+from control.rollouts.outlook import WatchedSignals
 from control.rollouts.route_weights import CANDIDATE, STABLE
 from control.rollouts.state import state_of
 from control.rollouts.views import RolloutView
@@ -35,6 +36,16 @@ def signals_of(session: Session, rollout_id: str) -> Signals:
     watching = [one for one in experiments.running(session) if _compares(one, rollout)]
     harms = tuple(harm for one in watching for harm in _harms(session, one))
     return Signals(harms, _labels(session, rollout))
+
+
+def watched_signals(session: Session, rollout: RolloutView) -> WatchedSignals:
+    """Which of them there are for a rollout, whatever they say."""
+    watching = [one for one in experiments.running(session) if one.route == rollout.name]
+    metrics = [metric for one in watching for metric in one.terms.metrics]
+    return WatchedSignals(
+        labels=drift.is_watched(session, rollout.model),
+        experiment=any(one.source is MetricSource.FEEDBACK for one in metrics),
+    )
 
 
 def _labels(session: Session, rollout: RolloutView) -> LabelComparison | None:

@@ -172,6 +172,17 @@ def test_it_is_aborted_only_when_the_name_was_typed(rolled: Api) -> None:
     assert path(rolled, "/pause") not in over
 
 
+def test_a_rollout_says_at_once_what_its_plan_can_tell(night: Api) -> None:
+    assert night.local("PUT", "/routes/digits", ROUTE).status == 200
+    made = night.local("POST", "/rollouts", {"name": "digits", "candidate": 2, "plan": PLAN}).json
+    told = made["outlook"]["words"]
+    assert "no request came in the last 15 minutes" in told[0]
+    assert made["outlook"] == night.local("GET", f"/rollouts/{made['id']}/outlook").json
+    page = unescape(person(night, "viewer").get(f"/rollouts/{made['id']}").text)
+    assert "What this plan can tell" in page
+    assert told[-1] in page
+
+
 def test_viewers_and_other_sites_change_nothing(rolled: Api) -> None:
     vera, ada = person(rolled, "viewer"), person(rolled, "admin")
     before = found(rolled)

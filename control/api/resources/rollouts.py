@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Annotated, Any
 from urllib.parse import quote
 
+from msgspec.structs import asdict
 from sqlalchemy.orm import Session
 
 from control.access.scopes import Action
@@ -15,6 +16,8 @@ from control.errors import Conflict, Invalid
 from control.rollouts import queries, service
 from control.rollouts.commands import RolloutCommand
 from control.rollouts.evidence import RolloutEvidence, evidence_of
+from control.rollouts.expectations import outlook_of
+from control.rollouts.outlook import RolloutOutlook
 from control.rollouts.plan_keys import parse_plan
 from control.rollouts.route_changes import running_on
 from control.rollouts.route_weights import RolloutRoutes
@@ -22,6 +25,13 @@ from control.rollouts.service import CandidateRequest
 from control.rollouts.signals import signals_of
 from control.rollouts.views import RolloutView, Standing
 from control.routes.service import RouteView, find_route
+
+
+class StartedRollout(RolloutView, frozen=True, kw_only=True):
+    """`outlook`: what its plan can tell at the traffic that there is."""
+
+    outlook: RolloutOutlook
+
 
 _READ = Access(Action.READ)
 _OPERATE = Access(Action.OPERATE)
@@ -92,7 +102,16 @@ def start(call: AuthorizedCall) -> EndpointResult:
             )
         wish = CandidateRequest(given.name, given.name, given.candidate, stable)
         view = service.start(tx, RolloutRoutes(), wish, plan)
-    return _one(view, 201)
+    with call.services.database.reading() as session:
+        expected = outlook_of(session, call.services.series, view.id, call.now)
+    return _one(StartedRollout(**asdict(view), outlook=expected), 201)
+
+
+def show_outlook(call: AuthorizedCall) -> EndpointResult:
+    services = call.services
+    with services.database.reading() as session:
+        found = outlook_of(session, services.series, call.path["rollout"], call.now)
+        return EndpointResult(found)
 
 
 def _stable(session: Session, route: RouteView) -> int:
@@ -150,7 +169,7 @@ OPERATIONS = (
         summary="Roll a version out by hand",
         run=start,
         takes=NewRollout,
-        gives=RolloutView,
+        gives=StartedRollout,
         status=201,
     ),
     Operation(
@@ -170,6 +189,15 @@ OPERATIONS = (
         summary="The analysis of a rollout at this moment: verdicts, and requests by arm",
         run=standing,
         gives=Standing,
+    ),
+    Operation(
+        verb="GET",
+        path=f"{_ONE}/outlook",
+        access=_READ,
+        tag="Rollouts",
+        summary="What a rollout's plan can tell at the present traffic, and how long it takes",
+        run=show_outlook,
+        gives=RolloutOutlook,
     ),
     Operation(
         verb="GET",

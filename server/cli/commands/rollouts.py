@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from control.rollouts.outlook import RolloutOutlook
 from control.rollouts.state import ENDS, Phase
 from control.rollouts.views import RolloutView, Standing
 from control.views import EventView, Page
@@ -53,8 +54,10 @@ def show(given: argparse.Namespace, api: ApiClient) -> Shown:
 def start(given: argparse.Namespace, api: ApiClient) -> Shown:
     body = {"name": given.NAME, "candidate": given.VERSION, "plan": dict(given.plan or ())}
     view = api.call("POST", "/rollouts", RolloutView, body)
-    gaps = "".join(f"\nnote: {gap}" for gap in view.gaps)
-    return MessageOutput(f"rollout {view.id} of {_whom(view)} started{gaps}", view)
+    told = api.get(path_of("rollouts", view.id, "outlook"), RolloutOutlook)
+    notes = "".join(f"\nnote: {words}" for words in told.words)
+    started = {**msgspec.structs.asdict(view), "outlook": told}
+    return MessageOutput(f"rollout {view.id} of {_whom(view)} started{notes}", started)
 
 
 def follow(given: argparse.Namespace, api: ApiClient) -> Shown:
