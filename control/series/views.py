@@ -1,22 +1,20 @@
 """A series as the control API shows it: columns of numbers, one for each point."""
 
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from control.clock import Moment
+from control.series.percentiles import PercentileCache, rounded
 from control.series.points import (
     LanguagePoint,
     Latencies,
     SequencePoint,
     SeriesPoint,
-    buckets_of,
 )
-from control.statistics.histogram import quantile_of_buckets
 
 Column = list[float | None]
 """One number a point; null where nothing can be said: no server ran, or nothing was answered."""
@@ -117,7 +115,7 @@ def view_of(
         requests_per_s=[
             (0.0 if at in served else None)
             if one is None
-            else _round((one.succeeded + one.failures) / step_s)
+            else rounded((one.succeeded + one.failures) / step_s)
             for at, one in zip(starts, column, strict=True)
         ],
         error_rate=_each(column, lambda one: _share(one.errors, one.succeeded + one.failures)),
@@ -130,11 +128,11 @@ def view_of(
         queue_ms=_each(column, lambda one: _mean(one.queue_us / 1e3, one.succeeded)),
         compute_ms=_each(column, lambda one: _mean(one.compute_us / 1e3, one.succeeded)),
         batch_rows=_each(column, lambda one: _mean(one.rows, one.batches)),
-        instances_busy=_each(column, lambda one: _round(one.busy_us / 1e6 / step_s)),
+        instances_busy=_each(column, lambda one: rounded(one.busy_us / 1e6 / step_s)),
         instances=_each(column, lambda one: one.instances),
         pending=_each(column, lambda one: one.pending),
         memory_bytes=_each(column, lambda one: one.memory_bytes),
-        loop_lag_ms=_each(column, lambda one: _round(one.loop_lag_us / 1e3)),
+        loop_lag_ms=_each(column, lambda one: rounded(one.loop_lag_us / 1e3)),
         language=_language([None if one is None else one.language for one in column], step_s),
         sequences=_sequences([None if one is None else one.sequences for one in column], step_s),
     )
@@ -173,7 +171,7 @@ def with_open_point(view: SeriesView, step_s: int, open_s: int) -> SeriesView:
 
 def _last_times(column: Column, factor: float) -> Column:
     *before, last = column
-    return [*before, None if last is None else _round(last * factor)]
+    return [*before, None if last is None else rounded(last * factor)]
 
 
 def _language(column: Sequence[LanguagePoint | None], step_s: int) -> LanguageSeriesView | None:
@@ -182,15 +180,15 @@ def _language(column: Sequence[LanguagePoint | None], step_s: int) -> LanguageSe
     first = _columns_of([() if one is None else one.first_token for one in column])
     between = _columns_of([() if one is None else one.between_tokens for one in column])
     return LanguageSeriesView(
-        prompt_tokens_per_s=_each(column, lambda one: _round(one.prompt_tokens / step_s)),
-        generated_tokens_per_s=_each(column, lambda one: _round(one.generated_tokens / step_s)),
+        prompt_tokens_per_s=_each(column, lambda one: rounded(one.prompt_tokens / step_s)),
+        generated_tokens_per_s=_each(column, lambda one: rounded(one.generated_tokens / step_s)),
         first_token_ms_p50=first[0],
         first_token_ms_p95=first[1],
         between_tokens_ms_p50=between[0],
         between_tokens_ms_p95=between[1],
         running=_each(column, lambda one: one.running),
         waiting=_each(column, lambda one: one.waiting),
-        kv_use=_each(column, lambda one: _round(one.kv_use)),
+        kv_use=_each(column, lambda one: rounded(one.kv_use)),
         prefix_hit_share=_each(
             column, lambda one: _share(one.prefix_hit_tokens, one.prompt_tokens)
         ),
@@ -205,16 +203,16 @@ def _sequences(column: Sequence[SequencePoint | None], step_s: int) -> SequenceS
         backlog=_each(column, lambda one: one.backlog),
         slots=_each(column, lambda one: one.slots),
         slots_in_use=_each(column, lambda one: one.live - one.backlog),
-        oldest_s=_each(column, lambda one: _round(one.oldest_ms / 1e3)),
+        oldest_s=_each(column, lambda one: rounded(one.oldest_ms / 1e3)),
         state_bytes=_each(column, lambda one: one.state_bytes),
-        started_per_s=_each(column, lambda one: _round(one.started / step_s)),
-        expired_per_s=_each(column, lambda one: _round(one.expired / step_s)),
-        lost_per_s=_each(column, lambda one: _round(one.lost / step_s)),
+        started_per_s=_each(column, lambda one: rounded(one.started / step_s)),
+        expired_per_s=_each(column, lambda one: rounded(one.expired / step_s)),
+        lost_per_s=_each(column, lambda one: rounded(one.lost / step_s)),
     )
 
 
 def _failed_per_s(reason: str, step_s: int, point: SeriesPoint) -> float | None:
-    return _round(point.failed.get(reason, 0) / step_s)
+    return rounded(point.failed.get(reason, 0) / step_s)
 
 
 _Point = TypeVar("_Point")
@@ -227,27 +225,18 @@ def _each(column: Sequence[_Point | None], figure: Callable[[_Point], float | No
 _NOTHING: tuple[None, ...] = (None, None, None)
 
 
-@lru_cache(maxsize=16_384)
-def _percentiles(latencies: Latencies) -> tuple[float | None, ...]:
-    """Milliseconds: p50, p95, p99. Kept, for a chart is drawn again with one point more."""
-    buckets = buckets_of(latencies)
-    return tuple(_round(quantile_of_buckets(buckets, q) * 1e3) for q in (0.5, 0.95, 0.99))
+_percentiles = PercentileCache()
 
 
 def _columns_of(latencies: Sequence[Latencies]) -> Sequence[Column]:
     """p50, p95 and p99 of each, null where nothing was counted."""
-    rows = [_percentiles(one) if one else _NOTHING for one in latencies]
+    rows = [_percentiles.of(one) if one else _NOTHING for one in latencies]
     return [[row[number] for row in rows] for number in range(3)]
 
 
 def _share(part: int, whole: int) -> float | None:
-    return _round(part / whole) if whole else None
+    return rounded(part / whole) if whole else None
 
 
 def _mean(total: float, count: int) -> float | None:
-    return _round(total / count) if count else None
-
-
-def _round(value: float) -> float | None:
-    """To four digits, which no chart shows more of."""
-    return None if math.isnan(value) else float(f"{value:.4g}")
+    return rounded(total / count) if count else None

@@ -78,6 +78,7 @@ EXPECTED: dict[tuple[str, str], set[str]] = {
     ("GET", "/rollouts/{rollout}"): READERS,
     ("GET", "/rollouts/{rollout}/standing"): READERS,
     ("GET", "/rollouts/{rollout}/evidence"): READERS,
+    ("GET", "/rollouts/{rollout}/outlook"): READERS,
     ("GET", "/models/{model}/rollback"): READERS | {"infer:digits"},
     ("POST", "/models/{model}/rollback"): OPERATORS,
     ("POST", "/rollouts/{rollout}/promote"): OPERATORS,
