@@ -34,6 +34,8 @@ WORKERS = {
     "lightgbm": 128 * MIB,
 }
 """A worker process with its runtime imported, without the model."""
+WORKER = 64 * MIB
+"""That of any other backend, with `isolation`."""
 CUDA_CONTEXT = 640 * MIB
 """What a language model's process takes of its GPU beside the plan: CUDA's context, the libraries'
 workspaces, our kernels. An estimate that was not measured."""
@@ -52,13 +54,14 @@ def need_of(version: ModelVersion, instances: int, device: str = "cpu") -> Memor
     """What `instances` instances of a version on one device take of it, by the device's name; reads
     the sizes of the version's files."""
     backend = version.config.backend
-    if backend == "identity":
+    hosted = runtime_for(version.config).hosted
+    if backend == "identity" and not hosted:
         return MemoryRequirement(0, 0)
     if backend == "llm":
         return _language_need(version, instances, device)
     files = int(_file_bytes(version.path) * OVER_FILES)
-    if runtime_for(version.config).hosted:
-        estimate = instances * (WORKERS[backend] + files)
+    if hosted:
+        estimate = instances * (WORKERS.get(backend, WORKER) + files)
         return MemoryRequirement(estimate, estimate)
     estimate = SESSION + files + instances * THREAD
     graph = _file_bytes(version.path, ".onnx") if backend == "onnxruntime" else 0

@@ -115,6 +115,9 @@ RUNTIMES: dict[str, Runtime] = {
     ),
 }
 
+ISOLATION, PROCESS = "isolation", "process"
+"""The parameter of a config that asks for worker processes, and what it may be."""
+
 ENSEMBLE = "ensemble"
 """The platform of a model that is a graph of others, which no backend runs."""
 
@@ -137,12 +140,26 @@ def runtime_of(backend: str) -> Runtime:
 
 
 def runtime_for(config: "ModelConfig") -> Runtime:
-    """The runtime of a completed config. ONNX Runtime is hosted in worker processes where the
-    config brings native code (`model_operations`). Raises `LoadFailed` as `runtime_of`."""
+    """The runtime of a completed config. It is hosted in worker processes where the config asks for
+    it (`parameters.isolation`), and ONNX Runtime also where the config brings native code
+    (`model_operations`). Raises `LoadFailed` as `runtime_of`, and for another isolation."""
     runtime = runtime_of(config.backend)
-    if config.backend != "onnxruntime" or not config.model_operations.op_library_filename:
-        return runtime
-    return runtime._replace(hosted=True, per_core=False)
+    brings_code = config.backend == "onnxruntime" and config.model_operations.op_library_filename
+    if brings_code or _is_isolated(config):
+        return runtime._replace(hosted=True, per_core=False)
+    return runtime
+
+
+def _is_isolated(config: "ModelConfig") -> bool:
+    if ISOLATION not in config.parameters:
+        return False
+    text = config.parameters[ISOLATION].string_value
+    if text != PROCESS:
+        raise LoadFailed(
+            f"model '{config.name}': parameter {ISOLATION} is '{text:.80}'; it must be "
+            f"'{PROCESS}', for a worker process for each instance, or be left out"
+        )
+    return True
 
 
 def backend_of(backend: str) -> "Backend":

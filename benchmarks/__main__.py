@@ -23,6 +23,7 @@ from benchmarks.scenarios import (
     ensembles,
     footprint,
     identity,
+    isolation,
     routing,
     scripts,
     sequences,
@@ -39,6 +40,7 @@ SCENARIOS = {
     "ensembles": ensembles.measure,
     "scripts": scripts.measure,
     "sequences": sequences.measure,
+    "isolation": isolation.measure,
 }
 PEERS = ("modelyard", "mlserver", "asgi", "grpcio")
 

@@ -6,7 +6,16 @@ from benchmarks.load import Sample
 from benchmarks.peers import asgi_echo, mlserver
 from benchmarks.report import Added, Check, Ratio, Report
 from benchmarks.rounds import Spread
-from benchmarks.scenarios import cnn, ensembles, footprint, identity, routing, scripts, sequences
+from benchmarks.scenarios import (
+    cnn,
+    ensembles,
+    footprint,
+    identity,
+    isolation,
+    routing,
+    scripts,
+    sequences,
+)
 
 REST_CPU_US = 60.0
 OVER_MLSERVER = 7.0
@@ -17,6 +26,7 @@ SMALL_MODEL_MB = 4.0
 ROUTE_US = 5.0
 THREE_STEPS = 2.2
 CALL_US = 250.0
+ISOLATION_US = 60.0
 OF_DYNAMIC_BATCHER = 0.9
 OF_SHARE_SAVED = 0.9
 NOISE = 1.2
@@ -35,6 +45,7 @@ def checks(report: Report) -> list[Check]:
         *_ensembles(report),
         *_scripts(report),
         *_sequences(report),
+        *_isolation(report),
     ]
 
 
@@ -132,6 +143,12 @@ def _sequences(report: Report) -> Iterator[Check]:
             share = None if one is None else _inverse(getattr(one, spread), 1.0)
             name = f"{peer}, {sequences.LIVE} live, requests per {what} over the dynamic batcher's"
             yield _share(name, one, share, OF_DYNAMIC_BATCHER)
+
+
+def _isolation(report: Report) -> Iterator[Check]:
+    found = {(one.peer, one.base): one for one in report.added}
+    name = "CPU-µs, in all processes, that a process of its own adds to a batch of 64 KB"
+    yield _added(name, found.get(isolation.PAIRS[0]), ISOLATION_US)
 
 
 def _added(name: str, one: Added | None, limit: float, beside: str = "") -> Check:

@@ -53,7 +53,6 @@ _SWITCH = "`0` or `1`"
 _LEAVE_OUT = "leave it out"
 _SAMPLING = "what holds where a request does not say"
 _OTHER_RUNTIMES = ("openvino", "litert", "ncnn", "mnn", "xgboost", "lightgbm")
-_HOSTED = ("python", "pytorch", "onnxruntime", "ncnn", "mnn", "xgboost", "lightgbm")
 _THREADED = ("onnxruntime", "pytorch", "identity", "python", *_OTHER_RUNTIMES, *STEPS)
 
 PARAMETERS: tuple[ParameterKey, ...] = (
@@ -116,20 +115,28 @@ PARAMETERS: tuple[ParameterKey, ...] = (
         "none",
     ),
     ParameterKey(
+        "isolation",
+        "Run each instance in a process of its own; see "
+        "[instances](instances.md#a-process-of-its-own).",
+        "`process`",
+        "what the backend does",
+        _THREADED,
+    ),
+    ParameterKey(
         "memory_limit",
         "Memory that a worker process of the model may take, where that is less than the server's "
         "setting allows; see "
         "[instances](instances.md#when-a-model-takes-too-much-memory).",
         "bytes, such as `800MiB`",
         "`--worker-memory-limit`",
-        _HOSTED,
+        _THREADED,
     ),
     ParameterKey(
         "network",
         "Let the worker processes of the model open connections; see [sandbox](sandbox.md).",
         "`true`",
         "none",
-        _HOSTED,
+        _THREADED,
     ),
     ParameterKey(
         "calls",

@@ -12,7 +12,6 @@ import pytest
 
 from backends.errors import ExecutionFailed, LoadFailed
 from backends.loading import load
-from backends.process.instance import HostedInstance
 from backends.registry import backend_of
 from backends.seam import Instance, LoadedInstances, Result, Tensors
 from repository.config.tensors import Array
@@ -28,6 +27,7 @@ from support.backend_cases import (
     WITH_A_FILE,
     Case,
     of,
+    parameters,
 )
 from support.runtime import (
     CPU,
@@ -55,6 +55,8 @@ def artefacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def version_of(case: Case, root: Path, artefacts: Path, config: str = PAIRS) -> ModelVersion:
     version = make_version(root, config)
     version.config.backend = case.backend
+    if case.isolated:
+        version.config.parameters["isolation"].string_value = "process"
     if case.file:
         for name in (case.file, *case.beside):
             shutil.copy(artefacts / name, version.path)
@@ -71,9 +73,6 @@ def load_version(case: Case, version: ModelVersion, count: int = 1) -> LoadedIns
     version = completed(version)
     if not case.hosted:
         return backend_of(case.backend).load(version, CPU, count)
-    if case.backend == "identity":  # which the server does not host
-        instances = [HostedInstance(version, CPU, f"m_{number}") for number in range(count)]
-        return LoadedInstances(instances, instances[0].config)
     return load(version, CPU, [f"m_{number}" for number in range(count)])
 
 
@@ -87,7 +86,7 @@ def running(case: Case, version: ModelVersion, count: int = 1) -> Iterator[Loade
             instance.close()
 
 
-@pytest.fixture(scope="module", params=CASES, ids=lambda case: case.name)
+@pytest.fixture(scope="module", params=parameters(CASES))
 def instance(
     request: pytest.FixtureRequest, artefacts: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Instance]:

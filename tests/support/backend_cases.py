@@ -1,9 +1,9 @@
 """Every backend with a model of pairs and one of rows, for the contract that all of them keep."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -148,9 +148,10 @@ class RowsModel(NamedTuple):
 class Case:
     """A backend, the file of its models, and a writer of a model of PAIRS.
 
-    `beside`: other files that the writer makes. `hosted`: in a worker process, as every backend
-    can be. `knows`: the file itself says which inputs and outputs it has. `complaint`: of a file
-    that is none of its models. `rows`: None where a model of it refuses no request.
+    `beside`: other files that the writer makes. `hosted`: in a worker process, as every backend can
+    be where its config asks for it (`isolated`). `knows`: the file itself says which inputs and
+    outputs it has. `complaint`: of a file that is none of its models. `rows`: None where a model of
+    it refuses no request.
     """
 
     name: str
@@ -159,6 +160,7 @@ class Case:
     write: Callable[[Path], object] = no_file
     beside: tuple[str, ...] = ()
     hosted: bool = False
+    isolated: bool = False
     knows: bool = False
     complaint: str = ""
     rows: RowsModel | None = None
@@ -166,7 +168,6 @@ class Case:
 
 CASES = [
     Case("identity", "identity"),
-    Case("identity in a worker", "identity", hosted=True),
     Case(
         "onnxruntime",
         "onnxruntime",
@@ -237,6 +238,12 @@ CASES = [
         complaint=r"model\.mnn is not an MNN model",
     ),
 ]
+ISOLATED = [
+    replace(case, name=f"{case.name} with isolation", hosted=True, isolated=True)
+    for case in CASES
+    if not case.hosted and case.backend != "pytorch"  # which the server hosts anyway
+]
+CASES += ISOLATED
 IN_THIS_PROCESS = [case for case in CASES if not case.hosted]
 WITH_A_FILE = [case for case in CASES if case.file]
 KNOWING = [case for case in CASES if case.knows]
@@ -244,4 +251,13 @@ REFUSING = [case for case in CASES if case.rows is not None]
 
 
 def of(cases: list[Case]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("case", cases, ids=lambda case: case.name)
+    return pytest.mark.parametrize("case", parameters(cases))
+
+
+def parameters(cases: list[Case]) -> list[Any]:
+    """By name; workers with runtimes that take seconds to import are for the slow suite."""
+    slow = [case for case in cases if case.isolated and case.backend in ("openvino", "litert")]
+    return [
+        pytest.param(case, id=case.name, marks=[pytest.mark.slow] if case in slow else [])
+        for case in cases
+    ]
