@@ -35,7 +35,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.jobs.smaller_cnn", description=__doc__
     )
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--only", choices=["pruned", "distilled"])
     parser.add_argument("--epochs", type=int, default=8, help="of the network itself")
     parser.add_argument("--tuning", type=int, default=8, help="epochs after the cut")
     parser.add_argument("--learning", type=int, default=16, help="epochs of the student")
@@ -44,7 +45,7 @@ def main() -> None:
     torch.set_num_threads(given.threads)
     head()
     found: dict[str, list[Report]] = {"pruned": [], "distilled": []}
-    for seed in range(1, given.seeds + 1):
+    for seed in given.seeds:
         with tempfile.TemporaryDirectory() as scratch:
             place = Path(scratch)
             source = trained(place / "source", seed, given.epochs)
@@ -53,12 +54,13 @@ def main() -> None:
                 found[name].append(report)
                 row(f"{name}, seed {seed}", [report])
     for name, reports in found.items():
-        row(f"{name}, mean", reports)
+        if reports:
+            row(f"{name}, mean", reports)
 
 
 def specs(given: argparse.Namespace) -> dict[str, PruneSpec | DistilSpec]:
     """Of both jobs."""
-    return {
+    made: dict[str, PruneSpec | DistilSpec] = {
         "pruned": PruneSpec(
             model="digits16", version=1, amount=0.5, epochs=given.tuning, learning_rate=2e-3
         ),
@@ -66,6 +68,7 @@ def specs(given: argparse.Namespace) -> dict[str, PruneSpec | DistilSpec]:
             model="digits16", version=1, epochs=given.learning, learning_rate=4e-3, hard=0.3
         ),
     }
+    return {name: spec for name, spec in made.items() if given.only in (None, name)}
 
 
 def trained(folder: Path, seed: int, epochs: int) -> Path:

@@ -18,7 +18,7 @@ def network(version: Path) -> nn.Module:
 
 
 def student(version: Path) -> nn.Module:
-    return _layers(4, 8)
+    return _layers(8, 12)
 
 
 def _layers(first: int, second: int) -> nn.Module:

@@ -1,7 +1,45 @@
 """Profiles: a search for the settings under which a version is served best."""
 
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
 from control.jobs.specs.source import JobSource
+
+Count = Annotated[int, Meta(ge=1, le=256)]
+Counts = Annotated[tuple[Count, ...], Meta(min_length=1, max_length=8)]
+Delay = Annotated[int, Meta(ge=0, le=10_000_000)]
+Delays = Annotated[tuple[Delay, ...], Meta(min_length=1, max_length=8)]
 
 
 class ProfileSpec(JobSource, frozen=True, kw_only=True, tag_field="type", tag="profile"):
-    """Search the settings that serve the version best under a latency or throughput goal."""
+    """Search the settings that serve the version best under a latency or throughput goal.
+
+    goal: "throughput" wants the most requests a second with at most `latency_ms` at the 99th
+        percentile (0: any latency); "latency" the lowest 99th percentile with at least
+        `per_second` requests a second (0: any rate).
+    data: an .npz with an array for each input, rows in front; "" sends zeros and small random
+        numbers, which every open dimension but the batch forbids.
+    concurrency: clients, each of which sends its next request when it has its answer.
+    rows: of each request, where the model has batches.
+    instances, batch_sizes, delays_us, threads: the values to choose among, of `instance_group`,
+        `max_batch_size` (1: no dynamic batching), `max_queue_delay_microseconds` and, for
+        onnxruntime, `intra_op_thread_count`.
+    method: "search" measures a part of all combinations, "grid" each.
+    share: of the combinations that a search measures, the last comparison of the best included.
+    seconds: of one measurement.
+    """
+
+    goal: Literal["throughput", "latency"] = "throughput"
+    latency_ms: Annotated[float, Meta(ge=0)] = 0.0
+    per_second: Annotated[float, Meta(ge=0)] = 0.0
+    data: str = ""
+    concurrency: Annotated[int, Meta(ge=1, le=1024)] = 8
+    rows: Annotated[int, Meta(ge=1, le=1024)] = 1
+    instances: Counts = (1, 2, 4)
+    batch_sizes: Counts = (1, 4, 8, 16, 32)
+    delays_us: Delays = (0, 500, 2000)
+    threads: Counts = (1, 2)
+    method: Literal["search", "grid"] = "search"
+    share: Annotated[float, Meta(gt=0, le=1)] = 0.15
+    seconds: Annotated[float, Meta(gt=0, le=600)] = 2.0

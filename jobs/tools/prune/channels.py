@@ -21,8 +21,9 @@ class ChannelCutter:
         self._given = example[0] if len(example) == 1 else example
         self._shapes = self._output_shapes()
         self._parameters = _size(network)
+        kept = _named(network, spec.keep)
         try:
-            self._pruner = self._make(spec)
+            self._pruner = self._make(spec, kept)
         except Exception as error:  # noqa: BLE001 - it traces the user's code
             self._refuse(error)
 
@@ -45,8 +46,7 @@ class ChannelCutter:
                 "narrow for 'amount' and 'round_to'"
             )
 
-    def _make(self, spec: PruneSpec) -> Any:
-        kept = _named(self._network, spec.keep)
+    def _make(self, spec: PruneSpec, kept: list[nn.Module]) -> Any:
         return torch_pruning.pruner.MagnitudePruner(
             self._network,
             self._given,

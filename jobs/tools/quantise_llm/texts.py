@@ -64,7 +64,7 @@ def _lines(task: Task, name: str, field: str) -> list[str]:
             )
     except UnicodeDecodeError as error:
         refuse(f"{field}: {path.name} is no UTF-8 text: byte {error.start} is wrong")
-    lines = [line for line in text.splitlines(keepends=True) if line.strip()]
+    lines = [line for line in text.splitlines() if line.strip()]
     if len(lines) < 2:
         refuse(f"{field}: {path.name} has {len(lines)} lines of text; write a document a line")
     return lines

@@ -44,7 +44,7 @@ def test_a_student_learns_from_rows_without_labels(dots: Path, tmp_path: Path) -
     for one in dots.iterdir():
         (version / one.name).write_bytes(one.read_bytes())
     (version / "recipe.py").write_text(UNLABELLED)
-    spec = DistilSpec(model="dots", version=1, epochs=12, learning_rate=5e-3, floor=5.0)
+    spec = DistilSpec(model="dots", version=1, epochs=25, learning_rate=1e-2, floor=20.0)
     run = run_tool(tmp_path / "run", spec, version)
     assert run.report.verdict == "accepted", run.report.reasons
     sizes = next(one for one in run.report.figures if one.name == "parameters")

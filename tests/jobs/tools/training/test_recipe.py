@@ -143,16 +143,16 @@ MISTAKES = {
     "a loss that is no number": (
         (
             "def student",
-            "def loss(outputs, targets):\n    return outputs.sum() / 0\n\n\ndef student",
+            "def loss(outputs, targets):\n    return outputs.sum() * float('nan')\n\n\ndef student",
         ),
         "the loss is nan at training step 1",
     ),
     "a student of another shape": (
-        ("return _layers(4, 8)", "return nn.Sequential(nn.Flatten(), nn.Linear(64, 9))"),
-        "gives [100, 9]",
+        ("return _layers(8, 12)", "return nn.Sequential(nn.Flatten(), nn.Linear(64, 9))"),
+        "the student gives [32, 9] where the teacher gives [32, 10]",
     ),
     "a student that is no network of these inputs": (
-        ("return _layers(4, 8)", "return nn.Linear(7, 10)"),
+        ("return _layers(8, 12)", "return nn.Linear(7, 10)"),
         "in forward of its network: RuntimeError: mat1 and mat2 shapes cannot be multiplied",
     ),
 }

@@ -1,0 +1,93 @@
+"""The requests that a profile sends: rows of the data file or made up, in the binary protocol."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tritonclient.grpc import model_config_pb2 as pb
+
+from jobs.tools.work import refuse
+
+_DTYPES: dict[int, tuple[str, Any]] = {
+    pb.TYPE_BOOL: ("BOOL", np.bool_), pb.TYPE_UINT8: ("UINT8", np.uint8),
+    pb.TYPE_UINT16: ("UINT16", np.uint16), pb.TYPE_UINT32: ("UINT32", np.uint32),
+    pb.TYPE_UINT64: ("UINT64", np.uint64), pb.TYPE_INT8: ("INT8", np.int8),
+    pb.TYPE_INT16: ("INT16", np.int16), pb.TYPE_INT32: ("INT32", np.int32),
+    pb.TYPE_INT64: ("INT64", np.int64), pb.TYPE_FP16: ("FP16", np.float16),
+    pb.TYPE_FP32: ("FP32", np.float32), pb.TYPE_FP64: ("FP64", np.float64),
+}  # fmt: skip
+DISTINCT = 16
+"""Requests that are sent in turn, so that no cache answers for the model."""
+
+
+def make_requests(config: pb.ModelConfig, rows: int, data: str, seed: int) -> list[bytes]:
+    """Complete HTTP requests. Refuses inputs that neither the file nor the config determine."""
+    given = _arrays(data)
+    draw = np.random.default_rng(seed)
+    return [
+        _request(config, [_array(one, config, rows, given, at, draw) for one in config.input])
+        for at in range(DISTINCT)
+    ]
+
+
+def _request(config: pb.ModelConfig, arrays: list[NDArray[Any]]) -> bytes:
+    bodies = [np.ascontiguousarray(one).tobytes() for one in arrays]
+    inputs = [
+        {
+            "name": tensor.name,
+            "datatype": _DTYPES[tensor.data_type][0],
+            "shape": list(array.shape),
+            "parameters": {"binary_data_size": len(body)},
+        }
+        for tensor, array, body in zip(config.input, arrays, bodies, strict=True)
+    ]
+    head = json.dumps({"inputs": inputs, "parameters": {"binary_data_output": True}}).encode()
+    body = head + b"".join(bodies)
+    return (
+        f"POST /v2/models/{config.name}/infer HTTP/1.1\r\nHost: profile\r\n"
+        f"Inference-Header-Content-Length: {len(head)}\r\nContent-Length: {len(body)}\r\n\r\n"
+    ).encode() + body
+
+
+def _array(
+    tensor: Any,
+    config: pb.ModelConfig,
+    rows: int,
+    given: dict[str, NDArray[Any]] | None,
+    at: int,
+    draw: np.random.Generator,
+) -> NDArray[Any]:
+    if tensor.data_type not in _DTYPES:
+        refuse(f"input '{tensor.name}' has a type that a profile does not send, such as text")
+    dtype = _DTYPES[tensor.data_type][1]
+    if given is not None:
+        return _row_of(tensor.name, rows, given, at).astype(dtype)
+    if any(size < 0 for size in tensor.dims):
+        refuse(
+            f"input '{tensor.name}' has dims {list(tensor.dims)}: name a data file, because a "
+            "profile cannot guess the size of an open dimension"
+        )
+    shape = [*([rows] if config.max_batch_size else []), *tensor.dims]
+    if np.issubdtype(dtype, np.floating):
+        return draw.normal(size=shape).astype(dtype)
+    return np.zeros(shape, dtype)
+
+
+def _row_of(name: str, rows: int, given: dict[str, NDArray[Any]], at: int) -> NDArray[Any]:
+    if name not in given:
+        refuse(f"the data file has no array '{name}'; it has {', '.join(given)}")
+    array = given[name]
+    first = at * rows % max(1, len(array) - rows + 1)
+    return array[first : first + rows]
+
+
+def _arrays(data: str) -> dict[str, NDArray[Any]] | None:
+    if not data:
+        return None
+    try:
+        with np.load(Path(data), allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (OSError, ValueError, KeyError) as error:
+        refuse(f"the data file cannot be read as .npz: {error}")

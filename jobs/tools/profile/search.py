@@ -1,0 +1,69 @@
+"""The order in which settings are tried: optuna's ask-and-tell over the values to choose among."""
+
+from collections.abc import Iterator, Sequence
+
+import optuna
+
+from jobs.tools.profile.space import Settings
+
+WORST = -1e9
+"""Told for what cannot be served; optuna takes no infinities."""
+
+
+class Search:
+    """Proposes settings that were not tried, until `most` were; told how good each one is."""
+
+    def __init__(self, every: Sequence[Settings], most: int, seed: int) -> None:
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        self._every = every
+        self._most = min(most, len(every))
+        sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=4)
+        self._study = optuna.create_study(direction="maximize", sampler=sampler)
+        self.scores: dict[Settings, float] = {}
+
+    def proposals(self) -> Iterator[Settings]:
+        """`tell` comes between two of them."""
+        if self._most == len(self._every):
+            yield from self._every
+            return
+        for first in self._starts():
+            self._study.enqueue_trial(first._asdict(), skip_if_exists=True)
+        while len(self.scores) < self._most:
+            trial = self._study.ask()
+            settings = self._nearest(trial)
+            if settings in self.scores:
+                settings = self._untried(settings)
+            yield settings
+            self._study.tell(trial, max(self.scores[settings], WORST))
+
+    def tell(self, settings: Settings, score: float) -> None:
+        """How good it is; larger is better."""
+        self.scores[settings] = score
+
+    def best(self, count: int) -> list[Settings]:
+        """The best of those tried, the very best first."""
+        return sorted(self.scores, key=lambda one: self.scores[one], reverse=True)[:count]
+
+    def _starts(self) -> list[Settings]:
+        """Corners that tell most: few and many instances, small and large batches, no delay."""
+        quick = [one for one in self._every if one.delay_us == min(s.delay_us for s in self._every)]
+        single = [one for one in quick if one.threads == min(s.threads for s in quick)]
+        by_batch = sorted(single, key=lambda one: (one.batch, one.instances))
+        return [by_batch[0], by_batch[-1], by_batch[len(by_batch) // 2]]
+
+    def _nearest(self, trial: optuna.Trial) -> Settings:
+        """As optuna suggests, of those there are."""
+        names = Settings._fields
+        values = {name: sorted({getattr(one, name) for one in self._every}) for name in names}
+        asked = {name: trial.suggest_categorical(name, values[name]) for name in names}
+        wanted = Settings(**asked)
+        return wanted if wanted in self._every else self._closest(wanted, self._every)
+
+    def _untried(self, wanted: Settings) -> Settings:
+        """The closest to the best so far, or to what was wanted while nothing is known."""
+        left = [one for one in self._every if one not in self.scores]
+        around = self.best(1)[0] if self.scores else wanted
+        return self._closest(around, left)
+
+    def _closest(self, wanted: Settings, among: Sequence[Settings]) -> Settings:
+        return min(among, key=lambda one: sum(a != b for a, b in zip(one, wanted, strict=True)))

@@ -1,0 +1,76 @@
+"""The settings that a profile chooses among, and which result is better. Pure."""
+
+from collections.abc import Sequence
+from itertools import product
+from typing import NamedTuple
+
+from control.jobs.specs.profile import ProfileSpec
+
+
+class Settings(NamedTuple):
+    """`batch` 0: the model has no batches; `threads` 0: as the backend has them by itself."""
+
+    instances: int
+    batch: int
+    delay_us: int
+    threads: int
+
+
+class Sample(NamedTuple):
+    """What clients saw; latencies in milliseconds. `memory`: bytes resident in the server.
+
+    cpu_ms: processor time of the server for each answer, which other work on the machine changes
+        little; it decides nothing.
+    """
+
+    per_second: float
+    p50_ms: float
+    p99_ms: float
+    errors: int
+    memory: int
+    cpu_ms: float = 0.0
+
+
+def grid(spec: ProfileSpec, *, batches: bool, threads: bool) -> list[Settings]:
+    """Every combination that differs from the others: without batches nothing is waited for."""
+    sizes = spec.batch_sizes if batches else (0,)
+    counts = spec.threads if threads else (0,)
+    every = product(spec.instances, sizes, spec.delays_us, counts)
+    plain = (
+        Settings(count, size, delay if size > 1 else 0, cores)
+        for count, size, delay, cores in every
+        if size == 0 or size >= spec.rows
+    )
+    return list(dict.fromkeys(plain))
+
+
+def score(spec: ProfileSpec, sample: Sample) -> float:
+    """Larger is better; below zero where the bound is missed, by how many times."""
+    if sample.errors or not sample.per_second:
+        return float("-inf")
+    if spec.goal == "throughput":
+        missed = spec.latency_ms and sample.p99_ms > spec.latency_ms
+        return -sample.p99_ms / spec.latency_ms if missed else sample.per_second
+    missed = sample.per_second < spec.per_second
+    return -spec.per_second / sample.per_second if missed else 1e3 / sample.p99_ms
+
+
+def pareto(samples: Sequence[Sample]) -> list[int]:
+    """Indices of those that no other beats both in requests a second and in the 99th percentile."""
+    return [
+        at
+        for at, one in enumerate(samples)
+        if not any(
+            other.per_second >= one.per_second
+            and other.p99_ms <= one.p99_ms
+            and (other.per_second, other.p99_ms) != (one.per_second, one.p99_ms)
+            for other in samples
+        )
+    ]
+
+
+def measurements(spec: ProfileSpec, combinations: int, finalists: int) -> int:
+    """How many combinations a search tries; the finalists are measured once more."""
+    if spec.method == "grid":
+        return combinations
+    return max(min(4, combinations), int(spec.share * combinations) - finalists)

@@ -1,0 +1,80 @@
+"""Which settings are tried, and which result is better."""
+
+import pytest
+
+from control.jobs.specs.profile import ProfileSpec
+from jobs.tools.profile.search import Search
+from jobs.tools.profile.space import Sample, Settings, grid, measurements, pareto, score
+
+SPEC = ProfileSpec(
+    model="m", instances=(1, 2), batch_sizes=(1, 8), delays_us=(0, 500), threads=(1, 2)
+)
+
+
+def sample(per_second: float, p99_ms: float, errors: int = 0) -> Sample:
+    return Sample(per_second, p99_ms / 2, p99_ms, errors, 0)
+
+
+def test_without_batches_delays_are_one_choice() -> None:
+    every = grid(SPEC, batches=True, threads=True)
+    assert len(every) == 2 * (1 + 2) * 2
+    assert len(grid(SPEC, batches=False, threads=False)) == 2
+
+
+def test_batches_hold_a_whole_request() -> None:
+    spec = ProfileSpec(model="m", batch_sizes=(1, 8), rows=4)
+    assert {one.batch for one in grid(spec, batches=True, threads=True)} == {8}
+
+
+def test_a_missed_bound_is_worse_than_any_kept_one_and_nearer_is_better() -> None:
+    spec = ProfileSpec(model="m", latency_ms=10.0)
+    kept, near, far = (score(spec, sample(*one)) for one in ((1, 9), (900, 11), (999, 40)))
+    assert kept > 0 > near > far
+    assert score(spec, sample(100, 1, errors=1)) == float("-inf")
+
+
+def test_for_latency_the_rate_is_the_bound() -> None:
+    spec = ProfileSpec(model="m", goal="latency", per_second=50.0)
+    assert score(spec, sample(60, 5)) > score(spec, sample(60, 8)) > 0
+    assert score(spec, sample(40, 1)) < 0
+
+
+def test_the_front_is_what_no_other_beats_in_both() -> None:
+    assert pareto([sample(10, 5), sample(20, 9), sample(8, 6), sample(20, 10)]) == [0, 1]
+
+
+@pytest.mark.parametrize("combinations", [4, 30, 90])
+def test_a_search_measures_no_more_than_its_share(combinations: int) -> None:
+    tried = measurements(ProfileSpec(model="m"), combinations, 2)
+    assert tried == max(4, int(0.15 * combinations) - 2)
+    assert measurements(ProfileSpec(model="m", method="grid"), combinations, 2) == combinations
+
+
+def test_a_search_tries_different_settings_and_finds_a_clear_best() -> None:
+    spec = ProfileSpec(model="m")
+    every = grid(spec, batches=True, threads=True)
+    found = 0
+    for seed in range(5):
+        search = Search(every, 12, seed)
+        for settings in search.proposals():
+            assert settings not in search.scores
+            search.tell(settings, _capacity(settings))
+        assert len(search.scores) == 12
+        best = max(_capacity(one) for one in every)
+        found += _capacity(search.best(1)[0]) >= 0.9 * best
+    assert found >= 4
+
+
+def test_all_are_tried_where_so_many_may_be() -> None:
+    every = grid(SPEC, batches=True, threads=True)
+    search = Search(every, 100, 1)
+    for settings in search.proposals():
+        search.tell(settings, 1.0)
+    assert set(search.scores) == set(every)
+
+
+def _capacity(settings: Settings) -> float:
+    """As a machine of two cores has it: large batches pay, more threads than cores do not."""
+    busy = min(2, settings.instances * settings.threads)
+    crowded = max(1.0, settings.instances * settings.threads / 2)
+    return busy * settings.batch**0.5 / crowded - settings.delay_us / 1000
