@@ -26,6 +26,8 @@ _THREADS = (
     *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"),
     *("VECLIB_MAXIMUM_THREADS", "RAYON_NUM_THREADS", "OMP_THREAD_LIMIT"),
 )
+SERVER_PYTHON = "MODELYARD_SERVER_PYTHON"
+"""The interpreter that the server's packages are installed for, for a tool that starts a server."""
 _SETTINGS = {
     "PYTHONUNBUFFERED": "1",
     "PYTHONFAULTHANDLER": "1",
@@ -83,7 +85,8 @@ def environment(
     scratch = str(program.scratch)
     kept |= dict.fromkeys(("HOME", "TMPDIR", "TEMP", "TMP", "XDG_CACHE_HOME"), scratch)
     kept |= dict.fromkeys(_THREADS, str(limits.threads))
-    return kept | _SETTINGS | variables(program.sandbox)
+    own = {SERVER_PYTHON: own_python()}
+    return kept | _SETTINGS | own | variables(program.sandbox)
 
 
 def own_python() -> str:

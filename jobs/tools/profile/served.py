@@ -21,6 +21,8 @@ from jobs.tools.work import refuse
 START_S, LOAD_S, STOP_S = 180.0, 300.0, 30.0
 POLL_S = 0.05
 ROOT = Path(__file__).resolve().parents[3]
+SERVER_PYTHON = "MODELYARD_SERVER_PYTHON"
+"""The variable with the server's interpreter; a tool's own environment lacks its packages."""
 _LONGEST_PATH = 100
 """Of a Unix socket's path; the system takes 107 bytes."""
 
@@ -94,7 +96,7 @@ class Server:
 
     def _command(self) -> list[str]:
         return [
-            *(sys.executable, "-P", "-m", "modelyard", "serve"),
+            *(os.environ.get(SERVER_PYTHON, sys.executable), "-P", "-m", "modelyard", "serve"),
             f"--model-repository={self._scratch / 'models'}",
             "--model-control-mode=explicit",
             f"--http-address=unix:{self.socket}",
