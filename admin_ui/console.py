@@ -77,6 +77,7 @@ from admin_ui.pages import (
     settings,
     version,
 )
+from admin_ui.report_download import report_route
 from admin_ui.request_router import RequestRouter
 from admin_ui.screens import FormAction, Screen
 from admin_ui.services import ConsoleServices
@@ -122,6 +123,7 @@ def console_routes(services: ConsoleServices) -> list[BaseRoute]:
         *login_routes(frame),
         live_route(frame),
         chart_route(frame),
+        report_route(frame),
         Mount("/static", Assets(directory=STATIC)),
         *frame.routes(),
     ]

@@ -47,7 +47,8 @@ def is_told(event: Event) -> bool:
     kind, data = event["kind"], event.get("data") or {}
     if kind == "load.changed":
         return data.get("state") not in _PASSING
-    return kind not in ("experiment.measured", "user.password_rehashed", "rollout.degrade")
+    passing = ("experiment.measured", "job.progress", "rollout.degrade", "user.password_rehashed")
+    return kind not in passing
 
 
 def _is_same(one: Event, other: Event) -> bool:
@@ -184,6 +185,31 @@ def _token(what: str) -> Callable[[str, Mapping[str, Any]], str]:
     return sentence
 
 
+_JOB_STATES = {
+    "queued": "waits for a worker",
+    "publishing": "is being published",
+    "done": "is done",
+    "failed": "has failed",
+    "cancelling": "is being cancelled",
+}
+
+
+def _job(state: str) -> Callable[[str, Mapping[str, Any]], str]:
+    def sentence(thing: str, data: Mapping[str, Any]) -> str:
+        what = str(data.get("type", "job")).replace("_", " ")
+        of = f" of {data['model']} version {data['version']}" if data.get("model") else f" {thing}"
+        reason = (data.get("after") or {}).get("reason")
+        said = _JOB_STATES.get(state, f"is {state}")
+        return f"job: {what}{of} {said}" + (f": {reason}" if reason else "")
+
+    return sentence
+
+
+def _job_progress(thing: str, data: Mapping[str, Any]) -> str:
+    of = f"{data.get('type', 'job')} of {data.get('model', thing)}".replace("_", " ")
+    return f"job: {of}: {(data.get('fraction') or 0) * 100:.0f} %, {data.get('progress', '')}"
+
+
 def _pending(kind: str) -> Callable[[str, Mapping[str, Any]], str]:
     return lambda thing, data: f"{kind} {thing} on {_server(data)}: {data.get('reason', '')}"
 
@@ -226,6 +252,8 @@ _SENTENCES: dict[str, Callable[[str, Mapping[str, Any]], str]] = {
     "load.gone": _unloaded,
     "load.reloaded": _reloaded,
     **{f"model.{what}": _health for what in ("failing", "degraded", "recovered")},
+    **{f"job.{state}": _job(state) for state in ("running", "cancelled", *_JOB_STATES)},
+    "job.progress": _job_progress,
     "model.deployed": _deployed,
     "model.undeployed": lambda thing, data: f"{thing} is not deployed any more",
     "version.added": _added,

@@ -19,6 +19,7 @@ _MACROS = {
     "charts": "traffic.html",
     "rollback": "rollback.html",
     "graph": "steps.html",
+    "reports": "reports.html",
 }
 """What every block may use, also one that is rendered alone. In the order in which they use each
 other."""

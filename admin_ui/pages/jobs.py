@@ -1,14 +1,171 @@
-"""Long work in the background: imports of models for now."""
+"""Offline jobs: their list, one with its progress, log and report, a new one, two compared."""
 
+import json
+from typing import Any
+
+import msgspec
+
+from admin_ui.event_text import is_told
 from admin_ui.page_context import PageContext
+from admin_ui.pages.job_terms import read_spec, spec_forms
+from admin_ui.reports.comparison import compared, spec_differences
+from admin_ui.reports.plots import curves, draw
+from admin_ui.reports.seen import SeenReport, seen_report
 from admin_ui.screens import FormAction, Screen, ScreenContent
+from admin_ui.services import ControlApiError
 from admin_ui.tables import cursor_page
+from admin_ui.text import link, moment
+from control.jobs.messages import Point
+from control.jobs.policy.states import UNFINISHED, JobState
+from control.jobs.spec import JOB_TYPES
+
+EVENTS = 20
+KNOWN_REPORTS = 100
+"""Jobs that are offered to be compared, the newest."""
+
+_REPORTED = (JobState.PUBLISHING, JobState.DONE, JobState.FAILED)
+"""States of jobs that may have come to a report."""
+_FILTERS = ("model", "state", "type")
+
+
+async def load_all(visit: PageContext) -> ScreenContent:
+    page, document = await cursor_page(visit, "/jobs", _FILTERS)
+    imports = await visit.get("/imports", {"limit": "5"})
+    asked = {name: visit.query.get(name, "") for name in _FILTERS}
+    return ScreenContent(
+        document,
+        page=page,
+        asked=asked,
+        states=[str(state) for state in JobState],
+        types=JOB_TYPES,
+        imports=imports["items"],
+    )
+
+
+async def load_imports(visit: PageContext) -> ScreenContent:
+    page, document = await cursor_page(visit, "/imports", ("model", "state"))
+    return ScreenContent(document, page=page)
 
 
 async def load(visit: PageContext) -> ScreenContent:
-    page, document = await cursor_page(visit, "/imports", ("model", "state"))
-    asked = {name: visit.query.get(name, "") for name in ("model", "state")}
-    return ScreenContent(document, page=page, asked=asked)
+    job = await visit.get("/jobs/{job}", job=visit.path["job"])
+    name = job["id"]
+    output = await visit.get("/jobs/{job}/log", job=name)
+    report = await visit.maybe("/jobs/{job}/report", job=name)
+    query = {"newest": "true", "limit": str(EVENTS), "subject": f"job:{name}"}
+    events = await visit.get("/events", query)
+    points = msgspec.convert(output["points"], list[Point])
+    return ScreenContent(
+        {"job": job, "report": report},
+        title=title_of(job),
+        job=job,
+        log=output["text"],
+        curves=[draw(one) for one in curves(points)],
+        seen=None if report is None else seen_report(report),
+        spec=json.dumps(job["spec"], indent=2),
+        events=[one for one in events["items"] if is_told(one)],
+        unfinished=[str(state) for state in UNFINISHED],
+        acts={
+            verb: link(f"/jobs/{{job}}/{verb}", job=name) for verb in ("cancel", "retry", "compare")
+        },
+    )
+
+
+async def load_new(visit: PageContext) -> ScreenContent:
+    forms = spec_forms()
+    kind = visit.typed("/jobs/new", "type", visit.query.get("type", ""))
+    form = forms.get(kind) or forms["quantise"]
+    model, version = visit.query.get("model", ""), visit.query.get("version", "")
+    loads = await visit.every("/loads")
+    ready = {
+        (one["model"], one["version"])
+        for one in loads
+        if one["state"] == "READY" and one["version"]
+    }
+    sources = [f"{name}:{number}" for name, number in sorted(ready)]
+    return ScreenContent(
+        {"types": list(forms)},
+        title=f"New job: {form.type.replace('_', ' ')}",
+        form=form,
+        types=list(forms),
+        model=model,
+        version=version,
+        sources=sources,
+        source=f"{model}:{version}",
+    )
+
+
+async def load_comparison(visit: PageContext) -> ScreenContent:
+    found = await visit.get("/jobs", {"limit": str(KNOWN_REPORTS)})
+    asked = [visit.query.get(name, "") for name in ("first", "second")]
+    jobs, reports = [], []
+    for name in filter(None, asked):
+        jobs.append(await visit.get("/jobs/{job}", job=name))
+        reports.append(seen_report(await visit.get("/jobs/{job}/report", job=name)))
+    return ScreenContent(
+        {"jobs": [one["id"] for one in jobs]},
+        known=[one for one in found["items"] if one["state"] in _REPORTED],
+        first=asked[0],
+        second=asked[1],
+        jobs=jobs,
+        names=[f"{title_of(one)}, {moment(one['created_at'])}" for one in jobs],
+        reports_seen=reports,
+        **_compared(reports),
+    )
+
+
+def title_of(job: Any) -> str:
+    """ "Quantise digits version 2"."""
+    source = job["sources"][0]
+    kind = job["type"].replace("_", " ").capitalize()
+    return f"{kind} {source['model']} version {source['version']}"
+
+
+async def create(visit: PageContext) -> str:
+    spec = read_spec(visit.form.get("type", ""), visit.form)
+    model, _, version = visit.form.get("source", "").rpartition(":")
+    if not (model and version.isdigit()):
+        raise ControlApiError(422, "invalid", "choose the version that it works on", "source")
+    spec |= {"model": model, "version": int(version)}
+    if name := visit.form.get("result_model", "").strip():
+        spec["result_model"] = name
+    made = await visit.change("POST", "/jobs", {"spec": spec})
+    return link("/jobs/{job}", job=made.document["id"])
+
+
+async def cancel(visit: PageContext) -> str:
+    await visit.change("POST", "/jobs/{job}/cancel", job=visit.path["job"])
+    return link("/jobs/{job}", job=visit.path["job"])
+
+
+async def retry(visit: PageContext) -> str:
+    await visit.change("POST", "/jobs/{job}/retry", job=visit.path["job"])
+    return link("/jobs/{job}", job=visit.path["job"])
+
+
+async def start_comparison(visit: PageContext) -> str:
+    """A route with the original and the result in halves."""
+    job = await visit.get("/jobs/{job}", job=visit.path["job"])
+    source, result = job["sources"][0], job["result"]
+    if not result["version"]:
+        raise ControlApiError(409, "conflict", "the job has no version as its result")
+    route = f"{source['model']}-ab-{result['version']}"
+    arms = [
+        {"name": name, "model": one["model"], "version": one["version"], "weight": 50.0}
+        for name, one in (("original", source), (job["type"], result))
+    ]
+    await visit.change("PUT", "/routes/{route}", {"arms": arms}, 0, route=route)
+    return link("/routes/{route}", route=route)
+
+
+def _compared(reports: list[SeenReport]) -> dict[str, Any]:
+    if len(reports) < 2:
+        return {"rows": [], "differences": []}
+    first, second = (one.report for one in reports)
+    return {
+        "rows": compared(first, second),
+        "differences": spec_differences(first.spec, second.spec),
+    }
 
 
 SCREENS = (
@@ -18,8 +175,42 @@ SCREENS = (
         menu="Jobs",
         docs="console",
         template="jobs.html",
-        load=load,
+        load=load_all,
+        live=("job.*", "import.*"),
+    ),
+    Screen(
+        path="/jobs/imports",
+        title="Imports",
+        docs="imports",
+        template="imports.html",
+        load=load_imports,
+        under="/jobs",
         live=("import.*",),
     ),
+    Screen(
+        path="/jobs/new", title="New job", template="job_new.html", load=load_new, under="/jobs"
+    ),
+    Screen(
+        path="/jobs/compare",
+        title="Compare reports",
+        template="job_compare.html",
+        load=load_comparison,
+        under="/jobs",
+    ),
+    Screen(
+        path="/jobs/{job}",
+        title="Job",
+        template="job.html",
+        load=load,
+        under="/jobs",
+        live=("job.*",),
+        personal=True,
+        about=lambda path: f"job:{path['job']}",
+    ),
 )
-ACTS: tuple[FormAction, ...] = ()
+ACTS: tuple[FormAction, ...] = (
+    FormAction(path="/jobs/new", screen="/jobs/new", run=create),
+    FormAction(path="/jobs/{job}/cancel", screen="/jobs/{job}", run=cancel),
+    FormAction(path="/jobs/{job}/retry", screen="/jobs/{job}", run=retry),
+    FormAction(path="/jobs/{job}/compare", screen="/jobs/{job}", run=start_comparison),
+)

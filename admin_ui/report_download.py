@@ -1,0 +1,31 @@
+"""A job's report as one HTML file that needs nothing else: /jobs/{job}/report.html."""
+
+import re
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from admin_ui.headers import PRIVATE
+from admin_ui.pages.jobs import title_of
+from admin_ui.reports.seen import seen_report
+from admin_ui.request_router import RequestRouter
+from admin_ui.templates import STATIC, render
+
+
+def report_route(frame: RequestRouter) -> BaseRoute:
+    """Looked up as whoever asks."""
+
+    async def download(request: Request) -> Response:
+        visit = await frame.visit(request)
+        job = await visit.get("/jobs/{job}", job=visit.path["job"])
+        seen = seen_report(await visit.get("/jobs/{job}/report", job=job["id"]))
+        css = (STATIC / "console.css").read_text()
+        text = render(
+            "job_file.html", {"job": job, "seen": seen, "title": title_of(job), "css": css}
+        )
+        name = re.sub(r"[^a-z0-9]+", "-", title_of(job).lower()).strip("-")
+        headers = {"Content-Disposition": f'attachment; filename="{name}.html"'}
+        return Response(text, 200, {**PRIVATE, **headers}, "text/html")
+
+    return Route("/jobs/{job}/report.html", frame.guarded(download), methods=["GET"])
