@@ -15,9 +15,9 @@ Delays = Annotated[tuple[Delay, ...], Meta(min_length=1, max_length=8)]
 class ProfileSpec(JobSource, frozen=True, kw_only=True, tag_field="type", tag="profile"):
     """Search the settings that serve the version best under a latency or throughput goal.
 
-    goal: "throughput" wants the most requests a second with at most `latency_ms` at the 99th
-        percentile (0: any latency); "latency" the lowest 99th percentile with at least
-        `per_second` requests a second (0: any rate).
+    goal: "throughput" wants the most requests a second, "latency" the lowest 99th percentile.
+    latency_ms: for "throughput", the most that the 99th percentile may be; 0 for any.
+    per_second: for "latency", the least requests a second; 0 for any rate.
     data: an .npz with an array for each input, rows in front; "" sends zeros and small random
         numbers, which every open dimension but the batch forbids.
     concurrency: clients, each of which sends its next request when it has its answer.
