@@ -1,7 +1,8 @@
 """`python -m benchmarks`: measures this server, its peers and the bare limits, in one table.
 
 `python -m benchmarks llm` is `benchmarks.llm`: language models; `python -m benchmarks against REV`
-is `benchmarks.against`: this tree beside another revision. Both have options of their own.
+is `benchmarks.against`: this tree beside another revision; `python -m benchmarks jobs` is
+`benchmarks.jobs`: what conversion and quantisation do to networks. These have options of their own.
 """
 
 import argparse
@@ -52,6 +53,10 @@ def main() -> int:
         from benchmarks import llm  # what it needs is an extra
 
         return llm.main(sys.argv[2:])
+    if sys.argv[1:2] == ["jobs"]:
+        from benchmarks.jobs import command  # what it needs is an extra
+
+        return command.main(sys.argv[2:])
     if sys.argv[1:2] in (["against"], ["--against"]):
         return _against(sys.argv[2:])
     arguments = _parser().parse_args()

@@ -22,15 +22,17 @@ class CheckedShape(NamedTuple):
     differences: tuple[Difference, ...]
 
 
-def compare_networks(
-    before: RowRunner, after: RowRunner, inputs: Sequence[tuple[str, Rows]], tolerance: float
+def compare_with(
+    expected: Sequence[Rows],
+    result: RowRunner,
+    inputs: Sequence[tuple[str, Rows]],
+    tolerance: float,
 ) -> list[CheckedShape]:
-    """Run both on each of the inputs, which come with their origin."""
+    """Run the result on each of the inputs, which come with their origin, and compare it with what
+    the source answered to them."""
     return [
-        CheckedShape(
-            origin, shapes_of(rows), tuple(differences(before(rows), after(rows), tolerance))
-        )
-        for origin, rows in inputs
+        CheckedShape(origin, shapes_of(rows), tuple(differences(wanted, result(rows), tolerance)))
+        for wanted, (origin, rows) in zip(expected, inputs, strict=True)
     ]
 
 

@@ -27,6 +27,10 @@ class DataRows(NamedTuple):
         """The number of rows."""
         return len(next(iter(self.inputs.values())))
 
+    def first(self, count: int) -> "DataRows":
+        """The first rows, up to `count`."""
+        return self.take(np.arange(min(count, self.length)))
+
     def take(self, chosen: Array) -> "DataRows":
         """These rows, in this order."""
         labels = None if self.labels is None else self.labels[chosen]

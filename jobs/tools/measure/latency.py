@@ -13,7 +13,7 @@ LEAST_ROUNDS = 5
 
 
 class LatencyPair(NamedTuple):
-    """Medians in milliseconds of CPU time of one thread, for one batch size."""
+    """Medians in milliseconds of CPU time on one thread, for one batch size."""
 
     batch: int
     before_ms: float
@@ -29,8 +29,8 @@ class LatencyPair(NamedTuple):
 def measure_in_turns(before: Run, after: Run, batch: int) -> LatencyPair:
     """Run both by turns, up to 30 rounds or 12 seconds and at least 5 rounds.
 
-    A run's time is the CPU time of this thread, which does all of the work of a session with one
-    thread: what else the machine does is not counted, as its waits would be in wall time.
+    A run's time is the CPU time of this process, in which one thread computes: what else the
+    machine does is not counted, as its waits would be in wall time.
     """
     for _ in range(WARM_UP):
         before(), after()
@@ -43,9 +43,9 @@ def measure_in_turns(before: Run, after: Run, batch: int) -> LatencyPair:
 
 
 def _cpu_ms(run: Run) -> float:
-    start = time.thread_time_ns()
+    start = time.process_time_ns()
     run()
-    return (time.thread_time_ns() - start) / 1e6
+    return (time.process_time_ns() - start) / 1e6
 
 
 def _median(values: Sequence[float]) -> float:

@@ -1,5 +1,6 @@
 """ONNX files: read with a reason where they are damaged, written with a check."""
 
+import re
 from pathlib import Path
 
 import onnx
@@ -10,6 +11,7 @@ from control.jobs.specs.source import JobSource
 from jobs.tools.work import refuse
 
 FILE = "model.onnx"
+_COLOR = re.compile(r"\x1b\[[0-9;]*m")
 MOST_BYTES = 1_900_000_000
 """Largest file, weights beside it included: a protobuf of 2 GiB cannot be written."""
 
@@ -70,6 +72,7 @@ def node_counts(network: onnx.ModelProto) -> dict[str, int]:
 
 def first_line(error: BaseException, longest: int = 300) -> str:
     """The first line of an exception's text that says something, shortened."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    plain = _COLOR.sub("", str(error))
+    lines = [line.strip() for line in plain.splitlines() if line.strip()]
     text = lines[0] if lines else type(error).__name__
     return text if len(text) <= longest else text[: longest - 1] + "…"

@@ -11,7 +11,7 @@ from control.jobs.report import Report
 from control.jobs.specs.optimise import OptimiseSpec
 from jobs.tools.equality import (
     CheckedShape,
-    compare_networks,
+    compare_with,
     inputs_to_compare,
     largest_relative,
 )
@@ -109,7 +109,8 @@ def _checked(
         return run_rows(after, rows, len(next(iter(rows.values()))))
 
     inputs = inputs_to_compare(inputs_of(source.session), spec.rows, source.data, before, seed)
-    return compare_networks(before, result, inputs, tolerance), inputs[-1][1]
+    expected = [before(rows) for _, rows in inputs]
+    return compare_with(expected, result, inputs, tolerance), inputs[-1][1]
 
 
 def _latencies(

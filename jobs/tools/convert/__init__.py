@@ -1,0 +1,1 @@
+"""Conversions between formats, each compared with its source at several shapes."""

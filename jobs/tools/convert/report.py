@@ -1,0 +1,98 @@
+"""The report of a conversion."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from control.jobs.messages import Task
+from control.jobs.report import Figure, Report
+from control.jobs.specs.convert import ConvertSpec
+from jobs.tools.convert.source_network import SourceNetwork
+from jobs.tools.equality import CheckedShape, equality_table, largest_relative
+from jobs.tools.measure.latency import LatencyPair
+from jobs.tools.measure.machine import cpu_name
+from jobs.tools.networks.files import version_name
+from jobs.tools.networks.tables import latency_figures, latency_plot
+from jobs.tools.result.provenance import digests, spec_fields, versions
+
+TARGETS = {"onnx": "ONNX", "openvino": "OpenVINO's IR", "ncnn": "ncnn", "litert": "LiteRT"}
+
+
+class ConvertedNetwork(NamedTuple):
+    """What a conversion found out; `size`: bytes of the result."""
+
+    source: SourceNetwork
+    path: Path
+    checked: list[CheckedShape]
+    tolerance: float
+    latencies: list[LatencyPair]
+    warnings: list[str]
+    accepted: bool
+    size: int
+
+
+def convert_report(
+    task: Task, spec: ConvertSpec, found: ConvertedNetwork, seconds: float
+) -> Report:
+    """Put the comparison into words, figures and a table."""
+    return Report(
+        title=f"Convert {version_name(spec)} to {TARGETS[spec.target]}",
+        verdict="accepted" if found.accepted else "refused",
+        reasons=(_reason(found, spec),),
+        warnings=tuple(_warnings(found)),
+        figures=tuple(_figures(found)),
+        tables=(equality_table(found.checked),),
+        plots=latency_plot(found.latencies),
+        spec=spec_fields(task),
+        versions=versions((*found.source.packages, "numpy")),
+        digests=digests(task),
+        cpu=cpu_name(),
+        seconds=seconds,
+    )
+
+
+def _reason(found: ConvertedNetwork, spec: ConvertSpec) -> str:
+    rows, beyond, _ = _totals(found)
+    return (
+        f"{beyond} of {rows} rows compared with {found.source.what} differ by more than "
+        f"{found.tolerance:.3g} of the output's largest value; at most "
+        f"{int(spec.outliers * rows)} may. The largest difference is "
+        f"{largest_relative(found.checked):.3g}"
+    )
+
+
+def _totals(found: ConvertedNetwork) -> tuple[int, int, int]:
+    """Rows compared, rows beyond the tolerance, label flips."""
+    every = [one for shape in found.checked for one in shape.differences]
+    return (
+        sum(one.rows for one in every),
+        sum(one.outliers for one in every),
+        sum(one.flips for one in every),
+    )
+
+
+def _warnings(found: ConvertedNetwork) -> list[str]:
+    warnings = list(found.warnings)
+    rows, _, flips = _totals(found)
+    if flips:
+        warnings.append(f"the label of {flips} of {rows} compared rows differs from the source's")
+    if all(not one.origin.startswith("data") for one in found.checked):
+        warnings.append("compared on rows that were made up; a data file of real rows says more")
+    for one in found.latencies:
+        if one.speedup < 0.97:
+            warnings.append(
+                f"the result is slower at {one.batch} rows: {one.after_ms:.3g} ms against "
+                f"{one.before_ms:.3g} ms"
+            )
+    return warnings
+
+
+def _figures(found: ConvertedNetwork) -> list[Figure]:
+    place = found.path.parent if found.path.name == "config.json" else found.path
+    files = [place] if place.is_file() else [one for one in place.rglob("*") if one.is_file()]
+    before = sum(one.stat().st_size for one in files)
+    return [
+        Figure("size", "bytes", before, found.size, "lower"),
+        Figure("largest relative difference", "", None, largest_relative(found.checked), "lower"),
+        Figure("label flips", "rows", None, _totals(found)[2], "lower"),
+        *latency_figures(found.latencies),
+    ]
