@@ -270,8 +270,11 @@ class _Drawing:
             path = self._path(index, tops)
             placed.append(PlacedLink(link, path, texts[index], round(x, 1), round(y, 1)))
         half = {one: len(one.text) * _CHARACTER / 2 for one in placed}
-        left = min([box.x for box in boxes] + [one.x - half[one] for one in placed])
-        right = max([box.x + BOX_WIDTH for box in boxes] + [one.x + half[one] for one in placed])
+        bends = [self._middles[vertex] for chain in self._chains for vertex in chain]
+        left = min(bends + [box.x for box in boxes] + [one.x - half[one] for one in placed])
+        right = max(
+            bends + [box.x + BOX_WIDTH for box in boxes] + [one.x + half[one] for one in placed]
+        )
         return StepLayout(
             boxes,
             tuple(placed),

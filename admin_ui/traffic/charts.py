@@ -16,6 +16,9 @@ MOST_LINES = 6
 SHOWN_ROWS = 30
 """Of the table below a chart, the latest."""
 
+STABLE = "stable"
+"""The arm that a rollout compares the other with."""
+
 LIMIT = (3, True)
 """The style of a line that another should stay below."""
 
@@ -188,9 +191,10 @@ def _top(items: Sequence[Row]) -> list[Row]:
 
 
 def _natural(name: str) -> list[tuple[bool, int, str]]:
-    """ "v10" after "v9"."""
+    """ "v10" after "v9"; first the arm that a rollout's charts have first, in the same colour."""
     parts = re.split(r"(\d+)", name)
-    return [(part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]
+    found = [(part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]
+    return [(name != STABLE, 0, ""), *found]
 
 
 def _columns(items: Sequence[Row], field: str) -> dict[str, Column]:

@@ -23,6 +23,8 @@ def _weights(before: Facts, after: Facts) -> str:
     old, new = _shares(before), _shares(after)
     if old == new:
         return ""
+    if not before:
+        return "weights " + ", ".join(f"{name} {share:g} %" for name, share in new.items())
     shares = [_share(name, old.get(name), new.get(name)) for name in {**old, **new}]
     return "weights " + ", ".join(one for one in shares if one)
 
@@ -55,7 +57,7 @@ def _others(before: Facts, after: Facts) -> str:
     ]
     if _targets(before) != _targets(after):
         names.insert(0, "targets of arms")
-    return f"changed: {', '.join(names)}" if names else ""
+    return f"new {', '.join(names)}" if names else ""
 
 
 def _targets(facts: Facts) -> dict[str, tuple[Any, ...]]:

@@ -109,12 +109,21 @@ def test_every_line_goes_down_from_its_box_to_its_box_and_through_no_other(
         assert abs(numbers[1] - source.y - source.height) < 0.2
         assert target.x <= numbers[-2] <= target.x + BOX_WIDTH
         assert abs(numbers[-1] - target.y) < 0.2
+        assert layout.left <= min(xs := _xs(numbers, placed.path))
+        assert max(xs) <= layout.left + layout.width
         passed = re.findall(r"([-\d.]+) ([-\d.]+)V([-\d.]+)", placed.path)
         assert all(float(high) <= float(low) for _, high, low in passed)
         for x, high, low in passed:
             for box in layout.boxes:
                 if float(high) <= box.y + box.height / 2 <= float(low):
                     assert not box.x < float(x) < box.x + BOX_WIDTH
+
+
+def _xs(numbers: list[float], path: str) -> list[float]:
+    """All of a path that are no y; a V has a y alone."""
+    pairs = re.findall(r"([-\d.]+) [-\d.]+", re.sub(r"V[-\d.]+", "", path))
+    assert len(pairs) == (len(numbers) - path.count("V")) / 2
+    return [float(one) for one in pairs]
 
 
 @given(graphs())

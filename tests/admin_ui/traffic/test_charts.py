@@ -40,6 +40,13 @@ def test_who_was_not_asked_is_left_out_and_lines_are_in_the_order_of_their_names
     assert (lower, higher) == ([0.5, 0.0], [1.0, 0.0])
 
 
+def test_the_stable_arm_has_the_first_line_as_on_the_page_of_a_rollout() -> None:
+    arms = [item("candidate", 5.0, 0.0), item("stable", 1.0, 0.0)]
+    charts = {one.id: one for one in compared(page(*arms))}
+    assert charts["traffic-requests"].lines == ["stable", "candidate"]
+    assert charts["traffic-time"].lines[0] == "stable queue"
+
+
 def test_shares_are_percent_and_the_table_is_newest_first_without_empty_rows() -> None:
     errors = next(one for one in compared(page(item("a", 1.0, 1.0))) if one.unit == "%")
     assert errors.rows == [(AT[0], [50.0])]

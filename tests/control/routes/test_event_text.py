@@ -23,7 +23,9 @@ def test_weights_are_told_before_and_after() -> None:
 
 
 def test_an_arm_that_came_or_went_is_told() -> None:
-    assert told(None, route(stable=100.0)) == "weights stable none → 100 %"
+    assert told(None, route(stable=75.0, next=25.0)) == "weights stable 75 %, next 25 %"
+    came = told(route(a=100.0), route(a=90.0, b=10.0))
+    assert came.startswith("weights a 100 → 90 %, b none → 10 %")
     said = told(route(stable=50.0, next=50.0), route(stable=100.0))
     assert said.startswith("weights stable 50 → 100 %, next 50 → none")
 
@@ -31,10 +33,10 @@ def test_an_arm_that_came_or_went_is_told() -> None:
 def test_the_kill_switch_and_what_else_changed_is_told() -> None:
     assert told(route(a=100.0), route("a", a=100.0)) == "kill switch: a"
     assert told(route("a", a=100.0), route(a=100.0)) == "kill switch released, was a"
-    assert told(route(a=100.0), route(salt="t", a=100.0)) == "changed: salt"
+    assert told(route(a=100.0), route(salt="t", a=100.0)) == "new salt"
     moved = route(a=100.0)
     moved["arms"][0]["version"] = 2
-    assert told(route(a=100.0), moved) == "changed: targets of arms"
+    assert told(route(a=100.0), moved) == "new targets of arms"
 
 
 def test_events_about_other_things_change_no_route() -> None:
