@@ -24,6 +24,8 @@ POINTS = (
     "import.fetched",
     "import.snapshot_written",
     "import.deployed",
+    "job.snapshot_written",
+    "job.published",
     "rollout.start",
     "rollout.prewarm",
     "rollout.mirror",

@@ -60,8 +60,7 @@ class ErrorDocument(msgspec.Struct, frozen=True):
 
 
 class PendingView(msgspec.Struct, frozen=True):
-    """`reason` is why the alias or route is not in force on `server`; `at` is when that
-    was first told."""
+    """`reason`: why the alias or route is not in force on `server`, first told `at`."""
 
     server: str
     reason: str
@@ -304,9 +303,19 @@ class Provenance(msgspec.Struct, frozen=True):
     signer: str
 
 
+class Lineage(msgspec.Struct, frozen=True):
+    """The job that made a version, and the version that it worked on; `digest` "": of a folder."""
+
+    job: str
+    type: str
+    model: str
+    version: int
+    digest: str
+
+
 class VersionView(msgspec.Struct, frozen=True):
     """One version for ever. `digest`: over its files; `snapshot`: a snapshot that has it.
-    `deployed`: the model's deployed snapshot has it."""
+    `deployed`: the model's deployed snapshot has it; `lineage`: null unless a job made it."""
 
     model: str
     version: int
@@ -320,6 +329,7 @@ class VersionView(msgspec.Struct, frozen=True):
     deployed: bool
     states: tuple[VersionStateView, ...]
     aliases: tuple[str, ...]
+    lineage: Lineage | None = None
 
 
 class VersionOfModel(msgspec.Struct, frozen=True):

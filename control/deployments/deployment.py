@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from sqlalchemy import delete, exists, select
 from sqlalchemy.orm import Session
@@ -23,12 +24,14 @@ KEPT = timedelta(days=7)
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where models come from. `source`: a commit or a URL; `pusher` a principal."""
+    """Where models come from. `source`: a commit, a URL or a job; `pusher` a principal; `lineage`:
+    a `control.views.Lineage` as JSON, of what a job has made."""
 
     repository_id: str | None
     push_id: str | None
     source: str
     pusher: str
+    lineage: Mapping[str, Any] | None = None
 
 
 def check_model_name(name: str) -> None:
@@ -88,7 +91,7 @@ def undeploy(tx: Transaction, rows: Sequence[Model], origin: Origin | None = Non
 def deployed_snapshots(session: Session) -> dict[str, str]:
     """Per deployed model the digest of its snapshot."""
     deployed = select(Model.name, Model.snapshot_digest).where(Model.snapshot_digest.is_not(None))
-    return {name: digest for name, digest in session.execute(deployed).tuples() if digest}
+    return {name: digest for name, digest in session.execute(deployed) if digest}
 
 
 def forget_snapshots(tx: Transaction) -> None:
@@ -208,6 +211,7 @@ def _add_version(tx: Transaction, origin: Origin, sealed: SealedModel, number: i
             checks=dict(version.checks),
             signer=version.signer[:255],
             created_at=tx.now,
+            lineage=origin.lineage,
         )
     )
     after = {"digest": version.digest, "source": origin.source, "pusher": origin.pusher}

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+import msgspec
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
@@ -16,6 +17,7 @@ from control.paging import SortOrder
 from control.tables import Model, Repository, SnapshotRow, Version
 from control.views import (
     AliasView,
+    Lineage,
     LoadView,
     ModelView,
     Page,
@@ -145,6 +147,7 @@ def _versions(
             aliases=tuple(
                 alias.name for alias in aliases.get(row.model, ()) if alias.version == row.number
             ),
+            lineage=msgspec.convert(row.lineage, Lineage) if row.lineage else None,
         )
         for row in rows
     ]

@@ -83,7 +83,6 @@ class Importer:
         self._boot = boot
         self._notify = notify
         self._news = asyncio.Event()
-        self._sealing = asyncio.Lock()
         self._loads: LoadReport | None = None
         self._running: dict[str, asyncio.Task[None]] = {}
         self._due: dict[str, tuple[int, float]] = {}  # import → revision that has it, give up at
@@ -174,7 +173,7 @@ class Importer:
         await self._fetched(view, fence)
         crash.point("import.fetched")
         whole = self._folder / view.id / WHOLE
-        async with self._sealing:
+        async with self._sealer.turn:
             imported = await self._sealer.seal(view.model, view.version, whole)
             crash.point("import.snapshot_written")
             revision = await asyncio.to_thread(self._deploy, view, imported, fence)

@@ -1,7 +1,8 @@
 """What was fetched becomes a snapshot: laid out beside what the model had, looked at, sealed."""
 
+import asyncio
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
@@ -31,6 +32,10 @@ SETTINGS = RepositorySettings()
 """What a git repository takes unless told otherwise goes for every import."""
 
 
+SnapshotPlanner = Callable[[Sequence[str], Sequence[FileEntry], int], SnapshotPlan]
+"""From the files there are, those of the deployed snapshot, and the model's highest version."""
+
+
 class UnservableImport(RepositoryError):
     """What was fetched is not what this server may serve; says every reason."""
 
@@ -53,21 +58,35 @@ class _PreviousSnapshot:
 
 
 class ImportSealer:
-    """Makes snapshots in the store; one at a time, so that each sees what the one before made."""
+    """Makes snapshots in the store. `turn` is held from a seal until its snapshot is deployed, so
+    that each sees what the one before made."""
 
     def __init__(self, database: Database, store: Path, checks: VersionChecks) -> None:
         self._database = database
         self._snapshots = store / SNAPSHOTS
         self._inspector = Inspector(checks, SETTINGS)
+        self.turn = asyncio.Lock()
 
     async def seal(self, model: str, version: int | None, fetched: Path) -> SealedImport:
         """The files below `fetched` as a snapshot of `model`, with the versions that it had.
 
         Raises RepositoryError, ControlError, OSError.
         """
+
+        def planned(
+            paths: Sequence[str], previous: Sequence[FileEntry], highest: int
+        ) -> SnapshotPlan:
+            return plan(paths, version, previous, highest, SETTINGS.formats)
+
+        return await self.seal_planned(model, fetched, planned)
+
+    async def seal_planned(
+        self, model: str, fetched: Path, planner: SnapshotPlanner
+    ) -> SealedImport:
+        """The files below `fetched` as `planner` places them. Raises as `seal` does."""
         before = await anyio.to_thread.run_sync(self._before, model)
         paths = await anyio.to_thread.run_sync(_files, fetched)
-        planned = plan(paths, version, before.files, before.highest, SETTINGS.formats)
+        planned = planner(paths, before.files, before.highest)
         writer = SnapshotWriter(self._snapshots)
         async with held(lambda: writer.begin(model, before.snapshot)) as draft:
             await stoppable(lambda stop: _lay_out(draft, planned, fetched, before, stop))

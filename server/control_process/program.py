@@ -31,8 +31,7 @@ from control.git.http import GitApp
 from control.git.push.examine import Examiner
 from control.git.push.pre_receive import PreReceiveHook
 from control.git.push.push_keys import PushKeys
-from control.imports.importer import Importer, ImportRules
-from control.imports.sealing import ImportSealer
+from control.imports.importer import Importer
 from control.loops import housekeeping
 from control.loops.deployer import Deployer
 from control.loops.desired_state_feed import DesiredStateFeed
@@ -43,6 +42,7 @@ from control.loops.notifications import NotificationPump
 from control.loops.rollouts import RolloutController
 from control.loops.series_recorder import SeriesRecorder
 from control.notifications.sender import WebhookSender
+from control.publishing.publisher import JobPublisher
 from control.services import ControlServices
 from control.sql import store
 from control.sql.channels import ServerChannels
@@ -64,6 +64,7 @@ from server.control_process.job_pumps import JobPumps
 from server.control_process.permissions import close_state
 from server.control_process.store_ownership import CannotControl, check_database_file, check_store
 from server.control_process.version_checks import CheckerProcesses
+from server.control_process.version_makers import version_makers
 from server.fleet.confine import confined_checker
 from server.http1.connection import ConnectionLimits, Http1Connection
 from server.http1.listener import start
@@ -96,6 +97,7 @@ class ControlServer:
         self._database: Database
         self._deployer: Deployer
         self._importer: Importer
+        self._publisher: JobPublisher
         self._feed: DesiredStateFeed
         self._recorder: LoadRecorder
         self._link: LinkServer
@@ -166,7 +168,9 @@ class ControlServer:
         self._feed = DesiredStateFeed(self._database, self._hears_all)
         self._recorder = LoadRecorder(self._database)
         self._deployer = self._make_deployer(examiner)
-        self._importer = self._make_importer(checks)
+        self._importer, self._publisher = version_makers(
+            self._settings, self._database, checks, self._boot, self._feed.wake
+        )
         self._deciding = PreReceiveHook(self._database, self._store, examiner, self._follow)
         own = (self._database, self._server, self._boot)
         self._rollouts = RolloutController(*own, self._hears_all)
@@ -204,6 +208,7 @@ class ControlServer:
                 drift.run(),
                 jobs.run(),
                 self._importer.run(),
+                self._publisher.run(),
                 self._channels.run(),
                 housekeeping.run(services, self._boot, self._keys.repositories),
             )
@@ -233,16 +238,6 @@ class ControlServer:
     def _make_deployer(self, examiner: Examiner) -> Deployer:
         return Deployer(
             self._database, self._store, examiner, self._boot, self._feed.wake, self._keys.underway
-        )
-
-    def _make_importer(self, checks: CheckerProcesses) -> Importer:
-        return Importer(
-            self._database,
-            self._store,
-            ImportSealer(self._database, self._store, checks),
-            ImportRules(self._settings.import_allow, self._settings.model_repository),
-            self._boot,
-            self._feed.wake,
         )
 
     async def _open_hooks(self, stack: AsyncExitStack) -> None:
@@ -308,6 +303,7 @@ class ControlServer:
             explain=explain,
             url=lambda: self._url(self._listener.port),
             deployable=deployable,
+            jobs_due=lambda: loop.call_soon_threadsafe(self._publisher.ring),
             ask_gateway=partial(self._link.ask, self._server),
             ask_servers=self._peers.ask,
             own_lines=RECENT.answer,

@@ -1,0 +1,163 @@
+"""The pump that makes versions of what jobs have left, one at a time.
+
+A job in the state "publishing" has its result in a folder of the store; sealing it and the
+transaction that deploys it may be repeated, so that a crash needs no repair but to go on.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from control import crash
+from control.deployments.deployment import deployed_snapshots
+from control.errors import Conflict, ControlError, DatabaseGone, LostLease
+from control.imports.sealing import ImportSealer, SealedImport
+from control.jobs import publication
+from control.jobs.folders import JOBS, output_folder
+from control.jobs.publication import PublishingJob, SealedResult
+from control.loops.deployer import BEAT_S, LEASE, LEASE_S
+from control.loops.promotions import successions
+from control.publishing.result_files import named_config, result_plan
+from control.sql import leases
+from control.sql.database import Actor, Database, Fence
+from control.state_paths import SNAPSHOTS
+from repository.errors import RepositoryError
+from repository.files.durable import delete, make_folders
+from repository.folders.walk import CONFIG_NAME
+from repository.snapshots.sealed_models import SnapshotStore
+
+_log = logging.getLogger(__name__)
+
+
+class JobPublisher:
+    """On the loop. `folders`: model repositories, whose names no result may have. `notify` is
+    called once new desired state may be read. `sealer` is the importer's as well: snapshots of a
+    model are made one after the other."""
+
+    def __init__(
+        self,
+        database: Database,
+        store: Path,
+        sealer: ImportSealer,
+        folders: Sequence[Path],
+        boot: str,
+        notify: Callable[[], None],
+    ) -> None:
+        self._database = database
+        self._store = store
+        self._sealer = sealer
+        self._folders = folders
+        self._boot = boot
+        self._notify = notify
+        self._news = asyncio.Event()
+        self._snapshots = SnapshotStore(store / SNAPSHOTS, most=100)
+
+    def ring(self) -> None:
+        """There may be something to do."""
+        self._news.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            try:
+                await self._turn()
+            except (ControlError, OSError) as error:
+                level = logging.DEBUG if isinstance(error, DatabaseGone) else logging.WARNING
+                _log.log(level, "publishing results of jobs is blocked: %s", error)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(BEAT_S):
+                    await self._news.wait()
+            self._news.clear()
+
+    async def _turn(self) -> None:
+        fence = await asyncio.to_thread(leases.take, self._database, LEASE, self._boot, LEASE_S)
+        if fence is None:
+            return
+        for job in await asyncio.to_thread(self._waiting):
+            await self._publish(job, fence)
+        await asyncio.to_thread(self._sweep)
+
+    async def _publish(self, job: PublishingJob, fence: Fence) -> None:
+        """Bring it to its end."""
+        try:
+            await self._published(job, fence)
+        except (LostLease, DatabaseGone):
+            raise
+        except (RepositoryError, ControlError, OSError) as error:
+            _log.warning("the result of job %s, '%s', is no version: %s", job.id, job.model, error)
+            await self._give_up(job, fence, str(error))
+        except Exception:  # noqa: BLE001 - one job must not keep the others from going on
+            _log.exception("publishing the result of job %s failed. This is a bug.", job.id)
+            await self._give_up(job, fence, "a bug; see the server's log")
+
+    async def _published(self, job: PublishingJob, fence: Fence) -> None:
+        output = output_folder(self._store, job.id, job.fence)
+        if job.cancel:
+            raise Conflict("cancelled")
+        await asyncio.to_thread(self._prepare, output, job.model)
+        async with self._sealer.turn:
+            imported = await self._sealer.seal_planned(job.model, output, result_plan)
+            crash.point("job.snapshot_written")
+            await asyncio.to_thread(self._deploy, job, imported, fence)
+        crash.point("job.published")
+        self._notify()
+
+    def _prepare(self, output: Path, model: str) -> None:
+        """Raises Conflict, and OSError where the result is not there."""
+        if any((folder / model).is_dir() for folder in self._folders):
+            raise Conflict(
+                f"a model '{model}' has come to lie in a model repository folder; remove it there, "
+                "or make the job again with another result_model"
+            )
+        if not output.is_dir():
+            raise Conflict(f"the result is not in the store any more: '{output}' is missing")
+        config = output / CONFIG_NAME
+        if config.is_file() and not config.is_symlink():
+            config.write_text(named_config(config.read_text(), model))
+
+    def _deploy(self, job: PublishingJob, imported: SealedImport, fence: Fence) -> None:
+        (number,) = imported.brought
+        result = SealedResult(imported.sealed, number, self._stable(job.model, imported))
+        with self._database.change(Actor(job.by, "system"), fence) as tx:
+            publication.publish(tx, job, result)
+
+    def _stable(self, model: str, imported: SealedImport) -> int | None:
+        """The version that answers who names none, where the result would do so from now on."""
+        with self._database.reading() as session:
+            deployed = deployed_snapshots(session)
+        before = {model: deployed[model]} if model in deployed else {}
+        for change in successions(self._snapshots, before, {model: imported.sealed.digest}):
+            return change.before if change.before != change.after else None
+        return None
+
+    async def _give_up(self, job: PublishingJob, fence: Fence, reason: str) -> None:
+        def give_up() -> None:
+            with self._database.change(Actor(job.by, "system"), fence) as tx:
+                publication.give_up(tx, job, reason)
+
+        with suppress(Conflict):  # it has ended meanwhile
+            await asyncio.to_thread(give_up)
+
+    # these block
+
+    def _waiting(self) -> list[PublishingJob]:
+        with self._database.reading() as session:
+            return publication.publishing(session)
+
+    def _sweep(self) -> None:
+        """Remove the folders of claims that are over."""
+        folder = self._store / JOBS
+        make_folders(folder)
+        there = os.listdir(folder)  # before the rows: a new job's folder comes after its row
+        with self._database.reading() as session:
+            kept = publication.kept_claims(session)
+        for name in there:
+            if name not in kept:
+                delete(folder / name)
+                continue
+            for claim in os.listdir(folder / name):
+                if claim != str(kept[name]):
+                    delete(folder / name / claim)
