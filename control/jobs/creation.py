@@ -18,10 +18,12 @@ from control.sql.database import Transaction
 @dataclass(frozen=True, slots=True)
 class JobRequest:
     """`spec` and `limits` as documents. `folders`: the model repositories of this server.
-    `check_use` raises where who asks may not use the model of a name."""
+    `check_use` raises where who asks may not use the model of a name, `check_trusted` where they
+    may not say that files which can run code are to be trusted."""
 
     spec: Mapping[str, Any]
     check_use: Callable[[str], None]
+    check_trusted: Callable[[], None]
     limits: Mapping[str, Any] = field(default_factory=dict)
     folders: Sequence[Path] = ()
     terms: JobTerms = field(default_factory=JobTerms)
@@ -35,6 +37,8 @@ def create(tx: Transaction, request: JobRequest) -> JobView:
     spec = read_spec(request.spec)
     limits = read_limits(request.limits, usual_limits(service.type_of(spec)))
     request.check_use(spec.model)
+    if getattr(spec, "trusted", False):
+        request.check_trusted()
     source = sources.find_source(tx.session, spec.model, spec.version, request.folders)
     sources.check_trust(spec, source)
     result = sources.result_model(tx.session, spec, source, request.folders)

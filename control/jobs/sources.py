@@ -49,9 +49,10 @@ def find_source(session: Session, model: str, version: int, folders: Sequence[Pa
 
 def check_trust(spec: JobSpec, source: FoundSource) -> None:
     """Raises NotAllowed where the job would run code of somebody who may not have it run."""
-    if spec.NEEDS_TRUST and not source.trusted:
+    needs_trust = spec.NEEDS_TRUST or getattr(spec, "trusted", False)
+    if needs_trust and not source.trusted:
         raise NotAllowed(
-            f"a job of this type runs code that came with '{spec.model}'; an administrator allows "
+            f"such a job runs code that came with '{spec.model}'; an administrator allows "
             f"that by adding the format '{CODE_FORMAT}' to its git repository; code of imports is "
             "never run"
         )

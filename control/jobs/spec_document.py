@@ -14,7 +14,11 @@ from control.message_faults import fault_in
 
 _KINDS: dict[str, type[msgspec.Struct]] = dict(zip(JOB_TYPES, get_args(JobSpec), strict=True))
 
-_PATHS = ("data", "recipe", "calibration", "held_out")
+_DATA = "data"
+"""The field that may also name a file or folder by an absolute path; a worker takes it below the
+folders of --job-data-dir alone."""
+
+_PATHS = (_DATA, "recipe", "calibration", "held_out")
 """Fields that name files, by their paths below folders of the job."""
 
 _NAMES: tuple[tuple[type[inspect.Type], str], ...] = (
@@ -114,7 +118,8 @@ def _has(kind: inspect.Type, name: str) -> bool:
 
 def _check_path(name: str, path: str) -> None:
     pure = PurePosixPath(path)
-    if pure.is_absolute() or ".." in pure.parts or "\\" in path or not (path + "x").isprintable():
+    is_outside = pure.is_absolute() and name != _DATA
+    if is_outside or ".." in pure.parts or "\\" in path or not (path + "x").isprintable():
         raise Invalid(
             f"{name} is '{path:.80}'; give a path below the model's folder, without '..'", name
         )

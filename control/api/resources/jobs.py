@@ -61,6 +61,7 @@ def create_(call: AuthorizedCall) -> EndpointResult:
     request = JobRequest(
         spec=given.spec,
         check_use=lambda model: call.require(Action.INFER, model),
+        check_trusted=lambda: call.require(Action.ADMIN),
         limits=given.limits,
         folders=call.services.facts.model_folders,
         terms=JobTerms(priority=given.priority, queue=given.queue),

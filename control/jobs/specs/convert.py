@@ -16,6 +16,8 @@ class ConvertSpec(JobSource, frozen=True, kw_only=True, tag_field="type", tag="c
     Hugging Face encoders. From ONNX: to OpenVINO's IR and to ncnn.
 
     target: the format to write.
+    data: an .npz with an array for each input, by its name, and rows in front: its path below the
+        version's or the model's folder, or an absolute one below a folder of --job-data-dir.
     trusted: the version's files may run code in the job's process, as loading a pickle does; only
         an administrator may say so.
     weights: "fp16" stores weights in half of the bytes, where the target can.
@@ -31,6 +33,7 @@ class ConvertSpec(JobSource, frozen=True, kw_only=True, tag_field="type", tag="c
     """
 
     target: Literal["onnx", "openvino", "ncnn", "litert"] = "onnx"
+    data: str = ""
     trusted: bool = False
     weights: Literal["fp32", "fp16"] = "fp32"
     exporter: Literal["auto", "dynamo", "torchscript"] = "auto"

@@ -14,8 +14,8 @@ BatchSizes = Annotated[tuple[BatchSize, ...], msgspec.Meta(min_length=1, max_len
 class QuantiseSpec(JobSource, frozen=True, kw_only=True, tag_field="type", tag="quantise"):
     """Store and compute the version in int8.
 
-    The data file is an .npz with an array for each input, by its name, and rows in front.
-
+    data: an .npz with an array for each input, by its name, and rows in front: its path below the
+        version's or the model's folder, or an absolute one below a folder of --job-data-dir.
     method: "static": weights and activations, by ranges that calibration rows show; "dynamic":
         weights, and activations by ranges found at each call; "auto": static where the network has
         convolutions, else dynamic.
@@ -34,6 +34,7 @@ class QuantiseSpec(JobSource, frozen=True, kw_only=True, tag_field="type", tag="
     evaluate: rows held out to judge, at most. batch_sizes: those whose latency is measured.
     """
 
+    data: str = ""
     method: Literal["auto", "static", "dynamic"] = "auto"
     calibration: Literal["minmax", "entropy", "percentile"] = "minmax"
     percentile: Annotated[float, msgspec.Meta(gt=50, le=100)] = 99.99

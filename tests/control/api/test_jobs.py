@@ -147,3 +147,14 @@ def test_a_version_in_a_folder_is_a_source_and_never_gets_the_result(
     ):
         refused = running.local("POST", "/jobs", {"spec": {**QUANTISE, "model": "wine", **spec}})
         assert words in refused.json["error"]["message"]
+
+
+def test_files_that_may_run_code_are_trusted_by_an_administrator_alone(yard: Api) -> None:
+    body = {"spec": {"type": "convert", "model": "digits", "trusted": True}}
+    otto = {"Authorization": yard.user("otto", "operator")}
+    refused = yard.ask("POST", "/jobs", body, headers=otto)
+    assert refused.status == 403
+    assert "takes the role admin" in refused.message
+    untrusted = yard.local("POST", "/jobs", body)
+    assert untrusted.status == 403
+    assert "by adding the format 'python'" in untrusted.message

@@ -31,7 +31,8 @@ def test_a_document_becomes_the_spec_of_its_type() -> None:
         ({**PRUNE, "keep": ["a", 5]}, "keep", "keep.1 is 5; it must be a list, each a text"),
         ({**PRUNE, "model": None}, "model", "model is None; it must be a text"),
         ({**PRUNE, "recipe": "../../x.py"}, "recipe", "without '..'"),
-        ({**PRUNE, "data": "/etc/passwd"}, "data", "a path below the model's folder"),
+        ({**PRUNE, "recipe": "/etc/passwd"}, "recipe", "a path below the model's folder"),
+        ({**PRUNE, "data": "/data/../etc"}, "data", "without '..'"),
         ({**PRUNE, "data": "a\nb"}, "data", "a path below the model's folder"),
     ],
 )
