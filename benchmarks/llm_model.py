@@ -77,10 +77,10 @@ def _make(shape: dict[str, Any], folder: Path) -> None:
         if name.endswith("bias"):
             torch.nn.init.normal_(parameter, std=0.02)
     model.save_pretrained(folder)
-    _save_tokenizer(shape["vocab_size"], folder)
+    save_tokenizer(shape["vocab_size"], folder)
 
 
-def _save_tokenizer(vocabulary: int, folder: Path) -> None:
+def save_tokenizer(vocabulary: int, folder: Path) -> None:
     """A word for every token, so that every answer has text."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 

@@ -38,7 +38,7 @@ def write(repository: Path, checkpoint: Path, variants: Sequence[str], threads: 
     shutil.rmtree(repository, ignore_errors=True)
     for name in variants:
         parameters = _BOUNDED if name == BOUNDED else VARIANTS[name]
-        _write(repository / name, checkpoint, {**parameters, "threads": str(threads)})
+        write_model(repository / name, checkpoint, {**parameters, "threads": str(threads)})
     return repository
 
 
@@ -53,15 +53,25 @@ def ask(ours: Peer, model: str, asks: Sequence[Ask]) -> tuple[list[Heard], float
     return heard, wall_s
 
 
-def _write(model: Path, checkpoint: Path, parameters: dict[str, str]) -> None:
+def write_model(
+    model: Path, checkpoint: Path, parameters: dict[str, str], kind: str = "KIND_CPU"
+) -> None:
     """The checkpoint's files are linked: one copy on the disk, and in the page cache."""
     version = model / "1"
     version.mkdir(parents=True)
     for each in checkpoint.iterdir():
-        os.link(each, version / each.name)
-    lines = [f'name: "{model.name}"', 'backend: "llm"']
+        link(each, version / each.name)
+    lines = [f'name: "{model.name}"', 'backend: "llm"', f"instance_group {{ kind: {kind} }}"]
     lines += [
         f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}'
         for key, value in parameters.items()
     ]
     (model / "config.pbtxt").write_text("\n".join(lines) + "\n")
+
+
+def link(source: Path, target: Path) -> None:
+    """Or a symbolic link, where they lie on different disks."""
+    try:
+        os.link(source, target)
+    except OSError:
+        target.symlink_to(source)

@@ -30,7 +30,8 @@ class LoadSettings:
     `memory_budget`: bytes for weights, keys and values, and a step together. `context`: longest
     sequence in tokens; None for the model's own. `step_tokens`: most tokens of one step.
     `compiled`: False computes in plain torch even where our kernels would serve. `device`: "cpu",
-    or "cuda:N", and then the process uses that GPU alone.
+    or "cuda:N", and then the process uses that GPU alone. `graphs`: False computes every step one
+    operation after the other, even where steps could be recorded.
     """
 
     memory_budget: int
@@ -41,6 +42,7 @@ class LoadSettings:
     step_tokens: int = 256
     compiled: bool = True
     device: str = "cpu"
+    graphs: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ def load(folder: Path, settings: LoadSettings) -> LoadedModel:
     plan = plan_memory(config, layout, settings.memory_budget, context, settings.step_tokens)
     with Checkpoint(folder) as checkpoint:
         weights = load_weights(checkpoint, config, ops, settings.precision)
-    make = RecordingDecoder if ops.replays else Decoder
+    make = RecordingDecoder if ops.replays and settings.graphs else Decoder
     decoder = make(config, weights, ops, context, plan.blocks, settings.cache_type)
     _check_plan(plan, weights.bytes, decoder.cache_bytes)
     runner = Runner(decoder, choose_pick(settings.compiled))

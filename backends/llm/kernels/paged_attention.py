@@ -7,12 +7,12 @@ how many does not depend on the rest of the batch, so a row is computed alike in
 Importing this needs Triton; with TRITON_INTERPRET=1 the kernels run on tensors of the CPU.
 """
 
-from dataclasses import dataclass
-
 import torch
 import triton  # type: ignore[import-not-found, import-untyped, unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found, import-untyped, unused-ignore]
 from torch import Tensor
+
+from backends.llm.kernels.paged_rows import BatchRows, Pages, ScoreSpec, Tiles
 
 SPLITS = 16
 """Programs that share the keys of a single row and key head."""
@@ -20,43 +20,6 @@ _TILE_BYTES = 16_384
 """Of the keys or values that a program reads at a time: four such tiles fit beside the queries in
 the 99 KiB of shared memory that the smallest of today's GPUs gives a program."""
 _NUMBERS = {torch.float32: tl.float32, torch.bfloat16: tl.bfloat16}
-
-
-@dataclass(frozen=True, slots=True)
-class Tiles:
-    """What rows a kernel's programs take: int32 [N, 2], first row and end; `rows`: most of one."""
-
-    bounds: Tensor
-    rows: int
-
-
-@dataclass(frozen=True, slots=True)
-class Pages:
-    """A layer's cache: `keys`, `values` [blocks, kv_heads, block_tokens, head_dim]. Where they are
-    int8, `scales` has a float32 factor for each token and head of either, else it is None."""
-
-    keys: Tensor
-    values: Tensor
-    scales: tuple[Tensor, Tensor] | None
-
-
-@dataclass(frozen=True, slots=True)
-class BatchRows:
-    """Where the rows of a batch are: `positions` [T], `span_of` [T], and the block `tables` [S, M]
-    of their sequences; all of them whole numbers."""
-
-    positions: Tensor
-    span_of: Tensor
-    tables: Tensor
-
-
-@dataclass(frozen=True, slots=True)
-class ScoreSpec:
-    """How scores are made: see `backends.llm.ops.seam.AttentionSpec`."""
-
-    window: int | None
-    scale: float
-    cap: float | None
 
 
 def rows_per_tile(sharing: int, head_dim: int, number_bytes: int) -> int:

@@ -3,16 +3,15 @@
 Tensors may as well lie on the CPU, where Triton's interpreter runs the same kernels.
 """
 
-import importlib
+from collections.abc import Callable
 from dataclasses import dataclass
-from types import ModuleType
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from backends.llm.config.decoder import DecoderConfig
 from backends.llm.errors import NoKernels
+from backends.llm.kernels.paged_rows import BatchRows, Pages, ScoreSpec, Tiles
 from backends.llm.ops.cuda_linears import Multiply, make_linear
 from backends.llm.ops.quantise import Weight
 from backends.llm.ops.reference import TorchOps
@@ -21,18 +20,16 @@ from backends.llm.ops.torch_attention import AttentionPlan
 from backends.llm.ops.torch_cache import Slots, TorchCache
 from backends.llm.rows import ForwardBatch
 
-if TYPE_CHECKING:
-    from backends.llm.kernels.paged_attention import BatchRows, Tiles
-
-KERNELS = ("backends.llm.kernels.paged_attention", "backends.llm.kernels.packed_linear")
-"""Imported when they are wanted, because Triton comes with torch for CUDA only."""
+Attend = Callable[[Tensor, Pages, BatchRows, Tiles, ScoreSpec, Tensor], None]
 
 
 @dataclass(frozen=True, slots=True)
 class TritonKernels:
-    """`paged`: the module of attention. `multiply`: the product with int4 weights."""
+    """`attend`, `rows_per_tile`: see `backends.llm.kernels.paged_attention`. `multiply`: the
+    product with int4 weights."""
 
-    paged: ModuleType
+    attend: Attend
+    rows_per_tile: Callable[[int, int, int], int]
     multiply: Multiply
 
 
@@ -41,9 +38,9 @@ class TiledPlan(AttentionPlan):
     """A batch and its tiles for the kernels: `singles` of one row, `chunks` of several; None where
     there are none of a kind. Has no groups, which are what plain torch computes by."""
 
-    rows: "BatchRows"
-    singles: "Tiles | None"
-    chunks: "Tiles | None"
+    rows: BatchRows
+    singles: Tiles | None
+    chunks: Tiles | None
 
 
 class CudaOps(TorchOps):
@@ -79,36 +76,31 @@ class CudaOps(TorchOps):
     def plan(self, batch: ForwardBatch) -> AttentionPlan:
         if self._kernels is None:
             return super().plan(batch)
-        return plan_tiles(self._kernels.paged, batch, self.config, self.block_tokens, self.dtype)
+        config = self.config
+        sharing = config.heads // config.kv_heads
+        most = self._kernels.rows_per_tile(sharing, config.head_dim, self.dtype.itemsize)
+        return plan_tiles(batch, self.block_tokens, most)
 
     def attend(
         self, queries: Tensor, cache: TorchCache, plan: AttentionPlan, sight: AttentionSpec
     ) -> Tensor:
         if not isinstance(plan, TiledPlan) or self._kernels is None:
             return super().attend(queries, cache, plan, sight)
-        paged = self._kernels.paged
         keys, values, *scales = cache.tensors
-        pages = paged.Pages(keys, values, tuple(scales) or None)
-        scores = paged.Scores(sight.window, sight.scale, sight.cap)
+        pages = Pages(keys, values, (scales[0], scales[1]) if scales else None)
+        scores = ScoreSpec(sight.window, sight.scale, sight.cap)
         shape = (len(queries), self.config.heads, self.config.head_dim)
         result = torch.empty(shape, dtype=self.dtype, device=self.device)
         for tiles in (plan.singles, plan.chunks):
             if tiles is not None:
-                paged.attend(queries, pages, plan.rows, tiles, scores, result)
+                self._kernels.attend(queries, pages, plan.rows, tiles, scores, result)
         return result.flatten(1)
 
 
-def plan_tiles(
-    paged: ModuleType,
-    batch: ForwardBatch,
-    config: DecoderConfig,
-    block_tokens: int,
-    dtype: torch.dtype,
-) -> TiledPlan:
-    """For a batch of single rows nothing is copied from the host: such a step may be recorded."""
+def plan_tiles(batch: ForwardBatch, block_tokens: int, most: int) -> TiledPlan:
+    """At most so many rows in a tile. For a batch of single rows nothing is copied from the host:
+    such a step may be recorded."""
     places, device = batch.places, batch.device
-    sharing = config.heads // config.kv_heads
-    most = paged.rows_per_tile(sharing, config.head_dim, dtype.itemsize)
     firsts = [place.first for place in places if place.rows == 1]
     starts = torch.arange(len(places), dtype=torch.int32, device=device)
     if len(firsts) < len(places):
@@ -125,16 +117,18 @@ def plan_tiles(
         batch=batch,
         slots=slots,
         groups=(),
-        rows=paged.Rows(batch.positions, batch.span_of, batch.tables),
-        singles=paged.Tiles(torch.stack((starts, starts + 1), 1), 1) if firsts else None,
-        chunks=None if chunks is None else paged.Tiles(chunks, most),
+        rows=BatchRows(batch.positions, batch.span_of, batch.tables),
+        singles=Tiles(torch.stack((starts, starts + 1), 1), 1) if firsts else None,
+        chunks=None if chunks is None else Tiles(chunks, most),
     )
 
 
 def triton_kernels() -> TritonKernels:
-    """Raises NoKernels where there is no Triton."""
+    """Raises NoKernels where there is no Triton, which comes with torch for CUDA only."""
     try:
-        paged, packed = map(importlib.import_module, KERNELS)
-        return TritonKernels(paged, packed.multiply)
+        from backends.llm.kernels import packed_linear, paged_attention
     except ImportError as error:
         raise NoKernels(f"Triton cannot be imported: {error}") from None
+    return TritonKernels(
+        paged_attention.attend, paged_attention.rows_per_tile, packed_linear.multiply
+    )

@@ -13,7 +13,7 @@ from backends.llm.errors import DeviceLost, NoDevice
 from backends.llm.load import LoadSettings, load
 from backends.llm.model.decoder import Decoder
 from backends.llm.ops.choose import choose_ops, open_device
-from backends.llm.ops.cuda import KERNELS, CudaOps, triton_kernels
+from backends.llm.ops.cuda import CudaOps, triton_kernels
 from backends.llm.rows import ForwardBatch
 from backends.llm.sampling.params import SamplingParams
 from backends.llm.span import Span
@@ -98,8 +98,9 @@ def test_nothing_that_a_step_computes_with_lies_on_another_device(
 def test_without_triton_attention_is_left_to_torch_with_one_line(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in KERNELS:
-        monkeypatch.delitem(sys.modules, name, raising=False)
+    for name in ("paged_attention", "packed_linear"):
+        monkeypatch.delitem(sys.modules, f"backends.llm.kernels.{name}", raising=False)
+        monkeypatch.delattr(f"backends.llm.kernels.{name}", raising=False)
     monkeypatch.setitem(sys.modules, "triton", None)
     ops = choose_ops(decoder_config(), "int8", "auto", 16, device=torch.device("cuda", 0))
     assert ops.name == "cuda, in plain torch"
