@@ -61,19 +61,26 @@ def _repeat_last(numbers: Tensor, times: int) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class StepGraph:
-    """A recorded step, the batch whose tensors it reads, and the logits that it writes."""
+    """A recorded step, the batch whose tensors it reads, and the logits that it writes.
+
+    `numbers`: int64 [3, rows], of which the batch's tokens, positions and slots are views.
+    `staged`, `staged_tables`: where the host writes these and the tables, in pinned memory: the
+    next copy to the device is asked for without waiting. Whoever reads the logits has waited.
+    """
 
     recorded: torch.cuda.CUDAGraph
     batch: ForwardBatch
     logits: Tensor
+    numbers: Tensor
+    staged: Tensor
+    staged_tables: Tensor
 
     def replay(self, batch: ForwardBatch) -> Tensor:
         """The logits of a batch of as many rows; the next replay overwrites them."""
-        mine = self.batch
-        mine.tokens.copy_(batch.tokens)
-        mine.positions.copy_(batch.positions)
-        mine.slots.copy_(batch.slots)
-        mine.tables[:, : batch.tables.shape[1]].copy_(batch.tables)
+        torch.stack((batch.tokens, batch.positions, batch.slots), out=self.staged)
+        self.staged_tables[:, : batch.tables.shape[1]] = batch.tables
+        self.numbers.copy_(self.staged, non_blocking=True)
+        self.batch.tables.copy_(self.staged_tables, non_blocking=True)
         self.recorded.replay()
         return self.logits
 
@@ -121,7 +128,9 @@ class RecordingDecoder(Decoder):
         filled = fill_up(batch, size)
         missing = self._width - filled.tables.shape[1]
         wide = replace(filled, tables=functional.pad(filled.tables, (0, missing)))
-        mine = wide.to(self.ops.device)
+        numbers = torch.stack((filled.tokens, filled.positions, filled.slots)).to(self.ops.device)
+        tokens, positions, slots = numbers
+        mine = replace(wide.to(self.ops.device), tokens=tokens, positions=positions, slots=slots)
         # Once before: kernels are compiled and libraries make their handles, which no graph may.
         apart = torch.cuda.Stream(self.ops.device)  # type: ignore[no-untyped-call]
         apart.wait_stream(torch.cuda.current_stream(self.ops.device))
@@ -138,5 +147,7 @@ class RecordingDecoder(Decoder):
             log.warning("steps of %d rows cannot be recorded as a CUDA graph: %s", size, error)
             self._records = False
             return None
-        self._graphs[size] = StepGraph(recorded, mine, logits)
+        staged = torch.empty(numbers.shape, dtype=numbers.dtype, pin_memory=True)
+        tables = torch.zeros(mine.tables.shape, dtype=mine.tables.dtype, pin_memory=True)
+        self._graphs[size] = StepGraph(recorded, mine, logits, numbers, staged, tables)
         return self._graphs[size]

@@ -14,7 +14,7 @@ from backends.llm.model.decoder import Decoder
 from backends.llm.ops.choose import choose_ops, open_device
 from backends.llm.ops.seam import CacheType, Precision
 from backends.llm.runner import Runner
-from backends.llm.sampling.select_tokens import choose_pick
+from backends.llm.sampling.select_tokens import choose_device_pick, choose_pick
 from backends.llm.tokens.tokeniser import Tokeniser, read_tokeniser
 from backends.llm.weights.checkpoint import Checkpoint
 from backends.llm.weights.stream import load_weights
@@ -83,7 +83,8 @@ def load(folder: Path, settings: LoadSettings) -> LoadedModel:
     make = RecordingDecoder if ops.replays and settings.graphs else Decoder
     decoder = make(config, weights, ops, context, plan.blocks, settings.cache_type)
     _check_plan(plan, weights.bytes, decoder.cache_bytes)
-    runner = Runner(decoder, choose_pick(settings.compiled))
+    device_pick = choose_device_pick(ops.device, settings.compiled)
+    runner = Runner(decoder, choose_pick(settings.compiled), device_pick)
     return LoadedModel(runner, tokeniser, config, plan, context, ops.name)
 
 

@@ -12,18 +12,24 @@ from torch import Tensor
 from backends.llm.errors import DeviceLost
 from backends.llm.model.decoder import Decoder
 from backends.llm.rows import pack
-from backends.llm.sampling.sampler import ForwardResult, SamplingRow, sample, score
+from backends.llm.sampling.sampler import ForwardResult, SamplingRow, sample, sample_on, score
 from backends.llm.sampling.select_tokens import Pick, pick_plainly
 from backends.llm.sampling.token_logprobs import TokenLogprobs
 from backends.llm.span import Span
 
 
 class Runner:
-    """A decoder that is given spans, and what chooses tokens; not shared between threads."""
+    """A decoder that is given spans, and what chooses tokens; not shared between threads.
 
-    def __init__(self, decoder: Decoder, pick: Pick = pick_plainly) -> None:
+    `device_pick`: chooses on the decoder's device, where it can.
+    """
+
+    def __init__(
+        self, decoder: Decoder, pick: Pick = pick_plainly, device_pick: Pick | None = None
+    ) -> None:
         self._decoder = decoder
         self._pick = pick
+        self._device_pick = device_pick
 
     @torch.inference_mode()
     def run(self, spans: Sequence[Span], rows: Sequence[SamplingRow | None]) -> list[ForwardResult]:
@@ -74,7 +80,11 @@ class Runner:
             return [ForwardResult()] * len(spans)
         chosen = logits if len(lasts) == len(logits) else logits[lasts]
         sampling = [row for row in rows if row is not None]
-        sampled = iter(sample(chosen.cpu(), sampling, self._pick))
+        if self._device_pick is None:
+            results = sample(chosen.cpu(), sampling, self._pick)
+        else:
+            results = sample_on(chosen, sampling, self._pick, self._device_pick)
+        sampled = iter(results)
         return [ForwardResult() if row is None else next(sampled) for row in rows]
 
 

@@ -40,3 +40,15 @@ class ScoreSpec:
     window: int | None
     scale: float
     cap: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RotateSpec:
+    """How queries and keys are prepared: see `backends.llm.ops.seam.QueryKeySpec`. Norms are of
+    each head, or None; `eps`: theirs."""
+
+    cosines: Tensor | None
+    sines: Tensor | None
+    q_norm: Tensor | None
+    k_norm: Tensor | None
+    eps: float

@@ -9,28 +9,38 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from backends.llm.config.decoder import DecoderConfig
+from backends.llm.config.decoder import Activation, DecoderConfig
 from backends.llm.errors import NoKernels
-from backends.llm.kernels.paged_rows import BatchRows, Pages, ScoreSpec, Tiles
+from backends.llm.kernels.paged_rows import BatchRows, Pages, RotateSpec, ScoreSpec, Tiles
 from backends.llm.ops.cuda_linears import Multiply, make_linear
 from backends.llm.ops.quantise import Weight
 from backends.llm.ops.reference import TorchOps
-from backends.llm.ops.seam import AttentionSpec, Linear, Precision
+from backends.llm.ops.seam import AttentionSpec, Linear, Precision, QueryKeySpec
 from backends.llm.ops.torch_attention import AttentionPlan
-from backends.llm.ops.torch_cache import Slots, TorchCache
+from backends.llm.ops.torch_cache import PlainCache, Slots, TorchCache
 from backends.llm.rows import ForwardBatch
 
 Attend = Callable[[Tensor, Pages, BatchRows, Tiles, ScoreSpec, Tensor], None]
+AddNorm = Callable[[Tensor, Tensor | None, float, Tensor, float, torch.dtype], Tensor]
+Store = Callable[[Tensor, RotateSpec, Tensor, Tensor, Pages], Tensor]
 
 
 @dataclass(frozen=True, slots=True)
 class TritonKernels:
-    """`attend`, `rows_per_tile`: see `backends.llm.kernels.paged_attention`. `multiply`: the
-    product with int4 weights."""
+    """Functions of `backends.llm.kernels`, by module.
+
+    `attend`, `rows_per_tile`: paged_attention. `multiply`: packed_linear, the product with int4
+    weights. `add_norm`, `gate`, and the `widest` row of the former: fused_rows. `store`:
+    rotate_store.
+    """
 
     attend: Attend
     rows_per_tile: Callable[[int, int, int], int]
     multiply: Multiply
+    add_norm: AddNorm
+    gate: Callable[[Tensor, str], Tensor]
+    widest: int
+    store: Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +54,7 @@ class TiledPlan(AttentionPlan):
 
 
 class CudaOps(TorchOps):
-    """Products, norms and positions are torch's; see `backends.llm.ops.seam.Ops`.
+    """Products are torch's, the rest our kernels' as far as they go; see `llm.ops.seam.Ops`.
 
     `kernels`: what `triton_kernels` gives; None leaves everything to plain torch. The cache is the
     one of plain torch, whose blocks hold a head's tokens side by side, as the kernels read them.
@@ -72,6 +82,30 @@ class CudaOps(TorchOps):
         return make_linear(
             weight, bias, precision, self.dtype, wide, self.device, multiply=multiply
         )
+
+    def add_norm(
+        self, stream: Tensor, delta: Tensor | None, scale: float, weight: Tensor, eps: float
+    ) -> Tensor:
+        if self._kernels is None or stream.shape[1] > self._kernels.widest:
+            return super().add_norm(stream, delta, scale, weight, eps)
+        return self._kernels.add_norm(stream, delta, scale, weight, eps, self._between)
+
+    def gate(self, rows: Tensor, activation: Activation) -> Tensor:
+        if self._kernels is None or activation == "gelu":
+            return super().gate(rows, activation)
+        return self._kernels.gate(rows, activation)
+
+    def store(
+        self, qkv: Tensor, turn: QueryKeySpec, cache: TorchCache, plan: AttentionPlan, eps: float
+    ) -> Tensor:
+        whole = isinstance(cache, PlainCache) and turn.head_norm != "width"
+        if self._kernels is None or not whole:
+            return super().store(qkv, turn, cache, plan, eps)
+        spec = RotateSpec(turn.cosines, turn.sines, turn.q_norm, turn.k_norm, eps)
+        keys, values = cache.tensors
+        batch = plan.batch
+        pages = Pages(keys, values, None)
+        return self._kernels.store(qkv, spec, batch.positions, batch.slots, pages)
 
     def plan(self, batch: ForwardBatch) -> AttentionPlan:
         if self._kernels is None:
@@ -126,9 +160,15 @@ def plan_tiles(batch: ForwardBatch, block_tokens: int, most: int) -> TiledPlan:
 def triton_kernels() -> TritonKernels:
     """Raises NoKernels where there is no Triton, which comes with torch for CUDA only."""
     try:
-        from backends.llm.kernels import packed_linear, paged_attention
+        from backends.llm.kernels import fused_rows, packed_linear, paged_attention, rotate_store
     except ImportError as error:
         raise NoKernels(f"Triton cannot be imported: {error}") from None
     return TritonKernels(
-        paged_attention.attend, paged_attention.rows_per_tile, packed_linear.multiply
+        attend=paged_attention.attend,
+        rows_per_tile=paged_attention.rows_per_tile,
+        multiply=packed_linear.multiply,
+        add_norm=fused_rows.add_norm,
+        gate=fused_rows.gate,
+        widest=fused_rows.WIDEST,
+        store=rotate_store.store,
     )

@@ -40,6 +40,11 @@ class SamplingRow:
         biased = self.params.penalises or bool(self.params.logit_bias)
         return biased or bool(self.banned) or self.allowed is not None
 
+    @property
+    def only_picks(self) -> bool:
+        """Whether nothing but the token is wanted, of logits as they are."""
+        return self.params.logprobs is None and not self.adjusts
+
 
 @dataclass(frozen=True, slots=True)
 class ForwardResult:
@@ -75,6 +80,29 @@ def sample(
         else ForwardResult()
         for row, token, draw in zip(before, tokens, draws, strict=True)
     ]
+
+
+def sample_on(
+    logits: Tensor, draws: Sequence[SamplingRow], pick: Pick, device_pick: Pick
+) -> list[ForwardResult]:
+    """The same for logits on a device: `device_pick` chooses there for rows of which nothing else
+    is wanted; those of the others come to the CPU."""
+    there = [row for row, draw in enumerate(draws) if draw.only_picks]
+    here = [row for row, draw in enumerate(draws) if not draw.only_picks]
+    results: dict[int, ForwardResult] = {}
+    if here:
+        chosen = sample(logits[here].cpu(), [draws[row] for row in here], pick)
+        results |= zip(here, chosen, strict=True)
+    if there:
+        rows = [draws[row] for row in there]
+        tokens = device_pick(
+            logits[there] if here else logits,
+            [row.params for row in rows],
+            [_uniform(row) for row in rows],
+        )
+        chosen = [ForwardResult(token) if token >= 0 else ForwardResult() for token in tokens]
+        results |= zip(there, chosen, strict=True)
+    return [results[row] for row in range(len(draws))]
 
 
 def _scored(row: Tensor, token: int, count: int | None) -> TokenLogprobs | None:

@@ -13,6 +13,7 @@ a weight is known to 1e-7 of it.
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
 import numpy as np
 import torch
@@ -49,6 +50,42 @@ def choose_pick(compiled: bool = True) -> Pick:
             kernels()
             return pick_by_kernel
     return pick_plainly
+
+
+def choose_device_pick(device: torch.device, compiled: bool = True) -> Pick | None:
+    """One for logits that lie on `device`, by our kernel there; None where there is none."""
+    if device.type != "cuda" or not compiled:
+        return None
+    try:
+        from backends.llm.kernels.choose_tokens import choose
+    except ImportError:
+        return None
+    return partial(pick_by, choose)
+
+
+def pick_by(
+    choose: Callable[[Tensor, Tensor], Tensor],
+    logits: Tensor,
+    params: Sequence[SamplingParams],
+    uniforms: Sequence[float],
+) -> list[int]:
+    """See Pick; `choose` is that of `backends.llm.kernels.choose_tokens`. The first of the largest
+    is torch's where no row wants another."""
+    if all(one.temperature == 0 for one in params):
+        tops, firsts = logits.max(1)
+        return torch.where(tops.isfinite(), firsts, -1).tolist()
+    wishes = torch.tensor(
+        [
+            [
+                min(1 / one.temperature, STEEPEST) if one.temperature else 0.0,
+                one.top_k, one.top_p, one.min_p, uniform,
+            ]
+            for one, uniform in zip(params, uniforms, strict=True)
+        ],
+        dtype=torch.float64,
+    )  # fmt: skip
+    found: list[int] = choose(logits, wishes.to(logits.device)).tolist()
+    return found
 
 
 def pick_by_kernel(

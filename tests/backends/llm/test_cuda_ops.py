@@ -128,9 +128,12 @@ def test_a_window_hides_what_lies_before_it(sight: AttentionSpec) -> None:
 
 
 def test_an_int8_cache_is_read_as_plain_torch_reads_it() -> None:
-    wanted = attended(exact(), WINDOW, "int8")
+    """On the same device: a GPU divides by way of a reciprocal, and where a number lies between
+    two whole ones it may take the other."""
+    plain = CudaOps(decoder_config(), FP32, BLOCK_TOKENS, DEVICE, None)
+    wanted = attended(plain, WINDOW, "int8")
     for found, each in zip(attended(on_device(FP32), WINDOW, "int8"), wanted, strict=True):
-        torch.testing.assert_close(found.cpu(), each, **CLOSE)
+        torch.testing.assert_close(found, each, **CLOSE)
 
 
 def test_a_long_context_is_split_and_joined() -> None:
@@ -253,7 +256,8 @@ import triton
 import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from backends.llm.kernels import packed_linear, paged_attention
+from backends.llm.kernels import (
+    choose_tokens, fused_rows, packed_linear, paged_attention, rotate_store)
 
 def compile(kernel, types, constants, capability):
     signature = {name: types.get(name, "constexpr") for name in kernel.arg_names}
@@ -282,6 +286,21 @@ types = {"rows": "*bf16", "weight": "*u8", "scales": "*fp32", "bias": "*fp32", "
 constants = {"WIDTH": 448, "HALF": 16, "ROWS": 16, "OUTPUTS": 32, "BYTES": 64, "BIASED": True,
              "NUMBER": tl.bfloat16}
 compile(packed_linear._multiply, types, constants, 80)
+types = {"stream": "*fp32", "delta": "*bf16", "weight": "*fp32", "result": "*bf16",
+         "scale": "fp32", "eps": "fp32"}
+compile(fused_rows._add_norm, types, {"WIDTH": 896, "BLOCK": 1024, "ADDS": True}, 90)
+types = {"rows": "*bf16", "row_stride": "i32", "result": "*bf16"}
+for silu in (True, False):
+    compile(fused_rows._gate, types, {"WIDTH": 4864, "BLOCK": 1024, "SILU": silu}, 80)
+types = {**dict.fromkeys(("qkv", "queries", "keys", "values"), "*bf16"), "row_stride": "i32",
+         **dict.fromkeys(("positions", "slots"), "*i64"), "eps": "fp32",
+         **dict.fromkeys(("cosines", "sines", "q_norm", "k_norm"), "*fp32")}
+constants = {"HEADS": 14, "KV_HEADS": 2, "HEAD_DIM": 80, "BLOCK_TOKENS": 16, "HALF": 20,
+             "DIMS": 128, "TURNS": True, "NORMED": True}
+compile(rotate_store._store, types, constants, 90)
+types = {"logits": "*fp32", "row_stride": "i32", "tops": "*fp32", "firsts": "*i64",
+         "wishes": "*fp64", "tokens": "*i64"}
+compile(choose_tokens._choose, types, {"VOCABULARY": 151936, "BLOCK": 4096}, 90)
 """
 
 

@@ -154,7 +154,7 @@ def test_answers_on_a_gpu_are_those_on_a_cpu(folder: Path) -> None:
     """By way of recorded steps."""
     loaded = load(folder, settings("cuda:0"))
     assert loaded.ops == "cuda"
-    engines = [open_engine(folder, settings(device)) for device in ("cuda:0", "cpu")]
+    engines = [open_engine(folder, settings(device), running=8) for device in ("cuda:0", "cpu")]
     first, second = (greedy(engine, 30) for engine in engines)
     assert first == second
 
@@ -168,14 +168,14 @@ def test_a_model_occupies_on_a_gpu_what_was_planned(
 ) -> None:
     """`load` holds what it has loaded against the plan."""
     torch.cuda.synchronize()
-    engine = open_engine(folder, settings("cuda:0", precision, cache))
+    engine = open_engine(folder, settings("cuda:0", precision, cache), running=8)
     assert all(len(tokens) == 5 for tokens in greedy(engine, 5).values())
 
 
 @pytest.mark.gpu
 @needs_gpu
 def test_an_engine_on_a_gpu_gives_nothing_back_and_goes_on(folder: Path) -> None:
-    engine = open_engine(folder, settings("cuda:0"))
+    engine = open_engine(folder, settings("cuda:0"), running=8)
     blocks = engine.counts().blocks.empty
     assert engine.shrink(10) == 0
     assert engine.counts().blocks.empty == blocks
