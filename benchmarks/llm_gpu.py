@@ -66,6 +66,7 @@ def main() -> None:
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 8, 32, 128, 256])
     parser.add_argument("--step-tokens", type=int, nargs="+", default=[256, 2048, 8192])
     parser.add_argument("--precision", default="bfloat16")
+    parser.add_argument("--graphs", choices=["yes", "no", "both"], default="both")
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--folder", type=Path, help="where the checkpoint lies, or is to lie")
     parser.add_argument("--sampling", default="greedy", help="of the server's requests")
@@ -145,7 +146,7 @@ def opened(folder: Path, arguments: argparse.Namespace, **changes: Any) -> Engin
 def decode(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     """Milliseconds of a step and tokens a second by batch, from steps that only decode."""
     found = {}
-    for graphs in (True, False):
+    for graphs in {"yes": (True,), "no": (False,), "both": (True, False)}[arguments.graphs]:
         engine = opened(folder, arguments, graphs=graphs)
         rows = [steps_of(engine, folder, batch) for batch in arguments.batches]
         found["graphs" if graphs else "one by one"] = rows

@@ -70,8 +70,8 @@ def write_model(
 
 
 def link(source: Path, target: Path) -> None:
-    """Or a symbolic link, where they lie on different disks."""
+    """Or copy, where they lie on different disks."""
     try:
         os.link(source, target)
     except OSError:
-        target.symlink_to(source)
+        shutil.copyfile(source, target)

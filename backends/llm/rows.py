@@ -6,6 +6,7 @@ Comes from the scheduler as Spans; goes to `backends.llm.model.decoder` as a Bat
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -67,27 +68,35 @@ def pack(spans: Sequence[Span], block_tokens: int) -> ForwardBatch:
     tokens: list[int] = []
     positions: list[int] = []
     slots: list[int] = []
+    span_of: list[int] = []
     logit_rows: list[int] = []
     places: list[SpanLayout] = []
-    for span in spans:
-        first, end = len(tokens), span.start + len(span.tokens)
+    for index, span in enumerate(spans):
+        first, start = len(tokens), span.start
+        end, blocks = start + len(span.tokens), span.blocks
         tokens.extend(span.tokens)
-        positions.extend(range(span.start, end))
-        slots.extend(
-            span.blocks[position // block_tokens] * block_tokens + position % block_tokens
-            for position in range(span.start, end)
-        )
+        if end == start + 1:
+            positions.append(start)
+            slots.append(blocks[start // block_tokens] * block_tokens + start % block_tokens)
+        else:
+            positions.extend(range(start, end))
+            slots.extend(
+                blocks[position // block_tokens] * block_tokens + position % block_tokens
+                for position in range(start, end)
+            )
+        span_of.extend([index] * (end - start))
         logit_rows.extend(range(len(tokens) - span.logits, len(tokens)))
-        places.append(SpanLayout(first, len(tokens), end, tuple(span.blocks)))
+        places.append(SpanLayout(first, len(tokens), end, tuple(blocks)))
     longest = max(len(span.blocks) for span in spans)
-    tables = [[*span.blocks, *[0] * (longest - len(span.blocks))] for span in spans]
-    counts = torch.tensor([len(span.tokens) for span in spans])
+    tables = np.zeros((len(spans), longest), np.int32)
+    for row, span in zip(tables, spans, strict=True):
+        row[: len(span.blocks)] = span.blocks
     return ForwardBatch(
         tokens=torch.tensor(tokens),
         positions=torch.tensor(positions),
         slots=torch.tensor(slots),
-        span_of=torch.repeat_interleave(torch.arange(len(spans), dtype=torch.int32), counts),
-        tables=torch.tensor(tables, dtype=torch.int32),
+        span_of=torch.tensor(span_of, dtype=torch.int32),
+        tables=torch.from_numpy(tables),
         logit_rows=torch.tensor(logit_rows, dtype=torch.int64),
         places=tuple(places),
     )

@@ -73,7 +73,7 @@ def pick_by(
     is torch's where no row wants another."""
     if all(one.temperature == 0 for one in params):
         tops, firsts = logits.max(1)
-        return torch.where(tops.isfinite(), firsts, -1).tolist()
+        return torch.where(tops.abs() < torch.inf, firsts, -1).tolist()
     wishes = torch.tensor(
         [
             [
