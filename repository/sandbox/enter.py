@@ -20,6 +20,10 @@ FAILED_STATUS = 78
 
 _STREAMS = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _SHARED_MEMORY = "/dev/shm"
+_OWN_THREADS = "/proc/self/task"
+"""A process names another of its threads by writing into TID/comm there. CUDA does so when it is
+initialised, and else gives up with error 304. Of the process that enters alone: another one's
+folder has another inode, which is what a rule is for."""
 _DEVICES = ("nvidia", "dri", "kfd", "infiniband", "accel")
 """Beginnings of the names below /dev of what computes. Disks, memory and terminals, in which people
 type their passwords, are not among them."""
@@ -96,6 +100,7 @@ def _confine_files(sandbox: Sandbox) -> None:
     rules.allow(visible((*roots, *sandbox.readable), hidden, _entries), landlock.READ)
     rules.allow(visible(sandbox.writable, hidden, _entries), landlock.WRITE)
     rules.allow(("/proc",), landlock.READ)
+    rules.allow((_OWN_THREADS,), landlock.CHANGE)
     rules.allow((*_STREAMS, *_devices()), landlock.DEVICE)
     if sandbox.shared_memory:
         rules.allow((_SHARED_MEMORY,), landlock.WRITE)

@@ -23,6 +23,8 @@ _SCOPE_ABSTRACT_UNIX, _SCOPE_SIGNAL = 1, 2
 READ = _EXECUTE | _READ_FILE | _READ_DIR
 WRITE = (READ | _FIRST_ABI | _REFER | _TRUNCATE) & ~(_MAKE_CHAR | _MAKE_BLOCK)
 DEVICE = READ | _WRITE_FILE | _IOCTL_DEV
+CHANGE = _WRITE_FILE
+"""Write into files that are there, and nothing more."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 

@@ -59,6 +59,19 @@ _HONEST = {
     "streams": "open('/dev/null', 'w').write('x'); return len(open('/dev/urandom', 'rb').read(4))",
     "threads": "return int(open('/proc/self/status').read().split('Threads:')[1].split()[0]) > 0",
     "machine": "return 'processor' in open('/proc/cpuinfo').read()",
+    "names_of_threads": """
+        import ctypes, threading
+        done = threading.Event()
+        other = threading.Thread(target=done.wait); other.start()
+        libc = ctypes.CDLL(None)
+        libc.pthread_setname_np.argtypes = [ctypes.c_ulong, ctypes.c_char_p]
+        try:
+            if failed := libc.pthread_setname_np(other.ident, b"cuda-like"):
+                raise OSError(failed, "pthread_setname_np")
+            return open(f"/proc/self/task/{other.native_id}/comm").read().strip()
+        finally:
+            done.set(); other.join()
+    """,
     "certificates": "import ssl; return len(ssl.create_default_context().get_ca_certs()) >= 0",
 }
 
@@ -135,6 +148,9 @@ def _hostile(state: Path, other: Path, home: Path, terminal: str) -> dict[str, s
         "environment": "import os; return os.environ['DB_PASSWORD']",
         "environ": "return 'DB_PASSWORD' in open('/proc/self/environ').read() or 1 / 0",
         "parent": "import os; return open(f'/proc/{os.getppid()}/environ', 'rb').read()",
+        "parents_name": "import os; return open(f'/proc/{os.getppid()}/comm', 'r+').write('x')",
+        "own_limits": "return open('/proc/self/oom_score_adj', 'r+').write('1')",
+        "core_pattern": "return open('/proc/sys/kernel/core_pattern', 'r+').fileno()",
         "memory": "import os; return open(f'/proc/{os.getppid()}/mem', 'rb').read(1)",
         "root": "import os; return os.listdir(f'/proc/{os.getppid()}/root')",
         "descriptors": """

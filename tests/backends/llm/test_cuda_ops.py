@@ -32,7 +32,7 @@ from support.llm import (
 from support.triton import DEVICE, ON_GPU
 
 pytest.importorskip("triton", reason="Triton is not installed")
-pytestmark = [pytest.mark.gpu] if ON_GPU else []
+pytestmark = pytest.mark.gpu if ON_GPU else pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[3]
 BF16, FP32 = torch.bfloat16, torch.float32
 CLOSE = {"atol": 1e-4, "rtol": 0.0}

@@ -13,7 +13,7 @@ from backends.llm.sampling.select_tokens import Pick, pick_by, pick_plainly
 from support.triton import DEVICE, ON_GPU
 
 pytest.importorskip("triton", reason="Triton is not installed")
-pytestmark = [pytest.mark.gpu] if ON_GPU else []
+pytestmark = pytest.mark.gpu if ON_GPU else pytest.mark.slow
 VOCABULARY = 5_000
 
 
