@@ -26,6 +26,7 @@ from control.jobs.messages import Task
 from control.jobs.policy.leases import LEASE
 from control.jobs.policy.limits import JobCost
 from control.jobs.report import Report
+from control.jobs.specs.profile import ProfileSpec
 from control.sql.database import Database
 from jobs.environments.choose import environment_of
 from jobs.environments.environments import EnvironmentFailed, ToolEnvironment, ToolEnvironments
@@ -179,7 +180,7 @@ class Attempt:
             task_file=folders.task_file,
             output=folders.output,
             scratch=folders.scratch,
-            sandbox=workshop.sandbox_of(readable, writable),
+            sandbox=self._sandbox(readable, writable),
             title=f"modelyard job {task.job}",
             module=workshop.module,
             roots=workshop.roots,
@@ -196,6 +197,14 @@ class Attempt:
         process = self._process = JobProcess(program, bounds)
         self._keeper.watch(process)
         return process.run()
+
+    def _sandbox(self, readable: tuple[str, ...], writable: tuple[str, ...]) -> Sandbox | None:
+        """The workshop's; a profile starts a server, which listens on a Unix socket and whose own
+        processes lead groups. It runs no code of the model's."""
+        sandbox = self._workshop.sandbox_of(readable, writable)
+        if sandbox is None or not isinstance(self._claim.spec, ProfileSpec):
+            return sandbox
+        return sandbox._replace(unix_sockets=True, leave_group=True)
 
     def _settled(self, outcome: Outcome) -> Outcome:
         """Where the work was ended from outside, that counts, unless it was done by then."""

@@ -235,6 +235,8 @@ def _words(settings: Settings) -> str:
 def _refuse_unmeasured(config: pb.ModelConfig) -> None:
     if config.backend == "llm":
         refuse("a language model is not profiled: its engine chooses the batch of each step itself")
+    if config.backend == "python":
+        refuse("a Python model runs code of its own, which a profile does not")
     if config.platform == "ensemble" or config.HasField("ensemble_scheduling"):
         refuse("an ensemble has no settings of its own; profile its steps")
     if config.HasField("sequence_batching") or config.model_transaction_policy.decoupled:

@@ -101,6 +101,7 @@ class Server:
             "--model-control-mode=explicit",
             f"--http-address=unix:{self.socket}",
             "--allow-grpc=false", "--allow-metrics=false", "--allow-admin=false",
+            "--worker-sandbox=off",  # it is in this job's own, and none can be entered in there
             f"--state-dir={self._scratch / 'state'}",
         ]  # fmt: skip
 
@@ -149,8 +150,9 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 def _variables() -> dict[str, str]:
-    """The server's: it imports our packages from where this process has them."""
-    return {**os.environ, "PYTHONPATH": str(ROOT)}
+    """The server's: our packages from where this process has them, and no settings of another."""
+    kept = {name: one for name, one in os.environ.items() if not name.startswith("MODELYARD_")}
+    return {**kept, "PYTHONPATH": str(ROOT)}
 
 
 def _family(pid: int) -> list[int]:

@@ -1,10 +1,18 @@
 """Profiling a version on a server that the tool starts."""
 
+import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from control.jobs.messages import Task
 from control.jobs.specs.profile import ProfileSpec
+from jobs.process.job_process import JobProcess
+from jobs.process.limits import ProcessLimits
+from jobs.process.program import ROOT, JobProgram
+from repository.sandbox.enter import kernel
+from repository.sandbox.policy import Sandbox
 from support.tool_sources import digits_rows, digits_source
 from support.tools import run_tool
 
@@ -44,3 +52,33 @@ def test_an_open_dimension_needs_a_data_file(tmp_path: Path) -> None:
     (source / "config.pbtxt").write_text(config)
     refusal = run_tool(tmp_path / "run", SPEC, source).refusal
     assert refusal.startswith("input 'IMAGE' has dims [1, -1, 8]: name a data file")
+
+
+@pytest.mark.slow
+def test_a_profile_runs_in_the_confinement_that_its_worker_gives_it(tmp_path: Path) -> None:
+    found = kernel()
+    if not found.seccomp:
+        pytest.skip("this kernel does not filter system calls")
+    for name in ("output", "scratch"):
+        (tmp_path / name).mkdir()
+    folders = {name: tmp_path / name for name in ("output", "scratch")}
+    source, output, scratch = digits_source(tmp_path / "source"), *map(str, folders.values())
+    task = Task("job-1", SPEC, str(source), {}, "", output, scratch, 1, 1)
+    (tmp_path / "task.json").write_bytes(msgspec.json.encode(task))
+    sandbox = Sandbox(
+        profile="default", landlock_abi=found.landlock_abi, seccomp=True, everywhere=True,
+        hidden=(), readable=(str(tmp_path), str(ROOT)), writable=(output, scratch), network=False,
+        unix_sockets=True, execute=True, leave_group=True, shared_memory=False,
+    )  # fmt: skip
+    program = JobProgram(
+        sys.executable,
+        tmp_path / "task.json",
+        folders["output"],
+        folders["scratch"],
+        sandbox,
+        "job",
+    )
+    end = JobProcess(program, ProcessLimits(wall_secs=300.0)).run()
+    assert end.outcome == "finished", end.reason
+    assert end.report is not None
+    assert len(end.report.tables[0].rows) == 2
