@@ -187,11 +187,15 @@ class TorchInstance(StackedInstance):
         self._order = {name: _position(name, at) for at, name in enumerate(self._all)}
 
     def run(self, inputs: Tensors, outputs: tuple[str, ...]) -> Mapping[str, Array]:
+        """See StackedInstance. Raises torch's AcceleratorError where the device failed: its context
+        is lost with it, so the process is to end, and another is started."""
         torch = self._torch
         tensors = {name: self._to_torch(array) for name, array in inputs.items()}
         try:
             with torch.inference_mode():
                 returned = self._call(tensors)
+        except torch.AcceleratorError:
+            raise
         except (RuntimeError, ValueError, TypeError, AssertionError, IndexError, KeyError) as error:
             raise ExecutionFailed(f"{self._where}: torch: {_reason(error)}") from error
         picked = self._picked(returned, outputs)

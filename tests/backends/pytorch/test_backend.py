@@ -229,6 +229,20 @@ def test_value_torch_refuses_is_an_error_in_its_words(tmp_path: Path) -> None:
         loaded(version).execute(batch_of(member(INPUT__0=a, INPUT__1=b)))
 
 
+def test_a_device_that_fails_is_no_error_of_the_batch(scale: ModelVersion) -> None:
+    """The worker ends by it: its device would fail every later batch."""
+    instance = loaded(scale)
+
+    def fail(inputs: Tensors) -> None:
+        raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
+
+    instance._call = fail  # type: ignore[attr-defined]
+    x, factor = np.ones((1, 4), np.float32), np.ones((1, 1), np.float32)
+
+    with pytest.raises(torch.AcceleratorError, match="illegal memory access"):
+        instance.execute(batch_of(member(x=x, scale=factor)))
+
+
 def test_missing_output_is_a_faulty_model(tmp_path: Path) -> None:
     config = """
     max_batch_size: 4
