@@ -176,6 +176,10 @@ def _rollout(thing: str, data: Mapping[str, Any]) -> str:
     return f"rollout of {after.get('name') or thing}: {where}{reason}"
 
 
+def _residency(what: str) -> Callable[[str, Mapping[str, Any]], str]:
+    return lambda thing, data: f"{thing} was {what} by hand"
+
+
 def _token(what: str) -> Callable[[str, Mapping[str, Any]], str]:
     def sentence(thing: str, data: Mapping[str, Any]) -> str:
         facts = data.get("after") or data.get("before") or {}
@@ -287,6 +291,10 @@ _SENTENCES: dict[str, Callable[[str, Mapping[str, Any]], str]] = {
     "webhook.tested": lambda thing, data: f"a test message was sent to webhook {thing}",
     "mute.created": lambda thing, data: f"notifications about {_muted(data)} muted",
     "mute.deleted": lambda thing, data: f"notifications about {_muted(data)} no longer muted",
+    **{
+        f"residency.{done}": _residency(done)
+        for done in ("pinned", "unpinned", "evicted", "loaded")
+    },
     "sampling.started": lambda thing, data: f"requests of {thing} are sampled",
     "sampling.stopped": lambda thing, data: f"requests of {thing} are no longer sampled",
     "problem.acknowledged": _acknowledged,

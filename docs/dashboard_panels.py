@@ -273,6 +273,24 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 ),
             ),
             Panel(
+                "Loads on demand and evictions",
+                "Each second; both high together: models that evict each other.", "none",
+                (
+                    (
+                        "sum by (model) (rate(modelyard_evictions{<s>}[<r>]))",
+                        "{{model}} evictions",
+                    ),
+                    (
+                        "sum by (instance) (rate(modelyard_cold_start_seconds_count{<s>}[<r>]))",
+                        "{{instance}} cold starts",
+                    ),
+                    (
+                        "sum by (instance) (modelyard_on_demand_waiting{<s>})",
+                        "{{instance}} waiting",
+                    ),
+                ),
+            ),
+            Panel(
                 "Memory of machine and server", "Used on the machine, and by the serving process.",
                 "bytes",
                 (

@@ -21,6 +21,7 @@ from control.gateways.queries import (
     Query,
     QueryAnswer,
     RequestsQuery,
+    ResidencyQuery,
     RunningQuery,
 )
 from control.series.points import SeriesStored, SeriesWindow
@@ -35,7 +36,7 @@ from server.banner import StartHint, banner, no_hint
 from server.dataplane import DataPlane
 from server.desired import disk
 from server.desired.client import DesiredStateClient, FleetStatus
-from server.desired.instances import crashes, loaded, running
+from server.desired.fleet_queries import answer_of_fleet
 from server.desired.reconciler import Reconciler
 from server.desired.repository import DesiredRepository
 from server.drift.windows import DriftWindows
@@ -233,13 +234,8 @@ class Gateway:
     def _answer(self, query: Query) -> QueryAnswer:
         """What the control process asks for: what runs here, of sampled requests, of the log."""
         match query:
-            case RunningQuery():
-                fleet = self._fleet
-                return running(fleet.served(), fleet.memory, fleet.limiter, query.model)
-            case CrashQuery():
-                return crashes(self._fleet.served())
-            case LoadedQuery():
-                return loaded(self._fleet.served(), query.model)
+            case RunningQuery() | CrashQuery() | LoadedQuery() | ResidencyQuery():
+                return answer_of_fleet(query, self._fleet)
             case LogQuery():
                 return RECENT.answer(query)
             case RequestsQuery():

@@ -315,6 +315,39 @@ class RequestsQuery(Struct, frozen=True, tag="requests"):
     Answer: ClassVar = AnsweredRequests
 
 
+class ResidentVersion(Struct, frozen=True):
+    """A version that loads on demand, as `control.api.resources.residency` shows it."""
+
+    model: str
+    version: int
+    state: str
+    pinned: bool
+    bytes: int
+    idle_s: float | None
+    waiting: int
+    evictions: int
+    held_by: str
+    warm_hours: str
+    keep_warm_s: float
+    min_residency_s: float
+    idle_unload_s: float
+
+
+class ResidencyFacts(Struct, frozen=True):
+    """`problem`: why what was asked for was not done, "" if it was."""
+
+    items: tuple[ResidentVersion, ...]
+    problem: str = ""
+
+
+class ResidencyQuery(Struct, frozen=True, tag="residency"):
+    """Of all models where `model` is "". `action`, of one model: pin, unpin, evict or load."""
+
+    model: str = ""
+    action: str = ""
+    Answer: ClassVar = ResidencyFacts
+
+
 Query = (
     RunningQuery
     | LoadedQuery
@@ -325,6 +358,7 @@ Query = (
     | SamplesQuery
     | LogQuery
     | RequestsQuery
+    | ResidencyQuery
 )
 QueryAnswer = (
     GatewayInstances
@@ -334,6 +368,7 @@ QueryAnswer = (
     | SampledRequests
     | LogLines
     | AnsweredRequests
+    | ResidencyFacts
 )
 
 

@@ -135,6 +135,8 @@ def write_models(models: Path) -> None:
     write_identity(models, "echo", 1, 2)
     cached = identity_config("cached", extra="response_cache { enable: true }")
     write_identity(models, "cached", config=cached)
+    on_demand = 'parameters { key: "load_on_demand" value { string_value: "true" } }'
+    write_identity(models, "seldom", config=identity_config("seldom", extra=on_demand))
     write_language(models)
     (models / "bad" / "1").mkdir(parents=True)
     (models / "bad" / "1" / "model.py").write_text(FAILS)
@@ -150,7 +152,7 @@ def is_ready(running: Yard, model: str) -> bool:
 def ask_everything(running: Yard) -> None:
     """Each model and the route once."""
     body = {"name": "INPUT0", "datatype": "FP32", "shape": [1, 2], "data": [1, 2]}
-    for model in ("echo", "cached", "shop"):
+    for model in ("echo", "cached", "seldom", "shop"):
         running.server.post(f"/v2/models/{model}/infer", {"inputs": [body]})
     running.server.post("/v2/models/bad/infer", {"inputs": [body | {"shape": [2]}]})
     with suppress(OSError):

@@ -32,6 +32,7 @@ from control.gateways.queries import (
     Query,
     QueryAnswer,
     RequestsQuery,
+    ResidencyQuery,
     RunningQuery,
 )
 from control.services import ControlServices, ServerFacts
@@ -40,6 +41,7 @@ from control.views import SettingView
 from server import VERSION
 from server.desired.instances import crashes, loaded, running
 from server.fleet.memory.grants import MemoryAllocator
+from server.fleet.residency.residency import Residency
 from server.history.history import RequestHistory
 from server.http1.connection import Http1Connection
 from server.http1.listener import start
@@ -188,6 +190,8 @@ async def _serve(
                 return loaded((), query.model)
             case RequestsQuery():
                 return history.answer(query)
+            case ResidencyQuery():
+                return Residency(None, 0, 0.0).answer(query)
             case LogQuery():
                 return RecentLines().answer(query)
             case _:

@@ -11,18 +11,17 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
+from control.gateways.queries import ResidencyFacts, ResidencyQuery
 from schedulers.counters import BucketCounts
 from server.fleet.memory.ledger import Eviction
+from server.fleet.residency import policy
 from server.fleet.residency.on_demand import OnDemandVersion
-from server.fleet.residency.policy import (
-    ResidencyFacts,
-    choose_victims,
-    hold_on,
-    next_moves,
-)
+from server.fleet.residency.policy import choose_victims, hold_on, next_moves
+from server.fleet.residency.views import resident_version
 from server.served_version import ResidencyRow
 
 LOOK_S = 1.0
@@ -98,6 +97,48 @@ class Residency:
             os.replace(beside, self._path)
         self._move()
 
+    def answer(self, query: ResidencyQuery) -> ResidencyFacts:
+        """What the control process asks, and has done: see `control.gateways.queries`."""
+        problem = self._act(query.model, query.action) if query.action else ""
+        rows = [one for one in self.rows() if query.model in ("", one.name)]
+        terms = {one.name: one.terms for one in self._versions}
+        return ResidencyFacts(
+            tuple(
+                resident_version(one, terms[f"{one.name} version {one.version}"]) for one in rows
+            ),
+            problem,
+        )
+
+    def _act(self, model: str, action: str) -> str:
+        """Why it was not done; "" if it was."""
+        mine = [one for one in self._versions if one.served.version.name == model]
+        if not mine:
+            return f"no version of '{model}' loads on demand on this server (load_on_demand)"
+        match action:
+            case "pin" | "unpin":
+                self.pin(model, action == "pin")
+            case "load":
+                for version in mine:
+                    version.begin_loading()
+            case "evict":
+                return self._evict_now([one for one in mine if one.resident is not None])
+            case _:
+                return f"'{action:.40}' is none of pin, unpin, evict and load"
+        return ""
+
+    def _evict_now(self, loaded: Iterable[OnDemandVersion]) -> str:
+        """Begin to evict those that nothing holds; the others' reasons. Their least time of
+        residency, and the one after a request, do not hold them against an operator."""
+        now, clock, stays = time.monotonic(), _clock(), []
+        for version in loaded:
+            facts = self._facts(version, "", now)
+            lenient = replace(facts, terms=facts.terms._replace(min_residency_s=0, keep_warm_s=0))
+            if (hold := hold_on(lenient, now, clock)) is not None:
+                stays.append(f"{version.name} {hold.reason}")
+            elif version.evict() is not None:
+                _log.info("%s: evicted by an operator", version.name)
+        return "; ".join(stays)
+
     def rows(self) -> list[ResidencyRow]:
         now, clock = time.monotonic(), _clock()
         rows = {}
@@ -165,7 +206,7 @@ class Residency:
             if version.evict() is not None:
                 _log.info("%s: unloaded, nobody has used it", version.name)
 
-    def _facts(self, one: OnDemandVersion, device: str, now: float) -> ResidencyFacts:
+    def _facts(self, one: OnDemandVersion, device: str, now: float) -> policy.ResidencyFacts:
         return one.facts(device, now, one.served.version.name in self._pins)
 
 
