@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 class AdminListener:
-    """One TCP listener that keeps trying; `opened` is called once, when it listens."""
+    """One TCP listener that tries every `retry_s`; `opened` is called once, when it listens."""
 
     def __init__(
         self,
@@ -33,11 +33,13 @@ class AdminListener:
         place: ListenAddress,
         protocol: type[Http1Connection],
         opened: Callable[[], None],
+        retry_s: float = RETRY_S,
     ) -> None:
         self._app = app
         self._place = place
         self._protocol = protocol
         self._opened = opened
+        self._retry_s = retry_s
         self._listener: HttpListener | None = None
 
     @property
@@ -57,13 +59,13 @@ class AdminListener:
                 self._place.address,
                 self._place.port,
                 error.strerror or error,
-                RETRY_S,
+                self._retry_s,
             )
 
     async def run(self) -> None:
         """Return when it listens; further failures are not logged."""
         while self._listener is None:
-            await asyncio.sleep(RETRY_S)
+            await asyncio.sleep(self._retry_s)
             with suppress(OSError):
                 self._listener = await self._start()
                 _log.info("the admin port %s:%d is open now", self._place.address, self.port)
