@@ -102,6 +102,7 @@ def test_an_engine_that_takes_no_step_is_not_ready_and_is_started_again(
     assert "had work and took no step for 8 s (stall_seconds) and was killed" in server.log()
 
 
+@pytest.mark.slow
 def test_engines_are_added_and_taken_away_in_place_and_one_that_dies_leaves_the_other(
     served: tuple[Server, Path, Any],
 ) -> None:
@@ -128,6 +129,7 @@ def test_engines_are_added_and_taken_away_in_place_and_one_that_dies_leaves_the_
     assert generate(server, "stalling", PROMPT, max_tokens=5, **GREEDY)[0] == 200
 
 
+@pytest.mark.slow
 def test_a_new_version_takes_over_while_the_old_one_finishes_its_answers(
     served: tuple[Server, Path, Any],
 ) -> None:

@@ -122,8 +122,10 @@ WITHOUT_MEMORY = {"large": (large, "needs", "--memory-budget")}
 
 @pytest.mark.parametrize(
     ("models", "settings"),
-    [(WITHOUT_TORCH, {}), (WITHOUT_MEMORY, {"memory_budget": "cpu=16MiB"})],
-    ids=["torch", "memory"],
+    [
+        pytest.param(WITHOUT_TORCH, {}, id="torch", marks=pytest.mark.slow),
+        pytest.param(WITHOUT_MEMORY, {"memory_budget": "cpu=16MiB"}, id="memory"),
+    ],
 )
 def test_what_a_model_lacks_is_on_the_log_in_the_index_and_in_the_console(
     models: dict[str, tuple[Callable[[Path, str], object], str, str]],
@@ -136,7 +138,8 @@ def test_what_a_model_lacks_is_on_the_log_in_the_index_and_in_the_console(
     for name, (make, _, _) in models.items():
         make(repository, name)
     more = {"allow_admin": True, "state_dir": tmp_path / "state", **settings}
-    with running(repository, wait=False, python=python_without_torch, **more) as server:
+    python = python_without_torch if models is WITHOUT_TORCH else None
+    with running(repository, wait=False, python=python, **more) as server:
         server.wait_for(lambda: "admin  " in server.log(), "the control API")
         pages = console_pages(server, tmp_path / "state")
         for name, (_, reason, remedy) in models.items():
@@ -145,6 +148,7 @@ def test_what_a_model_lacks_is_on_the_log_in_the_index_and_in_the_console(
             said_everywhere(server, pages, name, reason, remedy)
 
 
+@pytest.mark.slow
 def test_without_a_compiler_a_language_model_is_served_and_says_what_to_install(
     tmp_path: Path,
 ) -> None:
@@ -161,6 +165,7 @@ def test_without_a_compiler_a_language_model_is_served_and_says_what_to_install(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a small filesystem to fill")
+@pytest.mark.slow
 def test_a_state_folder_on_a_full_disk_is_named_once_and_models_are_served(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir(mode=0o700)

@@ -37,12 +37,14 @@ except NoKernels as error:
 BF16 = torch.bfloat16
 
 
-@pytest.fixture(
-    scope="module",
-    autouse=True,
-    params=[one for one in SETS if one.needed <= cpu_flags()],
-    ids=lambda one: one.name,
-)
+def known_here() -> Iterator[object]:
+    """The sets of this CPU; the quick tests look at the one that it would use."""
+    found = [one for one in SETS if one.needed <= cpu_flags()]
+    for number, one in enumerate(found):
+        yield pytest.param(one, id=one.name, marks=[pytest.mark.slow] if number else [])
+
+
+@pytest.fixture(scope="module", autouse=True, params=known_here())
 def only_these_instructions(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("backends.llm.kernels.compile.SETS", (request.param,))
