@@ -96,8 +96,8 @@ class Attempt:
             except Exception as error:  # noqa: BLE001 - the job must not hang in "running" for a bug of ours
                 _log.exception("job %s: the worker failed. This is a bug.", self._claim.id)
                 outcome = Failed(f"the worker failed: {type(error).__name__}: {error}", again=True)
-            if self._keeper.cause != "lost":
-                self._finish(self._settled(outcome))
+        if self._keeper.cause != "lost":
+            self._finish(self._settled(outcome))
 
     def _in_scratch(self) -> Outcome:
         scratch = self._workshop.scratch

@@ -12,6 +12,7 @@ from control.errors import ControlError, DatabaseGone, LostLease
 from control.jobs.claims import ClaimedJob, renew
 from control.jobs.messages import Progress
 from control.jobs.policy.leases import LEASE
+from control.jobs.policy.states import JobState
 from control.jobs.tables import Job
 from control.sql.database import Database
 from jobs.process.job_process import JobNews, JobProcess
@@ -104,8 +105,14 @@ class LeaseKeeper:
             self._end("lost")
 
     def _wants_end(self) -> bool:
+        """Raises LostLease, DatabaseGone."""
+        claim = self._claim
+        held = (Job.id == claim.id, Job.fence == claim.fence, Job.state == JobState.RUNNING)
         with self._database.reading() as session:
-            return bool(session.scalar(select(Job.cancel).where(Job.id == self._claim.id)))
+            cancel = session.scalar(select(Job.cancel).where(*held))
+        if cancel is None:
+            raise LostLease(f"the job {claim.id} is not held by claim {claim.fence} any more")
+        return bool(cancel)
 
     def _renew(self) -> None:
         began = time.monotonic()

@@ -28,16 +28,31 @@ def keep_result(output: Path, target: Path) -> None:
     make_folders(target.parent)
     fresh = target.with_suffix(_COPYING)
     shutil.rmtree(fresh, ignore_errors=True)
-    if os.stat(output).st_dev == os.stat(target.parent).st_dev:
-        output.rename(fresh)
-    else:
-        shutil.copytree(output, fresh, symlinks=True)
-        for path in _plain_files(fresh):
-            _sync(path)
-    for above, _, _ in os.walk(fresh, topdown=False):
-        sync_folder(Path(above))
-    fresh.rename(target)
+    try:
+        if os.stat(output).st_dev == os.stat(target.parent).st_dev:
+            output.rename(fresh)
+        else:
+            _copy(output, fresh)
+        for above, _, _ in os.walk(fresh, topdown=False):
+            sync_folder(Path(above))
+        fresh.rename(target)
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
     sync_folder(target.parent)
+
+
+def _copy(output: Path, fresh: Path) -> None:
+    """To another file system. Raises OSError."""
+    fresh.mkdir(mode=0o700)
+    for path in _plain_files(output):
+        target = fresh / path.relative_to(output)
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        shutil.copyfile(path, target, follow_symlinks=False)
+        _sync(target)
+    for above, names, _ in os.walk(output):  # those without a file, such as an empty version's
+        for name in names:
+            (fresh / Path(above, name).relative_to(output)).mkdir(parents=True, exist_ok=True)
 
 
 def _plain_files(folder: Path) -> Iterator[Path]:
