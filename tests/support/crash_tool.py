@@ -1,4 +1,4 @@
-"""A job's process for tests: it takes half a second, and its result is the source's files."""
+"""A job's process for tests: it takes half a second, and its result is the source and one file."""
 
 import json
 import os
@@ -22,6 +22,7 @@ def main() -> int:
     for path in Path(task["source"]).iterdir():
         target = output / path.name if path.name == "config.pbtxt" else output / "1" / path.name
         shutil.copyfile(path, target)
+    (output / "1" / "copied.txt").write_text("whole")
     report = {"title": "Copied", "verdict": "accepted"}
     message = {"type": "finished", "report": report}
     os.write(descriptor, json.dumps(message).encode() + b"\n")

@@ -201,4 +201,4 @@ def _check_rows(yard: Yard, ids: list[str]) -> None:
         if job.state == "publishing":
             output = output_folder(yard.state / "store", job.id, job.fence)
             assert (output / "config.pbtxt").is_file()
-            assert (output / "1").is_dir()
+            assert (output / "1" / "copied.txt").read_text() == "whole"
