@@ -19,7 +19,7 @@ from admin_ui.snapshots import config, difference
 from admin_ui.text import link
 from admin_ui.traffic.load import model_traffic
 from control.access.scopes import Action
-from control.health import READY
+from control.health import FAILED, READY
 
 EVENTS, DEPLOYMENTS = 30, 200
 PATH = "/models/{model}"
@@ -49,6 +49,7 @@ async def load(visit: PageContext) -> ScreenContent:
         name=name,
         model=model,
         rows=versions_by_server(model, loads),
+        may_answer=any(row["version"] and row["state"] != FAILED for row in loads),
         traffic=served,
         next_look_s=served.next_look_s if served else None,
         sequences=sequences,

@@ -33,7 +33,10 @@ async def load(visit: PageContext) -> ScreenContent:
     )
     commits, problem = await _commits(visit, name, paging)
     models = await visit.maybe("/models", {"repository": name, "limit": "500"})
-    deployed = sorted({one["commit"] for one in (models or {"items": []})["items"]})
+    deployed: dict[str, list[str]] = {}
+    for one in (models or {"items": []})["items"]:
+        if one["snapshot"] is not None:
+            deployed.setdefault(one["commit"], []).append(one["name"])
     return ScreenContent(
         repository,
         title=name,

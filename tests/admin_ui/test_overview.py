@@ -84,3 +84,12 @@ def test_the_page_of_a_model_says_what_is_pending(night: Api) -> None:
     shown = person(night, "viewer", "vera").get("/models/digits").text
     assert "alias @champion</a> on server server1: kept at version 1." in shown
     assert "route digits</a> on server server1: an arm loads." in shown
+
+
+def test_a_model_of_which_nothing_can_answer_is_not_offered_to_be_tried(night: Api) -> None:
+    with night.database.change(SYSTEM) as tx:
+        rows = [("broken", 1, "FAILED", "cut short"), ("whole", 1, "READY", "")]
+        loads.record(tx, "server1", rows)
+    vera = person(night, "viewer")
+    assert "/playground/whole" in vera.get("/models/whole").text
+    assert "/playground/broken" not in vera.get("/models/broken").text
