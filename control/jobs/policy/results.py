@@ -52,6 +52,6 @@ def suffix(spec: JobSpec) -> str:
         case OptimiseSpec():
             return "optimised"
         case ConvertSpec():
-            return str(getattr(spec, "to", "") or "converted")
+            return spec.target
         case ProfileSpec():
             return "profile"

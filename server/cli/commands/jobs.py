@@ -1,0 +1,238 @@
+"""`modelyard job …`: offline jobs."""
+
+import argparse
+import json
+import sys
+import time
+from functools import partial
+from typing import Any
+
+from control.jobs.policy.states import ENDS, JobState
+from control.jobs.report import Report
+from control.jobs.spec import JOB_TYPES
+from control.jobs.views import JobLog, JobView
+from server.cli.commands.client import ApiClient, ServerUnreachable, path_of
+from server.cli.commands.command import (
+    Argument,
+    CliCommand,
+    CommandFailed,
+    argument,
+    limited,
+    whole,
+)
+from server.cli.commands.output import (
+    Columns,
+    ListOutput,
+    MessageOutput,
+    RecordOutput,
+    Shown,
+    plain,
+)
+
+LOOK_S, PATIENCE_S = 0.5, 60.0
+"""How often a job that is followed is looked at, and how long without an answer."""
+
+_BAR = 24
+_COLUMNS: Columns = {
+    "id": "id",
+    "type": "type",
+    "model": lambda job: f"{job.sources[0].model}/{job.sources[0].version}",
+    "state": "state",
+    "done": lambda job: f"{job.fraction:.0%}",
+    "result": lambda job: result_text(job),
+    "by": "by",
+    "created": "created_at",
+}
+_MEANINGS = {
+    "convert": "write a version in another format",
+    "optimise": "simplify a version's graph, or store its weights in 16 bits",
+    "quantise": "store and compute a version in int8",
+    "quantise_llm": "store a language model's weights in 8 or 4 bits",
+    "prune": "remove weights or channels of a version, and train the rest",
+    "distil": "train a smaller network to answer as a version does",
+    "profile": "search the settings under which a version is served best",
+}
+
+
+class JobNotDone(CommandFailed):
+    """A job that was followed has ended otherwise."""
+
+
+def create(given: argparse.Namespace, api: ApiClient) -> Shown:
+    """The job that the arguments ask for; with --follow once it has ended."""
+    spec = {"type": given.TYPE, "model": given.MODEL, **_pairs(given.set, "--set")}
+    if given.version is not None:
+        spec["version"] = given.version
+    if given.result_model is not None:
+        spec["result_model"] = given.result_model
+    body: dict[str, Any] = {"spec": spec, "limits": _pairs(given.limit, "--limit")}
+    body |= {name: value for name in ("priority", "queue") if (value := getattr(given, name))}
+    view = api.call("POST", "/jobs", JobView, body)
+    if not given.follow:
+        return MessageOutput(f"job {view.id} waits; see modelyard job show {view.id}", view)
+    view = _followed(api, view.id, sys.stderr.isatty())
+    if view.state is not JobState.DONE:
+        raise JobNotDone(f"job {view.id} {view.state}: {plain(view.reason) or 'ended'}")
+    made = f"{result_text(view)}, " if view.result.version else ""
+    return MessageOutput(f"done: {made}see modelyard job report {view.id}", view)
+
+
+def _create_typed(kind: str, given: argparse.Namespace, api: ApiClient) -> Shown:
+    given.TYPE = kind
+    return create(given, api)
+
+
+def list_jobs(given: argparse.Namespace, api: ApiClient) -> Shown:
+    filters = {"model": given.model, "state": given.state, "type": given.type}
+    return ListOutput(list(api.items("/jobs", JobView, given.limit, **filters)), _COLUMNS)
+
+
+def show(given: argparse.Namespace, api: ApiClient) -> Shown:
+    return RecordOutput(api.get(path_of("jobs", given.ID), JobView))
+
+
+def log(given: argparse.Namespace, api: ApiClient) -> Shown:
+    found = api.get(path_of("jobs", given.ID, "log"), JobLog)
+    lines = "\n".join(map(plain, found.text.splitlines()))
+    return MessageOutput("", found, result=lines)
+
+
+def report(given: argparse.Namespace, api: ApiClient) -> Shown:
+    found = api.get(path_of("jobs", given.ID, "report"), Report)
+    return MessageOutput("", found, result="\n".join(map(plain, report_lines(found))))
+
+
+def cancel(given: argparse.Namespace, api: ApiClient) -> Shown:
+    view = api.call("POST", path_of("jobs", given.ID, "cancel"), JobView)
+    ended = "cancelled" if view.state is JobState.CANCELLED else "is being cancelled"
+    return MessageOutput(f"job {view.id} {ended}", view)
+
+
+def retry(given: argparse.Namespace, api: ApiClient) -> Shown:
+    view = api.call("POST", path_of("jobs", given.ID, "retry"), JobView)
+    return MessageOutput(f"job {view.id} waits again", view)
+
+
+def result_text(view: JobView) -> str:
+    """What the job has made, or is to make: "digits-int8 version 1"."""
+    made = view.result
+    return f"{made.model} version {made.version}" if made.version else made.model
+
+
+def line(view: JobView, bar: bool) -> str:
+    """How far a job is, in one line; with a bar on a terminal."""
+    if view.state is not JobState.RUNNING:
+        return f"{view.state}: {plain(view.reason)}" if view.reason else str(view.state)
+    full = round(view.fraction * _BAR)
+    drawn = f"[{'#' * full}{'-' * (_BAR - full)}] " if bar else ""
+    return f"{drawn}{view.fraction:4.0%} {plain(view.progress)}".rstrip()
+
+
+def report_lines(found: Report) -> list[str]:
+    """A report for a terminal: verdict, reasons, warnings, figures; tables and plots are JSON's."""
+    lines = [f"{found.title}: {found.verdict}", *found.reasons]
+    lines += [f"warning: {one}" for one in found.warnings]
+    for one in found.figures:
+        change = f"{_number(one.before)} -> {_number(one.after)} {one.unit}".rstrip()
+        lines.append(f"{one.name}: {change}")
+    if found.config:
+        lines += ["config:", *found.config.splitlines()]
+    return lines
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.6g}"
+
+
+def _pairs(texts: list[str] | None, flag: str) -> dict[str, Any]:
+    """ "floor=0.98" as {"floor": 0.98}: a value is JSON, or else text."""
+    found: dict[str, Any] = {}
+    for text in texts or []:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise CommandFailed(f"{flag} takes FIELD=VALUE, got '{text}'")
+        try:
+            found[name] = json.loads(value)
+        except ValueError:
+            found[name] = value
+    return found
+
+
+def _followed(api: ApiClient, job_id: str, on_terminal: bool) -> JobView:
+    """The job once it has ended. A server that is started again meanwhile is waited for."""
+    shown, answered = "", time.monotonic()
+    while True:
+        try:
+            view = api.get(path_of("jobs", job_id), JobView)
+            answered = time.monotonic()
+        except ServerUnreachable:
+            if time.monotonic() - answered > PATIENCE_S:
+                raise
+            time.sleep(LOOK_S)
+            continue
+        text = line(view, on_terminal)
+        if text != shown:
+            sys.stderr.write(f"\r\x1b[K{text}" if on_terminal else f"{text}\n")
+            sys.stderr.flush()
+        shown = text
+        if view.state in ENDS:
+            sys.stderr.write("\n" if on_terminal else "")
+            return view
+        time.sleep(LOOK_S)
+
+
+_ID = argument("ID", "The job's id.")
+_MODEL = argument("MODEL", "The model to work on.")
+_TERMS: tuple[Argument, ...] = (
+    argument("--version", "The version to work on. [the highest that is ready]", type=whole),
+    argument("--result-model", "The model that gets the result."),
+    argument(
+        "--set",
+        "A field of the type, as FIELD=VALUE, e.g. floor=0.98; may be repeated. docs/jobs.md.",
+        action="append",
+        metavar="FIELD=VALUE",
+    ),
+    argument(
+        "--limit",
+        "The most that an attempt may take, e.g. memory_bytes=8589934592; may be repeated.",
+        action="append",
+        metavar="LIMIT=VALUE",
+    ),
+    argument("--priority", "The higher, the sooner. [0]", type=whole),
+    argument("--queue", "The workers that may take it. [default]"),
+    argument("--follow", "Wait until it has ended, and say how far it is.", action="store_true"),
+)
+
+COMMANDS = (
+    CliCommand(
+        "job create",
+        "make an offline job of a type",
+        create,
+        (argument("TYPE", f"One of {', '.join(JOB_TYPES)}."), _MODEL, *_TERMS),
+    ),
+    *(
+        CliCommand(
+            f"job {kind.replace('_', '-')}",
+            _MEANINGS[kind],
+            partial(_create_typed, kind),
+            (_MODEL, *_TERMS),
+        )
+        for kind in JOB_TYPES
+    ),
+    CliCommand(
+        "job list",
+        "list jobs, newest first",
+        list_jobs,
+        (
+            argument("--model", "Only those that work on this model, or make a version of it."),
+            argument("--state", f"Only in this state: {', '.join(JobState)}."),
+            argument("--type", f"Only of this type: {', '.join(JOB_TYPES)}."),
+            limited(),
+        ),
+    ),
+    CliCommand("job show", "show a job: how far it is, and how it ended", show, (_ID,)),
+    CliCommand("job log", "show the end of what a job printed", log, (_ID,)),
+    CliCommand("job report", "show what a job found; all of it with --json", report, (_ID,)),
+    CliCommand("job cancel", "cancel a job that has not ended yet", cancel, (_ID,)),
+    CliCommand("job retry", "try a job again that has failed or was cancelled", retry, (_ID,)),
+)
