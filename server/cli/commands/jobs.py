@@ -60,12 +60,12 @@ class JobNotDone(CommandFailed):
 
 def create(given: argparse.Namespace, api: ApiClient) -> Shown:
     """The job that the arguments ask for; with --follow once it has ended."""
-    spec = {"type": given.TYPE, "model": given.MODEL, **_pairs(given.set, "--set")}
+    spec = {"type": given.TYPE, "model": given.MODEL, **field_values(given.set, "--set")}
     if given.version is not None:
         spec["version"] = given.version
     if given.result_model is not None:
         spec["result_model"] = given.result_model
-    body: dict[str, Any] = {"spec": spec, "limits": _pairs(given.limit, "--limit")}
+    body: dict[str, Any] = {"spec": spec, "limits": field_values(given.limit, "--limit")}
     body |= {name: value for name in ("priority", "queue") if (value := getattr(given, name))}
     view = api.call("POST", "/jobs", JobView, body)
     if not given.follow:
@@ -144,7 +144,7 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.6g}"
 
 
-def _pairs(texts: list[str] | None, flag: str) -> dict[str, Any]:
+def field_values(texts: list[str] | None, flag: str) -> dict[str, Any]:
     """ "floor=0.98" as {"floor": 0.98}: a value is JSON, or else text."""
     found: dict[str, Any] = {}
     for text in texts or []:

@@ -99,16 +99,6 @@ def test_a_job_takes_the_right_to_change_what_is_served_and_to_use_its_model(yar
     assert yard.ask("GET", path).status == 401
 
 
-def test_only_an_administrator_says_that_code_of_a_version_is_trusted(yard: Api) -> None:
-    yard.user("ada", "operator")
-    yard.user("eve", "admin")
-    body = {"spec": {"type": "convert", "model": "digits", "trusted": True}}
-    refused = yard.ask("POST", "/jobs", body, token=yard.token("ada", "operate"))
-    assert (refused.status, "administer" in refused.message) == (403, True)
-    made_by_admin = yard.ask("POST", "/jobs", body, token=yard.token("eve", "admin"))
-    assert made_by_admin.json["result"]["model"] == "digits-onnx"
-
-
 def test_a_job_is_followed_to_its_report(yard: Api, sqlite: Database) -> None:
     path = f"/jobs/{made(yard)['id']}"
     held = claim(sqlite, WORKER)
