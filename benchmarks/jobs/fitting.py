@@ -13,7 +13,10 @@ from torch import nn
 from benchmarks.jobs.rows import Array
 
 BATCH, STATISTICS_BATCHES = 32, 8
-RIDGE = 1.0
+RIDGE = 30.0
+LEAST_SPREAD = 0.05
+"""Of a feature, as a share of the widest one's: narrower ones would get weights that enlarge the
+rounding errors of the whole network."""
 
 
 def settle_statistics(network: nn.Module, rows: Array) -> None:
@@ -40,7 +43,8 @@ def fit_classifier(
             for start in range(0, len(rows), BATCH)
         ]
     found = np.concatenate(parts).astype(np.float64)
-    mean, spread = found.mean(axis=0), found.std(axis=0) + 1e-6
+    mean, spread = found.mean(axis=0), found.std(axis=0)
+    spread = np.maximum(spread, LEAST_SPREAD * spread.max())
     scaled = np.hstack([(found - mean) / spread, np.ones((len(found), 1))])
     wanted = 10 * np.eye(classifier.out_features)[labels]
     gram = scaled.T @ scaled + RIDGE * np.eye(scaled.shape[1])

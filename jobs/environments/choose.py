@@ -13,7 +13,7 @@ _BY_TYPE = {
 }
 """By the type of a job: the name of a lock in `jobs/environments/locks`."""
 
-_BY_TARGET = {"openvino": "openvino"}
+_BY_TARGET = {"openvino": "openvino", "ncnn": "ncnn"}
 """Conversions to such a format need what would be dead weight for all others."""
 
 

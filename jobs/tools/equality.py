@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from control.jobs.report import Table
 from jobs.tools.inputs.data_file import DataRows
 from jobs.tools.inputs.made_up import made_up_rows
@@ -10,6 +12,7 @@ from jobs.tools.measure.comparison import Difference, differences
 from jobs.tools.networks.tensors import NetworkTensor, RowRunner, Rows
 from jobs.tools.work import WorkRefused, refuse
 
+MOST_AT_ONCE, BATCH = 256, 32
 OPEN_SIZES = (24, 40, 64, 96, 160, 224)
 """Sizes tried for open dimensions behind the first."""
 
@@ -34,6 +37,18 @@ def compare_with(
         CheckedShape(origin, shapes_of(rows), tuple(differences(wanted, result(rows), tolerance)))
         for wanted, (origin, rows) in zip(expected, inputs, strict=True)
     ]
+
+
+def in_batches(run: RowRunner, rows: Rows) -> Rows:
+    """Run rows at once up to MOST_AT_ONCE, and more of them in batches, for the sake of memory."""
+    count = len(next(iter(rows.values())))
+    if count <= MOST_AT_ONCE:
+        return run(rows)
+    parts = [
+        run({name: array[start : start + BATCH] for name, array in rows.items()})
+        for start in range(0, count, BATCH)
+    ]
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def inputs_to_compare(
