@@ -2,14 +2,15 @@
 
 import http.client
 import json
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from support.sequences import flag_control, rest, write_running_sum
 from support.server import Server, running
+from support.usage import resident_bytes
 
 MODEL = """
 import os
@@ -119,27 +120,39 @@ def test_a_timeout_in_the_backlog_ends_the_sequence_in_tritons_words(server: Ser
 
 @pytest.mark.slow
 def test_ten_thousand_abandoned_sequences_are_freed_once_they_are_idle(server: Server) -> None:
-    def abandon(first: int) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=60)
-        for key in range(first, first + 2_500):
-            body = {
-                "parameters": {"sequence_id": key, "sequence_start": True},
-                "inputs": [{"name": "INPUT", "shape": [1, 1], "datatype": "INT32", "data": [1]}],
-            }
-            connection.request("POST", "/v2/models/crowded/infer", json.dumps(body))
-            response = connection.getresponse()
-            assert response.status == 200, response.read()
-            response.read()
-        connection.close()
+    """The first ten thousand grow what is kept for as many; the second leave nothing behind."""
+    abandon_all(server, 1)
+    before = resident_bytes(server)
+    abandon_all(server, 10_001)
+    grown = resident_bytes(server) - before
+    assert grown < 8 * 2**20, f"{grown} bytes more than after the first ten thousand"
+    assert metric(server, "nv_inference_pending_request_count", "crowded") == 0
+    assert sum_of(rest(server, "crowded", 3, sequence_id=1, sequence_start=True)[1]) == 3
 
-    threads = [threading.Thread(target=abandon, args=(first,)) for first in range(1, 10_000, 2_500)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+
+def abandon_all(server: Server, first: int) -> None:
+    """Begin ten thousand sequences and return when all are over."""
+    expired = metric(server, "modelyard_sequences_expired", "crowded")
+    with ThreadPoolExecutor(4) as pool:
+        starts = range(first, first + 10_000, 2_500)
+        for done in [pool.submit(abandon, server, start) for start in starts]:
+            done.result()
     server.wait_for(
-        lambda: metric(server, "modelyard_sequences_expired", "crowded") == 10_000,
+        lambda: metric(server, "modelyard_sequences_expired", "crowded") == expired + 10_000,
         "all of them to be idle for too long",
     )
     assert metric(server, "modelyard_sequences_live", "crowded") == 0
-    assert sum_of(rest(server, "crowded", 3, sequence_id=1, sequence_start=True)[1]) == 3
+
+
+def abandon(server: Server, first: int) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=60)
+    for key in range(first, first + 2_500):
+        body = {
+            "parameters": {"sequence_id": key, "sequence_start": True},
+            "inputs": [{"name": "INPUT", "shape": [1, 1], "datatype": "INT32", "data": [1]}],
+        }
+        connection.request("POST", "/v2/models/crowded/infer", json.dumps(body))
+        response = connection.getresponse()
+        assert response.status == 200, response.read()
+        response.read()
+    connection.close()
