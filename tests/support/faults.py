@@ -2,7 +2,8 @@
 
 `first`, `second` and `third` each add one; a request's parameters `at` and `do` say which of them
 does what. `chain` is an ensemble of the three, `script` a python model that calls them in turn, and
-`outer` one that calls `chain`. `summing` has two slots for sequences and runs one at a time.
+`outer` one that calls `chain`. `mapped` calls `first` for each row of a list, `guarded` calls
+`first` or `third` by a condition. `summing` has two slots for sequences and runs one at a time.
 """
 
 import threading
@@ -19,6 +20,7 @@ from support.server import Server
 
 STEPS = ("first", "second", "third")
 CALLERS = ("chain", "script", "outer")
+BRANCHING = ("mapped", "guarded")
 HANG_SECS = 1.5
 """How long `second` may execute without progress."""
 
@@ -116,6 +118,32 @@ ensemble_scheduling {
 }
 """
 
+MAPPED = """
+platform: "ensemble"
+input { name: "IN" data_type: TYPE_FP32 dims: [ -1, -1 ] }
+output { name: "OUT" data_type: TYPE_FP32 dims: [ -1, -1 ] }
+ensemble_scheduling {
+  step { model_name: "first" model_version: -1
+         input_map { key: "IN" value: "IN" } output_map { key: "OUT" value: "OUT" } }
+}
+parameters { key: "map.first" value { string_value: "IN" } }
+"""
+GUARDED = """
+platform: "ensemble"
+max_batch_size: 8
+input { name: "IN" data_type: TYPE_FP32 dims: 1 }
+output { name: "OUT" data_type: TYPE_FP32 dims: -1 }
+ensemble_scheduling {
+  step { model_name: "first" model_version: -1
+         input_map { key: "IN" value: "IN" } output_map { key: "OUT" value: "OUT" } }
+  step { model_name: "third" model_version: -1
+         input_map { key: "IN" value: "IN" } output_map { key: "OUT" value: "OUT" } }
+}
+parameters { key: "condition.first" value { string_value: "IN >= 0" } }
+parameters { key: "condition.third" value { string_value: "IN < 0" } }
+"""
+"""`first` for what is not below 0, `third` for the rest."""
+
 
 def write_faulty(root: Path) -> None:
     """The models of the head of this file, and `healthy`, which echoes IN."""
@@ -125,8 +153,9 @@ def write_faulty(root: Path) -> None:
         write_python(root, name, ACTOR, f"{one}\n{limit}" if name == "second" else one)
     write_python(root, "script", SCRIPT.replace("CALLEES", repr(STEPS)), one)
     write_python(root, "outer", SCRIPT.replace("CALLEES", "('chain',)"), one)
-    (root / "chain" / "1").mkdir(parents=True)
-    (root / "chain" / "config.pbtxt").write_text(CHAIN)
+    for name, config in (("chain", CHAIN), ("mapped", MAPPED), ("guarded", GUARDED)):
+        (root / name / "1").mkdir(parents=True)
+        (root / name / "config.pbtxt").write_text(config)
     slots = "sequence_batching { oldest { max_candidate_sequences: 2 } %s }"
     idle = "max_sequence_idle_microseconds: 600000000"
     alone = ROW.replace("max_batch_size: 8", "max_batch_size: 1")

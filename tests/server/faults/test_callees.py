@@ -14,7 +14,7 @@ import tritonclient.http as http_client
 from tritonclient.grpc import InferenceServerClient
 from tritonclient.utils import InferenceServerException
 
-from support.faults import CALLERS, STEPS, Signs, rows
+from support.faults import BRANCHING, CALLERS, STEPS, Signs, rows
 from support.server import Server
 
 pytestmark = pytest.mark.slow
@@ -63,6 +63,47 @@ def test_fault_of_a_callee_is_the_callers_error(
     assert re.search(text.format(where=where(caller), at=at), said), said
     server.wait_for(lambda: client.is_model_ready(at), "the callee to serve")
     assert infer(client, caller) == 4
+
+
+@pytest.mark.parametrize("caller", BRANCHING)
+@pytest.mark.parametrize(("do", "text"), FAULTS, ids=[do for do, _ in FAULTS])
+def test_fault_of_a_step_with_a_map_or_a_condition_is_told_once(
+    client: InferenceServerClient, server: Server, caller: str, do: str, text: str
+) -> None:
+    before = counts(client, caller)
+    said = error(client, caller, "first", do)
+    assert re.search(text.format(where=f"in ensemble '{caller}', ", at="first"), said), said
+    assert counts(client, caller) == (before[0], before[1] + 1)
+    server.wait_for(lambda: client.is_model_ready("first"), "the step's model to serve")
+    assert infer(client, caller) == 2
+
+
+def test_fault_of_a_step_that_a_condition_leaves_out_is_nobodys(
+    client: InferenceServerClient,
+) -> None:
+    assert infer(client, "guarded", "third", "die") == 2
+
+
+@pytest.mark.parametrize("at", ["mapped", "guarded"])
+def test_client_that_goes_ends_all_calls_of_a_map_or_a_condition(
+    client: InferenceServerClient, server: Server, signs: Signs, at: str
+) -> None:
+    before = counts(client, at)
+    given = grpc_client.InferInput("IN", [6, 1] if at == "mapped" else [1, 1], "FP32")
+    given.set_data_from_numpy(np.ones(given.shape(), np.float32))
+    ended: Future[Any] = Future()
+    call = client.async_infer(
+        at,
+        [given],
+        lambda result, error: ended.set_result(error),
+        parameters={"at": "first", "do": "wait"},
+    )
+    server.wait_for(lambda: signs.has("first.waits"), "the step to execute")
+    call.cancel()
+    assert ended.result(60) is not None
+    signs.set("first.go")
+    server.wait_for(lambda: counts(client, at) == (before[0], before[1] + 1), "it to be counted")
+    assert infer(client, at) == 2
 
 
 @pytest.mark.parametrize("caller", CALLERS)
