@@ -1,6 +1,7 @@
 """One attempt at a job that is claimed: its environment, its sources, its process, its result."""
 
 import logging
+import os
 import sys
 import time
 import zlib
@@ -35,6 +36,7 @@ from jobs.process.job_process import JobProcess
 from jobs.process.limits import ProcessLimits
 from jobs.process.program import ROOT, TOOLS, JobProgram
 from jobs.worker.folders import (
+    CONFIG,
     AttemptFolders,
     CannotRead,
     CompleteConfig,
@@ -43,6 +45,7 @@ from jobs.worker.folders import (
     read_version,
 )
 from jobs.worker.keeper import LeaseKeeper
+from jobs.worker.labels import carry_labels
 from jobs.worker.results import BadResult, keep_result
 from repository.sandbox.policy import Sandbox
 from repository.sandbox.scratch import ScratchFolders
@@ -50,6 +53,9 @@ from repository.sandbox.scratch import ScratchFolders
 SOURCE = "source"
 SandboxOf = Callable[[tuple[str, ...], tuple[str, ...]], Sandbox | None]
 """What confines a job's process that reads some paths and writes below others; None for nothing."""
+
+MOST_CONFIG_BYTES = 1 << 20
+"""Of a result's config, as far as it is looked at here."""
 
 _AGAIN_SECS = 1.0
 _log = logging.getLogger(__name__)
@@ -129,6 +135,7 @@ class Attempt:
             keeper.tell("keeping the result")
             store = self._workshop.store
             try:
+                carry_labels(_config_of(folders.output), Path(task.source), folders.output)
                 keep_result(folders.output, job_folders.output_folder(store, claim.id, claim.fence))
             except BadResult as error:
                 return Failed(str(error))
@@ -238,6 +245,17 @@ class Attempt:
             else:
                 _log.info("job %s is %s", self._claim.id, state)
             return
+
+
+def _config_of(output: Path) -> str:
+    """The config that the process wrote; "" for none, which the publisher speaks of."""
+    path = output / CONFIG
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    with open(descriptor, "rb") as file:
+        return file.read(MOST_CONFIG_BYTES).decode(errors="replace")
 
 
 def _outcome(end: JobEnd) -> Outcome:

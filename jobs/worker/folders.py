@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from control.jobs.views import SourceFolder
 from control.state_paths import SNAPSHOTS
+from jobs.worker.labels import carry_labels
 from repository.files.plain_files import kind_of
 
 CONFIG = "config.pbtxt"
@@ -56,7 +57,8 @@ def model_folder(store: Path, source: SourceFolder) -> Path:
 
 
 def read_version(store: Path, source: SourceFolder, complete: CompleteConfig, target: Path) -> None:
-    """Copy a version's files into the new folder `target`, with its config as it is in force.
+    """Copy a version's files into the new folder `target`, with its config as it is in force and
+    the label files that this names.
 
     Raises CannotRead, OSError.
     """
@@ -74,7 +76,9 @@ def read_version(store: Path, source: SourceFolder, complete: CompleteConfig, ta
             (target / relative / name).mkdir()
         for name in files:
             _copy(Path(above, name), target / relative / name, f"{where}: '{relative / name}'")
-    (target / CONFIG).write_text(complete(source.model, source.version, folder))
+    config = complete(source.model, source.version, folder)
+    (target / CONFIG).write_text(config)
+    carry_labels(config, folder, target)
 
 
 def data_path(version: Path, model: Path, roots: tuple[Path, ...], text: str) -> Path:
