@@ -27,6 +27,7 @@ class Seeded:
     rollout: str
     problem: str
     past_rollout: str
+    job: str
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,15 @@ def seed(yard: Yard) -> Seeded:
     _sample(yard)
     _notify(yard)
     rollout, past = _roll_out(yard)
-    return Seeded(served, refused, token, rollout, _problem(yard), past)
+    return Seeded(served, refused, token, rollout, _problem(yard), past, _job(yard))
+
+
+def _job(yard: Yard) -> str:
+    """The id of one that waits for a worker."""
+    terms = {"spec": {"type": "quantise", "model": "digits"}, "queue": "nobody"}
+    status, made = yard.api("POST", "/jobs", terms)
+    assert status == 202, made
+    return str(made["id"])
 
 
 def _problem(yard: Yard) -> str:
@@ -163,6 +172,10 @@ def paths(seeded: Seeded) -> dict[str, str]:
         "servers": "/servers",
         "requests": "/requests",
         "jobs": "/jobs",
+        "imports": "/jobs/imports",
+        "job-new": "/jobs/new",
+        "job-compare": "/jobs/compare",
+        "job": f"/jobs/{seeded.job}",
         "notifications": "/notifications",
         "webhook": "/notifications/on-call",
         "access": "/access",
