@@ -144,18 +144,27 @@ async def retry(visit: PageContext) -> str:
 
 
 async def start_comparison(visit: PageContext) -> str:
-    """A route with the original and the result in halves."""
+    """The original's traffic goes to it and to the result in halves, by a route of its name."""
     job = await visit.get("/jobs/{job}", job=visit.path["job"])
     source, result = job["sources"][0], job["result"]
     if not result["version"]:
         raise ControlApiError(409, "conflict", "the job has no version as its result")
-    route = f"{source['model']}-ab-{result['version']}"
+    name = source["model"]
+    route = await visit.maybe("/routes/{route}", route=name)
+    if route is not None and len(route["arms"]) > 1:
+        raise ControlApiError(
+            409,
+            "conflict",
+            f"the route '{name}' splits its traffic already; give it the result as another arm "
+            f"there ({result['model']}:{result['version']})",
+        )
     arms = [
-        {"name": name, "model": one["model"], "version": one["version"], "weight": 50.0}
-        for name, one in (("original", source), (job["type"], result))
+        {"name": arm, "model": one["model"], "version": one["version"], "weight": 50.0}
+        for arm, one in (("original", source), (job["type"], result))
     ]
-    await visit.change("PUT", "/routes/{route}", {"arms": arms}, 0, route=route)
-    return link("/routes/{route}", route=route)
+    revision = 0 if route is None else route["revision"]
+    await visit.change("PUT", "/routes/{route}", {"arms": arms}, revision, route=name)
+    return link("/routes/{route}", route=name)
 
 
 def _compared(reports: list[SeenReport]) -> dict[str, Any]:

@@ -8,8 +8,9 @@ import pytest
 from control.jobs.claims import AttemptDone, AttemptFailed, claim, finish, renew
 from control.jobs.messages import Point, Progress
 from control.jobs.report import Figure, Graph, GraphNode, Plot, PlotSeries, Report, Table
+from control.jobs.tables import Job
 from control.jobs.views import JobView
-from control.sql.database import Database
+from control.sql.database import SYSTEM, Database
 from support.admin import Api
 from support.console import Person, person
 from support.jobs import WORKER, enqueued
@@ -159,3 +160,24 @@ def test_a_viewer_sees_jobs_and_is_offered_nothing(running: Api) -> None:
     assert "Cancel the job" not in page
     assert viewer.post(f"/jobs/{job.id}/cancel", {}).status == 403
     assert "takes the role operator" in viewer.get("/jobs/new").text
+
+
+def test_a_result_is_compared_with_its_original_by_a_route_of_the_original_s_name(
+    night: Api,
+) -> None:
+    operator = person(night, "operator", "otto")
+    job = reported(night.database)
+    with night.database.change(SYSTEM) as tx:
+        row = tx.session.get_one(Job, job.id)
+        row.result_model, row.result_version = "digits", 2
+    path = f"/jobs/{job.id}/compare"
+    made = operator.post(path, {})
+    assert (made.status, made.headers["location"]) == (303, "/routes/digits")
+    arms = night.local("GET", "/routes/digits").json["arms"]
+    assert [(arm["name"], arm["version"], arm["weight"]) for arm in arms] == [
+        ("original", 1, 50),
+        ("quantise", 2, 50),
+    ]
+    again = operator.post(path, {})
+    assert again.status == 409
+    assert "splits its traffic already" in again.text
