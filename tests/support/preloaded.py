@@ -26,6 +26,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 _PROGRAM = Path(__file__).with_name("preloaded_program.py")
 _AT_THE_START = ("PYTHON", "LD_", "MALLOC_", "OMP_", "OPENBLAS_")
 """Beginnings of variables that an interpreter or a library reads once, when it starts."""
+_OURS = ("PYTHONPATH", "OMP_WAIT_POLICY")
+"""Those that a forked process is given, and the one that all tests have (`tests/conftest.py`)."""
 
 Environment = dict[str, str]
 Streams = tuple[int, int, int]
@@ -98,7 +100,7 @@ class Order:
         return any(
             self.environment.get(name) != os.environ.get(name)
             for name in {*self.environment, *os.environ}
-            if name.startswith(_AT_THE_START) and name != "PYTHONPATH"
+            if name.startswith(_AT_THE_START) and name not in _OURS
         )
 
 

@@ -3,7 +3,6 @@
 import argparse
 from functools import partial
 
-from control.api.resources.residency import ResidencyView
 from control.views import Page
 from server.cli.commands.client import ApiClient, path_of
 from server.cli.commands.command import CliCommand, argument
@@ -23,6 +22,9 @@ _COLUMNS: Columns = {
 
 
 def list_all(given: argparse.Namespace, api: ApiClient) -> Shown:
+    # With it comes the control API, which no other command is to import.
+    from control.api.resources.residency import ResidencyView
+
     found = list(api.items("/residency", ResidencyView, None, model=given.MODEL))
     return ListOutput(found, _COLUMNS, "no model loads on demand on this server")
 
