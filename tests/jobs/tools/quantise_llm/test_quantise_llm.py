@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 
 from control.jobs.specs.quantise_llm import QuantiseLlmSpec
 from support.llm import VARIANTS, load_decoder, logits, make_checkpoint, prompt, save_tokeniser
@@ -61,22 +60,9 @@ def test_every_family_keeps_its_perplexity_in_eight_bits(variant: str, tmp_path:
 
 @pytest.mark.slow
 def test_more_perplexity_than_allowed_is_refused(tmp_path: Path) -> None:
-    version = source(tmp_path / "source")
-    tensors = load_file(version / "model.safetensors")
-    outlier = torch.zeros(64, 1)
-    outlier[3] = 1.0
-    scaled = {
-        name: one + 1e3 * outlier[: one.shape[0]] * (one.shape[0] == 64)
-        if name.endswith("o_proj.weight")
-        else one
-        for name, one in tensors.items()
-    }
-    save_file(scaled, version / "model.safetensors")
-    report = run(tmp_path, version, method="rtn", floor=0.0).report
-    before, after = report.figures[0].before, report.figures[0].after
-    assert before is not None
-    assert after is not None
-    assert report.verdict == ("refused" if after > before else "accepted")
+    report = run(tmp_path, source(tmp_path / "source"), method="rtn", floor=0.0).report
+    assert report.verdict == "refused"
+    assert "0 % are allowed" in report.reasons[0]
 
 
 REFUSED = {
@@ -86,7 +72,7 @@ REFUSED = {
     "quantised already": (
         {"quantization_config": {"quant_method": "gptq"}}, TEXT, "quantised already",
     ),
-    "tensors of another shape": ({"intermediate_size": 96}, TEXT, "size mismatch"),
+    "tensors of another shape": ({"intermediate_size": 160}, TEXT, "size mismatch"),
 }  # fmt: skip
 
 
