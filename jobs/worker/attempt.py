@@ -61,7 +61,7 @@ _AGAIN_SECS = 1.0
 _log = logging.getLogger(__name__)
 
 
-class Workshop(NamedTuple):
+class WorkerContext(NamedTuple):
     """What all attempts of one worker share.
 
     store: the folder of snapshots and results. data_roots: folders whose files a spec may name.
@@ -83,10 +83,10 @@ class Workshop(NamedTuple):
 class Attempt:
     """One attempt; `run` blocks until the claim is given up, one way or another."""
 
-    def __init__(self, workshop: Workshop, claim: ClaimedJob) -> None:
-        self._workshop = workshop
+    def __init__(self, context: WorkerContext, claim: ClaimedJob) -> None:
+        self._context = context
         self._claim = claim
-        self._keeper = LeaseKeeper(workshop.database, claim)
+        self._keeper = LeaseKeeper(context.database, claim)
         self._process: JobProcess | None = None
         self._began = time.monotonic()
 
@@ -106,7 +106,7 @@ class Attempt:
             self._finish(self._settled(outcome))
 
     def _in_scratch(self) -> Outcome:
-        scratch = self._workshop.scratch
+        scratch = self._context.scratch
         try:
             root = scratch.make()
             try:
@@ -133,7 +133,7 @@ class Attempt:
         outcome = _outcome(end)
         if isinstance(outcome, Done) and outcome.report.verdict == "accepted":
             keeper.tell("keeping the result")
-            store = self._workshop.store
+            store = self._context.store
             try:
                 carry_labels(_config_of(folders.output), Path(task.source), folders.output)
                 keep_result(folders.output, job_folders.output_folder(store, claim.id, claim.fence))
@@ -144,23 +144,23 @@ class Attempt:
     def _environment(self) -> ToolEnvironment:
         name = environment_of(self._claim.spec)
         keeper = self._keeper
-        return self._workshop.environments.obtain(name, keeper.tell, keeper.stopped)
+        return self._context.environments.obtain(name, keeper.tell, keeper.stopped)
 
     def _task(self, folders: AttemptFolders) -> Task:
         """Raises CannotRead, OSError."""
-        workshop, claim = self._workshop, self._claim
+        context, claim = self._context, self._claim
         paths = {}
         for role, source in claim.sources.items():
             self._keeper.tell(f"reading model '{source.model}' version {source.version}")
             target = folders.sources / role
-            read_version(workshop.store, source, workshop.complete, target)
+            read_version(context.store, source, context.complete, target)
             paths[role] = str(target)
         named, data = str(getattr(claim.spec, "data", "")), ""
         if named:
             source = claim.sources[SOURCE]
-            model = model_folder(workshop.store, source)
+            model = model_folder(context.store, source)
             version = model / str(source.version)
-            data = str(data_path(version, model, workshop.data_roots, named))
+            data = str(data_path(version, model, context.data_roots, named))
         task = Task(
             job=claim.id,
             spec=claim.spec,
@@ -178,7 +178,7 @@ class Attempt:
     def _run_process(
         self, folders: AttemptFolders, task: Task, environment: ToolEnvironment
     ) -> JobEnd:
-        workshop, limits = self._workshop, self._claim.limits
+        context, limits = self._context, self._claim.limits
         root = str(folders.root)
         readable = (root, *environment.readable, *([task.data] if task.data else []))
         writable = (str(folders.output), str(folders.scratch))
@@ -189,8 +189,8 @@ class Attempt:
             scratch=folders.scratch,
             sandbox=self._sandbox(readable, writable),
             title=f"modelyard job {task.job}",
-            module=workshop.module,
-            roots=workshop.roots,
+            module=context.module,
+            roots=context.roots,
         )
         bounds = ProcessLimits(
             memory_bytes=limits.memory_bytes,
@@ -199,16 +199,16 @@ class Attempt:
             disk_bytes=limits.disk_bytes,
             output_bytes=limits.output_bytes,
             threads=limits.threads,
-            grace_secs=workshop.grace_secs,
+            grace_secs=context.grace_secs,
         )
         process = self._process = JobProcess(program, bounds)
         self._keeper.watch(process)
         return process.run()
 
     def _sandbox(self, readable: tuple[str, ...], writable: tuple[str, ...]) -> Sandbox | None:
-        """The workshop's; a profile starts a server, which listens on a Unix socket and whose own
+        """The context's; a profile starts a server, which listens on a Unix socket and whose own
         processes lead groups. It runs no code of the model's."""
-        sandbox = self._workshop.sandbox_of(readable, writable)
+        sandbox = self._context.sandbox_of(readable, writable)
         if sandbox is None or not isinstance(self._claim.spec, ProfileSpec):
             return sandbox
         return sandbox._replace(unix_sockets=True, leave_group=True)
@@ -233,7 +233,7 @@ class Attempt:
         until = time.monotonic() + LEASE.total_seconds()
         while True:
             try:
-                state = finish(self._workshop.database, self._claim, outcome, cost, lines)
+                state = finish(self._context.database, self._claim, outcome, cost, lines)
             except LostLease as error:
                 _log.warning("job %s: %s; its result is dropped", self._claim.id, error)
             except DatabaseGone as error:

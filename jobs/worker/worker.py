@@ -6,7 +6,7 @@ import threading
 from control.errors import ControlError
 from control.jobs.claims import claim
 from control.jobs.policy.admission import AdmissionRules, WorkerIdentity
-from jobs.worker.attempt import Attempt, Workshop
+from jobs.worker.attempt import Attempt, WorkerContext
 
 _log = logging.getLogger(__name__)
 
@@ -14,8 +14,10 @@ _log = logging.getLogger(__name__)
 class JobWorker:
     """Runs jobs on whatever threads call `work`."""
 
-    def __init__(self, workshop: Workshop, identity: WorkerIdentity, rules: AdmissionRules) -> None:
-        self._workshop = workshop
+    def __init__(
+        self, context: WorkerContext, identity: WorkerIdentity, rules: AdmissionRules
+    ) -> None:
+        self._context = context
         self._identity = identity
         self._rules = rules
         self._lock = threading.Lock()
@@ -36,14 +38,14 @@ class JobWorker:
         """
         while not self._stopping.is_set():
             try:
-                claimed = claim(self._workshop.database, self._identity, rules=self._rules)
+                claimed = claim(self._context.database, self._identity, rules=self._rules)
             except ControlError as error:
                 _log.warning("no job can be claimed now: %s", error)
                 return
             if claimed is None:
                 return
             _log.info("job %s: attempt %d begins", claimed.id, claimed.attempt)
-            attempt = Attempt(self._workshop, claimed)
+            attempt = Attempt(self._context, claimed)
             with self._lock:
                 self._attempts.add(attempt)
                 if self._stopping.is_set():

@@ -19,7 +19,7 @@ from control.jobs.policy.admission import AdmissionRules, WorkerIdentity
 from control.sql.database import Database
 from jobs.environments.environments import ToolEnvironments
 from jobs.process.program import ROOT, TOOLS
-from jobs.worker.attempt import Workshop
+from jobs.worker.attempt import WorkerContext
 from jobs.worker.broker import broker_of
 from jobs.worker.folders import CannotRead
 from jobs.worker.loop import listen
@@ -61,7 +61,7 @@ def run_worker(settings: Settings, queues: Sequence[str], tools: JobTools | None
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
     identity = WorkerIdentity(name, socket.gethostname(), frozenset(queues))
     rules = AdmissionRules(heavy_per_machine=settings.job_heavy_slots)
-    worker = JobWorker(_workshop(settings, database, scratch, tools), identity, rules)
+    worker = JobWorker(_context(settings, database, scratch, tools), identity, rules)
     try:
         broker = broker_of(settings.job_broker, broker_folder(settings))
         listen(broker, queues, worker, settings.job_slots, name)
@@ -70,9 +70,9 @@ def run_worker(settings: Settings, queues: Sequence[str], tools: JobTools | None
         database.close()
 
 
-def _workshop(
+def _context(
     settings: Settings, database: Database, scratch: ScratchFolders, tools: JobTools
-) -> Workshop:
+) -> WorkerContext:
     sockets = state_paths.socket_folder(settings.state_dir)
     store = EnvironmentStore(environments_folder(settings), settings.environment_cache_limit)
     store.sweep()
@@ -88,7 +88,7 @@ def _workshop(
         sources,
         settings.job_environment_timeout_secs,
     )
-    return Workshop(
+    return WorkerContext(
         database=database,
         store=settings.store_folder.absolute(),
         scratch=scratch,

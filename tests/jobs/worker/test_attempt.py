@@ -24,7 +24,7 @@ from control.jobs.views import JobView, SourceFolder
 from control.sql.database import Actor, Database
 from jobs.environments.environments import ToolEnvironments
 from jobs.process.program import ROOT
-from jobs.worker.attempt import Attempt, Workshop
+from jobs.worker.attempt import Attempt, WorkerContext
 from repository.sandbox.scratch import ScratchFolders
 from support.server import write_identity
 
@@ -33,7 +33,7 @@ ADA = Actor("user:ada", "api")
 
 
 class Scene:
-    """A job that is claimed, and the workshop of the worker that claims it."""
+    """A job that is claimed, and the context of the worker that claims it."""
 
     def __init__(self, database: Database, folder: Path, module: str) -> None:
         self.database, self.folder = database, folder
@@ -46,7 +46,7 @@ class Scene:
         self.claim = found
         self.scratch = ScratchFolders(folder / "scratch")
         store = EnvironmentStore(folder / "environments", 1 << 30)
-        self.workshop = Workshop(
+        self.context = WorkerContext(
             database=database,
             store=folder / "store",
             scratch=self.scratch,
@@ -57,7 +57,7 @@ class Scene:
             roots=(str(ROOT), str(ROOT / "tests")),
             grace_secs=0.5,
         )
-        self.attempt = Attempt(self.workshop, self.claim)
+        self.attempt = Attempt(self.context, self.claim)
 
     def view(self) -> JobView:
         with self.database.reading() as session:
@@ -173,5 +173,5 @@ def test_full_disk_is_the_reason_of_an_attempt_that_is_tried_again(full_disk: Sc
     (full_disk.folder / "store" / "all").unlink()
     again = claim(full_disk.database, WorkerIdentity("w", "m"), now=utc_now() + timedelta(60))
     assert again is not None
-    Attempt(full_disk.workshop, again).run()
+    Attempt(full_disk.context, again).run()
     assert full_disk.view().state == "publishing"
