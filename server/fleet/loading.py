@@ -14,8 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, cast
 
-from backends.environments.environments import Leased
-from backends.environments.packages import Tell
+from backends.environments.environments import Leased, Tell
 from backends.errors import BackendError, LoadFailed
 from backends.footprint import is_inside, measured_bytes, need_of
 from backends.limits import execution_limit
