@@ -16,6 +16,7 @@ from repository.folders.snapshot import Scanner, scan
 from server.cli.tritonserver import TritonCommand, help_text, main, read_command
 from server.metrics.exposition import render
 from server.metrics.loop_lag import LoopLag
+from server.metrics.version_families import VersionTexts
 from server.settings import trace_config
 from server.settings.metrics_config import MetricsConfig, parse
 from server.settings.table import SettingsError
@@ -238,7 +239,7 @@ def test_metrics_are_shown_as_configured() -> None:
         served = put(IDENTITY)
         served.counters.request_histogram.add(3_000_000)
         try:
-            return render(Shelf([served]), LoopLag(), shown=shown).decode()
+            return render(Shelf([served]), LoopLag(), texts=VersionTexts(shown)).decode()
         finally:
             await served.scheduler.close()
 
