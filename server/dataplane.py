@@ -13,7 +13,6 @@ from schedulers.counters import count_failure
 from schedulers.errors import Draining, QueueFull, UnknownSequence
 from schedulers.reply import Reply
 from schedulers.request import InferRequest
-from schedulers.request import Sequence as SequenceKey
 from server.access.authorizer import Authorizer, public_name
 from server.access.token_holder import AuthorizationResult, PermissionHolder
 from server.admit import NO_TERMS, read_terms
@@ -125,7 +124,7 @@ class DataPlane:
             if inference.trace is not None:
                 inference.trace.admitted(request)
             if request.sequence is not None:
-                return self._submit_of_sequence(inference, served, request, request.sequence)
+                return self._submit_of_sequence(inference, served, request)
             return self._schedule_seen(served, request, inference.target)
         except Exception as error:
             holder = self._holder_of(inference)
@@ -138,15 +137,12 @@ class DataPlane:
             raise
 
     def _submit_of_sequence(
-        self,
-        inference: Inference,
-        served: ServedVersion,
-        request: InferRequest,
-        member: SequenceKey,
+        self, inference: Inference, served: ServedVersion, request: InferRequest
     ) -> Reply:
         """A request of a sequence, which its route remembers. A copy that an earlier start of the
         same id has left on another arm, or on a version that drains, is over with this start."""
-        target = inference.target
+        target, member = inference.target, request.sequence
+        assert member is not None
         before = None if target is None else self.routing.keep(target, member)
         reply = self._schedule_seen(served, request, target)
         if member.start:

@@ -36,7 +36,7 @@ from schedulers.policy.sequences import Refusal, SequenceTable
 from schedulers.policy.slots import Key, LiveSequence, SequenceRules, SlotLane
 from schedulers.request import InferRequest
 from schedulers.request import Sequence as SequenceMembership
-from schedulers.sequences.outcomes import errors_of, set_aside, warn_of_conflict
+from schedulers.sequences.outcomes import errors_of, lost_with_instance, set_aside, warn_of_conflict
 
 _log = logging.getLogger(__name__)
 
@@ -201,16 +201,8 @@ class SequenceBatcher(BatchScheduler):
         count = len(lane.sequences)
         if not count:
             return
-        waiting = next((s.waiting[0] for s in lane.sequences.values() if s.waiting), None)
-        running = next((s.running for s in lane.sequences.values() if s.running), None)
-        known = waiting or running
-        whose = f"model '{known.request.model}' " if known is not None else "the model "
-        error = SequenceLost(
-            f"{whose}has lost this sequence: the process of its instance died, and the sequence's "
-            "state with it; start the sequence again"
-        )
         _log.error("%d sequences were lost with instance %d", count, thread.number)
-        self._turn_away(self._table.lose(lane, error, now_ns))
+        self._turn_away(self._table.lose(lane, lost_with_instance(lane), now_ns))
 
     # the pump
 

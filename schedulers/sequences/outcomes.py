@@ -5,7 +5,7 @@ import logging
 from backends.errors import BackendError, InstanceDied, Reschedule, SequenceLost
 from backends.seam import BatchResult
 from schedulers.instance_thread import Run
-from schedulers.policy.slots import Key
+from schedulers.policy.slots import Key, SlotLane
 
 _log = logging.getLogger(__name__)
 
@@ -17,6 +17,18 @@ def warn_of_conflict(key: Key, model: str) -> None:
         "before this sequence start. Previous sequence will be terminated early.",
         key,
         model,
+    )
+
+
+def lost_with_instance(lane: SlotLane) -> SequenceLost:
+    """What the requests of a lane's sequences are told when the instance's process has died."""
+    sequences = lane.sequences.values()
+    waiting = next((live.waiting[0] for live in sequences if live.waiting), None)
+    known = waiting or next((live.running for live in sequences if live.running), None)
+    whose = f"model '{known.request.model}' " if known is not None else "the model "
+    return SequenceLost(
+        f"{whose}has lost this sequence: the process of its instance died, and the sequence's "
+        "state with it; start the sequence again"
     )
 
 

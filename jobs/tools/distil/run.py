@@ -11,7 +11,7 @@ from jobs.tools.distil.soft_loss import as_logits, soft_loss
 from jobs.tools.training.judgement import Judge
 from jobs.tools.training.loop import Loss, Schedule, Trainer
 from jobs.tools.training.recipe import Answer, Batch, Recipe
-from jobs.tools.training.version import OnnxAnswer, Version, tensors_of
+from jobs.tools.training.version import OnnxAnswer, SourceVersion, tensors_of
 from jobs.tools.work import Work, refuse
 
 MEASURED = (0.05, 0.95)
@@ -26,7 +26,7 @@ def run(work: Work) -> Report:
     torch.set_num_threads(work.task.threads)
     work.progress(0.0, "loading the recipe and measuring the teacher")
     recipe = Recipe(work.task, spec)
-    version = Version(work.task, spec)
+    version = SourceVersion(work.task, spec)
     judge = Judge(work, spec, recipe, version)
     network = recipe.network() if spec.teacher == "recipe" else None
     teacher = _teacher(work, version, network)
@@ -46,7 +46,7 @@ def run(work: Work) -> Report:
     return judge.report(f"Distil {spec.model}", before, after, more)
 
 
-def _teacher(work: Work, version: Version, network: nn.Module | None) -> Answer:
+def _teacher(work: Work, version: SourceVersion, network: nn.Module | None) -> Answer:
     if network is not None:
         return network.eval()
     if version.onnx is None:

@@ -3,7 +3,7 @@
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2 as pb
 
-from jobs.tools.profile.space import Settings
+from jobs.tools.profile.space import TrialSettings
 
 THREADS = "intra_op_thread_count"
 _NOT_MEASURED = ("version_policy", "model_warmup", "response_cache")
@@ -21,7 +21,7 @@ def measured(config: pb.ModelConfig) -> pb.ModelConfig:
     return plain
 
 
-def changed(config: pb.ModelConfig, settings: Settings) -> pb.ModelConfig:
+def changed(config: pb.ModelConfig, settings: TrialSettings) -> pb.ModelConfig:
     """The config with these settings in it."""
     made = pb.ModelConfig()
     made.CopyFrom(config)
@@ -29,12 +29,12 @@ def changed(config: pb.ModelConfig, settings: Settings) -> pb.ModelConfig:
     return made
 
 
-def as_text(settings: Settings) -> str:
+def as_text(settings: TrialSettings) -> str:
     """The fields of config.pbtxt that set them."""
     return text_format.MessageToString(_fields(settings, clear=None))
 
 
-def _fields(settings: Settings, clear: pb.ModelConfig | None) -> pb.ModelConfig:
+def _fields(settings: TrialSettings, clear: pb.ModelConfig | None) -> pb.ModelConfig:
     found = pb.ModelConfig()
     found.instance_group.add(count=settings.instances, kind=pb.ModelInstanceGroup.KIND_CPU)
     if settings.batch:

@@ -10,7 +10,7 @@ ANSWER_S = 30.0
 """The longest wait for one answer; longer is an error."""
 
 
-class Load(NamedTuple):
+class ClientLoad(NamedTuple):
     """What clients saw in `seconds`: latencies of answers that came within, and errors.
 
     answers: all of them, those before and after the measured time too.
@@ -23,12 +23,14 @@ class Load(NamedTuple):
     answers: int
 
 
-def fire(socket: str, requests: Sequence[bytes], concurrency: int, seconds: float) -> Load:
+def fire(socket: str, requests: Sequence[bytes], concurrency: int, seconds: float) -> ClientLoad:
     """Load for a while, after a short while that does not count."""
     return asyncio.run(_fire(socket, requests, concurrency, seconds))
 
 
-async def _fire(socket: str, requests: Sequence[bytes], concurrency: int, seconds: float) -> Load:
+async def _fire(
+    socket: str, requests: Sequence[bytes], concurrency: int, seconds: float
+) -> ClientLoad:
     begin = time.monotonic() + WARM_S
     end = begin + seconds
     clients = [_Client(socket, requests, at, begin, end) for at in range(concurrency)]
@@ -36,7 +38,7 @@ async def _fire(socket: str, requests: Sequence[bytes], concurrency: int, second
     latencies = [latency for one in clients for latency in one.latencies_ms]
     reasons = [one.reason for one in clients if one.reason]
     answers = sum(one.answers for one in clients)
-    return Load(seconds, latencies, len(reasons), reasons[0] if reasons else "", answers)
+    return ClientLoad(seconds, latencies, len(reasons), reasons[0] if reasons else "", answers)
 
 
 class _Client:

@@ -11,8 +11,15 @@ from jobs.tools.profile.changed_config import as_text, changed, measured
 from jobs.tools.profile.clients import fire, percentile
 from jobs.tools.profile.requests import make_requests
 from jobs.tools.profile.search import Search
-from jobs.tools.profile.served import LoadRefused, Server
-from jobs.tools.profile.space import Sample, Settings, grid, measurements, pareto, score
+from jobs.tools.profile.served import LoadRefused, ProfiledServer
+from jobs.tools.profile.space import (
+    TrialMeasurement,
+    TrialSettings,
+    grid,
+    measurements,
+    pareto,
+    score,
+)
 from jobs.tools.result.config import read_config
 from jobs.tools.result.provenance import digests, spec_fields, versions
 from jobs.tools.work import Work, refuse
@@ -31,7 +38,7 @@ def run(work: Work) -> Report:
     config = measured(read_config(Path(work.task.source)))
     _refuse_unmeasured(config)
     requests = make_requests(config, spec.rows, work.task.data, work.task.seed)
-    with Server(Path(work.task.scratch), Path(work.task.source), config) as server:
+    with ProfiledServer(Path(work.task.scratch), Path(work.task.source), config) as server:
         trials = _Trials(work, spec, config, server, requests)
         return trials.report()
 
@@ -44,7 +51,7 @@ class _Trials:
         work: Work,
         spec: ProfileSpec,
         config: pb.ModelConfig,
-        server: Server,
+        server: ProfiledServer,
         requests: list[bytes],
     ) -> None:
         self._work = work
@@ -59,7 +66,7 @@ class _Trials:
         )
         if not self._every:
             refuse(f"every batch size is smaller than a request of {spec.rows} rows")
-        self.found: dict[Settings, Sample] = {}
+        self.found: dict[TrialSettings, TrialMeasurement] = {}
         self.count = 0
 
     def report(self) -> Report:
@@ -76,7 +83,7 @@ class _Trials:
         before = self._again(self._config, before)
         return self._report(best, before, after)
 
-    def _final(self, search: Search) -> tuple[Settings, Sample]:
+    def _final(self, search: Search) -> tuple[TrialSettings, TrialMeasurement]:
         """The best of the finalists by the mean of two measurements."""
         finalists = [one for one in search.best(FINALISTS) if one in self.found]
         if not finalists:
@@ -86,7 +93,7 @@ class _Trials:
         best = max(finalists, key=lambda one: score(self._spec, self.found[one]))
         return best, self.found[best]
 
-    def _try(self, settings: Settings) -> float:
+    def _try(self, settings: TrialSettings) -> float:
         sample = self._measure(changed(self._config, settings))
         if isinstance(sample, str):
             self._work.note(f"{_words(settings)}: {sample}")
@@ -96,7 +103,7 @@ class _Trials:
         self._work.point("99th percentile, ms", self.count, sample.p99_ms)
         return score(self._spec, sample)
 
-    def _measure(self, config: pb.ModelConfig) -> Sample | str:
+    def _measure(self, config: pb.ModelConfig) -> TrialMeasurement | str:
         """A sample, or why there is none."""
         self.count += 1
         try:
@@ -117,19 +124,21 @@ class _Trials:
                 "percentile; set 'seconds' higher"
             )
         times = sorted(load.latencies_ms)
-        return Sample(
+        return TrialMeasurement(
             len(times) / load.seconds, percentile(times, 50), percentile(times, 99), 0,
             self._server.memory(), 1e3 * spent / load.answers,
         )  # fmt: skip
 
-    def _again(self, config: pb.ModelConfig, first: Sample) -> Sample:
+    def _again(self, config: pb.ModelConfig, first: TrialMeasurement) -> TrialMeasurement:
         second = self._measure(config)
         if isinstance(second, str):
             return first
         means = [(one + other) / 2 for one, other in zip(first, second, strict=True)]
-        return Sample(means[0], means[1], means[2], 0, int(means[4]), means[5])
+        return TrialMeasurement(means[0], means[1], means[2], 0, int(means[4]), means[5])
 
-    def _report(self, best: Settings, before: Sample, after: Sample) -> Report:
+    def _report(
+        self, best: TrialSettings, before: TrialMeasurement, after: TrialMeasurement
+    ) -> Report:
         worse = score(self._spec, after) <= score(self._spec, before)
         missed = score(self._spec, after) < 0
         task = self._work.task
@@ -149,7 +158,9 @@ class _Trials:
         )
 
 
-def _reason(spec: ProfileSpec, best: Settings, after: Sample, *, worse: bool, missed: bool) -> str:
+def _reason(
+    spec: ProfileSpec, best: TrialSettings, after: TrialMeasurement, *, worse: bool, missed: bool
+) -> str:
     found = (
         f"{_words(best)}: {after.per_second:.1f} requests a second, 99th percentile "
         f"{after.p99_ms:.2f} ms"
@@ -175,7 +186,7 @@ def _warnings(work: Work) -> tuple[str, ...]:
     return (shared,) if work.task.data else (shared, made_up)
 
 
-def _figures(before: Sample, after: Sample) -> tuple[Figure, ...]:
+def _figures(before: TrialMeasurement, after: TrialMeasurement) -> tuple[Figure, ...]:
     return (
         Figure("requests a second", "1/s", before.per_second, after.per_second, "higher"),
         Figure("median latency", "ms", before.p50_ms, after.p50_ms, "lower"),
@@ -185,9 +196,9 @@ def _figures(before: Sample, after: Sample) -> tuple[Figure, ...]:
     )
 
 
-def _table(found: dict[Settings, Sample]) -> Table:
+def _table(found: dict[TrialSettings, TrialMeasurement]) -> Table:
     columns = (
-        *Settings._fields,
+        *TrialSettings._fields,
         "requests a second",
         "p50 ms",
         "p99 ms",
@@ -198,12 +209,12 @@ def _table(found: dict[Settings, Sample]) -> Table:
     return Table("Choices measured", columns, rows)
 
 
-def _rounded(one: Sample) -> tuple[float, ...]:
+def _rounded(one: TrialMeasurement) -> tuple[float, ...]:
     latencies = round(one.p50_ms, 3), round(one.p99_ms, 3)
     return round(one.per_second, 1), *latencies, one.memory, round(one.cpu_ms, 4)
 
 
-def _plot(found: dict[Settings, Sample], before: Sample) -> Plot:
+def _plot(found: dict[TrialSettings, TrialMeasurement], before: TrialMeasurement) -> Plot:
     samples = list(found.values())
     names = [_words(one) for one in found]
     front = pareto(samples)
@@ -221,7 +232,7 @@ def _plot(found: dict[Settings, Sample], before: Sample) -> Plot:
     )  # fmt: skip
 
 
-def _words(settings: Settings) -> str:
+def _words(settings: TrialSettings) -> str:
     parts = [f"{settings.instances} instances"]
     if settings.batch:
         parts.append(f"batches of {settings.batch}")

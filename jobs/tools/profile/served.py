@@ -31,7 +31,7 @@ class LoadRefused(Exception):
     """The server does not load the model under a config; the text is its reason."""
 
 
-class Server:
+class ProfiledServer:
     """A context manager. Raises WorkRefused where the server does not start."""
 
     def __init__(self, scratch: Path, source: Path, config: pb.ModelConfig) -> None:
@@ -49,7 +49,7 @@ class Server:
         self._log = scratch / "server.log"
         self._process: subprocess.Popen[bytes] | None = None
 
-    def __enter__(self) -> "Server":
+    def __enter__(self) -> "ProfiledServer":
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 self._command(),

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from control.jobs.specs.profile import ProfileSpec
 
 
-class Settings(NamedTuple):
+class TrialSettings(NamedTuple):
     """`batch` 0: the model has no batches; `threads` 0: as the backend has them by itself."""
 
     instances: int
@@ -16,7 +16,7 @@ class Settings(NamedTuple):
     threads: int
 
 
-class Sample(NamedTuple):
+class TrialMeasurement(NamedTuple):
     """What clients saw; latencies in milliseconds. `memory`: bytes resident in the server.
 
     cpu_ms: processor time of the server for each answer, which other work on the machine changes
@@ -31,20 +31,20 @@ class Sample(NamedTuple):
     cpu_ms: float = 0.0
 
 
-def grid(spec: ProfileSpec, *, batches: bool, threads: bool) -> list[Settings]:
+def grid(spec: ProfileSpec, *, batches: bool, threads: bool) -> list[TrialSettings]:
     """Every combination that differs from the others: without batches nothing is waited for."""
     sizes = spec.batch_sizes if batches else (0,)
     counts = spec.threads if threads else (0,)
     every = product(spec.instances, sizes, spec.delays_us, counts)
     plain = (
-        Settings(count, size, delay if size > 1 else 0, cores)
+        TrialSettings(count, size, delay if size > 1 else 0, cores)
         for count, size, delay, cores in every
         if size == 0 or size >= spec.rows
     )
     return list(dict.fromkeys(plain))
 
 
-def score(spec: ProfileSpec, sample: Sample) -> float:
+def score(spec: ProfileSpec, sample: TrialMeasurement) -> float:
     """Larger is better; below zero where the bound is missed, by how many times."""
     if sample.errors or not sample.per_second:
         return float("-inf")
@@ -55,7 +55,7 @@ def score(spec: ProfileSpec, sample: Sample) -> float:
     return -spec.per_second / sample.per_second if missed else 1e3 / sample.p99_ms
 
 
-def pareto(samples: Sequence[Sample]) -> list[int]:
+def pareto(samples: Sequence[TrialMeasurement]) -> list[int]:
     """Indices of those that no other beats both in requests a second and in the 99th percentile."""
     return [
         at

@@ -13,7 +13,7 @@ from jobs.tools.prune.masks import MaskCutter
 from jobs.tools.training.judgement import Judge
 from jobs.tools.training.loop import Loss, Schedule, Trainer
 from jobs.tools.training.recipe import Batch, Recipe
-from jobs.tools.training.version import Version, rows_of
+from jobs.tools.training.version import SourceVersion, rows_of
 from jobs.tools.work import Work, refuse
 
 NO_SPEED = (
@@ -39,7 +39,7 @@ def run(work: Work) -> Report:
     torch.set_num_threads(work.task.threads)
     work.progress(0.0, "loading the recipe and measuring the version")
     recipe = Recipe(work.task, spec)
-    version = Version(work.task, spec)
+    version = SourceVersion(work.task, spec)
     network = recipe.network()
     judge = Judge(work, spec, recipe, version)
     before = judge.source(network)

@@ -10,13 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from jobs.tools.quantise_llm.moments import Moments
+from jobs.tools.quantise_llm.moments import InputMoments
 from jobs.tools.quantise_llm.rounding import round_to_nearest
 
 POWERS = tuple(step / 20 for step in range(20))
 
 
-def scale_layer(layer: Any, moments: dict[str, Moments], bits: int) -> dict[str, float]:
+def scale_layer(layer: Any, moments: dict[str, InputMoments], bits: int) -> dict[str, float]:
     """Scale a decoder's layer in place, computing the same; the power chosen, by first linear."""
     chosen = {}
     for before, names in _pairs(layer):
@@ -27,7 +27,9 @@ def scale_layer(layer: Any, moments: dict[str, Moments], bits: int) -> dict[str,
     return chosen
 
 
-def best_factors(weights: Sequence[Tensor], moments: Moments, bits: int) -> tuple[float, Tensor]:
+def best_factors(
+    weights: Sequence[Tensor], moments: InputMoments, bits: int
+) -> tuple[float, Tensor]:
     """The power, and the factor of each input, with the least error over all these weights."""
     best, found = float("inf"), (0.0, torch.ones(len(moments.size)))
     size = moments.size.clamp_min(1e-4)

@@ -16,7 +16,7 @@ MOST_TRIES = 4
 
 
 class NoInverseError(Exception):
-    """Moments whose inverse does not exist, whatever is added to their diagonal."""
+    """InputMoments whose inverse does not exist, whatever is added to their diagonal."""
 
 
 def gptq(weight: Tensor, square: Tensor, bits: int, *, damping: float, act_order: bool) -> Rounded:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 
-class Moments:
+class InputMoments:
     """Of one linear's inputs: `square` [inputs, inputs], the mean of x xᵀ, and `size`, of |x|."""
 
     def __init__(self, inputs: int) -> None:
@@ -31,8 +31,8 @@ class MomentsOf:
         self._linears = linears
         self._stack = ExitStack()
 
-    def __enter__(self) -> dict[str, Moments]:
-        found = {name: Moments(one.in_features) for name, one in self._linears.items()}
+    def __enter__(self) -> dict[str, InputMoments]:
+        found = {name: InputMoments(one.in_features) for name, one in self._linears.items()}
         for name, linear in self._linears.items():
             self._stack.callback(_counting(linear, found[name]).remove)
         return found
@@ -41,7 +41,7 @@ class MomentsOf:
         self._stack.close()
 
 
-def _counting(linear: nn.Linear, moments: Moments) -> RemovableHandle:
+def _counting(linear: nn.Linear, moments: InputMoments) -> RemovableHandle:
     def count(module: nn.Module, given: tuple[Tensor, ...]) -> None:
         moments.add(given[0])
 

@@ -14,10 +14,10 @@ from jobs.tools.quantise_llm.awq import scale_layer
 from jobs.tools.quantise_llm.checkpoint import CheckpointReader, CheckpointWriter
 from jobs.tools.quantise_llm.decoder import LayeredDecoder, linears_of
 from jobs.tools.quantise_llm.gptq import NoInverseError, gptq
-from jobs.tools.quantise_llm.moments import Moments, MomentsOf
+from jobs.tools.quantise_llm.moments import InputMoments, MomentsOf
 from jobs.tools.quantise_llm.packing import described, packed
 from jobs.tools.quantise_llm.rounding import GROUP, Rounded, round_to_nearest
-from jobs.tools.quantise_llm.texts import Texts, read_texts
+from jobs.tools.quantise_llm.texts import TokenTexts, read_texts
 from jobs.tools.result.config import read_config, version_folder, write_config
 from jobs.tools.result.provenance import digests, spec_fields, versions
 from jobs.tools.work import Work, refuse
@@ -64,7 +64,7 @@ class _Walk:
         self.errors: list[tuple[float, float]] = []
         self.layer_bytes = [0, 0]
 
-    def perplexities(self, texts: Texts) -> tuple[float, float]:
+    def perplexities(self, texts: TokenTexts) -> tuple[float, float]:
         """Of the held-out text, before and after."""
         plain = self._decoder.embed(texts.held_out)
         quantised = plain.clone()
@@ -96,7 +96,7 @@ class _Walk:
         """Quantise the layer in place, and write it."""
         linears = linears_of(layer)
         _check(linears, index)
-        moments: dict[str, Moments] = {}
+        moments: dict[str, InputMoments] = {}
         if calibration is not None:
             with MomentsOf(linears) as moments:
                 self._decoder.through(layer, calibration.clone())
@@ -112,7 +112,7 @@ class _Walk:
             self._decoder.through(layer, calibration)
 
     def _rounded(
-        self, linears: dict[str, nn.Linear], moments: dict[str, Moments], index: int
+        self, linears: dict[str, nn.Linear], moments: dict[str, InputMoments], index: int
     ) -> Iterator[tuple[str, Rounded]]:
         spec = self._spec
         for name, linear in linears.items():
@@ -166,7 +166,7 @@ def _check(linears: dict[str, nn.Linear], index: int) -> None:
 
 
 def _report(
-    work: Work, spec: QuantiseLlmSpec, walk: _Walk, before: float, after: float, texts: Texts
+    work: Work, spec: QuantiseLlmSpec, walk: _Walk, before: float, after: float, texts: TokenTexts
 ) -> Report:
     grown = 100 * (after / before - 1)
     refused = not grown <= spec.floor

@@ -17,14 +17,14 @@ HELD_OUT_SHARE = 5
 LINES_AT_ONCE = 1000
 
 
-class Texts(NamedTuple):
+class TokenTexts(NamedTuple):
     """Tokens int64 [rows, length]; `calibration` has no row where the method reads none."""
 
     calibration: Tensor
     held_out: Tensor
 
 
-def read_texts(task: Task, spec: QuantiseLlmSpec) -> Texts:
+def read_texts(task: Task, spec: QuantiseLlmSpec) -> TokenTexts:
     """Raises WorkRefused naming a file that is missing, no text, or too short."""
     tokeniser = _tokeniser(Path(task.source))
     lines = _lines(task, spec.calibration, "calibration")
@@ -35,8 +35,8 @@ def read_texts(task: Task, spec: QuantiseLlmSpec) -> Texts:
         lines, unseen = lines[:cut], lines[cut:]
     held_out = _rows(tokeniser, unseen, spec, "held-out text")
     if spec.method == "rtn":
-        return Texts(held_out[:0], held_out)
-    return Texts(_rows(tokeniser, lines, spec, "calibration text"), held_out)
+        return TokenTexts(held_out[:0], held_out)
+    return TokenTexts(_rows(tokeniser, lines, spec, "calibration text"), held_out)
 
 
 def _tokeniser(folder: Path) -> Tokenizer:

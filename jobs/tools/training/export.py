@@ -12,7 +12,7 @@ from jobs.tools.training.recipe import Recipe
 from jobs.tools.training.version import (
     OnnxAnswer,
     Outputs,
-    Version,
+    SourceVersion,
     largest_gap,
     rows_of,
     tensors_of,
@@ -27,7 +27,7 @@ TOLERANCE = 1e-3
 """Of the largest output: what the same sums in another order differ by at most."""
 
 
-def export(recipe: Recipe, version: Version, network: nn.Module, path: Path) -> float:
+def export(recipe: Recipe, version: SourceVersion, network: nn.Module, path: Path) -> float:
     """Write the network under the version's tensor names; the largest relative difference.
 
     Refuses a network that does not export, or whose file answers otherwise than it does.
@@ -62,7 +62,9 @@ def _answers(recipe: Recipe, network: nn.Module, inputs: tuple[Tensor, ...]) -> 
     return tuple(one.clone() for one in found)
 
 
-def _write(version: Version, network: nn.Module, example: tuple[Tensor, ...], path: Path) -> None:
+def _write(
+    version: SourceVersion, network: nn.Module, example: tuple[Tensor, ...], path: Path
+) -> None:
     """By the exporter that traces, which needs a twentieth of the other's time; else by that."""
     given: dict[str, Any] = {
         "input_names": version.inputs,

@@ -17,7 +17,7 @@ from jobs.tools.result.config import version_folder, write_config
 from jobs.tools.result.provenance import digests, spec_fields, versions
 from jobs.tools.training.export import export
 from jobs.tools.training.recipe import Recipe
-from jobs.tools.training.version import OnnxAnswer, Version, largest_gap, rows_of, tensors_of
+from jobs.tools.training.version import OnnxAnswer, SourceVersion, largest_gap, rows_of, tensors_of
 from jobs.tools.work import Work, refuse
 
 SAME = 0.05
@@ -54,7 +54,9 @@ class Networks:
 class Judge:
     """Measures the source before training and the result after it, by one recipe."""
 
-    def __init__(self, work: Work, spec: TrainingSource, recipe: Recipe, version: Version) -> None:
+    def __init__(
+        self, work: Work, spec: TrainingSource, recipe: Recipe, version: SourceVersion
+    ) -> None:
         self._work = work
         self._spec = spec
         self._recipe = recipe

@@ -19,7 +19,7 @@ from jobs.tools.work import refuse
 Outputs = tuple[Tensor, ...]
 
 
-class Version:
+class SourceVersion:
     """A version's config, and its ONNX file where it has one."""
 
     def __init__(self, task: Task, spec: TrainingSource) -> None:

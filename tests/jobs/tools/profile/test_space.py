@@ -4,15 +4,22 @@ import pytest
 
 from control.jobs.specs.profile import ProfileSpec
 from jobs.tools.profile.search import Search
-from jobs.tools.profile.space import Sample, Settings, grid, measurements, pareto, score
+from jobs.tools.profile.space import (
+    TrialMeasurement,
+    TrialSettings,
+    grid,
+    measurements,
+    pareto,
+    score,
+)
 
 SPEC = ProfileSpec(
     model="m", instances=(1, 2), batch_sizes=(1, 8), delays_us=(0, 500), threads=(1, 2)
 )
 
 
-def sample(per_second: float, p99_ms: float, errors: int = 0) -> Sample:
-    return Sample(per_second, p99_ms / 2, p99_ms, errors, 0)
+def sample(per_second: float, p99_ms: float, errors: int = 0) -> TrialMeasurement:
+    return TrialMeasurement(per_second, p99_ms / 2, p99_ms, errors, 0)
 
 
 def test_without_batches_delays_are_one_choice() -> None:
@@ -73,7 +80,7 @@ def test_all_are_tried_where_so_many_may_be() -> None:
     assert set(search.scores) == set(every)
 
 
-def _capacity(settings: Settings) -> float:
+def _capacity(settings: TrialSettings) -> float:
     """As a machine of two cores has it: large batches pay, more threads than cores do not."""
     busy = min(2, settings.instances * settings.threads)
     crowded = max(1.0, settings.instances * settings.threads / 2)

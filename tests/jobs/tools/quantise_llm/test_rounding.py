@@ -7,7 +7,7 @@ from torch import Tensor
 from backends.llm.ops.quantise import quantise_int4, restore
 from jobs.tools.quantise_llm.awq import best_factors
 from jobs.tools.quantise_llm.gptq import NoInverseError, gptq
-from jobs.tools.quantise_llm.moments import Moments
+from jobs.tools.quantise_llm.moments import InputMoments
 from jobs.tools.quantise_llm.packing import packed
 from jobs.tools.quantise_llm.rounding import Rounded, round_to_nearest
 
@@ -20,8 +20,8 @@ ROWS += 0.1 * ROWS.abs().mean(0) * torch.randn(2000, 256, generator=DRAW)
 """Inputs that depend on each other, some a hundred times as large as others."""
 
 
-def moments() -> Moments:
-    found = Moments(256)
+def moments() -> InputMoments:
+    found = InputMoments(256)
     for part in ROWS.split(300):
         found.add(part)
     return found
