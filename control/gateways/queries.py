@@ -333,7 +333,7 @@ class ResidentVersion(Struct, frozen=True):
     idle_unload_s: float
 
 
-class ResidencyFacts(Struct, frozen=True):
+class ResidencyAnswer(Struct, frozen=True):
     """`problem`: why what was asked for was not done, "" if it was."""
 
     items: tuple[ResidentVersion, ...]
@@ -345,7 +345,7 @@ class ResidencyQuery(Struct, frozen=True, tag="residency"):
 
     model: str = ""
     action: str = ""
-    Answer: ClassVar = ResidencyFacts
+    Answer: ClassVar = ResidencyAnswer
 
 
 Query = (
@@ -368,7 +368,7 @@ QueryAnswer = (
     | SampledRequests
     | LogLines
     | AnsweredRequests
-    | ResidencyFacts
+    | ResidencyAnswer
 )
 
 

@@ -10,7 +10,7 @@ from control.access.scopes import Action
 from control.api.call import Access, AuthorizedCall, EndpointResult, Operation, Param
 from control.api.responses import from_page
 from control.errors import Conflict
-from control.gateways.queries import ResidencyFacts, ResidencyQuery
+from control.gateways.queries import ResidencyAnswer, ResidencyQuery
 from control.loads import LONGEST_NAME
 from control.views import Page
 
@@ -41,7 +41,7 @@ class ResidencyView(msgspec.Struct, frozen=True):
 
 
 async def list_(call: AuthorizedCall) -> EndpointResult:
-    found: ResidencyFacts = await call.services.ask_gateway(
+    found: ResidencyAnswer = await call.services.ask_gateway(
         ResidencyQuery(call.query.get("model", ""))
     )
     return _page(found)
@@ -50,7 +50,7 @@ async def list_(call: AuthorizedCall) -> EndpointResult:
 async def _act(call: AuthorizedCall, action: str) -> EndpointResult:
     """Raises Conflict where the gateway says why not."""
     model = call.path["model"]
-    found: ResidencyFacts = await call.services.ask_gateway(ResidencyQuery(model, action))
+    found: ResidencyAnswer = await call.services.ask_gateway(ResidencyQuery(model, action))
     if found.problem:
         raise Conflict(found.problem)
     await to_thread.run_sync(_note, call, action, limiter=call.services.threads)
@@ -63,7 +63,7 @@ def _note(call: AuthorizedCall, action: str) -> None:
         tx.changed(f"residency.{_DONE[action]}", subject, None, None)
 
 
-def _page(found: ResidencyFacts) -> EndpointResult:
+def _page(found: ResidencyAnswer) -> EndpointResult:
     return from_page(Page(tuple(ResidencyView(**asdict(one)) for one in found.items)))
 
 

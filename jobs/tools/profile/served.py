@@ -112,7 +112,7 @@ class ProfiledServer:
             return False
 
     def _ask(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
-        connection = _UnixConnection(self.socket, LOAD_S)
+        connection = _ServerConnection(self.socket, LOAD_S)
         try:
             connection.request(method, path, body, {"Content-Type": "application/json"})
             answer = connection.getresponse()
@@ -136,7 +136,7 @@ class ProfiledServer:
         return self._log.read_text(errors="replace")[-1500:].strip()
 
 
-class _UnixConnection(http.client.HTTPConnection):
+class _ServerConnection(http.client.HTTPConnection):
     """HTTP over a Unix socket."""
 
     def __init__(self, path: str, timeout_s: float) -> None:

@@ -37,7 +37,7 @@ def run(work: Work) -> Report:
     texts = read_texts(work.task, spec)
     output = Path(work.task.output)
     with CheckpointReader(source) as checkpoint:
-        walk = _Walk(work, spec, checkpoint, CheckpointWriter(version_folder(output)))
+        walk = _LayerWalk(work, spec, checkpoint, CheckpointWriter(version_folder(output)))
         before, after = walk.perplexities(texts)
         walk.finish()
     config.parameters["precision"].string_value = f"int{spec.bits}"
@@ -45,7 +45,7 @@ def run(work: Work) -> Report:
     return _report(work, spec, walk, before, after, texts)
 
 
-class _Walk:
+class _LayerWalk:
     """Through all layers, with three streams of rows: what is calibrated with, and the held-out
     text in the original and in the quantised network."""
 
@@ -166,7 +166,12 @@ def _check(linears: dict[str, nn.Linear], index: int) -> None:
 
 
 def _report(
-    work: Work, spec: QuantiseLlmSpec, walk: _Walk, before: float, after: float, texts: TokenTexts
+    work: Work,
+    spec: QuantiseLlmSpec,
+    walk: _LayerWalk,
+    before: float,
+    after: float,
+    texts: TokenTexts,
 ) -> Report:
     grown = 100 * (after / before - 1)
     refused = not grown <= spec.floor

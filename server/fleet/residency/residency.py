@@ -15,7 +15,7 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from control.gateways.queries import ResidencyFacts, ResidencyQuery
+from control.gateways.queries import ResidencyAnswer, ResidencyQuery
 from schedulers.counters import BucketCounts
 from server.fleet.memory.ledger import Eviction
 from server.fleet.residency import policy
@@ -97,12 +97,12 @@ class Residency:
             os.replace(beside, self._path)
         self._move()
 
-    def answer(self, query: ResidencyQuery) -> ResidencyFacts:
+    def answer(self, query: ResidencyQuery) -> ResidencyAnswer:
         """What the control process asks, and has done: see `control.gateways.queries`."""
         problem = self._act(query.model, query.action) if query.action else ""
         rows = [one for one in self.rows() if query.model in ("", one.name)]
         terms = {one.name: one.terms for one in self._versions}
-        return ResidencyFacts(
+        return ResidencyAnswer(
             tuple(
                 resident_version(one, terms[f"{one.name} version {one.version}"]) for one in rows
             ),
