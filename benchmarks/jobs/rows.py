@@ -11,7 +11,7 @@ Array = NDArray[Any]
 SIZE = 112
 FITTED, GIVEN = 900, 512
 """Rows that a network is fitted to, and further ones that go into the data file."""
-TOPICS, VOCABULARY, LENGTH = 8, 2000, 48
+TOPICS, WORDS, VOCABULARY, LENGTH = 8, 10, 2000, 48
 
 
 class LabelledRows(NamedTuple):
@@ -37,15 +37,17 @@ def digit_pictures() -> LabelledRows:
 
 
 def topic_texts() -> LabelledRows:
-    """Token ids INT64 [n, 48]: each text has one of eight topics, whose words it uses for a third
-    of its tokens; the others are drawn from all words."""
+    """Token ids INT64 [n, 48]: each text has one of eight topics, of whose ten words are
+    two thirds of its tokens; the others are drawn from all words."""
     random = np.random.default_rng(5)
     count = FITTED + GIVEN
     labels = random.integers(0, TOPICS, count)
     words = random.integers(10, VOCABULARY, (count, LENGTH))
-    of_topic = random.permutation(np.arange(10, VOCABULARY))[: TOPICS * 40].reshape(TOPICS, 40)
-    chosen = of_topic[labels[:, None], random.integers(0, 40, (count, LENGTH))]
-    tokens = np.where(random.random((count, LENGTH)) < 1 / 3, chosen, words)
+    of_topic = random.permutation(np.arange(10, VOCABULARY))[: TOPICS * WORDS].reshape(
+        TOPICS, WORDS
+    )
+    chosen = of_topic[labels[:, None], random.integers(0, WORDS, (count, LENGTH))]
+    tokens = np.where(random.random((count, LENGTH)) < 2 / 3, chosen, words)
     tokens[:, 0] = 1
     return _divided(tokens.astype(np.int64), labels.astype(np.int64))
 
