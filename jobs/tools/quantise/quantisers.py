@@ -1,5 +1,6 @@
 """Prepare a network and write it in int8, by onnxruntime."""
 
+import contextlib
 import logging
 from collections.abc import Sequence
 from pathlib import Path
@@ -84,7 +85,9 @@ def prepare_network(source: Path, prepared: Path) -> Path:
     """
     logging.getLogger().setLevel(logging.ERROR)
     try:
-        quant_pre_process(str(source), str(prepared))
+        # Inference that is not complete leaves a file in the current folder.
+        with contextlib.chdir(prepared.parent):
+            quant_pre_process(str(source.resolve()), str(prepared))
     except Exception:  # noqa: BLE001 - as above
         _prepare_without_symbols(source, prepared)
     return prepared
