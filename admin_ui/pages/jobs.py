@@ -15,7 +15,7 @@ from admin_ui.screens import FormAction, Screen, ScreenContent
 from admin_ui.services import ControlApiError
 from admin_ui.tables import cursor_page
 from admin_ui.text import link, moment
-from control.jobs.messages import Point
+from control.jobs.messages import CurvePoint
 from control.jobs.policy.states import UNFINISHED, JobState
 from control.jobs.spec import JOB_TYPES
 
@@ -54,7 +54,7 @@ async def load(visit: PageContext) -> ScreenContent:
     report = await visit.maybe("/jobs/{job}/report", job=name)
     query = {"newest": "true", "limit": str(EVENTS), "subject": f"job:{name}"}
     events = await visit.get("/events", query)
-    points = msgspec.convert(output["points"], list[Point])
+    points = msgspec.convert(output["points"], list[CurvePoint])
     return ScreenContent(
         {"job": job, "report": report},
         title=title_of(job),
@@ -182,7 +182,7 @@ SCREENS = (
         path="/jobs",
         title="Jobs",
         menu="Jobs",
-        docs="console",
+        docs="jobs",
         template="jobs.html",
         load=load_all,
         live=("job.*", "import.*"),

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from control.jobs.report import Graph, GraphNode
+from control.jobs.report import GraphNode, NetworkGraph
 
 NODE_WIDTH, NODE_HEIGHT = 96, 20
 _COLUMN, _ROW, _MARGIN = 108, 34, 8
@@ -37,7 +37,7 @@ class DrawnNetwork:
     total: int
 
 
-def draw_network(graph: Graph) -> DrawnNetwork:
+def draw_network(graph: NetworkGraph) -> DrawnNetwork:
     """Links to nodes that are not listed before the reader are left out."""
     nodes = graph.nodes
     operators = Counter(one.operator for one in nodes).most_common()

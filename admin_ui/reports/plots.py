@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count, takewhile
 
-from control.jobs.messages import Point
+from control.jobs.messages import CurvePoint
 from control.jobs.report import Plot, PlotSeries
 
 WIDTH, HEIGHT = 560, 280
@@ -118,7 +118,7 @@ def draw(plot: Plot) -> DrawnPlot:
     )
 
 
-def curves(points: Sequence[Point]) -> list[Plot]:
+def curves(points: Sequence[CurvePoint]) -> list[Plot]:
     """The live curves of a job, a plot for each, in the order in which they began."""
     found: dict[str, list[tuple[float, float]]] = {}
     for point in points:

@@ -10,7 +10,7 @@ import msgspec
 from admin_ui.reports.comparison import FigureView, shown
 from admin_ui.reports.networks import DrawnNetwork, draw_network
 from admin_ui.reports.plots import DrawnPlot, draw
-from control.jobs.report import Report, Table
+from control.jobs.report import Report, ReportTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def sentence(text: str) -> str:
     return text if text.endswith((".", "!", "?", ":")) else f"{text}."
 
 
-def _table(table: Table) -> SeenTable:
+def _table(table: ReportTable) -> SeenTable:
     columns = [
         (name, all(_is_number(row[at]) for row in table.rows if at < len(row)))
         for at, name in enumerate(table.columns)

@@ -244,10 +244,3 @@ def _end_with_report(tx: Transaction, row: Job, report: Report) -> None:
     row.fraction = 1.0
     accepted = report.verdict == "accepted"
     rows.step(tx, row, JobState.PUBLISHING if accepted else JobState.DONE)
-
-
-Done = AttemptDone
-Failed = AttemptFailed
-Refused = AttemptRefused
-Cancelled = AttemptCancelled
-Interrupted = AttemptInterrupted

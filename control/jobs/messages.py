@@ -74,7 +74,3 @@ class Refused(msgspec.Struct, frozen=True, tag="refused"):
 
 
 Message = JobProgress | CurvePoint | Note | Finished | Refused
-
-
-Progress = JobProgress
-Point = CurvePoint

@@ -83,7 +83,3 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     cpu: str = ""
     seconds: float = 0.0
     config: str = ""
-
-
-Table = ReportTable
-Graph = NetworkGraph

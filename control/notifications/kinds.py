@@ -218,7 +218,8 @@ def _job(event: EventView, _: int) -> Notice:
     model, after = _text(event, "model"), event.data.get("after") or {}
     title = f"{_text(event, 'type')} of {model} failed"
     reason, version = str(after.get("reason") or ""), int(event.data.get("version") or 0)
-    return _notice(event, NotificationKind.JOB_FAILED, (model,), version, title, reason, "/models")
+    page = f"/jobs/{event.subject.partition(':')[2]}"
+    return _notice(event, NotificationKind.JOB_FAILED, (model,), version, title, reason, page)
 
 
 def _notice(

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
-from control.jobs.messages import Message, Note, Point, Progress
+from control.jobs.messages import CurvePoint, JobProgress, Message, Note
 from jobs.process.ending import Ended, JobEnd, Verdict, cpu_words, job_end
 from jobs.process.limits import ProcessLimits, secs_text, size_text
 from jobs.process.message_reader import BadMessage, MessageReader
@@ -40,8 +40,8 @@ class JobNews(NamedTuple):
     """What a process has said since the last time, and what it has taken by now. `lines`: of its
     log, without those that came too fast."""
 
-    progress: Progress
-    points: list[Point]
+    progress: JobProgress
+    points: list[CurvePoint]
     lines: list[str]
     cpu_secs: float
     peak_bytes: int
@@ -64,8 +64,8 @@ class JobProcess:
         self._verdict: Verdict | None = None
         self._kill_at = 0.0
         self._is_asked = False
-        self._progress = Progress(0.0, "")
-        self._points: list[Point] = []
+        self._progress = JobProgress(0.0, "")
+        self._points: list[CurvePoint] = []
         self._tail = OutputTail()
         self._reader = MessageReader()
         self._usage = JobUsage()
@@ -204,10 +204,10 @@ class JobProcess:
             self._kill_at = time.monotonic() + LAST_SECS
 
     def _take(self, message: Message) -> None:
-        if isinstance(message, Progress):
+        if isinstance(message, JobProgress):
             fraction = min(1.0, max(self._progress.fraction, message.fraction))
-            self._progress = Progress(fraction, message.text[:200])
-        elif isinstance(message, Point):
+            self._progress = JobProgress(fraction, message.text[:200])
+        elif isinstance(message, CurvePoint):
             self._points.append(message)
             if len(self._points) > MOST_POINTS:
                 self._points = self._points[::2]

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from control.jobs.report import Table
+from control.jobs.report import ReportTable
 from jobs.tools.inputs.data_file import DataRows
 from jobs.tools.inputs.made_up import made_up_rows
 from jobs.tools.measure.comparison import Difference, differences
@@ -75,7 +75,7 @@ def largest_relative(checked: Sequence[CheckedShape]) -> float:
     return max((one.relative for shape in checked for one in shape.differences), default=0.0)
 
 
-def equality_table(checked: Sequence[CheckedShape]) -> Table:
+def equality_table(checked: Sequence[CheckedShape]) -> ReportTable:
     """The comparison as a table of the report."""
     columns = (
         "inputs", "shapes", "output", "rows", "largest difference", "relative",
@@ -89,7 +89,7 @@ def equality_table(checked: Sequence[CheckedShape]) -> Table:
         for shape in checked
         for one in shape.differences
     )  # fmt: skip
-    return Table("Source and result on the same rows", columns, rows)
+    return ReportTable("Source and result on the same rows", columns, rows)
 
 
 def shapes_of(rows: Rows) -> str:

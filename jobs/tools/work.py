@@ -5,7 +5,7 @@ from typing import NoReturn
 
 import msgspec
 
-from control.jobs.messages import Finished, Message, Note, Point, Progress, Refused, Task
+from control.jobs.messages import CurvePoint, Finished, JobProgress, Message, Note, Refused, Task
 from control.jobs.report import Report
 
 
@@ -24,11 +24,11 @@ class Work:
     def progress(self, fraction: float, text: str) -> None:
         """Say how far the work is; a smaller fraction than before counts as that one."""
         self._fraction = min(max(fraction, self._fraction), 1.0)
-        self._send(Progress(self._fraction, text))
+        self._send(JobProgress(self._fraction, text))
 
     def point(self, curve: str, step: float, value: float) -> None:
         """Add a point to a live curve."""
-        self._send(Point(curve, step, value))
+        self._send(CurvePoint(curve, step, value))
 
     def note(self, text: str) -> None:
         """Write a line to the job's log."""

@@ -14,13 +14,13 @@ import msgspec
 from control.errors import DatabaseGone, LostLease
 from control.jobs import folders as job_folders
 from control.jobs.claims import (
-    Cancelled,
+    AttemptCancelled,
+    AttemptDone,
+    AttemptFailed,
+    AttemptInterrupted,
+    AttemptRefused,
     ClaimedJob,
-    Done,
-    Failed,
-    Interrupted,
     Outcome,
-    Refused,
     finish,
 )
 from control.jobs.messages import Task
@@ -101,7 +101,9 @@ class Attempt:
                 outcome = self._in_scratch()
             except Exception as error:  # noqa: BLE001 - the job must not hang in "running" for a bug of ours
                 _log.exception("job %s: the worker failed. This is a bug.", self._claim.id)
-                outcome = Failed(f"the worker failed: {type(error).__name__}: {error}", again=True)
+                outcome = AttemptFailed(
+                    f"the worker failed: {type(error).__name__}: {error}", again=True
+                )
         if self._keeper.cause != "lost":
             self._finish(self._settled(outcome))
 
@@ -115,7 +117,7 @@ class Attempt:
                 scratch.remove(root)
         except OSError as error:
             where = f": {error.filename}" if error.filename else ""
-            return Failed(f"the worker met {error.strerror or error}{where}", again=True)
+            return AttemptFailed(f"the worker met {error.strerror or error}{where}", again=True)
 
     def _in_folders(self, folders: AttemptFolders) -> Outcome:
         folders.make()
@@ -124,21 +126,21 @@ class Attempt:
             task = self._task(folders)
             with self._environment() as environment:
                 if keeper.stopped():
-                    return Interrupted()
+                    return AttemptInterrupted()
                 end = self._run_process(folders, task, environment)
         except CannotRead as error:
-            return Refused(str(error))
+            return AttemptRefused(str(error))
         except EnvironmentFailed as error:
-            return Failed(str(error))
+            return AttemptFailed(str(error))
         outcome = _outcome(end)
-        if isinstance(outcome, Done) and outcome.report.verdict == "accepted":
+        if isinstance(outcome, AttemptDone) and outcome.report.verdict == "accepted":
             keeper.tell("keeping the result")
             store = self._context.store
             try:
                 carry_labels(_config_of(folders.output), Path(task.source), folders.output)
                 keep_result(folders.output, job_folders.output_folder(store, claim.id, claim.fence))
             except BadResult as error:
-                return Failed(str(error))
+                return AttemptFailed(str(error))
         return outcome
 
     def _environment(self) -> ToolEnvironment:
@@ -215,11 +217,11 @@ class Attempt:
 
     def _settled(self, outcome: Outcome) -> Outcome:
         """Where the work was ended from outside, that counts, unless it was done by then."""
-        if isinstance(outcome, Done):
+        if isinstance(outcome, AttemptDone):
             return outcome
         if self._keeper.cause == "interrupted":
-            return Interrupted()
-        return Cancelled() if self._keeper.cause == "cancelled" else outcome
+            return AttemptInterrupted()
+        return AttemptCancelled() if self._keeper.cause == "cancelled" else outcome
 
     def _finish(self, outcome: Outcome) -> None:
         """Until the database has it, or the claim is over."""
@@ -261,11 +263,11 @@ def _config_of(output: Path) -> str:
 def _outcome(end: JobEnd) -> Outcome:
     if end.outcome == "finished":
         assert isinstance(end.report, Report)
-        return Done(end.report)
+        return AttemptDone(end.report)
     if end.outcome == "refused":
-        return Refused(end.reason)
+        return AttemptRefused(end.reason)
     if end.outcome == "cancelled":
-        return Cancelled()
+        return AttemptCancelled()
     if end.outcome == "abandoned":
-        return Interrupted()
-    return Failed(end.reason, again=end.again)
+        return AttemptInterrupted()
+    return AttemptFailed(end.reason, again=end.again)

@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from control.errors import ControlError, DatabaseGone, LostLease
 from control.jobs.claims import ClaimedJob, renew
-from control.jobs.messages import Progress
+from control.jobs.messages import JobProgress
 from control.jobs.policy.leases import LEASE
 from control.jobs.policy.states import JobState
 from control.jobs.tables import Job
@@ -39,8 +39,8 @@ class LeaseKeeper:
         self._database = database
         self._claim = claim
         self._lock = threading.Lock()
-        self._progress = Progress(0.0, "starting")
-        self._written = Progress(-1.0, "")
+        self._progress = JobProgress(0.0, "starting")
+        self._written = JobProgress(-1.0, "")
         self._process: JobProcess | None = None
         self._renewed = time.monotonic()
         self._over = threading.Event()
@@ -63,7 +63,7 @@ class LeaseKeeper:
     def tell(self, text: str) -> None:
         """What goes on before and after the process."""
         with self._lock:
-            self._progress = Progress(self._progress.fraction, text[:200])
+            self._progress = JobProgress(self._progress.fraction, text[:200])
 
     def stopped(self) -> bool:
         """Whether the work is to end at once."""

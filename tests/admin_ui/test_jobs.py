@@ -6,8 +6,16 @@ from pathlib import Path
 import pytest
 
 from control.jobs.claims import AttemptDone, AttemptFailed, claim, finish, renew
-from control.jobs.messages import Point, Progress
-from control.jobs.report import Figure, Graph, GraphNode, Plot, PlotSeries, Report, Table
+from control.jobs.messages import CurvePoint, JobProgress
+from control.jobs.report import (
+    Figure,
+    GraphNode,
+    NetworkGraph,
+    Plot,
+    PlotSeries,
+    Report,
+    ReportTable,
+)
 from control.jobs.tables import Job
 from control.jobs.views import JobView
 from control.sql.database import SYSTEM, Database
@@ -25,13 +33,15 @@ REPORT = Report(
         Figure("Accuracy", "%", 97.5, 97.1, "higher"),
     ),
     tables=(
-        Table("Layers", ("layer", "error", "kept"), (("conv1", 0.25, True), ("fc", None, False))),
+        ReportTable(
+            "Layers", ("layer", "error", "kept"), (("conv1", 0.25, True), ("fc", None, False))
+        ),
     ),
     plots=(
         Plot("Latency", "batch", "ms", (PlotSeries("source", ((1.0, 2.0), (8.0, 9.0))),), "line"),
         Plot("Bars", "batch", "ms", (PlotSeries("<b>int8</b>", ((1.0, 2.0),)),), "bar"),
     ),
-    graphs=(Graph("After", (GraphNode("Conv", "a", ()), GraphNode("Relu", "b", (0,)))),),
+    graphs=(NetworkGraph("After", (GraphNode("Conv", "a", ()), GraphNode("Relu", "b", (0,)))),),
     spec={"type": "quantise", "floor": 0.99},
     versions={"onnxruntime": "1.31.1"},
     digests={"model": "ab" * 32},
@@ -49,7 +59,7 @@ def reported(database: Database, report: Report = REPORT) -> JobView:
     job = enqueued(database)
     claimed = claim(database, WORKER)
     assert claimed is not None
-    renew(database, claimed, Progress(0.5, "measuring"), [Point("loss", 0, 2.0)], ["begun"])
+    renew(database, claimed, JobProgress(0.5, "measuring"), [CurvePoint("loss", 0, 2.0)], ["begun"])
     finish(database, claimed, AttemptDone(report))
     return job
 
@@ -60,7 +70,7 @@ def test_a_list_of_jobs_says_how_far_each_is_and_leads_to_it(
     job = enqueued(running.database)
     claimed = claim(running.database, WORKER)
     assert claimed is not None
-    renew(running.database, claimed, Progress(0.25, "calibrating"))
+    renew(running.database, claimed, JobProgress(0.25, "calibrating"))
     page = operator.get("/jobs").text
     assert f"/jobs/{job.id}" in page
     assert "calibrating" in page
@@ -74,8 +84,8 @@ def test_a_job_that_runs_shows_progress_curves_and_log_and_can_be_cancelled(
     job = enqueued(running.database)
     claimed = claim(running.database, WORKER)
     assert claimed is not None
-    points = [Point("loss", step, 2.0 - step) for step in range(3)]
-    renew(running.database, claimed, Progress(0.5, "epoch 3"), points, ["hello <b>"])
+    points = [CurvePoint("loss", step, 2.0 - step) for step in range(3)]
+    renew(running.database, claimed, JobProgress(0.5, "epoch 3"), points, ["hello <b>"])
     page = operator.get(f"/jobs/{job.id}").text
     assert "epoch 3" in page
     assert "hello &lt;b&gt;" in page

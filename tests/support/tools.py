@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import onnxruntime
 
-from control.jobs.messages import Finished, Message, Progress, Refused, Task
+from control.jobs.messages import Finished, JobProgress, Message, Refused, Task
 from control.jobs.report import Report
 from control.jobs.spec import JobSpec
 
@@ -43,7 +43,7 @@ class ToolRun(NamedTuple):
     @property
     def fractions(self) -> list[float]:
         """Progress in its order."""
-        return [one.fraction for one in self.messages if isinstance(one, Progress)]
+        return [one.fraction for one in self.messages if isinstance(one, JobProgress)]
 
     def answer(self, rows: Mapping[str, Any]) -> list[Any]:
         """What the written ONNX file answers."""

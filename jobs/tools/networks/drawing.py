@@ -2,12 +2,12 @@
 
 import onnx
 
-from control.jobs.report import Graph, GraphNode
+from control.jobs.report import GraphNode, NetworkGraph
 
 MOST_NODES = 2000
 
 
-def drawing(network: onnx.ModelProto, title: str) -> Graph:
+def drawing(network: onnx.ModelProto, title: str) -> NetworkGraph:
     """The nodes in the file's order, which ONNX wants to be topological; constants are left out."""
     nodes: list[GraphNode] = []
     producer: dict[str, int] = {}
@@ -16,4 +16,4 @@ def drawing(network: onnx.ModelProto, title: str) -> Graph:
         reads = sorted({producer[name] for name in node.input if name in producer})
         producer.update(dict.fromkeys(node.output, len(nodes)))
         nodes.append(GraphNode(node.op_type, node.name, tuple(reads)))
-    return Graph(title, tuple(nodes), max(0, len(shown) - MOST_NODES))
+    return NetworkGraph(title, tuple(nodes), max(0, len(shown) - MOST_NODES))

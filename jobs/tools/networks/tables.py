@@ -4,17 +4,17 @@ from collections.abc import Sequence
 
 import onnx
 
-from control.jobs.report import Figure, Plot, PlotSeries, Table
+from control.jobs.report import Figure, Plot, PlotSeries, ReportTable
 from jobs.tools.measure.latency import LatencyPair
 from jobs.tools.networks.files import node_counts
 
 
-def operator_table(before: onnx.ModelProto, after: onnx.ModelProto) -> Table:
+def operator_table(before: onnx.ModelProto, after: onnx.ModelProto) -> ReportTable:
     """Numbers of nodes by operator, before and after."""
     old, new = node_counts(before), node_counts(after)
     names = sorted(old.keys() | new.keys())
     rows = tuple((name, old.get(name, 0), new.get(name, 0)) for name in names)
-    return Table("Nodes by operator", ("operator", "before", "after"), rows)
+    return ReportTable("Nodes by operator", ("operator", "before", "after"), rows)
 
 
 def latency_figures(latencies: Sequence[LatencyPair]) -> list[Figure]:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import onnx
 
 from control.jobs.messages import Task
-from control.jobs.report import Figure, Report, Table
+from control.jobs.report import Figure, Report, ReportTable
 from control.jobs.specs.optimise import OptimiseSpec
 from jobs.tools.equality import CheckedShape, equality_table, largest_relative
 from jobs.tools.measure.latency import LatencyPair
@@ -88,8 +88,8 @@ def _figures(found: OptimisedNetwork) -> list[Figure]:
     ]
 
 
-def _weights(found: OptimisedNetwork) -> tuple[Table, ...]:
+def _weights(found: OptimisedNetwork) -> tuple[ReportTable, ...]:
     if not found.result.halved:
         return ()
     rows = (("in 16 bits", found.result.halved), ("left: too large", found.result.too_large))
-    return (Table("Weights", ("what", "number"), rows),)
+    return (ReportTable("Weights", ("what", "number"), rows),)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tritonclient.grpc import model_config_pb2 as pb
 
-from control.jobs.report import Figure, Plot, PlotSeries, Report, Table
+from control.jobs.report import Figure, Plot, PlotSeries, Report, ReportTable
 from control.jobs.specs.profile import ProfileSpec
 from jobs.tools.measure.machine import cpu_name
 from jobs.tools.profile.changed_config import as_text, changed, measured
@@ -196,7 +196,7 @@ def _figures(before: TrialMeasurement, after: TrialMeasurement) -> tuple[Figure,
     )
 
 
-def _table(found: dict[TrialSettings, TrialMeasurement]) -> Table:
+def _table(found: dict[TrialSettings, TrialMeasurement]) -> ReportTable:
     columns = (
         *TrialSettings._fields,
         "requests a second",
@@ -206,7 +206,7 @@ def _table(found: dict[TrialSettings, TrialMeasurement]) -> Table:
         "CPU ms an answer",
     )
     rows = tuple((*settings, *_rounded(one)) for settings, one in found.items())
-    return Table("Choices measured", columns, rows)
+    return ReportTable("Choices measured", columns, rows)
 
 
 def _rounded(one: TrialMeasurement) -> tuple[float, ...]:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import onnx
 
 from control.jobs.messages import Task
-from control.jobs.report import Figure, Plot, PlotSeries, Report, Table
+from control.jobs.report import Figure, Plot, PlotSeries, Report, ReportTable
 from control.jobs.specs.quantise import QuantiseSpec
 from jobs.tools.inputs.split import DataSplit
 from jobs.tools.measure.latency import LatencyPair
@@ -100,7 +100,7 @@ def _figures(found: Measurements) -> list[Figure]:
     return [*figures, *latency_figures(found.latencies)]
 
 
-def _tables(found: Measurements) -> list[Table]:
+def _tables(found: Measurements) -> list[ReportTable]:
     quantiser, split = found.quantiser, found.split
     rows: list[tuple[str, str | int | bool]] = [
         ("method", "dynamic" if quantiser.ranges is None else "static"),
@@ -110,12 +110,12 @@ def _tables(found: Measurements) -> list[Table]:
         ("rows that calibrated", split.calibration.length if quantiser.ranges else 0),
         ("rows held out", split.held_out.length),
     ]
-    tables = [Table("How it was quantised", ("what", "value"), tuple(rows))]
+    tables = [ReportTable("How it was quantised", ("what", "value"), tuple(rows))]
     tables.append(operator_table(found.network, onnx.load(found.result.path)))
     if found.result.sensitivities:
         listed = found.result.sensitivities[:MOST_LISTED]
         tables.append(
-            Table(
+            ReportTable(
                 "Noise in the output when one layer alone is int8",
                 ("layer", "noise / power", "left as it is"),
                 tuple((one.layer, one.noise, one.layer in found.result.excluded) for one in listed),

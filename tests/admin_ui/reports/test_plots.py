@@ -18,7 +18,7 @@ from admin_ui.reports.plots import (
     number_text,
     ticks,
 )
-from control.jobs.messages import Point
+from control.jobs.messages import CurvePoint
 from control.jobs.report import Plot, PlotSeries
 
 NUMBERS = st.floats(-1e12, 1e12, allow_nan=False)
@@ -84,7 +84,11 @@ def test_marks_name_points_of_a_long_line_which_has_no_other_markers() -> None:
 
 
 def test_live_curves_are_a_plot_for_each_name_in_the_order_in_which_they_began() -> None:
-    points = [Point("loss", 0, 2.0), Point("accuracy", 0, 0.1), Point("loss", 1, 1.0)]
+    points = [
+        CurvePoint("loss", 0, 2.0),
+        CurvePoint("accuracy", 0, 0.1),
+        CurvePoint("loss", 1, 1.0),
+    ]
     assert [(one.title, one.series[0].points) for one in curves(points)] == [
         ("loss", ((0, 2.0), (1, 1.0))),
         ("accuracy", ((0, 0.1),)),

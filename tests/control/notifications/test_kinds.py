@@ -174,6 +174,7 @@ def test_a_job_that_failed_is_told_with_its_reason() -> None:
         2,
         "it took more than 4 GiB",
     )
+    assert notice.page == "/jobs/j1"
 
 
 def test_the_same_failure_on_another_server_or_with_another_number_has_the_same_key() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from control.jobs.messages import Point
+from control.jobs.messages import CurvePoint
 from control.jobs.specs.distil import DistilSpec
 from jobs.tools.distil.soft_loss import as_logits, soft_loss
 from support.recipes import RECIPE
@@ -51,7 +51,9 @@ def test_a_student_learns_from_rows_without_labels(dots: Path, tmp_path: Path) -
     assert sizes.before is not None
     assert sizes.after is not None
     assert sizes.after < sizes.before / 4
-    losses = [one.value for one in run.messages if isinstance(one, Point) and one.curve == "loss"]
+    losses = [
+        one.value for one in run.messages if isinstance(one, CurvePoint) and one.curve == "loss"
+    ]
     assert losses[-1] < losses[0] / 2
 
 

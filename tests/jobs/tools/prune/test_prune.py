@@ -8,7 +8,7 @@ import onnxruntime
 import pytest
 from onnx import numpy_helper
 
-from control.jobs.messages import Point
+from control.jobs.messages import CurvePoint
 from control.jobs.report import Report
 from control.jobs.specs.prune import PruneSpec
 from support.tools import run_tool
@@ -35,7 +35,7 @@ def test_channels_are_removed_and_the_rest_learns_again(dots: Path, tmp_path: Pa
     assert after is not None
     assert after >= before - 5.0
     assert report.warnings == () or "slower" in report.warnings[0]
-    curves = {one.curve for one in run.messages if isinstance(one, Point)}
+    curves = {one.curve for one in run.messages if isinstance(one, CurvePoint)}
     assert curves == {"loss", "held-out accuracy"}
     assert run.fractions == sorted(run.fractions)
 
