@@ -15,6 +15,8 @@ from benchmarks.peers import modelyard
 from benchmarks.peers.seam import Peer
 from examples.gru_text.text import TEXT
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 CURLED = [
     "digits",

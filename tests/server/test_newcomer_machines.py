@@ -16,6 +16,8 @@ from support.llm_served import write_language_model
 from support.newcomer import console_pages, modelyard, readable, said_everywhere
 from support.server import running, write_identity
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("flag", "name"),

@@ -22,6 +22,8 @@ from support.newcomer import console_pages, modelyard, said_everywhere
 from support.runtime import save_unary
 from support.server import Server, free_ports, identity_config, running, write_identity
 
+pytestmark = pytest.mark.slow
+
 
 class Mistake(NamedTuple):
     """Something wrong in a model folder `name`, and what of the reason and its remedy is looked

@@ -29,9 +29,12 @@ __all__ = ["database", "empty_database", "migrated_postgresql", "migrated_sqlite
 ADA = Actor("user:ada", "api", "192.0.2.7")
 
 KINDS = ("sqlite", "postgresql")
+_KINDS = ("sqlite", pytest.param("postgresql", marks=pytest.mark.slow))
+"""Every test of rows runs on both; on PostgreSQL in the slow suite, but for those of `control.sql`
+and of migrations, which make their tables themselves."""
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=_KINDS)
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
     """With all tables, and nothing in them."""
     if request.param == "sqlite":

@@ -7,6 +7,8 @@ from benchmarks.rollout_policy.machine import LEVELS, LoadLevel
 from benchmarks.rollout_policy.simulation import SCENARIOS, SimulatedEnd, simulate
 from control.rollouts.state import PauseReason
 
+pytestmark = pytest.mark.slow
+
 EQUAL, _, HALF_AS_SLOW_AGAIN, TWICE_AS_SLOW, _ = SCENARIOS
 QUIET, _, OVERLOADED = LEVELS
 

@@ -25,6 +25,8 @@ from support.control import KINDS, fresh_url, rows
 from support.control_store import OID, WEIGHTS, Home, build, deploy
 from support.git_http import git
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def home(database: Database, tmp_path: Path) -> Home:

@@ -21,6 +21,8 @@ from support.refusals import (
 from support.server import write_identity as write_model
 from support.yard import Yard, write_identity, yard
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def y(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:

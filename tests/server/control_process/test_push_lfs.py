@@ -18,7 +18,7 @@ from support.imports import onnx_model
 from support.refusals import refused
 from support.yard import Yard, yard
 
-pytestmark = needs_lfs
+pytestmark = [needs_lfs, pytest.mark.slow]
 
 MIB = 2**20
 

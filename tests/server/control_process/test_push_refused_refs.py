@@ -15,6 +15,8 @@ from support.refusals import (
 from support.server import write_identity as write_model
 from support.yard import Yard, yard
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def y(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:

@@ -14,6 +14,8 @@ from repository.signing import SIGNATURE, sign
 from support.refusals import refused, started, write
 from support.yard import Yard, write_identity, yard
 
+pytestmark = pytest.mark.slow
+
 KEY, STRANGER = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
 
 
