@@ -6,6 +6,7 @@ LostLease from then on, and has changed nothing. All of it blocks.
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 import msgspec
 from sqlalchemy import select
@@ -19,7 +20,7 @@ from control.jobs.policy.limits import JobCost, JobLimits
 from control.jobs.policy.output import kept_points, log_tail
 from control.jobs.policy.states import JobState
 from control.jobs.report import Report
-from control.jobs.spec import JobSpec
+from control.jobs.spec import JOB_TYPES, JobSpec
 from control.jobs.tables import Job, JobOutput, JobReportRow
 from control.jobs.views import SourceFolder
 from control.sql.database import Database, Transaction
@@ -30,6 +31,12 @@ TELL = timedelta(seconds=1)
 """Between two events of a job's progress, at least."""
 
 
+_UNREADABLE = (
+    "its row cannot be read by this release of the server, as a job of the type {kind}: {error}; "
+    "make the job again"
+)
+
+
 class ClaimedJob(msgspec.Struct, frozen=True):
     """A job that a worker holds. `fence` names this claim among all of the job; its folder in the
     store (`control.jobs.folders`) is this claim's alone. `attempt`: from 1."""
@@ -38,6 +45,14 @@ class ClaimedJob(msgspec.Struct, frozen=True):
     spec: JobSpec
     fence: int
     attempt: int
+    limits: JobLimits
+    sources: dict[str, SourceFolder]
+
+
+class _Work(NamedTuple):
+    """What a row says of the work, decoded."""
+
+    spec: JobSpec
     limits: JobLimits
     sources: dict[str, SourceFolder]
 
@@ -90,16 +105,25 @@ def claim(
     now: datetime | None = None,
 ) -> ClaimedJob | None:
     """The job `job_id`, or, with None, whichever is next for this worker; None where there is none
-    that it may have now: somebody else has it, it has ended, it waits for its next attempt, or the
-    rules (`admission.next_job`) keep it waiting.
+    that it may have now: somebody else has it, it has ended, it waits for its next attempt, the
+    rules (`admission.next_job`) keep it waiting, or this release has no such type of job. One whose
+    row this release cannot read has failed, and does not hold up the others.
 
     `now`: None for the database's clock. Raises DatabaseGone.
     """
     with database.change(rows.WORKER) as tx:
         tx.alone()
         now = now or database_now(tx.session)
-        chosen = _next_job(tx, worker, job_id, rules or AdmissionRules(), now)
-        return None if chosen is None else _claimed(tx, rows.found(tx.session, chosen), worker, now)
+        while chosen := _next_job(tx, worker, job_id, rules or AdmissionRules(), now):
+            row = rows.found(tx.session, chosen)
+            try:
+                work = _work_of(row)
+            except msgspec.ValidationError as error:
+                rows.step(tx, row, JobState.FAILED, _UNREADABLE.format(kind=row.type, error=error))
+                continue
+            _hold(tx, row, worker, now)
+            return ClaimedJob(row.id, work.spec, row.fence, row.attempt, work.limits, work.sources)
+        return None
 
 
 def renew(
@@ -171,7 +195,8 @@ def _next_job(
 ) -> str | None:
     only = () if job_id is None else (Job.id == job_id,)
     waiting = select(Job.id, Job.by, Job.queue, Job.priority, Job.heavy, Job.not_before)
-    queued = tx.session.execute(waiting.where(Job.state == JobState.QUEUED, *only)).all()
+    ours = (Job.state == JobState.QUEUED, Job.type.in_(JOB_TYPES), *only)
+    queued = tx.session.execute(waiting.where(*ours)).all()
     held = select(Job.by, Job.machine, Job.heavy).where(Job.state == JobState.RUNNING)
     running = tx.session.execute(held).all()
     return admission.next_job(
@@ -183,7 +208,13 @@ def _next_job(
     )
 
 
-def _claimed(tx: Transaction, row: Job, worker: WorkerIdentity, now: datetime) -> ClaimedJob:
+def _work_of(row: Job) -> _Work:
+    """Raises msgspec.ValidationError."""
+    spec = msgspec.convert(row.spec, JobSpec)
+    return _Work(spec, msgspec.convert(row.limits, JobLimits), rows.sources_of(row))
+
+
+def _hold(tx: Transaction, row: Job, worker: WorkerIdentity, now: datetime) -> None:
     row.owner, row.machine = stored(worker.name, 255), stored(worker.machine, 255)
     row.fence, row.attempt = row.fence + 1, row.attempt + 1
     row.lease_until, row.started_at = now + leases.LEASE, now
@@ -191,9 +222,6 @@ def _claimed(tx: Transaction, row: Job, worker: WorkerIdentity, now: datetime) -
     output = tx.session.get_one(JobOutput, row.id)
     output.log, output.points = "", b"[]"
     rows.step(tx, row, JobState.RUNNING)
-    spec = msgspec.convert(row.spec, JobSpec)
-    limits = msgspec.convert(row.limits, JobLimits)
-    return ClaimedJob(row.id, spec, row.fence, row.attempt, limits, rows.sources_of(row))
 
 
 def _held(tx: Transaction, claim: ClaimedJob) -> Job:

@@ -12,7 +12,12 @@ from control.clock import new_id
 from control.errors import Conflict, Invalid, NotFound, TooMany
 from control.jobs import rows
 from control.jobs.messages import CurvePoint
-from control.jobs.policy.admission import HEAVY_TYPES, USUAL_QUEUE, AdmissionRules
+from control.jobs.policy.admission import (
+    HEAVY_TYPES,
+    QUEUE_NAME,
+    USUAL_QUEUE,
+    AdmissionRules,
+)
 from control.jobs.policy.leases import MOST_ATTEMPTS
 from control.jobs.policy.limits import JobCost, JobLimits, usual_limits
 from control.jobs.policy.states import ENDS, UNFINISHED, JobState
@@ -54,9 +59,10 @@ def enqueue(
     told of it (`control.jobs.sweeper.due` tells later where that fails).
 
     `sources`: role → version; "source" is the one that the job works on. The spec must have been
-    checked. Raises TooMany.
+    checked. Raises TooMany, and Invalid for a queue whose name cannot be one.
     """
     terms = terms or JobTerms()
+    _check_queue(terms.queue)
     tx.alone()
     _check_room(tx, terms.rules)
     source, kind = sources[SOURCE], type_of(spec)
@@ -189,6 +195,15 @@ def _check_room(tx: Transaction, rules: AdmissionRules) -> None:
             f"{rules.unfinished_per_principal} jobs of {tx.actor.principal} wait or run already; "
             "cancel some, or try again later",
             _AGAIN_S,
+        )
+
+
+def _check_queue(name: str) -> None:
+    if QUEUE_NAME.fullmatch(name) is None:
+        raise Invalid(
+            f"queue is '{name:.80}'; give a name of letters, digits, _ and -, at most 64 long, "
+            f"such as {USUAL_QUEUE}",
+            "queue",
         )
 
 

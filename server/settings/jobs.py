@@ -1,10 +1,10 @@
 """Settings of offline jobs: who runs them, where workers hear of them, and what they may take."""
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from control.jobs.policy.admission import QUEUE_NAME, USUAL_QUEUE
 from server.settings.kinds import FILE, ValueKind, choice, seconds, setting, whole
 from server.settings.residency import ResidencySettings
 from server.settings.urls import without_password
@@ -23,12 +23,11 @@ def _read_broker(text: str) -> str:
 
 
 def _read_queue(text: str) -> str:
-    if _QUEUE.fullmatch(text) is None:
+    if QUEUE_NAME.fullmatch(text) is None:
         raise ValueError
     return text
 
 
-_QUEUE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 QUEUE = ValueKind("NAME", "a name of letters, digits, _ and -", _read_queue, (str,))
 BROKER = ValueKind(
     "URL",
@@ -61,7 +60,7 @@ class JobSettings(ResidencySettings):
     job_queue: tuple[str, ...] = setting(
         "Jobs",
         QUEUE,
-        ("default",),
+        (USUAL_QUEUE,),
         "A queue whose jobs the worker runs; repeat it for several.",
         repeat=True,
     )

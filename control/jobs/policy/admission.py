@@ -1,5 +1,6 @@
 """Which queued job a worker takes next. Pure."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,8 @@ HEAVY_TYPES = frozenset({"quantise", "quantise_llm", "prune", "distil", "profile
 """They keep all cores busy that they are given, or measure: each wants a machine to itself."""
 
 USUAL_QUEUE = "default"
+QUEUE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+"""Of a queue, whole: every broker takes it as a part of a file's, a key's or a queue's name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,6 +73,8 @@ def test_jobs_are_listed_by_model_state_and_type(yard: Api) -> None:
         ({"spec": {**QUANTISE, "model": "nobody"}}, 404, ""),
         ({"spec": QUANTISE, "limits": {"threads": 0}}, 422, "threads"),
         ({"spec": QUANTISE, "priority": 1000}, 400, "priority"),
+        ({"spec": QUANTISE, "queue": "a/b"}, 422, "queue"),
+        ({"spec": QUANTISE, "queue": ""}, 422, "queue"),
         ({"spec": {"type": "prune", "model": "digits"}}, 403, ""),
     ],
 )

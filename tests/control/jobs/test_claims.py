@@ -23,6 +23,7 @@ from control.jobs.service import JobTerms
 from control.jobs.specs.optimise import OptimiseSpec
 from control.jobs.specs.quantise import QuantiseSpec
 from control.jobs.sweeper import due
+from control.jobs.tables import Job
 from control.sql.database import Actor, Database
 from control.tables import Event
 from support.control import rows, told
@@ -61,6 +62,25 @@ def test_the_most_urgent_job_comes_first_and_a_named_one_alone(database: Databas
     urgent = enqueued(database, terms=JobTerms(priority=5))
     assert claimed(database).id == urgent.id
     assert claim(database, OTHER, usual.id, now=START) is not None
+
+
+def test_a_job_that_cannot_be_read_fails_and_one_of_another_release_waits(
+    database: Database,
+) -> None:
+    strange = {"type": "shrink", "model": "digits"}
+    broken = {"type": "quantise", "model": 7}
+    urgent = JobTerms(priority=5)
+    unknown, unreadable = (enqueued(database, terms=urgent).id for _ in range(2))
+    usual = enqueued(database)
+    with database.change(BOB) as tx:
+        row = tx.session.get_one(Job, unknown)
+        row.type, row.spec = "shrink", strange
+        tx.session.get_one(Job, unreadable).spec = broken
+    assert claimed(database).id == usual.id
+    assert shown(database, unknown).state == "queued"
+    view = shown(database, unreadable)
+    assert view.state == "failed"
+    assert "cannot be read by this release" in view.reason
 
 
 def test_a_worker_takes_from_its_own_queues_alone(database: Database) -> None:
