@@ -17,7 +17,12 @@ LEFT, RIGHT, TOP, BOTTOM = 64, 12, 10, 44
 
 MOST_SERIES = 6
 """Styles that can be told apart, also in black and white; further series begin again."""
+MOST_DRAWN_POINTS = 2_000
+"""Of a series; further points are left out."""
 _TICKS = 5
+_LEAST, _GREATEST = 1e-100, 1e100
+"""Values beyond are left out, and spans below are none: their sums and ratios are no numbers."""
+_INDEX_DIGITS = 10
 _MOST_MARKERS = 60
 """Points of a line that get a marker; with more of them the line is told by its dashes alone."""
 
@@ -97,8 +102,8 @@ class _Scale:
 
 
 def draw(plot: Plot) -> DrawnPlot:
-    """Points that are no finite numbers are left out."""
-    series = [(one, [point for point in one.points if _is_finite(point)]) for one in plot.series]
+    """Points that are no finite numbers, or too large to be drawn, are left out."""
+    series = [(one, _drawn_points(one)) for one in plot.series]
     points = [point for _, kept in series for point in kept]
     if not points:
         return DrawnPlot(plot.title, plot.x, plot.y)
@@ -133,7 +138,8 @@ def ticks(low: float, high: float) -> list[float]:
     step = _round_step((high - low) / (_TICKS - 1))
     first = math.floor(low / step + 1e-9)
     last = math.ceil(high / step - 1e-9)
-    return [round(number * step, 12) for number in range(first, last + 1)]
+    digits = max(12, 12 - math.floor(math.log10(step)))
+    return [round(number * step, digits) for number in range(first, last + 1)]
 
 
 def number_text(value: float) -> str:
@@ -151,14 +157,27 @@ def _round_step(rough: float) -> float:
 def _span(values: Sequence[float]) -> tuple[float, float]:
     """The least and the greatest, apart also where all are the same."""
     low, high = min(values), max(values)
-    if high - low > 1e-12 * max(abs(low), abs(high)):
+    if high - low > max(_LEAST, 1e-12 * max(abs(low), abs(high))):
         return low, high
-    around = abs(low) * 0.05 or 1.0
+    around = abs(low) * 0.05 if abs(low) > 1e3 * _LEAST else 1.0
     return low - around, high + around
 
 
-def _is_finite(point: tuple[float, float]) -> bool:
-    return math.isfinite(point[0]) and math.isfinite(point[1])
+def _drawn_points(one: PlotSeries) -> list[tuple[float, float]]:
+    return [(x, y) for x, y in one.points[:MOST_DRAWN_POINTS] if _is_drawn(x) and _is_drawn(y)]
+
+
+def _is_drawn(value: float) -> bool:
+    return abs(value) <= _GREATEST  # False of NaN
+
+
+def _labels(one: PlotSeries) -> dict[int, str]:
+    """The marks of points that are there, by index."""
+    return {
+        int(number): text
+        for number, text in one.marks.items()
+        if number.isascii() and number.isdigit() and len(number) < _INDEX_DIGITS
+    }
 
 
 def _marked(values: Sequence[float], scale: _Scale) -> list[Tick]:
@@ -176,7 +195,7 @@ def _line(
     places = [(x.at(a), y.at(b)) for a, b in points]
     is_line = plot.kind == "line"
     path = "M" + "L".join(f"{a} {b}" for a, b in places) if is_line and places else ""
-    labels = {int(number): text for number, text in one.marks.items() if number.isdigit()}
+    labels = _labels(one)
     has_all = not is_line or len(places) <= _MOST_MARKERS
     markers = [
         Marker(*places[number], _words(one.name, points[number]), labels.get(number, ""))
@@ -220,9 +239,9 @@ def _names_of_places(
 ) -> dict[float, str]:
     one, _ = series[0]
     return {
-        one.points[int(number)][0]: text
-        for number, text in one.marks.items()
-        if number.isdigit() and int(number) < len(one.points)
+        one.points[number][0]: text
+        for number, text in _labels(one).items()
+        if number < len(one.points)
     }
 
 

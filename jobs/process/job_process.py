@@ -14,7 +14,7 @@ from control.jobs.messages import CurvePoint, JobProgress, Message, Note
 from jobs.process.ending import Ended, JobEnd, Verdict, cpu_words, job_end
 from jobs.process.limits import ProcessLimits, secs_text, size_text
 from jobs.process.message_reader import BadMessage, MessageReader
-from jobs.process.output import OutputTail
+from jobs.process.output import OutputTail, printable
 from jobs.process.program import JobProgram, command, environment
 from jobs.process.usage import JobUsage, disk_bytes, is_group_alive, members, usage_of
 from repository.sandbox import orphans
@@ -206,7 +206,7 @@ class JobProcess:
     def _take(self, message: Message) -> None:
         if isinstance(message, JobProgress):
             fraction = min(1.0, max(self._progress.fraction, message.fraction))
-            self._progress = JobProgress(fraction, message.text[:200])
+            self._progress = JobProgress(fraction, printable(message.text[:200]))
         elif isinstance(message, CurvePoint):
             self._points.append(message)
             if len(self._points) > MOST_POINTS:

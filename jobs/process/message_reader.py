@@ -3,6 +3,7 @@
 import msgspec
 
 from control.jobs.messages import MOST_LINE_BYTES, Finished, Message, Refused
+from control.jobs.policy.report_bounds import bounded
 
 MOST_BYTES = 256 << 20
 """All messages of one process together."""
@@ -46,6 +47,8 @@ class MessageReader:
             raise BadMessage("sent a message after its last one")
         try:
             message: Message = self._decoder.decode(line)
+            if isinstance(message, Finished):
+                message = Finished(bounded(message.report))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             shown = line[:80].decode("utf-8", "replace")
             raise BadMessage(f"sent a message that cannot be read ({error}): {shown!r}") from error

@@ -25,10 +25,11 @@ class OutputTail:
         self._rest = rest[:MOST_LINE_BYTES] if b"\r" not in rest else rest[-MOST_LINE_BYTES:]
 
     def add(self, text: str) -> None:
-        """Take a whole line from elsewhere; an empty one is dropped."""
-        if text:
-            self._lines.append(text)
-            self._untaken.append(text)
+        """Take a text from elsewhere, as lines; empty ones are dropped."""
+        for line in filter(None, text.splitlines()[-MOST_LINES:]):
+            kept = printable(line[:MOST_LINE_BYTES])
+            self._lines.append(kept)
+            self._untaken.append(kept)
 
     def end(self) -> None:
         """Nothing comes any more: the last line is whole, whether it was ended or not."""
@@ -46,7 +47,11 @@ class OutputTail:
         return list(self._lines)
 
 
+def printable(text: str) -> str:
+    """Without what would move a terminal's cursor or change its colours."""
+    return "".join(one if one.isprintable() or one == "\t" else "�" for one in text)
+
+
 def _text(line: bytes) -> str:
     line = line.rstrip(b"\r").rpartition(b"\r")[2]
-    text = line[:MOST_LINE_BYTES].decode("utf-8", "replace").rstrip()
-    return "".join(one if one.isprintable() or one == "\t" else "�" for one in text)
+    return printable(line[:MOST_LINE_BYTES].decode("utf-8", "replace").rstrip())

@@ -1,6 +1,7 @@
 """Plots of reports as shapes: what is drawn where, and what stands on the axes."""
 
 import math
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from admin_ui.reports.plots import (
     BOTTOM,
     HEIGHT,
     LEFT,
+    MOST_DRAWN_POINTS,
     RIGHT,
     TOP,
     WIDTH,
@@ -57,6 +59,39 @@ def test_numbers_that_are_none_are_left_out_and_nothing_is_an_empty_plot() -> No
     assert draw(Plot("p", "x", "y", (PlotSeries("s", lost),))).series == ()
     kept = draw(Plot("p", "x", "y", (PlotSeries("s", (*lost, (1.0, 2.0))),)))
     assert kept.rows == [("s", "1", "2")]
+
+
+ANY = st.floats() | st.sampled_from([0.0, 5e-324, 1e-320, -1e308, 1e308, 1e100, 1e-101, 1e-15])
+MARKS = st.dictionaries(st.sampled_from(["0", "²", "٣", "-1", "1" * 5_000]), st.just("m"))
+
+
+@given(
+    st.lists(st.tuples(ANY, ANY), max_size=20), MARKS, st.sampled_from(["line", "scatter", "bar"])
+)
+def test_whatever_numbers_and_marks_a_report_has_it_is_drawn(
+    points: list[tuple[float, float]],
+    marks: dict[str, str],
+    kind: Literal["line", "scatter", "bar"],
+) -> None:
+    drawn = draw(Plot("p", "x", "y", (PlotSeries("s", tuple(points), marks),), kind))
+    for series in drawn.series:
+        for mark in series.markers:
+            assert LEFT - 0.1 <= mark.x <= WIDTH - RIGHT + 0.1
+            assert TOP - 0.1 <= mark.y <= HEIGHT - BOTTOM + 0.1
+        for bar in series.bars:
+            assert TOP - 0.2 <= bar.y <= bar.y + bar.height <= HEIGHT - BOTTOM + 0.2
+
+
+def test_ticks_of_a_tiny_span_are_told_apart() -> None:
+    assert [number_text(one) for one in ticks(1e-15, 3e-15)] == [
+        "1e-15", "1.5e-15", "2e-15", "2.5e-15", "3e-15",
+    ]  # fmt: skip
+
+
+def test_of_a_series_that_is_too_long_the_first_points_are_drawn() -> None:
+    points = tuple((float(at), 1.0) for at in range(3 * MOST_DRAWN_POINTS))
+    drawn = draw(Plot("p", "x", "y", (PlotSeries("s", points),), "scatter"))
+    assert len(drawn.rows) == len(drawn.series[0].markers) == MOST_DRAWN_POINTS
 
 
 def test_a_constant_line_is_drawn_in_the_middle() -> None:
