@@ -157,7 +157,7 @@ class ResidencyState(Protocol):
         """Every version that is loaded on demand, by name and number."""
 
     def pin(self, model: str, pinned: bool) -> None:
-        """Load it, and never evict it; or no longer. Kept across restarts."""
+        """Load it, and never evict it; or no longer. Kept across restarts. Raises OSError."""
 
 
 class Models(Protocol):

@@ -334,10 +334,12 @@ class ResidentVersion(Struct, frozen=True):
 
 
 class ResidencyAnswer(Struct, frozen=True):
-    """`problem`: why what was asked for was not done, "" if it was."""
+    """`problem`: why what was asked for was not done, "" if it was. `evicted`: versions that were,
+    which may be some of the model's where others are the `problem`."""
 
     items: tuple[ResidentVersion, ...]
     problem: str = ""
+    evicted: tuple[int, ...] = ()
 
 
 class ResidencyQuery(Struct, frozen=True, tag="residency"):

@@ -40,7 +40,7 @@ def signals_of(session: Session, rollout_id: str) -> Signals:
 
 def watched_signals(session: Session, rollout: RolloutView) -> WatchedSignals:
     """Which of them there are for a rollout, whatever they say."""
-    watching = [one for one in experiments.running(session) if one.route == rollout.name]
+    watching = [one for one in experiments.running(session) if _compares(one, rollout)]
     metrics = [metric for one in watching for metric in one.terms.metrics]
     return WatchedSignals(
         labels=drift.is_watched(session, rollout.model),

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from admin_ui.templates import STATIC
 from control.jobs.claims import AttemptDone, AttemptFailed, claim, finish, renew
 from control.jobs.messages import CurvePoint, JobProgress
 from control.jobs.report import (
@@ -123,6 +124,8 @@ def test_a_report_shows_all_that_it_has_and_is_a_file_of_its_own(
         assert "&lt;b&gt;int8&lt;/b&gt;" in text
         assert "<b>int8" not in text
     assert not re.search(r'(?:src|href)="(?!#)', found.text)
+    style = found.text.partition("<style>")[2].partition("</style>")[0]
+    assert style == (STATIC / "console.css").read_text()
     document = operator.get(f"/jobs/{job.id}.json").json
     assert document["report"]["figures"][0]["after"] == 1_000_000
 

@@ -21,9 +21,9 @@ _CHANGE = Access(Action.OPERATE, "model")
 class ResidencyView(msgspec.Struct, frozen=True):
     """A version that loads on demand. `state`: loaded, loading or unloaded; `bytes` of memory it is
     granted; `idle_s` since its last request, null before the first; requests that are `waiting` for
-    its load; `evictions` since the server began; `held_by`: why it would not be evicted now, "" if
-    it would. `warm_hours`, `keep_warm_s`, `min_residency_s` and `idle_unload_s` as its config and
-    the settings say."""
+    its load; `evictions` to make room for another since the server began; `held_by`: why it would
+    not be evicted now, "" if it would. `warm_hours`, `keep_warm_s`, `min_residency_s` and
+    `idle_unload_s` as its config and the settings say."""
 
     model: str
     version: int
@@ -48,12 +48,14 @@ async def list_(call: AuthorizedCall) -> EndpointResult:
 
 
 async def _act(call: AuthorizedCall, action: str) -> EndpointResult:
-    """Raises Conflict where the gateway says why not."""
+    """Raises Conflict where the gateway says why not; what it has done of it all the same is in
+    the audit by then."""
     model = call.path["model"]
     found: ResidencyAnswer = await call.services.ask_gateway(ResidencyQuery(model, action))
+    if found.evicted or not found.problem:
+        await to_thread.run_sync(_note, call, action, limiter=call.services.threads)
     if found.problem:
         raise Conflict(found.problem)
-    await to_thread.run_sync(_note, call, action, limiter=call.services.threads)
     return _page(found)
 
 

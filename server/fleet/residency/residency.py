@@ -49,6 +49,7 @@ class Residency:
         self.most_waiting, self.timeout_s, self.shown = most_waiting, timeout_s, shown
         self.cold_starts = BucketCounts()
         self.evictions: dict[tuple[str, int], int] = {}
+        """Of each version, to make room for another; not those by hand and of idle ones."""
         self._path = None if state_dir is None else state_dir / PINS
         self._pins = _read(self._path)
         self._versions: dict[OnDemandVersion, None] = {}
@@ -85,21 +86,24 @@ class Residency:
     # what operators do
 
     def pin(self, model: str, pinned: bool) -> None:
-        """Load it, and never evict it; or no longer. Kept across restarts."""
-        if pinned:
-            self._pins.add(model)
-        else:
-            self._pins.discard(model)
-        self._next_try.clear()
+        """Load it, and never evict it; or no longer. Kept across restarts. Raises OSError, and
+        changes nothing, where that cannot be written."""
+        pins = self._pins | {model} if pinned else self._pins - {model}
         if self._path is not None:
             beside = self._path.with_suffix(".tmp")
-            beside.write_text(json.dumps(sorted(self._pins)))
+            beside.write_text(json.dumps(sorted(pins)))
             os.replace(beside, self._path)
+        self._pins = pins
+        self._next_try.clear()
         self._move()
 
     def answer(self, query: ResidencyQuery) -> ResidencyAnswer:
         """What the control process asks, and has done: see `control.gateways.queries`."""
-        problem = self._act(query.model, query.action) if query.action else ""
+        problem, evicted = "", tuple[int, ...]()
+        if query.action == "evict":
+            problem, evicted = self._evict_now(query.model)
+        elif query.action:
+            problem = self._act(query.model, query.action)
         rows = [one for one in self.rows() if query.model in ("", one.name)]
         terms = {one.name: one.terms for one in self._versions}
         return ResidencyAnswer(
@@ -107,37 +111,68 @@ class Residency:
                 resident_version(one, terms[f"{one.name} version {one.version}"]) for one in rows
             ),
             problem,
+            evicted,
         )
 
     def _act(self, model: str, action: str) -> str:
         """Why it was not done; "" if it was."""
-        mine = [one for one in self._versions if one.served.version.name == model]
-        if not mine:
-            return f"no version of '{model}' loads on demand on this server (load_on_demand)"
+        mine = self._of(model)
         match action:
+            case "unpin" if model in self._pins:  # whether or not it loads on demand by now
+                return self._pin_or_say(model, False)
+            case "pin" | "unpin" | "load" if not mine:
+                return _none_of(model)
             case "pin" | "unpin":
-                self.pin(model, action == "pin")
+                return self._pin_or_say(model, action == "pin")
             case "load":
                 for version in mine:
                     version.begin_loading()
-            case "evict":
-                return self._evict_now([one for one in mine if one.resident is not None])
-            case _:
-                return f"'{action:.40}' is none of pin, unpin, evict and load"
+                return ""
+        return f"'{action:.40}' is none of pin, unpin, evict and load"
+
+    def _of(self, model: str) -> list[OnDemandVersion]:
+        return [one for one in self._versions if one.served.version.name == model]
+
+    def _pin_or_say(self, model: str, pinned: bool) -> str:
+        try:
+            self.pin(model, pinned)
+        except OSError as error:
+            stays = "not pinned" if pinned else "still pinned"
+            return (
+                f"'{model}' is {stays}, which could not be kept across a restart: {error}; "
+                "make the state folder writable"
+            )
         return ""
 
-    def _evict_now(self, loaded: Iterable[OnDemandVersion]) -> str:
-        """Begin to evict those that nothing holds; the others' reasons. Their least time of
-        residency, and the one after a request, do not hold them against an operator."""
-        now, clock, stays = time.monotonic(), _clock(), []
-        for version in loaded:
-            facts = self._facts(version, "", now)
-            lenient = replace(facts, terms=facts.terms._replace(min_residency_s=0, keep_warm_s=0))
-            if (hold := hold_on(lenient, now, clock)) is not None:
-                stays.append(f"{version.name} {hold.reason}")
+    def _evict_now(self, model: str) -> tuple[str, tuple[int, ...]]:
+        """Begin to evict the versions that nothing holds: the others' reasons, and which they are.
+        Their least time of residency, and the one after a request, do not hold them against an
+        operator."""
+        mine = self._of(model)
+        if not mine:
+            return _none_of(model), ()
+        now, clock = time.monotonic(), _clock()
+        stays, evicted = [], []
+        for version in mine:
+            if reason := self._stays(version, now, clock):
+                stays.append(f"{version.name} {reason}")
             elif version.evict() is not None:
                 _log.info("%s: evicted by an operator", version.name)
-        return "; ".join(stays)
+                evicted.append(version.served.version.number)
+        if stays:
+            stays = [f"{model} version {number} is evicted" for number in evicted] + stays
+        return "; ".join(stays), tuple(evicted)
+
+    def _stays(self, version: OnDemandVersion, now: float, clock: datetime) -> str:
+        """Why an operator cannot have it evicted; "" where he can, or nothing is loaded."""
+        if version.loading:
+            return "is loading"
+        if version.resident is None:
+            return ""
+        facts = self._facts(version, "", now)
+        lenient = replace(facts, terms=facts.terms._replace(min_residency_s=0, keep_warm_s=0))
+        hold = hold_on(lenient, now, clock)
+        return "" if hold is None else hold.reason
 
     def rows(self) -> list[ResidencyRow]:
         now, clock = time.monotonic(), _clock()
@@ -210,15 +245,19 @@ class Residency:
         return one.facts(device, now, one.served.version.name in self._pins)
 
 
+def _none_of(model: str) -> str:
+    return f"no version of '{model}' loads on demand on this server (load_on_demand)"
+
+
 def _clock() -> datetime:
     return datetime.now().astimezone()
 
 
-def _read(path: Path | None) -> set[str]:
+def _read(path: Path | None) -> frozenset[str]:
     """Pins that cannot be read are none."""
     if path is not None:
         with suppress(OSError, ValueError):
             found = json.loads(path.read_text())
             if isinstance(found, list):
-                return {one for one in found if isinstance(one, str)}
-    return set()
+                return frozenset(one for one in found if isinstance(one, str))
+    return frozenset()

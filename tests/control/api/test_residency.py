@@ -4,12 +4,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import tritonclient.http as triton
 
 from support.server import identity_config
 from support.yard import Yard, yard
 
 pytestmark = pytest.mark.slow
+
+SEQUENCES = "sequence_batching { direct {} max_sequence_idle_microseconds: 60000000 }\n"
 
 
 @pytest.fixture(scope="module")
@@ -17,16 +21,20 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
     folder = tmp_path_factory.mktemp("residency")
     for name in ("one", "other"):
         write(folder, name)
+    config = identity_config("turns").replace("dynamic_batching {}\n", SEQUENCES)
+    write(folder, "turns", config, 1, 2)
     with yard(folder, load_on_demand=True) as y:
         y.wait_versions("one", 1)
         y.wait_versions("other", 1)
+        y.wait_versions("turns", 1, 2)
         yield y
 
 
-def write(folder: Path, name: str) -> None:
+def write(folder: Path, name: str, config: str = "", *versions: int) -> None:
     home = folder / "models" / name
-    (home / "1").mkdir(parents=True)
-    (home / "config.pbtxt").write_text(identity_config(name))
+    for version in versions or (1,):
+        (home / str(version)).mkdir(parents=True)
+    (home / "config.pbtxt").write_text(config or identity_config(name))
 
 
 def row(y: Yard, model: str) -> dict[str, Any]:
@@ -34,6 +42,18 @@ def row(y: Yard, model: str) -> dict[str, Any]:
     assert status == 200, found
     (one,) = found["items"]
     return dict(one)
+
+
+def each(y: Yard, model: str, field: str) -> list[Any]:
+    return [one[field] for one in y.api("GET", f"/residency?model={model}")[1]["items"]]
+
+
+def begin_sequence(y: Yard, version: str, ends: bool) -> None:
+    tensor = triton.InferInput("INPUT0", [1, 2], "FP32")
+    tensor.set_data_from_numpy(np.zeros((1, 2), np.float32))
+    with triton.InferenceServerClient(f"127.0.0.1:{y.server.http_port}") as client:
+        terms = {"sequence_id": 7, "sequence_start": True, "sequence_end": ends}
+        client.infer("turns", [tensor], version, **terms)
 
 
 def test_operator_loads_evicts_and_pins_and_events_say_so(served: Yard) -> None:
@@ -62,6 +82,19 @@ def test_pin_is_kept_across_a_restart(served: Yard) -> None:
     assert (listed["pinned"], listed["held_by"]) == (True, "is pinned")
     assert "'other' is not pinned" in served.cli("residency", "unpin", "other")
     assert "until its next request" in served.cli("residency", "evict", "other")
+
+
+def test_eviction_of_some_versions_is_in_the_audit_though_others_stay(served: Yard) -> None:
+    begin_sequence(served, "1", ends=True)
+    begin_sequence(served, "2", ends=False)
+    held = ["", "has 1 live sequence"]
+    served.wait_for(lambda: each(served, "turns", "held_by") == held, "version 1 to be idle")
+    status, refused = served.api("POST", "/residency/turns/evict")
+    message = "turns version 1 is evicted; turns version 2 has 1 live sequence"
+    assert (status, refused["error"]["message"]) == (409, message)
+    assert each(served, "turns", "state") == ["unloaded", "loaded"]
+    events = served.api("GET", "/events?subject=model:turns&limit=50")[1]["items"]
+    assert [one["kind"] for one in events].count("residency.evicted") == 1
 
 
 def test_model_that_does_not_load_on_demand_is_refused_by_name(served: Yard) -> None:
