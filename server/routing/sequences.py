@@ -41,7 +41,8 @@ class Sequences:
 
     def keep(self, target: Target, sequence: Sequence, now: float) -> Target | None:
         """Remember that a request of it went to `target`; forget it with its end. The other target
-        of which the same was remembered, None where there is none."""
+        of which the same was remembered, None where there is none, or the sequence was silent for
+        so long that what lives there by now may be another's."""
         key = (target.route, sequence.key)
         before = self.targets.pop(key, None)
         if not sequence.end:
@@ -50,4 +51,6 @@ class Sequences:
             self.targets[key] = _SequenceTarget(stays, now)
             if len(self.targets) > self._most:
                 self.targets.popitem(last=False)
-        return None if before is None or before.target.key == target.key else before.target
+        if before is None or before.target.key == target.key or now - before.at > IDLE_S:
+            return None
+        return before.target

@@ -46,6 +46,12 @@ def test_the_arm_that_a_sequence_leaves_is_told_of() -> None:
     assert left.key == STABLE.key
 
 
+def test_an_arm_that_a_sequence_left_long_ago_is_not_told_of() -> None:
+    seen = Sequences()
+    seen.keep(STABLE, Sequence(7, True, False), 0.0)
+    assert seen.keep(CANDIDATE, Sequence(7, True, False), 1.0 + IDLE_S) is None
+
+
 def test_the_one_that_was_silent_longest_is_forgotten() -> None:
     seen = Sequences(most=2)
     for key in (1, 2, 1, 3):
