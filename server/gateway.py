@@ -42,6 +42,7 @@ from server.desired.repository import DesiredRepository
 from server.drift.windows import DriftWindows
 from server.fleet.confine import Confiner, confined_checker
 from server.fleet.fleet import Fleet
+from server.fleet.placement import visible_gpus
 from server.health import kept
 from server.health.health_checks import HealthChecks, bounds_of
 from server.health.monitor import HealthMonitor
@@ -107,7 +108,7 @@ class Gateway:
         desired = disk.read(settings.state_dir)
         in_force = disk.read_in_force(settings.state_dir)
         self._repository = _repository(settings, desired)
-        self._confiner = Confiner(settings, sockets)
+        self._confiner = Confiner(settings, sockets, visible_gpus())
         self._custom = CustomMetrics()
         loader = loader_of(
             settings, self._checker, self._confiner, self._custom, lambda: self._dataplane

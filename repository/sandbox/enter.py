@@ -22,8 +22,9 @@ _STREAMS = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"
 _SHARED_MEMORY = "/dev/shm"
 _OWN_THREADS = "/proc/self/task"
 """A process names another of its threads by writing into TID/comm there. CUDA does so when it is
-initialised, and else gives up with error 304. Of the process that enters alone: another one's
-folder has another inode, which is what a rule is for."""
+initialised, and else gives up with error 304. Landlock's rules are for folders, and the threads are
+yet to begin, so that this one covers the other files of a thread too: oom_score_adj, mem, uid_map.
+It is of the process that enters alone: another one's folder has another inode."""
 _DEVICES = ("nvidia", "dri", "kfd", "infiniband", "accel")
 """Beginnings of the names below /dev of what computes. Disks, memory and terminals, in which people
 type their passwords, are not among them."""
@@ -100,7 +101,8 @@ def _confine_files(sandbox: Sandbox) -> None:
     rules.allow(visible((*roots, *sandbox.readable), hidden, _entries), landlock.READ)
     rules.allow(visible(sandbox.writable, hidden, _entries), landlock.WRITE)
     rules.allow(("/proc",), landlock.READ)
-    rules.allow((_OWN_THREADS,), landlock.CHANGE)
+    if sandbox.names_threads:
+        rules.allow((_OWN_THREADS,), landlock.CHANGE)
     rules.allow((*_STREAMS, *_devices()), landlock.DEVICE)
     if sandbox.shared_memory:
         rules.allow((_SHARED_MEMORY,), landlock.WRITE)

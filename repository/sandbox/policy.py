@@ -59,6 +59,8 @@ class Sandbox(NamedTuple):
     fork: whether it may start processes at all.
     leave_group: whether it may leave its process group, and so survive the group's end.
     shared_memory: whether it may write to /dev/shm, where files stay when it has ended.
+    names_threads: whether it may write what /proc has of its own threads: their names, and with
+    them its place among those that the kernel ends when memory runs out.
     """
 
     profile: str
@@ -74,6 +76,7 @@ class Sandbox(NamedTuple):
     fork: bool = True
     leave_group: bool = True
     shared_memory: bool = True
+    names_threads: bool = False
 
 
 class SandboxEnvironment(NamedTuple):
@@ -106,6 +109,7 @@ class ConfinedWorker(NamedTuple):
     caches: folders that it may read and write because it is our own code (compiled kernels).
     compiles: it starts compilers, under `strict` too.
     environment: folders of the Python that it becomes, which takes starting one program.
+    gpu: whether it may use a GPU, for which CUDA names threads.
     """
 
     model: str
@@ -116,6 +120,7 @@ class ConfinedWorker(NamedTuple):
     caches: tuple[str, ...] = ()
     compiles: bool = False
     environment: tuple[str, ...] = ()
+    gpu: bool = False
 
 
 def sandbox_of(kernel: Kernel, around: SandboxEnvironment, tenant: ConfinedWorker) -> Sandbox:
@@ -142,6 +147,7 @@ def sandbox_of(kernel: Kernel, around: SandboxEnvironment, tenant: ConfinedWorke
         network=tenant.network,
         unix_sockets=not strict,
         execute=not strict or tenant.compiles or bool(tenant.environment),
+        names_threads=tenant.gpu,
     )
 
 

@@ -25,6 +25,7 @@ from repository.sandbox.policy import (
 )
 from repository.sandbox.scratch import ScratchFolders
 from server.fleet.checks.check import Checker, ConfigCompletion
+from server.fleet.placement import may_use_gpu
 from server.fleet.version_origin import is_operators
 from server.settings.table import Settings
 
@@ -54,9 +55,10 @@ _log = logging.getLogger(__name__)
 class Confiner:
     """Says what each version's workers may do; belongs to one gateway. Any thread may ask."""
 
-    def __init__(self, settings: Settings, sockets: Path) -> None:
-        """`sockets`: the folder of the control process's."""
+    def __init__(self, settings: Settings, sockets: Path, gpus: tuple[int, ...] = ()) -> None:
+        """`sockets`: the folder of the control process's. `gpus`: what this machine has."""
         self._settings = settings
+        self._gpus = gpus
         self._kernel = kernel()
         self._around = surroundings(settings, sockets)
         self._scratch = ScratchFolders(settings.state_dir.absolute() / "scratch")
@@ -124,6 +126,7 @@ class Confiner:
             network=not is_engine and self._may_connect(version),
             caches=tuple(_kernel_caches()) if is_engine else (),
             compiles=is_engine,
+            gpu=may_use_gpu(version.config, self._gpus),
         )
 
     def _may_connect(self, version: ModelVersion) -> bool:

@@ -97,6 +97,15 @@ def asks_for_gpu(config: ModelConfig) -> bool:
     )
 
 
+def may_use_gpu(resolved: ModelConfig, gpus: tuple[int, ...]) -> bool:
+    """Whether processes of a config with resolved groups may use one of the machine's GPUs. The
+    code of a python model goes to one by itself, also where its instances are on the CPU."""
+    if not gpus:
+        return False
+    groups = [group for group in resolved.instance_group if not group.passive]
+    return resolved.backend == "python" or any(group.kind != _Group.KIND_CPU for group in groups)
+
+
 def _default_group(
     config: ModelConfig, runtime: Runtime, cores: int, gpus: tuple[int, ...]
 ) -> pb.ModelInstanceGroup:

@@ -59,19 +59,6 @@ _HONEST = {
     "streams": "open('/dev/null', 'w').write('x'); return len(open('/dev/urandom', 'rb').read(4))",
     "threads": "return int(open('/proc/self/status').read().split('Threads:')[1].split()[0]) > 0",
     "machine": "return 'processor' in open('/proc/cpuinfo').read()",
-    "names_of_threads": """
-        import ctypes, threading
-        done = threading.Event()
-        other = threading.Thread(target=done.wait); other.start()
-        libc = ctypes.CDLL(None)
-        libc.pthread_setname_np.argtypes = [ctypes.c_ulong, ctypes.c_char_p]
-        try:
-            if failed := libc.pthread_setname_np(other.ident, b"cuda-like"):
-                raise OSError(failed, "pthread_setname_np")
-            return open(f"/proc/self/task/{other.native_id}/comm").read().strip()
-        finally:
-            done.set(); other.join()
-    """,
     "certificates": "import ssl; return len(ssl.create_default_context().get_ca_certs()) >= 0",
 }
 
@@ -126,6 +113,11 @@ if libc.syscall({arguments}) < 0:
 _CALLED = {name: _CALL_IT.format(arguments=arguments) for name, arguments in _CALLS.items()}
 
 
+_OF_THREADS = ("oom_score_adj", "mem", "uid_map", "comm")
+_OF_THREAD = "import os; return open(f'/proc/self/task/{{os.getpid()}}/{name}', 'r+b', 0).fileno()"
+"""Files of a thread, none of which may be opened to be written."""
+
+
 def _hostile(state: Path, other: Path, home: Path, terminal: str) -> dict[str, str]:
     """Everything here must be refused."""
     return {
@@ -150,6 +142,7 @@ def _hostile(state: Path, other: Path, home: Path, terminal: str) -> dict[str, s
         "parent": "import os; return open(f'/proc/{os.getppid()}/environ', 'rb').read()",
         "parents_name": "import os; return open(f'/proc/{os.getppid()}/comm', 'r+').write('x')",
         "own_limits": "return open('/proc/self/oom_score_adj', 'r+').write('1')",
+        **{f"own_{name}_by_thread": _OF_THREAD.format(name=name) for name in _OF_THREADS},
         "core_pattern": "return open('/proc/sys/kernel/core_pattern', 'r+').fileno()",
         "memory": "import os; return open(f'/proc/{os.getppid()}/mem', 'rb').read(1)",
         "root": "import os; return os.listdir(f'/proc/{os.getppid()}/root')",
@@ -221,7 +214,7 @@ def test_a_hostile_model_reaches_nothing_of_the_servers(tmp_path: Path) -> None:
     abstract = socket.socket(socket.AF_UNIX)
     abstract.bind("\0modelyard-test-sandbox")
     abstract.listen()
-    environment = {"DB_PASSWORD": "hunter2", "HOME": str(home)}
+    environment = {"DB_PASSWORD": "hunter2", "HOME": str(home), "CUDA_VISIBLE_DEVICES": ""}
     with (
         abstract,
         running(repository, state_dir=state, environment=environment) as server,

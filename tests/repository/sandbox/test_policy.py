@@ -10,6 +10,7 @@ from repository.sandbox.policy import (
     SandboxEnvironment,
     SandboxFeature,
     is_secret,
+    parser_sandbox,
     parts_of,
     report,
     sandbox_of,
@@ -89,6 +90,13 @@ def test_an_engine_may_start_compilers_and_write_its_cache_under_strict() -> Non
     made = sandbox_of(FULL, around("strict"), tenant)
     assert made.execute
     assert "/people/u/.cache/modelyard" in made.writable
+
+
+def test_only_a_worker_that_may_use_a_gpu_names_its_threads() -> None:
+    for mode in ("default", "strict"):
+        assert not sandbox_of(FULL, around(mode), TENANT).names_threads
+        assert sandbox_of(FULL, around(mode), TENANT._replace(gpu=True)).names_threads
+    assert not parser_sandbox(FULL, (), (), everywhere=True).names_threads
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from repository.model import ModelConfig, ModelVersion
 from repository.process.child import ChildProgram
 from repository.process.message_child import MessageChild
 from repository.sandbox.children import child_environment
 from repository.sandbox.enter import kernel
+from repository.sandbox.policy import sandbox_of
 from server.fleet.checks.check import _Child
-from server.fleet.confine import checker_sandbox, template_sandbox
+from server.fleet.confine import Confiner, checker_sandbox, template_sandbox
 from server.openai.prompt_tokeniser import _start
 from server.settings.table import Settings
 
@@ -36,6 +38,18 @@ def connect(_): socket.socket(socket.AF_INET)
 def unix(_): socket.socket(socket.AF_UNIX)
 def write(path): open(path + ".new", "w")
 def read(path): open(path).read()
+def own(name):
+    import threading
+    done = threading.Event()
+    other = threading.Thread(target=done.wait)
+    other.start()
+    try:
+        for one in (os.getpid(), other.native_id):
+            with open(f"/proc/self/task/{one}/{name}", "r+b", 0) as file:
+                file.write(file.read())
+    finally:
+        done.set()
+        other.join()
 said = {}
 for name, path in json.loads(sys.argv[1]):
     try:
@@ -52,6 +66,7 @@ def tried(sandbox: object, **paths: Path) -> dict[str, bool]:
     tries = ("program", "fork", "thread", "connect", "unix", "write")
     acts = [(name, str(paths["model"])) for name in tries]
     acts += [(f"read {name}", str(path)) for name, path in paths.items()]
+    acts += [(f"own {name}", name) for name in ("comm", "oom_score_adj")]
     done = subprocess.run(
         [sys.executable, "-c", _TRY, json.dumps(acts)],
         env=child_environment(sandbox),  # type: ignore[arg-type]
@@ -89,6 +104,19 @@ def test_the_renderer_of_templates_reads_no_models_either(settings: Settings) ->
     model.write_text("x")
     said = tried(template_sandbox(settings), model=model, runtime=Path(json.__file__))
     assert {act for act, worked in said.items() if worked} == {"thread", "read runtime"}
+
+
+def test_a_worker_names_its_threads_where_it_may_use_a_gpu(settings: Settings) -> None:
+    folder = settings.model_repository[0] / "m"
+    config = ModelConfig(name="m", backend="python")
+    version = ModelVersion("m", 1, folder, folder / "1", config, "")
+    names = []
+    for gpus in ((), (0,)):
+        confinement = Confiner(settings, settings.state_dir / "run", gpus).confinement_of(version)
+        sandbox = sandbox_of(confinement.kernel, confinement.around, confinement.tenant)
+        said = tried(sandbox, model=settings.state_dir / "x")
+        names.append({act for act, worked in said.items() if worked and act.startswith("own ")})
+    assert names == [set(), {"own comm", "own oom_score_adj"}]
 
 
 def test_off_confines_neither(settings: Settings) -> None:

@@ -9,7 +9,15 @@ from backends.errors import LoadFailed
 from backends.registry import RUNTIMES
 from backends.seam import Device
 from repository.model import ModelConfig
-from server.fleet.placement import Placement, describe, difference, place, resolve, visible_gpus
+from server.fleet.placement import (
+    Placement,
+    describe,
+    difference,
+    may_use_gpu,
+    place,
+    resolve,
+    visible_gpus,
+)
 
 
 def placed(
@@ -48,6 +56,24 @@ def test_a_count_shares_the_cores_between_the_instances() -> None:
 def test_unset_goes_to_every_gpu_where_the_runtime_can_use_one() -> None:
     assert placed("onnxruntime", gpus=(0, 1)) == [("cuda", 0, 1, 1), ("cuda", 1, 1, 1)]
     assert placed("identity", gpus=(0, 1)) == [("cpu", 0, 1, 4)]
+
+
+@pytest.mark.parametrize(
+    ("backend", "groups", "gpus", "may"),
+    [
+        ("pytorch", "", (0,), True),
+        ("pytorch", "", (), False),
+        ("pytorch", "instance_group { kind: KIND_CPU }", (0,), False),
+        ("llm", "instance_group { kind: KIND_GPU }", (0,), True),
+        ("llm", "", (0,), False),
+        ("python", "instance_group { kind: KIND_CPU }", (0,), True),
+        ("python", "", (), False),
+    ],
+)
+def test_processes_may_use_a_gpu_where_their_instances_or_their_code_can(
+    backend: str, groups: str, gpus: tuple[int, ...], may: bool
+) -> None:
+    assert may_use_gpu(resolved_of(backend, groups, gpus=gpus), gpus) is may
 
 
 def test_a_gpu_group_goes_to_the_gpus_it_names_or_to_all() -> None:
