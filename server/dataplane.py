@@ -139,12 +139,13 @@ class DataPlane:
     def _submit_of_sequence(
         self, inference: Inference, served: ServedVersion, request: InferRequest
     ) -> Reply:
-        """A request of a sequence, which its route remembers. A copy that an earlier start of the
-        same id has left on another arm, or on a version that drains, is over with this start."""
+        """A request of a sequence, which its route remembers once it is taken. A copy that an
+        earlier start of the same id has left on another arm, or on a version that drains, is over
+        with this start."""
         target, member = inference.target, request.sequence
         assert member is not None
-        before = None if target is None else self.routing.keep(target, member)
         reply = self._schedule_seen(served, request, target)
+        before = None if target is None else self.routing.keep(target, member)
         if member.start:
             named = bool(inference.version) or "@" in inference.model or target is not None
             number = request.version if named else None

@@ -1,5 +1,5 @@
-"""Requests of sequences are counted where they are answered; what is none of a sequence, for the
-version that refuses it, as its client's mistake."""
+"""Requests of sequences are counted where they are answered, and remembered where they are taken;
+what is none of a sequence is counted for the version that refuses it, as its client's mistake."""
 
 import asyncio
 import time
@@ -13,6 +13,7 @@ from schedulers.errors import BadSequence, UnknownSequence
 from schedulers.request import Sequence
 from server.codec.output_format import InferBody
 from server.dataplane import DataPlane
+from server.errors import NotReady
 from server.inference import Inference
 from server.routing.table import CompiledRoute
 from server.served_version import ServedVersion
@@ -34,13 +35,14 @@ class Holding(Shelf):
         self.all = served
 
     def holders_of(self, name: str, version: int | None, key: int | str) -> list[ServedVersion]:
-        return [one for one in self.all if one.scheduler.holds(key)]  # type: ignore[attr-defined]
+        those = [one for one in self.all if version in (None, one.version.number)]
+        return [one for one in those if one.scheduler.holds(key)]  # type: ignore[attr-defined]
 
 
 class SequenceInference(Inference):
-    def __init__(self, model: str, sequence: Sequence | None) -> None:
+    def __init__(self, model: str, sequence: Sequence | None, rows: int = 1) -> None:
         super().__init__(model, "", None, time.monotonic_ns())
-        self.own = sequence
+        self.own, self.rows = sequence, rows
 
     def sequence(self) -> Sequence | None:
         return self.own
@@ -52,12 +54,12 @@ class SequenceInference(Inference):
         return {}
 
     def decode(self, served: ServedVersion) -> InferBody:
-        inputs = {"INPUT0": np.zeros((1, 4), np.float32)}
+        inputs = {"INPUT0": np.zeros((self.rows, 4), np.float32)}
         terms: dict[str, int | str | bool] = {}
         if self.own is not None:
             key, start, end = self.own
             terms = {"sequence_id": key, "sequence_start": start, "sequence_end": end}
-        return InferBody("r", inputs, 1, None, (), terms)
+        return InferBody("r", inputs, self.rows, None, (), terms)
 
 
 class Scene:
@@ -68,11 +70,23 @@ class Scene:
         self.models = Holding([self.old, self.new])
         self.dataplane = DataPlane(self.models, "s", "0")
 
-    async def infer(self, key: int | None, start: bool = False, model: str = "sums") -> int:
+    async def infer(
+        self,
+        key: int | None,
+        start: bool = False,
+        model: str = "sums",
+        end: bool = False,
+        rows: int = 1,
+    ) -> int:
         """The version that answered."""
-        sequence = None if key is None else Sequence(key, start, False)
-        answer = await self.dataplane.infer(SequenceInference(model, sequence)).one()
+        sequence = None if key is None else Sequence(key, start, end)
+        answer = await self.dataplane.infer(SequenceInference(model, sequence, rows)).one()
         return answer.version
+
+    def lead_to(self, version: int) -> None:
+        """The route `public` has this version as its only arm from here on."""
+        arms = (DesiredArm(f"arm{version}", "sums", version, "", 10_000),)
+        self.dataplane.routing.use(DesiredState(routes=(DesiredRoute("public", arms, salt="s"),)))
 
 
 def play(act: Callable[[Scene], Awaitable[None]]) -> None:
@@ -112,6 +126,31 @@ def test_what_clients_get_wrong_about_sequences_is_no_refusal_of_the_version() -
         assert counters.failure == {"REJECTED": 0, "CANCELED": 0, "BACKEND": 0, "OTHER": 2}
         assert counters.client_errors == 2
         assert sum(scene.old.counters.failure.values()) == 0
+
+    play(act)
+
+
+def test_a_refused_start_leaves_a_sequence_on_the_arm_where_it_lives() -> None:
+    async def act(scene: Scene) -> None:
+        scene.lead_to(1)
+        assert await scene.infer(7, start=True, model="public") == 1
+        scene.lead_to(2)
+        await scene.new.scheduler.drain(0)
+        with pytest.raises(NotReady):
+            await scene.infer(7, start=True, model="public")
+        assert await scene.infer(7, model="public") == 1
+
+    play(act)
+
+
+def test_a_refused_end_leaves_a_sequence_on_the_arm_where_it_lives() -> None:
+    async def act(scene: Scene) -> None:
+        scene.lead_to(1)
+        assert await scene.infer(7, start=True, model="public") == 1
+        scene.lead_to(2)
+        with pytest.raises(BadSequence, match="must specify batch-size 1"):
+            await scene.infer(7, end=True, model="public", rows=2)
+        assert await scene.infer(7, end=True, model="public") == 1
 
     play(act)
 
