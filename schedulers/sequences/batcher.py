@@ -219,7 +219,7 @@ class SequenceBatcher(BatchScheduler):
 
     def _start_what_can(self, now_ns: int) -> int:
         table = self._table
-        if self._held and self._holds_back():
+        if self._closed or (self._held and self._holds_back()):
             return NEVER
         self._held = False
         again_ns = NEVER

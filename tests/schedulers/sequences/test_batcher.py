@@ -44,6 +44,24 @@ def test_an_instance_hears_of_sequences_that_are_over_only_if_it_keeps_states(
     asyncio.run(asyncio.wait_for(test(), 60))
 
 
+def test_nothing_starts_on_an_instance_that_ends_its_last_execution_while_it_is_closed() -> None:
+    async def test() -> None:
+        echo, tokens = GatedEcho(), CoreTokens(2)
+        rules = SequenceRules(False, 2, 60 * 10**9, 10, MergeRules(max_rows=2))
+        batcher = SequenceBatcher(rules, [echo], Counters(), tokens, keeps_state=True)
+        batcher.submit(starting(1))
+        await asyncio.to_thread(echo.started.acquire)
+        closing = asyncio.create_task(batcher.close())
+        await asyncio.sleep(0)
+        echo.gate.set()
+        await closing
+        await asyncio.sleep(0)
+        assert len(echo.batches) == 1
+        assert tokens.free == 2
+
+    asyncio.run(asyncio.wait_for(test(), 60))
+
+
 class EarlyStream(GatedEcho):
     """A decoupled model whose answers end before its call returns, which the gate allows."""
 
