@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from backends.seam import Instance
 from control.access.scopes import Action, Principal
 from schedulers.policy.cores import CoreTokens
-from schedulers.policy.resource_limits import ResourceLimiter
+from schedulers.policy.resource_limits import InstanceLimit, ResourceLimiter
 from schedulers.request import CallContext
 from server.access.token_holder import PrincipalPermission
 from server.bls.service import ScriptService
@@ -18,6 +18,7 @@ from server.errors import Forbidden, NotReady, UnknownModel
 from server.fleet.checks.check import Checker
 from server.fleet.confine import Confiner
 from server.fleet.loading import VersionLoader
+from server.fleet.rate_limits import limits_of, takes_resources
 from server.metrics.custom import CustomMetrics
 from server.model_calls import DataPlaneCaller
 from server.model_queries import ModelQueries
@@ -63,6 +64,13 @@ class GatewaySurroundings:
             return self._dataplane().models.get(model, version).instances
         except (UnknownModel, NotReady):
             return ()
+
+    def limits(self, model: str, version: int) -> Sequence[InstanceLimit]:
+        try:
+            config = self._dataplane().models.get(model, version).version.config
+        except (UnknownModel, NotReady):
+            return ()
+        return [limit for _, limit in limits_of(config)] if takes_resources(config) else ()
 
     async def load(self, model: str, override: Override | None) -> None:
         await self._dataplane().models.load(model, override)

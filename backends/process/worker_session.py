@@ -172,6 +172,7 @@ class WorkerSession:
         activity = self.process.activity
         with self._turn:
             activity.progress += 1
+            activity.executions += 1
             activity.executing = True
             try:
                 return self._execute(batch, streams)

@@ -189,13 +189,18 @@ class ResourceLimiter:
     def shortage(self, key: object, holders: Collection[object]) -> Shortage | None:
         """What an execution of `key` can never have while `holders` keep what they hold."""
         entry = self._entries.get(key)
-        if entry is None:
-            return None
+        return None if entry is None else self.shortage_of(entry.limit, holders)
+
+    def shortage_of(self, limit: InstanceLimit, holders: Collection[object]) -> Shortage | None:
+        """`shortage` of an instance with this limit, which need not be registered yet."""
         held = [e.limit for one in holders if (e := self._entries.get(one)) is not None and e.holds]
-        for resource, needed in entry.limit.needs.items():
-            in_use = sum(limit.needs.get(resource, 0) for limit in held)
-            if in_use and needed > self._copies(resource) - in_use:
-                return Shortage(resource, needed, in_use, self._copies(resource))
+        for resource, needed in limit.needs.items():
+            in_use = sum(one.needs.get(resource, 0) for one in held)
+            if not in_use:
+                continue
+            copies = self._copies(resource) if self._given else max(self._copies(resource), needed)
+            if needed > copies - in_use:
+                return Shortage(resource, needed, in_use, copies)
         return None
 
     def leave(self, who: Waiter, keep: Collection[object] = ()) -> None:

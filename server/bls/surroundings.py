@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 from backends.seam import Instance
 from control.access.scopes import Principal
 from schedulers.calls import ModelCaller
-from schedulers.policy.resource_limits import ResourceLimiter
+from schedulers.policy.resource_limits import InstanceLimit, ResourceLimiter
 from schedulers.request import CallContext
 from server.metrics.custom import CustomMetrics
 from server.overrides import Override
@@ -31,6 +31,10 @@ class ScriptSurroundings(Protocol):
 
     def instances(self, model: str, version: int) -> Sequence[Instance]:
         """Of a version; none where it does not serve."""
+
+    def limits(self, model: str, version: int) -> Sequence[InstanceLimit]:
+        """Of each instance that the config of a version asks for, whether or not it is loaded; none
+        where its executions take nothing, and where it does not serve."""
 
     async def load(self, model: str, override: Override | None) -> None:
         """Load by request. Raises what a client would be told."""

@@ -1,7 +1,7 @@
 """Who waits for whom, over all instances that call other models: no circle is left to wait."""
 
-from collections.abc import Collection, Iterable
-from typing import Protocol
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 from backends.process.call_link import CallingInstance
 from backends.process.call_messages import CallRequest
@@ -21,27 +21,41 @@ class Caller(Protocol):
     instance: CallingInstance
 
 
+class _Call(NamedTuple):
+    """Of one execution of its caller, by number; what it waits for."""
+
+    execution: int
+    callees: frozenset[Version]
+
+
+Calls = Mapping[Caller, frozenset[Version]]
+"""What each instance waits for."""
+
+
 class Waiting:
     """On the loop's thread. Only calls of an execution count: what a decoupled model does after it
     has taken a request in keeps its instance from nothing."""
 
     def __init__(self, surroundings: ScriptSurroundings) -> None:
         self._surroundings = surroundings
-        self._of_callers: dict[Caller, dict[int, frozenset[Version]]] = {}
+        self._of_callers: dict[Caller, dict[int, _Call]] = {}
 
     def begin(self, caller: Caller, request: CallRequest, context: CallContext) -> str:
         """Count a call that was accepted. Its refusal, where it can never be answered; "" else."""
-        if not caller.instance.activity.executing:
+        activity = caller.instance.activity
+        if not activity.executing:
             return ""
         caller.instance.waits()
         callees = self._callees(request.model, request.version, context)
         waiting = self._of_callers.setdefault(caller, {})
-        waiting[request.number] = frozenset(callees)
-        versions = {_version(one): None for one in self._of_callers}
-        if not versions.keys().isdisjoint(callees) and (refusal := self._refusal(caller, versions)):
+        waiting[request.number] = _Call(activity.executions, frozenset(callees))
+        calls = self._awaited()
+        versions = {_version(one): None for one in calls}
+        may_close = not versions.keys().isdisjoint(callees)
+        if may_close and (refusal := self._refusal(caller, calls, versions)):
             return refusal
         limiter = self._surroundings.limiter
-        return "" if limiter is None else self._lacking(caller, limiter)
+        return "" if limiter is None else self._lacking(caller, calls, limiter)
 
     def end(self, caller: Caller, number: int) -> None:
         """A call has its answer."""
@@ -51,10 +65,21 @@ class Waiting:
             if not waiting:
                 del self._of_callers[caller]
 
-    def _refusal(self, caller: Caller, versions: Iterable[Version]) -> str:
+    def _awaited(self) -> Calls:
+        """What each instance waits for that executes. A call that an execution which has ended did
+        not wait for keeps its instance from nothing."""
+        found: dict[Caller, frozenset[Version]] = {}
+        for caller, calls in self._of_callers.items():
+            activity = caller.instance.activity
+            now = [one.callees for one in calls.values() if one.execution == activity.executions]
+            if activity.executing and now:
+                found[caller] = frozenset().union(*now)
+        return found
+
+    def _refusal(self, caller: Caller, calls: Calls, versions: Iterable[Version]) -> str:
         waits: dict[Version, list[frozenset[Version]]] = {}
-        for one, calls in self._of_callers.items():
-            waits.setdefault(_version(one), []).append(frozenset().union(*calls.values()))
+        for one, callees in calls.items():
+            waits.setdefault(_version(one), []).append(callees)
         surroundings = self._surroundings
         counts = {version: len(surroundings.instances(*version)) for version in versions}
         circle = find_circle(waits, counts, _version(caller))
@@ -66,27 +91,34 @@ class Waiting:
             "give one of these models more instances, or let it not call back"
         )
 
-    def _lacking(self, caller: Caller, limiter: ResourceLimiter) -> str:
+    def _lacking(self, caller: Caller, calls: Calls, limiter: ResourceLimiter) -> str:
         """The refusal of a call whose callee needs what is held by who waits for it."""
         keys = {id(getattr(key, "spec", None)): key for key in limiter.registered()}
-        calls = {one: frozenset().union(*each.values()) for one, each in self._of_callers.items()}
 
         def held_by(stuck: Collection[Caller]) -> list[object]:
             found = (keys.get(id(one.instance.spec)) for one in stuck)
             return [key for key in found if key is not None]
 
         def can_run(version: Version, stuck: Collection[Caller]) -> bool:
-            held, instances = held_by(stuck), self._surroundings.instances(*version)
-            able = (one not in held and limiter.shortage(one, held) is None for one in instances)
-            return not instances or any(able)
+            return None in self._shortages(version, held_by(stuck), limiter)
 
         stuck = stuck_callers(calls, can_run)
         if caller not in stuck:
             return ""
         version = next(one for one in calls[caller] if not can_run(one, stuck))
-        instances, held = self._surroundings.instances(*version), held_by(stuck)
-        lacks = (limiter.shortage(one, held) for one in instances if one not in held)
+        lacks = self._shortages(version, held_by(stuck), limiter)
         return _lack_text(version, next(filter(None, lacks), None), map(_version, stuck))
+
+    def _shortages(
+        self, version: Version, held: Sequence[object], limiter: ResourceLimiter
+    ) -> list[Shortage | None]:
+        """What each instance of a version that does not wait itself lacks while `held` keep what
+        they hold, None for nothing; by its config where it is to be loaded on demand."""
+        registered, instances = limiter.registered(), self._surroundings.instances(*version)
+        if any(one in registered for one in instances):
+            return [limiter.shortage(one, held) for one in instances if one not in held]
+        limits = self._surroundings.limits(*version)
+        return [limiter.shortage_of(limit, held) for limit in limits] or [None]
 
     def _callees(self, model: str, version: int, context: CallContext) -> set[Version]:
         """The version that answers, or, of an ensemble, those that its steps call."""

@@ -34,7 +34,7 @@ class RateLimits:
     def check(self, config: ModelConfig, beside: Sequence[Instance] = ()) -> None:
         """Raise LoadFailed where an instance of a config with resolved groups could never execute.
         `beside`: instances that it has already."""
-        if self.limiter is None or config.backend == "llm":
+        if self.limiter is None or not takes_resources(config):
             return
         try:
             self.limiter.check((limit for _, limit in limits_of(config)), beside)
@@ -44,7 +44,7 @@ class RateLimits:
     def register(self, config: ModelConfig, instances: Sequence[Instance]) -> None:
         """Tell the limiter of all instances of a version, unless their executions take nothing.
         Raises LoadFailed, as `check`."""
-        if self.limiter is None or config.backend == "llm":
+        if self.limiter is None or not takes_resources(config):
             return
         waiting: dict[str, list[InstanceLimit]] = {}
         for device, limit in limits_of(config):
@@ -59,6 +59,11 @@ class RateLimits:
         if self.limiter is not None:
             for one in instances:
                 self.limiter.unregister(one)
+
+
+def takes_resources(config: ModelConfig) -> bool:
+    """Whether executions of its instances may be limited; those of language models are not."""
+    return bool(config.backend != "llm")
 
 
 def limits_of(config: ModelConfig) -> Iterator[tuple[str, InstanceLimit]]:

@@ -19,13 +19,15 @@ _BUSY_HEARTBEAT_SECS = 120.0
 class Activity:
     """What a worker is doing, written by whoever talks with it.
 
-    `loading`: not ready yet. `executing`: a batch is inside. `streams`: open streams. `progress`
+    `loading`: not ready yet. `executing`: a batch is inside, the last of so many `executions`.
+    `streams`: open streams. `progress`
     changes with every response, and with every other sign of progress the worker tells of.
     `calls`: calls of its model to other models that have no answer yet; those have limits too.
     """
 
     loading: bool = True
     executing: bool = False
+    executions: int = 0
     streams: int = 0
     progress: int = 0
     calls: int = 0

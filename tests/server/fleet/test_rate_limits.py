@@ -44,9 +44,13 @@ class TritonPythonModel:
 """Calls the model that the request's parameter `model` names."""
 
 
-def write(folder: Path, name: str, limits: str) -> None:
+COLD = 'parameters { key: "load_on_demand" value { string_value: "true" } }'
+
+
+def write(folder: Path, name: str, limits: str, more: str = "") -> None:
     (folder / name / "1").mkdir(parents=True, exist_ok=True)
-    (folder / name / "config.pbtxt").write_text(IDENTITY % f"rate_limiter {{ {limits} }}")
+    config = IDENTITY % f"rate_limiter {{ {limits} }}"
+    (folder / name / "config.pbtxt").write_text(config + more)
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +62,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def server(models: Path) -> Iterator[Server]:
     write(models, "one", 'resources { name: "R" count: 1 }')
     write(models, "half", 'resources { name: "R" count: 1 } priority: 2')
+    write(models, "cold", 'resources { name: "R" count: 1 }', COLD)
     write(models, "greedy", 'resources { name: "R" count: 2 }')
     for name, limits in (("holds", 'resources { name: "R" count: 1 }'), ("free", "")):
         group = f"instance_group {{ kind: KIND_CPU rate_limiter {{ {limits} }} }}"
@@ -183,17 +188,22 @@ def call(server: Server, script: str, model: str) -> tuple[int, str]:
     return status, text.decode()
 
 
+@pytest.mark.parametrize("callee", ["one", "cold"])
 def test_call_of_a_model_that_needs_what_the_caller_holds_is_refused_at_once(
-    server: Server,
+    server: Server, callee: str
 ) -> None:
-    status, text = call(server, "holds", "one")
+    status, text = call(server, "holds", callee)
     assert status == 500
     assert (
-        "this call can never be answered: 'one' version 1 needs 1 of the resource 'R' to execute, "
-        "and of 1 there are 1 held by 'holds' version 1 until their calls are answered; let there "
-        "be 2 (--rate-limit-resource=R:2)"
+        f"this call can never be answered: '{callee}' version 1 needs 1 of the resource 'R' to "
+        "execute, and of 1 there are 1 held by 'holds' version 1 until their calls are answered; "
+        "let there be 2 (--rate-limit-resource=R:2)"
     ) in text
     assert ask(server, "one") == 200, "the resource was given back"
+
+
+def test_call_of_a_model_that_is_loaded_on_demand_waits_for_its_load(server: Server) -> None:
+    assert call(server, "free", "cold")[0] == 200
 
 
 def test_callers_that_hold_nothing_wait_for_the_resources_of_their_callees(server: Server) -> None:

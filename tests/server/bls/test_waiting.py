@@ -1,0 +1,118 @@
+"""Which calls can never be answered, of instances that hold resources while they wait."""
+
+import asyncio
+from collections.abc import Callable
+from typing import cast
+
+from backends.process.call_messages import CallRequest
+from backends.process.health.liveness import Activity
+from backends.seam import Instance
+from repository.model import ModelVersion
+from schedulers.policy.resource_limits import GLOBAL, InstanceLimit, Resource, ResourceLimiter
+from schedulers.request import CallContext, CallRoot
+from server.bls.waiting import Caller, Waiting
+from server.dataplane import DataPlane
+from server.script_surroundings import GatewaySurroundings
+from support.grpc import Shelf, put
+
+CONFIG = """
+name: "%s" backend: "identity"
+input { name: "x" data_type: TYPE_FP32 dims: 4 } output { name: "y" data_type: TYPE_FP32 dims: 4 }
+instance_group { kind: KIND_CPU }
+"""
+R = Resource("R", GLOBAL)
+
+
+class Nobody:
+    """Waits for no resource."""
+
+    def wake(self) -> None: ...
+
+
+class CallingOne:
+    """An instance that calls, and its connection in one."""
+
+    def __init__(self, version: ModelVersion) -> None:
+        self.version = version
+        self.activity = Activity()
+
+    @property
+    def instance(self) -> "CallingOne":
+        return self
+
+    @property
+    def spec(self) -> object:
+        return self
+
+    def waits(self) -> None: ...
+
+    def execute(self) -> None:
+        self.activity.executions += 1
+        self.activity.executing = True
+
+
+class LimitedShelf(Shelf):
+    """Whose models have one instance each, which the limiter knows."""
+
+    def __init__(self, needs: dict[str, int]) -> None:
+        super().__init__([put(CONFIG % name) for name in needs])
+        self._limiter = ResourceLimiter({R: 1})
+        self.callers: dict[str, CallingOne] = {}
+        for served in self._served:
+            name = served.version.name
+            caller = self.callers[name] = CallingOne(served.version)
+            served.instances = (cast(Instance, caller),)
+            self._limiter.register({caller: InstanceLimit({R: needs[name]} if needs[name] else {})})
+
+    @property
+    def limiter(self) -> ResourceLimiter:
+        return self._limiter
+
+
+class Scene:
+    """`holder` executes and holds the only copy of R, which `needy` needs and `relay` does not."""
+
+    def __init__(self) -> None:
+        models = LimitedShelf({"holder": 1, "relay": 0, "needy": 1})
+        dataplane = DataPlane(models, "s", "0")  # type: ignore[arg-type]
+        self._waiting = Waiting(GatewaySurroundings(lambda: dataplane))
+        self.holder, self.relay = models.callers["holder"], models.callers["relay"]
+        self.holder.execute()
+        assert models.limiter.may_start(self.holder, Nobody())
+        models.limiter.take(self.holder)
+        self._number = 0
+
+    def call(self, caller: CallingOne, model: str) -> str:
+        """Its refusal."""
+        self._number += 1
+        request = CallRequest(self._number, model, -1, "", 0, 0, 0, "", (), False, (), (), b"")
+        context = CallContext((), CallRoot())
+        return self._waiting.begin(cast(Caller, caller), request, context)
+
+
+def play(act: Callable[[Scene], None]) -> None:
+    async def whole() -> None:
+        act(Scene())
+
+    asyncio.run(whole())
+
+
+def test_a_chain_of_calls_to_a_model_that_needs_what_its_first_caller_holds_is_refused() -> None:
+    def act(scene: Scene) -> None:
+        assert scene.call(scene.holder, "relay") == ""
+        scene.relay.execute()
+        assert "'needy' version 1 needs 1 of the resource 'R'" in scene.call(scene.relay, "needy")
+
+    play(act)
+
+
+def test_a_call_that_an_ended_execution_did_not_wait_for_keeps_its_instance_from_nothing() -> None:
+    def act(scene: Scene) -> None:
+        scene.relay.execute()
+        assert scene.call(scene.relay, "needy") == ""
+        scene.relay.activity.executing = False
+        assert scene.call(scene.holder, "relay") == ""
+        scene.relay.execute()
+        assert scene.call(scene.holder, "relay") == "", "another execution is inside by now"
+
+    play(act)
