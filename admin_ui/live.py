@@ -113,6 +113,8 @@ class LiveUpdateStream:
     def _join(self, newest: int) -> ScreenWatch:
         watch = self._watch = self._watches.join(self._screen, self._visit, newest)
         self._look = watch.begun  # what is being looked up already may be older than the page
+        if watch.looked_lately():  # or newer
+            watch.ask()
         return watch
 
     def _piece(self, part: LiveFragment) -> bytes:

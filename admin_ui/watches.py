@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from math import inf
 from time import monotonic, process_time
 from typing import Any
 
@@ -28,6 +29,9 @@ ALL_SHARES = 0.1
 
 SPREAD_S = 5.0
 """Over which looks are spread that charts want at the same moment."""
+
+PAGE_S = 5.0
+"""Longest between the look-up of a page and its tab's joining the watch, nearly always."""
 
 SAY_EVERY_S = 5.0
 """Between two announcements to who listens instead of looking."""
@@ -65,6 +69,7 @@ class ScreenWatch:
         self.tabs = 0
         self.part = LiveFragment(event=newest)
         self.begun = 0
+        self._began_at = -inf
         self.ended = False
         self._watches = watches
         self._services = watches.frame.services
@@ -80,6 +85,11 @@ class ScreenWatch:
     def ask(self) -> None:
         """Look, even if nothing happens from now on: a tab has missed something."""
         self._asked.set()
+
+    def looked_lately(self) -> bool:
+        """A look is under way, or began so lately that it may be later than the page of a tab that
+        joins now, or earlier."""
+        return self.begun > self.part.look or monotonic() < self._began_at + PAGE_S
 
     async def after(self, look: int, timeout_s: float) -> LiveFragment | None:
         """The part of a look later than number `look`, waiting so long for one; None without.
@@ -142,6 +152,7 @@ class ScreenWatch:
 
     async def _look(self, events: Sequence[Any], newest: int) -> None:
         self.begun += 1
+        self._began_at = monotonic()
         html: str | None = None
         try:
             shown = await self._screen.load(self._visit)

@@ -17,7 +17,7 @@ from admin_ui.screens import FormAction, Screen, ScreenContent
 from admin_ui.services import ControlApiError
 from admin_ui.snapshots import config, difference
 from admin_ui.text import link
-from admin_ui.traffic.load import model_traffic
+from admin_ui.traffic.load import model_traffic, next_look_s
 from control.access.scopes import Action
 from control.health import FAILED, READY
 
@@ -51,7 +51,7 @@ async def load(visit: PageContext) -> ScreenContent:
         rows=versions_by_server(model, loads),
         may_answer=any(row["version"] and row["state"] != FAILED for row in loads),
         traffic=served,
-        next_look_s=served.next_look_s if served else None,
+        next_look_s=next_look_s(served, bool(sequences)),
         sequences=sequences,
         steps=await steps_here(visit, name, answers) if answers else None,
         servers=sorted({row["server"] for row in loads}),

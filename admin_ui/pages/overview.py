@@ -7,7 +7,7 @@ from typing import Any
 from admin_ui.event_text import merge_events
 from admin_ui.page_context import PageContext
 from admin_ui.screens import FormAction, Screen, ScreenContent
-from admin_ui.traffic.load import yard_traffic
+from admin_ui.traffic.load import next_look_s, yard_traffic
 
 LATEST = 100
 _EVENTS, _PUSHES = 12, 8
@@ -39,7 +39,7 @@ async def load(visit: PageContext) -> ScreenContent:
         events=happened,
         trouble="",
         traffic=traffic,
-        next_look_s=traffic.next_look_s if traffic else None,
+        next_look_s=next_look_s(traffic),
     )
 
 

@@ -23,7 +23,7 @@ from admin_ui.screens import FormAction, Screen, ScreenContent
 from admin_ui.services import ControlApiError
 from admin_ui.tables import table
 from admin_ui.text import link
-from admin_ui.traffic.load import route_traffic
+from admin_ui.traffic.load import next_look_s, route_traffic
 
 PATH = "/routes/{route}"
 ACTS_OF_ONE = ("weights", "change", "kill", "release", "rollback", "delete")
@@ -73,7 +73,7 @@ async def load(visit: PageContext) -> ScreenContent:
         mirrors=mirrors_text(route),
         explained=explained,
         traffic=traffic,
-        next_look_s=traffic.next_look_s if traffic else None,
+        next_look_s=next_look_s(traffic),
         problem=problem,
         back=await rollback_offer(visit, name) if _of_its_name(route) else None,
     )

@@ -16,7 +16,7 @@ from admin_ui.pages.rollback import rolled_back_version
 from admin_ui.pages.steps import steps_here
 from admin_ui.screens import FormAction, Screen, ScreenContent
 from admin_ui.services import ControlApiError
-from admin_ui.traffic.load import version_traffic
+from admin_ui.traffic.load import next_look_s, version_traffic
 from repository.config.generation_defaults import FILE, effective
 from repository.config.read import parse
 from repository.config.type_names import NAMES
@@ -66,7 +66,7 @@ async def load(visit: PageContext) -> ScreenContent:
         tensors=tensors,
         sampling=sampling,
         traffic=traffic,
-        next_look_s=traffic.next_look_s if traffic else None,
+        next_look_s=next_look_s(traffic, here is not None),
         steps=await steps_here(visit, name, version) if here is not None else None,
         log=[one for one in events["items"] if one["data"].get("version") == version],
         model_path=model_page.PATH,

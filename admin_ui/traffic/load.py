@@ -31,8 +31,12 @@ KEPT_S = 900
 """How long a gateway keeps its requests."""
 ARRIVES_S = 2.0
 """After its end a window is in the database, unless much is going on."""
+LATE_LOOK_S = 5.0
+"""Until the next look at a point that has not arrived in that time."""
 LONGEST_LOOK_S = 60
 """Between two looks: ages are told in minutes."""
+FIGURES_S = 10.0
+"""Between two looks at what the gateway has now: instances, memory, sequences."""
 
 Row = Mapping[str, Any]
 Finder = Callable[[str], Row]
@@ -64,14 +68,33 @@ class TrafficCharts:
 
     @property
     def next_look_s(self) -> float:
-        """From when they were asked for until there is a point more."""
+        """From when they were asked for until there is a point more, or the last one that has not
+        arrived yet."""
         if not self.within.name:
             return LONGEST_LOOK_S
+        if self.step_s <= LONGEST_LOOK_S and self._is_late():
+            return LATE_LOOK_S
         period_s = min(self.step_s, LONGEST_LOOK_S)
         return period_s - (self.within.until.timestamp() - ARRIVES_S) % period_s
 
+    def _is_late(self) -> bool:
+        """Nothing is known of the last point, and something of the one before."""
+        columns = [column[-2:] for one in self.charts for column in one.columns]
+        return bool(columns) and all(
+            any(column[n] is not None for column in columns if len(column) == 2) is known
+            for n, known in enumerate((True, False))
+        )
+
     def chart(self, name: str) -> TrafficChart | None:
         return next((one for one in self.charts if one.id == name), None)
+
+
+def next_look_s(traffic: TrafficCharts | None, has_figures: bool = False) -> float | None:
+    """When a page with these charts has more to show, None for as often as its screen says.
+    `has_figures`: it shows what the gateway has now, too."""
+    if traffic is None:
+        return None
+    return min(traffic.next_look_s, FIGURES_S) if has_figures else traffic.next_look_s
 
 
 async def model_traffic(visit: PageContext, model: str) -> TrafficCharts | None:

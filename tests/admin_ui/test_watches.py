@@ -13,6 +13,7 @@ import pytest
 from starlette.requests import Request
 
 from admin_ui.console import SCREENS
+from admin_ui.live import LiveUpdateStream
 from admin_ui.page_context import PageContext
 from admin_ui.request_router import RequestRouter
 from admin_ui.screens import Screen, ScreenContent
@@ -200,6 +201,26 @@ async def test_a_screen_that_says_when_there_is_more_to_show_is_looked_up_then()
         night.next_look_s = None
         watch.ask()
         assert await watch.after(3, SOON_S) is not None
+
+
+async def test_a_tab_whose_page_may_be_of_before_the_last_look_is_sent_another() -> None:
+    night = Night()
+    screen = night.screen()
+    async with console(night) as one:
+        watch = one.watches.join(screen, one.visit("vera"), 0)
+        assert not watch.looked_lately()
+        watch.ask()
+        await watch.after(0, SOON_S)
+        night.shown = lambda: "otherwise"
+        tab = LiveUpdateStream(one.watches, screen, one.visit("vito"), 0, look=False)
+        sent = [piece async for piece in _first(tab.pieces(), 2)]
+        assert b"otherwise" in sent[1]
+        tab.leave()
+
+
+async def _first(pieces: AsyncIterator[bytes], number: int) -> AsyncIterator[bytes]:
+    for _ in range(number):
+        yield await anext(pieces)
 
 
 async def test_the_last_tab_to_leave_ends_the_watch() -> None:
