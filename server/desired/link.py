@@ -106,17 +106,24 @@ class ControlLink:
         while True:
             pause_s = RETRY_S
             try:
-                await self._hold()
-            except OSError:
-                pass  # nobody listens there yet, or not any more
+                await self._connect()
             except Exception:  # noqa: BLE001 - the next state, a kill switch perhaps, must arrive
                 _log.exception("the connection to the control process failed. This is a bug.")
                 pause_s = BROKEN_S
             await asyncio.sleep(pause_s)
 
-    async def _hold(self) -> None:
-        """One connection, from greeting to loss. Raises OSError when there is none to be had."""
-        reader, writer = await asyncio.open_unix_connection(self._path)
+    async def _connect(self) -> None:
+        """One connection, to its loss; nothing where there is none to be had. Raises what the
+        gateway's own calls do, also OSError."""
+        with suppress(ConnectionError, TimeoutError):  # nobody listens there any more
+            try:
+                reader, writer = await asyncio.open_unix_connection(self._path)
+            except OSError:
+                return  # nobody listens there yet
+            await self._hold(reader, writer)
+
+    async def _hold(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection, from greeting to loss. Raises ConnectionError, TimeoutError."""
         try:
             writer.write(pack_frame(Hello(self._server, os.getpid())))
             self._reported = None

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
+from errno import ENOSPC
 from pathlib import Path
 
 import pytest
@@ -37,8 +38,12 @@ async def _nobody(told: LoadReport) -> None:
     """Who hears what is loaded."""
 
 
+@pytest.mark.parametrize("error", [ZeroDivisionError("a bug"), OSError(ENOSPC, "disk full")])
 async def test_a_state_that_cannot_be_applied_does_not_keep_out_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: Exception,
 ) -> None:
     monkeypatch.setattr(link, "BROKEN_S", 0.01)
     broke, applied = asyncio.Event(), asyncio.Event()
@@ -46,7 +51,7 @@ async def test_a_state_that_cannot_be_applied_does_not_keep_out_the_next(
     def told(desired: DesiredState) -> None:
         if desired.revision == 1:
             broke.set()
-            raise ZeroDivisionError("a bug")
+            raise error
         applied.set()
 
     server = LinkServer(tmp_path / "link.sock", _nobody)
