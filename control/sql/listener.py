@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import Any
@@ -52,8 +53,10 @@ class PostgresListener:
                     if not ended.done():
                         ended.set_exception(error)
 
-            number = connection.fileno()
-            loop.add_reader(number, readable)
+            # libpq closes its descriptor by itself when the server has gone, and another connection
+            # may have the number at once; nobody else has this one.
+            own = os.dup(connection.fileno())
+            loop.add_reader(own, readable)
             self.listening = True
             try:
                 for hear in self._channels.values():
@@ -61,7 +64,8 @@ class PostgresListener:
                 readable()
                 await ended
             finally:
-                loop.remove_reader(number)
+                loop.remove_reader(own)
+                os.close(own)
 
     def _connect(self) -> "psycopg.Connection[Any]":
         """Blocks; of the pool's kind, and no longer the pool's."""

@@ -10,6 +10,7 @@ import tritonclient.http
 from support.backend_cases import KNOWING, Case, of
 from support.server import Server, running
 
+LONE = [case for case in KNOWING if not case.isolated]  # which takes a config
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.filterwarnings(r"ignore:`torch\.jit\.\w+` is deprecated"),
@@ -19,7 +20,7 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     root = tmp_path_factory.mktemp("repository")
-    for case in KNOWING:
+    for case in LONE:
         folder = root / case.backend / "1"
         folder.mkdir(parents=True)
         case.write(folder / case.file)
@@ -27,7 +28,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield found
 
 
-@of(KNOWING)
+@of(LONE)
 def test_it_answers_over_rest_and_grpc(case: Case, server: Server) -> None:
     rows = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
     for module, address in ((tritonclient.http, server.http), (tritonclient.grpc, server.grpc)):
@@ -42,5 +43,5 @@ def test_it_answers_over_rest_and_grpc(case: Case, server: Server) -> None:
 
 def test_each_is_served_by_its_own_backend(server: Server) -> None:
     with tritonclient.http.InferenceServerClient(server.http) as client:
-        found = {one.backend: client.get_model_config(one.backend)["backend"] for one in KNOWING}
+        found = {one.backend: client.get_model_config(one.backend)["backend"] for one in LONE}
     assert found == {name: name for name in found}

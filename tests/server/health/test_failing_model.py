@@ -1,6 +1,7 @@
 """A model that fails every request is red everywhere, since when the gateway saw it."""
 
 import os
+import re
 import signal
 from collections.abc import Iterator
 from typing import Any
@@ -18,6 +19,8 @@ class TritonPythonModel:
     def execute(self, requests):
         raise ValueError("the scaler was not fitted")
 """
+ALL_FAILED = re.compile(r"(\d\d) of \1 requests failed from ")
+"""Nearly all 61: the first few may have begun in the period before."""
 CONFIG = 'backend: "python" output { name: "OUT" data_type: TYPE_FP32 dims: 1 }'
 IDENTITY_BODY = {"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1, 1], "data": [1.0]}]}
 
@@ -54,7 +57,7 @@ def states(y: Yard) -> set[str]:
 def test_the_api_says_that_it_fails_and_how(y: Yard) -> None:
     found = health(y, "scaler")
     assert (found["state"], found["reason_code"]) == ("FAILING", "errors")
-    assert found["reason"].startswith("61 of 61 requests failed from ")
+    assert ALL_FAILED.match(found["reason"])
     assert (health(y, "identity")["state"], health(y, "broken")["state"]) == ("READY", "FAILED")
 
 
@@ -74,7 +77,8 @@ def test_the_command_line_says_it_with_the_sentence(y: Yard) -> None:
     by_model = {one["model"]: one for one in y.cli_json("status")["versions"]}
     assert by_model["scaler"]["state"] == "FAILING"
     assert by_model["scaler"]["reason_code"] == "errors"
-    assert "scaler 1: 61 of 61 requests failed from " in y.cli("status")
+    said = y.cli("status").partition("scaler 1: ")[2]
+    assert ALL_FAILED.match(said)
 
 
 def test_readiness_is_as_it_was(y: Yard) -> None:
