@@ -16,9 +16,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from backends.environments.store import size_of
 from repository.sandbox.enter import variables
 from repository.sandbox.policy import Sandbox
+from repository.tree import size_of
 
 _ROOT = Path(__file__).resolve().parents[2]
 _START = (
@@ -114,7 +114,7 @@ def _followed(
 
 
 def _check_size(step: BuildStep) -> None:
-    if size_of(step.folder) > step.most_bytes:
+    if size_of(step.folder).disk_bytes > step.most_bytes:
         raise BuildFailed(
             f"it takes more than --environment-cache-limit={step.most_bytes} bytes of disk"
         )

@@ -1,8 +1,8 @@
 """Make one environment from a list of requirements, in a place that a store gives."""
 
 import os
-import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,6 +10,7 @@ from backends.environments.build import BuildStep, run_step
 from backends.environments.install import LOCK
 from backends.environments.sources import TEMPORARY, PackageSources
 from backends.environments.store import EnvironmentStore
+from repository import tree
 from repository.sandbox.policy import Sandbox
 
 Tell = Callable[[str], None]
@@ -63,7 +64,8 @@ def build_packages(build: PackageBuild, place: Path, tell: Tell) -> None:
         build.stopped,
     )
     run_step(step, tell)
-    shutil.rmtree(place / TEMPORARY, ignore_errors=True)
+    with suppress(OSError):
+        tree.remove(place / TEMPORARY)
     lock = (place / LOCK).read_bytes()
     if lock and not kept:
         store.keep_versions(build.digest, lock)

@@ -11,7 +11,6 @@ Locks are flock's: they go with their process, however it ends. Any thread may c
 import fcntl
 import json
 import os
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from repository import tree
 from repository.files.durable import create, sync_folder, write_all
 
 RECORD, ENVIRONMENT = "environment.json", "env"
@@ -116,15 +116,17 @@ class EnvironmentStore:
             os.close(descriptor)
 
     def _built(self, place: Path, made_of: str, build: Callable[[Path], None]) -> None:
-        shutil.rmtree(place, ignore_errors=True)  # of a build that was broken off
+        tree.remove(place)  # of a build that was broken off
         place.mkdir(mode=0o700)
         try:
             build(place)
-            record = {"made_of": made_of, "made_at": time.time(), "size_bytes": size_of(place)}
+            size = tree.size_of(place).disk_bytes
+            record = {"made_of": made_of, "made_at": time.time(), "size_bytes": size}
             os.sync()  # files first: a record promises that they are whole
             _write(place / RECORD, json.dumps(record).encode())
         except BaseException:
-            shutil.rmtree(place, ignore_errors=True)
+            with suppress(OSError):
+                tree.remove(place)
             raise
 
     def versions_file(self, digest: str) -> Path:
@@ -187,7 +189,8 @@ class EnvironmentStore:
 
     def _unlink(self, digest: str) -> None:
         (self._folder / digest / RECORD).unlink(missing_ok=True)
-        shutil.rmtree(self._folder / digest, ignore_errors=True)
+        with suppress(OSError):
+            tree.remove(self._folder / digest)
 
     def sweep(self) -> None:
         """Remove what was broken off, at a start, and what is beyond the bound."""
@@ -236,13 +239,3 @@ def _locked(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def size_of(folder: Path) -> int:
-    """Bytes of the files below a folder, as the disk holds them; links are not followed."""
-    total = 0
-    for above, _, names in os.walk(folder):
-        for name in names:
-            with suppress(OSError):
-                total += os.lstat(os.path.join(above, name)).st_blocks * 512
-    return total

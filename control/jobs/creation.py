@@ -1,4 +1,5 @@
-"""A job out of what somebody asks for: checked, its source found, its result named, enqueued."""
+"""A job out of what somebody asks for: checked, its source found, its result named, enqueued; or
+tried again, with the same checks."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,22 +11,31 @@ import msgspec
 from control.jobs import service, sources
 from control.jobs.policy.limits import usual_limits
 from control.jobs.service import JobTerms
+from control.jobs.sources import FoundSource
+from control.jobs.spec import JobSpec
 from control.jobs.spec_document import read_limits, read_spec
 from control.jobs.views import JobView
 from control.sql.database import Transaction
 
 
 @dataclass(frozen=True, slots=True)
-class JobRequest:
-    """`spec` and `limits` as documents. `folders`: the model repositories of this server.
-    `check_use` raises where who asks may not use the model of a name, `check_trusted` where they
-    may not say that files which can run code are to be trusted."""
+class JobRights:
+    """What who asks may do. `check_use` raises where they may not use the model of a name,
+    `check_trusted` where they may not say that files which can run code are to be trusted.
+    `folders`: the model repositories of this server."""
 
-    spec: Mapping[str, Any]
     check_use: Callable[[str], None]
     check_trusted: Callable[[], None]
-    limits: Mapping[str, Any] = field(default_factory=dict)
     folders: Sequence[Path] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class JobRequest:
+    """`spec` and `limits` as documents."""
+
+    spec: Mapping[str, Any]
+    rights: JobRights
+    limits: Mapping[str, Any] = field(default_factory=dict)
     terms: JobTerms = field(default_factory=JobTerms)
 
 
@@ -36,12 +46,28 @@ def create(tx: Transaction, request: JobRequest) -> JobView:
     """
     spec = read_spec(request.spec)
     limits = read_limits(request.limits, usual_limits(service.type_of(spec)))
-    request.check_use(spec.model)
-    if getattr(spec, "trusted", False):
-        request.check_trusted()
-    source = sources.find_source(tx.session, spec.model, spec.version, request.folders)
-    sources.check_trust(spec, source)
-    result = sources.result_model(tx.session, spec, source, request.folders)
+    source = _checked_source(tx, spec, request.rights)
+    result = sources.result_model(tx.session, spec, source, request.rights.folders)
     spec = msgspec.structs.replace(spec, version=source.folder.version, result_model=result)
     terms = replace(request.terms, result_model=result, limits=limits)
     return service.enqueue(tx, spec, {service.SOURCE: source.folder}, terms)
+
+
+def retry(tx: Transaction, job_id: str, rights: JobRights) -> JobView:
+    """`service.retry` by somebody who might make such a job now: whoever made it may have had more
+    rights, and what it works on more trust.
+
+    Raises Invalid, NotFound, NotAllowed, Conflict, TooMany.
+    """
+    spec = read_spec(service.get_job(tx.session, job_id).spec)
+    _checked_source(tx, spec, rights)
+    return service.retry(tx, job_id)
+
+
+def _checked_source(tx: Transaction, spec: JobSpec, rights: JobRights) -> FoundSource:
+    rights.check_use(spec.model)
+    if getattr(spec, "trusted", False):
+        rights.check_trusted()
+    source = sources.find_source(tx.session, spec.model, spec.version, rights.folders)
+    sources.check_trust(spec, source)
+    return source

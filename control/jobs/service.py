@@ -64,7 +64,7 @@ def enqueue(
     terms = terms or JobTerms()
     _check_queue(terms.queue)
     tx.alone()
-    _check_room(tx, terms.rules)
+    _check_room(tx, tx.actor.principal, terms.rules)
     source, kind = sources[SOURCE], type_of(spec)
     row = Job(
         id=new_id(tx.now),
@@ -121,15 +121,16 @@ def cancel(tx: Transaction, job_id: str) -> JobView:
     return rows.view(row)
 
 
-def retry(tx: Transaction, job_id: str) -> JobView:
+def retry(tx: Transaction, job_id: str, rules: AdmissionRules | None = None) -> JobView:
     """A job that has failed or was cancelled waits again, with all its attempts. Raises NotFound,
-    Conflict for any other."""
+    Conflict for any other, TooMany."""
     row = rows.held(tx, job_id)
     if row.state not in (JobState.FAILED, JobState.CANCELLED):
         raise Conflict(
             f"the job {row.id} is {row.state}; only one that has failed or was cancelled can be "
             "tried again"
         )
+    _check_room(tx, row.by, rules or AdmissionRules())
     row.attempt, row.fraction, row.progress, row.cancel = 0, 0.0, "", False
     row.not_before, row.sent_at, row.started_at = tx.now, None, None
     row.cost = stored_json(JobCost())
@@ -187,12 +188,12 @@ def type_of(spec: JobSpec) -> str:
     return str(spec.__struct_config__.tag)
 
 
-def _check_room(tx: Transaction, rules: AdmissionRules) -> None:
-    mine = Job.by == tx.actor.principal
-    waiting = select(func.count()).select_from(Job).where(mine, Job.state.in_(UNFINISHED))
+def _check_room(tx: Transaction, principal: str, rules: AdmissionRules) -> None:
+    theirs = Job.by == principal
+    waiting = select(func.count()).select_from(Job).where(theirs, Job.state.in_(UNFINISHED))
     if (tx.session.scalar(waiting) or 0) >= rules.unfinished_per_principal:
         raise TooMany(
-            f"{rules.unfinished_per_principal} jobs of {tx.actor.principal} wait or run already; "
+            f"{rules.unfinished_per_principal} jobs of {principal} wait or run already; "
             "cancel some, or try again later",
             _AGAIN_S,
         )

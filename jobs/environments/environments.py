@@ -1,6 +1,5 @@
 """Find or build the environment of a job's tool. Blocks; on the job's thread."""
 
-import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -16,6 +15,7 @@ from backends.environments.packages import PackageBuild, SandboxOf, Tell, build_
 from backends.environments.sources import PackageSources
 from backends.environments.store import EnvironmentLease, EnvironmentStore
 from jobs.environments.locks import LockedPackage, missing, pins
+from repository import tree
 from repository.requirements import requirements_digest
 
 SETTING = "--job-environment-timeout-secs"
@@ -150,6 +150,6 @@ def _listed(lacking: list[LockedPackage]) -> str:
 
 def _remove(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
+        tree.remove(path)
     else:
         path.unlink()

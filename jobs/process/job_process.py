@@ -16,8 +16,9 @@ from jobs.process.limits import ProcessLimits, secs_text, size_text
 from jobs.process.message_reader import BadMessage, MessageReader
 from jobs.process.output import OutputTail, printable
 from jobs.process.program import JobProgram, command, environment
-from jobs.process.usage import JobUsage, disk_bytes, is_group_alive, members, usage_of
+from jobs.process.usage import JobUsage, is_group_alive, members, unlinked_bytes, usage_of
 from repository.sandbox import orphans
+from repository.tree import TreeSize, size_of
 
 LOOK_SECS = 0.1
 """Between two looks at processes and memory: a process takes 300 MiB meanwhile, and one that forks
@@ -108,12 +109,12 @@ class JobProcess:
                     status = self._reap(process)
                 self._drain(messages_out, self._take_messages)
                 self._drain(process.stdout.fileno(), self._take_printed)
+            self._look_at_disk()
         finally:
             os.close(messages_out)
             with self._lock:
                 self._closed = True
                 os.close(self._wake)
-        self._look_at_disk()
         with self._lock:
             self._tail.end()
             lines = self._tail.lines()
@@ -244,8 +245,10 @@ class JobProcess:
 
     def _look_at_disk(self, pids: set[int] | None = None) -> None:
         program, limits = self._program, self._limits
-        scratch = disk_bytes(program.scratch, pids or set())
-        output = disk_bytes(program.output, set())
+        bounds = (limits.entries, limits.depth)
+        sizes = [size_of(one, *bounds) for one in (program.scratch, program.output)]
+        scratch = sizes[0].disk_bytes + unlinked_bytes(pids or set())
+        output = sizes[1].disk_bytes
         with self._lock:
             self._disk_bytes = max(self._disk_bytes, scratch + output)
         for taken, most, what in (
@@ -256,6 +259,18 @@ class JobProcess:
                 self._fail(
                     f"took {size_text(taken)} of {what}, more than its limit of {size_text(most)}"
                 )
+        for size in sizes:
+            self._check_tree(size)
+
+    def _check_tree(self, size: TreeSize) -> None:
+        limits = self._limits
+        if size.depth > limits.depth:
+            self._fail(f"made folders more than {limits.depth} deep")
+        elif size.entries > limits.entries:
+            self._fail(f"made more than {limits.entries} files and folders")
+        elif size.unread:
+            place = os.path.relpath(size.unread, self._program.output.parent)
+            self._fail(f"made a folder that cannot be listed, '{place:.200}'")
 
     def _fail(self, words: str) -> None:
         self._condemn(Verdict("failed", words), 0.0)

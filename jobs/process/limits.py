@@ -9,6 +9,7 @@ class ProcessLimits(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes: private memory. cpu_secs: processor time. wall_secs: time since its start.
     disk_bytes: of its scratch folder. output_bytes: of its output folder. printed_bytes: on stdout
         and stderr.
+    entries, depth: of files and folders in each of these folders, and of folders within folders.
     processes: that live at the same time. threads: that its libraries are told to compute with.
     niceness: 0 to 19; at 19 a process gets a seventieth of what a normal one gets beside it.
     grace_secs: between SIGTERM and SIGKILL.
@@ -20,6 +21,8 @@ class ProcessLimits(msgspec.Struct, frozen=True, kw_only=True):
     disk_bytes: int = 20 << 30
     output_bytes: int = 10 << 30
     printed_bytes: int = 64 << 20
+    entries: int = 100_000
+    depth: int = 64
     processes: int = 64
     threads: int = 1
     niceness: int = 19

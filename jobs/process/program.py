@@ -26,6 +26,12 @@ _THREADS = (
     *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"),
     *("VECLIB_MAXIMUM_THREADS", "RAYON_NUM_THREADS", "OMP_THREAD_LIMIT"),
 )
+_INHERITED = (
+    *("PATH", "LANG", "LC_", "TZ", "LD_", "FONTCONFIG_", "SSL_CERT_", "MALLOC_", "GLIBC_TUNABLES"),
+    *("CUDA", "NVIDIA_", "TRITON_", "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "DNNL_"),
+)
+"""Beginnings of the names of variables that a job's process gets: how the machine's libraries are
+found and told to compute. None is known to hold a secret, as those of tools of operators do."""
 SERVER_PYTHON = "MODELYARD_SERVER_PYTHON"
 """The interpreter that the server's packages are installed for, for a tool that starts a server."""
 _SETTINGS = {
@@ -76,11 +82,12 @@ def command(program: JobProgram, limits: ProcessLimits, descriptor: int) -> list
 def environment(
     program: JobProgram, limits: ProcessLimits, inherited: Mapping[str, str]
 ) -> dict[str, str]:
-    """All its variables: no secrets, every cache and temporary file in its scratch folder."""
+    """All its variables: few of the worker's, any of which may hold a secret; every cache and
+    temporary file in its scratch folder."""
     kept = {
         name: value
         for name, value in inherited.items()
-        if not is_secret(name, value) and not name.startswith("PYTHON")
+        if name.startswith(_INHERITED) and not is_secret(name, value)
     }
     scratch = str(program.scratch)
     kept |= dict.fromkeys(("HOME", "TMPDIR", "TEMP", "TMP", "XDG_CACHE_HOME"), scratch)

@@ -7,7 +7,6 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from backends.environments.store import size_of
 from backends.process.health.memory_usage import (
     own_bytes_of,
     process_tree,
@@ -71,9 +70,9 @@ def usage_of(pids: set[int], memory_limit_bytes: int) -> JobUsage:
     return JobUsage(len(pids), sum(map(_cpu_secs, pids)), memory)
 
 
-def disk_bytes(folder: Path, pids: set[int]) -> int:
-    """Of what lies in the folder, and of files that have no name any more and are still open."""
-    return size_of(folder) + sum(map(_unlinked_bytes, pids))
+def unlinked_bytes(pids: set[int]) -> int:
+    """Of files that have no name any more and are still open."""
+    return sum(map(_unlinked_bytes, pids))
 
 
 def _unlinked_bytes(pid: int) -> int:

@@ -138,7 +138,8 @@ class Attempt:
             store = self._context.store
             try:
                 carry_labels(_config_of(folders.output), Path(task.source), folders.output)
-                keep_result(folders.output, job_folders.output_folder(store, claim.id, claim.fence))
+                target = job_folders.output_folder(store, claim.id, claim.fence)
+                keep_result(folders.output, target, claim.limits.output_bytes)
             except BadResult as error:
                 return AttemptFailed(str(error))
         return outcome

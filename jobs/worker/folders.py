@@ -11,6 +11,7 @@ from control.jobs.views import SourceFolder
 from control.state_paths import SNAPSHOTS
 from jobs.worker.labels import carry_labels
 from repository.files.plain_files import kind_of
+from repository.tree import walk
 
 CONFIG = "config.pbtxt"
 CompleteConfig = Callable[[str, int, Path], str]
@@ -68,17 +69,21 @@ def read_version(store: Path, source: SourceFolder, complete: CompleteConfig, ta
     if not version.is_dir():
         raise CannotRead(f"{where} is not there any more: {version} is no folder")
     target.mkdir(mode=0o700)
-    for above, names, files in os.walk(version):
-        relative = Path(above).relative_to(version)
-        for name in names:
-            if os.path.islink(os.path.join(above, name)):
-                raise CannotRead(f"{where}: '{relative / name}' is a link to a folder")
-            (target / relative / name).mkdir()
-        for name in files:
-            _copy(Path(above, name), target / relative / name, f"{where}: '{relative / name}'")
+    for entry in walk(version, _raise):
+        relative = Path(entry.path).relative_to(version)
+        if entry.is_folder:
+            (target / relative).mkdir()
+        elif os.path.isdir(entry.path):
+            raise CannotRead(f"{where}: '{relative}' is a link to a folder")
+        else:
+            _copy(Path(entry.path), target / relative, f"{where}: '{relative}'")
     config = complete(source.model, source.version, folder)
     (target / CONFIG).write_text(config)
     carry_labels(config, folder, target)
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def data_path(version: Path, model: Path, roots: tuple[Path, ...], text: str) -> Path:

@@ -3,13 +3,13 @@
 import errno
 import fcntl
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 
 from repository.errors import DiskFull
+from repository.tree import remove
 
 CHUNK_BYTES = 1 << 20
 """What is read or written at once, so that no file need fit into memory."""
@@ -125,12 +125,9 @@ def unlocked(path: Path) -> bool:
 
 
 def delete(folder: Path) -> None:
-    """Remove a folder with everything in it, read-only folders included; gone is fine."""
-    for base, _, _ in os.walk(folder):
-        with suppress(FileNotFoundError):
-            os.chmod(base, 0o700)
-    with suppress(FileNotFoundError):
-        shutil.rmtree(folder)
+    """Remove a folder with everything in it, read-only folders included; gone is fine. Raises
+    OSError."""
+    remove(folder)
 
 
 @contextmanager

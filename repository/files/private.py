@@ -8,6 +8,8 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from repository.tree import walk
+
 OTHERS = 0o077
 """The permissions of the group and of everybody else."""
 
@@ -67,5 +69,5 @@ def _all_below(top: Path) -> Iterator[Path]:
     yield top
     if top.is_symlink() or not top.is_dir():
         return
-    for base, folders, files in os.walk(top):
-        yield from (Path(base, name) for name in (*folders, *files))
+    for entry in walk(top):
+        yield Path(entry.path)

@@ -38,10 +38,12 @@ def _give_up_privileges() -> None:
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     sys.path.insert(0, root)
     from repository.sandbox import privileges
+    from repository.sandbox.calls import AllowedCalls
 
     privileges.drop_privileges()
     if privileges.seccomp_available(os.uname().machine):
-        privileges.filter_calls(network=False, unix_sockets=True, execute=True)
+        allowed = AllowedCalls(network=False, unix_sockets=True, execute=True)
+        privileges.filter_calls(allowed)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Which system calls a confined process may not make, as a seccomp filter. Pure.
 
 The filter lets through what it does not name, as a deny-list must; what it refuses fails with EPERM
-(or ENOSYS, where libraries then take another way). Numbers are those of <asm/unistd.h>.
+(or ENOSYS, where libraries then take another way); calls that would change attributes of files may
+succeed without doing so. Numbers are those of <asm/unistd.h>.
 """
 
 import struct
@@ -130,6 +131,13 @@ _ATTRIBUTES: dict[str, tuple[int | None, int | None]] = {
     "futimesat": (261, None),
     "utimensat": (280, 88),
 }
+_ATTRIBUTES_OF_OPEN: dict[str, tuple[int | None, int | None]] = {
+    # Of any file that can be read; a descriptor that only reads will do.
+    "fchmod": (91, 52),
+    "fchown": (93, 55),
+    "fsetxattr": (190, 7),
+    "fremovexattr": (199, 16),
+}
 _SCHEDULE: dict[str, tuple[int | None, int | None]] = {
     # The kernel lets a user slow down or stop whatever runs as the same user.
     "sched_setparam": (142, 118),
@@ -152,15 +160,23 @@ _NUMBER_AT, _AUDIT_AT, _FIRST_ARGUMENT_AT, _SECOND_ARGUMENT_AT = 0, 4, 16, 24
 """In struct seccomp_data, little-endian."""
 
 
-def filter_program(
-    machine: Machine,
-    network: bool,
-    unix_sockets: bool,
-    execute: bool,
-    own_pid: int,
-    fork: bool = True,
-    leave_group: bool = True,
-) -> bytes:
+class AllowedCalls(NamedTuple):
+    """What a process may do; see `repository.sandbox.policy.Sandbox`.
+
+    Without `attributes`, calls that would change those of files do nothing and succeed: copytree,
+    tar and linkers give up where they fail, and get along where nothing changes. Those by path fail
+    where `execute` is False.
+    """
+
+    network: bool
+    unix_sockets: bool
+    execute: bool
+    fork: bool = True
+    leave_group: bool = True
+    attributes: bool = True
+
+
+def filter_program(machine: Machine, allowed: AllowedCalls, own_pid: int) -> bytes:
     """The filter, an array of `struct sock_filter`, for the process `own_pid` and its children."""
     column = machine.column
     code = [
@@ -171,12 +187,14 @@ def filter_program(
         *_refuse(_numbers(_ABSENT, column), ENOSYS),
         *_refuse(_numbers(_REFUSED, column), EPERM),
     ]
-    if not execute:
+    if not allowed.execute:
         refused = {**_EXECUTE, **_ATTRIBUTES}
         code += _refuse(_numbers(refused, column), EPERM)
-    if not leave_group:
+    if not allowed.attributes:
+        code += _refuse(_numbers(_ATTRIBUTES | _ATTRIBUTES_OF_OPEN, column), 0)
+    if not allowed.leave_group:
         code += _refuse(_numbers(_LEAVE_GROUP, column), EPERM)
-    if not fork:
+    if not allowed.fork:
         code += _refuse(_numbers(_FORK, column), EPERM)
         code += _on_first_argument(_CLONE[column], [(_ANY_BIT, 1, 0, _THREAD), _deny(EPERM)])
     code += _on_first_argument(_CLONE[column], [(_ANY_BIT, 0, 1, _NAMESPACES), _deny(EPERM)])
@@ -191,8 +209,8 @@ def filter_program(
     ):
         which = [(_EQUAL, 0, 1, of_user), _deny(EPERM), (_LOAD, 0, 0, _SECOND_ARGUMENT_AT)]
         code += _on_first_argument(call[column], [*which, *_only_oneself(own_pid, EPERM)])
-    families = [_UNIX] if unix_sockets else []
-    families += [_INET, _INET6, _NETLINK] if network else []
+    families = [_UNIX] if allowed.unix_sockets else []
+    families += [_INET, _INET6, _NETLINK] if allowed.network else []
     code += _on_first_argument(_SOCKET[column], _only(families))
     code.append((_RETURN, 0, 0, _ALLOW))
     return b"".join(struct.pack("<HBBI", *one) for one in code)

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 
 from repository.sandbox import landlock, privileges
+from repository.sandbox.calls import AllowedCalls
 from repository.sandbox.peer import OF_PARSER, OF_WORKER
 from repository.sandbox.policy import Kernel, Sandbox, visible
 
@@ -70,8 +71,7 @@ def enter(sandbox: Sandbox) -> None:
     if sandbox.landlock_abi:
         _confine_files(sandbox)
     if sandbox.seccomp:
-        may = (sandbox.network, sandbox.unix_sockets, sandbox.execute, sandbox.fork)
-        privileges.filter_calls(*may, leave_group=sandbox.leave_group)
+        privileges.filter_calls(_calls_of(sandbox))
 
 
 _entered: list[Sandbox] = []
@@ -91,7 +91,19 @@ def forbid_programs() -> None:
     """From here on start no other programs, on any thread, if this process entered a sandbox."""
     for one in _entered:
         if one.seccomp:
-            privileges.filter_calls(one.network, one.unix_sockets, execute=False, all_threads=True)
+            allowed = AllowedCalls(one.network, one.unix_sockets, execute=False)
+            privileges.filter_calls(allowed, all_threads=True)
+
+
+def _calls_of(sandbox: Sandbox) -> AllowedCalls:
+    return AllowedCalls(
+        sandbox.network,
+        sandbox.unix_sockets,
+        sandbox.execute,
+        sandbox.fork,
+        sandbox.leave_group,
+        sandbox.attributes,
+    )
 
 
 def _confine_files(sandbox: Sandbox) -> None:

@@ -61,6 +61,8 @@ class Sandbox(NamedTuple):
     shared_memory: whether it may write to /dev/shm, where files stay when it has ended.
     names_threads: whether it may write what /proc has of its own threads: their names, and with
     them its place among those that the kernel ends when memory runs out.
+    attributes: whether it may change modes, owners, times and extended attributes of files, which
+        Landlock does not look at: else of hidden ones too, where they belong to the same user.
     """
 
     profile: str
@@ -77,6 +79,7 @@ class Sandbox(NamedTuple):
     leave_group: bool = True
     shared_memory: bool = True
     names_threads: bool = False
+    attributes: bool = True
 
 
 class SandboxEnvironment(NamedTuple):
@@ -148,6 +151,7 @@ def sandbox_of(kernel: Kernel, around: SandboxEnvironment, tenant: ConfinedWorke
         unix_sockets=not strict,
         execute=not strict or tenant.compiles or bool(tenant.environment),
         names_threads=tenant.gpu,
+        attributes=False,
     )
 
 
@@ -167,6 +171,7 @@ def parser_sandbox(
         unix_sockets=False,
         execute=False,
         fork=False,
+        attributes=False,
     )
 
 
@@ -232,16 +237,20 @@ _SECRET_WORDS = frozenset(
     }
 )
 _SECRET_PAIRS = ("API_KEY", "ACCESS_KEY", "PRIVATE_KEY", "DATABASE_URL", "SSH_AUTH_SOCK")
+_SECRET_ENDS = ("PASSWORD", "PASSWD", "TOKEN")
+"""Of one word with what it belongs to, as in PGPASSWORD."""
+_NO_SECRETS = ("", "git")
+"""What may stand before the @ of a URL: any other text, as of a Sentry DSN, may be a key."""
 _SECRET_PREFIXES = ("MODELYARD_", "AWS_", "GOOGLE_", "GCP_", "AZURE_", "DOCKER_")
 
 
 def is_secret(variable: str, value: str) -> bool:
     """Whether an environment variable may hold a secret of the server's: by its name, or because
-    its value is a URL with a password in it (a proxy's is none of the server's)."""
+    its value is a URL with a user or password in it (a proxy's is none of the server's)."""
     name = variable.upper()
     if name.startswith(_SECRET_PREFIXES) or any(pair in name for pair in _SECRET_PAIRS):
         return True
-    if not _SECRET_WORDS.isdisjoint(name.split("_")):
+    if not _SECRET_WORDS.isdisjoint(name.split("_")) or name.endswith(_SECRET_ENDS):
         return True
     user = value.partition("://")[2].partition("/")[0].rpartition("@")[0]
-    return ":" in user and not name.endswith("_PROXY")
+    return user not in _NO_SECRETS and not name.endswith("_PROXY")

@@ -4,7 +4,7 @@ import ctypes
 import os
 import resource
 
-from repository.sandbox.calls import MACHINES, filter_program
+from repository.sandbox.calls import MACHINES, AllowedCalls, filter_program
 
 _PR_SET_NO_NEW_PRIVS, _PR_CAPBSET_DROP, _PR_GET_SECCOMP = 38, 24, 21
 _SET_MODE_FILTER, _ALL_THREADS = 1, 1  # <linux/seccomp.h>
@@ -58,22 +58,14 @@ def drop_privileges() -> None:
     _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 
 
-def filter_calls(
-    network: bool,
-    unix_sockets: bool,
-    execute: bool,
-    fork: bool = True,
-    leave_group: bool = True,
-    all_threads: bool = False,
-) -> None:
+def filter_calls(allowed: AllowedCalls, all_threads: bool = False) -> None:
     """Install the filter of `repository.sandbox.calls`; `no_new_privs` must be set.
 
     May be called again, to allow less; for `all_threads`, or for this one and those it starts.
     Raises OSError.
     """
     machine = MACHINES[os.uname().machine]
-    may = (network, unix_sockets, execute, os.getpid(), fork, leave_group)
-    code = filter_program(machine, *may)
+    code = filter_program(machine, allowed, os.getpid())
     program = _FilterProgram(len(code) // 8, code)
     flags = _ALL_THREADS if all_threads else 0
     call = machine.seccomp_call

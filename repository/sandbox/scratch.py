@@ -5,11 +5,12 @@ A server that is killed leaves its folder; the next one over the same state fold
 
 import fcntl
 import os
-import shutil
 import tempfile
 import threading
 from contextlib import suppress
 from pathlib import Path
+
+from repository import tree
 
 
 class ScratchFolders:
@@ -28,13 +29,14 @@ class ScratchFolders:
         return Path(tempfile.mkdtemp(dir=self._own))
 
     def remove(self, folder: Path) -> None:
-        """With everything in it, as far as that can be had."""
-        shutil.rmtree(folder, ignore_errors=True)
+        """With everything in it, as far as that can be had; what stays goes with `sweep`."""
+        with suppress(OSError):
+            tree.remove(folder)
 
     def close(self) -> None:
         """Remove what is left; the lock goes with the process."""
         if self._own is not None:
-            shutil.rmtree(self._own, ignore_errors=True)
+            self.remove(self._own)
 
     def sweep(self) -> None:
         """Remove what servers that were killed have left. Raises OSError."""
@@ -65,6 +67,6 @@ def _remove_if_abandoned(folder: Path) -> None:
         lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder, ignore_errors=True)
+            tree.remove(folder)
         finally:
             os.close(lock)

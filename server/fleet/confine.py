@@ -104,7 +104,11 @@ class Confiner:
             everywhere=True,
         )
         return base._replace(
-            writable=(_real(folder),), network=network, execute=programs, fork=programs
+            writable=(_real(folder),),
+            network=network,
+            execute=programs,
+            fork=programs,
+            attributes=True,  # compilers mark what they made as a program
         )
 
     def adopt_orphans(self) -> None:

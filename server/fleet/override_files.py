@@ -7,7 +7,6 @@ killed leaves its folder behind; the next one over the same state folder removes
 import asyncio
 import fcntl
 import os
-import shutil
 import tempfile
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 
+from repository import tree
 from repository.errors import BadModel
 from repository.files.private import make_folder, write
 from repository.folders.override import as_written, overridden, parse_json
@@ -157,7 +157,8 @@ def _remove_if_abandoned(folder: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
+    with suppress(OSError):
+        tree.remove(folder)
 
 
 def _check_files(files: Mapping[str, bytes]) -> None:

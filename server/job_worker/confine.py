@@ -12,8 +12,8 @@ from server.settings.table import Settings
 def job_sandbox(
     settings: Settings, sockets: Path, readable: tuple[str, ...], writable: tuple[str, ...]
 ) -> Sandbox | None:
-    """Of a job's process: no network, no secrets, no models but those in `readable`; programs it
-    may start, for tools are some. None where the sandbox is off."""
+    """Of a job's process: no network, no secrets, no models and no data but those in `readable`;
+    programs it may start, for tools are some. None where the sandbox is off."""
     around = surroundings(settings, sockets)
     if around.mode == "off":
         return None
@@ -33,6 +33,7 @@ def job_sandbox(
         execute=True,
         leave_group=False,
         shared_memory=False,
+        attributes=False,
     )
 
 
@@ -55,12 +56,19 @@ def build_sandbox(
         (*around.runtime, *_real(readable), own),
         everywhere=True,
     )
-    return base._replace(writable=(own,), network=network, execute=programs, fork=programs)
+    return base._replace(
+        writable=(own,),
+        network=network,
+        execute=programs,
+        fork=programs,
+        attributes=True,  # compilers mark what they made as a program
+    )
 
 
 def _hidden(settings: Settings, around: SandboxEnvironment) -> tuple[str, ...]:
     linked = linked_models(settings.model_repository)
-    return (*around.secrets, *home_secrets(), *around.repositories, *linked)
+    data = _real(tuple(map(str, settings.job_data_dir)))
+    return (*around.secrets, *home_secrets(), *around.repositories, *linked, *data)
 
 
 def _real(paths: tuple[str, ...]) -> tuple[str, ...]:

@@ -170,6 +170,12 @@ def _hostile(state: Path, other: Path, home: Path, terminal: str) -> dict[str, s
             if os.sched_getaffinity(os.getppid()) == cores:
                 raise PermissionError
         """,
+        "mode": f"""
+            import os
+            os.chmod({str(state)!r}, 0o777)
+            if os.stat({str(state)!r}).st_mode & 0o077 == 0:
+                raise PermissionError
+        """,
         "keystrokes": f"""
             import os
             return os.read(os.open({terminal!r}, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK), 9)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -36,6 +37,7 @@ def work(descriptor: int, task: dict[str, str]) -> None:
 def facts(descriptor: int, task: dict[str, str]) -> None:
     """What its surroundings are, as notes."""
     names = ("OMP_NUM_THREADS", "HOME", "AWS_SECRET_ACCESS_KEY", "PYTHONPATH")
+    names += ("DEPLOYMENT_NOTE", "HTTPS_PROXY", "LC_ALL")
     found = {name: os.environ.get(name) for name in names}
     found |= {"nice": os.nice(0), "cwd": os.getcwd(), "modules": "sqlalchemy" in sys.modules}
     say(descriptor, type="note", text=json.dumps(found))
@@ -59,6 +61,22 @@ def probe(descriptor: int, task: dict[str, str]) -> None:
             continue
         possible.append(name)
     say(descriptor, type="note", text=json.dumps(possible))
+    finish(descriptor)
+
+
+def change_attributes(descriptor: int, task: dict[str, str]) -> None:
+    """Of a hidden file and, through a descriptor that only reads, of one that is not; then copy a
+    tree, which asks for the same of what was written."""
+    os.chmod(task["hidden"], 0o666)
+    os.utime(task["hidden"], (0, 0))
+    opened = os.open(task["beside"], os.O_RDONLY)
+    os.fchmod(opened, 0o666)
+    os.utime(opened, (0, 0))
+    os.setxattr(opened, "user.x", b"1")
+    tree = Path(task["scratch"], "tree")
+    tree.mkdir()
+    (tree / "file").write_text("x")
+    shutil.copytree(tree, Path(task["scratch"], "copy"))
     finish(descriptor)
 
 
@@ -127,6 +145,21 @@ def ignore_signals(descriptor: int, task: dict[str, str]) -> None:
 def sleep(descriptor: int, task: dict[str, str]) -> None:
     say(descriptor, type="progress", fraction=0.1, text="asleep")
     time.sleep(600)
+
+
+def nest(descriptor: int, task: dict[str, str]) -> None:
+    """Folders in folders, deeper than a stack of Python's."""
+    os.chdir(task[task["where"]])
+    for _ in range(1200):
+        os.mkdir("folder")
+        os.chdir("folder")
+    finish(descriptor)
+
+
+def many_entries(descriptor: int, task: dict[str, str]) -> None:
+    for number in range(200):
+        Path(task["scratch"], str(number)).touch()
+    finish(descriptor)
 
 
 def half_line(descriptor: int, task: dict[str, str]) -> int:

@@ -10,8 +10,8 @@ from control.access.scopes import Action
 from control.api.body_fields import ApiBody, Text, meaning
 from control.api.call import Access, AuthorizedCall, EndpointResult, Operation, Param
 from control.api.responses import from_page
-from control.jobs import service
-from control.jobs.creation import JobRequest, create
+from control.jobs import creation, service
+from control.jobs.creation import JobRequest, JobRights
 from control.jobs.policy.admission import USUAL_QUEUE
 from control.jobs.policy.states import JobState
 from control.jobs.report import Report
@@ -60,14 +60,12 @@ def create_(call: AuthorizedCall) -> EndpointResult:
     given = call.given(NewJob)
     request = JobRequest(
         spec=given.spec,
-        check_use=lambda model: call.require(Action.INFER, model),
-        check_trusted=lambda: call.require(Action.ADMIN),
+        rights=_rights(call),
         limits=given.limits,
-        folders=call.services.facts.model_folders,
         terms=JobTerms(priority=given.priority, queue=given.queue),
     )
     with call.services.database.change(call.actor) as tx:
-        view = create(tx, request)
+        view = creation.create(tx, request)
     call.services.jobs_due()
     return EndpointResult(view, 202, location=f"/api/v1/jobs/{view.id}")
 
@@ -92,7 +90,15 @@ def cancel(call: AuthorizedCall) -> EndpointResult:
 
 
 def retry(call: AuthorizedCall) -> EndpointResult:
-    return _changed(call, service.retry)
+    return _changed(call, lambda tx, job_id: creation.retry(tx, job_id, _rights(call)))
+
+
+def _rights(call: AuthorizedCall) -> JobRights:
+    return JobRights(
+        check_use=lambda model: call.require(Action.INFER, model),
+        check_trusted=lambda: call.require(Action.ADMIN),
+        folders=call.services.facts.model_folders,
+    )
 
 
 def _changed(call: AuthorizedCall, change: Callable[[Transaction, str], JobView]) -> EndpointResult:

@@ -5,12 +5,17 @@ from typing import Any
 
 import pytest
 
+from control.errors import TooMany
+from control.jobs import service
 from control.jobs.claims import AttemptDone, AttemptFailed, claim, finish, renew
 from control.jobs.messages import CurvePoint, JobProgress
+from control.jobs.policy.admission import AdmissionRules
+from control.jobs.specs.convert import ConvertSpec
 from control.sql.database import Database
 from support.admin import Api
+from support.control import ADA
 from support.deployed import deploy
-from support.jobs import ADVICE, WORKER
+from support.jobs import ADVICE, WORKER, enqueued
 
 QUANTISE = {"type": "quantise", "model": "digits"}
 
@@ -160,3 +165,27 @@ def test_files_that_may_run_code_are_trusted_by_an_administrator_alone(yard: Api
     untrusted = yard.local("POST", "/jobs", body)
     assert untrusted.status == 403
     assert "by adding the format 'python'" in untrusted.message
+
+
+def test_a_job_is_tried_again_by_who_might_have_it_made_alone(yard: Api, sqlite: Database) -> None:
+    trusted = ConvertSpec(model="digits", version=1, trusted=True)
+    path = f"/jobs/{enqueued(sqlite, spec=trusted).id}"
+    assert yard.local("POST", f"{path}/cancel").json["state"] == "cancelled"
+    otto = {"Authorization": yard.user("otto", "operator")}
+    refused = yard.ask("POST", f"{path}/retry", headers=otto)
+    assert refused.status == 403
+    assert "takes the role admin" in refused.message
+    untrusted = yard.local("POST", f"{path}/retry")
+    assert untrusted.status == 403
+    assert "by adding the format 'python'" in untrusted.message
+    assert yard.local("GET", path).json["state"] == "cancelled"
+
+
+def test_no_more_jobs_are_tried_again_than_may_be_made(sqlite: Database) -> None:
+    failed = enqueued(sqlite)
+    with sqlite.change(ADA) as tx:
+        service.cancel(tx, failed.id)
+    enqueued(sqlite)
+    rules = AdmissionRules(unfinished_per_principal=1)
+    with pytest.raises(TooMany, match="1 jobs of"), sqlite.change(ADA) as tx:
+        service.retry(tx, failed.id, rules)

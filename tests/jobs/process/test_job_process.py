@@ -18,6 +18,7 @@ from jobs.process.limits import ProcessLimits
 from jobs.process.program import ROOT, JobProgram
 from repository.sandbox.enter import kernel
 from repository.sandbox.policy import Sandbox
+from repository.tree import remove
 
 LIMITS = ProcessLimits(
     memory_bytes=256 << 20,
@@ -74,6 +75,7 @@ class Scene(NamedTuple):
             execute=True,
             leave_group=False,
             shared_memory=False,
+            attributes=False,
         )
 
 
@@ -139,6 +141,9 @@ def test_process_is_nice_with_one_thread_no_secrets_and_its_home_in_scratch(
 ) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
     monkeypatch.setenv("PYTHONPATH", "/nowhere")
+    monkeypatch.setenv("DEPLOYMENT_NOTE", "whatever an operator has there")
+    monkeypatch.setenv("HTTPS_PROXY", "http://u:p@proxy:3128")
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
     process = scene.process("facts")
     assert process.run().outcome == "finished"
     lines = process.take_news().lines
@@ -148,6 +153,9 @@ def test_process_is_nice_with_one_thread_no_secrets_and_its_home_in_scratch(
         "HOME": scratch,
         "AWS_SECRET_ACCESS_KEY": None,
         "PYTHONPATH": None,
+        "DEPLOYMENT_NOTE": None,
+        "HTTPS_PROXY": None,
+        "LC_ALL": "C.UTF-8",
         "nice": 19,
         "cwd": scratch,
         "modules": False,
@@ -170,6 +178,24 @@ def test_confined_process_reads_no_hidden_file_and_writes_only_to_its_folders(
     end = process.run()
     assert end.outcome == "finished", end
     assert process.take_news().lines == ["[]"]
+
+
+@pytest.mark.skipif(not kernel().seccomp, reason="no seccomp here")
+def test_confined_process_copies_trees_and_changes_no_attributes(
+    scene: Scene, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    state, other = tmp_path_factory.mktemp("state"), tmp_path_factory.mktemp("other")
+    files = {"hidden": state / "secret", "beside": other / "file"}
+    for file in files.values():
+        file.write_text("s")
+        file.chmod(0o600)
+    before = {name: (file.stat(), os.listxattr(file)) for name, file in files.items()}
+    end = scene.process(
+        "change_attributes", sandbox=scene.sandbox(state), **{n: str(f) for n, f in files.items()}
+    ).run()
+    assert end.outcome == "finished", end
+    assert {name: (file.stat(), os.listxattr(file)) for name, file in files.items()} == before
+    assert (scene.folder / "scratch" / "copy" / "file").read_text() == "x"
 
 
 @pytest.mark.slow
@@ -303,6 +329,18 @@ def test_process_that_takes_too_much_disk_is_killed(do: str, what: str, scene: S
     end = scene.end_of(do)
     assert end.outcome == "failed"
     assert f"of {what}, more than its limit of 64 MiB" in end.reason
+
+
+@pytest.mark.parametrize("where", ["scratch", "output"])
+def test_process_that_nests_folders_without_end_fails_and_they_go(where: str, scene: Scene) -> None:
+    end = scene.process("nest", where=where).run()
+    assert end == JobEnd("failed", "the job's process made folders more than 64 deep")
+    remove(scene.folder / where)
+
+
+def test_process_that_makes_files_without_end_fails(scene: Scene) -> None:
+    end = scene.end_of("many_entries", _with(entries=100))
+    assert end == JobEnd("failed", "the job's process made more than 100 files and folders")
 
 
 def test_one_file_beyond_the_disk_limit_is_refused_by_the_kernel(scene: Scene) -> None:

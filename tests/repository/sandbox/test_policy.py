@@ -137,6 +137,9 @@ def test_the_report_names_what_is_missing() -> None:
         ("db_password", "x"),
         ("OPENAI_API_KEY", "x"),
         ("WAREHOUSE", "postgresql://u:p@host/db"),
+        ("PGPASSWORD", "x"),
+        ("PIP_INDEX_URL", "https://abc123@pypi.example.com/simple"),
+        ("SENTRY_DSN", "https://key@sentry.example.com/1"),
     ],
 )
 def test_secrets_in_the_environment_are_known(name: str, value: str) -> None:
@@ -152,6 +155,7 @@ def test_secrets_in_the_environment_are_known(name: str, value: str) -> None:
         ("HTTPS_PROXY", "http://u:p@proxy:3128"),
         ("ENDPOINT", "http://host:80/a@b"),
         ("PASSENGERS", "3"),
+        ("SOURCE", "ssh://git@host/models.git"),
     ],
 )
 def test_other_variables_are_handed_on(name: str, value: str) -> None:
