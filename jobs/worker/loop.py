@@ -2,11 +2,12 @@
 
 import logging
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from celery import signals
-from celery.exceptions import SecurityWarning
+from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
+from celery.worker.consumer import Consumer
 
 from jobs.worker.broker import TASK, Broker, celery_app
 from jobs.worker.worker import JobWorker
@@ -20,6 +21,8 @@ def listen(broker: Broker, queues: Sequence[str], worker: JobWorker, slots: int,
     # It warns root of messages that run code when they are read; ours are JSON, and nothing else
     # is accepted.
     warnings.filterwarnings("ignore", category=SecurityWarning)
+    # It warns at each reconnection of what becomes of late acknowledgements; ours are early.
+    warnings.filterwarnings("ignore", category=CPendingDeprecationWarning)
     app = celery_app(broker, queues)
 
     @app.task(name=TASK)  # type: ignore[untyped-decorator]
@@ -37,6 +40,7 @@ def listen(broker: Broker, queues: Sequence[str], worker: JobWorker, slots: int,
     listening = app.Worker(
         pool="threads",
         concurrency=slots,
+        consumer_cls=TolerantConsumer,
         hostname=name,
         quiet=True,
         without_gossip=True,
@@ -49,3 +53,30 @@ def listen(broker: Broker, queues: Sequence[str], worker: JobWorker, slots: int,
     _log.info("waiting for jobs of %s at %s", ", ".join(queues), broker.shown)
     listening.start()
     worker.stop()
+
+
+class MalformedMessage(Exception):
+    """A message that cannot be read; it is gone from the broker."""
+
+
+class TolerantConsumer(Consumer):  # type: ignore[misc]
+    """Celery's own, which ends the worker over a message of a folder or of Redis that cannot be
+    read, such as the empty file that a full disk or a power cut leaves; this one drops it and
+    connects anew."""
+
+    connection_errors: tuple[type[BaseException], ...]
+    loop: Callable[..., None]
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self.connection_errors = (*self.connection_errors, MalformedMessage)
+        self._consume = self.loop
+        self.loop = self._consume_readable
+
+    def _consume_readable(self, *given: Any) -> None:
+        try:
+            self._consume(*given)
+        except (ValueError, TypeError, LookupError, AttributeError) as error:
+            raise MalformedMessage(
+                f"a message that cannot be read is dropped: {type(error).__name__}: {error}"
+            ) from error
