@@ -160,6 +160,7 @@ def finish(
     outcome: Outcome,
     cost: JobCost | None = None,
     log_lines: Sequence[str] = (),
+    points: Sequence[CurvePoint] = (),
     *,
     now: datetime | None = None,
 ) -> JobState:
@@ -172,7 +173,7 @@ def finish(
         now = now or database_now(tx.session)
         row = _held(tx, claim)
         row.cost = stored_json(cost or JobCost())
-        _write_output(tx, row, (), log_lines)
+        _write_output(tx, row, points, log_lines)
         _end(tx, row, outcome, now)
         return JobState(row.state)
 

@@ -18,6 +18,9 @@ from control.sql.database import Database
 
 BUSY_S, IDLE_S = 1.0, 10.0
 """Between two looks while jobs are unfinished, and while there is none."""
+PATIENCE_S = 30.0
+"""After a time in which the database did not answer: no job is taken back so long, since its worker
+could not renew its claim either."""
 
 _log = logging.getLogger(__name__)
 
@@ -39,6 +42,7 @@ class JobSweeper:
         self._hear_work = hear_work
         self._loop = asyncio.get_running_loop()
         self._wake = WakeEvent()
+        self._reclaim_at = 0.0
 
     def committed(self, _: bool = False) -> None:
         """Something was committed here; from any thread. Fits `Database.on_commit`."""
@@ -53,6 +57,7 @@ class JobSweeper:
                 left = await asyncio.to_thread(self._look)
                 self._hear_work(left)
             except DatabaseGone as error:
+                self._reclaim_at = self._loop.time() + PATIENCE_S
                 _log.debug("jobs are blocked: %s", error)
             except ControlError as error:
                 _log.error("jobs cannot be looked after: %s", error)
@@ -61,6 +66,7 @@ class JobSweeper:
     def _look(self) -> int:
         with self._database.reading() as session:
             left = work_left(session, self._queues)
-        if jobs := due(self._database):
+        may_reclaim = self._loop.time() >= self._reclaim_at
+        if jobs := due(self._database, reclaim=may_reclaim):
             self._send(jobs)
         return left

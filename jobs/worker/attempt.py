@@ -24,7 +24,6 @@ from control.jobs.claims import (
     finish,
 )
 from control.jobs.messages import Task
-from control.jobs.policy.leases import LEASE
 from control.jobs.policy.limits import JobCost
 from control.jobs.report import Report
 from control.jobs.specs.profile import ProfileSpec
@@ -44,7 +43,7 @@ from jobs.worker.folders import (
     model_folder,
     read_version,
 )
-from jobs.worker.keeper import LeaseKeeper
+from jobs.worker.keeper import GONE_SECS, LeaseKeeper
 from jobs.worker.labels import carry_labels
 from jobs.worker.results import BadResult, keep_result
 from repository.sandbox.policy import Sandbox
@@ -57,6 +56,8 @@ SandboxOf = Callable[[tuple[str, ...], tuple[str, ...]], Sandbox | None]
 MOST_CONFIG_BYTES = 1 << 20
 """Of a result's config, as far as it is looked at here."""
 
+STOPPING_SECS = 10.0
+"""Longest a worker that stops waits for the database, to give a job back."""
 _AGAIN_SECS = 1.0
 _log = logging.getLogger(__name__)
 
@@ -87,7 +88,6 @@ class Attempt:
         self._context = context
         self._claim = claim
         self._keeper = LeaseKeeper(context.database, claim)
-        self._process: JobProcess | None = None
         self._began = time.monotonic()
 
     def interrupt(self) -> None:
@@ -204,7 +204,7 @@ class Attempt:
             threads=limits.threads,
             grace_secs=context.grace_secs,
         )
-        process = self._process = JobProcess(program, bounds)
+        process = JobProcess(program, bounds)
         self._keeper.watch(process)
         return process.run()
 
@@ -226,28 +226,27 @@ class Attempt:
 
     def _finish(self, outcome: Outcome) -> None:
         """Until the database has it, or the claim is over."""
-        news = self._process.take_news() if self._process is not None else None
-        lines = news.lines if news is not None else []
-        cost = JobCost(
-            time.monotonic() - self._began,
-            news.cpu_secs if news is not None else 0.0,
-            news.peak_bytes if news is not None else 0,
-        )
-        until = time.monotonic() + LEASE.total_seconds()
+        news = self._keeper.unwritten()
+        cost = JobCost(time.monotonic() - self._began, news.cpu_secs, news.peak_bytes)
+        began, told = time.monotonic(), (cost, news.lines, news.points)
         while True:
             try:
-                state = finish(self._context.database, self._claim, outcome, cost, lines)
+                state = finish(self._context.database, self._claim, outcome, *told)
             except LostLease as error:
                 _log.warning("job %s: %s; its result is dropped", self._claim.id, error)
             except DatabaseGone as error:
                 _log.debug("job %s: %s", self._claim.id, error)
-                if time.monotonic() < until:
+                if time.monotonic() - began < self._patience():
                     time.sleep(_AGAIN_SECS)
                     continue
                 _log.error("job %s: %s; its result is dropped", self._claim.id, error)
             else:
                 _log.info("job %s is %s", self._claim.id, state)
             return
+
+    def _patience(self) -> float:
+        """How long a database that does not answer is waited for."""
+        return STOPPING_SECS if self._keeper.cause == "interrupted" else GONE_SECS
 
 
 def _config_of(output: Path) -> str:

@@ -8,21 +8,22 @@ from typing import Literal, Self
 
 from sqlalchemy import select
 
-from control.errors import ControlError, DatabaseGone, LostLease
+from control.errors import DatabaseGone, LostLease
 from control.jobs.claims import ClaimedJob, renew
 from control.jobs.messages import JobProgress
-from control.jobs.policy.leases import LEASE
 from control.jobs.policy.states import JobState
 from control.jobs.tables import Job
 from control.sql.database import Database
-from jobs.process.job_process import JobNews, JobProcess
+from jobs.process.job_process import MOST_POINTS, JobNews, JobProcess
+from jobs.process.output import MOST_LINES
 
 LOOK_SECS = 1.0
 """Between two looks at whether somebody wants the end, and two writes of progress, at least."""
 RENEW_SECS = 8.0
 """Between two renewals where nothing is new."""
-SPARE_SECS = 5.0
-"""Before a claim that cannot be renewed is over, its process is killed."""
+GONE_SECS = 600.0
+"""Longest a job goes on whose database does not answer: whoever else gets it meanwhile is told
+apart by its fence, so that a restart of the database costs no work."""
 
 StopCause = Literal["", "cancelled", "interrupted", "lost"]
 
@@ -42,7 +43,9 @@ class LeaseKeeper:
         self._progress = JobProgress(0.0, "starting")
         self._written = JobProgress(-1.0, "")
         self._process: JobProcess | None = None
+        self._unwritten = JobNews(self._progress, [], [], 0.0, 0, 0)
         self._renewed = time.monotonic()
+        self._is_told = False
         self._over = threading.Event()
         self.cause: StopCause = ""
         self._thread = threading.Thread(target=self._run, name=f"lease-{claim.id}", daemon=True)
@@ -80,6 +83,10 @@ class LeaseKeeper:
         """The worker stops."""
         self._end("interrupted")
 
+    def unwritten(self) -> JobNews:
+        """All news that the database does not have yet; for when the keeping is over."""
+        return self._news()
+
     def _run(self) -> None:
         while not self._over.wait(LOOK_SECS):
             if self.cause in ("", "cancelled"):
@@ -93,14 +100,19 @@ class LeaseKeeper:
         except LostLease as error:
             _log.warning("job %s: %s; its process is killed", self._claim.id, error)
             self._end("lost")
-        except (DatabaseGone, ControlError) as error:
+        except DatabaseGone as error:
             _log.debug("job %s: %s", self._claim.id, error)
-        if time.monotonic() - self._renewed > LEASE.total_seconds() - SPARE_SECS:
+        except Exception:  # noqa: BLE001 - a claim that nobody renews any more would be lost
+            if not self._is_told:
+                _log.exception(
+                    "job %s: its claim cannot be renewed. This is a bug.", self._claim.id
+                )
+            self._is_told = True
+        if (silence := time.monotonic() - self._renewed) > GONE_SECS:
             _log.warning(
-                "job %s: the database has not answered for %.0f s and somebody else may have the "
-                "job next; its process is killed",
+                "job %s: its claim could not be renewed for %.0f s; its process is killed",
                 self._claim.id,
-                time.monotonic() - self._renewed,
+                silence,
             )
             self._end("lost")
 
@@ -116,21 +128,31 @@ class LeaseKeeper:
 
     def _renew(self) -> None:
         began = time.monotonic()
-        news = self._news()
+        news = self._unwritten = self._news()
         is_new = news.progress != self._written or news.points or news.lines
         if not is_new and began - self._renewed < RENEW_SECS:
             return
         given = (news.progress, news.points, news.lines) if is_new else (None, [], [])
         renew(self._database, self._claim, *given)
         self._renewed, self._written = began, news.progress
+        self._unwritten = news._replace(points=[], lines=[])
 
     def _news(self) -> JobNews:
+        """What is new since the last write, with what an earlier one could not write."""
         with self._lock:
             process, progress = self._process, self._progress
+        earlier = self._unwritten
         if process is None:
-            return JobNews(progress, [], [], 0.0, 0, 0)
+            return earlier._replace(progress=progress)
         news = process.take_news()
-        return news if news.progress.text else news._replace(progress=progress)
+        points = earlier.points + news.points
+        while len(points) > MOST_POINTS:
+            points = points[::2]
+        return news._replace(
+            progress=news.progress if news.progress.text else progress,
+            points=points,
+            lines=(earlier.lines + news.lines)[-MOST_LINES:],
+        )
 
     def _end(self, cause: StopCause) -> None:
         with self._lock:

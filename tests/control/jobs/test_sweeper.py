@@ -47,6 +47,17 @@ def test_a_job_whose_worker_is_gone_waits_for_another_attempt(database: Database
     assert (again.attempt, again.fence) == (2, 2)
 
 
+def test_a_sweep_that_is_to_take_nothing_back_leaves_running_jobs_to_their_workers(
+    database: Database,
+) -> None:
+    job = enqueued(database)
+    held = claim(database, WORKER, now=after(0))
+    assert held is not None
+    assert due(database, now=after(60), reclaim=False) == ()
+    renew(database, held, now=after(61))
+    assert shown(database, job.id).state == "running"
+
+
 def test_a_worker_that_renews_its_claim_keeps_its_job(database: Database) -> None:
     enqueued(database)
     held = claim(database, WORKER, now=after(0))

@@ -2,10 +2,12 @@
 
 import os
 import shutil
+import sqlite3
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from control.jobs import service
 from control.jobs.claims import claim
 from control.jobs.folders import output_folder
 from control.jobs.policy.admission import WorkerIdentity
+from control.jobs.policy.leases import LEASE
 from control.jobs.specs.optimise import OptimiseSpec
 from control.jobs.sweeper import due
 from control.jobs.views import JobView, SourceFolder
@@ -102,6 +105,12 @@ def sleeping(sqlite_database: Database, tmp_path: Path) -> Iterator[Scene]:
     yield from _scene(sqlite_database, tmp_path, "support.sleeping_tool")
 
 
+@pytest.fixture
+def waiting(sqlite_database: Database, tmp_path: Path) -> Iterator[Scene]:
+    """Its tool draws a curve until the file `waiting` in its scratch folder is gone."""
+    yield from _scene(sqlite_database, tmp_path, "support.waiting_tool")
+
+
 def _scene(database: Database, folder: Path, module: str) -> Iterator[Scene]:
     scene = Scene(database, folder, module)
     yield scene
@@ -146,6 +155,57 @@ def test_claim_that_somebody_else_got_ends_the_process_and_leaves_no_trace(
     view = sleeping.view()
     assert (view.state, view.attempt) == ("queued", 1)
     assert not sleeping.result().exists()
+
+
+def test_curves_are_kept_to_their_last_point(waiting: Scene) -> None:
+    def go_on() -> None:
+        files(waiting)[0].unlink()
+
+    waiting.run_until(lambda: bool(files(waiting)), go_on)
+    assert waiting.view().state == "done"
+    assert_whole_curve(waiting)
+
+
+@pytest.mark.slow
+def test_a_database_that_does_not_answer_for_longer_than_a_lease_costs_no_work(
+    waiting: Scene,
+) -> None:
+    def hold_up() -> None:
+        with written_by_another(waiting.folder / "modelyard.db"):
+            began = time.monotonic()
+            while time.monotonic() < began + LEASE.total_seconds() + 3:
+                assert files(waiting)
+                time.sleep(0.2)
+            files(waiting)[0].unlink()
+            while files(waiting):
+                assert time.monotonic() < began + WAIT_S
+                time.sleep(0.05)
+
+    waiting.run_until(lambda: bool(files(waiting)), hold_up)
+    view = waiting.view()
+    assert (view.state, view.attempt) == ("done", 1)
+    assert_whole_curve(waiting)
+
+
+@contextmanager
+def written_by_another(path: Path) -> Iterator[None]:
+    """Nobody else can write to the database meanwhile."""
+    with closing(sqlite3.connect(path, timeout=WAIT_S, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+        other.execute("ROLLBACK")
+
+
+def files(scene: Scene) -> list[Path]:
+    return list((scene.folder / "scratch").rglob("waiting"))
+
+
+def assert_whole_curve(scene: Scene) -> None:
+    with scene.database.reading() as session:
+        log = service.get_log(session, scene.id)
+    assert [point.step for point in log.points] == list(range(len(log.points)))
+    assert log.points
+    assert log.text.splitlines() == [f"{len(log.points)} steps"]
 
 
 @pytest.fixture
