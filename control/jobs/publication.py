@@ -18,7 +18,7 @@ from control.routes import service as routes
 from control.routes.buckets import BUCKETS
 from control.routes.spec import RouteSpec
 from control.sql.database import Transaction
-from control.text import stored_json
+from control.text import stored, stored_json
 from control.views import Lineage
 
 _STABLE = "stable"
@@ -75,10 +75,19 @@ def publish(tx: Transaction, job: PublishingJob, result: SealedResult) -> JobVie
         routes.set_route(tx, row.result_model, RouteSpec((arm,)))
     origin = Origin(None, None, source_text(row.id), row.by, stored_json(_lineage(row)))
     deploy_models(tx, origin, {row.result_model: result.sealed})
-    row.result_version = result.number
+    row.progress, row.result_version = "", result.number
     row.result_digest = result.sealed.versions[result.number].digest
     rows.step(tx, row, JobState.DONE)
     return rows.view(row)
+
+
+def hold_back(tx: Transaction, job: PublishingJob, reason: str) -> None:
+    """It cannot be published now; its progress says why, and that it is tried again."""
+    row = rows.held(tx, job.id)
+    text = stored(f"waits to be published: {reason}", rows.LONGEST_PROGRESS)
+    if row.state == JobState.PUBLISHING and row.fence == job.fence and row.progress != text:
+        row.progress = text
+        rows.tell_progress(tx, row, tx.now)
 
 
 def give_up(tx: Transaction, job: PublishingJob, reason: str) -> None:

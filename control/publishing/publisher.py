@@ -5,9 +5,11 @@ transaction that deploys it may be repeated, so that a crash needs no repair but
 """
 
 import asyncio
+import errno
 import logging
 import os
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,10 +26,19 @@ from control.publishing.result_files import named_config, result_plan
 from control.sql import leases
 from control.sql.database import Actor, Database, Fence
 from control.state_paths import SNAPSHOTS
-from repository.errors import RepositoryError
+from repository.errors import DiskFull, RepositoryError
 from repository.files.durable import delete, make_folders
 from repository.folders.walk import CONFIG_NAME
+from repository.process.backoff import Backoff
 from repository.snapshots.sealed_models import SnapshotStore
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 5.0, 300.0
+"""Between two tries to publish a result for which there was no room."""
+
+_OF_THE_RESULT = frozenset(
+    {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG}
+)
+"""Errors that another try meets again: what should be a file is none."""
 
 _log = logging.getLogger(__name__)
 
@@ -54,6 +65,8 @@ class JobPublisher:
         self._notify = notify
         self._news = asyncio.Event()
         self._snapshots = SnapshotStore(store / SNAPSHOTS, most=100)
+        self._pauses: dict[str, Backoff] = {}
+        self._next_try: dict[str, float] = {}
 
     def ring(self) -> None:
         """There may be something to do."""
@@ -76,9 +89,16 @@ class JobPublisher:
         fence = await asyncio.to_thread(leases.take, self._database, LEASE, self._boot, LEASE_S)
         if fence is None:
             return
-        for job in await asyncio.to_thread(self._waiting):
-            await self._publish(job, fence)
+        jobs = await asyncio.to_thread(self._waiting)
+        self._forget({job.id for job in jobs})
+        for job in jobs:
+            if job.cancel or time.monotonic() >= self._next_try.get(job.id, 0.0):
+                await self._publish(job, fence)
         await asyncio.to_thread(self._sweep)
+
+    def _forget(self, waiting: Collection[str]) -> None:
+        for job_id in self._pauses.keys() - waiting:
+            del self._pauses[job_id], self._next_try[job_id]
 
     async def _publish(self, job: PublishingJob, fence: Fence) -> None:
         """Bring it to its end."""
@@ -86,12 +106,46 @@ class JobPublisher:
             await self._published(job, fence)
         except (LostLease, DatabaseGone):
             raise
-        except (RepositoryError, ControlError, OSError) as error:
-            _log.warning("the result of job %s, '%s', is no version: %s", job.id, job.model, error)
-            await self._give_up(job, fence, str(error))
+        except OSError as error:
+            await self._settle_fault(job, fence, error)
+        except DiskFull as error:
+            await self._hold_back(job, fence, str(error))
+        except (RepositoryError, ControlError) as error:
+            await self._refuse(job, fence, str(error))
         except Exception:  # noqa: BLE001 - one job must not keep the others from going on
             _log.exception("publishing the result of job %s failed. This is a bug.", job.id)
             await self._give_up(job, fence, "a bug; see the server's log")
+
+    async def _settle_fault(self, job: PublishingJob, fence: Fence, error: OSError) -> None:
+        """The machine's faults pass; a result of files that cannot be opened stays as it is."""
+        if error.errno in _OF_THE_RESULT:
+            await self._refuse(job, fence, str(error))
+        else:
+            await self._hold_back(job, fence, str(error))
+
+    async def _refuse(self, job: PublishingJob, fence: Fence, reason: str) -> None:
+        _log.warning("the result of job %s, '%s', is no version: %s", job.id, job.model, reason)
+        await self._give_up(job, fence, reason)
+
+    async def _hold_back(self, job: PublishingJob, fence: Fence, reason: str) -> None:
+        """Try again later, with the result as it is: the work may have taken hours."""
+        backoff = self._pauses.setdefault(job.id, Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S))
+        pause_s = backoff.after(0.0)
+        self._next_try[job.id] = time.monotonic() + pause_s
+        _log.warning(
+            "the result of job %s, '%s', cannot be stored now and is kept: %s; the next try is in "
+            "%.0f s",
+            job.id,
+            job.model,
+            reason,
+            pause_s,
+        )
+
+        def hold_back() -> None:
+            with self._database.change(Actor(job.by, "system"), fence) as tx:
+                publication.hold_back(tx, job, reason)
+
+        await asyncio.to_thread(hold_back)
 
     async def _published(self, job: PublishingJob, fence: Fence) -> None:
         output = output_folder(self._store, job.id, job.fence)
@@ -116,7 +170,7 @@ class JobPublisher:
             raise Conflict(f"the result is not in the store any more: '{output}' is missing")
         config = output / CONFIG_NAME
         if config.is_file() and not config.is_symlink():
-            config.write_text(named_config(config.read_text(), model))
+            _replace(config, output.with_suffix(".config"), named_config(config.read_text(), model))
 
     def _deploy(self, job: PublishingJob, imported: SealedImport, fence: Fence) -> None:
         (number,) = imported.brought
@@ -161,3 +215,13 @@ class JobPublisher:
             for claim in os.listdir(folder / name):
                 if claim != str(kept[name]):
                     delete(folder / name / claim)
+
+
+def _replace(path: Path, fresh: Path, text: str) -> None:
+    """Whole or not at all: a full disk must not leave half of it. Raises OSError."""
+    try:
+        fresh.write_text(text)
+        fresh.replace(path)
+    except OSError:
+        fresh.unlink(missing_ok=True)
+        raise

@@ -1,5 +1,6 @@
 """What a job has left becomes a version once, whatever happens on the way."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from control.deployments.versions import get_version
 from control.jobs import service
 from control.jobs.claims import claim
 from control.jobs.policy.admission import WorkerIdentity
+from control.jobs.views import JobView
 from control.routes.service import find_route
 from control.sql.database import Database
 from control.tables import Model, Version
@@ -164,6 +166,54 @@ async def test_folders_of_claims_that_are_over_go_and_that_of_the_last_one_stays
     async with publishing(database, store) as running:
         await running.until(job.id, lambda _: not (store / "jobs" / "forgotten").exists())
     assert [path.name for path in (store / "jobs" / job.id).iterdir()] == [str(held.fence)]
+
+
+@pytest.fixture
+def full_store(database: Database, store: Path) -> Iterator[str]:
+    """A result waits, and the store's file system is full; the job's id."""
+    store.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(store)]
+    if os.geteuid() != 0 or subprocess.run(mount, check=False).returncode:
+        pytest.skip("no file system can be mounted here; run as root")
+    try:
+        job_id = worked(database, store, "digits-int8")
+        with pytest.raises(OSError, match="No space"):
+            (store / "all").write_bytes(b"x" * (1 << 20))
+        yield job_id
+    finally:
+        subprocess.run(["umount", str(store)], check=True)
+
+
+async def test_a_full_disk_keeps_the_result_until_there_is_room(
+    database: Database, store: Path, full_store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("control.publishing.publisher.FIRST_PAUSE_S", 0.1)
+    async with publishing(database, store) as running:
+        held = await running.until(full_store, lambda view: bool(view.progress))
+        assert held.state == "publishing"
+        assert held.progress.startswith("waits to be published: ")
+        assert "No space left" in held.progress
+        (store / "all").unlink()
+
+        def ends(view: JobView) -> bool:
+            running.publisher.ring()
+            return view.finished_at is not None
+
+        view = await running.until(full_store, ends)
+        assert (view.state, view.progress) == ("done", "")
+        config = deployed_files(running, "digits-int8")["config.pbtxt"]
+    assert config == CONFIG.replace(b"digits", b"digits-int8")
+
+
+async def test_a_result_that_is_held_back_can_be_cancelled(
+    database: Database, store: Path, full_store: str
+) -> None:
+    async with publishing(database, store) as running:
+        await running.until(full_store, lambda view: bool(view.progress))
+        with database.change(ADA) as tx:
+            service.cancel(tx, full_store)
+        running.publisher.ring()
+        assert (await running.ended(full_store)).state == "cancelled"
 
 
 KILLED = """
