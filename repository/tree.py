@@ -17,7 +17,7 @@ _BLOCK_BYTES = 512
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class TreeEntry(NamedTuple):
+class FolderEntry(NamedTuple):
     """Something below the top of a tree: `depth` is 1 for what lies in the top itself; `info` is
     lstat's."""
 
@@ -40,7 +40,7 @@ class TreeSize(NamedTuple):
     unread: str = ""
 
 
-def walk(top: Path, failed: Callable[[OSError], None] | None = None) -> Iterator[TreeEntry]:
+def walk(top: Path, failed: Callable[[OSError], None] | None = None) -> Iterator[FolderEntry]:
     """Everything below `top`, folders before what they hold. What has gone meanwhile is left out;
     `failed` is told of other errors."""
     pending = [(os.fspath(top), 1)]
@@ -50,7 +50,7 @@ def walk(top: Path, failed: Callable[[OSError], None] | None = None) -> Iterator
             with os.scandir(folder) as entries:
                 for entry in entries:
                     try:
-                        found = TreeEntry(entry.path, depth, entry.stat(follow_symlinks=False))
+                        found = FolderEntry(entry.path, depth, entry.stat(follow_symlinks=False))
                     except FileNotFoundError:
                         continue
                     yield found

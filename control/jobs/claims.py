@@ -49,7 +49,7 @@ class ClaimedJob(msgspec.Struct, frozen=True):
     sources: dict[str, SourceFolder]
 
 
-class _Work(NamedTuple):
+class _ClaimedTerms(NamedTuple):
     """What a row says of the work, decoded."""
 
     spec: JobSpec
@@ -209,10 +209,10 @@ def _next_job(
     )
 
 
-def _work_of(row: Job) -> _Work:
+def _work_of(row: Job) -> _ClaimedTerms:
     """Raises msgspec.ValidationError."""
     spec = msgspec.convert(row.spec, JobSpec)
-    return _Work(spec, msgspec.convert(row.limits, JobLimits), rows.sources_of(row))
+    return _ClaimedTerms(spec, msgspec.convert(row.limits, JobLimits), rows.sources_of(row))
 
 
 def _hold(tx: Transaction, row: Job, worker: WorkerIdentity, now: datetime) -> None:

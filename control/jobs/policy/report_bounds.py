@@ -36,16 +36,16 @@ def bounded(report: Report) -> Report:
     """The report as it is kept, with a warning that names what is longer than that. Whole numbers
     of more than 64 bits become the greatest one. Raises RecursionError for one that is nested too
     deep to be looked at."""
-    cutter = _Cutter()
-    kept = msgspec.convert(cutter.value(msgspec.to_builtins(report), "report", 0), Report)
-    if not cutter.cut:
+    limiter = _ReportLimiter()
+    kept = msgspec.convert(limiter.value(msgspec.to_builtins(report), "report", 0), Report)
+    if not limiter.cut:
         return kept
-    names = ", ".join(sorted(cutter.cut))
+    names = ", ".join(sorted(limiter.cut))
     warning = f"The report was longer than is kept; it is cut in: {names}"
     return msgspec.structs.replace(kept, warnings=(*kept.warnings, warning))
 
 
-class _Cutter:
+class _ReportLimiter:
     """Walks one report; `cut`: the names of what was longer than is kept."""
 
     def __init__(self) -> None:
