@@ -27,6 +27,7 @@ from sqlalchemy.orm import Session
 from control.all_tables import Table
 from control.clock import text_of, utc_now
 from control.errors import Conflict, Invalid
+from control.jobs.unfinished import wait_again
 from control.sql.database import SYSTEM, Database, Transaction
 from control.sql.store import SECRET
 from control.tables import Counter, Meta, Moment
@@ -68,7 +69,8 @@ def dump(session: Session, out: Sink) -> Counts:
 def load(database: Database, lines: Iterable[bytes]) -> Counts:
     """Read what `dump` wrote into a migrated database in which there is nothing yet.
 
-    All or nothing. Raises Invalid when lines are missing or changed, or of another schema;
+    All or nothing; jobs that ran or were published wait anew, since their work is not in a backup.
+    Raises Invalid when lines are missing or changed, or of another schema;
     Conflict when there is something in the database already.
     """
     with database.change(SYSTEM) as tx:
@@ -78,6 +80,7 @@ def load(database: Database, lines: Iterable[bytes]) -> Counts:
             counts = _load(tx, iter(lines))
         except (IntegrityError, DataError) as error:
             raise Invalid(f"the backup contradicts itself: {error.orig}", "backup") from error
+        wait_again(tx)
         tx.session.execute(update(Counter).values(value=Counter.value + AHEAD))
         tx.changed("backup.restored", "server", None, {"rows": counts})
         tx.desire()

@@ -17,6 +17,9 @@ from control.backup import rows as backup
 from control.clock import utc_now
 from control.deployments import aliases
 from control.errors import Conflict, Invalid
+from control.jobs.claims import AttemptDone, claim, finish
+from control.jobs.policy.admission import WorkerIdentity
+from control.jobs.tables import JobReportRow
 from control.rollout_tables import RolloutMomentRow
 from control.sql import leases, store
 from control.sql.database import Database
@@ -25,6 +28,7 @@ from control.tables import Audit, Counter, Event, Meta, Repository, Table
 from support.control import ADA, KINDS, desired_revision, fresh_url, rows, told
 from support.control_deploy import deployed, repository, sealed
 from support.control_rollout import FAST, begun
+from support.jobs import ACCEPTED, ADVICE, enqueued, shown
 
 PASSWORD = "correct horse battery staple"
 
@@ -190,3 +194,25 @@ def test_a_line_is_json_with_its_tables_name(used: Database) -> None:
     assert lines[0]["schema"].isdigit()
     (row,) = rows(used, Repository)
     assert [line[1]["id"] for line in lines[1:-2] if line[0] == "repository"] == [row.id]
+
+
+def test_jobs_whose_work_is_not_in_the_backup_wait_anew(
+    database: Database, other: Database
+) -> None:
+    waiting, running, published, ended = (enqueued(database, str(number)) for number in range(4))
+    for job, report in ((ended, ADVICE), (published, ACCEPTED), (running, None)):
+        held = claim(database, WorkerIdentity(job.id, job.id), job.id)
+        assert held is not None
+        if report is not None:
+            finish(database, held, AttemptDone(report))
+    backup.load(other, _lines(_dumped(database)))
+    for job in (running, published):
+        view = shown(other, job.id)
+        assert (view.state, view.attempt, view.machine) == ("queued", 0, "")
+        assert "restored from a backup" in view.reason
+    assert shown(other, waiting.id) == waiting
+    assert shown(other, ended.id).state == "done"
+    assert [row.job_id for row in rows(other, JobReportRow)] == [ended.id]
+    again = claim(other, WorkerIdentity("new", "new"), published.id)
+    assert again is not None
+    assert again.fence == 2
