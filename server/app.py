@@ -50,7 +50,7 @@ def serve(settings: Settings, hint: StartHint = no_hint) -> int:
         _log.error("%s", error)
         return 1
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    keep_buffers()
+    keep_buffers(settings.cores)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         status = runner.run(_serve(settings, hint))
     lock.release()

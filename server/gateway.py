@@ -52,6 +52,7 @@ from server.metrics.custom import CustomMetrics
 from server.metrics.loop_lag import LoopLag
 from server.process.collector import quiet_collector
 from server.process.exit_deadline import ExitDeadline, draining_secs
+from server.process.idle_trim import IdleTrim
 from server.process.lifecycle import Lifecycle
 from server.script_surroundings import loader_of
 from server.series.backlog import SeriesBacklog
@@ -167,11 +168,12 @@ class Gateway:
     def _series_windows(self) -> SeriesWindows:
         arms = self._dataplane.routing.windows.rows
         collector = SeriesCollector(self._fleet.served, arms, self._lag.take_us)
+        closed = IdleTrim(self._checks.close).close
         if self._control is None:
-            return SeriesWindows("", collector, self._checks.close)
+            return SeriesWindows("", collector, closed)
         state_dir, changed = self._settings.state_dir, self._control.link.count
         server, spool = state_paths.server_id(state_dir), WindowSpool(state_dir)
-        return SeriesWindows(server, collector, self._checks.close, self._backlog, changed, spool)
+        return SeriesWindows(server, collector, closed, self._backlog, changed, spool)
 
     async def run(self) -> int:
         """Serve; the exit status."""

@@ -23,8 +23,9 @@ from server.fleet.memory.ledger import (
     OverBudget,
 )
 from server.fleet.memory.measurements import MemoryMeasurements
-from server.fleet.memory.meter import LoadMeter, return_free_memory
+from server.fleet.memory.meter import LoadMeter
 from server.fleet.placement import Placement
+from server.process.allocator import return_free_memory
 from server.served_version import MemoryRow
 
 SHRINK_S = 5.0

@@ -4,12 +4,13 @@ resident memory, where nothing else is loaded or closed meanwhile.
 Called on loading threads. Requests under way add noise of a few MiB; what is small is not measured.
 """
 
-import ctypes
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
+
+from server.process.allocator import return_free_memory
 
 MEASURABLE_BYTES = 8 << 20
 """Less than this disappears in what requests take and return meanwhile."""
@@ -94,10 +95,3 @@ def resident_and_peak() -> tuple[int, int]:
             if name in found:
                 found[name] = int(rest.split()[0]) * 1024
     return found["VmRSS:"], found["VmHWM:"]
-
-
-def return_free_memory() -> None:
-    """Have the C allocator return what is free to the kernel; only with glibc. Runtimes free
-    weights in pieces that it would keep."""
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
