@@ -45,6 +45,8 @@ class PyTorch:
     def load(self, version: ModelVersion, device: Device, count: int) -> LoadedInstances:
         """`count` instances sharing one model. Raises LoadFailed in torch's own words."""
         with no_collection():
+            import torch  # noqa: F401 - not among what is collected after the load
+        with no_collection(loads=True):
             return self._load(version, device, count)
 
     def _load(self, version: ModelVersion, device: Device, count: int) -> LoadedInstances:

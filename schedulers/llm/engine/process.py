@@ -39,7 +39,7 @@ def main(channel_fd: int, heartbeat_fd: int, parent_pid: int) -> None:
     inbox = Inbox()
     loop = EngineLoop(channel, inbox)
     try:
-        with no_collection():
+        with no_collection(loads=True):
             work = _load(request, loop, inbox)
     except LoadFailed as error:
         channel.send(encode(WorkerLoadFailed(_named(request, error))))

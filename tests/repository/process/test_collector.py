@@ -1,6 +1,7 @@
 """Imports without the garbage collector."""
 
 import gc
+import weakref
 
 from repository.process.collector import no_collection
 
@@ -19,4 +20,20 @@ def test_one_within_another_leaves_the_collector_as_the_outer_one_found_it() -> 
         with no_collection():
             pass
         assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+class Cycle:
+    """Refers to itself."""
+
+    def __init__(self) -> None:
+        self.me = self
+
+
+def test_cycles_that_a_load_leaves_are_collected_at_its_end() -> None:
+    with no_collection(loads=True):
+        left, kept = weakref.ref(Cycle()), Cycle()
+        assert left() is not None
+    assert left() is None
+    assert kept.me is kept
     assert gc.isenabled()
