@@ -15,7 +15,7 @@ from server.describe import Json
 from server.served_version import ServedVersion
 
 MOST_KEPT = 10_000
-"""Messages of versions, those that were unloaded among them."""
+"""Messages of versions, those that were unloaded since all were asked for among them."""
 
 
 def statistics_json(served: Iterable[ServedVersion]) -> Json:
@@ -33,18 +33,27 @@ class StatisticsMessages:
     def __init__(self) -> None:
         self._known: dict[int, tuple[Json, pb.ModelStatistics]] = {}
 
-    def of(self, served: Iterable[ServedVersion]) -> pb.ModelStatisticsResponse:
-        """One entry per version, in this order."""
-        known, found = self._known, []
+    def __len__(self) -> int:
+        """How many are kept."""
+        return len(self._known)
+
+    def of(
+        self, served: Iterable[ServedVersion], are_all: bool = False
+    ) -> pb.ModelStatisticsResponse:
+        """One entry per version, in this order. `are_all`: no other version is loaded, so that
+        messages of others are let go of."""
+        known: dict[int, tuple[Json, pb.ModelStatistics]] = {}
         for one in served:
             fields = _of_version(one)
-            before = known.get(id(one))
+            before = self._known.get(id(one))
             if before is None or before[0] != fields:
-                before = known[id(one)] = fields, pb.ModelStatistics(**_for_message(fields))
-            found.append(before[1])
-        if len(known) > MOST_KEPT:
-            known.clear()
-        return pb.ModelStatisticsResponse(model_stats=found)
+                before = fields, pb.ModelStatistics(**_for_message(fields))
+            known[id(one)] = before
+        if are_all or len(self._known) > MOST_KEPT:
+            self._known = known
+        else:
+            self._known.update(known)
+        return pb.ModelStatisticsResponse(model_stats=[message for _, message in known.values()])
 
 
 def _for_message(fields: Json) -> dict[str, Any]:

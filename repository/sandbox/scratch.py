@@ -46,9 +46,13 @@ class ScratchFolders:
         """A descriptor that holds the shelf's lock: nobody else sweeps until it is closed."""
         self._shelf.mkdir(parents=True, exist_ok=True, mode=0o700)
         shelf = os.open(self._shelf, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        fcntl.flock(shelf, fcntl.LOCK_EX)
-        for folder in self._shelf.iterdir():
-            _remove_if_abandoned(folder)
+        try:
+            fcntl.flock(shelf, fcntl.LOCK_EX)
+            for folder in self._shelf.iterdir():
+                _remove_if_abandoned(folder)
+        except BaseException:
+            os.close(shelf)
+            raise
         return shelf
 
     def _open(self) -> Path:
@@ -56,7 +60,11 @@ class ScratchFolders:
         try:
             own = Path(tempfile.mkdtemp(dir=self._shelf))
             lock = os.open(own, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            except BaseException:
+                os.close(lock)
+                raise
         finally:
             os.close(shelf)
         return own.resolve()

@@ -1,6 +1,7 @@
 """Offline jobs as the control process looks after them: workers are told, and one is kept here."""
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -8,11 +9,14 @@ from control.jobs.views import DueJob
 from control.loops.job_sweeper import JobSweeper
 from control.sql.database import Database
 from server.control_process.job_child import JobWorkerChild
-from server.job_worker.folders import broker_folder, clear_scratch
+from server.job_worker.folders import broker_folder, clear_scratch, scratch_shelf
 from server.settings.table import Settings
 
 if TYPE_CHECKING:
     from jobs.worker.sender import JobSender
+
+
+_log = logging.getLogger(__name__)
 
 
 class JobPumps:
@@ -27,7 +31,7 @@ class JobPumps:
 
     async def run(self) -> None:
         """Until cancelled."""
-        await asyncio.to_thread(clear_scratch, self._settings)
+        await asyncio.to_thread(clear_if_possible, self._settings)
         try:
             async with asyncio.TaskGroup() as pumps:
                 pumps.create_task(self._sweeper.run())
@@ -41,6 +45,19 @@ class JobPumps:
         if self._sender is None:
             self._sender = _sender(self._settings)
         self._sender.send(jobs)
+
+
+def clear_if_possible(settings: Settings) -> None:
+    """Remove what jobs that were killed have left, or say why not: on a disk with an error the
+    control process has other work to do, and a job that needs a folder there is told of it."""
+    try:
+        clear_scratch(settings)
+    except OSError as error:
+        _log.warning(
+            "what jobs that were killed have left in '%s' cannot be removed: %s",
+            scratch_shelf(settings),
+            error.strerror,
+        )
 
 
 def _sender(settings: Settings) -> "JobSender":

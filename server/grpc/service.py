@@ -193,7 +193,8 @@ class _InferenceService:
     async def model_statistics(
         self, message: pb.ModelStatisticsRequest, call: StreamingCall
     ) -> pb.ModelStatisticsResponse:
-        return self._statistics.of(self._queries.statistics(message.name, message.version))
+        served = self._queries.statistics(message.name, message.version)
+        return self._statistics.of(served, are_all=not message.name)
 
     async def index(
         self, message: pb.RepositoryIndexRequest, call: StreamingCall

@@ -72,3 +72,12 @@ def test_messages_and_json_say_the_same_also_after_a_change():
         found = to_json(messages.of([served]))
         assert found == statistics_json([served])
         assert found["model_stats"][0]["inference_stats"]["success"]["count"] == success
+
+
+def test_messages_of_versions_that_were_unloaded_are_let_go_of_when_all_are_asked_for():
+    messages, stays, goes = StatisticsMessages(), counted(), counted()
+    messages.of([stays, goes], are_all=True)
+    messages.of([stays])
+    assert len(messages) == 2
+    assert len(messages.of([stays], are_all=True).model_stats) == 1
+    assert len(messages) == 1
