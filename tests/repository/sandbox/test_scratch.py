@@ -9,7 +9,6 @@ import pytest
 
 from repository.sandbox.scratch import ScratchFolders
 
-
 SWEEP = """
 import os, resource, sys
 from pathlib import Path
