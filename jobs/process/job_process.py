@@ -1,5 +1,6 @@
 """Run one job's process to its end: read what it says, look at what it takes, end what is over."""
 
+import logging
 import os
 import selectors
 import signal
@@ -31,6 +32,7 @@ KILLED_SECS = 10.0
 """How long killed processes may take to end: one that waits for a disk ends when that answers."""
 MOST_POINTS = 2000
 """Of curves that wait to be taken; of more, every second one is dropped."""
+_log = logging.getLogger(__name__)
 _READ_BYTES = 1 << 16
 _READS_AT_ONCE = 16
 _KILLED_LOOK_SECS = 0.01
@@ -136,7 +138,7 @@ class JobProcess:
         )
 
     def _follow(self, process: "subprocess.Popen[bytes]", messages: int, printed: int) -> None:
-        """Until its first process has ended."""
+        """Until its first process has ended, or should have long ago."""
         pidfd = os.pidfd_open(process.pid)
         readers = {messages: self._take_messages, printed: self._take_printed}
         for descriptor in readers:
@@ -146,7 +148,7 @@ class JobProcess:
             with selectors.DefaultSelector() as selector:
                 for descriptor in (pidfd, self._wake, *readers):
                     selector.register(descriptor, selectors.EVENT_READ)
-                while True:
+                while not self._is_overdue():
                     ready = {key.fd for key, _ in selector.select(LOOK_SECS)}
                     if pidfd in ready:
                         return
@@ -297,6 +299,10 @@ class JobProcess:
         elif asks:
             _signal_group(leader, signal.SIGTERM)
 
+    def _is_overdue(self) -> bool:
+        """Whether it was killed long ago."""
+        return bool(self._kill_at) and time.monotonic() > self._kill_at + KILLED_SECS
+
     def _reap(self, process: "subprocess.Popen[bytes]") -> int:
         """Its exit status; its whole group has ended with it."""
         _signal_group(process.pid, signal.SIGKILL)
@@ -306,12 +312,28 @@ class JobProcess:
         for pid in members(process.pid, _MOST_ESCAPED) - {process.pid}:
             with suppress(ProcessLookupError):  # those that could leave the group
                 os.kill(pid, signal.SIGKILL)
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
+        process.returncode, cpu_secs = self._wait(process.pid, until)
         with self._lock:
-            self._ended_cpu_secs = max(used.ru_utime + used.ru_stime, self._usage.cpu_secs)
+            self._ended_cpu_secs = max(cpu_secs, self._usage.cpu_secs)
         orphans.end()
         return process.returncode
+
+    def _wait(self, pid: int, until: float) -> tuple[int, float]:
+        """The exit status of a process that was killed, and its processor time. One that does not
+        end in time (its disk does not answer, or a debugger holds it) is left to the kernel."""
+        while True:
+            ended, status, used = os.wait4(pid, os.WNOHANG)
+            if ended:
+                return os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime
+            if time.monotonic() >= until:
+                _log.error(
+                    "process %d of %s was killed and has not ended within %g s; it is left behind",
+                    pid,
+                    self._program.title,
+                    KILLED_SECS,
+                )
+                return -signal.SIGKILL, 0.0
+            time.sleep(_KILLED_LOOK_SECS)
 
 
 def _signal_group(leader: int, number: int) -> None:

@@ -143,6 +143,7 @@ def ignore_signals(descriptor: int, task: dict[str, str]) -> None:
 
 
 def sleep(descriptor: int, task: dict[str, str]) -> None:
+    Path(task["scratch"], "pid").write_text(str(os.getpid()))
     say(descriptor, type="progress", fraction=0.1, text="asleep")
     time.sleep(600)
 
