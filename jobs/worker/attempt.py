@@ -240,6 +240,8 @@ class Attempt:
                     time.sleep(_AGAIN_SECS)
                     continue
                 _log.error("job %s: %s; its result is dropped", self._claim.id, error)
+            except Exception:  # noqa: BLE001 - the worker's other jobs go on; this one is swept up
+                _log.exception("job %s: its end cannot be told. This is a bug.", self._claim.id)
             else:
                 _log.info("job %s is %s", self._claim.id, state)
             return

@@ -23,6 +23,7 @@ from control.jobs.policy.admission import WorkerIdentity
 from control.jobs.policy.leases import LEASE
 from control.jobs.specs.optimise import OptimiseSpec
 from control.jobs.sweeper import due
+from control.jobs.tables import JobOutput
 from control.jobs.views import JobView, SourceFolder
 from control.sql.database import Actor, Database
 from jobs.environments.environments import ToolEnvironments
@@ -135,6 +136,27 @@ def test_cancelled_job_ends_with_its_process(sleeping: Scene) -> None:
 
     sleeping.run_until(sleeping.is_at_work, cancel)
     assert sleeping.view().state == "cancelled"
+
+
+def test_claim_is_kept_whatever_goes_wrong_with_writing(
+    waiting: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    def set_points(points: bytes) -> None:
+        with waiting.database.change(ADA) as tx:
+            tx.session.get_one(JobOutput, waiting.id).points = points
+
+    def fail_then_cancel() -> None:
+        set_points(b"no JSON")
+        deadline = time.monotonic() + WAIT_S
+        while "its claim cannot be renewed" not in caplog.text:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        set_points(b"[]")
+        with waiting.database.change(ADA) as tx:
+            service.cancel(tx, waiting.id)
+
+    waiting.run_until(lambda: bool(files(waiting)), fail_then_cancel)
+    assert waiting.view().state == "cancelled"
 
 
 def test_job_of_a_worker_that_stops_waits_again_and_the_attempt_does_not_count(
