@@ -221,11 +221,12 @@ def _serve(given: argparse.Namespace) -> int:
 def _worker(given: argparse.Namespace) -> int:
     end_on_signals()
     flags = {name: text for name, text in vars(given).items() if name not in ("run", "queues")}
+    if named := list(filter(None, getattr(given, "queues", "").split(","))):
+        flags["job_queue"] = named
     settings = read_settings(flags, os.environ, Path.cwd())
-    named = tuple(filter(None, getattr(given, "queues", "").split(",")))
     from server.job_worker.command import work
 
-    return work(settings, named or settings.job_queue)
+    return work(settings, settings.job_queue)
 
 
 def _demo(given: argparse.Namespace) -> int:

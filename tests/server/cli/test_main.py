@@ -107,6 +107,10 @@ def test_value_that_is_not_allowed_is_refused() -> None:
     assert message == "modelyard: --http-port: '99999' is not a whole number from 0 to 65535\n"
 
 
+def test_queue_of_a_worker_that_no_job_can_have_is_refused() -> None:
+    assert "'a/b'" in refusal("worker", "--queues", "default,a/b")
+
+
 def test_repository_that_is_no_folder_is_refused(tmp_path: Path) -> None:
     message = refusal("serve", folder=tmp_path)
     assert "model repository 'models' (default) is not a folder" in message
