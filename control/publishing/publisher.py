@@ -39,6 +39,8 @@ _OF_THE_RESULT = frozenset(
     {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG}
 )
 """Errors that another try meets again: what should be a file is none."""
+MOST_CONFIG_BYTES = 1 << 20
+"""Of a result's config; one of hundreds of tensors has some tens of thousands."""
 
 _log = logging.getLogger(__name__)
 
@@ -170,7 +172,7 @@ class JobPublisher:
             raise Conflict(f"the result is not in the store any more: '{output}' is missing")
         config = output / CONFIG_NAME
         if config.is_file() and not config.is_symlink():
-            _replace(config, output.with_suffix(".config"), named_config(config.read_text(), model))
+            _replace(config, output.with_suffix(".config"), named_config(_text_of(config), model))
 
     def _deploy(self, job: PublishingJob, imported: SealedImport, fence: Fence) -> None:
         (number,) = imported.brought
@@ -210,11 +212,11 @@ class JobPublisher:
             kept = publication.kept_claims(session)
         for name in there:
             if name not in kept:
-                delete(folder / name)
+                _remove(folder / name)
                 continue
             for claim in os.listdir(folder / name):
                 if claim != str(kept[name]):
-                    delete(folder / name / claim)
+                    _remove(folder / name / claim)
 
 
 def _replace(path: Path, fresh: Path, text: str) -> None:
@@ -225,3 +227,23 @@ def _replace(path: Path, fresh: Path, text: str) -> None:
     except OSError:
         fresh.unlink(missing_ok=True)
         raise
+
+
+def _text_of(config: Path) -> str:
+    """Raises Conflict where it cannot be a config, OSError."""
+    with config.open("rb") as file:
+        content = file.read(MOST_CONFIG_BYTES + 1)
+    if len(content) > MOST_CONFIG_BYTES:
+        raise Conflict(f"the job has left a {CONFIG_NAME} of more than {MOST_CONFIG_BYTES} bytes")
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise Conflict(f"the job has left a {CONFIG_NAME} that is no text: {error}") from error
+
+
+def _remove(folder: Path) -> None:
+    """Or leave it for the next time: the others go on."""
+    try:
+        delete(folder)
+    except OSError as error:
+        _log.warning("the folder %s of a job that is over cannot be removed: %s", folder, error)

@@ -14,11 +14,11 @@ from typing import NamedTuple
 from control.jobs.messages import CurvePoint, JobProgress, Message, Note
 from jobs.process.ending import Ended, JobEnd, Verdict, cpu_words, job_end
 from jobs.process.limits import ProcessLimits, secs_text, size_text
+from jobs.process.membership import JobMembers, running
 from jobs.process.message_reader import BadMessage, MessageReader
 from jobs.process.output import OutputTail, printable
 from jobs.process.program import JobProgram, command, environment
-from jobs.process.usage import JobUsage, is_group_alive, members, unlinked_bytes, usage_of
-from repository.sandbox import orphans
+from jobs.process.usage import JobUsage, is_group_alive, unlinked_bytes, usage_of
 from repository.tree import TreeSize, size_of
 
 LOOK_SECS = 0.1
@@ -36,7 +36,6 @@ _log = logging.getLogger(__name__)
 _READ_BYTES = 1 << 16
 _READS_AT_ONCE = 16
 _KILLED_LOOK_SECS = 0.01
-_MOST_ESCAPED = 10_000
 
 
 class JobNews(NamedTuple):
@@ -104,11 +103,12 @@ class JobProcess:
             finally:
                 os.close(messages_in)
             assert process.stdout is not None
-            with process.stdout:
+            members = self._members(process.pid)
+            with process.stdout, running(members):
                 try:
-                    self._follow(process, messages_out, process.stdout.fileno())
+                    self._follow(process, members, messages_out)
                 finally:
-                    status = self._reap(process)
+                    status = self._reap(process, members)
                 self._drain(messages_out, self._take_messages)
                 self._drain(process.stdout.fileno(), self._take_printed)
             self._look_at_disk()
@@ -137,8 +137,17 @@ class JobProcess:
             start_new_session=True,
         )
 
-    def _follow(self, process: "subprocess.Popen[bytes]", messages: int, printed: int) -> None:
+    def _members(self, leader: int) -> JobMembers:
+        sandbox = self._program.sandbox
+        strays = sandbox is None or sandbox.leave_group
+        return JobMembers(leader, os.fsencode(self._program.scratch), strays)
+
+    def _follow(
+        self, process: "subprocess.Popen[bytes]", members: JobMembers, messages: int
+    ) -> None:
         """Until its first process has ended, or should have long ago."""
+        assert process.stdout is not None
+        printed = process.stdout.fileno()
         pidfd = os.pidfd_open(process.pid)
         readers = {messages: self._take_messages, printed: self._take_printed}
         for descriptor in readers:
@@ -159,10 +168,10 @@ class JobProcess:
                         os.eventfd_read(self._wake)
                     now = time.monotonic()
                     if now - looked >= LOOK_SECS:
-                        self._look(process.pid)
+                        self._look(members)
                         looked = now
                     if now - looked_at_disk >= disk_pause:
-                        self._look_at_disk(members(process.pid, self._limits.processes))
+                        self._look_at_disk(members.find(self._limits.processes))
                         looked_at_disk = time.monotonic()
                         disk_pause = max(DISK_LOOK_SECS, (looked_at_disk - now) / DISK_SHARE)
                     self._enforce(process.pid, now)
@@ -224,9 +233,9 @@ class JobProcess:
         if self._tail.total_bytes > limit:
             self._fail(f"printed more than its limit of {size_text(limit)}")
 
-    def _look(self, leader: int) -> None:
+    def _look(self, members: JobMembers) -> None:
         limits = self._limits
-        pids = members(leader, limits.processes + 1)
+        pids = members.find(limits.processes + 1)
         if len(pids) > limits.processes:
             self._fail(f"started more processes than its limit of {limits.processes}")
             return
@@ -249,13 +258,15 @@ class JobProcess:
         program, limits = self._program, self._limits
         bounds = (limits.entries, limits.depth)
         sizes = [size_of(one, *bounds) for one in (program.scratch, program.output)]
-        scratch = sizes[0].disk_bytes + unlinked_bytes(pids or set())
+        unlinked = unlinked_bytes(pids or set())
+        scratch = sizes[0].disk_bytes + unlinked.disk
         output = sizes[1].disk_bytes
         with self._lock:
             self._disk_bytes = max(self._disk_bytes, scratch + output)
         for taken, most, what in (
             (scratch, limits.disk_bytes, "disk"),
             (output, limits.output_bytes, "disk for its result"),
+            (unlinked.memory, limits.memory_bytes, "memory for files without a name"),
         ):
             if taken > most:
                 self._fail(
@@ -303,19 +314,16 @@ class JobProcess:
         """Whether it was killed long ago."""
         return bool(self._kill_at) and time.monotonic() > self._kill_at + KILLED_SECS
 
-    def _reap(self, process: "subprocess.Popen[bytes]") -> int:
+    def _reap(self, process: "subprocess.Popen[bytes]", members: JobMembers) -> int:
         """Its exit status; its whole group has ended with it."""
         _signal_group(process.pid, signal.SIGKILL)
         until = time.monotonic() + KILLED_SECS
         while is_group_alive(process.pid) and time.monotonic() < until:
             time.sleep(_KILLED_LOOK_SECS)
-        for pid in members(process.pid, _MOST_ESCAPED) - {process.pid}:
-            with suppress(ProcessLookupError):  # those that could leave the group
-                os.kill(pid, signal.SIGKILL)
+        members.end()  # those that could leave the group
         process.returncode, cpu_secs = self._wait(process.pid, until)
         with self._lock:
             self._ended_cpu_secs = max(cpu_secs, self._usage.cpu_secs)
-        orphans.end()
         return process.returncode
 
     def _wait(self, pid: int, until: float) -> tuple[int, float]:

@@ -3,23 +3,25 @@
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from backends.process.health.memory_usage import (
     own_bytes_of,
-    process_tree,
     shared_out_bytes_of,
 )
 
 _TICKS = os.sysconf("SC_CLK_TCK")
-_STATE, _GROUP, _USER_TICKS = 0, 2, 11
-"""In /proc/PID/stat behind the command: the state, pgrp, and utime, whom stime, cutime and cstime
-follow."""
+_STATE, GROUP, SESSION, _USER_TICKS = 0, 2, 3, 11
+"""In /proc/PID/stat behind the command: the state, pgrp, session, and utime, whom stime, cutime
+and cstime follow."""
 
 
 _ENDED = ("Z", "X")
+_BLOCK_BYTES = 512
+_OF_MEMORY = ("/memfd:", "/dev/shm/", "/dev/zero")
+_ANONYMOUS, _DELETED = b"/dev/zero", b" (deleted)"
+"""Memory that processes share shows as the first."""
 
 
 class JobUsage(NamedTuple):
@@ -30,34 +32,12 @@ class JobUsage(NamedTuple):
     memory_bytes: int = 0
 
 
-def members(leader: int, most: int) -> set[int]:
-    """The processes of a job, `most` at most: below its first one, or in its group. Those whose
-    parent has ended are looked for among our own children, whom the kernel gives them to where we
-    asked. Costs no more than that many processes do, however fast they multiply."""
-    return set(islice(_members(leader), most))
-
-
-def _members(leader: int) -> Iterator[int]:
-    found = set()
-    for pid in process_tree(leader):
-        if pid not in found:
-            found.add(pid)
-            yield pid
-    own = os.getpid()
-    with suppress(OSError):
-        children = Path(f"/proc/{own}/task/{own}/children").read_text().split()
-        for pid in map(int, children):
-            if pid not in found and _group(pid) == leader:
-                found.add(pid)
-                yield from process_tree(pid)
-
-
 def is_group_alive(leader: int) -> bool:
     """Whether a process of the group runs yet, whatever its parent is."""
     for name in os.listdir("/proc"):
         if name.isdigit():
-            fields = _stat(int(name))
-            if fields and int(fields[_GROUP]) == leader and fields[_STATE] not in _ENDED:
+            fields = stat_of(int(name))
+            if fields and int(fields[GROUP]) == leader and fields[_STATE] not in _ENDED:
                 return True
     return False
 
@@ -70,35 +50,61 @@ def usage_of(pids: set[int], memory_limit_bytes: int) -> JobUsage:
     return JobUsage(len(pids), sum(map(_cpu_secs, pids)), memory)
 
 
-def unlinked_bytes(pids: set[int]) -> int:
-    """Of files that have no name any more and are still open."""
-    return sum(map(_unlinked_bytes, pids))
+class UnlinkedBytes(NamedTuple):
+    """Of files without a name that processes have open or mapped: on a disk, and in memory, such as
+    those of memfd_create, whose pages count to no process that does not touch them."""
+
+    disk: int = 0
+    memory: int = 0
 
 
-def _unlinked_bytes(pid: int) -> int:
-    total = 0
-    try:
-        descriptors = list(os.scandir(f"/proc/{pid}/fd"))
-    except OSError:
-        return 0
-    for entry in descriptors:
-        with suppress(OSError):
-            found = os.stat(entry.path)
-            total += found.st_blocks * 512 if found.st_nlink == 0 else 0
-    return total
+def unlinked_bytes(pids: set[int]) -> UnlinkedBytes:
+    """Each file once. Of one that is mapped and not open any more, only what is mapped is known
+    where this process may not look at others' mappings (CAP_CHECKPOINT_RESTORE)."""
+    found: dict[tuple[bool, int], int] = {}
+    for pid in pids:
+        for is_memory, inode, size in (*_open_unlinked(pid), *_mapped_unlinked(pid)):
+            key = (is_memory, inode)
+            found[key] = max(found.get(key, 0), size)
+    memory = sum(size for (is_memory, _), size in found.items() if is_memory)
+    return UnlinkedBytes(sum(found.values()) - memory, memory)
 
 
-def _group(pid: int) -> int:
-    fields = _stat(pid)
-    return int(fields[_GROUP]) if fields else -1
+def _open_unlinked(pid: int) -> Iterator[tuple[bool, int, int]]:
+    """Whether it is memory, the inode, and the bytes."""
+    with suppress(OSError), os.scandir(f"/proc/{pid}/fd") as descriptors:
+        for entry in descriptors:
+            with suppress(OSError):
+                file = os.stat(entry.path)
+                if file.st_nlink == 0:
+                    is_memory = os.readlink(entry.path).startswith(_OF_MEMORY)
+                    yield is_memory, file.st_ino, file.st_blocks * _BLOCK_BYTES
+
+
+def _mapped_unlinked(pid: int) -> Iterator[tuple[bool, int, int]]:
+    """The same of what is mapped."""
+    with suppress(OSError):
+        lines = Path(f"/proc/{pid}/maps").read_bytes().splitlines()
+        for line in lines:
+            if line.endswith(_DELETED):
+                place, _, offset, _, inode, path = line.split(None, 5)
+                begin, end = (int(one, 16) for one in place.split(b"-"))
+                is_memory = path.startswith(tuple(map(os.fsencode, _OF_MEMORY)))
+                # of memory that processes share, more may be reserved than is used
+                is_anonymous = path.startswith(_ANONYMOUS)
+                size = 0 if is_anonymous else int(offset, 16) + end - begin
+                with suppress(OSError):
+                    exact = os.stat(f"/proc/{pid}/map_files/{begin:x}-{end:x}")
+                    size = exact.st_blocks * _BLOCK_BYTES
+                yield is_memory, int(inode), size
 
 
 def _cpu_secs(pid: int) -> float:
-    fields = _stat(pid)
+    fields = stat_of(pid)
     return sum(map(int, fields[_USER_TICKS : _USER_TICKS + 4])) / _TICKS if fields else 0.0
 
 
-def _stat(pid: int) -> list[str]:
+def stat_of(pid: int) -> list[str]:
     """The fields behind the command; [] for one that has gone."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

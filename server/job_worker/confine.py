@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from repository.sandbox.enter import kernel
-from repository.sandbox.policy import Sandbox, SandboxEnvironment, parser_sandbox
+from repository.sandbox.policy import Sandbox, SandboxEnvironment, parser_sandbox, report
 from server.fleet.confine import home_secrets, linked_models, surroundings
 from server.settings.table import Settings
 
@@ -35,6 +35,11 @@ def job_sandbox(
         shared_memory=False,
         attributes=False,
     )
+
+
+def sandbox_report(settings: Settings) -> str:
+    """One line for the log: what is in force on this machine, and what its kernel lacks."""
+    return report(settings.worker_sandbox, kernel())
 
 
 def build_sandbox(

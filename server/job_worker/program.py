@@ -1,6 +1,7 @@
 """A worker as its settings say: what its jobs share, and Celery around it."""
 
 import asyncio
+import logging
 import os
 import secrets
 import socket
@@ -27,10 +28,10 @@ from jobs.worker.worker import JobWorker
 from repository.config.read import decode, parse
 from repository.errors import ConfigError
 from repository.model import ModelConfig, ModelVersion
-from repository.sandbox.orphans import adopt_and_end
+from repository.sandbox.orphans import adopt
 from repository.sandbox.scratch import ScratchFolders
 from server.fleet.confine import confined_checker
-from server.job_worker.confine import build_sandbox, job_sandbox
+from server.job_worker.confine import build_sandbox, job_sandbox, sandbox_report
 from server.job_worker.folders import (
     broker_folder,
     clear_scratch,
@@ -39,6 +40,7 @@ from server.job_worker.folders import (
 )
 from server.settings.table import Settings
 
+_log = logging.getLogger(__name__)
 _CONFIG = "config.pbtxt"
 
 
@@ -54,9 +56,10 @@ def run_worker(settings: Settings, queues: Sequence[str], tools: JobTools | None
     """Run jobs until SIGTERM; blocks, on the main thread. Raises ControlError where the database
     cannot be opened, OSError."""
     tools = tools or JobTools()
-    adopt_and_end()
+    adopt()  # each job's process ends what is left of its own
     clear_scratch(settings)
     scratch = ScratchFolders(scratch_shelf(settings))
+    _log.info("jobs: %s", sandbox_report(settings))
     database = Database(settings.database_url)
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
     identity = WorkerIdentity(name, socket.gethostname(), frozenset(queues))

@@ -53,6 +53,7 @@ def test_worker_starts_with_the_first_job_runs_it_and_ends_when_idle(tmp_path: P
             assert view.fraction == 1.0
             assert list(state.rglob(f"{job.id}/1/output/1/model.onnx")) or view.state == "done"
             until(lambda: "the job worker ends" in server.log(), server)
+            assert "jobs: the worker sandbox (default) confines" in server.log()
             until(lambda: not list((state / "jobs" / "scratch").iterdir()), server)
         finally:
             database.close()

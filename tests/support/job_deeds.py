@@ -1,5 +1,6 @@
 """A job's process for tests that does one thing, named in its task file: `{"do": NAME}`."""
 
+import ctypes
 import json
 import os
 import shutil
@@ -121,8 +122,6 @@ def leave_children(descriptor: int, task: dict[str, str]) -> None:
 
 
 def crash(*_: object) -> None:
-    import ctypes
-
     ctypes.string_at(0)
 
 
@@ -161,6 +160,49 @@ def many_entries(descriptor: int, task: dict[str, str]) -> None:
     for number in range(200):
         Path(task["scratch"], str(number)).touch()
     finish(descriptor)
+
+
+def hide_mapped(descriptor: int, task: dict[str, str]) -> None:
+    """Files that are mapped, and neither open nor in a folder any more."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    path = Path(task["scratch"], "hidden")
+    for _ in range(int(task["mib"]) // 50):
+        if task["where"] == "memory":
+            file = os.memfd_create("hidden")
+        else:
+            file = os.open(path, os.O_RDWR | os.O_CREAT)
+            path.unlink()
+        for _ in range(50):
+            os.write(file, b"x" * (1 << 20))
+        libc.mmap(None, 50 << 20, 1, 1, file, 0)
+        os.close(file)
+    time.sleep(60)
+
+
+def leave_a_child(descriptor: int, task: dict[str, str]) -> None:
+    """Whose parent has ended; say whether it lives once `go` is there."""
+    program = f"{sys.executable} -c 'import time; time.sleep(600)' {task['mark']}"
+    told = subprocess.run(f"({program} >/dev/null & echo $!)", shell=True, stdout=subprocess.PIPE)
+    say(descriptor, type="progress", fraction=0.1, text="left")
+    until = time.monotonic() + 60
+    while not Path(task["scratch"], "go").exists() and time.monotonic() < until:
+        time.sleep(0.01)
+    os.kill(int(told.stdout), 0)
+    finish(descriptor)
+
+
+def escape(descriptor: int, task: dict[str, str]) -> None:
+    """Take memory in a session of one's own, whose parent has ended, without an environment."""
+    program = "import os,time; held = [os.urandom(1 << 20) for _ in range(400)]; time.sleep(600)"
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.execve(sys.executable, [sys.executable, "-c", program, task["mark"]], {})
+        os._exit(0)
+    os.wait()
+    time.sleep(60)
 
 
 def half_line(descriptor: int, task: dict[str, str]) -> int:

@@ -106,9 +106,21 @@ async def test_the_next_version_of_a_model_gets_no_request_until_somebody_says_s
         ({"config.pbtxt": CONFIG}, "no file in the folder '1/'"),
         ({"config.pbtxt": CONFIG, "1/model.onnx": b"no network"}, "model.onnx"),
         ({"config.pbtxt": b"backend: 5 7", "1/model.onnx": onnx_model()}, "config.pbtxt"),
+        ({"config.pbtxt": b"\xff\xfe", "1/model.onnx": onnx_model()}, "that is no text"),
+        (
+            {"config.pbtxt": CONFIG + b" " * (1 << 20), "1/model.onnx": onnx_model()},
+            "a config.pbtxt of more than 1048576 bytes",
+        ),
         ({"config.pbtxt": b'backend: "python"', "1/model.py": b"import os"}, "model.py"),
     ],
-    ids=["no version", "a damaged network", "a damaged config", "code"],
+    ids=[
+        "no version",
+        "a damaged network",
+        "a damaged config",
+        "a config of bytes",
+        "a large config",
+        "code",
+    ],
 )
 async def test_what_cannot_be_served_is_no_version_and_says_why(
     database: Database, store: Path, files: dict[str, bytes], words: str

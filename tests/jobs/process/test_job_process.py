@@ -331,7 +331,21 @@ def test_process_that_takes_too_much_disk_is_killed(do: str, what: str, scene: S
     assert f"of {what}, more than its limit of 64 MiB" in end.reason
 
 
-@pytest.mark.parametrize("where", ["scratch", "output"])
+@pytest.mark.parametrize(
+    ("where", "mib", "what"),
+    [("disk", 100, "disk"), ("memory", 300, "memory for files without a name")],
+)
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root sees all of what others have mapped")
+@pytest.mark.slow
+def test_process_that_hides_what_it_takes_in_mappings_is_killed(
+    where: str, mib: int, what: str, scene: Scene
+) -> None:
+    end = scene.process("hide_mapped", where=where, mib=str(mib)).run()
+    assert end.outcome == "failed"
+    assert f"of {what}, more than its limit of" in end.reason
+
+
+@pytest.mark.parametrize("where", ["scratch", pytest.param("output", marks=pytest.mark.slow)])
 def test_process_that_nests_folders_without_end_fails_and_they_go(where: str, scene: Scene) -> None:
     end = scene.process("nest", where=where).run()
     assert end == JobEnd("failed", "the job's process made folders more than 64 deep")
