@@ -1,14 +1,14 @@
 """What all changes of job rows share: finding one, and moving it along its life."""
 
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from sqlalchemy import delete
 from sqlalchemy.orm import Session
 
 from control.errors import Conflict, NotFound
-from control.jobs.policy.limits import JobCost, JobLimits
+from control.jobs.policy.limits import JobCost, JobLimits, usual_limits
 from control.jobs.policy.states import ENDS, JobState, may_follow
 from control.jobs.tables import Job
 from control.jobs.views import JobResultView, JobSourceView, JobView, SourceFolder
@@ -18,6 +18,8 @@ from control.text import stored
 
 WORKER = Actor("system:jobs", "system")
 """Who makes the changes that workers, the sweeper and the publisher make."""
+
+K = TypeVar("K")
 
 LONGEST_REASON, LONGEST_PROGRESS = 4_096, 256
 
@@ -73,16 +75,30 @@ def sources_of(row: Job) -> dict[str, SourceFolder]:
 
 
 def view(row: Job) -> JobView:
+    """As it is shown. What this release cannot read of it (another one has written it) is shown as
+    is usual for its type: one row must not keep a list from being shown."""
     made = {"state", "sources", "result", "limits", "cost"}
     same = {name: getattr(row, name) for name in JobView.__struct_fields__ if name not in made}
     return JobView(
         state=JobState(row.state),
         sources=tuple(
             JobSourceView(role, one.model, one.version, one.digest)
-            for role, one in sources_of(row).items()
+            for role, one in _shown_sources(row).items()
         ),
         result=JobResultView(row.result_model, row.result_version, row.result_digest),
-        limits=msgspec.convert(row.limits, JobLimits),
-        cost=msgspec.convert(row.cost, JobCost),
+        limits=_read(row.limits, JobLimits) or usual_limits(row.type),
+        cost=_read(row.cost, JobCost) or JobCost(),
         **same,
     )
+
+
+def _shown_sources(row: Job) -> dict[str, SourceFolder]:
+    found = _read(row.sources, dict[str, SourceFolder])
+    return found or {"source": SourceFolder(row.model, row.version)}
+
+
+def _read(document: Any, kind: type[K]) -> K | None:
+    try:
+        return msgspec.convert(document, kind)
+    except msgspec.ValidationError:
+        return None

@@ -9,6 +9,7 @@ from control.jobs.policy.admission import AdmissionRules
 from control.jobs.policy.limits import JobLimits
 from control.jobs.service import JobTerms
 from control.jobs.specs.convert import ConvertSpec
+from control.jobs.tables import Job
 from control.jobs.views import JobView, SourceFolder
 from control.sql.database import Actor, Database
 from control.tables import Audit
@@ -118,3 +119,15 @@ def test_a_job_without_a_report_says_how_it_is(database: Database) -> None:
     job = enqueued(database)
     with database.reading() as session, pytest.raises(NotFound, match="no report; it is queued"):
         service.get_report(session, job.id)
+
+
+def test_a_row_of_another_release_is_shown_among_the_others(database: Database) -> None:
+    strange, usual = enqueued(database), enqueued(database)
+    with database.change(ADA) as tx:
+        row = tx.session.get_one(Job, strange.id)
+        row.limits, row.cost, row.sources = {"gpus": 1}, {"wall_s": "x"}, {"source": 7}
+    with database.reading() as session:
+        found = service.list_jobs(session).items
+    assert [one.id for one in found] == [usual.id, strange.id]
+    assert found[1].limits == strange.limits
+    assert (found[1].sources[0].model, found[1].sources[0].version) == ("digits", 1)
